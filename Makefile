@@ -61,6 +61,9 @@ demo: .venv/minilm
 setup: .venv/tested
 	@command -v npm >/dev/null && $(MAKE) --no-print-directory .venv/node/installed || echo "no npm or no network, so make check stops at the page's scripts"
 
+# tests start many processes, which compile nothing where that is kept
+export PYTHONDONTWRITEBYTECODE :=
+
 # a file's tests run in one process, so that what they share is made once
 PYTEST := HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 3 --dist loadfile --max-worker-restart 0
 QUICK := tests/attention tests/core tests/scoring tests/statistics tests/test_architecture.py tests/test_errors.py tests/test_files.py

@@ -41,7 +41,9 @@ if TYPE_CHECKING:
     from attnviz.core.scores import HeadScores, Role, Score
     from attnviz.core.tokens import Tokens
     from attnviz.features.ablation.function import ablate
+    from attnviz.features.ablation.prune import prune_heads
     from attnviz.features.atlas.function import atlas
+    from attnviz.features.card.function import card, stale_card
     from attnviz.features.check.function import check
     from attnviz.features.circuits.function import circuits
     from attnviz.features.coref.function import coref
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
     from attnviz.features.profile.function import merge_profiles, profile, read_profile
     from attnviz.features.registry import read
     from attnviz.features.retrieval.function import retrieval
+    from attnviz.features.sinks.function import sinks
     from attnviz.features.sources.function import source_shares, sources
     from attnviz.features.spans.function import spans
     from attnviz.features.syntax.function import syntax
@@ -103,11 +106,14 @@ _LAZY = {
     "diff": "attnviz.features.diff.function",
     "coref": "attnviz.features.coref.function",
     "retrieval": "attnviz.features.retrieval.function",
+    "sinks": "attnviz.features.sinks.function",
     "source_shares": "attnviz.features.sources.function",
     "sources": "attnviz.features.sources.function",
     "spans": "attnviz.features.spans.function",
     "syntax": "attnviz.features.syntax.function",
     "capture": "attnviz.captures.look",
+    "card": "attnviz.features.card.function",
+    "stale_card": "attnviz.features.card.function",
     "explain": "attnviz.features.explain.function",
     "export_maps": "attnviz.features.export.function",
     "HeadsCallback": "attnviz.features.film.callback",
@@ -124,6 +130,7 @@ _LAZY = {
     "logits": "attnviz.features.logits.function",
     "Pair": "attnviz.features.patch.pairs",
     "patch": "attnviz.features.patch.function",
+    "prune_heads": "attnviz.features.ablation.prune",
     "merge_profiles": "attnviz.features.profile.function",
     "profile": "attnviz.features.profile.function",
     "read_any": "attnviz.captures.files",
@@ -166,6 +173,7 @@ __all__ = [
     "atlas",
     "attend",
     "capture",
+    "card",
     "check",
     "circuits",
     "coref",
@@ -187,6 +195,7 @@ __all__ = [
     "metric",
     "patch",
     "profile",
+    "prune_heads",
     "read",
     "read_any",
     "read_capture",
@@ -196,9 +205,11 @@ __all__ = [
     "role",
     "score",
     "select",
+    "sinks",
     "source_shares",
     "sources",
     "spans",
+    "stale_card",
     "syntax",
     "track",
     "view",

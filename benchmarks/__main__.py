@@ -9,14 +9,16 @@ from benchmarks.table import show
 
 TABLES = {
     "startup": "Whole processes",
+    "models": "Models of a billion parameters",
     "streaming": "Scores on the fly",
-    "ablation": "Heads taken away",
+    "ablation": "Heads ablated",
     "patching": "Values of one run in another",
     "profiling": "Profiles of many texts",
     "logits": "Logits split over their parts",
     "sources": "Scores split over their sources",
     "lens": "Every layer read out",
     "circuits": "Circuits in weights",
+    "atlas": "Everything about every head",
     "flow": "What flows from layer to layer",
     "export": "Batches of pictures",
     "grammar": "Gold annotation",

@@ -1,4 +1,4 @@
-"""Every head taken away, against the loop that people write; all gradients, against forwards.
+"""Every head ablated, against the loop that people write; all gradients, against forwards.
 
 A GPT-2 of 12 layers × 12 heads × 768 with random weights and a small vocabulary, one thread,
 processor time; the two ways take turns in one process.

@@ -16,7 +16,7 @@ from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest, Source
 from attnviz.features.lens.run import LensQuestion, run
 from benchmarks.ablation import LAYERS, WIDTH, ids, paired
-from benchmarks.logits import model
+from benchmarks.logits import at_lengths
 from benchmarks.table import Row
 
 TARGET = 2.5
@@ -24,13 +24,7 @@ TARGET = 2.5
 
 def measure() -> list[Row]:
     """All rows."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with model() as source:
-            return [row(source, length) for length in (32, 128)]
-    finally:
-        torch.set_num_threads(threads)
+    return at_lengths(row)
 
 
 def row(source: Source, length: int) -> Row:

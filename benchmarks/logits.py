@@ -7,7 +7,7 @@ processor time; the two take turns in one process.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -25,6 +25,15 @@ TARGET = 1.5
 
 def measure() -> list[Row]:
     """All rows."""
+    return at_lengths(row)
+
+
+def at_lengths(row: Callable[[Source, int], Row]) -> list[Row]:
+    """A row for a short and a long text, by one thread.
+
+    Args:
+        row: measures the model at a length.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

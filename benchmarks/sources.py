@@ -10,7 +10,7 @@ import torch
 
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest, Source
-from attnviz.features.sources.run import Asked, answer
+from attnviz.features.sources.run import SplitAsked, answer
 from benchmarks.ablation import LAYERS, ids, paired
 from benchmarks.logits import model
 from benchmarks.table import Row
@@ -33,7 +33,7 @@ def measure() -> list[Row]:
 def row(source: Source) -> Row:
     """The matrix of one pair, sums by side, every key of the row by source."""
     inputs = source.prepare(Prompt(ids=ids(LENGTH)))
-    asked = Asked(f"{LAYERS - 1}.3", key=5)
+    asked = SplitAsked(f"{LAYERS - 1}.3", key=5)
     ratio, detail = paired(
         lambda: answer(source, inputs, asked),
         lambda: source.forward([inputs], request=ForwardRequest(hidden=True)),

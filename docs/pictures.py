@@ -19,6 +19,10 @@ from attnviz.drawing.style import Style
 
 IMAGES = Path(__file__).parent / "images"
 SENTENCE = "The keys to the cabinet are on the table because the keys to the cabinet were lost"
+LONG = (
+    "The keys to the cabinet are on the table because the keys to the cabinet were lost by the old "
+    "man who lived near the river."
+)
 REPEATED = "Mary gave the old blue clock to Peter, and later Mary gave the old blue"
 ARTICLES = "The keys to the cabinet are on the table and the cat sat on a mat"
 WORDS = "the cat river moon stone bread the cat river moon stone"
@@ -52,6 +56,7 @@ def main() -> None:
     av.sources(WORDS, "2.0", against=3).save(IMAGES / "sources.png")
     spans = {name: f"regex:{pattern}" for name, pattern in PARTS.items()}
     av.heatmap(av.Prompt(DOCUMENTS, spans=spans), "3.0").save(IMAGES / "spans.png")
+    av.sinks(LONG).save(IMAGES / "sinks.png")
     av.retrieval(lengths=[60, 120, 240], depths=[0, 0.5, 1], count=8, ablate=(1, 2), draws=10).save(
         IMAGES / "retrieval.png"
     )

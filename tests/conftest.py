@@ -9,6 +9,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ.pop("COLUMNS", None)
 
+import gc
 import subprocess
 import sys
 import types
@@ -29,6 +30,12 @@ for name, count in EXAMPLES.items():
         name, deadline=None, derandomize=True, database=None, max_examples=count
     )
 hypothesis.settings.load_profile(os.environ.get("ATTNVIZ_EXAMPLES", "default"))
+
+
+def pytest_collection_finish() -> None:
+    """What is collected stays until the end, so the garbage collector need not look at it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -48,6 +48,8 @@ def load(
     untrained: int | None = None,
     scale: Literal["default", "trained"] = "default",
     reads: Literal["text", "image"] = "text",
+    load_in: str | None = None,
+    device_map: str | None = None,
 ) -> Source:
     """Load a model once, to use it for many texts.
 
@@ -64,11 +66,21 @@ def load(
             entries of every trained tensor in random order, which are as large as the trained ones.
         reads: ``text`` or ``image``: which of its towers, for models such as CLIP that have one for
             each. Others read what they read.
+        load_in: ``8bit`` or ``4bit``: quantize the weights on the way in (bitsandbytes).
+        device_map: ``auto``, ``balanced``, ``balanced_low_0`` or ``sequential``: divide the layers
+            among the devices there are (accelerate).
 
     Raises:
         ModelError: the model cannot be used; DeviceError: the device is not there.
         SizeError, UsageError: options that make no sense.
     """
+    if (load_in or device_map) and not isinstance(model, str | Path):
+        raise UsageError(
+            "{load_in} and {device_map} need the name or folder of a {model}",
+            load_in=...,
+            device_map=...,
+            model=...,
+        )
     if _is_module(model) and untrained is None:
         return _borrowed(model, tokenizer, device, dtype)
     if tokenizer is not None:
@@ -91,8 +103,9 @@ def load(
         from attnviz.models import pretrained
 
         return pretrained.load(
-            str(model), device=device, dtype=dtype, untrained=untrained, scale=scale, reads=reads
-        )
+            str(model), device=device, dtype=dtype, untrained=untrained, scale=scale, reads=reads,
+            load_in=load_in, device_map=device_map,
+        )  # fmt: skip
     if not (hasattr(model, "prepare") and hasattr(model, "forward")):
         raise UsageError(
             "{model} takes a name, a folder, a FreshConfig, a transformers model or what load() "
@@ -387,7 +400,7 @@ def _bytes(ready: Ready, head: Head) -> int:
 
 
 def check_whole(without: str | None) -> None:
-    """UsageError where heads should be taken away from attention that is there already."""
+    """UsageError where heads should be ablated in attention that is recorded."""
     if without is not None:
         raise UsageError(
             "{without} needs the model itself; a recorded capture has only its maps", without=...

@@ -145,10 +145,12 @@ def one_token(source: Source, word: str) -> int:
         word: as it is written, or ``#391`` for the token of that id.
 
     Raises:
-        InputError: it is several tokens.
+        InputError: it is several tokens, or none.
     """
     if _NUMBERED.fullmatch(word) and int(word[1:]) < (source.vocab_size or 0):
         return int(word[1:])
+    if not word.strip():
+        raise InputError(f"{word!r} is no word; name one")
     options = [word, f" {word.strip()}"] if not is_masked(source) else [word]
     read = [predicted(source.prepare(Prompt(o, special_tokens=False))) for o in reversed(options)]
     single = [tokens.ids[0] for tokens in read if len(tokens) == 1]

@@ -3,8 +3,8 @@
 This is the only place that catches errors: our own (:mod:`attnviz.errors`), and as a last resort
 any other, which is a bug to be reported. Exit codes: 0 done, 1 the work cannot be done, 2 wrong
 use, 3 done but for some inputs that could not be used (``export``, ``profile``), 4 a check does not
-hold (``check``, ``diff --fail-over``, ``shapes --verify``), 5 there was nothing to check, 70 a bug,
-130 interrupted.
+hold (``check``, ``card --check``, ``diff --fail-over``, ``shapes --verify``), 5 there was nothing
+to check, 70 a bug, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ COMMANDS = {
         "a table of pronouns or a treebank with entities, such as sample_inputs/pronouns.tsv",
     ),
     "spans": (MEASURE, "a text with --span NAME=TEXT, a --chat, or a .jsonl file of questions"),
+    "sinks": (MEASURE, _TEXT),
     "retrieval": (MEASURE, ""),
     "logits": (MEASURE, _TEXT),
     "lens": (MEASURE, _TEXT),
@@ -51,6 +52,7 @@ COMMANDS = {
     "film": (MEASURE, "--model PATTERN and --lines FILE, or a film that is there already"),
     "atlas": (MEASURE, "--lines FILE, such as --lines sample_inputs/sentences.txt"),
     "diff": (MEASURE, "two captures, reports or texts, or a text and --against MODEL"),
+    "card": (KEEP, "a model, such as demo-gpt2"),
     "capture": (KEEP, "a text and --out FILE"),
     "check": (KEEP, "a file of recorded attention"),
     "export": (KEEP, "files of texts and --out FOLDER"),

@@ -158,9 +158,9 @@ class InputOptions:
     system: Annotated[
         str | None, _option("A system message, before those of --chat or --user.", panel=INPUT)
     ] = None
-    user: Annotated[
-        str | None, _option("A message of the user, after those of --chat.", panel=INPUT)
-    ] = None
+    user: Annotated[str | None, _option("A user message, after those of --chat.", panel=INPUT)] = (
+        None
+    )
     span: Annotated[
         list[str] | None,
         _option(
@@ -380,6 +380,17 @@ class TrainedOptions:
     ] = None
     device: Annotated[str, _option("auto, cpu, cuda, cuda:1 or mps.", panel=MODEL)] = "auto"
     dtype: Annotated[str, _option("auto, float32, bfloat16 or float16.", panel=MODEL)] = "auto"
+    load_in: Annotated[
+        str | None,
+        _option("Quantize the weights: 8bit or 4bit (needs bitsandbytes).", panel=MODEL),
+    ] = None
+    device_map: Annotated[
+        str | None,
+        _option(
+            "Divide the layers among all devices: auto, balanced or sequential (needs accelerate).",
+            panel=MODEL,
+        ),
+    ] = None
 
     def for_recorded(self) -> None:
         """Nothing here applies to recorded attention; UsageError names what was given."""
@@ -393,11 +404,14 @@ class TrainedOptions:
         Raises:
             UsageError: fresh-layer options together with another model.
         """
-        return {
-            "model": self.choose(context=context, writing=writing),
-            "device": self.device,
-            "dtype": self.dtype,
-        }
+        model = self.choose(context=context, writing=writing)
+        given: dict[str, Any] = {"device": self.device, "dtype": self.dtype}
+        if self.load_in is None and self.device_map is None:
+            return {"model": model, **given}
+        from attnviz.captures.look import load
+
+        loaded = load(model, **given, load_in=self.load_in, device_map=self.device_map)
+        return {"model": loaded, "device": "auto", "dtype": "auto"}
 
     def choose(self, *, context: str | None = None, writing: bool = False) -> str | FreshConfig:
         """The model to load.
@@ -452,7 +466,7 @@ class ModelOptions(TrainedOptions):
         Raises:
             UsageError: options of a fresh layer together with a trained model.
         """
-        named = ("model", "device", "dtype", "seed") if writing else ("model", "device", "dtype")
+        named = ("model", "device", "dtype", "load_in", "device_map", *("seed",) * writing)
         flags = changed(self, but=named)
         if self.model is None and not flags and context is None:
             from attnviz.captures.look import DEFAULT_MODEL

@@ -9,7 +9,7 @@ from typer.core import TyperOption
 
 COMMANDS = (
     "heads", "explain", "heatmap", "view", "profile", "ablate", "patch", "film", "atlas", "export",
-    "diff",
+    "diff", "card",
 )  # fmt: skip
 """Which have it."""
 

@@ -15,7 +15,7 @@ from attnviz.core.provenance import SourceInfo
 from attnviz.core.scores import HeadScores
 
 TILES = ("max", "sum")
-"""What a tile shows: the largest weight in it; or the sum over its keys, as a mean over its rows."""
+"""What a tile shows: the largest weight in it; or the sum over its keys, a mean over its rows."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -23,6 +23,7 @@ from typing import Any, Generic, TypeVar
 
 from attnviz.corpus import worker
 from attnviz.errors import AttnvizError
+from attnviz.scoring import plugins
 
 ATTEMPTS = 2
 """Processes that may die over one task."""
@@ -50,6 +51,29 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A set-up for another process, which first imports what users have registered in this one.
+
+    Attributes:
+        imports: see :func:`attnviz.scoring.plugins.modules`.
+        set_up: pickled, since it may hold functions of these modules.
+    """
+
+    imports: tuple[tuple[str, str], ...]
+    set_up: bytes
+
+    @classmethod
+    def of(cls, set_up: Callable[[], object]) -> Known:
+        """UsageError where something was registered that the other process cannot import."""
+        return cls(plugins.modules(), pickle.dumps(set_up, protocol=5))
+
+    def __call__(self) -> Any:
+        """What the set-up gives."""
+        plugins.restore(self.imports)
+        return pickle.loads(self.set_up)()
 
 
 class Inline(Generic[Task, Answer]):
@@ -100,8 +124,9 @@ class Processes(Generic[Task, Answer]):
         self._workers: list[_Worker] = []
         self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
         try:
+            ready = Known.of(set_up)
             for _ in range(count):
-                self._workers.append(_Worker(set_up))
+                self._workers.append(_Worker(ready))
                 self._idle.put(self._workers[-1])
         except BaseException:
             self._end()

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
-from attnviz.corpus.executors import ATTEMPTS, Lost
+from attnviz.corpus.executors import ATTEMPTS, Known, Lost
 from attnviz.errors import AttnvizError, UsageError
 
 LOCAL = "local"
@@ -55,7 +55,7 @@ class OnRay(Generic[Task, Answer]):
                 "Ray is not installed; install attnviz[ray], or use {jobs}", jobs=...
             ) from None
         self._ray: Any = ray
-        self._set_up = pickle.dumps(set_up, protocol=5)
+        self._set_up = pickle.dumps(Known.of(set_up), protocol=5)
         self._address, self._actors = address, actors
         self._own = False
 

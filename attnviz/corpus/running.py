@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from attnviz.core.source import Source
 from attnviz.corpus.executors import Inline, Lost, Processes
 from attnviz.errors import AttnvizError, UsageError
-from attnviz.scoring import plugins
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
@@ -31,16 +30,13 @@ class SetUp(Generic[Task, Answer]):
     Attributes:
         load: loads the model.
         worker: makes the function, of the model.
-        imports: the modules that have registered scores here, for the process to import.
     """
 
     load: Callable[[], Source]
     worker: Callable[[Source], Callable[[Task], Answer]]
-    imports: tuple[str, ...] = field(default_factory=plugins.modules)
 
     def __call__(self) -> Callable[[Task], Answer]:
         """Load the model."""
-        plugins.restore(self.imports)
         return self.worker(self.load())
 
 

@@ -146,7 +146,7 @@ class Ruler:
 
     Args:
         families: to draw with.
-        dpi: pixels an inch of the figure; hinting makes widths differ between resolutions.
+        dpi: dots per inch of the figure; hinting makes widths differ between resolutions.
         bold: whether titles are.
     """
 

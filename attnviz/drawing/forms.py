@@ -1,9 +1,10 @@
 """What a result can become: printed, a table, a picture, a page; as files, and in notebooks.
 
 The forms of a result are the modules beside its own, each with one function: ``terminal.parts``,
-``tables.rows``, ``figure.draw``, ``page.page``, ``graph.dot``, ``finding.finding`` for what it says
-of every head, and ``compared.figures`` for what differs between two runs. A form that a feature's
-folder does not have is one that its result does not have; nothing else lists them.
+``tables.rows``, ``figure.draw``, ``page.page``, ``graph.dot``, ``markdown.markdown``,
+``finding.finding`` for what it says of every head, and ``compared.figures`` for what differs
+between two runs. A form that a feature's folder does not have is one that its result does not
+have; nothing else lists them.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ FORMS = {
     ".html": "page",
     ".htm": "page",
     ".dot": "graph",
+    ".md": "markdown",
 }
 """The module that writes each kind of file; JSON is every record's own."""
 
@@ -85,6 +87,15 @@ class Shown(Record):
 
         tables = self._needed("tables", "rows")
         return as_csv(tables.rows(self), getattr(tables, "COLUMNS", ()))
+
+    def to_markdown(self, **options: Any) -> str:
+        """As Markdown, for a comment on a pull request; UsageError where it has none.
+
+        Args:
+            options: what ``markdown.markdown`` of its feature takes.
+        """
+        written: str = self._needed("markdown", "Markdown").markdown(self, **options)
+        return written
 
     def figure(self, **options: Any) -> Figure:
         """The picture as a :class:`matplotlib.figure.Figure`; UsageError where there is none.
@@ -135,6 +146,8 @@ class Shown(Record):
             return self.to_csv().encode()
         if form == "page":
             return self.page()
+        if form == "markdown":
+            return self.to_markdown().encode()
         if form == "graph":
             written: str = self._needed("graph", "graph").dot(self)
             return written.encode()

@@ -56,7 +56,7 @@ def label(text: str, size: float, dpi: float, *, bold: bool = False) -> Label:
     Args:
         text: visible text (see :func:`attnviz.drawing.labels.visible`).
         size: in points.
-        dpi: pixels an inch.
+        dpi: dots per inch.
         bold: where the base family has all its characters; fallback families often lack it.
     """
     families, missing = choose([text])

@@ -58,6 +58,8 @@ _LEAST_NUMBERED = 0.2
 """The smallest cell that holds a number, in inches."""
 _PAD = 0.08
 _MARGIN = 0.12
+_TITLE_ROOM, _LEAST_TITLE = 3.2, 0.8
+"""Inches of a title's line above a small map, and on a narrow page."""
 _BAR = 0.12
 _BAR_TEXT = 7.5
 _WAVE, _WAVE_GAP = 0.42, 0.04
@@ -139,7 +141,7 @@ def build(
         turned = cols.line is None and (
             ruler.widest(cols.shown, cols.size) > wide * cols.every - 0.04
         )
-        room = cols.length if len(maps) > 1 else max(cols.length, 3.2)
+        room = cols.length if len(maps) > 1 else _title_room(rows, cols, ruler)
         lines = (
             ruler.wrapped(spelled(title, missing), title_size, room, title=True) if title else []
         )
@@ -165,6 +167,19 @@ def build(
     return _Page(panels, across, shared, ruler, title_size, style).draw(
         top, notes if small_print else None
     )
+
+
+def _title_room(rows: Axis, columns: Axis, ruler: Ruler) -> float:
+    """What the title of a single map may take: on a page of a width, what labels leave of it."""
+    asked = paper.current().width
+    if asked is None:
+        return max(columns.length, _TITLE_ROOM)
+    return max(asked / canvas.text_scale() - 2 * _MARGIN - _beside(rows, ruler), _LEAST_TITLE)
+
+
+def _beside(rows: Axis, ruler: Ruler) -> float:
+    """What stands left of a map, in inches: labels and the name of the axis."""
+    return ruler.widest(rows.shown, rows.size) + _strip(rows) + _PAD + 0.2
 
 
 def _short(title: str, lines: list[str], ruler: Ruler, size: float, room: float) -> list[str]:
@@ -221,13 +236,10 @@ class _Page:
         self.title_size = title_size
         self.wide = max(panel.columns.length for panel in panels)
         self.high = max(panel.rows.length for panel in panels)
-        self.left = max(self._beside(panel) for panel in panels) + _PAD + 0.2
+        self.left = max(_beside(panel.rows, ruler) for panel in panels)
         self.below = max(self._below(panel) for panel in panels)
         line = title_size * LEADING / 72
         self.above = max(len(panel.title) for panel in panels) * line + _PAD
-
-    def _beside(self, panel: Panel) -> float:
-        return self.ruler.widest(panel.rows.shown, panel.rows.size) + _strip(panel.rows)
 
     def _below(self, panel: Panel) -> float:
         size = panel.columns.size

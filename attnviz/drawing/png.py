@@ -44,7 +44,7 @@ def encode(pixels: Pixels, palette: Pixels, dpi: float) -> bytes:
     Args:
         pixels: uint8 [height, width], indices into ``palette``.
         palette: uint8 [n, 3], red, green and blue of up to 256 colours.
-        dpi: pixels an inch, for programs that print.
+        dpi: dots per inch, for programs that print.
     """
     height, width = pixels.shape
     rows = np.empty((height, width + 1), np.uint8)

@@ -39,7 +39,7 @@ class Style:
         palette: one of :data:`attnviz.drawing.palette.PALETTES`.
         normalize: one of :data:`NORMALIZATIONS`.
         scale: one of :data:`SCALES`.
-        dpi: pixels an inch, from 20 to 1200.
+        dpi: dots per inch, from 20 to 1200.
         size: the longer side of one map in inches, from 0.2 to 50; None follows from the tokens.
         labels: whether the tokens stand on the axes.
         values: whether the weights stand in the cells, where these are large enough; None in

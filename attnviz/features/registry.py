@@ -15,7 +15,7 @@ from attnviz.files import handed, name_of, opened
 RESULTS = {
     "attnviz.ablate": "attnviz.features.ablation.result.Ablation",
     "attnviz.atlas": "attnviz.features.atlas.result.Atlas",
-    "attnviz.check": "attnviz.features.check.result.Check",
+    "attnviz.check": "attnviz.features.check.result.FileCheck",
     "attnviz.circuits": "attnviz.features.circuits.result.Circuits",
     "attnviz.diff": "attnviz.features.diff.result.Diff",
     "attnviz.explain": "attnviz.features.explain.result.Explain",
@@ -29,6 +29,7 @@ RESULTS = {
     "attnviz.profile": "attnviz.features.profile.result.Profile",
     "attnviz.retrieval": "attnviz.features.retrieval.result.Retrieval",
     "attnviz.shapes": "attnviz.features.shapes.function.Answer",
+    "attnviz.sinks": "attnviz.features.sinks.result.Sinks",
     "attnviz.source-shares": "attnviz.features.sources.result.SourceShares",
     "attnviz.sources": "attnviz.features.sources.result.Sources",
     "attnviz.spans": "attnviz.features.spans.result.Spans",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from importlib.util import find_spec
 
 import torch
 
@@ -10,6 +12,47 @@ from attnviz.errors import DeviceError, Setting, UsageError
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 """The precisions a user can ask for; ``auto`` is that of the weights, or float32."""
+
+LOAD_IN = ("8bit", "4bit")
+"""Quantization on the way in, by bitsandbytes."""
+
+DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
+"""How accelerate divides a model among devices, by its own names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """How a large model gets into memory.
+
+    Attributes:
+        load_in: one of :data:`LOAD_IN`; None for the precision asked for.
+        device_map: one of :data:`DEVICE_MAPS`; None for a single device.
+    """
+
+    load_in: str | None = None
+    device_map: str | None = None
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing was asked for."""
+        return self.load_in is None and self.device_map is None
+
+    def check(self) -> None:
+        """Raise UsageError for names that are none, and packages that are not installed."""
+        named = (("load_in", self.load_in, LOAD_IN, "bitsandbytes"),)
+        named += (("device_map", self.device_map, DEVICE_MAPS, "accelerate"),)
+        for name, value, known, package in named:
+            if value is None:
+                continue
+            if value not in known:
+                raise UsageError("no {}; choose {}", Setting(name, value), ", ".join(known))
+            if find_spec(package) is None:
+                raise UsageError(
+                    "{} needs {}: pip install {}", Setting(name, value), package, package
+                )
+
+
+PLAIN = Placement()
 
 _DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
 

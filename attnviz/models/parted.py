@@ -198,6 +198,11 @@ class Anatomist:
             for origin, part in sums.items():
                 found.setdefault(origin, []).append(part.double())
         order = sorted(found, key=self._place)
+        if not order:
+            raise ModelError(
+                f"{self._source.info.model} has nothing before this layer: no embedding of tokens, "
+                "no heads and no MLP, so that there is nothing to split"
+            )
         return Parts(
             tuple(order),
             torch.stack([_joined(found[one], 1) for one in order]),
@@ -233,7 +238,8 @@ class Anatomist:
                 if flat is None:
                     raise ModelError(
                         f"what {self._source.info.model} adds to its residual stream is not one "
-                        "vector a token, so that its scores cannot be split by source"
+                        "vector a token, as that of experts computed in one product is not, so "
+                        "that its scores cannot be split by source"
                     )
                 alike[key] = (_exact(flat if len(wanted) == tokens else flat[:, wanted]), [])
             flat, numbers = alike[key]

@@ -14,7 +14,7 @@ from attnviz.errors import ModelError, UsageError
 from attnviz.models import native
 from attnviz.models.configs.keys import LAYER_KEYS
 from attnviz.models.controls import Control, Scale
-from attnviz.models.device import resolve
+from attnviz.models.device import PLAIN, Placement, resolve
 from attnviz.models.folder import Located, locate
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ def load(
     untrained: int | None = None,
     scale: Scale = "default",
     reads: Reads = "text",
+    load_in: str | None = None,
+    device_map: str | None = None,
 ) -> Source:
     """Load a model: by the native backend if that knows it, else by the hooks.
 
@@ -52,6 +54,8 @@ def load(
             entries of every trained tensor in random order.
         reads: which of its towers, for a model such as CLIP that has one for text and one for
             pictures.
+        load_in: ``8bit`` or ``4bit``, see :class:`attnviz.models.device.Placement`; by the hooks.
+        device_map: how layers are divided among devices; by the hooks.
 
     Returns:
         A source whose ``info`` names the backend and, where it is not the usual one, the reason.
@@ -63,10 +67,17 @@ def load(
     if backend not in ("auto", "native", "hooked"):
         raise UsageError(f"unknown backend {backend!r}; choose auto, native or hooked")
     resolve(device, dtype)  # before the hub is asked
+    placement = Placement(load_in, device_map)
+    placement.check()
+    if not placement.plain:
+        if untrained is not None or backend == "native":
+            raise UsageError("{load_in} and {device_map} go with trained weights and the hooked "
+                             "backend", load_in=..., device_map=...)  # fmt: skip
+        backend = "hooked"
     located = locate(model)
     where, precision = resolve(device, dtype, located.precision)
     if untrained is None:
-        return _load(located, where, precision, backend, None, reads)
+        return _load(located, where, precision, backend, None, reads, placement)
     control = Control(untrained, scale)
     name = f"{called(model)}, {control.title}"
     source = _load(replace(located, name=name), where, precision, backend, control, reads)
@@ -82,6 +93,7 @@ def _load(
     backend: Choice,
     control: Control | None,
     reads: Reads,
+    placement: Placement = PLAIN,
 ) -> Native | Hooked:
     reason = ""
     if backend != "hooked":
@@ -97,7 +109,9 @@ def _load(
 
     from attnviz.models import hooked
 
-    return hooked.load(located.folder, located.name, where, precision, reason, control, reads)
+    return hooked.load(
+        located.folder, located.name, where, precision, reason, control, reads, placement
+    )
 
 
 def _refuse_foreign_code(located: Located) -> None:

@@ -54,8 +54,18 @@ def arrange(
     by_role = sort not in ("layer", "role", "score", *SCORES)
     wanted = role_name(sort)
     if by_role and not any(is_called(r, wanted) for r in annotated):
-        known = ", ".join([*SCORES, *given])
-        raise UsageError(f"cannot sort by {sort!r}; use layer, role, score or one of {known}")
+        known = ", ".join([*SCORES, *sorted({r.name for r in annotated}), *given])
+        if annotated:
+            raise UsageError(
+                "cannot sort by {!r}; use layer, role, score, or one of {}", sort, known
+            )
+        raise UsageError(
+            "cannot sort by {!r}; use layer, role, score, or one of {}; or with a result of "
+            "annotated text, see {evidence}, a relation such as obj",
+            sort,
+            known,
+            evidence=...,
+        )
     if role is not None:
         kept = [h for h in heads if any(is_called(r, role) for r in h.roles)]
     else:

@@ -1,4 +1,4 @@
-"""Which heads are taken away together: ``5.1``, ``3.0+3.1``, ``layer:2``, ``role:induction``.
+"""Which heads are ablated together: ``5.1``, ``3.0+3.1``, ``layer:2``, ``role:induction``.
 
 Grammar, after the one of :mod:`attnviz.scoring.select`::
 
@@ -31,7 +31,7 @@ _LAYER = re.compile(r"(?:(?P<kind>[a-z]+):)?(?P<layer>[0-9]{1,9})")
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Heads that are taken away together.
+    """Heads that are ablated together.
 
     Attributes:
         name: as it is shown, ``5.1``, ``3.0+3.1``, ``layer:2``.
@@ -53,7 +53,7 @@ def every_head(layout: Layout) -> tuple[Group, ...]:
 
 
 def read_groups(text: str, layout: Layout, roles: Roles) -> tuple[Group, ...]:
-    """Read what is to be taken away.
+    """Read what is to be ablated.
 
     Args:
         text: see the module's grammar.

@@ -21,13 +21,17 @@ from attnviz.errors import AttnvizError, InputError, UsageError
 GROUP = "attnviz.scores"
 """The group of entry points that packages name their modules in."""
 
-_MODULES: dict[str, None] = {}
+_MODULES: dict[str, str] = {}
+"""Modules that have registered something, and the folders that they are imported from."""
 
 
 def remember(function: Any) -> None:
     """Note that a function was registered; other processes find it in its module, if anywhere."""
     found = "<" not in getattr(function, "__qualname__", "<")  # no lambda, and in no function
-    _MODULES[function.__module__ if found else "__main__"] = None
+    name = function.__module__ if found else "__main__"
+    file = getattr(sys.modules.get(name), "__file__", None)
+    above = name.count(".") + (file is not None and Path(file).name == "__init__.py")
+    _MODULES[name] = "" if file is None else str(Path(file).resolve().parents[above])
 
 
 def here_alone() -> bool:
@@ -35,8 +39,8 @@ def here_alone() -> bool:
     return "__main__" in _MODULES
 
 
-def modules() -> tuple[str, ...]:
-    """The modules that have registered something, for another process to import.
+def modules() -> tuple[tuple[str, str], ...]:
+    """The modules that have registered something, with their folders, for another process.
 
     Raises:
         UsageError: something was registered in a notebook or in the script that runs.
@@ -47,12 +51,14 @@ def modules() -> tuple[str, ...]:
             "are not known to other processes; put them into a file and import it, or use {jobs}",
             jobs=1,
         )
-    return tuple(_MODULES)
+    return tuple(_MODULES.items())
 
 
-def restore(names: Sequence[str]) -> None:
-    """Import what another process has registered."""
-    for name in names:
+def restore(found: Sequence[tuple[str, str]]) -> None:
+    """Import what another process has registered; see :func:`modules`."""
+    for name, folder in found:
+        if find_spec(name.partition(".")[0]) is None:
+            sys.path.append(folder)
         import_module(name)
 
 

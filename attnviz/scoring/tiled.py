@@ -1,7 +1,8 @@
 """Maps of long texts as tiles, filled block by block: a whole map is never in memory.
 
-A tile keeps the largest weight in it and their sum, both exact, and every row its k largest weights.
-These lie in the k tiles of the row whose largest weights are largest, so only those are searched.
+A tile keeps the largest weight in it and their sum, both exact, and every row its k largest
+weights. These lie in the k tiles of the row whose largest weights are largest, so only those are
+searched.
 """
 
 from __future__ import annotations

@@ -35,8 +35,9 @@ def html_page(
 
     Args:
         template: ``{{head}}`` stands for how the head of every page begins, ``{{save}}`` for the
-            menu of what it saves, ``{{theme}}`` for the switch of its theme, and ``{{tools}}`` for
-            that switch and the button of its help.
+            menu of what it saves, ``{{theme}}`` for the switch of its theme, ``{{tools}}`` for
+            that switch and the button of its help, and ``{{header}}`` for all that stands above a
+            page without buttons of its own, which needs the part ``command``.
         rules: of its policy, beside those that let its own style and script in.
         title: plain text, as it is to be shown; it is escaped here.
         style: of the page.
@@ -49,6 +50,8 @@ def html_page(
     shared["tools"] = _filled(shared["tools"], shared)
     policy = _policy(rules, compiled, script=script, style=style)
     shared["head"] = _filled(shared["head"], {**parts, "policy": policy})
+    if "{{header}}" in template:
+        shared["header"] = _filled(_shared("header.html"), {**parts, **shared})
     return _filled(template, {**parts, **shared}).encode("utf-8")
 
 

@@ -20,7 +20,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import attnviz as av
-from attnviz.cli import COMMANDS, main
+from attnviz.cli import COMMANDS, Commands, main
 from tests import forking
 
 SCHEMA = av.Heads.json_schema()
@@ -220,6 +220,12 @@ def test_version_and_help(capsys) -> None:
         text = ok(capsys, command, "--help")
         assert "Examples" in text
         assert "--model" in text
+
+
+def test_every_argument_and_option_says_what_it_is() -> None:
+    for command in COMMANDS:
+        for one in Commands().get_command(None, command).params:
+            assert one.help or one.hidden, f"{command} {one.name}"
 
 
 def test_no_default_is_said_of_a_switch(capsys) -> None:

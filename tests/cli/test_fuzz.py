@@ -8,6 +8,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -67,7 +68,6 @@ def _folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.chdir(folder)
         monkeypatch.setenv("HF_HUB_OFFLINE", "1")
         monkeypatch.setattr("attnviz.cli.browser.opened", lambda page: page.unlink() is not None)
-        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a b\n")))
         Path("a.txt").write_text("a b c\n\nd e\n")
         Path("t.csv").write_text("text,id\na b,1\n")
         Path("t.jsonl").write_text('{"text": "a b", "pair": "c"}\n')
@@ -89,7 +89,12 @@ def _folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @given(command_lines())
 def test_no_command_line_finds_a_bug(line: list[str]) -> None:
     out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    given = io.TextIOWrapper(io.BufferedReader(io.BytesIO(b"a b\n")))  # type: ignore[arg-type]
+    with (
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        patch("sys.stdin", given),
+    ):
         code = main(line)
     assert code != BUG, err.getvalue()
     assert code in (0, 1, 2, 3, 4, 5), (code, err.getvalue())

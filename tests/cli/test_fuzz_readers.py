@@ -119,8 +119,34 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(SAMPLES / "phases" / "markov-1.json", folder / "film.json")
     for name in ("treebank.conllu", "pronouns.tsv"):
         shutil.copy(SAMPLES / name, folder / name)
+    save_foreign(folder, capture)
     (folder / "tiny.json").write_text(json.dumps({"x": [[1, 0], [0, 1]], "heads": 1, "seed": 3}))
     return folder
+
+
+def save_foreign(folder: Path, capture: Any) -> None:
+    """The same attention as other tools would save it."""
+    import torch
+    from safetensors.numpy import save_file
+
+    layers = [capture.maps[site] for site in capture.layout.sites]
+    named = {f"blocks.{n}.attn.hook_pattern": layer[None] for n, layer in enumerate(layers)}
+    torch.save({name: torch.from_numpy(layer) for name, layer in named.items()}, folder / "c.pt")
+    np.save(folder / "c.npy", np.stack(layers))
+    np.savez(folder / "lens.npz", **named)
+    save_file(named, folder / "lens.safetensors")
+    few = [layer[:2, :4, :4] / layer[:2, :4, :4].sum(-1, keepdims=True) for layer in layers]
+    written = np.stack(few).transpose(3, 2, 0, 1).tolist()  # [keys, queries, layers, heads]
+    document = {"schema": "attnviz.capture/1", "tokens": list("abcd"), "special": [False] * 4,
+                "attentions": np.stack(few).tolist(), "meta": {"model": "x"}}  # fmt: skip
+    (folder / "a.json").write_text(json.dumps(document))
+    tokens = [{"id": 1, "token": text} for text in "abcde"]
+    sequence = {"source": tokens[:1], "target": tokens, "target_attributions": written,
+                "source_attributions": None, "sequence_scores": None, "attr_pos_start": 1,
+                "attr_pos_end": 5}  # fmt: skip
+    (folder / "inseq.json").write_text(json.dumps({
+        "info": {"attribution_method": "attention"}, "sequence_attributions": [sequence],
+    }))  # fmt: skip
 
 
 def state(random: Random, originals: Path) -> object:
@@ -252,6 +278,19 @@ def media(random: Random, originals: Path) -> object:
     return decoding.read_picture(out)
 
 
+def foreign(random: Random, originals: Path) -> object:
+    """Files of other tools, and recordings in JSON: bytes and values changed."""
+    name = random.choice(("c.pt", "c.npy", "lens.npz", "lens.safetensors", "a.json", "inseq.json"))
+    data, out = (originals / name).read_bytes(), originals / f"changed-{name}"
+    if name.endswith(".json"):
+        data = json.dumps(mutated_json(json.loads(data), random)).encode()
+    else:
+        data = mutated(data, random)
+    out.write_bytes(data)
+    av.check(out)
+    return av.heads(av.read_any(out))
+
+
 def call(random: Random, originals: Path) -> object:
     """A function of Python with one argument that is wrong, odd or right."""
     name, given = random.choice(CALLS)
@@ -286,6 +325,8 @@ CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("select", {"text": "0.0", "where": "x"}),
     ("from_arrays", {"attentions": [np.full((1, 2, 2), 0.5, "f4")], "tokens": ["a", "b"]}),
     ("read_capture", {"path": "@c.npz"}),
+    ("read_any", {"what": "@c.npy"}),
+    ("check", {"path": "@a.json"}),
     ("read_profile", {"path": "@s.profile"}),
     ("Prompt", {"text": "a"}),
     ("Generation", {"tokens": 2}),
@@ -296,6 +337,7 @@ ATTEMPTS: dict[str, tuple[Attempt, float]] = {
     "state": (state, 0.03),
     "archive": (archive, 0.1),
     "capture": (capture_file, 0.1),
+    "foreign": (foreign, 0.1),
     "treebank": (treebank, 0.1),
     "pronouns": (pronouns, 0.2),
     "tiny": (tiny, 0.17),

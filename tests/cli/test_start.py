@@ -15,7 +15,8 @@ attnviz.attention attnviz.attention.attend attnviz.attention.contributions attnv
 attnviz.attention.layers attnviz.attention.masks attnviz.attention.sizes
 attnviz.captures attnviz.captures.captured attnviz.captures.look attnviz.captures.notes
 attnviz.captures.without
-attnviz.cli attnviz.cli.console attnviz.cli.ending attnviz.cli.exits attnviz.cli.flattening attnviz.cli.options
+attnviz.cli attnviz.cli.console attnviz.cli.ending attnviz.cli.exits
+attnviz.cli.flattening attnviz.cli.options
 attnviz.cli.paper_options attnviz.cli.plugins attnviz.cli.voice
 attnviz.core attnviz.core.arguments attnviz.core.capture attnviz.core.findings
 attnviz.core.generation attnviz.core.heads attnviz.core.key_mask attnviz.core.measures

@@ -58,6 +58,15 @@ def test_a_map_keeps_its_size_of_text_at_any_width(one) -> None:
     assert labels.get_fontsize() == pytest.approx(6, rel=0.01)
 
 
+def test_a_long_title_wraps_and_leaves_a_narrow_map_of_many_tokens_its_room() -> None:
+    title = "A title that is much too long for a column, which is three inches wide"
+    figure = av.heatmap("word " * 120, "2.0").figure(width=3.3, title=title)
+    axes = figure.axes[0]
+    assert " ".join(axes.get_title(loc="left").split()) == title
+    assert axes.get_position().width * figure.get_size_inches()[0] > 1
+    assert figure.get_size_inches()[0] == pytest.approx(3.3)
+
+
 def test_a_scaled_figure_is_the_same_picture(heads) -> None:
     """Twice the page at half the resolution: all pixels but the edges of letters."""
     import io

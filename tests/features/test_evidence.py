@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -384,13 +383,3 @@ def test_relations_choose_and_order_heads_wherever_roles_do(
             assert "1.2  " in capsys.readouterr().out
     assert main(["heads", ROLES_TEXT, *given, "--sort", "nsubj"]) == 2
     assert "nmod:poss, obj" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("option", ["--with", "--select"])
-def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path, capsys: Any, option: str) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    value = f"@{pipe}" if option == "--select" else str(pipe)
-    assert main(["ablate", TEXT, option, value]) == 1
-    error = f"attnviz: cannot read {pipe}: it is not a regular file\n"
-    assert "".join(capsys.readouterr().err.split()) == "".join(error.split())

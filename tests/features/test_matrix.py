@@ -103,6 +103,7 @@ def _made(name: str, model: str, folder: Path) -> Made:
         "source-shares": av.source_shares(texts(5), "1.4", model=model),
         "circuits": av.circuits(model=model, tokens=50),
         "spans": av.spans(av.Prompt(TEXT, spans={"kettle": "all:kettle"}), model=model),
+        "sinks": av.sinks(texts(5), model=model),
         "retrieval": av.retrieval(
             model=model, lengths=[40], depths=[0.5], count=12, ablate=(1,), draws=1, control=False
         ),

@@ -81,7 +81,7 @@ def test_every_role_and_every_score_is_an_order() -> None:
 def test_unknown_names_are_told_what_exists() -> None:
     with pytest.raises(UsageError, match=f"unknown role 'prev'; roles are {', '.join(ROLES)}"):
         arrange(HEADS, role="prev")
-    orders = f"cannot sort by 'mean'; use layer, role, score or one of {', '.join(SCORES)}"
+    orders = f"cannot sort by 'mean'; use layer, role, score, or one of {', '.join(SCORES)}"
     with pytest.raises(UsageError, match=orders):
         arrange(HEADS, sort="mean")
 

@@ -50,6 +50,7 @@ def test_what_is_drawn() -> None:
     found, _ = tiled(source, inputs, lambda *_: (16, 0))
     head = Head(next(iter(found.allowed)), 0)
     shares = found.shown(head, "sum")
-    assert shares.mask[0, 1] and not shares.mask[1, 0]
+    assert shares.mask[0, 1]
+    assert not shares.mask[1, 0]
     np.testing.assert_allclose(shares.filled(0).sum(1), 1, atol=1e-5)
     assert found.shown(head, "max").max() == 1  # the first row has one key

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import torch
 
 import attnviz as av
 from attnviz.cli import main
+from attnviz.corpus.executors import Processes
 from attnviz.errors import UsageError
 from attnviz.scoring import plugins, roles, scores
 from attnviz.scoring.roles import ROLES, SHOWN
@@ -197,6 +199,17 @@ def test_the_command_line_runs_a_plugin_in_every_process(
         roles.forget(name)
     assert main(["heads", "--profile", str(states[0])]) == 2
     assert "the score articles (my_scores.articles)" in capsys.readouterr().err
+
+
+def users_scores() -> Callable[[int], list[str]]:
+    """The set-up of a worker process."""
+    return lambda task: [one.name for one in SCORES.values() if one.user]
+
+
+def test_every_worker_process_knows_what_is_registered(plugin: Path) -> None:
+    av.load_plugins(plugin)
+    with Processes(users_scores, 1) as workers:
+        assert [answer for _, answer in workers.run([0])] == [["articles", "first_half"]]
 
 
 def test_plugins_that_cannot_be_loaded_say_why(

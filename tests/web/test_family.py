@@ -117,7 +117,9 @@ def test_paper_is_light_and_shows_all(shown: Opened) -> None:
 
 
 @pytest.mark.parametrize("name", ["gallery", "shapes", "flow", "film", "lens", "patch", "sheet"])
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+@pytest.mark.parametrize(
+    ("width", "scheme"), [pytest.param(1280, "light", marks=pytest.mark.slow), (390, "dark")]
+)
 def test_axe_finds_nothing(
     browser: Any, pages: dict[str, Path], name: str, width: int, scheme: str
 ) -> None:
@@ -142,7 +144,9 @@ CLICKS = {
 }
 
 
-@pytest.mark.parametrize("name", CLICKS)
+@pytest.mark.parametrize(
+    "name", ["atlas", *(pytest.param(n, marks=pytest.mark.slow) for n in CLICKS if n != "atlas")]
+)
 def test_no_listeners_pile_up(browser: Any, pages: dict[str, Path], name: str) -> None:
     """What is drawn anew leaves no listener behind, however often it is clicked."""
     with opened(browser) as found:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attnviz.cli import ending
+from attnviz.cli import console, ending
 from attnviz.cli.flattening import flatten
 from attnviz.cli.options import (
     BATCH_TOKENS,
@@ -94,7 +94,8 @@ class MetricOptions:
         typer.Option(help="For logit-diff: the token that should win.", rich_help_panel=MEASURED),
     ] = None
     against: Annotated[
-        str | None, typer.Option(help="And the one it should beat.", rich_help_panel=MEASURED)
+        str | None,
+        typer.Option(help="For logit-diff: the token it should beat.", rich_help_panel=MEASURED),
     ] = None
     mask: Annotated[
         str,
@@ -191,7 +192,7 @@ def ablate(
         typer.Option(
             help="Reference texts for mean and resample, none of those measured: lines, or .jsonl, "
             ".csv, .tsv, .parquet. By default the other half of the texts; for a single text, "
-            "English sentences of attnviz.",
+            "English sentences that come with attnviz.",
             metavar="FILE",
         ),
     ] = None,
@@ -225,6 +226,14 @@ def ablate(
             metavar="FILE",
         ),
     ] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also write the checkpoint with the heads of --select removed into this folder, "
+            "for transformers to load.",
+            metavar="FOLDER",
+        ),
+    ] = None,
 ) -> None:
     """Ablate heads and measure what that costs: which heads are needed?
 
@@ -241,6 +250,8 @@ def ablate(
       attnviz ablate --lines reviews.jsonl --group author --method "mean, resample, zero"
 
       attnviz ablate --lines sentences.txt --curve --plot curve.svg
+
+      attnviz ablate --probe --select 3.0+3.1 --write pruned
     """
     drawn = paper.options()
     from attnviz.features.ablation import function
@@ -248,6 +259,7 @@ def ablate(
     from attnviz.features.ablation.settings import AblationSettings
 
     ending.check(Ablation, json, csv, plot)
+    _check_written(write, away.heads)
     options = asdict(away) | asdict(measured) | asdict(walk)
     settings = AblationSettings(**options, jobs=jobs, ray=ray, batch_tokens=batch_tokens)
     settings.check()
@@ -282,3 +294,21 @@ def ablate(
     if plot is not None:
         found.save(plot, **drawn)
     ending.show(found, output.quiet, top, json=json, csv=csv)
+    if write is not None:
+        from attnviz.features.ablation.prune import prune_heads
+
+        heads = dict.fromkeys(head for effect in found.effects for head in effect.heads)
+        pruned = prune_heads(str(model.choose()), tuple(heads), write, device=model.device)
+        if not output.quiet:
+            console.note(str(pruned).splitlines(), False)
+
+
+def _check_written(folder: Path | None, heads: str | None) -> None:
+    """Find out before anything is measured that a checkpoint could not be written."""
+    if folder is None:
+        return
+    if heads is None:
+        raise UsageError("--write removes the heads of --select; say which ones")
+    from attnviz.models.pruned.checkpoint import check_free
+
+    check_free(folder)

@@ -37,7 +37,7 @@ def curve(
     layout: Layout,
     progress: Progress,
 ) -> tuple[CurvePoint, ...]:
-    """The metric with more and more heads taken away, the least important first; by one method.
+    """The metric with more and more heads ablated, the least important first; by one method.
 
     Args:
         bench: where it is measured.

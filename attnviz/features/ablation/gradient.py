@@ -18,7 +18,7 @@ from attnviz.features.ablation.metrics import Metric
 
 
 def check(metric: Metric) -> None:
-    """Raise UsageError for a metric whose gradient is zero where nothing is taken away."""
+    """Raise UsageError for a metric whose gradient is zero where nothing is ablated."""
     if metric.compares:
         raise UsageError(
             "{} is 0 on the full model and flat there, so it has no gradient",

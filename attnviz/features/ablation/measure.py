@@ -30,6 +30,10 @@ from attnviz.scoring.user_measures import FILLS
 LARGEST = 16
 """Trials in a batch at most."""
 
+ROOM = 1 << 28
+"""Bytes for the logits and states of a batch: a model of a billion parameters has a vocabulary of
+which a few thousand tokens take gigabytes, and gains nothing from more than some hundred rows."""
+
 Floats = NDArray[np.float64]
 Loader = Callable[[], Source]
 
@@ -269,7 +273,8 @@ def batches(lengths: Sequence[int], tokens: int) -> list[tuple[int, ...]]:
 
 
 def affordable(source: Source, metric: Metric) -> int:
-    """How many tokens may run at once in an eighth of the memory."""
+    """How many tokens may run at once in :data:`ROOM`, or in an eighth of the memory."""
     width = 64 * 64  # states, feed-forward parts and attention, generously
     vocabulary = 3 * (source.vocab_size or 0) if metric.logits else 0
-    return int(min(max(physical_memory() // (8 * 4 * (width + vocabulary)), 256), 8192))
+    room = min(physical_memory() // 8, ROOM)
+    return int(min(max(room // (4 * (width + vocabulary)), 128), 8192))

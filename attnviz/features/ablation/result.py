@@ -118,7 +118,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """The metric with so many heads taken away.
+    """The metric with so many heads ablated.
 
     Attributes:
         order: ``effect``, ``gradient``, ``role`` or ``random 1``, ...

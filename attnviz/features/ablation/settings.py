@@ -32,7 +32,7 @@ _LEAST = {"draws": 1, "seed": 0, "batch_tokens": 1, "random_orders": 0, "jobs": 
 
 @dataclass(frozen=True, slots=True)
 class AblationSettings:
-    """How heads are taken away, and what is measured.
+    """How heads are ablated, and what is measured.
 
     Attributes:
         heads: what to ablate, see :mod:`attnviz.scoring.groups`; every head alone by default.
@@ -114,7 +114,9 @@ class AblationSettings:
         """Raise UsageError on what does not exist or does not go together."""
         _ = self.methods
         if isinstance(self.metric, str) and self.metric not in names():
-            raise UsageError(f"unknown metric {self.metric!r}; choose one of {', '.join(names())}")
+            raise UsageError(
+                "no {metric}; choose one of {}", ", ".join(names()), metric=self.metric
+            )
         for field in fields(self):
             value = getattr(self, field.name)
             choices = _CHOICES.get(field.name)

@@ -61,7 +61,7 @@ class EffectsGrid:
         self._alone = {e.heads[0]: e for e in report.effects if len(e.heads) == 1}
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw for this console; nothing where no head was taken away alone."""
+        """Draw for this console; nothing where no head was ablated alone."""
         if not self._alone:
             return
         end = most(self.report)

@@ -39,7 +39,7 @@ def atlas(
     ] = 64,
     out: Annotated[Path | None, browser.OUT] = None,
     json: Annotated[
-        bool, typer.Option("--json", help="Print JSON (attnviz.atlas/3); the page only with -o.")
+        bool, typer.Option("--json", help="Print JSON (attnviz.atlas/4); the page only with -o.")
     ] = False,
 ) -> None:
     """Put everything that is known about every head of a model on one page.

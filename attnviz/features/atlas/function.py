@@ -14,6 +14,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,6 +27,7 @@ from attnviz.captures.look import DEFAULT_MODEL, Model, capture, load
 from attnviz.core.heads import Head
 from attnviz.core.prompt import Prompt
 from attnviz.core.result import Result
+from attnviz.core.scores import Role
 from attnviz.core.source import Source
 from attnviz.core.tokens import Sides
 from attnviz.corpus import texts
@@ -33,7 +35,7 @@ from attnviz.corpus.texts import Bad, Text
 from attnviz.errors import InputError, ModelError, OutputError, UsageError, system_errors
 from attnviz.features.ablation.function import ablate as run_ablate
 from attnviz.features.ablation.result import Ablation
-from attnviz.features.atlas.gather import examples, gather
+from attnviz.features.atlas.gather import examples, gather, readers
 from attnviz.features.atlas.result import Atlas, ExampleMap
 from attnviz.features.circuits.function import circuits as run_circuits
 from attnviz.features.circuits.result import Circuits
@@ -41,16 +43,21 @@ from attnviz.features.coref.function import coref as run_coref
 from attnviz.features.coref.result import Coref
 from attnviz.features.profile.function import profile as run_profile
 from attnviz.features.profile.result import Profile
+from attnviz.features.sources.function import source_shares as run_source_shares
+from attnviz.features.sources.result import SourceShares
 from attnviz.features.syntax.function import syntax as run_syntax
 from attnviz.features.syntax.result import Syntax
 from attnviz.models.identity import identity
+from attnviz.scoring.scores import SCORES
 
 Progress = Callable[[str, int, int], None]
 """Called with a part, how much of it is done and how much there is."""
 
 ABLATED = 64
-"""Texts that heads are taken away on, unless asked otherwise."""
-PARTS = ("profile", "ablate", "syntax", "coref", "circuits")
+"""Texts that heads are ablated on, unless asked otherwise."""
+MEASURED_HEADS, MEASURED_TEXTS = 24, 16
+"""Heads whose queries and keys are split by source at most, and texts on which they are."""
+PARTS = ("profile", "ablate", "syntax", "coref", "circuits", "sources")
 _MARKER = "attnviz-atlas"
 _SHOWN = 40
 """Tokens of an example's map at most."""
@@ -73,6 +80,9 @@ def atlas(
     progress: Progress = lambda part, done, total: None,
 ) -> Atlas:
     """Profile, ablate, compare with gold annotation and read the weights of every head.
+
+    Of up to 24 heads that others feed by their weights, what their queries and keys are from is
+    measured on up to 16 of the texts (:func:`attnviz.source_shares`).
 
     Args:
         inputs: texts, see :func:`attnviz.profile`.
@@ -129,6 +139,21 @@ def atlas(
     def circuits() -> Circuits:
         return run_circuits(model=source, progress=_of("circuits", progress))
 
+    def shares(profiled: Profile, circuits: Circuits) -> dict[Head, SourceShares]:
+        """Of the heads that others feed by their weights, where their scores can be split."""
+        texts = list(islice(_prompts(names, source), min(ablated, MEASURED_TEXTS)))
+        does = {one.head: one.scores.does for one in profiled.heads}
+        found, wanted = {}, readers(circuits, MEASURED_HEADS)
+        for done, head in enumerate(wanted):
+            progress("sources", done, len(wanted))
+            with suppress(InputError):  # no row of these texts counts
+                found[head] = kept.part(
+                    SourceShares,
+                    partial(_shares, texts, source, head, does[head]),
+                    f"sources-{done}",
+                )
+        return found
+
     absent: dict[str, str] = {}
 
     def maybe(kind: type[Part], make: Callable[[], Part]) -> Part | None:
@@ -140,12 +165,23 @@ def atlas(
             return None
 
     profiled = kept.part(Profile, profile)
+    ablation = maybe(Ablation, ablate)
+    grammar = maybe(Syntax, syntax) if conllu else None
+    names_found = maybe(Coref, coref) if gap else None
+    weights = maybe(Circuits, circuits)
+    split: dict[Head, SourceShares] = {}
+    if weights is not None:
+        try:
+            split = shares(profiled, weights)
+        except ModelError as error:
+            absent[SourceShares.command] = str(error)
     return gather(
         profiled,
-        ablate=maybe(Ablation, ablate),
-        syntax=maybe(Syntax, syntax) if conllu else None,
-        coref=maybe(Coref, coref) if gap else None,
-        circuits=maybe(Circuits, circuits),
+        ablate=ablation,
+        syntax=grammar,
+        coref=names_found,
+        circuits=weights,
+        shares=split,
         absent=absent,
         maps=_maps(profiled, source, progress),
     )
@@ -161,8 +197,8 @@ def forget(keep: str | Path) -> None:
     if nonce is None:
         return
     with suppress(OSError):
-        for name in (*(f"{part}.{nonce}.json" for part in PARTS), _MARKER):
-            (folder / name).unlink(missing_ok=True)
+        for path in (*folder.glob(f"*.{nonce}.json"), folder / _MARKER):
+            path.unlink(missing_ok=True)
         folder.rmdir()
 
 
@@ -203,11 +239,17 @@ class _Kept:
                     "remove it or choose another place"
                 )
 
-    def part(self, kind: type[Part], make: Callable[[], Part]) -> Part:
-        """A part that is there already, or made now."""
+    def part(self, kind: type[Part], make: Callable[[], Part], name: str = "") -> Part:
+        """A part that is there already, or made now.
+
+        Args:
+            kind: of result.
+            make: makes it.
+            name: of one of several; that of the command by default.
+        """
         if self._folder is None:
             return make()
-        path = self._folder / f"{kind.command}.{self._ending}.json"
+        path = self._folder / f"{name or kind.command}.{self._ending}.json"
         with suppress(OSError, ValueError, RecursionError, KeyError, TypeError, InputError):
             found = json.loads(files.contents(path))  # if it is broken it is made anew
             if found["state"] == self._state:
@@ -245,6 +287,13 @@ def _prompts(names: Sequence[str], source: Source) -> Iterator[str]:
             continue
         if text.prompt.text is not None:
             yield text.prompt.text
+
+
+def _shares(texts: Sequence[str], source: Source, head: Head, does: Role | None) -> SourceShares:
+    """Where a head finds the keys of its role; of a head without one, those that it looks at."""
+    known = does is not None and SCORES[does.score].on_targets
+    role = does.name if does is not None and known else None
+    return run_source_shares(texts, source.layout.name(head), role=role, model=source)
 
 
 def _of(part: str, progress: Progress) -> Progress:

@@ -13,13 +13,21 @@ from statistics import median
 from attnviz.core.heads import Head, SiteKind
 from attnviz.corpus.gold.tally import ALL
 from attnviz.features.ablation.result import Ablation, Effect
-from attnviz.features.atlas.result import AblationPart, Atlas, AtlasHead, ExampleMap, GoldPart
+from attnviz.features.atlas.result import (
+    AblationPart,
+    Atlas,
+    AtlasHead,
+    ExampleMap,
+    GoldPart,
+    ReadShares,
+)
 from attnviz.features.circuits.result import SIDES, Circuits, Edge
 from attnviz.features.coref.result import Coref
 from attnviz.features.profile.result import ExampleRow, HeadProfile, Profile, Share
+from attnviz.features.sources.result import ScoreSide, SourceShare, SourceShares
 from attnviz.features.syntax.result import RelationHead, Syntax
 
-_STRINGS, _NEAREST, _EDGES, _RELATIONS = 8, 3, 3, 3
+_STRINGS, _NEAREST, _EDGES, _RELATIONS, _SOURCES = 8, 3, 3, 3, 4
 """How many of each a head keeps."""
 
 
@@ -30,6 +38,7 @@ def gather(
     syntax: Syntax | None = None,
     coref: Coref | None = None,
     circuits: Circuits | None = None,
+    shares: Mapping[Head, SourceShares] | None = None,
     absent: Mapping[str, str] | None = None,
     maps: Mapping[Head, ExampleMap] | None = None,
 ) -> Atlas:
@@ -41,13 +50,15 @@ def gather(
         syntax: heads against a treebank; ``coref`` against antecedents.
         coref: see there.
         circuits: what the weights say.
+        shares: what some heads' queries and keys are from on texts.
         absent: why a part is not there, by its name.
         maps: of the first example of heads.
 
     Raises:
         UsageError: a result of another model than the profile's.
     """
-    parts = [one for one in (ablate, syntax, coref, circuits) if one is not None]
+    shares = shares or {}
+    parts = [one for one in (ablate, syntax, coref, circuits, *shares.values()) if one is not None]
     for one in parts:
         name = f"the {one.command} result"
         one.check_model(name, profile.source, profile.layout, profile.identity)
@@ -61,6 +72,7 @@ def gather(
         antecedents = ranked.get(head)
         if antecedents is not None and antecedents.accuracy.value is None:
             antecedents = None
+        reads = tuple([edge for edge in edges if edge.reader == head][:_EDGES])
         heads.append(
             AtlasHead(
                 profile=replace(
@@ -79,7 +91,8 @@ def gather(
                 first=None if circuits is None else circuits.first.get(head),
                 copies=copies.get(head),
                 feeds=tuple([edge for edge in edges if edge.writer == head][:_EDGES]),
-                reads=tuple([edge for edge in edges if edge.reader == head][:_EDGES]),
+                reads=reads,
+                shares=_shares(shares[head], reads) if head in shares else None,
                 map=(maps or {}).get(head),
             )
         )
@@ -142,6 +155,36 @@ def _effects(ablate: Ablation | None) -> dict[Head, Effect]:
 def _edges(circuits: Circuits) -> list[Edge]:
     """Those that random heads would hardly have, the strongest first."""
     return sorted((e for side in SIDES for e in circuits.clear(side)), key=lambda e: -e.excess)
+
+
+def readers(circuits: Circuits, most: int) -> list[Head]:
+    """The heads whose queries or keys other heads feed by the weights, the strongest edges first.
+
+    Args:
+        circuits: what the weights say.
+        most: so many at most.
+    """
+    kept: dict[Head, int] = {}
+    found: dict[Head, None] = {}
+    for edge in _edges(circuits):
+        kept[edge.reader] = kept.get(edge.reader, 0) + 1
+        if kept[edge.reader] <= _EDGES and edge.side in ("Q", "K"):
+            found[edge.reader] = None
+    return list(found)[:most]
+
+
+def _shares(found: SourceShares, reads: Sequence[Edge]) -> ReadShares:
+    """What is kept of it: the largest sources, and the heads that it reads by its weights."""
+
+    def kept(side: ScoreSide, letter: str) -> tuple[SourceShare, ...]:
+        wanted = {edge.writer for edge in reads if edge.side == letter}
+        return tuple(
+            one
+            for place, one in enumerate(found.side(side))
+            if place < _SOURCES or one.origin.head in wanted
+        )
+
+    return ReadShares(found.score, found.texts, found.rows, kept("query", "Q"), kept("key", "K"))
 
 
 def _ablation(found: Ablation) -> AblationPart:

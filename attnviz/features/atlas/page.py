@@ -174,7 +174,17 @@ def _edge(atlas: Atlas, edge: Edge) -> dict[str, Any]:
         "reader": name(edge.reader),
         "ratio": edge.ratio,
         "excess": edge.excess,
+        "measured": _measured(atlas, edge),
     }
+
+
+def _measured(atlas: Atlas, edge: Edge) -> dict[str, Any] | None:
+    """What the writer was measured to add to the reader's queries or keys."""
+    shares, found = atlas[edge.reader].shares, atlas.share_of(edge)
+    if shares is None or found is None:
+        return None
+    ends = {"share": found.share, "low": found.low, "high": found.high}
+    return ends | {"score": shares.score or None, "rows": shares.rows, "texts": shares.texts}
 
 
 def _visible(value: Any) -> Any:

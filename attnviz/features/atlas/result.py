@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from attnviz.core.findings import Value
 from attnviz.core.heads import Head, SiteKind
 from attnviz.core.result import Result
 from attnviz.core.scores import Estimate, Role
@@ -16,6 +17,7 @@ from attnviz.features.ablation.result import DISTANCES, Effect
 from attnviz.features.circuits.result import Copying, Edge
 from attnviz.features.coref.result import AntecedentHead
 from attnviz.features.profile.result import HeadProfile
+from attnviz.features.sources.result import SourceShare
 from attnviz.features.syntax.result import RelationHead
 from attnviz.web.written import framed
 
@@ -99,6 +101,37 @@ class GoldPart:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadShares:
+    """What a head's queries and keys were measured to be from, over rows of texts.
+
+    Attributes:
+        score: whose target keys count, a name of the head scores; empty for the key with the
+            largest weight in each row.
+        texts: how many, with so many ``rows`` that count.
+        rows: see ``texts``.
+        by_query: what heads of its ``reads`` and the largest sources add to its queries, as shares
+            of the contrast between its keys; ``by_key`` to its keys.
+        by_key: see ``by_query``.
+    """
+
+    score: str
+    texts: int
+    rows: int
+    by_query: tuple[SourceShare, ...]
+    by_key: tuple[SourceShare, ...]
+
+    def of(self, side: str, writer: Head) -> SourceShare | None:
+        """The share of a head; None where it is not known, as of values.
+
+        Args:
+            side: Q or K, as edges have it.
+            writer: the head.
+        """
+        found = {"Q": self.by_query, "K": self.by_key}.get(side, ())
+        return next((one for one in found if one.origin.head == writer), None)
+
+
+@dataclass(frozen=True, slots=True)
 class AtlasHead:
     """What is known of one head.
 
@@ -115,6 +148,7 @@ class AtlasHead:
         copies: whether it does, see :meth:`~attnviz.features.circuits.result.Circuits.copies`.
         feeds: the strongest edges out of it that random heads would hardly have.
         reads: those into it.
+        shares: what its queries and keys are from on texts; None where that was not measured.
         map: of its first example; None where there is none.
     """
 
@@ -128,6 +162,7 @@ class AtlasHead:
     copies: bool | None = None
     feeds: tuple[Edge, ...] = ()
     reads: tuple[Edge, ...] = ()
+    shares: ReadShares | None = None
     map: ExampleMap | None = None
 
     @property
@@ -174,7 +209,7 @@ class Atlas(Shown, Result):
         absent: why a part is missing, by its command.
     """
 
-    schema: ClassVar[str] = "attnviz.atlas/3"
+    schema: ClassVar[str] = "attnviz.atlas/4"
     command: ClassVar[str] = "atlas"
     indent: ClassVar[int | None] = None
 
@@ -207,6 +242,22 @@ class Atlas(Shown, Result):
     def annotated_roles(self) -> dict[Head, tuple[tuple[Role, Estimate], ...]]:
         """The heads that annotation gives roles."""
         return {one.head: one.annotated for one in self.heads if one.annotated}
+
+    def measured_edges(self) -> Mapping[tuple[str, Head, Head], Value]:
+        """The measured shares of earlier heads in queries and keys."""
+        return {
+            (side, one.origin.head, head.head): (one.share, one.low, one.high)
+            for head in self.heads
+            if head.shares is not None
+            for side, shares in (("Q", head.shares.by_query), ("K", head.shares.by_key))
+            for one in shares
+            if one.origin.head is not None
+        }
+
+    def share_of(self, edge: Edge) -> SourceShare | None:
+        """What was measured of an edge of weights; None where nothing was."""
+        shares = self[edge.reader].shares
+        return None if shares is None else shares.of(edge.side, edge.writer)
 
     def ranked(self) -> tuple[AtlasHead, ...]:
         """The heads that were ablated, the most harmful first."""

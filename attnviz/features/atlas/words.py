@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from attnviz.drawing.labels import counted
 from attnviz.features.ablation.result import Effect
 from attnviz.features.atlas.result import Atlas, AtlasHead, GoldPart
+from attnviz.features.circuits.result import Edge
 from attnviz.features.coref.result import COREFERENCE
 
 
@@ -42,10 +43,9 @@ def summary(atlas: Atlas) -> Iterator[str]:
     yield from _names(atlas)
     edges = sorted((e for head in atlas.heads for e in head.feeds), key=lambda edge: -edge.excess)
     if edges:
-        told = ", ".join(
-            f"{name(e.writer)} into {e.side} of {name(e.reader)} ({e.ratio:.2f})" for e in edges[:3]
-        )
+        told = ", ".join(_edge(atlas, edge) for edge in edges[:3])
         yield f"Strongest connections by weights alone: {told}."
+        yield from _measured(atlas)
 
 
 def methods(atlas: Atlas) -> Iterator[tuple[str, str]]:
@@ -76,6 +76,16 @@ def methods(atlas: Atlas) -> Iterator[tuple[str, str]]:
             "from weights alone; composition less the mean of random matrices of the same shapes, "
             "copying by eigenvalues over a sample of the vocabulary",
         )
+    shared = [head.shares for head in atlas.heads if head.shares is not None]
+    if shared:
+        texts = counted(max(one.texts for one in shared), "text")
+        yield (
+            "sources",
+            f"shares of earlier heads in queries and keys of {counted(len(shared), 'head')} that "
+            f"others feed by the weights, on up to {texts}; "
+            "of the contrast between keys that the head's role counts (or that it looks at most) "
+            "and all others",
+        )
     for part, why in atlas.absent.items():
         yield part, f"not there: {why}"
 
@@ -85,6 +95,31 @@ def change(effect: Effect) -> str:
     low, high = effect.first.joint_low, effect.first.joint_high
     ends = "" if low is None or high is None else f" [{low:+.2g}, {high:+.2g}]"
     return f"{effect.change:+.2g}{ends}"
+
+
+def _measured(atlas: Atlas) -> Iterator[str]:
+    """The earlier heads that were measured to add most to keys."""
+    found = [
+        (one.share, one, head)
+        for head in atlas.heads
+        if head.shares is not None
+        for one in head.shares.by_key
+        if one.origin.head is not None and one.low is not None and one.low > 0
+    ]
+    found.sort(key=lambda each: -each[0])
+    if found:
+        told = ", ".join(
+            f"{one.origin.name(atlas.layout)} for {_name(atlas, head)} ({100 * share:.0f} %)"
+            for share, one, head in found[:3]
+        )
+        yield f"Largest shares, measured on texts, of what sets a head's keys apart: {told}."
+
+
+def _edge(atlas: Atlas, edge: Edge) -> str:
+    """Who feeds whom by the weights, and what was measured of it."""
+    name, found = atlas.layout.name, atlas.share_of(edge)
+    beside = "" if found is None else f", on texts {100 * found.share:.0f} %"
+    return f"{name(edge.writer)} into {edge.side} of {name(edge.reader)} ({edge.ratio:.2f}{beside})"
 
 
 def _ablated(atlas: Atlas) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from attnviz.cli import console
+from attnviz.cli import ending
 from attnviz.cli.exits import DIFFERS
 
 
@@ -35,15 +35,10 @@ def check(
       attnviz check cat.npz
     """
     from attnviz.features.check.function import check as checked
+    from attnviz.features.check.result import Check
 
-    if json and csv:
-        raise typer.BadParameter("--json and --csv exclude each other")
+    ending.check(Check, json, csv)
     found = checked(path)
-    if json or csv:
-        console.put(found.to_json() if json else found.to_csv())
-    else:
-        for part in found.for_terminal():
-            console.stdout().print(part, markup=False, highlight=False)
-        console.note(found.notes, False)
+    ending.show(found, False, json=json, csv=csv)
     if not found.holds:
         raise typer.Exit(DIFFERS)

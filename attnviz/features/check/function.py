@@ -6,14 +6,16 @@ from pathlib import Path
 
 from attnviz.captures.files import read_any
 from attnviz.core.capture import Capture
+from attnviz.core.problems import FileProblem
 from attnviz.errors import InputError
-from attnviz.features.check.result import Check
+from attnviz.features.check.result import FileCheck
 from attnviz.models.imported import sources
+from attnviz.models.recorded import JSON
 from attnviz.models.recorded.fields import BY_KIND, PLAIN, read_fields
-from attnviz.models.recorded.problems import Problem, damaged, problems
+from attnviz.models.recorded.problems import damaged, problems
 
 
-def check(path: str | Path) -> Check:
+def check(path: str | Path) -> FileCheck:
     """Check recorded attention before it is used: every problem, with its path in the file.
 
     Args:
@@ -29,7 +31,7 @@ def check(path: str | Path) -> Check:
     try:
         fields = read_fields(path)
     except InputError as error:
-        if path.suffix != sources.JSON or "is damaged" not in str(error):
+        if path.suffix != JSON or "is damaged" not in str(error):
             raise
         return _made(path, "recording", (damaged(error, path),), None, 1)
     names = [name for name in (*PLAIN, *BY_KIND) if name in fields]
@@ -39,25 +41,25 @@ def check(path: str | Path) -> Check:
     return _made(path, "recording", wrong, capture, items)
 
 
-def _foreign(path: Path) -> Check:
+def _foreign(path: Path) -> FileCheck:
     """Another tool's file: whether it can be read."""
     items = sources.items(path)
     found = sources.find(path, 0 if items > 1 else None)
     try:
         capture = read_any(path, item=0 if items > 1 else None)
     except InputError as error:
-        wrong = (Problem("", "attention weights that can be read", str(error)),)
+        wrong = (FileProblem("", "attention weights that can be read", str(error)),)
         return _made(path, found.format, wrong, None, items)
     return _made(path, found.format, (), capture, items)
 
 
 def _made(
-    path: Path, format: str, wrong: tuple[Problem, ...], capture: Capture | None, items: int
-) -> Check:
+    path: Path, format: str, wrong: tuple[FileProblem, ...], capture: Capture | None, items: int
+) -> FileCheck:
     shapes: dict[str, tuple[int, ...]] = {}
     for site, maps in capture.maps.items() if capture is not None else ():
         shapes[site.kind] = (shapes.get(site.kind, (0,))[0] + 1, *maps.shape)
-    return Check(
+    return FileCheck(
         file=path.name,
         format=format,
         problems=wrong,

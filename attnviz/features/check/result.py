@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from attnviz.core.problems import FileProblem
 from attnviz.drawing.forms import Shown
-from attnviz.models.recorded.problems import Problem
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check(Shown):
+class FileCheck(Shown):
     """Whether a file can be read as recorded attention, and what is wrong with it.
 
     Attributes:
@@ -28,7 +28,7 @@ class Check(Shown):
 
     file: str
     format: str
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[FileProblem, ...] = ()
     shapes: Mapping[str, tuple[int, ...]]
     items: int = 1
     notes: tuple[str, ...] = ()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from attnviz.features.check.result import Check
+from attnviz.features.check.result import FileCheck
 
 COLUMNS = ("file", "path", "expected", "found")
 
 
-def rows(found: Check) -> list[dict[str, Any]]:
+def rows(found: FileCheck) -> list[dict[str, Any]]:
     """Where it is, what was expected and what is there."""
     return [
         {"file": found.file, "path": one.path, "expected": one.expected, "found": one.found}

@@ -8,10 +8,10 @@ from typing import Any
 from rich.table import Table
 
 from attnviz.drawing.labels import counted
-from attnviz.features.check.result import Check
+from attnviz.features.check.result import FileCheck
 
 
-def parts(found: Check) -> Iterator[Any]:
+def parts(found: FileCheck) -> Iterator[Any]:
     """The verdict, and below it every problem."""
     if found.holds:
         for kind, (layers, heads, queries, keys) in found.shapes.items():

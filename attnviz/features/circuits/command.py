@@ -48,7 +48,7 @@ def circuits(
         list[Path] | None,
         typer.Option(
             "--with",
-            help="Show beside edges what attnviz sources --lines measured (its JSON); repeatable.",
+            help="Show what attnviz sources --lines measured (its JSON) beside edges; repeatable.",
             metavar="FILE",
         ),
     ] = None,

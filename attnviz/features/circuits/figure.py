@@ -48,7 +48,7 @@ def draw(report: Circuits, format: str = "png", top: int = 10, dpi: float = 150)
         report: with edges.
         format: of the file.
         top: arrows of each side.
-        dpi: pixels an inch.
+        dpi: dots per inch.
 
     Raises:
         UsageError: there are no edges to draw.

@@ -12,7 +12,7 @@ from torch import Tensor
 from attnviz.core.arguments import check_fields
 from attnviz.core.heads import Head, Site
 from attnviz.core.source import Embedding, OutputProjection, Reading, Source
-from attnviz.errors import ModelError, UsageError
+from attnviz.errors import ModelError, Setting, UsageError
 from attnviz.features.circuits import compose, copying, positions
 from attnviz.features.circuits.result import ByPosition, Chance, Circuits, Copying, Side
 from attnviz.features.circuits.strongest import Strongest
@@ -44,9 +44,9 @@ class CircuitsSettings:
         """UsageError for what makes no sense."""
         for name in ("keep", "tokens"):
             if getattr(self, name) < 1:
-                raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
+                raise UsageError("{} must be at least 1", Setting(name, getattr(self, name)))
         if not 0 <= self.seed < 1 << 63:
-            raise UsageError(f"seed must be from 0 to 2^63 - 1, got {self.seed}")
+            raise UsageError("{} must be from 0 to 2^63 - 1", Setting("seed", self.seed))
 
 
 @dataclass

@@ -46,7 +46,7 @@ def diff(
     ] = None,
     lines: Annotated[
         str | None,
-        typer.Option(help="With --against: texts from a file, one a line.", metavar="FILE"),
+        typer.Option(help="With --against: texts from a file, one per line.", metavar="FILE"),
     ] = None,
     align: Annotated[
         str, typer.Option(help="How rows are matched: by token, position or word.")
@@ -64,6 +64,10 @@ def diff(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.diff/2).")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, one line per figure.")] = False,
+    markdown: Annotated[
+        bool,
+        typer.Option("--markdown", help="Print Markdown, for the comment on a pull request."),
+    ] = False,
     plot: Annotated[
         Path | None,
         typer.Option(help="Also draw signed maps: a .png, .svg or .pdf file.", metavar="FILE"),
@@ -73,7 +77,8 @@ def diff(
         typer.Option(
             "--out",
             "-o",
-            help="Also write a page with the maps of every head in both runs: an .html file.",
+            help="Also write it: a page with the maps of every head in both runs (.html), a "
+            "picture, .json or .csv.",
             metavar="FILE",
         ),
     ] = None,
@@ -88,7 +93,7 @@ def diff(
 
       attnviz diff "It was too tired" "It was too wide" --align position
 
-      attnviz diff heads-before.json heads-after.json
+      attnviz diff heads-before.json heads-after.json --markdown > comment.md
     """
     drawn = paper.options()
     from attnviz.errors import InputError, UsageError
@@ -96,6 +101,8 @@ def diff(
     from attnviz.features.diff.result import Diff
 
     ending.check(Diff, json, csv, plot, out=out)
+    if markdown and (json or csv):
+        raise typer.BadParameter("--json, --csv and --markdown exclude each other")
     if (before is None) == (lines is None):
         raise UsageError("give what to compare, or --lines FILE with --against MODEL")
     what: Any = before
@@ -111,7 +118,10 @@ def diff(
     for path in (plot, out):
         if path is not None:
             found.save(path, **drawn)
-    ending.show(found, output.quiet, top, json=json, csv=csv)
+    if markdown:
+        console.put(found.to_markdown(top=top, limit=fail_over))
+    else:
+        ending.show(found, output.quiet, top, json=json, csv=csv)
     if fail_over is not None:
         _check(found, fail_over)
 

@@ -25,13 +25,13 @@ def explain(
     against: Annotated[
         str | None,
         typer.Option(
-            help="The word that its lead is measured over.",
+            help="The word that the answer is compared with.",
             metavar="WORD",
             show_default="the most probable other word",
         ),
     ] = None,
     seed: Annotated[
-        int, typer.Option(help="Seed of what stands in for heads, and of sampling.", metavar="N")
+        int, typer.Option(help="Seed of resample ablation and of sampling.", metavar="N")
     ] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.explain/1).")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, one line per head.")] = False,
@@ -45,7 +45,7 @@ def explain(
         ),
     ] = None,
 ) -> None:
-    """Say why the model predicts a word: who votes for it, how they find it, what it needs.
+    """Explain why the model predicts a word: who votes for it, how they find it, what it needs.
 
     [bold]Examples[/]
 

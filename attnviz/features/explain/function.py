@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from attnviz.captures.look import DEFAULT_MODEL, Look, Model, capture, load, prompt_of
-from attnviz.captures.trials import MASKS, is_masked
+from attnviz.captures.trials import MASKS, is_masked, predicted
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head
 from attnviz.core.prompt import Prompt
@@ -81,9 +81,12 @@ def explain(
     if source.no_logits:
         raise ModelError(f"{source.info.model} predicts no words: {source.no_logits}")
     prompt = prompt_of(what)
+    if is_masked(source):
+        texts = predicted(source.prepare(prompt)).texts
+        if sum(text in MASKS for text in texts) != 1:
+            known = " or ".join(MASKS)
+            raise InputError(f"one prediction is explained; give a text with one mask ({known})")
     found = logits(prompt, model=source, token=answer, top=5)
-    if is_masked(source) and sum(text in MASKS for text in found.tokens) > 1:
-        raise InputError("one prediction is explained at a time; give a text with a single mask")
     others = [one for one in found.predictions if one.token != found.token and not one.mark]
     contrast = logits(prompt, model=source, token=answer, against=against or others[0].token)
     study = _Study(source, prompt, contrast.token, contrast.against, seed, progress)

@@ -55,7 +55,9 @@ def page(found: Explain) -> bytes:
         "signed": SCHEMES,
     }
     template, style, script = parts(__package__, "main")
-    return html_page(template, title=title, style=style, script=script, data=safe_json(data))
+    return html_page(
+        template, command="explain", title=title, style=style, script=script, data=safe_json(data)
+    )
 
 
 def _readable(tokens: Sequence[str]) -> list[str]:

@@ -61,7 +61,7 @@ def summary(found: Explain) -> Iterator[str]:
     else:
         yield (
             f"Logits of {model_name(found.source)} are no sum over heads: {found.reason}. So its "
-            f"heads were ablated one by one: the lead falls most without {_listed(names)}."
+            f"heads were ablated, each alone: the lead falls most without {_listed(names)}."
         )
     places: dict[int, list[str]] = {}
     for one, name in zip(found.heads, names, strict=True):

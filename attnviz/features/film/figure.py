@@ -13,11 +13,12 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator, Symmetric
 from attnviz.drawing import canvas, paper
 from attnviz.drawing.figure import check_drawn
 from attnviz.drawing.fonts import choose, spelled
-from attnviz.drawing.labels import counted, model_name
+from attnviz.drawing.labels import counted
 from attnviz.drawing.palette import mix
 from attnviz.drawing.style import Style
 from attnviz.features.film.result import IN_CONTEXT, Film, HeadFilm, StepCurve
 from attnviz.features.film.words import heading, known_by
+from attnviz.features.film.words import title as heads_title
 from attnviz.scoring.roles import SHOWN, drawn
 
 _GREY, _PALE, _INK = "#555555", "#b8bcc2", "#222222"
@@ -81,7 +82,7 @@ def build(film: Film) -> Figure:
 
 
 def _headline(figure: Figure, film: Film, width: float, height: float) -> None:
-    title = paper.current().titled(f"Heads on the way to {model_name(film.source)}")
+    title = paper.current().titled(heads_title(film))
     families, missing = choose([title])
     at = 1 - 0.14 / height
     figure.text(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from attnviz.core.heads import SITE_PREFIX
-from attnviz.drawing.labels import model_name, visible
+from attnviz.drawing.labels import visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors, ink
 from attnviz.features.film import words
 from attnviz.features.film.finding import life
@@ -17,10 +17,8 @@ from attnviz.web.page import html_page, parts, safe_json
 def page(film: Film) -> bytes:
     """The whole page, as UTF-8."""
     template, style, script = parts(__package__, "main")
-    title = visible(f"Heads on the way to {model_name(film.source)}")
-    return html_page(
-        template, title=title, style=style, script=script, data=safe_json(document(film))
-    )
+    data = safe_json(document(film))
+    return html_page(template, title=words.title(film), style=style, script=script, data=data)
 
 
 def document(film: Film) -> dict[str, Any]:

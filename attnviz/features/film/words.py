@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from attnviz.drawing.labels import counted
+from attnviz.drawing import paper
+from attnviz.drawing.labels import counted, model_name, visible
 from attnviz.features.film.result import (
     IN_CONTEXT,
     Event,
@@ -100,6 +102,15 @@ def _most(curve: StepCurve) -> float:
 def score_title(name: str) -> str:
     """A score as it is called in pictures."""
     return name.replace("_", " ")
+
+
+def title(film: Film) -> str:
+    """What is shown, by the folder of the run where checkpoints lie in one."""
+    run, _, last = film.source.model.rpartition("/")
+    numbered = re.search(r"(\d+)$", last)
+    own = bool(run) and "@" not in last and numbered and int(numbered[1]) == film.steps[-1]
+    name = visible(run.rpartition("/")[2]) if own else model_name(film.source)
+    return f"Heads during training: {paper.current().name or name}"
 
 
 def heading(film: Film) -> str:

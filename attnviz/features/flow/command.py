@@ -50,7 +50,7 @@ def flow(
         typer.Option(
             "--out",
             "-o",
-            help="Also draw it: a .png, .svg or .pdf file, or an .html page to explore.",
+            help="Also write it: a page to explore (.html), .png, .svg, .pdf, .json or .csv.",
             metavar="FILE",
         ),
     ] = None,

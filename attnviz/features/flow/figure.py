@@ -35,6 +35,7 @@ from attnviz.features.flow.words import (
     formula,
     heading,
     maps,
+    method,
     sides,
 )
 
@@ -131,7 +132,7 @@ class _FlowFigure:
             return figure
         drawn = maps(report)
         largest = max(float(table.max()) for table in drawn)
-        for table, title in zip(drawn, (report.method, WEIGHTS), strict=True):
+        for table, title in zip(drawn, (method(report), WEIGHTS), strict=True):
             self._map(self._axes(figure, x, self.map_wide), table, title, largest)
             x += self.map_wide + _GAP
         self._scale(figure, self._axes(figure, x, _BAR), largest)
@@ -199,7 +200,7 @@ class _FlowFigure:
         report, followed = self.report, self.report.followed
         assert followed is not None
         places = np.arange(len(self.labels))
-        axes.barh(places - 0.2, report.shares(followed), 0.4, color=BLUE, label=report.method)
+        axes.barh(places - 0.2, report.shares(followed), 0.4, color=BLUE, label=method(report))
         axes.barh(places + 0.2, report.looked(followed), 0.4, color=_PALE, label="mean weights")
         axes.set_ylim(len(self.labels) - 0.5, -0.5)
         axes.set_yticks([])

@@ -14,7 +14,7 @@ from attnviz.core.heads import SITE_PREFIX
 from attnviz.drawing.labels import model_name, token_labels
 from attnviz.errors import InputError
 from attnviz.features.flow.result import Flow
-from attnviz.features.flow.words import closing, formula, through
+from attnviz.features.flow.words import closing, formula, method, through
 from attnviz.web.page import html_page, parts, safe_json
 
 LARGEST = 100e6
@@ -41,6 +41,7 @@ def page(report: Flow) -> bytes:
     data = {
         "title": title,
         "method": report.method,
+        "called": method(report),
         "formula": formula(report),
         "closing": closing(report),
         "tokens": token_labels(report.tokens),
@@ -52,7 +53,9 @@ def page(report: Flow) -> bytes:
         "followed": followed and {"direction": followed.direction, "positions": followed.positions},
     }
     template, style, script = parts(__package__, "main")
-    return html_page(template, title=title, style=style, script=script, data=safe_json(data))
+    return html_page(
+        template, command="flow", title=title, style=style, script=script, data=safe_json(data)
+    )
 
 
 def columns(report: Flow) -> list[str]:

@@ -37,10 +37,15 @@ def formula(report: Flow) -> str:
     return _METHODS[report.method].format(order=_ORDERS[report.order] if report.order else "")
 
 
+def method(report: Flow) -> str:
+    """The method as the literature writes it."""
+    return "ALTI" if report.method == "alti" else report.method
+
+
 def through(report: Flow) -> str:
     """How and through what: ``rollout through 4 layers``."""
     count = len(report.layers)
-    return f"{report.method} through {count} layer{'s' * (count != 1)}"
+    return f"{method(report)} through {count} layer{'s' * (count != 1)}"
 
 
 def heading(report: Flow) -> str:

@@ -51,9 +51,9 @@ def heatmap(
             name of a span; ``keys`` the same of keys. Weights stay what they are, so that rows need
             not sum to 1.
         keys: see ``rows``.
-        tiles: what cells of a text of more than 2,048 tokens show, which are tiles of tokens, filled
-            block by block without a whole map in memory: the largest weight in each (``"max"``), or
-            the sum over its keys as a mean over its rows (``"sum"``).
+        tiles: what cells of a text of more than 2,048 tokens show, which are tiles of tokens,
+            filled block by block without a whole map in memory: the largest weight in each
+            (``"max"``), or the sum over its keys as a mean over its rows (``"sum"``).
         across: tiles along an axis, at most.
         style: how they look.
         device: where to run.

@@ -23,7 +23,7 @@ def lens(
     token: Annotated[
         str | None,
         typer.Option(
-            help="The word whose rank and probability to follow along the layers.",
+            help="The word whose rank and probability to follow across layers.",
             metavar="WORD",
             show_default="what each position predicts in the end",
         ),
@@ -33,18 +33,19 @@ def lens(
         typer.Option(
             help="Read this token alone, from 0 (-1 is the last), or all.",
             metavar="N|all",
-            show_default="all, or every mask; of heads the last",
+            show_default="all, or every mask; with --by head the last",
         ),
     ] = None,
     by: Annotated[
         str,
         typer.Option(
-            help="Read the state after each layer, or what each head writes (head); of --lines "
-            "the mean over all positions."
+            help="Decode the state after each layer (layer) or what each head writes (head; with "
+            "--lines the mean over all positions)."
         ),
     ] = "layer",
     top: Annotated[
-        int, typer.Option(help="Words of each state or head to keep.", metavar="N", min=1)
+        int,
+        typer.Option(help="Number of words to list for each layer or head.", metavar="N", min=1),
     ] = 10,
     seed: Annotated[int | None, typer.Option(help="Seed of sampling (--generate).")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.lens/1).")] = False,
@@ -54,12 +55,12 @@ def lens(
         typer.Option(
             "--out",
             "-o",
-            help="Also draw it: a .png, .svg or .pdf file, or a page (.html).",
+            help="Also write it: a page (.html), .png, .svg, .pdf, .json or .csv.",
             metavar="FILE",
         ),
     ] = None,
 ) -> None:
-    """Read the state after every layer as if it were the last: what each layer already knows.
+    """Logit lens: decode the residual stream after every layer as if it were the last.
 
     [bold]Examples[/]
 
@@ -69,7 +70,7 @@ def lens(
 
       attnviz lens "The cat sat on the [MASK]." --model demo-bert -o lens.html
 
-      attnviz lens --lines sample_inputs/sentences.txt --by head
+      attnviz lens --lines sample_inputs/sentences.txt --by head -o heads.html
     """  # noqa: E501
     drawn = paper.options()
     from attnviz.features.lens import function
@@ -80,8 +81,6 @@ def lens(
         raise typer.BadParameter(f"--by is layer or head, not {by!r}")
     if by == "layer" and prompt.lines is not None:
         raise typer.BadParameter("--lines is for --by head; layers are read on one text")
-    if by == "head" and out is not None and out.suffix.lower() in (".html", ".htm"):
-        raise typer.BadParameter("--by head has no page; name a picture, or use --csv")
     place = cast("Position", number_or("position", position, "all"))
     looks = list(prompt.looks(model, seed=seed, quiet=output.quiet))
     with console.waiting("running the model", output.quiet):

@@ -1,5 +1,7 @@
 """A lens as one offline page: the words of every state, and what made the one pointed at.
 
+Heads have a page of their own, in :mod:`attnviz.features.lens.heads`.
+
 The page holds its style, its script and its data; a content security policy lets nothing else in.
 """
 
@@ -10,8 +12,9 @@ from typing import Any
 
 from attnviz.drawing.labels import visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
-from attnviz.errors import InputError, UsageError
+from attnviz.errors import InputError
 from attnviz.features.lens import words
+from attnviz.features.lens.heads import heads_page
 from attnviz.features.lens.result import Added, Lens, LensCell
 from attnviz.web.page import html_page, parts, safe_json
 
@@ -24,11 +27,10 @@ def page(found: Lens) -> bytes:
     """The whole page, as UTF-8.
 
     Raises:
-        UsageError: heads were read, which have no page.
         InputError: more cells than a browser shows with ease.
     """
-    if not found.cells:
-        raise UsageError("only layers have a page; save heads as a picture or a table")
+    if found.heads:
+        return heads_page(found)
     if len(found.cells) > LARGEST:
         raise InputError(
             "the page would have {:,} cells, and {:,} is the limit; shorten the text, or read one "
@@ -56,7 +58,9 @@ def page(found: Lens) -> bytes:
         "closing": words.closing(found),
     }
     template, style, script = parts(__package__, "main")
-    return html_page(template, title=title, style=style, script=script, data=safe_json(data))
+    return html_page(
+        template, command="lens", title=title, style=style, script=script, data=safe_json(data)
+    )
 
 
 class _Names:

@@ -14,7 +14,7 @@ from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Output, Source
 from attnviz.core.tokens import Tokens
-from attnviz.errors import InputError, ModelError, UsageError
+from attnviz.errors import InputError, ModelError, Setting, UsageError
 from attnviz.features.lens.layer_parts import added
 from attnviz.features.lens.read import Readings, at, readings
 from attnviz.features.lens.result import Added, Lens, LensCell, LensToken, Position
@@ -38,7 +38,7 @@ class LensQuestion:
     def check(self) -> None:
         """UsageError for what makes no sense."""
         if self.top < 1:
-            raise UsageError(f"top must be at least 1, got {self.top}")
+            raise UsageError("{} must be at least 1", Setting("top", self.top))
         if self.position not in (None, "all") and type(self.position) is not int:
             raise UsageError(f"a position is a whole number or 'all', not {self.position!r}")
 

@@ -56,7 +56,7 @@ def logits(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", help="Also draw it: a .png, .svg or .pdf file.", metavar="FILE"
+            "--out", "-o", help="Also write it: .png, .svg, .pdf, .json or .csv.", metavar="FILE"
         ),
     ] = None,
 ) -> None:

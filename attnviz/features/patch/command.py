@@ -30,12 +30,12 @@ class PairsOptions:
     ] = None
     against: Annotated[
         str | None,
-        typer.Option(help="The token that it is held against.", rich_help_panel=PAIRS),
+        typer.Option(help="The token that the answer is compared with.", rich_help_panel=PAIRS),
     ] = None
     target: Annotated[
         str | None,
         typer.Option(
-            help="How the decoder's text begins, of encoder-decoder models.", rich_help_panel=PAIRS
+            help="How the decoder's text begins, for encoder-decoder models.", rich_help_panel=PAIRS
         ),
     ] = None
     task: Annotated[
@@ -45,9 +45,12 @@ class PairsOptions:
             rich_help_panel=PAIRS,
         ),
     ] = None
-    count: Annotated[int, typer.Option(help="Pairs of a task.", rich_help_panel=PAIRS)] = 60
+    count: Annotated[
+        int, typer.Option(help="Number of pairs of a task.", rich_help_panel=PAIRS)
+    ] = 60
     seed: Annotated[
-        int, typer.Option(help="Of a task's draws and of the bootstrap.", rich_help_panel=PAIRS)
+        int,
+        typer.Option(help="Seed of a task's pairs and of the bootstrap.", rich_help_panel=PAIRS),
     ] = 0
     group: Annotated[
         str | None,
@@ -61,7 +64,7 @@ class PairsOptions:
     align: Annotated[
         str,
         typer.Option(
-            help="Of prompts of different lengths: position, or word by word.",
+            help="How prompts of different lengths are aligned: by position or by word.",
             rich_help_panel=PAIRS,
         ),
     ] = "position"
@@ -80,7 +83,7 @@ class PatchedOptions:
     ] = "z"
     by: Annotated[
         str,
-        typer.Option(help="All positions at once (head), or each position.",
+        typer.Option(help="Patch all positions at once (head), or each in turn (position).",
                      rich_help_panel=PATCHED),
     ] = "head"  # fmt: skip
     heads: Annotated[
@@ -115,7 +118,7 @@ class PatchedOptions:
         typer.Option(
             help="logit-diff, prob, log-prob, kl, loss, or one of a --plugin (av.metric).",
             rich_help_panel=PATCHED,
-            show_default="logit-diff with something to hold the answer against, else log-prob",
+            show_default="logit-diff with --against, else log-prob",
         ),
     ] = None
     fill: Annotated[
@@ -160,14 +163,14 @@ class PathOptions:
     steps: Annotated[
         int,
         typer.Option(
-            help="Of the estimates' integrated gradients (EAP-IG); 0 for none (EAP).",
+            help="Steps of integrated gradients (EAP-IG); 0 for plain gradients (EAP).",
             rich_help_panel=THROUGH,
         ),
     ] = 5
     mlps: Annotated[
         str,
         typer.Option(
-            help="Between the ends of a path: frozen, as in the run that is patched, or free.",
+            help="MLPs between the ends of a path: frozen, as in the run that is patched, or free.",
             rich_help_panel=THROUGH,
         ),
     ] = "frozen"
@@ -181,14 +184,14 @@ class CircuitOptions:
         bool,
         typer.Option(
             "--circuit",
-            help="The heads that do the task, found on half of the pairs and judged on the others.",
+            help="Find the heads that do the task on half of the pairs, judge them on the others.",
             rich_help_panel=CIRCUIT,
         ),
     ] = False
     size: Annotated[
         int | None,
         typer.Option(
-            help="Heads of the circuit.",
+            help="Number of heads in the circuit.",
             metavar="N",
             show_default="the fewest that are faithful enough",
             rich_help_panel=CIRCUIT,
@@ -197,7 +200,7 @@ class CircuitOptions:
     faithful: Annotated[
         float,
         typer.Option(
-            help="Share of the effect that they keep, with all others corrupted.",
+            help="Share of the effect that the circuit is to keep, with all other heads corrupted.",
             rich_help_panel=CIRCUIT,
         ),
     ] = 0.85
@@ -246,7 +249,7 @@ def patch(
         ),
     ] = None,
 ) -> None:
-    """Put one run's values into another and see what of the answer comes with them.
+    """Patch one run's activations into another: which of them carry the answer?
 
     [bold]Examples[/]
 

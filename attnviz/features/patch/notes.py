@@ -87,7 +87,7 @@ def _task(found: Patch) -> Iterator[str]:
             "difference holds 0."
         )
     elif wins is None and clean.top == 0:
-        yield "The model does not do this task: the answer is never its likeliest token."
+        yield "The model does not do this task: the answer is never its most probable token."
 
 
 def _percent(share: float) -> str:

@@ -103,7 +103,7 @@ class PatchSettings:
         for name, least in _LEAST.items():
             value = getattr(self, name)
             if value is not None and value < least:
-                raise UsageError(f"{name} must be a whole number from {least}, got {value!r}")
+                raise UsageError("{} must be a whole number from {}", Setting(name, value), least)
         if self.count > MOST_PAIRS:
             raise UsageError("{} is more than {:,} pairs", Setting("count", self.count), MOST_PAIRS)
         if self.where and self.where != "span" and not _AT.fullmatch(self.where):

@@ -100,7 +100,11 @@ def model_does(found: Patch) -> str:
     """The first line: whether the model does the task at all."""
     clean, corrupted = (_side(found, one) for one in (found.clean, found.corrupted))
     what = f" ({TASKS[found.task].title})" if found.task in TASKS else ""
-    said = "the answer wins" if found.clean.wins is not None else "the answer is the likeliest"
+    said = (
+        "the answer wins"
+        if found.clean.wins is not None
+        else "the answer is the most probable token"
+    )
     clean_share, corrupted_share = (percent(one.accuracy) for one in (found.clean, found.corrupted))
     return (
         f"{found.task}{what}, {found.pairs:,} pairs: {said} in {clean_share} of the clean prompts "

@@ -95,7 +95,10 @@ class CorpusOptions:
     drawing: Annotated[int, _option("Seed of --sample and of the bootstrap.", INPUT, "--seed")] = 0
     interval: Annotated[
         str,
-        _option("each score by itself, or simultaneous: all heads and scores at once.", RESULT),
+        _option(
+            "95 % for each score by itself (each), or for all at once (simultaneous).",
+            RESULT,
+        ),
     ] = "each"
     jobs: Annotated[
         int | None,
@@ -163,7 +166,7 @@ def profile(
     stability: Annotated[
         bool,
         _option(
-            "How often roles and nearest heads recur when the texts are resampled.",
+            "Also say how often roles and nearest heads recur when the texts are resampled.",
             RESULT,
             "--stability",
         ),

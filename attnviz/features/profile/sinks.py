@@ -15,7 +15,7 @@ from attnviz.core.source import Rows
 from attnviz.scoring.published import SINK_LENGTH, SINK_THRESHOLD
 
 
-class Sinks:
+class FirstTokenSinks:
     """Watches the first token of a batch; see :func:`attnviz.scoring.published.sink_rate`.
 
     Args:

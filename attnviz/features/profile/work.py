@@ -18,7 +18,7 @@ from attnviz.errors import InputError, Message, UsageError
 from attnviz.features.profile.examples import LONGEST_TEXT, Examples, ShownText, Watching
 from attnviz.features.profile.likeness import Comparing, Smallest, sample_size
 from attnviz.features.profile.passing import Passing
-from attnviz.features.profile.sinks import Sinks
+from attnviz.features.profile.sinks import FirstTokenSinks
 from attnviz.features.profile.tally import Tally
 from attnviz.features.profile.tasks import SEGMENT, Piece, ProfileTask, mixed
 from attnviz.features.profile.windows import windows
@@ -182,7 +182,8 @@ class Worker:
             for n, w in enumerate(batch)
             if w.begins and self._smallest.may_have(w.piece.key)
         }
-        comparing, sinks = Comparing(inputs, keys, source.layout), Sinks(inputs, source.layout)
+        comparing = Comparing(inputs, keys, source.layout)
+        sinks = FirstTokenSinks(inputs, source.layout)
         watching_all: list[Observer] = [scores, passing, comparing, sinks]
         if self._inside is not None:
             watching_all.append(Rowing(inputs, source.layout, self._inside))

@@ -48,7 +48,7 @@ class NeedleOptions:
     ] = "0,0.25,0.5,0.75,1"
     count: Annotated[
         int, _option("Needles of random words for each length and depth.", NEEDLES, metavar="N")
-    ] = 6
+    ] = 4
     cue: Annotated[
         int, _option("Words of a random needle that the question repeats.", NEEDLES, metavar="N")
     ] = 3
@@ -136,7 +136,7 @@ def retrieval(
     from attnviz.features.retrieval import function
     from attnviz.features.retrieval.result import Retrieval
 
-    ending.check(Retrieval, json, csv, out)
+    ending.check(Retrieval, json, csv, out=out)
     settings: dict[str, Any] = {
         "lengths": None if given.lengths is None else _numbers("--lengths", given.lengths, int),
         "depths": _numbers("--depths", given.depths, float),
@@ -156,7 +156,7 @@ def retrieval(
             given.needles, progress=stages.show, **settings, **model.settings()
         )
     if out is not None:
-        found.save(out, **({} if out.suffix.lower() in (".json", ".csv") else drawn))
+        found.save(out, **drawn)
     ending.show(found, output.quiet, top=top, json=json, csv=csv, wrote=out)
 
 

@@ -71,12 +71,8 @@ def build(found: Retrieval, dpi: float) -> Figure:
     by_head = {
         (c.length, c.depth): c.copied if found.by == "copied" else c.query for c in found.cells
     }
-    _cells(
-        axes(x, y, wide_1, high_1),
-        found,
-        by_head,
-        f"head {first}: {'copied' if found.by == 'copied' else 'weight'}, %",
-    )
+    score = "copied" if found.by == "copied" else "weight"
+    _cells(axes(x, y, wide_1, high_1), found, by_head, f"head {first}: {score}, %")
     x += wide_1 + middle
     _heads(axes(x, 0, _BARS, max(len(heads) * _LINE, 0.4)), found)
     if found.ablations:

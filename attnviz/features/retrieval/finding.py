@@ -26,7 +26,8 @@ def finding(found: Retrieval, name: str) -> Finding:
             if share.value is not None:
                 values[head] = _value(share)
                 told.append(f"{estimate(share)} {what}")
-        said[head] = (*told, *_ablated(found, one.head))
+        if told:
+            said[head] = (*told, *_ablated(found, one.head))
     measures = (
         Measure("copied", "tokens of the answer copied while generating", "", 0, copied),
         Measure("question", "weight from the question to the needle, calibrated", "", 0, query),

@@ -36,7 +36,7 @@ class RetrievalSettings:
 
     lengths: tuple[int, ...] | None = None
     depths: tuple[float, ...] = DEPTHS
-    count: int = 6
+    count: int = 4
     cue: int = 3
     answer: int = 5
     generate: int | None = None

@@ -35,7 +35,8 @@ class LayerOptions:
     rope_dim: Annotated[int | None, option("Rotary width of MLA (d / 2).", panel=LAYER)] = None
     bias: Annotated[bool | None, option("Biases (with).", "--bias/--no-bias", panel=LAYER)] = None
     causal: Annotated[
-        bool | None, option("Hide the future.", "--causal/--no-causal", panel=LAYER)
+        bool | None,
+        option("Causal mask: no key after the query.", "--causal/--no-causal", panel=LAYER),
     ] = None
     window: Annotated[int | None, option("Positions that a query sees.", panel=LAYER)] = None
     layers: Annotated[int | None, option("How many such layers (1).", panel=LAYER)] = None

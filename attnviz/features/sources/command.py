@@ -25,7 +25,7 @@ def sources(
     output: OutputOptions,
     paper: PaperOptions,
     head: Annotated[
-        str, typer.Option(help="The head, such as 2.0; one.", metavar="HEAD", show_default=False)
+        str, typer.Option(help="The head, such as 2.0.", metavar="HEAD", show_default=False)
     ],
     at: Annotated[
         int | None,
@@ -44,8 +44,8 @@ def sources(
     against: Annotated[
         str | None,
         typer.Option(
-            help="Split the difference to this key's score, or to the mean of all other keys: all "
-            "alike (mean; the default with --lines) or by their weights (rest).",
+            help="Split the difference from this key's score (N), or from the mean of all other "
+            "keys: unweighted (mean; the default with --lines) or by their weights (rest).",
             metavar="N|mean|rest",
         ),
     ] = None,
@@ -58,7 +58,7 @@ def sources(
         ),
     ] = None,
     seed: Annotated[
-        int, typer.Option(help="Seed of the joint intervals and of sampling.", metavar="N")
+        int, typer.Option(help="Seed of the bootstrap and of sampling.", metavar="N")
     ] = 0,
     json: Annotated[
         bool,
@@ -72,11 +72,11 @@ def sources(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", help="Also draw it: a .png, .svg or .pdf file.", metavar="FILE"
+            "--out", "-o", help="Also write it: .png, .svg, .pdf, .json or .csv.", metavar="FILE"
         ),
     ] = None,
 ) -> None:
-    """Split a head's score by where its query and key come from: embeddings, heads, MLPs.
+    """Split a head's attention score by what its query and key come from: embeddings, heads, MLPs.
 
     [bold]Examples[/]
 

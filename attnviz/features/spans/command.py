@@ -61,7 +61,12 @@ class SpansInput(TextsOptions):
     ] = None
     distractors: Annotated[
         int,
-        _option("Documents of other lines beside a single one.", DOCUMENTS, metavar="N", min=1),
+        _option(
+            "Number of documents from other lines to put beside a single one.",
+            DOCUMENTS,
+            metavar="N",
+            min=1,
+        ),
     ] = 3
     select_on: Annotated[
         str,

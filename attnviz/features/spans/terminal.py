@@ -57,8 +57,8 @@ def parts(
         yield ""
         yield Line(choice_line(found))
         yield Line(
-            f"{MARK} surely above chance and every rule, by Holm's correction over all heads; a "
-            "head takes the document whose tokens have the most weight on average",
+            f"{MARK} significantly above chance and every rule, by Holm's correction over all "
+            "heads; a head takes the document whose tokens have the most weight on average",
             "dim",
         )
     yield ""

@@ -77,7 +77,9 @@ def syntax(
     seed: Annotated[
         int, typer.Option(help="Seed of the first of those weights.", rich_help_panel=CONTROL)
     ] = 0,
-    seeds: Annotated[int, typer.Option(help="How many of each kind.", rich_help_panel=CONTROL)] = 3,
+    seeds: Annotated[
+        int, typer.Option(help="Number of models of each kind.", rich_help_panel=CONTROL)
+    ] = 3,
     trees: Annotated[
         bool,
         typer.Option(
@@ -109,7 +111,7 @@ def syntax(
     show: Annotated[
         int,
         typer.Option(
-            help="Sentences with the treebank's arcs above and the best heads' below.",
+            help="Show N sentences, the treebank's arcs above and the best heads' below.",
             rich_help_panel=RESULT,
             metavar="N",
             show_default=False,

@@ -59,7 +59,7 @@ STOPS = (
         "an induction head",
         "The second time round each word looks at the word that followed it the first time: a line "
         "parallel to the diagonal. That is how the model continues a pattern that it saw once. "
-        "Where there is nothing to repeat, the head rests on the first position.",
+        "Where there is nothing to repeat, the head attends to the first position, its sink.",
     ),
     Stop(
         "When the nurse called the doctor, she asked him to bring her notes.",

@@ -34,6 +34,15 @@ def view(
     select: Annotated[
         str | None, typer.Option("--select", "-s", help=SELECT_HELP, metavar="HEADS")
     ] = None,
+    top: Annotated[
+        int | None,
+        typer.Option(
+            help="Of these the N heads that do something with the strongest evidence, for models "
+            "of many heads.",
+            min=1,
+            metavar="N",
+        ),
+    ] = None,
     without: Annotated[
         str | None,
         typer.Option(
@@ -92,6 +101,8 @@ def view(
 
       attnviz view "The keys are on the table" --without 1.4 --against demo-gpt2 -o without.html
 
+      attnviz view --file book.txt --model my-model --top 64 -o book.html
+
       attnviz view --recorded before.npz --against after.npz -o both.html
 
       attnviz view --lines sentences.txt --model gpt2 --select "0-5.*" -o page.html
@@ -104,7 +115,7 @@ def view(
     browser.check(out)
     looks = prompt.looks(model, quiet=output.quiet)
     settings = model.settings(context=prompt.context, writing=prompt.generate is not None)
-    settings |= {"select": select, "without": without, "weigh": weigh, "why": why}
+    settings |= {"select": select, "top": top, "without": without, "weigh": weigh, "why": why}
     settings |= {"against": against, "evidence": evidence}
     settings |= {"exact": exact, "title": title, "max_mb": max_mb}
     if ablate:

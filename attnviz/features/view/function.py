@@ -33,9 +33,12 @@ from attnviz.features.ablation.run import Progress
 from attnviz.features.ablation.settings import METHODS, AblationSettings
 from attnviz.features.evidence import Attached, Evidence, attach, read_evidence
 from attnviz.features.profile.result import Alike
+from attnviz.features.view.chosen import alone, check_long, strongest
+from attnviz.features.view.long.function import long_view
 from attnviz.features.view.result import Viewer
 from attnviz.models import recorded
 from attnviz.models.identity import identity
+from attnviz.models.untrained import FreshConfig
 from attnviz.scoring import select as selection
 from attnviz.scoring.observe import score_capture
 
@@ -54,6 +57,7 @@ def view(
     *,
     model: Model = DEFAULT_MODEL,
     select: str | None = None,
+    top: int | None = None,
     without: str | None = None,
     weigh: str = "weights",
     why: str | None = None,
@@ -74,6 +78,8 @@ def view(
             several of them get a picker in the page.
         model: for texts and prompts, see :func:`load`, as for ``device`` and ``dtype``.
         select: heads to show; by default all that the captures hold.
+        top: of these the N that do something with the strongest evidence, found by scoring all of
+            them in a pass of its own without their maps: for models of very many heads.
         without: heads to ablate first, to see how the others change; with ``against`` from the
             first run alone, so that ``view(text, without="1.4", against="gpt2", model="gpt2")`` has
             the model without the head beside the model as it is.
@@ -108,19 +114,25 @@ def view(
     """
     from attnviz.features.view import page as viewer
 
-    least_bits = 16 if exact else 8
-    given = read_evidence(evidence)
-    ready, least = [], 0
-    options = LookOptions(select, without, weigh, why, origins=why is not None)
-    source: Source | None = None
+    loaded = alone(what, model, top, device, dtype)
+    if loaded.inputs is not None:
+        others = {"against": against, "why": why, "evidence": evidence, "ablate": ablate or None}
+        check_long(loaded.inputs, others)
+        choice = partial(long_view, select=select, without=without, weigh=weigh, top=top)
+        return choice(loaded.model, loaded.inputs, title=title, max_mb=max_mb)
+    if top is not None and not isinstance(loaded.model, str | Path | FreshConfig):
+        select = strongest(what := _listed(what), loaded.model, top, select)
     if against is not None and (ablate or evidence is not None):
         raise UsageError("{against} shows two runs, and evidence is of one model: make a page of "
                          "each", against=...)  # fmt: skip
-    if ablate:
-        what = _listed(what)
-        source = _ablated(what, model, without, device, dtype)
+    given, least_bits = read_evidence(evidence), 16 if exact else 8
+    ready, least = [], 0
+    options = LookOptions(select, without, weigh, why, origins=why is not None)
+    source: Source | None = None
+    if ablate and against is None:
+        source = _ablated(what := _listed(what), model, without, device, dtype)
     look = partial(prepare, device=device, dtype=dtype)
-    for one in _runs(what, against, source or model, options, look):
+    for one in _runs(what, against, source or loaded.model, options, look):
         least += viewer.least(one.inputs, one.heads, least_bits)
         _check_page(least, max_mb)
         ready.append(one)
@@ -295,7 +307,7 @@ def _spelled(inputs: Inputs) -> set[str]:
 def _ablated(
     what: Sequence[Look], model: Model, without: str | None, device: str, dtype: str
 ) -> Source:
-    """The model whose heads are to be taken away."""
+    """The model whose heads are to be ablated."""
     if without is not None:
         raise UsageError(
             "{ablate} measures the whole model; leave out {without}", ablate=True, without=...

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
 
 from attnviz.core.capture import Capture
 from attnviz.web.written import Page
@@ -17,3 +19,16 @@ class Viewer(Page):
 
     captures: tuple[Capture, ...]
     notes: tuple[str, ...] = ()
+
+    def widget(self) -> Any:
+        """The same page as a widget of a notebook, with what is chosen in it going both ways.
+
+        ``widget.head`` is the head that is shown, and shows another one where it is set;
+        ``widget.on_head(f)`` calls ``f`` with the name of each that is chosen. It works in
+        JupyterLab, VS Code, marimo and Colab, offline.
+
+        Raises:
+            UsageError: anywidget is not installed.
+        """
+        made = import_module(f"{__package__}.widget").widget
+        return made(self.page.decode("utf-8"), self.title, self.captures)

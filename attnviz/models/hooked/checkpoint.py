@@ -11,6 +11,7 @@ import torch
 from attnviz.errors import ModelError
 from attnviz.models.containers import one_line
 from attnviz.models.controls import Control, shuffle
+from attnviz.models.device import PLAIN, Placement
 from attnviz.models.hooked.network import HookedModel
 from attnviz.models.hooked.quiet import quiet
 
@@ -26,6 +27,7 @@ def load_network(
     dtype: torch.dtype,
     control: Control | None = None,
     reads: str = "text",
+    placement: Placement = PLAIN,
 ) -> HookedModel:
     """Load a model, with its LM head if it has one, and with eager attention switched on.
 
@@ -36,6 +38,7 @@ def load_network(
         dtype: in which precision.
         control: random weights in place of the stored ones, and no head.
         reads: ``text`` or ``image``, which of the two towers of a model such as CLIP.
+        placement: quantized on the way in, or divided among devices.
 
     Raises:
         ModelError: no such architecture, a damaged file, or weights that do not fit it.
@@ -58,6 +61,7 @@ def load_network(
                 trust_remote_code=False,
                 ignore_mismatched_sizes=True,
                 output_loading_info=True,
+                **_placed(placement, device, dtype),
             )
         except Exception as error:  # transformers raises whatever its parts raise
             raise ModelError(
@@ -74,9 +78,30 @@ def load_network(
         if no_logits and not seq2seq:
             model = body  # a head that was made up is dropped
         try:
-            return HookedModel(model, body, device, seq2seq=bool(seq2seq), no_logits=no_logits)
+            if not placement.plain:  # its parts are where they belong
+                device = next(model.parameters()).device
+            return HookedModel(
+                model, body, device, seq2seq=bool(seq2seq), no_logits=no_logits,
+                placed=not placement.plain,
+            )  # fmt: skip
         except (RuntimeError, torch.OutOfMemoryError) as error:
             raise ModelError(f"{name} does not fit on {device}: {one_line(error)}") from error
+
+
+def _placed(placement: Placement, device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
+    """What ``from_pretrained`` takes for it."""
+    asked: dict[str, Any] = {}
+    if placement.plain:
+        return asked
+    asked["device_map"] = placement.device_map or {"": device}
+    if placement.load_in is not None:
+        from transformers import BitsAndBytesConfig
+
+        four = placement.load_in == "4bit"
+        asked["quantization_config"] = BitsAndBytesConfig(
+            load_in_4bit=four, load_in_8bit=not four, bnb_4bit_compute_dtype=dtype
+        )
+    return asked
 
 
 def _untrained(

@@ -8,6 +8,7 @@ import torch
 
 from attnviz.errors import ModelError
 from attnviz.models.controls import Control
+from attnviz.models.device import PLAIN, Placement
 from attnviz.models.hooked.both import Both
 from attnviz.models.hooked.checkpoint import load_network
 from attnviz.models.hooked.senses import load_senses
@@ -25,6 +26,7 @@ def load(
     reason: str = "",
     control: Control | None = None,
     reads: str = "text",
+    placement: Placement = PLAIN,
 ) -> Hooked:
     """Load a transformers model and find the best way to its attention.
 
@@ -37,13 +39,14 @@ def load(
         reason: why the native backend was not taken, if it was tried.
         control: random weights in place of the stored ones.
         reads: ``text`` or ``image``, which of the two towers of a model such as CLIP.
+        placement: quantized on the way in, or divided among devices.
 
     Raises:
         ModelError: the model cannot be loaded, or gives no attention weights.
         UsageError: a library that reads pictures is missing.
     """
     path = Path(folder)
-    network = load_network(path, name, device, dtype, control, reads)
+    network = load_network(path, name, device, dtype, control, reads, placement)
     if network.reads and "text" not in network.reads:
         part = network.model.config
         if getattr(part, "window_size", None) and network.reads[0] == "image":

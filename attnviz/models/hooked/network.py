@@ -67,9 +67,16 @@ class HookedModel:
     sample: Item | None = None
 
     def __init__(
-        self, model: Any, body: Any, device: torch.device, *, seq2seq: bool, no_logits: str
+        self,
+        model: Any,
+        body: Any,
+        device: torch.device,
+        *,
+        seq2seq: bool,
+        no_logits: str,
+        placed: bool = False,
     ) -> None:
-        self.model = model.to(device).eval().requires_grad_(False)
+        self.model = (model if placed else model.to(device)).eval().requires_grad_(False)
         self.body = body
         self.device = device
         self.seq2seq = seq2seq

@@ -8,7 +8,6 @@ what it did not see is NaN.
 from __future__ import annotations
 
 import base64
-import binascii
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,7 @@ def is_inseq(document: Any) -> bool:
 
 def count(document: Any) -> int:
     """How many sequences it holds."""
-    found = _plain(document).get("sequence_attributions")
+    found = _plain(document)["sequence_attributions"] if is_inseq(document) else None
     return len(found) if isinstance(found, list) else 0
 
 
@@ -51,17 +50,18 @@ def found(document: Any, item: int, name: str) -> Found:
     Raises:
         InputError: another method than attention, weights without layers and heads, or damage.
     """
-    whole = _plain(document)
-    method = _plain(whole.get("info", {})).get("attribution_method", "attention")
-    if method != "attention":
-        raise InputError(
-            f"{name} holds Inseq attributions by {str(method)[:40]!r}, which are no attention "
-            "weights; attribute with method 'attention'"
-        )
     try:
-        sequence = _plain(whole["sequence_attributions"][item])
-        return _sequence(sequence, name)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, binascii.Error) as error:
+        whole = _plain(document)
+        method = _plain(whole.get("info", {})).get("attribution_method", "attention")
+        if method != "attention":
+            raise InputError(
+                f"{name} holds Inseq attributions by {str(method)[:40]!r}, which are no attention "
+                "weights; attribute with method 'attention'"
+            )
+        return _sequence(_plain(whole["sequence_attributions"][item]), name)
+    except InputError:
+        raise
+    except Exception as error:  # whatever somebody damaged or made up
         raise InputError(
             f"{name} is damaged: {one_line(error)}; save it again with Inseq"
         ) from None
@@ -70,6 +70,8 @@ def found(document: Any, item: int, name: str) -> Found:
 def _sequence(given: dict[str, Any], name: str) -> Found:
     source, target = _tokens(given["source"]), _tokens(given["target"])
     start, end = int(given["attr_pos_start"]), int(given["attr_pos_end"])
+    if not 0 <= start < end <= len(target.texts):
+        raise ValueError(f"words {start} to {end} of {len(target.texts)} are attributed")
     crossed = _array(given.get("source_attributions"))
     own = _array(given.get("target_attributions"))
     more = _plain(given.get("sequence_scores") or {})
@@ -124,7 +126,8 @@ def _array(given: Any) -> Array | None:
 
         return np.asarray(load(base64.b64decode(given))["attribution"].float().numpy())
     listed = given["__ndarray__"] if isinstance(given, dict) else given
-    return np.array(listed, np.float32)
+    with np.errstate(over="ignore"):  # what is infinite then is refused
+        return np.array(listed, np.float32)
 
 
 def _plain(given: Any) -> Any:

@@ -69,7 +69,7 @@ def found(tensors: Mapping[str, Any], of: str = "") -> Found:
             f"no attention weights among these tensors ({some}); names must be such as "
             f"blocks.0.attn.{PATTERN} or transformer.h.0.attn, with [batch, heads, queries, keys]"
         )
-    notes = ()
+    notes: tuple[str, ...] = ()
     if names[0].endswith(SCORES):
         notes = (f"The softmax of {SCORES}: {PATTERN} is not recorded.",)
     what = "a TransformerLens cache" if hooks else of or "tensors by module"

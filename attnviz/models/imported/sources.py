@@ -35,7 +35,7 @@ _SHAPE = re.compile(r" \[[\d, ]*\]$")
 
 def is_recording(path: Path) -> bool:
     """Whether a file is in attnviz's own format, or claims to be, and no other tool's."""
-    if path.is_dir() or path.suffix not in (*SUFFIXES, JSON):
+    if _is_folder(path) or path.suffix not in (*SUFFIXES, JSON):
         return False
     if path.suffix == JSON:
         return document.is_recording(document.read_document(path))
@@ -55,7 +55,7 @@ def find(path: Path, item: int | None = None) -> Found:
     Raises:
         InputError: it cannot be read, or holds no attention; UsageError: no such item.
     """
-    if path.is_dir():
+    if _is_folder(path):
         return _folder(path)
     suffix = path.suffix.lower()
     if suffix not in KNOWN:
@@ -122,6 +122,12 @@ def read_tokens(path: Path) -> Tokens:
     return arrays.named(listed)
 
 
+def _is_folder(path: Path) -> bool:
+    """Whether it is one; InputError for a name that no file can have."""
+    with system_errors(InputError, f"cannot read {path}"):
+        return path.is_dir()
+
+
 def _names(path: Path) -> list[str]:
     return [_SHAPE.sub("", one) for one in list_arrays(path)]
 
@@ -138,7 +144,7 @@ def _json(path: Path, item: int | None) -> Found:
 
 def items(path: Path) -> int:
     """How many items a file or folder of another tool holds; raises as :func:`find`."""
-    if path.is_file() and path.suffix.lower() == JSON:
+    if not _is_folder(path) and path.suffix.lower() == JSON:
         return inseq.count(document.read_document(path)) or 1
     return find(path).items()
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from attnviz.core.problems import FileProblem
 from attnviz.core.quantities import QUANTITIES
 from attnviz.errors import AttnvizError, InputError
 from attnviz.models.recorded.checks import slack
@@ -21,22 +21,7 @@ from attnviz.models.recorded.fields import BY_KIND, FLAGS, PLAIN, Array, meta_of
 from attnviz.models.recorded.reading import load
 
 
-@dataclass(frozen=True)
-class Problem:
-    """One thing that is wrong with a recording.
-
-    Attributes:
-        path: of it inside the file, such as ``attentions[2, 0, 5]``; empty for the whole file.
-        expected: what the format asks for.
-        found: what is there, and how often where it is there more than once.
-    """
-
-    path: str
-    expected: str
-    found: str
-
-
-def problems(path: Path, fields: Mapping[str, Array]) -> list[Problem]:
+def problems(path: Path, fields: Mapping[str, Array]) -> list[FileProblem]:
     """Everything that is wrong with a recording, by the order of the format's table.
 
     Args:
@@ -54,11 +39,11 @@ def problems(path: Path, fields: Mapping[str, Array]) -> list[Problem]:
         except AttnvizError as error:
             said = str(error).removeprefix(f"{path}: ").removeprefix(f"cannot read {path}: ")
             where = f"item {item}" if items > 1 else ""
-            return [Problem(where, "a recording that can be read", said)]
+            return [FileProblem(where, "a recording that can be read", said)]
     return []
 
 
-def _problems(fields: Mapping[str, Array]) -> Iterator[Problem]:
+def _problems(fields: Mapping[str, Array]) -> Iterator[FileProblem]:
     names = [name for name in BY_KIND if name in fields] or [n for n in PLAIN if n in fields][:1]
     yield from _tokens(fields, "")
     crossed = "cross_attentions" in names or ("source_tokens" in fields and names[:1] == ["attn"])
@@ -70,51 +55,51 @@ def _problems(fields: Mapping[str, Array]) -> Iterator[Problem]:
         yield from _maps(fields, name)
 
 
-def _tokens(fields: Mapping[str, Array], prefix: str) -> Iterator[Problem]:
+def _tokens(fields: Mapping[str, Array], prefix: str) -> Iterator[FileProblem]:
     name = f"{prefix}tokens"
     texts = fields.get(name)
     if texts is None:
-        yield Problem(name, "the text of each token, [T] or [B, T]", "nothing")
+        yield FileProblem(name, "the text of each token, [T] or [B, T]", "nothing")
         return
     if texts.dtype.kind != "U":
-        yield Problem(name, "strings", f"{texts.dtype}")
+        yield FileProblem(name, "strings", f"{texts.dtype}")
     if texts.ndim not in (1, 2) or not texts.size:
-        yield Problem(name, "shape [T] or [B, T], not empty", f"shape {list(texts.shape)}")
+        yield FileProblem(name, "shape [T] or [B, T], not empty", f"shape {list(texts.shape)}")
     for flag in FLAGS:
         given = fields.get(prefix + flag)
         if given is None:
             continue
         if given.dtype.kind not in "biu":
-            yield Problem(prefix + flag, "whole numbers or booleans", f"{given.dtype}")
+            yield FileProblem(prefix + flag, "whole numbers or booleans", f"{given.dtype}")
         if given.shape != texts.shape:
-            yield Problem(
+            yield FileProblem(
                 prefix + flag,
                 f"shape {list(texts.shape)}, that of {name}",
                 f"shape {list(given.shape)}",
             )
 
 
-def _meta(given: Array) -> Iterator[Problem]:
+def _meta(given: Array) -> Iterator[FileProblem]:
     try:
         meta = json.loads(str(given))
     except (ValueError, RecursionError) as error:
-        yield Problem("meta", "a JSON object as one string", f"no JSON ({error})"[:200])
+        yield FileProblem("meta", "a JSON object as one string", f"no JSON ({error})"[:200])
         return
     if not isinstance(meta, dict):
-        yield Problem("meta", "a JSON object", type(meta).__name__)
+        yield FileProblem("meta", "a JSON object", type(meta).__name__)
         return
     what = meta.get("quantity", "weights")
     if what not in QUANTITIES:
-        yield Problem("meta.quantity", f"one of {', '.join(QUANTITIES)}", repr(what)[:60])
+        yield FileProblem("meta.quantity", f"one of {', '.join(QUANTITIES)}", repr(what)[:60])
 
 
-def _maps(fields: Mapping[str, Array], name: str) -> Iterator[Problem]:
+def _maps(fields: Mapping[str, Array], name: str) -> Iterator[FileProblem]:
     array = fields[name]
     if array.dtype.kind != "f":
-        yield Problem(name, "floating-point weights", f"{array.dtype}")
+        yield FileProblem(name, "floating-point weights", f"{array.dtype}")
         return
     if array.ndim not in (4, 5) or 0 in array.shape:
-        yield Problem(
+        yield FileProblem(
             name,
             "shape [layers, heads, queries, keys] or [layers, batch, heads, queries, keys]",
             f"shape {list(array.shape)}",
@@ -145,7 +130,7 @@ def _with_sink(meta: Mapping[str, Any]) -> bool:
     return "sink" in json.dumps(meta.get("reach", ""))
 
 
-def _lengths(fields: Mapping[str, Array], name: str, array: Array) -> Iterator[Problem]:
+def _lengths(fields: Mapping[str, Array], name: str, array: Array) -> Iterator[FileProblem]:
     own, other = fields.get("tokens"), fields.get("source_tokens")
     cross = name == "cross_attentions" or (name in PLAIN and other is not None)
     queries = other if name == "encoder_attentions" and other is not None else own
@@ -155,28 +140,28 @@ def _lengths(fields: Mapping[str, Array], name: str, array: Array) -> Iterator[P
     ):
         if texts is not None and texts.ndim and array.shape[axis] != texts.shape[-1]:
             place = ", ".join(side if at == array.ndim + axis else ":" for at in range(array.ndim))
-            yield Problem(
+            yield FileProblem(
                 f"{name}[{place}]",
                 f"{texts.shape[-1]} {side}, one for each token",
                 f"{array.shape[axis]}",
             )
 
 
-def _first(name: str, wrong: Array, expected: str, values: Array) -> Problem:
+def _first(name: str, wrong: Array, expected: str, values: Array) -> FileProblem:
     """The first of many places, with how many there are."""
     place = tuple(int(at) for at in np.argwhere(wrong)[0])
     count = int(wrong.sum())
     more = f", and {count - 1} more" if count > 1 else ""
     where = ", ".join(map(str, place))
-    return Problem(f"{name}[{where}]", expected, f"{float(values[place]):.6g}{more}")
+    return FileProblem(f"{name}[{where}]", expected, f"{float(values[place]):.6g}{more}")
 
 
-def damaged(error: InputError, path: Path) -> Problem:
+def damaged(error: InputError, path: Path) -> FileProblem:
     """What stands in the way of reading any field: of JSON, with its path."""
     said = str(error).removeprefix(f"{path} is damaged: ").partition("; make it again")[0]
     what, found, where = said.partition(" - at `")
     if not found:
-        return Problem("", "a recording", said)
+        return FileProblem("", "a recording", said)
     place = where.rstrip("`").removeprefix("$.")
     expected, _, got = what.partition(", got ")
-    return Problem(place, expected.removeprefix("Expected ").strip("`"), got.strip("`") or what)
+    return FileProblem(place, expected.removeprefix("Expected ").strip("`"), got.strip("`") or what)

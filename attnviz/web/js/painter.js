@@ -77,7 +77,8 @@ export function canvasPainter(context) {
       const small = new OffscreenCanvas(columns, rows);
       const inner = /** @type {OffscreenCanvasRenderingContext2D} */ (small.getContext("2d"));
       inner.putImageData(new ImageData(new Uint8ClampedArray(colors), columns, rows), 0, 0);
-      context.imageSmoothingEnabled = false;
+      // a map that is shrunk keeps what is between the pixels; cells of a larger one stay square
+      context.imageSmoothingEnabled = columns > w * context.getTransform().a;
       context.drawImage(small, x, y, w, h);
     },
     picture(drawn, x, y, w, h) {

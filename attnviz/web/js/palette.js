@@ -46,3 +46,24 @@ export function ramp(palette) {
 export function rootColor(palette, share) {
   return palette[Math.round(Math.sqrt(Math.min(1, Math.max(0, share))) * (palette.length - 1))];
 }
+
+/**
+ * Black or white, whichever reads better on a colour.
+ * @param {number} r
+ * @param {number} g
+ * @param {number} b
+ */
+export function inkOn(r, g, b) {
+  const [x, y, z] = [r, g, b].map((part) => {
+    const c = part / 255;
+    return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+  });
+  const light = 0.2126 * x + 0.7152 * y + 0.0722 * z;
+  return (light + 0.05) ** 2 > 1.05 * 0.05 ? "#000000" : "#ffffff";
+}
+
+/** A colour as a ground, and an ink that reads on it. @param {number[]} color bytes r, g, b */
+export function readable([r, g, b]) {
+  const ground = `#${[r, g, b].map((part) => Math.round(part).toString(16).padStart(2, "0")).join("")}`;
+  return { ground, ink: inkOn(r, g, b) };
+}

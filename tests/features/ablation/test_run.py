@@ -457,7 +457,7 @@ def test_texts_and_references_with_fields(
         (
             ["a b", "--metric", "fame"],
             2,
-            "--metric takes 'loss', 'kl', 'logit-diff', 'hidden' or None, not 'fame'",
+            "no --metric fame; choose one of loss, kl, logit-diff, hidden",
         ),
         (["a b", "--metric", "logit-diff"], 2, "--answer and --against"),
         (["a b", "--answer", "x"], 2, "--answer and --against go together"),

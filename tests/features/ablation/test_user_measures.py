@@ -79,7 +79,7 @@ def test_what_is_wrong_is_named() -> None:
         av.fill("odd")(lambda seen: torch.zeros(3))
     with pytest.raises(UsageError, match="that of attnviz's own"):
         av.metric("loss")(lambda seen: seen.targets)
-    with pytest.raises(UsageError, match="unknown metric 'nobody'"):
+    with pytest.raises(UsageError, match="no metric='nobody'; choose one of loss"):
         av.ablate(TEXTS, metric="nobody")
     with pytest.raises(UsageError, match="no fill is called 'nobody'"):
         av.patch(task="induction", fill="nobody")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from math import log
@@ -14,6 +15,7 @@ import pytest
 
 import attnviz as av
 from attnviz.cli import main
+from attnviz.errors import InputError
 from attnviz.features.atlas import function as atlases
 from attnviz.features.atlas.page import document
 from attnviz.features.atlas.result import Atlas
@@ -73,6 +75,43 @@ def test_a_map_is_that_of_capture(demo: Atlas) -> None:
             wanted = whole[first + offset, first : first + len(row)]
             assert tuple(round(1000 * float(weight)) for weight in wanted) == row
         assert head["map"]["queries"][head["map"]["row"]] == example["token"]
+
+
+def test_shares_measured_on_texts_stand_beside_the_weights(demo: Atlas) -> None:
+    lines = SENTENCES.read_text("utf-8").splitlines()
+    reader = next(one for one in demo.heads if demo.layout.name(one.head) == "2.0")
+    found = av.source_shares(lines, "2.0", role="induction")
+    assert reader.shares is not None
+    assert (reader.shares.rows, reader.shares.texts) == (found.rows, found.texts)
+    writer = next(one for one in demo.heads if demo.layout.name(one.head) == "1.4").head
+    edge = next(one for one in reader.reads if one.writer == writer and one.side == "K")
+    wanted = next(one for one in found.by_key if one.origin.head == writer)
+    assert demo.share_of(edge) == wanted
+    assert demo.measured_edges()["K", writer, reader.head] == (
+        wanted.share,
+        wanted.low,
+        wanted.high,
+    )
+    beside = av.circuits(evidence=demo)
+    assert beside.measured == demo.measured_edges()
+    (drawn,) = (head for head in document(demo)["heads"] if head["name"] == "2.0")
+    (told,) = (one for one in drawn["reads"] if (one["writer"], one["side"]) == ("1.4", "K"))
+    assert told["measured"] == {
+        "share": wanted.share, "low": wanted.low, "high": wanted.high,
+        "score": "induction", "rows": found.rows, "texts": found.texts,
+    }  # fmt: skip
+    for head in demo.heads:
+        sides = {edge.side for edge in head.reads}
+        assert (head.shares is not None) == bool(sides & {"Q", "K"})
+    assert f"1.4 for 2.0 ({100 * wanted.share:.0f} %)" in " ".join(document(demo)["summary"])
+
+
+def test_an_older_atlas_is_refused_with_what_makes_it_anew(demo: Atlas, tmp_path: Path) -> None:
+    older = demo.to_dict() | {"schema": "attnviz.atlas/3"}
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps(older))
+    with pytest.raises(InputError, match=r"atlas/3.*reads version 4; make it again with attnviz"):
+        av.read(path)
 
 
 def test_the_summary_says_what_is_known(demo: Atlas) -> None:

@@ -309,7 +309,7 @@ def test_selection_and_seed(report: Circuits) -> None:
     assert some.edges[0].excess != report.edges[0].excess
     with pytest.raises(SelectionError):
         av.circuits(select="9.9")
-    with pytest.raises(UsageError, match="keep must be at least 1, got 0"):
+    with pytest.raises(UsageError, match="keep=0 must be at least 1"):
         av.circuits(keep=0)
     with pytest.raises(UsageError, match="unknown option 'heads'"):
         av.circuits(heads="1.4")

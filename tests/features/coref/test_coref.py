@@ -82,6 +82,7 @@ def test_baselines_by_hand(minilm: str) -> None:
     assert of_kind == {"all": 11, "feminine": 7, "masculine": 4}
 
 
+@pytest.mark.slow
 def test_several_processes_give_the_same_bits(minilm: str) -> None:
     one = attnviz.coref(SAMPLE, model=minilm)
     assert attnviz.coref(SAMPLE, model=minilm, jobs=2) == one

@@ -351,6 +351,7 @@ def test_one_document_is_taken_window_by_window(tmp_path, minilm: str) -> None:
     assert "single document" in " ".join(report.notes)
 
 
+@pytest.mark.slow
 def test_several_processes_give_the_same_bits(minilm: str) -> None:
     one = attnviz.coref(SAMPLE, model=minilm, window=40)
     assert attnviz.coref(SAMPLE, model=minilm, window=40, jobs=2) == one

@@ -189,7 +189,7 @@ def test_the_page_saves_what_it_shows(found: Explain, tmp_path: Path, browser: A
 def test_what_is_refused(minilm: str, gpt2: Any) -> None:
     with pytest.raises(ModelError, match="predicts no words"):
         av.explain("A cat.", model=minilm)
-    with pytest.raises(InputError, match="a single mask"):
+    with pytest.raises(InputError, match="with one mask"):
         av.explain("A [MASK] sat on a [MASK].", model="demo-bert")
     with pytest.raises(UsageError, match="recorded attention predicts nothing"):
         av.explain(av.capture("A cat.", model=gpt2))

@@ -1,14 +1,17 @@
 """When something changed, by hand; series of names; in-context scores."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from attnviz.core.provenance import SourceInfo
 from attnviz.errors import InputError, UsageError
 from attnviz.features.film.changes import apart, drawn, passed, shifted, weights, when
 from attnviz.features.film.measure import in_context
 from attnviz.features.film.series import series
+from attnviz.features.film.words import title
 
 
 class TestPassed:
@@ -126,3 +129,15 @@ class TestSeries:
         ]
         with pytest.raises(InputError, match="no folder name/model"):
             series("name/model")
+
+
+def test_a_film_is_called_by_the_folder_of_its_run() -> None:
+    def titled(model: str) -> str:
+        film = SimpleNamespace(source=SourceInfo(model, "hooked", ""), steps=(0, 400))
+        return title(film)  # type: ignore[arg-type]
+
+    assert titled("parent/run/step-400") == "Heads during training: run"
+    assert titled("EleutherAI/pythia-70m@step400") == (
+        "Heads during training: EleutherAI/pythia-70m@step400"
+    )
+    assert titled("org/run-7") == "Heads during training: org/run-7"

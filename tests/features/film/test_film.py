@@ -54,7 +54,6 @@ def ids_of(folder: Path) -> torch.Tensor:
     return torch.tensor([[vocabulary[word] for word in line.split()] for line in lines])
 
 
-@pytest.mark.slow
 class TestThePhaseChange:
     def test_two_layers_reach_the_bigram_and_one_stays_at_the_unigram(
         self, one: Film, two: Film

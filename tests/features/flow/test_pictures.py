@@ -160,7 +160,7 @@ def test_the_command_writes_what_it_is_asked_for(tmp_path: Path, capsys: Any) ->
     assert "→ keys (attended to); blank: not allowed" in out
     assert main(["flow", "one two three one two", "--to", "-1", "-q"]) == 0
     out = capsys.readouterr().out
-    assert "what reaches ·two (5) from each token (alti through 4 layers)" in out
+    assert "what reaches ·two (5) from each token (ALTI through 4 layers)" in out
     assert "pre-norm" in out
 
 

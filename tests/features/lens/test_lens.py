@@ -271,7 +271,7 @@ def test_what_is_refused(minilm: str) -> None:
         av.lens("A cat.", by="head", token="dog")
     with pytest.raises(InputError, match="no position 99"):
         av.lens("A cat.", position=99)
-    with pytest.raises(UsageError, match="top must be at least 1"):
+    with pytest.raises(UsageError, match="top=0 must be at least 1"):
         av.lens("A cat.", top=0)
     with pytest.raises(UsageError, match="recorded attention holds no states"):
         av.lens(av.capture("A cat."))

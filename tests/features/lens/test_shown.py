@@ -12,10 +12,10 @@ import pytest
 
 import attnviz as av
 from attnviz.cli import main
-from attnviz.errors import UsageError
+from attnviz.drawing.labels import visible
 from attnviz.features.lens import terminal
-from attnviz.features.lens.page import page
 from attnviz.features.lens.result import Lens
+from attnviz.features.lens.words import share
 from tests.features.flow.test_pictures import shown
 from tests.features.view.test_view_page import axe
 from tests.viewing import opened
@@ -93,15 +93,42 @@ def test_the_command(tmp_path: Path, capsys: Any) -> None:
         (["--by", "word"], "layer or head"),
         (["--position", "x"], "whole number or all"),
         (["--json", "--csv"], "exclude each other"),
-        (["--by", "head", "-o", "a.html"], "has no page"),
     ):
         assert main(["lens", TEXT, *bad]) == 2
         assert why in capsys.readouterr().err
 
 
-def test_heads_have_no_page(heads: Lens) -> None:
-    with pytest.raises(UsageError, match="only layers have a page"):
-        page(heads)
+def test_heads_have_a_page_of_their_own(heads: Lens, tmp_path: Path, browser: Any) -> None:
+    path = heads.save(tmp_path / "heads.html")
+    with opened(browser, viewport={"width": 360, "height": 700}) as tab:
+        tab.open(path, "head=2.0")
+        words = tab.page.eval_on_selector_all("#grid td bdi", "all => all.map(o => o.textContent)")
+        assert words == [visible(one.raises[0].token) for one in heads.heads]
+        one = heads.heads[12]
+        assert tab.text("#name") == "Head 2.0"
+        for part, effects in (("raises", one.raises), ("lowers", one.lowers)):
+            lines = tab.page.eval_on_selector_all(
+                f"#{part} .bar-line",
+                "all => all.map(o => [o.querySelector('bdi').textContent, "
+                "o.lastChild.textContent.replace('−', '-')])",
+            )
+            assert [word for word, _ in lines] == [visible(effect.token) for effect in effects]
+            told = [float(value) for _, value in lines]
+            assert told == pytest.approx([effect.value for effect in effects], abs=0.006)
+        assert heads.heads[12].in_text is not None
+        assert share(heads.heads[12].in_text) in tab.text("#numbers")
+        tab.page.focus("#grid td[tabindex='0']")
+        tab.press("ArrowUp", "ArrowRight")
+        assert tab.text("#name") == "Head 1.1"
+        assert tab.hash() == "#head=1.1"
+        assert tab.page.evaluate("document.documentElement.scrollWidth") <= 360
+        names, rows = tab.table()
+        assert names == [*heads.to_records()[0]]
+        assert len(rows) == len(heads.to_records())
+        assert tab.saved("svg").count(b"<rect") == len(heads.heads) + 1
+        tab.page.evaluate(axe())
+        told = tab.page.evaluate("axe.run()")["violations"]
+        assert [(one["id"], [n["html"][:120] for n in one["nodes"]][:3]) for one in told] == []
 
 
 def test_the_page(found: Lens, tmp_path: Path, browser: Any) -> None:

@@ -40,7 +40,7 @@ def test_the_binary_is_the_text_assembled(tmp_path: Path) -> None:
     assert out.read_bytes() == (FOLDER / "product.wasm").read_bytes()
 
 
-@pytest.mark.parametrize("name", ["demo-gpt2", "demo-bert"])
+@pytest.mark.parametrize("name", ["demo-gpt2", pytest.param("demo-bert", marks=pytest.mark.slow)])
 def test_both_ways_of_multiplying_agree(browser: Any, tmp_path: Path, name: str) -> None:
     """A page without the binary falls back; weights and predictions are equal to 1e-5."""
     page = av.live(model=name)

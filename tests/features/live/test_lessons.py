@@ -92,7 +92,13 @@ def agrees(shown: str, template: str, step: LessonStep, passes: LessonPasses) ->
             assert abs(float(digits) - value) <= 0.52 * 10**-decimals, (words, text, value)
 
 
-@pytest.mark.parametrize("lesson", LESSONS, ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "lesson",
+    [
+        pytest.param(one, id=one.name, marks=() if one is INDUCTION else pytest.mark.slow)
+        for one in LESSONS
+    ],
+)
 def test_every_sentence_is_so(
     page: Opened, path: Path, passes: LessonPasses, lesson: Lesson
 ) -> None:

@@ -21,7 +21,7 @@ TEXTS = (
 FRESH = "!document.getElementById('groups').classList.contains('stale')"
 
 
-@pytest.mark.parametrize("name", ["demo-gpt2", "demo-bert"])
+@pytest.mark.parametrize("name", ["demo-gpt2", pytest.param("demo-bert", marks=pytest.mark.slow)])
 def test_roles_are_those_of_heads_on_every_text(browser: Any, tmp_path: Path, name: str) -> None:
     path = av.live(model=name).save(tmp_path / "live.html")
     with opened(browser) as page:

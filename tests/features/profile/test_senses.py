@@ -62,6 +62,7 @@ def test_scores_are_the_means_of_single_looks(
     assert compared > 20
 
 
+@pytest.mark.slow
 def test_files_may_be_named_and_run_in_several_processes(folder: Path, tmp_path: Path) -> None:
     one = av.profile(str(folder / "pictures" / "*.png"), model=folder / "vit", jobs=1)
     two = av.profile(folder / "pictures", model=folder / "vit", jobs=2)

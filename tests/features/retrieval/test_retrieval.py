@@ -286,8 +286,7 @@ def test_the_command_prints_tables_and_saves_a_picture(tmp_path: Path) -> None:
     assert "copied %" in out.output
     assert "ablated" in out.output
     assert picture.read_bytes().startswith(b"\x89PNG")
-    out = CliRunner().invoke(app, [*command, "--json"])
-    kept.write_text(out.stdout)
+    out = CliRunner().invoke(app, [*command, "--json", "-o", str(kept)])
     found = av.read(kept)
     assert isinstance(found, Retrieval)
     assert json.loads(out.stdout)["schema"] == "attnviz.retrieval/1"

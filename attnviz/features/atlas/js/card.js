@@ -59,10 +59,17 @@ function lines(head) {
     out.push([`names: ${percent(accuracy)}${interval(low, high, percent)} of ${plural(count, "held-out case")}, ${baseline} ${percent(baseline_accuracy)}`]);
   }
   if (copying) out.push([`copying score ${copying.first === null ? "" : `${figure(copying.first, true)} with embeddings as they leave the first layer`}${copying.plain === null ? "" : `${copying.first === null ? "" : ", "}${figure(copying.plain, true)} with plain ones`}`]);
-  for (const { side, reader, ratio, excess } of feeds) out.push(["feeds ", link(reader), `: its ${side} side, ${figure(ratio)} (${figure(excess, true)} against random)`]);
-  for (const { side, writer, ratio, excess } of reads) out.push(["reads ", link(writer), ` with its ${side} side, ${figure(ratio)} (${figure(excess, true)} against random)`]);
+  for (const { side, reader, ratio, excess, measured } of feeds) out.push(["feeds ", link(reader), `: its ${side} side, ${figure(ratio)} by the weights (${figure(excess, true)} against random)${onTexts(measured)}`]);
+  for (const { side, writer, ratio, excess, measured } of reads) out.push(["reads ", link(writer), ` with its ${side} side, ${figure(ratio)} by the weights (${figure(excess, true)} against random)${onTexts(measured)}`]);
   if (nearest.length) out.push(["most alike: ", ...nearest.flatMap(({ name, distance }, n) => [n ? ", " : "", link(name), ` at ${figure(distance)}`]), ` (Jensen-Shannon distance${usual === null ? "" : `; a pair drawn at random has ${figure(usual)}`})${drawn(stays?.nearest, stays?.of)}`]);
   return out;
+}
+
+/** What was measured beside the weights. @param {import("./types.js").Measured | null} measured */
+function onTexts(measured) {
+  if (!measured) return "";
+  const { share, low, high, score, rows, texts } = measured;
+  return `; on texts ${percent(share)}${interval(low, high, percent)} of the contrast of its ${score ? `${score} keys` : "strongest key"} with the others, ${plural(rows, "row")} of ${plural(texts, "text")}`;
 }
 
 /** How often it stays when the texts are drawn anew. @param {number | null} [times] @param {number} [of] */

@@ -19,7 +19,8 @@ export function figure(value, sign = false) {
 
 /** @param {number} share */
 export function percent(share) {
-  return `${Math.round(100 * share)} %`;
+  const whole = Math.round(100 * share);
+  return `${whole < 0 ? "−" : ""}${Math.abs(whole)} %`;
 }
 
 /** How many times a share is another. @param {number} share @param {number} other */

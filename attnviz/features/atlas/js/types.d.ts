@@ -3,7 +3,9 @@ export interface Score { mean: number | null; chance: number | null; rows: numbe
 export interface Effect { effect: number; low: number | null; high: number | null; gradient: number | null; rank: number; needed: boolean | null }
 export interface Relation { relation: string; direction: string; accuracy: number; low: number | null; high: number | null; count: number; offset_accuracy: number; margin: number }
 export interface Coreference { accuracy: number; low: number | null; high: number | null; baseline: string; baseline_accuracy: number; count: number }
-export interface Edge { side: string; writer: string; reader: string; ratio: number; excess: number }
+/** What the writer was measured to add on texts, as a share of the contrast between the reader's keys. */
+export interface Measured { share: number; low: number | null; high: number | null; score: string | null; rows: number; texts: number }
+export interface Edge { side: string; writer: string; reader: string; ratio: number; excess: number; measured: Measured | null }
 export interface HeadMap { queries: string[]; keys: string[]; row: number; first: number; weights: number[][] }
 export interface Head {
   name: string; site: string; layer: number; head: number; does: Role | null; rests: Role | null;

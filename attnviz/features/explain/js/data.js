@@ -1,5 +1,5 @@
 import { byId } from "./dom.js";
-import { ramp, scheme } from "./palette.js";
+import { ramp, readable, scheme } from "./palette.js";
 import { shades } from "./shades.js";
 import { changeColor } from "./signed.js";
 
@@ -23,13 +23,6 @@ export function tintOf(share) {
 export function shadeOf(weight) {
   const step = 3 * Math.round(255 * Math.sqrt(Math.min(Math.max(weight, 0), 1)));
   return readable([...ramp(data.palette).slice(step, step + 3)]);
-}
-
-/** @param {number[]} color */
-function readable(color) {
-  const [r, g, b] = color.map((part) => part / 255).map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
-  const light = (0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05) ** 2 > 0.0525;
-  return { ground: `rgb(${color.join(",")})`, ink: light ? "#000000" : "#ffffff" };
 }
 
 /** A head's map: queries downwards, keys across. @param {import("./types.js").Head} head */

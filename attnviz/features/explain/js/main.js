@@ -49,8 +49,7 @@ function card(head) {
 }
 
 function draw() {
-  fill(byId("title"), data.title);
-  fill(byId("said"), data.said);
+  fill(byId("about"), data.said);
   const widest = largest(data.sums) || 1;
   fill(byId("text"), ...tinted(data.sums, (value) => tintOf(value / widest), signedText));
   fill(byId("summary"), ...data.summary.map((sentence) => make("p", {}, sentence)));

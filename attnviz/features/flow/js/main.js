@@ -204,9 +204,8 @@ function limit() {
 startFrame(draw);
 startHelpByKey([["↑ ↓", "from token to token"], ["← →", "from layer to layer"], ["Enter", "hold what is followed"], ["Home", "the first token"], ["End", "the last token"], ["Esc", "show all"]]);
 startSaving("attnviz-flow", (painter) => drawWhole(painter, drawn, chosen, shown), numbers);
-fill(byId("title"), data.title);
-fill(byId("how"), data.formula);
-fill(byId("method"), data.method);
+fill(byId("about"), data.formula);
+fill(byId("method"), data.called);
 for (const [name, value] of Object.entries(TERMS[data.method] || {})) byId("method").setAttribute(name, value);
 fill(byId("closing"), data.closing);
 stage.style.setProperty("--row", `${ROW}px`);

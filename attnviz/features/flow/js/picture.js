@@ -73,7 +73,7 @@ export function drawWhole(painter, lines, chosen, { said, before, after }) {
   painter.text(said, 12, 36, { size: 12, color: colors.text });
   let x = 12;
   /** @type {[string, string, boolean][]} */
-  const key = [[colors.flow, data.method, true], [colors.weights, "mean of the weights", chosen !== null], [colors.stays, "stays on the residual path", chosen === null]];
+  const key = [[colors.flow, data.called, true], [colors.weights, "mean of the weights", chosen !== null], [colors.stays, "stays on the residual path", chosen === null]];
   for (const [color, text, used] of key) {
     if (!used) continue;
     painter.rect(x, 50, 12, 10, color);

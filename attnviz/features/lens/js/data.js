@@ -1,5 +1,5 @@
 import { byId } from "./dom.js";
-import { ramp } from "./palette.js";
+import { ramp, readable } from "./palette.js";
 
 /** @type {import("./types.js").Data} */
 export const data = JSON.parse(byId("data").textContent || "");
@@ -14,11 +14,7 @@ export function cellAt({ layer, column }) {
 /** The colour of a probability, and black or white, whichever reads better on it. @param {number} share */
 export function paint(share) {
   const at = 3 * Math.round(255 * Math.min(1, Math.max(0, share)));
-  const parts = [...colors.slice(at, at + 3)];
-  const [r, g, b] = parts.map((part) => part / 255).map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
-  const light = 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  const hex = `#${parts.map((part) => part.toString(16).padStart(2, "0")).join("")}`;
-  return { ground: hex, ink: (light + 0.05) ** 2 > 0.0525 ? "#000000" : "#ffffff" };
+  return readable([...colors.slice(at, at + 3)]);
 }
 
 /** @param {number} share */

@@ -115,8 +115,8 @@ function pressed(event) {
   event.preventDefault();
 }
 
-fill(byId("title"), data.title);
-for (const name of /** @type {const} */ (["said", "checked", "reason", "closing"])) fill(byId(name), data[name]);
+fill(byId("about"), data.said);
+for (const name of /** @type {const} */ (["checked", "reason", "closing"])) fill(byId(name), data[name]);
 fill(byId("legend"), ...legend([...data.palette], "probability 0", "1", false));
 const grid = byId("grid");
 grid.setAttribute("role", "grid");

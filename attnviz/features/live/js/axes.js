@@ -1,3 +1,4 @@
+import { fitted, prepared } from "./painter.js";
 import { page } from "./store.js";
 
 /** Between the labels and the map, in CSS pixels. */
@@ -7,19 +8,6 @@ const LARGEST = 13;
 /** The room for labels beside and above maps in so much room. @param {number} room */
 export function gutterFor(room) {
   return Math.round(Math.min(Math.max(room * 0.15, 46), 120));
-}
-
-/**
- * A text cut to a width, with an ellipsis where it was cut.
- * @param {CanvasRenderingContext2D} context
- * @param {string} text
- * @param {number} width
- */
-function cut(context, text, width) {
-  if (context.measureText(text).width <= width) return text;
-  const parts = [...text];
-  while (parts.length && context.measureText(`${parts.join("")}…`).width > width) parts.pop();
-  return `${parts.join("")}…`;
 }
 
 /**
@@ -53,40 +41,25 @@ function labelled(count, step, line, must) {
  * @param {{ t: number, s: number } | null} given.cell that is pointed at
  */
 export function drawAxes(canvas, { ids, size, left, above, at, key, cell }) {
-  const ratio = devicePixelRatio || 1;
-  const [width, height] = [left + size, above + size];
-  canvas.width = Math.round(width * ratio);
-  canvas.height = Math.round(height * ratio);
-  canvas.style.width = `${width}px`;
-  canvas.style.height = `${height}px`;
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const painter = prepared(canvas, left + size, above + size);
   const style = getComputedStyle(canvas);
   const step = size / ids.length;
   const font = Math.min(Math.max(step * 0.8, 10.5), LARGEST * Math.max(1, left / 84));
-  context.textBaseline = "middle";
-  context.direction = "ltr";
   /**
    * @param {number | undefined} pointed
    * @param {number | null} kept
    * @param {number} room
-   * @param {(place: number) => void} move
+   * @param {boolean} turn
    */
-  const along = (pointed, kept, room, move) => {
+  const along = (pointed, kept, room, turn) => {
     const must = [pointed, kept].filter((place) => typeof place === "number");
     for (const place of labelled(ids.length, step, 1.15 * font, must)) {
       const here = place === pointed;
-      context.setTransform(ratio, 0, 0, ratio, 0, 0);
-      context.font = `${here ? "700 " : ""}${font}px ${style.fontFamily}`;
-      context.fillStyle = style.getPropertyValue(here ? "--text" : place === kept ? "--mark" : "--soft").trim();
-      move((place + 0.5) * step);
-      context.fillText(cut(context, page.labels[ids[place]], room - GAP), 0, 0);
+      const [x, y] = turn ? [left + (place + 0.5) * step, above - GAP] : [left - GAP, above + (place + 0.5) * step];
+      const color = style.getPropertyValue(here ? "--text" : place === kept ? "--mark" : "--soft").trim();
+      painter.text(fitted(painter, page.labels[ids[place]], room - GAP, font), x, y, { size: font, color, align: turn ? "left" : "right", weight: here ? 700 : 400, turn });
     }
   };
-  context.textAlign = "right";
-  if (left) along(cell?.t, at, left, (place) => context.translate(left - GAP, above + place));
-  context.textAlign = "left";
-  along(cell?.s, key, above, (place) => {
-    context.translate(left + place, above - GAP);
-    context.rotate(-Math.PI / 2);
-  });
+  if (left) along(cell?.t, at, left, false);
+  along(cell?.s, key, above, true);
 }

@@ -127,7 +127,7 @@ export function drawGrid({ ids, before, after, changes }) {
     const [layer, head] = [Math.trunc(n / across), n % across];
     const cell = /** @type {HTMLElement} */ (tiles.get(id));
     const canvas = /** @type {HTMLCanvasElement} */ (cell.querySelector("canvas"));
-    draw(canvas, picture((after || before)[layer], head, ids.length), size);
+    draw(canvas, picture((after || before)[layer], head, ids.length), ids.length, size);
     const far = changes ? changes[n] : 0;
     cell.style.setProperty("--moved", String(most ? far / most : 0));
     const moved = /** @type {HTMLElement} */ (cell.querySelector(".moved"));

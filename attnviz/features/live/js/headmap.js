@@ -148,11 +148,9 @@ export function drawMaps(answer) {
   for (const [name, maps] of /** @type {const} */ ([["before", before], ["after", after]])) {
     if (!maps) continue;
     const canvas = /** @type {HTMLCanvasElement} */ (byId(`map-${name}`));
-    const context = draw(canvas, picture(maps[layer], number, ids.length), size);
-    const step = size / ids.length;
-    context.strokeStyle = getComputedStyle(canvas).getPropertyValue("--mark");
-    context.lineWidth = 1.5;
-    context.strokeRect(0.75, at * step, size - 1.5, Math.max(step, 2));
+    const painter = draw(canvas, picture(maps[layer], number, ids.length), ids.length, size);
+    const [step, mark] = [size / ids.length, getComputedStyle(canvas).getPropertyValue("--mark").trim()];
+    for (const edge of [at, at + 1]) painter.line(0, edge * step, size, edge * step, mark, 1.5);
     canvas.setAttribute("aria-label", `${name === "after" ? `with ${changed}: ` : ""}head ${head}, ${rowSaid(answer, maps[layer], number, name === "after")}`);
   }
   labelAxes();

@@ -104,7 +104,7 @@ function drawTemperature() {
   const number = /** @type {HTMLInputElement} */ (byId("seed"));
   if (number !== document.activeElement) number.value = String(seed);
   number.disabled = !temperature;
-  fill(byId("temperature-said"), temperature ? temperature.toFixed(1) : "0: the likeliest");
+  fill(byId("temperature-said"), temperature ? temperature.toFixed(1) : "0: greedy");
 }
 
 function start() {

@@ -29,9 +29,9 @@ export function drawWhole(painter, answer) {
   const names = answer.ids.map(label);
   let [x, high] = [12, 0];
   for (const [n, map] of maps.entries()) {
-    const { width, height, data } = picture(map, head, names.length);
+    const pixels = picture(map, head, names.length);
     painter.text(n ? `without ${[...get().off].join(", ")}` : "as it is", x, 36, { size: 11, color: soft });
-    const size = paintMap(painter, { rows: height, columns: width, pixels: data, queries: names, keys: names, side: SIDE, marked: answer.at }, x, TOP);
+    const size = paintMap(painter, { rows: names.length, columns: names.length, pixels, queries: names, keys: names, side: SIDE, marked: answer.at }, x, TOP);
     x += size.width + 24;
     high = Math.max(high, TOP + size.height);
   }

@@ -1,3 +1,4 @@
+import { prepared } from "./painter.js";
 import { ramp } from "./palette.js";
 import { shades } from "./shades.js";
 import { page } from "./store.js";
@@ -18,29 +19,21 @@ export function isMasked(t, s) {
  * @param {number} count tokens
  */
 export function picture(layer, head, count) {
-  const pixels = shades({
+  return shades({
     values: layer, rows: count, columns: count, from: head * count * count, colors, factor: () => 1, root: true,
     masked: page.causal ? (i) => isMasked(Math.trunc(i / count), i % count) : null,
   });
-  return new ImageData(pixels, count, count);
 }
 
 /**
- * Draw a map so that it fills a canvas; large maps are shrunk smoothly, small ones keep square cells.
+ * Draw a map so that it fills a canvas.
  * @param {HTMLCanvasElement} canvas
- * @param {ImageData} image
+ * @param {Uint8ClampedArray} pixels of a square map
+ * @param {number} count tokens
  * @param {number} size in CSS pixels
- * @returns {CanvasRenderingContext2D} in CSS pixels
  */
-export function draw(canvas, image, size) {
-  const small = new OffscreenCanvas(image.width, image.height);
-  /** @type {OffscreenCanvasRenderingContext2D} */ (small.getContext("2d")).putImageData(image, 0, 0);
-  const ratio = devicePixelRatio || 1;
-  canvas.width = canvas.height = Math.round(size * ratio);
-  canvas.style.width = canvas.style.height = `${size}px`;
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  context.setTransform(ratio, 0, 0, ratio, 0, 0);
-  context.imageSmoothingEnabled = image.width > size * ratio;
-  context.drawImage(small, 0, 0, size, size);
-  return context;
+export function draw(canvas, pixels, count, size) {
+  const painter = prepared(canvas, size, size);
+  painter.image(pixels, count, count, 0, 0, size, size);
+  return painter;
 }

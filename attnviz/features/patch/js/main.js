@@ -6,6 +6,7 @@ import { startFrame } from "./frame.js";
 import { startHelpByKey } from "./help.js";
 import { curve } from "./curve.js";
 import { map } from "./map.js";
+import { inkOn, rgb } from "./palette.js";
 import { draw } from "./svg.js";
 import { term } from "./words.js";
 
@@ -30,13 +31,6 @@ let held = null;
 /** @param {Node} node @returns {[number, number]} */
 function place(node) {
   return [wide / 2 + node.x * STEP, high - 50 - node.level * RISE];
-}
-
-/** Black or white, whichever reads better. @param {string} color */
-function ink(color) {
-  const parts = [1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16) / 255)
-    .map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
-  return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2] > 0.18 ? "#000000" : "#ffffff";
 }
 
 /** The way of an edge, from rim to rim. @param {Arrow} arrow */
@@ -123,7 +117,7 @@ for (const node of data.nodes) {
   const shape = draw("g", { class: "node", role: "button", "aria-label": node.role ? `${node.name}, ${node.role}` : node.name });
   if (node.rows) shape.append(draw("circle", { cx: x, cy: y, r: RADIUS, fill: color }));
   else shape.append(draw("rect", { x: x - 34, y: y - 15, width: 68, height: 30, rx: 7 }));
-  shape.append(draw("text", { x, y, fill: ink(color) }, node.name));
+  shape.append(draw("text", { x, y, fill: inkOn(...rgb(color)) }, node.name));
   if (node.role) shape.append(draw("text", { class: "role", x: x + RADIUS + 5, y }, node.role));
   if (node.rows) listen(shape, node);
   shapes.set(node, shape);

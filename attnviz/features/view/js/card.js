@@ -63,7 +63,7 @@ function roles(head) {
   return [
     sentence("On this text", head.data.roles.filter(({ given }) => !given)),
     sentence("On annotated text", head.data.roles.filter(({ given }) => given)),
-    make("table", { class: "numbers" }, tableHead(["role", "kind", "evidence", "score", "chance", "lift", "rows", "next there"]), make("tbody", {}, ...lines)),
+    make("table", { class: "numbers" }, tableHead(["role", "kind", "evidence", "score", "chance", "lift", "rows", "runner-up"]), make("tbody", {}, ...lines)),
     make("ul", { class: "small" }, ...why),
   ];
 }
@@ -154,7 +154,7 @@ function limits(head) {
   ];
   const rows = head.data.scores.map((value) => value[3]).filter((count) => count > 0);
   if (rows.length && Math.min(...rows) < page.fewRows) {
-    out.unshift(`Some scores rest on fewer than ${page.fewRows} rows; with fewer than ${page.minRows} no role is given. A longer text says more.`);
+    out.unshift(`Some scores are based on fewer than ${page.fewRows} rows; with fewer than ${page.minRows} no role is given. A longer text says more.`);
   }
   return out;
 }

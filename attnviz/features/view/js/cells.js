@@ -1,5 +1,6 @@
 import { clamp } from "./dom.js";
-import { ends, ink, inkOn, pixels, rampOf } from "./colors.js";
+import { ends, ink, pixels, rampOf } from "./colors.js";
+import { inkOn } from "./palette.js";
 import { cellText, matches } from "./panel.js";
 import { known, upward } from "./digits.js";
 import { fitted, magnified } from "./painter.js";

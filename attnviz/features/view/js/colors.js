@@ -25,21 +25,6 @@ export function ink() {
     : { paper: "#ffffff", text: "#16191f", soft: "#5a6270", line: "#d5dae1", mark: "#b34700", strong: "#0b5cad" };
 }
 
-/**
- * Black or white, whichever reads better on a colour.
- * @param {number} r
- * @param {number} g
- * @param {number} b
- */
-export function inkOn(r, g, b) {
-  const [x, y, z] = [r, g, b].map((part) => {
-    const c = part / 255;
-    return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
-  });
-  const light = 0.2126 * x + 0.7152 * y + 0.0722 * z;
-  return (light + 0.05) ** 2 > 1.05 * 0.05 ? "#000000" : "#ffffff";
-}
-
 /** @type {Map<string, Uint8ClampedArray>} */
 const ramps = new Map();
 

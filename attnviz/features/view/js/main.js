@@ -26,6 +26,7 @@ import { track } from "./busy.js";
 import { failed, tell, watchFailures } from "./frame.js";
 import { loadAhead, startPrint } from "./print.js";
 import { hideTip } from "./tip.js";
+import { startHost } from "./host.js";
 
 /** @typedef {import("./types.js").State} State */
 
@@ -128,6 +129,7 @@ function start() {
   byId("zoom-all").addEventListener("click", () => map.zoom?.(0));
   fromHash();
   subscribe(draw);
+  startHost();
   addEventListener("hashchange", fromHash);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw(get(), null));
   let resizing = 0;

@@ -1,8 +1,8 @@
 import { byId, clamp, fill, make, say } from "./dom.js";
 import { sceneOf } from "./data.js";
 import { get, set } from "./store.js";
-import { ink, inkOn, led } from "./colors.js";
-import { rgb } from "./palette.js";
+import { ink, led } from "./colors.js";
+import { inkOn, rgb } from "./palette.js";
 import { fullOf, matches, pairsTable, panelOf } from "./panel.js";
 import { known } from "./digits.js";
 import { magnified, prepared } from "./painter.js";

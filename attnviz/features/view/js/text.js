@@ -1,8 +1,8 @@
 import { byId, clamp, fill, make, say } from "./dom.js";
 import { itemOf, kindOf } from "./data.js";
 import { get, set } from "./store.js";
-import { ink, inkOn, led, unit } from "./colors.js";
-import { rgb } from "./palette.js";
+import { ink, led, unit } from "./colors.js";
+import { inkOn, rgb } from "./palette.js";
 import { fullSaid, matches, pairsTable, panelOf, weightText } from "./panel.js";
 import { chosen, clicked, fromPin, pointedAt } from "./token.js";
 import { caption, heading } from "./captions.js";

@@ -1,7 +1,8 @@
 import { byId, fill, make } from "./dom.js";
 import { described, headsOf, kindOf, page, roleOf, signOf } from "./data.js";
 import { set } from "./store.js";
-import { ends, ink, inkOn, rampOf } from "./colors.js";
+import { ends, ink, rampOf } from "./colors.js";
+import { inkOn } from "./palette.js";
 import { changeColor } from "./signed.js";
 import { magnified, prepared } from "./painter.js";
 

@@ -1,0 +1,44 @@
+"""Markdown whose text stays text: on GitHub and on the Hugging Face Hub."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from attnviz.drawing.labels import visible
+
+_ACTIVE = re.compile(r"[\\`*\[\]<>#|~@&]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+Side = Literal["left", "right"]
+
+
+def plain(text: str) -> str:
+    """A text of others, such as a token or a name, in which nothing is a link, a tag or a name.
+
+    Characters that Markdown or HTML would read are written as HTML entities, which both show as
+    themselves; ``@`` among them, so that nobody is notified.
+    """
+    return _ACTIVE.sub(lambda found: f"&#{ord(found.group())};", visible(text))
+
+
+def code(text: str) -> str:
+    """A text as code, on one line, whatever quotes it has."""
+    text = " ".join(text.split())
+    longest = max(map(len, re.findall("`+", text)), default=0)
+    fence, space = "`" * (longest + 1), " " if longest else ""
+    return f"{fence}{space}{text}{space}{fence}"
+
+
+def table(titles: Sequence[tuple[str, Side]], rows: Iterable[Sequence[str]]) -> str:
+    """A table; cells are Markdown already.
+
+    Args:
+        titles: of the columns, and to which side they are aligned.
+        rows: as many cells each.
+    """
+    lines = [
+        [title for title, _ in titles],
+        ["--:" if side == "right" else "---" for _, side in titles],
+        *rows,
+    ]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

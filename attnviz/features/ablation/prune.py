@@ -1,0 +1,129 @@
+"""``attnviz.prune_heads``: the checkpoint with heads really removed, for any program to load."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from attnviz.captures.look import load
+from attnviz.core.heads import Head
+from attnviz.core.prompt import Prompt
+from attnviz.core.source import ForwardRequest, Source
+from attnviz.errors import AttnvizError, ModelError, UsageError
+from attnviz.features.ablation.pruned import Pruned
+from attnviz.models.folder import Located, locate
+from attnviz.models.pruned import checkpoint
+from attnviz.scoring.select import select
+
+TOLERANCE = 1e-4
+"""Largest difference of a logit, relative to the largest, with which a checkpoint is kept."""
+_LENGTH = 12
+"""Tokens of the text on which it is checked."""
+
+
+def prune_heads(
+    model: str | Path, heads: str | Sequence[Head], folder: str | Path, *, device: str = "auto"
+) -> Pruned:
+    """Write a checkpoint with some heads removed, which plain transformers loads.
+
+    Heads are cut out of W_Q, W_K, W_V and W_O, and the configuration says how many are left, as
+    far as transformers can load that: models with a ``head_dim`` of their own (Llama and its kin),
+    whole groups of query heads that share a key and value head, and as many in every layer. Other
+    heads, and all of GPT-2, BERT and their kin, are set to zero: the same function, of the same
+    size. The new checkpoint is loaded again and compared with the model whose heads are gated.
+
+    Args:
+        model: a bundled model's name, a folder or a hub id; single stacks.
+        heads: which ones: a selection such as ``"2.4, 3.*"``, or heads.
+        folder: where to write; it must not be there, or be empty.
+        device: where to compare.
+
+    Returns:
+        What was removed and how, parameters and bytes before and after, and the largest difference.
+
+    Raises:
+        SelectionError: no such heads. UsageError: a model in memory, or an untrained one.
+        ModelError: projections of an unknown kind, or a checkpoint that does not do what the gated
+            model does; nothing is then left in the folder.
+        OutputError: something is in the folder, or it cannot be written.
+
+    Source:
+        Michel et al. 2019 (arXiv:1905.10650); groups: Ainslie et al. 2023 (arXiv:2305.13245).
+    """
+    if not isinstance(model, str | Path) or str(model) == "fresh":
+        raise UsageError("only a checkpoint can be written without heads; name a folder or hub id")
+    source = load(model, device=device, dtype="float32")
+    found = select(heads, source.layout) if isinstance(heads, str) else tuple(heads)
+    if len(source.layout.kinds) != 1 or len(set(_counts(source))) != 1:
+        raise ModelError("{} has layers of several kinds or sizes; heads are removed from a single "
+                         "stack with as many in each layer", source.info.model)  # fmt: skip
+    return write(source, locate(str(model)), found, Path(folder), device)
+
+
+def write(
+    source: Source, model: Located, heads: Sequence[Head], folder: Path, device: str
+) -> Pruned:
+    """Write and check; cut heads where the result can be loaded, and zero them where it cannot."""
+    gone: dict[int, list[int]] = {}
+    for head in heads:
+        gone.setdefault(head.layer, []).append(head.index)
+    count = _counts(source)[0]
+    expected = _outputs(source, {head.qualified: 0.0 for head in heads})
+    checkpoint.prepare(folder)
+    for cut in (True, False):
+        try:
+            written = checkpoint.write(model, gone, count, folder, cut=cut)
+            difference = _difference(expected, folder, device)
+        except AttnvizError:
+            checkpoint.clear(folder)
+            if not cut:
+                raise
+            continue
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        if difference <= TOLERANCE * float(expected.abs().max()):
+            name = source.layout.name
+            zeroed = tuple(name(h) for h in heads if h.index in written.how.zeroed.get(h.layer, ()))
+            lost = len(next(iter(written.how.cut.values()), ()))
+            return Pruned(
+                folder, tuple(map(name, heads)), lost, zeroed, written.parameters, written.size,
+                difference,
+            )  # fmt: skip
+        checkpoint.clear(folder)
+    raise ModelError(
+        "without these heads the checkpoint of {} gives logits that differ by {:.1e} from the "
+        "gated model, so it is not kept",
+        source.info.model,
+        difference,
+    )
+
+
+def _counts(source: Source) -> tuple[int, ...]:
+    """Heads of each layer."""
+    (first, *_) = source.layout.kinds
+    return source.layout.heads[first]
+
+
+def _difference(expected: torch.Tensor, folder: Path, device: str) -> float:
+    """How far what was written is from what it should be."""
+    made = _outputs(load(folder, device=device, dtype="float32"), {})
+    if made.shape != expected.shape:
+        return float("inf")
+    return float((made - expected).abs().max())
+
+
+def _outputs(source: Source, gates: dict[str, float]) -> torch.Tensor:
+    """Logits on a text of a few tokens from all over the vocabulary; or the last states."""
+    vocabulary = source.vocab_size or 0
+    ids = tuple(2 + (7919 * n) % max(vocabulary - 2, 1) for n in range(_LENGTH))
+    inputs = source.prepare(Prompt(ids=ids, special_tokens=False))
+    request = ForwardRequest(logits=not source.no_logits)
+    with source.gated(gates):
+        given = source.forward([inputs], [], request)
+    found = given.logits if given.logits is not None else given.hidden
+    assert found is not None
+    return found.detach().float().cpu()

@@ -1,0 +1,111 @@
+"""Sinks as a figure: the grid of heads, what their sinks add, and the states after every layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+from attnviz.drawing.canvas import rendered
+from attnviz.drawing.fonts import Ruler, choose, spelled
+from attnviz.drawing.heading import Heading
+from attnviz.drawing.labels import model_name
+from attnviz.drawing.tiles import COLOR, Tile
+from attnviz.drawing.tiles_figure import CELL, draw_grid
+from attnviz.features.sinks.result import MASSIVE, Sinks
+from attnviz.features.sinks.words import activation_line, measured, norms, summary, tile_text
+
+_MARGIN, _GAP, _PANEL, _LEAST = 0.2, 0.75, 2.4, 2.2
+_DARK, _GREY, _DORMANT = "#1b1b1b", "#909090", "#c4500a"
+
+
+def draw(found: Sinks, format: str = "png", dpi: float = 150) -> Any:
+    """The picture, in ``png``, ``svg`` or ``pdf``."""
+    return rendered(lambda: build(found, dpi), format, dpi)
+
+
+def build(found: Sinks, dpi: float) -> Figure:
+    """The figure: heads to the left, their sinks in the middle, the states to the right."""
+    title = f"{model_name(found.source)}: where attention rests"
+    below = [summary(found), *filter(None, [activation_line(found)]), measured(found)]
+    families, missing = choose([title, *below, *[one.token for one in found.heads]])
+    below = [spelled(line, missing) for line in below]
+    ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
+    counts = found.layout.heads[found.layout.kinds[0]]
+    wide_1, high_1 = max(counts) * CELL[0], len(counts) * CELL[1]
+    left = 0.35
+    panels = 2 if found.layers else 1
+    wide = 2 * _MARGIN + left + wide_1 + panels * (_GAP + _PANEL)
+    heading = Heading(ruler, spelled(title, missing), below, wide, _MARGIN)
+    top = _MARGIN + heading.high + 0.5
+    tall = max(high_1, _LEAST)
+    high = top + tall + 0.55 + _MARGIN
+    figure = Figure(figsize=(wide, high), dpi=dpi)
+    heading.draw(figure)
+
+    def axes(x: float, w: float, h: float) -> Axes:
+        return figure.add_axes((x / wide, 1 - (top + h) / high, w / wide, h / high))
+
+    tiles = {
+        one.head: Tile(spelled(tile_text(found, one), missing), found.rests_with(one))
+        for one in found.found
+    }
+    draw_grid(axes(_MARGIN + left, wide_1, high_1), found.layout, tiles,
+              "the key with the most weight; colour: its mean weight")  # fmt: skip
+    x = _MARGIN + left + wide_1 + _GAP
+    _sinks(axes(x, _PANEL, tall), found)
+    if found.layers:
+        _states(axes(x + _PANEL + _GAP, _PANEL, tall), found)
+    return figure
+
+
+def _sinks(axes: Axes, found: Sinks) -> None:
+    """Every head: the weight on its sink, and the sink's share of what is written."""
+    for dormant, color, said in (
+        (False, COLOR, "heads"),
+        (True, _DORMANT, "dormant heads"),
+    ):
+        some = [one for one in found.heads if found.is_dormant(one) is dormant]
+        points = [
+            (one.weight.value, one.written.value)
+            for one in some
+            if one.weight.value is not None and one.written.value is not None
+        ]
+        if points:
+            axes.plot(*zip(*points, strict=True), "o", color=color, markersize=4, alpha=0.7,
+                      label=said)  # fmt: skip
+    axes.plot([0, 1], [0, 1], color=_GREY, linewidth=0.8, linestyle="dotted")
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1)
+    axes.set_xlabel("share of the weight on the sink", fontsize=7)
+    axes.set_ylabel(
+        f"share of what is written ({norms(found)})\nbelow the line: a no-op", fontsize=7
+    )
+    axes.tick_params(labelsize=7)
+    axes.legend(fontsize=7, frameon=False, loc="upper left")
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+
+
+def _states(axes: Axes, found: Sinks) -> None:
+    """The largest activation after every layer, and the median."""
+    places = [one.layer for one in found.layers]
+    axes.semilogy(places, [max(abs(one.value), 1e-6) for one in found.layers], "o-", color=_DARK,
+                  markersize=3.5, linewidth=1, label="largest")  # fmt: skip
+    axes.semilogy(places, [max(one.median, 1e-6) for one in found.layers], "o-", color=_GREY,
+                  markersize=3.5, linewidth=1, label="median")  # fmt: skip
+    some = [(one.layer, abs(one.value)) for one in found.massive]
+    if some:
+        axes.semilogy(*zip(*some, strict=True), "o", color=_DORMANT, markersize=5, label="massive")
+    axes.axhline(MASSIVE, color=_GREY, linewidth=0.8, linestyle="dotted")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set_xticks(places, ["emb." if place < 0 else str(place) for place in places])
+    axes.set_xlabel("after layer", fontsize=7)
+    axes.set_ylabel(f"magnitude of the states; dotted: {MASSIVE:g}", fontsize=7)
+    axes.tick_params(labelsize=7)
+    axes.legend(fontsize=7, frameon=False)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)

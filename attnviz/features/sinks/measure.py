@@ -1,0 +1,186 @@
+"""From texts to where every head's attention rests.
+
+Notation in shapes: N heads of the model, S keys of a text.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.captures.trials import predicted
+from attnviz.core.heads import Head, Site
+from attnviz.core.prompt import Inputs
+from attnviz.core.source import ForwardRequest, Source
+from attnviz.core.tokens import Tokens
+from attnviz.features.sinks.activations import Largest, by_layer, largest
+from attnviz.features.sinks.costs import TextCosts, costs
+from attnviz.features.sinks.observe import SinkObserver, SinkSums
+from attnviz.features.sinks.result import HeadSink, LayerActivation, NormOf, SinkMean
+from attnviz.statistics.clusters import ClusterSums
+
+Floats = NDArray[np.float64]
+Progress = Callable[[str, int, int], None]
+V = TypeVar("V")
+_FIGURES = ("share", "chance", "weight", "norm", "written", "learned", "output")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class TextSinks:
+    """One text.
+
+    Attributes:
+        tokens: of it.
+        places: [N], the key with the most weight.
+        figures: [N] each, by the names of fields of
+            :class:`~attnviz.features.sinks.result.HeadSink`; NaN where not known.
+        states: the largest activation after every layer.
+    """
+
+    tokens: Tokens
+    places: NDArray[np.int64]
+    figures: dict[str, Floats]
+    states: list[Largest]
+
+
+def norm_of(source: Source) -> NormOf:
+    """What norms are of: of all layers the same."""
+    return "output" if all(source.output(s).weight is not None for s in _sites(source)) else "value"
+
+
+def measured(source: Source, inputs: Inputs) -> TextSinks:
+    """Where every head's attention rests on a text."""
+    tokens = predicted(inputs)
+    whole = norm_of(source) == "output"
+    observer = SinkObserver(len(tokens), lambda site: source.output(site).weight if whole else None)
+    shown = source.start_kind is not None
+    output = source.forward([inputs], [observer], ForwardRequest(hidden=False, states=shown))
+    parts = [_figures(observer.layers[site]) for site in _sites(source)]
+    return TextSinks(
+        tokens,
+        np.concatenate([places for places, _ in parts]),
+        {name: np.concatenate([figures[name] for _, figures in parts]) for name in _FIGURES},
+        largest(output.states),
+    )
+
+
+def _figures(sums: SinkSums) -> tuple[NDArray[np.int64], dict[str, Floats]]:
+    """The sinks of a layer's heads, [H], and their figures."""
+    weight = sums.weight.numpy()
+    heads = np.arange(len(weight))
+    places = weight.argmax(1)
+    norms = sums.norms.numpy()
+    rows = np.broadcast_to(sums.rows.numpy(), weight.shape)
+    chance = np.broadcast_to(sums.chance.numpy(), weight.shape)
+    total = weight.sum(1)
+    nothing = np.full(len(weight), np.nan)
+    figures = {
+        "share": weight[heads, places] / np.maximum(rows[heads, places], 1),
+        "chance": chance[heads, places] / np.maximum(rows[heads, places], 1),
+        "weight": weight[heads, places] / np.maximum(total + sums.learned.numpy(), 1e-300),
+        "norm": nothing,
+        "written": nothing,
+        "learned": sums.learned.numpy() / max(1, sums.count),
+        "output": nothing,
+    }
+    if (norms >= 0).any():
+        some = np.maximum(norms, 0)
+        own = some[heads, places]
+        others = (some.sum(1) - own) / max(1, some.shape[1] - 1)
+        adds = (weight * some).sum(1)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            figures["norm"] = np.where(others > 0, own / others, np.nan)
+            figures["written"] = np.where(adds > 0, weight[heads, places] * own / adds, np.nan)
+            sizes = sums.output.numpy()
+            figures["output"] = sizes / sizes.mean() if sizes.mean() > 0 else nothing
+    return places, figures
+
+
+def sinks_of(
+    source: Source, texts: Sequence[TextSinks], threshold: float, spent: Sequence[TextCosts]
+) -> tuple[HeadSink, ...]:
+    """All heads, over all texts.
+
+    Args:
+        source: the model.
+        texts: what was measured of each.
+        threshold: of the mean weight on a sink.
+        spent: what heads cost on each text; empty where that was not asked for.
+    """
+    found = []
+    for number, head in enumerate(source.layout):
+        values = {name: [one.figures[name][number] for one in texts] for name in _FIGURES}
+        places = [int(one.places[number]) for one in texts]
+        named = [one.tokens.texts[place] for one, place in zip(texts, places, strict=True)]
+        (position, at), (token, times) = _most(places), _most(named)
+        found.append(
+            HeadSink(
+                head,
+                texts=sum(bool(value > threshold) for value in values["share"]),
+                position=position,
+                at=at,
+                token=token,
+                token_texts=times,
+                chance=float(np.mean(values.pop("chance"))),
+                **{name: mean(some) for name, some in values.items()},
+                without=_cost([one.without.get(head) for one in spent]),
+                without_sink=_cost([one.without_sink.get(head) for one in spent]),
+            )
+        )
+    return tuple(found)
+
+
+def mean(values: Sequence[float]) -> SinkMean:
+    """Of texts, each counting once; those without a figure are left out."""
+    some = np.array([value for value in values if not np.isnan(value)])
+    if not len(some):
+        return SinkMean(None)
+    sums = ClusterSums(())
+    sums.add(some, np.ones(len(some), np.int64))
+    value, half = float(some.mean()), float(sums.half())
+    return SinkMean(value) if np.isnan(half) else SinkMean(value, value - half, value + half)
+
+
+def spent_on(
+    source: Source,
+    ready: Sequence[Inputs],
+    texts: Sequence[TextSinks],
+    threshold: float,
+    progress: Progress,
+) -> list[TextCosts]:
+    """What the heads cost that have a sink in most texts."""
+    heads = [
+        (number, head)
+        for number, head in enumerate(source.layout)
+        if 2 * sum(one.figures["share"][number] > threshold for one in texts) > len(texts)
+    ]
+    found = []
+    for done, (inputs, one) in enumerate(zip(ready, texts, strict=True)):
+        progress("costs", done, len(texts))
+        places: dict[Head, int] = {head: int(one.places[number]) for number, head in heads}
+        found.append(costs(source, inputs, places))
+    progress("costs", len(texts), len(texts))
+    return found
+
+
+def activations(texts: Sequence[TextSinks]) -> tuple[LayerActivation, ...]:
+    """The largest of all texts after every layer; nothing where the states are not shown."""
+    return by_layer([(one.states, one.tokens) for one in texts]) if texts[0].states else ()
+
+
+def _cost(values: Sequence[float | None]) -> SinkMean | None:
+    some = [value for value in values if value is not None]
+    return mean(some) if some else None
+
+
+def _most(values: Sequence[V]) -> tuple[V, int]:
+    return Counter(values).most_common(1)[0]
+
+
+def _sites(source: Source) -> tuple[Site, ...]:
+    return tuple(dict.fromkeys(head.site for head in source.layout))

@@ -1,0 +1,170 @@
+"""Attention sinks at any position, and massive activations. What is not known is None, never 0."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from attnviz.core.heads import Head
+from attnviz.core.result import Result
+from attnviz.drawing.forms import Shown
+
+NormOf = Literal["output", "value"]
+"""Whether norms are of what a key adds through W_O, ‖v W_O‖, or of its value alone, ‖v‖."""
+CostUnit = Literal["nats", "1 - cosine"]
+SINK = 0.3
+"""A key with more than this mean weight is a sink (Gu et al. 2024, arXiv:2410.10781)."""
+DORMANT = 0.5
+"""A head whose output is smaller than this share of its layer's mean is called dormant."""
+MASSIVE, TIMES = 100.0, 1000.0
+"""An activation larger than the first, and so many times the median, is massive (Sun et al.)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkMean:
+    """A mean over texts.
+
+    Attributes:
+        value: the mean; None where there is none.
+        low: of its 95 % interval over texts; None from fewer than five, or where none differ.
+        high: the other end.
+    """
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeadSink:
+    """Where a head's attention rests. The sink of a text is the key with the most weight in all.
+
+    Attributes:
+        head: which.
+        share: the mean weight on the sink, over the rows that may attend to it.
+        chance: of ``share``: uniform attention's on the same key. It falls with the length.
+        weight: its share of all of the head's weight.
+        texts: in how many texts ``share`` exceeds :data:`SINK`.
+        position: where the sink stands in most texts, from 0; ``at`` in how many.
+        at: see ``position``.
+        token: the token that it is in most texts; ``token_texts`` in how many.
+        token_texts: see ``token``.
+        norm: of the sink's value against the mean of the other keys': ‖f(sink)‖ / mean ‖f‖.
+        written: the sink's share of Σ α ‖f‖ over all rows, in place of Σ α.
+        learned: weight on a learned sink that is no key; 0 for none.
+        output: the mean norm of the head's output, against the mean over the heads of its layer.
+        without: what it costs to set the head's output to zero; None where it was not measured.
+        without_sink: the same where the sink's weight goes to the other keys, in proportion.
+    """
+
+    head: Head
+    share: SinkMean
+    chance: float
+    weight: SinkMean
+    texts: int
+    position: int
+    at: int
+    token: str
+    token_texts: int
+    norm: SinkMean
+    written: SinkMean
+    learned: SinkMean
+    output: SinkMean
+    without: SinkMean | None = None
+    without_sink: SinkMean | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LayerActivation:
+    """The largest activation in the states after a layer, over all texts.
+
+    Attributes:
+        layer: after which, from 0; -1 for the embeddings.
+        value: of it; ``dimension`` and ``position`` where it is, in text number ``text`` (from 0).
+        dimension: see ``value``.
+        position: see ``value``.
+        text: see ``value``.
+        token: at its position.
+        median: of the magnitudes of that text's states there.
+        massive: in how many texts some activation is larger than 100 and at least 1,000 times the
+            median (Sun et al. 2024, arXiv:2402.17762).
+    """
+
+    layer: int
+    value: float
+    dimension: int
+    position: int
+    text: int
+    token: str
+    median: float
+    massive: int
+
+    @property
+    def times(self) -> float | None:
+        """How many times the median; None where that is 0."""
+        return abs(self.value) / self.median if self.median > 0 else None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Sinks(Shown, Result):
+    """Where attention rests, and what that does.
+
+    Attributes:
+        tokens: of all texts.
+        norm_of: what norms are of.
+        threshold: of ``share``; above it a key is a sink.
+        dormant_below: of ``output``; below it a head is dormant.
+        unit: of costs; None where they were not measured.
+        base: the loss of the whole model, in nats per token; None elsewhere.
+        heads: all of them, in the order of the layout.
+        layers: the states; empty where the model does not show them.
+    """
+
+    schema: ClassVar[str] = "attnviz.sinks/1"
+    command: ClassVar[str] = "sinks"
+
+    tokens: int
+    norm_of: NormOf
+    threshold: float
+    dormant_below: float
+    unit: CostUnit | None = None
+    base: float | None = None
+    heads: tuple[HeadSink, ...]
+    layers: tuple[LayerActivation, ...] = ()
+
+    def has_sink(self, one: HeadSink) -> bool:
+        """Whether a head has a sink in most texts, or a learned one that takes so much weight."""
+        return 2 * one.texts > self.texts or self.rests_on_learned(one)
+
+    def rests_on_learned(self, one: HeadSink) -> bool:
+        """Whether a head's sink is a learned one, which is no key."""
+        learned = one.learned.value or 0.0
+        return learned > self.threshold and learned > (one.share.value or 0.0)
+
+    def rests_with(self, one: HeadSink) -> float:
+        """How much weight is on a head's sink, of either kind."""
+        own = one.learned if self.rests_on_learned(one) else one.share
+        return own.value or 0.0
+
+    def is_dormant(self, one: HeadSink) -> bool:
+        """Whether a head's output is small for its layer."""
+        return one.output.value is not None and one.output.value < self.dormant_below
+
+    @property
+    def found(self) -> tuple[HeadSink, ...]:
+        """The heads with a sink, that with most weight on it first."""
+        some = [one for one in self.heads if self.has_sink(one)]
+        return tuple(sorted(some, key=lambda one: -self.rests_with(one)))
+
+    @property
+    def dormant(self) -> tuple[HeadSink, ...]:
+        """The heads whose output is small for their layer."""
+        return tuple(one for one in self.heads if self.is_dormant(one))
+
+    @property
+    def massive(self) -> tuple[LayerActivation, ...]:
+        """The layers after which some activation is massive."""
+        return tuple(one for one in self.layers if one.massive)
+
+    def __repr__(self) -> str:
+        return f"<Sinks {self.source.model}, {len(self.found)} of {len(self.heads)} heads>"

@@ -1,0 +1,123 @@
+"""The page of a long text: tiles of every head, and the largest weights of each row.
+
+A weight w of a head whose largest is m becomes the whole number round(255 sqrt(w / m)), as colours
+have 256 steps by the square root as well: what is drawn is exact to the step of a colour.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.core.heads import Layout
+from attnviz.core.tiled import Tiled, TiledMap
+from attnviz.drawing.labels import head_title, model_name, visible
+from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
+from attnviz.features.view.quantize import deflated
+from attnviz.web.page import html_page, parts, safe_json
+
+_STEPS = 255
+LARGEST_TEXT = 1 << 16
+"""Tokens of a page; keys are stored in 16 bits."""
+
+
+def page(found: Tiled, layout: Layout, *, title: str) -> bytes:
+    """The whole page, as UTF-8.
+
+    Args:
+        found: tiles over all queries and keys of a text, with some weights of each row.
+        layout: names the heads.
+        title: of the page.
+    """
+    sides = found.inputs.sides[next(iter(found.maps)).site.kind]
+    roles = {scores.head: scores.roles for scores in found.scores}
+    masks: dict[bytes, int] = {}
+    heads = []
+    for head, one in found.maps.items():
+        allowed = found.allowed[head.site]
+        mask = masks.setdefault(allowed.tobytes(), len(masks))
+        name = layout.name(head)
+        heads.append(
+            {
+                "name": name,
+                "said": head_title(name, roles.get(head, ())),
+                "layer": head.site.layer,
+                "mask": mask,
+                **_packed(one),
+            }
+        )
+    typed, read = ([visible(text) for text in one.texts] for one in (sides.queries, sides.keys))
+    shape = next(iter(found.allowed.values())).shape
+    kept = next(iter(found.maps.values())).keys.shape[1]
+    data = {
+        "title": title,
+        "said": f"{len(found.rows):,} tokens, {len(heads):,} heads of {model_name(found.source)}",
+        "size": found.size,
+        "tiles": list(shape),
+        "kept": kept,
+        "queries": typed,
+        "keys": None if sides.keys == sides.queries else read,
+        "causal": all(_triangular(allowed) for allowed in found.allowed.values()),
+        "masks": [_bits(raw, shape) for raw in masks],
+        "heads": heads,
+        "palette": anchors(DEFAULT_PALETTE),
+        "closing": f"{model_name(found.source)} · {found.source.backend} backend · "
+        f"{found.source.exactness} · {found.source.device} {found.source.dtype}",
+        "notes": list(found.inputs.notes),
+    }
+    template, style, script = parts(__package__, "main")
+    return html_page(template, title=title, style=style, script=script, data=safe_json(data))
+
+
+def kept_weights(heads: int, rows: int, budget: float) -> int:
+    """How many weights of a row a page keeps.
+
+    Args:
+        heads: of the page.
+        rows: of each.
+        budget: bytes of the page for them.
+    """
+    return int(min(32, max(1, budget / (heads * rows * _ENTRY))))
+
+
+_ENTRY = 3.6
+"""Bytes of a weight in a page: three, which deflate little, in base64."""
+
+
+def _packed(one: TiledMap) -> dict[str, Any]:
+    """A head's tiles and weights."""
+    top, most = float(one.largest.max()), float(one.sums.max())
+    codes = np.concatenate([_codes(one.largest, top), _codes(one.sums, most)], axis=None)
+    rows = np.arange(len(one.keys), dtype=np.int64)[:, None]
+    back = ((rows - one.keys) & 0xFFFF).astype(np.uint16)  # a weight of 0 says that there is none
+    back[one.keys < 0] = 0
+    raw = b"".join(
+        part.tobytes()
+        for part in (
+            (back >> 8).astype(np.uint8),
+            (back & 255).astype(np.uint8),
+            _codes(one.weights, top),
+        )
+    )
+    return {
+        "top": round(top, 6),
+        "most": round(most, 6),
+        "tiles": deflated(codes.tobytes()),
+        "rows": deflated(raw),
+    }
+
+
+def _codes(values: NDArray[np.float32], top: float) -> NDArray[np.uint8]:
+    shares = np.sqrt(values.astype(np.float64) / top) if top > 0 else np.zeros(values.shape)
+    return np.rint(shares.clip(0, 1) * _STEPS).astype(np.uint8)
+
+
+def _bits(raw: bytes, shape: tuple[int, ...]) -> str:
+    allowed = np.frombuffer(raw, np.bool_).reshape(shape)
+    return deflated(allowed.astype(np.uint8).tobytes())
+
+
+def _triangular(allowed: NDArray[np.bool_]) -> bool:
+    return allowed.shape[0] == allowed.shape[1] > 1 and not np.triu(allowed, 1).any()

@@ -1,0 +1,1 @@
+"""A checkpoint without some of its heads: cut out where transformers can load that, else zeroed."""

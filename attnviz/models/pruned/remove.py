@@ -1,0 +1,200 @@
+"""Tensors without some heads: rows and columns taken out, or set to zero.
+
+A head h adds z_h W_O^h to the residual stream, so that W_O^h = 0 removes it exactly (Michel et al.
+2019, arXiv:1905.10650, ξ_h = 0); its W_Q, W_K and W_V then do nothing and become zero as well. W_K
+and W_V of a group of query heads go with the last of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attnviz.errors import ModelError
+from attnviz.models.pruned.projections import StoredProjections
+
+
+@dataclass(frozen=True)
+class StoredSizes:
+    """Of a layer's attention.
+
+    Attributes:
+        heads: query heads H.
+        groups: key/value heads G.
+        width: of a head, d.
+    """
+
+    heads: int
+    groups: int
+    width: int
+
+    @property
+    def each(self) -> int:
+        """Query heads of a group."""
+        return self.heads // self.groups
+
+
+@dataclass(frozen=True)
+class Removal:
+    """What happens to each layer's heads.
+
+    Attributes:
+        cut: query heads that are taken out, by layer; as many in each, and whole groups.
+        zeroed: query heads whose weights become zero.
+    """
+
+    cut: Mapping[int, tuple[int, ...]]
+    zeroed: Mapping[int, tuple[int, ...]]
+
+
+def plan(
+    gone: Mapping[int, Collection[int]],
+    layers: Collection[int],
+    sizes: StoredSizes,
+    loadable: Callable[[int, int], bool],
+) -> Removal:
+    """Cut as many whole groups as every layer can lose, and zero what is left.
+
+    Args:
+        gone: the heads to remove, by layer.
+        layers: all of them.
+        sizes: of every layer.
+        loadable: whether so many heads and groups can be.
+    """
+    whole = {
+        layer: [
+            group
+            for group in range(sizes.groups)
+            if set(_members(group, sizes)) <= set(gone.get(layer, ()))
+        ]
+        for layer in layers
+    }
+    most = min(*(len(found) for found in whole.values()), sizes.groups - 1)
+    while most and not loadable(sizes.heads - most * sizes.each, sizes.groups - most):
+        most -= 1
+    cut = {
+        layer: tuple(head for group in found[:most] for head in _members(group, sizes))
+        for layer, found in whole.items()
+    }
+    return Removal(cut if most else {}, _rest(gone, cut))
+
+
+def zeroing(gone: Mapping[int, Collection[int]]) -> Removal:
+    """Zero all of them."""
+    return Removal({}, _rest(gone, {}))
+
+
+def _rest(
+    gone: Mapping[int, Collection[int]], cut: Mapping[int, Collection[int]]
+) -> dict[int, tuple[int, ...]]:
+    left = {layer: sorted(set(found) - set(cut.get(layer, ()))) for layer, found in gone.items()}
+    return {layer: tuple(found) for layer, found in left.items() if found}
+
+
+def _members(group: int, sizes: StoredSizes) -> range:
+    return range(group * sizes.each, (group + 1) * sizes.each)
+
+
+def sizes_of(
+    tensors: Mapping[str, Tensor], found: StoredProjections, heads: int, model: str
+) -> StoredSizes:
+    """The sizes of every layer's attention, read off its matrices.
+
+    Args:
+        tensors: of the checkpoint, by name.
+        found: where the projections are.
+        heads: query heads of every layer.
+        model: its name, for messages.
+
+    Raises:
+        ModelError: layers of different sizes, or matrices that so many heads do not share.
+    """
+    listed = {_sizes(tensors, names, found, heads) for names in found.names.values()}
+    if len(listed) == 1 and None not in listed:
+        return next(one for one in listed if one is not None)
+    raise ModelError(
+        f"the heads of {model} cannot be removed: its layers' projections differ in size, or do "
+        f"not belong to {heads} heads each"
+    )
+
+
+def _sizes(
+    tensors: Mapping[str, Tensor], names: Mapping[str, str], found: StoredProjections, heads: int
+) -> StoredSizes | None:
+    """Of one layer; None where they do not fit together."""
+
+    def wide(part: str) -> int:
+        role = part.partition(".")[0]
+        return int(tensors[names[part]].shape[_axis(role, "weight", found.transposed)])
+
+    width, rest = divmod(wide("out.weight"), heads)
+    key = (wide("qkv.weight") - heads * width) // 2 if found.fused else wide("k.weight")
+    groups = key // width if width else 0
+    fits = not rest and groups and groups * width == key and heads % groups == 0
+    if found.fused:
+        fits = fits and wide("qkv.weight") == heads * width + 2 * key
+    else:
+        fits = fits and wide("q.weight") == heads * width and wide("v.weight") == key
+    return StoredSizes(heads, groups, width) if fits else None
+
+
+def removed(
+    tensors: Mapping[str, Tensor], found: StoredProjections, sizes: StoredSizes, how: Removal
+) -> dict[str, Tensor]:
+    """All tensors, those of the projections without the heads.
+
+    Args:
+        tensors: of the checkpoint, by name; not changed.
+        found: where the projections are.
+        sizes: of every layer.
+        how: what is cut and what is zeroed.
+    """
+    changed = dict(tensors)
+    for layer, names in found.names.items():
+        shared = any(
+            tensors[other].shape[-1] != sizes.width for other in found.others.get(layer, ())
+        )  # a normalization over all heads: zero rows would change the others
+        for part, name in names.items():
+            role, _, kind = part.partition(".")
+            if role == "out" and kind == "bias":
+                continue
+            tensor = changed[name]
+            zero = _places(role, how.zeroed.get(layer, ()), sizes)
+            if zero and (role == "out" or not shared):
+                tensor = tensor.clone()
+                tensor.index_fill_(_axis(role, kind, found.transposed), torch.tensor(zero), 0.0)
+            cut = set(_places(role, how.cut.get(layer, ()), sizes))
+            if cut:
+                axis = _axis(role, kind, found.transposed)
+                kept = [place for place in range(tensor.shape[axis]) if place not in cut]
+                tensor = tensor.index_select(axis, torch.tensor(kept)).contiguous()
+            changed[name] = tensor
+    return changed
+
+
+def _axis(role: str, kind: str, transposed: bool) -> int:
+    """Along which axis of a tensor heads stand."""
+    if kind == "bias":
+        return 0
+    return int((role == "out") != transposed)
+
+
+def _places(role: str, heads: Sequence[int], sizes: StoredSizes) -> list[int]:
+    """Rows of a part that belong to some query heads; keys and values of whole groups only."""
+    query = _spread(heads, sizes.width)
+    if role in ("q", "out"):
+        return query
+    chosen = set(heads)
+    groups = [g for g in range(sizes.groups) if set(_members(g, sizes)) <= chosen]
+    key = _spread(groups, sizes.width)
+    if role in ("k", "v"):
+        return key
+    first, second = sizes.heads * sizes.width, sizes.groups * sizes.width
+    return [*query, *(first + at for at in key), *(first + second + at for at in key)]
+
+
+def _spread(heads: Sequence[int], width: int) -> list[int]:
+    return [head * width + at for head in heads for at in range(width)]

@@ -1,0 +1,208 @@
+"""Assertions about heads, whose messages say which head moved, and how far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attnviz.captures.look import Model, load, prompt_of
+from attnviz.core.heads import Head
+from attnviz.core.scores import HeadScores, Score
+from attnviz.core.source import ForwardRequest, Source
+from attnviz.corpus.sentences import sentences
+from attnviz.errors import InputError, UsageError
+from attnviz.features.diff.function import diff
+from attnviz.features.diff.result import OTHER_UNITS
+from attnviz.features.heads.function import heads
+from attnviz.features.heads.result import Heads
+from attnviz.features.registry import read
+from attnviz.scoring.observe import ScoreObserver
+from attnviz.scoring.probe import MEASURED, run_probe
+from attnviz.scoring.roles import ROLES, role_name
+from attnviz.scoring.select import select
+from attnviz.scoring.sums import Sums
+from attnviz.testing.state import RUNNING
+
+if TYPE_CHECKING:
+    from attnviz.features.diff.result import Diff, HeadChange
+
+TEXT = (
+    "The keys to the cabinet are on the table, because the keys to the cabinet were lost, and the "
+    "old man who found the keys put the keys on the table."
+)
+"""What heads are compared on unless a test says otherwise."""
+
+_NAMED = 6
+"""Heads that a message names."""
+
+
+def assert_role(
+    model: Model,
+    head: str,
+    role: str,
+    *,
+    at_least: float | None = None,
+    texts: str | Sequence[str] | None = None,
+) -> None:
+    """Fail where a head does not show a role.
+
+    Args:
+        model: see :func:`attnviz.load`; a loaded one is used as it is.
+        head: its name, ``"2.4"``.
+        role: of docs/roles.md, or one that :func:`attnviz.role` has registered.
+        at_least: the mean that the role's score must reach beside; by default that of the role.
+        texts: on which; by default repeated random tokens for induction and duplicate-token heads
+            (Olsson et al. 2022), and English sentences of attnviz for all others.
+
+    Raises:
+        AssertionError: the message has the score, its chance and rows, what the head does instead,
+            and the heads that do show the role.
+        UsageError, SelectionError: no such role or head.
+    """
+    __tracebackhide__ = True
+    name = role_name(role)
+    if name not in ROLES:
+        raise UsageError(f"unknown role {role!r}; choose one of {', '.join(ROLES)}")
+    source = load(model)
+    chosen = select(head, source.layout)
+    if len(chosen) != 1:
+        raise UsageError(f"{head} is {len(chosen)} heads; assert the role of one")
+    scored, where = _scored(source, name, texts)
+    (own,) = (one for one in scored if one.head == chosen[0])
+    shown = next((one for one in own.roles if one.name == name), None)
+    if shown is not None and (at_least is None or (shown.evidence.mean or 0.0) >= at_least):
+        return
+    others = [(_best(one, name), one.head) for one in scored if one.head != own.head]
+    reach = sorted((found for found in others if found[0] is not None), reverse=True)
+    raise AssertionError(_no_role(source, own, name, at_least, where, reach))
+
+
+def _scored(
+    source: Source, role: str, texts: str | Sequence[str] | None
+) -> tuple[Sequence[HeadScores], str]:
+    """Every head on some texts, and what these are."""
+    if texts is None and all(one.score in MEASURED for one in ROLES[role].evidence):
+        return run_probe(source), "repeated random tokens"
+    several = sentences() if texts is None else (texts,) if isinstance(texts, str) else texts
+    total = Sums.zero(len(source.layout))
+    for text in several:
+        inputs = source.prepare(prompt_of(text))
+        observer = ScoreObserver([inputs], source.layout)
+        source.forward([inputs], [observer], ForwardRequest(hidden=False))
+        total = total + observer.total()
+    scored = [
+        HeadScores(head, total.scores(number), total.roles(number))
+        for number, head in enumerate(source.layout)
+    ]
+    where = "English sentences of attnviz" if texts is None else "given texts"
+    return scored, f"{len(several)} {where}"
+
+
+def _best(scores: HeadScores, role: str) -> float | None:
+    """The mean of a role that a head shows."""
+    return next((one.evidence.mean for one in scores.roles if one.name == role), None)
+
+
+def _no_role(
+    source: Source,
+    own: HeadScores,
+    role: str,
+    at_least: float | None,
+    where: str,
+    reach: Sequence[tuple[float | None, Head]],
+) -> str:
+    """What is said of a head without a role."""
+    name = source.layout.name
+    measured = [_said(one.score, own.scores.get(one.score)) for one in ROLES[role].evidence]
+    needs = [f"{e.score} of {e.mean:g} and {e.lift:g} times chance" for e in ROLES[role].evidence]
+    asked = f"{' or '.join(needs)}, and no other role's targets with as much"
+    if at_least is not None:
+        asked += f"; and a score of {at_least:g}"
+    does = ", ".join(f"{one.title} {one.evidence.mean or 0:.2f}" for one in own.roles)
+    there = ", ".join(f"{name(head)} {mean:.2f}" for mean, head in reach[:_NAMED])
+    verb = "shows too little" if any(one.name == role for one in own.roles) else "does not show"
+    return "\n".join(
+        [
+            f"head {name(own.head)} of {source.info.model} {verb} {role} on {where}:",
+            f"  measured: {'; '.join(measured)}",
+            f"  asked for: {asked}",
+            f"  it shows: {does or 'no role'}",
+            f"  heads that show {role}: {there or 'none'}",
+        ]
+    )
+
+
+def _said(name: str, score: Score | None) -> str:
+    if score is None or score.mean is None:
+        return f"{name} on no row"
+    chance = "" if score.chance is None else f", chance {score.chance:.2g}"
+    return f"{name} {score.mean:.2f}{chance}, {score.rows:,} rows"
+
+
+def assert_same_heads(
+    model: Model, baseline: str | Path, *, within: float = 0.01, text: str = TEXT
+) -> None:
+    """Fail where what heads do has moved away from a baseline.
+
+    Every score of every head on one text, as :func:`attnviz.heads` measures it, is compared with
+    that of a file; ``pytest --attnviz-update`` writes the file. Scores in bits and tokens are in it
+    but do not decide.
+
+    Args:
+        model: see :func:`attnviz.load`; a loaded one is used as it is.
+        baseline: the file, beside the test that names it: what ``attnviz heads TEXT --json``
+            prints.
+        within: the largest difference of a share (0 to 1) that is none.
+        text: what the heads are compared on.
+
+    Raises:
+        AssertionError: no file; or which heads moved, by which score, and roles gained and lost.
+        InputError: a file that is no such result.
+    """
+    __tracebackhide__ = True
+    path = RUNNING.path(baseline)
+    found = heads(text, model=model)
+    if RUNNING.update:
+        found.save(path)
+        RUNNING.written.append(path)
+        return
+    if not path.exists():
+        raise AssertionError(
+            f"there is no baseline {path}; pytest --attnviz-update writes it from this model"
+        )
+    before = read(path)
+    if not isinstance(before, Heads):
+        raise InputError(f"{path} is no result of heads; write it with pytest --attnviz-update")
+    if tokens := _other_tokens(before, found):
+        raise AssertionError(f"{path} is of {tokens}: the text or the tokenizer is another one")
+    changed = diff(before, found)
+    moved = [one for one in changed.heads if one.largest() > within]
+    if moved:
+        raise AssertionError(_moved(changed, moved, within, path))
+
+
+def _other_tokens(before: Heads, after: Heads) -> str:
+    """The tokens of the baseline where they are others; empty where they are the same."""
+    if dict(before.tokens) == dict(after.tokens):
+        return ""
+    texts = [sides.queries.texts for sides in before.tokens.values()][-1]
+    return f"{len(texts)} tokens ({'|'.join(texts)[:60]}…)"
+
+
+def _moved(changed: Diff, moved: Sequence[HeadChange], within: float, path: Path) -> str:
+    """What is said of heads that moved."""
+    count = f"{len(moved)} of {len(changed.heads)} heads"
+    lines = [f"{count} of {changed.other.model} moved by more than {within:g} from {path}:"]
+    for one in moved[:_NAMED]:
+        shares = [figure for figure in one.changes if figure.name not in OTHER_UNITS]
+        most = max(shares, key=lambda figure: abs(figure.change))
+        roles = [f"loses {role}" for role in one.lost] + [f"gains {role}" for role in one.gained]
+        said = (
+            f"  {one.name}  {most.name} {most.before:.3f} → {most.after:.3f} ({most.change:+.3f})"
+        )
+        lines.append("; ".join([said, *roles]))
+    if len(moved) > _NAMED:
+        lines.append(f"  and {len(moved) - _NAMED} more, the largest first")
+    lines.append("where that is meant: pytest --attnviz-update")
+    return "\n".join(lines)

@@ -1,0 +1,254 @@
+"""Sinks: every figure by another program, a massive activation made by hand, costs by ablation."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from typer.testing import CliRunner
+
+import attnviz as av
+from attnviz.cli import app
+from attnviz.core.heads import Layout, Site
+from attnviz.core.source import Rows
+from attnviz.errors import InputError, UsageError
+from attnviz.features.sinks.activations import largest
+from attnviz.features.sinks.costs import _without_key
+from attnviz.features.sinks.measure import mean
+from attnviz.features.sinks.observe import SinkObserver
+from attnviz.features.sinks.result import Sinks
+from attnviz.models.folder import locate
+from tests.models import tiny
+
+TEXT = (
+    "The keys to the cabinet are on the table because the keys to the cabinet were lost by the old "
+    "man who lived near the river."
+)
+OTHERS = ("A small boat waited at the quay.", "Nobody knew why.", "Two horses stood by the gate.")
+
+
+@pytest.fixture(scope="module")
+def found() -> Sinks:
+    return av.sinks(TEXT, cost=True)
+
+
+@pytest.fixture(scope="module")
+def theirs() -> dict[str, np.ndarray]:
+    """The same of demo-gpt2 by transformers' eager attention in float64, with its own formulas."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        locate("demo-gpt2").folder, attn_implementation="eager", dtype=torch.float64
+    ).eval()
+    ids = av.capture(TEXT).inputs.sides["decoder"].queries.ids
+    kept: list[torch.Tensor] = []
+    for block in model.transformer.h:
+        block.attn.c_attn.register_forward_hook(lambda _, __, out: kept.append(out[0]))
+    with torch.no_grad():
+        out = model(
+            input_ids=torch.tensor([ids]), output_attentions=True, output_hidden_states=True
+        )
+    found: dict[str, list[Any]] = {name: [] for name in ("place", "share", "norm", "written")}
+    found |= {"output": [], "chance": [], "weight": []}
+    for layer, (weights, qkv) in enumerate(zip(out.attentions, kept, strict=True)):
+        project = model.transformer.h[layer].attn.c_proj.weight.detach()
+        outputs = []
+        for head, map_ in enumerate(weights[0]):
+            width = qkv.shape[1] // 3
+            size = width // len(weights[0])
+            part = slice(2 * width + head * size, 2 * width + (head + 1) * size)
+            value = qkv[:, part]
+            writes = value @ project[head * size : (head + 1) * size]
+            norm = writes.norm(dim=1).numpy()
+            weight = map_.numpy()
+            column = weight.sum(0)
+            place = int(column.argmax())
+            count = len(ids)
+            found["place"].append(place)
+            found["share"].append(column[place] / (count - place))
+            found["chance"].append(np.mean([1 / (row + 1) for row in range(place, count)]))
+            found["weight"].append(column[place] / count)
+            others = np.delete(norm, place)
+            found["norm"].append(norm[place] / others.mean())
+            found["written"].append(column[place] * norm[place] / (column @ norm))
+            outputs.append((map_ @ value).norm(dim=1).mean().item())
+        found["output"] += [one / np.mean(outputs) for one in outputs]
+    made = {name: np.array(values) for name, values in found.items()}
+    return {**made, "states": [state[0].numpy() for state in out.hidden_states]}
+
+
+def test_every_figure_is_that_of_an_independent_script(
+    found: Sinks, theirs: dict[str, Any]
+) -> None:
+    assert [one.position for one in found.heads] == theirs["place"].tolist()
+    for name in ("share", "norm", "written", "output", "weight"):
+        ours = [getattr(one, name).value for one in found.heads]
+        np.testing.assert_allclose(ours, theirs[name], rtol=2e-4, atol=1e-6, err_msg=name)
+    np.testing.assert_allclose([one.chance for one in found.heads], theirs["chance"], rtol=1e-9)
+    # the last state of transformers is normalized
+    for one, state in list(zip(found.layers, theirs["states"], strict=True))[:-1]:
+        place = np.unravel_index(np.abs(state).argmax(), state.shape)
+        assert (one.position, one.dimension) == place
+        assert one.value == pytest.approx(state[place], rel=1e-4)
+        assert one.median == pytest.approx(np.median(np.abs(state)), rel=1e-3)
+
+
+def test_a_dormant_head_is_one_whose_output_is_small_for_its_layer(
+    found: Sinks, theirs: dict[str, Any]
+) -> None:
+    below = {n for n, value in enumerate(theirs["output"]) if value < 0.5}
+    assert below
+    assert {found.heads.index(one) for one in found.dormant} == below
+    assert av.sinks(TEXT, dormant=0.0).dormant == ()
+
+
+def test_what_a_head_costs_is_what_ablating_it_costs(found: Sinks) -> None:
+    named = [found.layout.name(one.head) for one in found.found[:3]]
+    ablation = av.ablate([TEXT], heads=", ".join(named), method="zero")
+    assert found.base == pytest.approx(ablation.base, abs=1e-4)
+    by_name = {found.layout.name(one.head): one for one in found.heads}
+    for effect in ablation.effects:
+        one = by_name[found.layout.name(effect.heads[0])]
+        assert one.without.value == pytest.approx(effect.change, abs=1e-4)
+        assert one.without_sink is not None
+    assert all(one.without is None for one in found.heads if not found.has_sink(one))
+
+
+def test_a_row_goes_round_its_sink() -> None:
+    maps = torch.tensor([[[[1.0, 0, 0], [0.5, 0.5, 0], [0.8, 0.15, 0.05]]]])
+    np.testing.assert_allclose(
+        _without_key(maps, 0)[0, 0], [[1, 0, 0], [0, 1, 0], [0, 0.75, 0.25]], rtol=1e-6
+    )
+    sunk = maps * 0.5  # half of every row is on a learned sink, and stays there
+    np.testing.assert_allclose(_without_key(sunk, 0)[0, 0].sum(-1), [0.5, 0.5, 0.5], rtol=1e-6)
+
+
+def test_a_sink_may_stand_anywhere() -> None:
+    """Head 0 rests on key 2 with values of nothing, head 1 is uniform; in blocks of two rows."""
+    length = 6
+    causal = torch.tril(torch.ones(length, length, dtype=torch.bool))
+    weights = torch.stack([torch.eye(length), causal.double()])
+    weights[0, 3:] = 0
+    weights[0, 3:, 2] = 1
+    weights = (weights / weights.sum(-1, keepdim=True))[None].float()
+    values = torch.ones(1, 2, length, 4)
+    values[0, 0, 2] = 0
+    observer = SinkObserver(length, lambda site: None)
+    site = Site("decoder", 0)
+    for first in range(0, length, 2):
+        rows = slice(first, first + 2)
+        end = first + 2
+        observer.observe(
+            Rows(site, first, 0, weights[:, :, rows, :end], causal[None, None, rows, :end],
+                 values=values[:, :, :end])
+        )  # fmt: skip
+    sums = observer.layers[site]
+    assert sums.weight[0].tolist() == [1, 1, 4, 0, 0, 0]
+    assert sums.rows[0].tolist() == [6, 5, 4, 3, 2, 1]
+    assert sums.norms[0].tolist() == [2, 2, 0, 2, 2, 2]
+    assert sums.output.tolist() == pytest.approx([2 * 2, 6 * 2])
+    assert sums.chance[0, 0].item() == pytest.approx(sum(1 / n for n in range(1, 7)))
+
+
+def test_an_activation_is_massive_by_both_bounds() -> None:
+    state = torch.full((1, 5, 200), 0.05)
+    (plain,) = largest([state])
+    assert not plain.massive
+    state[0, 3, 7] = -101.0
+    (one,) = largest([state])
+    assert (one.value, one.position, one.dimension, one.massive) == (-101.0, 3, 7, True)
+    assert not largest([state * 0.9])[0].massive  # 90.9 is below 100
+    state[0, :, :150] = 0.2
+    state[0, 3, 7] = 150.0
+    assert not largest([state])[0].massive  # 750 times the median
+
+
+def test_learned_sinks_are_no_keys(tmp_path: Path) -> None:
+    tiny.build("gpt_oss", tmp_path, words=True)
+    changed = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
+    with torch.no_grad():
+        for name, parameter in changed.named_parameters():
+            if "sinks" in name:
+                parameter.add_(torch.arange(len(parameter)) * 10.0)  # the last head's is large
+    changed.save_pretrained(tmp_path)
+    source = av.load(str(tmp_path))
+    tiny.hooked_only(source)
+    prompt = av.Prompt(ids=tiny.LONG)
+    eager = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, attn_implementation="eager")
+    with torch.no_grad():
+        out = eager(input_ids=torch.tensor([tiny.LONG]), output_attentions=True)
+    left = np.concatenate([1 - one[0].sum(-1).mean(-1).numpy() for one in out.attentions])
+    found = av.sinks(prompt, model=source, threshold=0.05)
+    np.testing.assert_allclose([one.learned.value for one in found.heads], left, atol=1e-5)
+    resting = [one for one in found.heads if found.rests_on_learned(one)]
+    assert resting
+    assert "learned" in str(found)
+
+
+def test_texts_count_once_each() -> None:
+    values = [0.1, 0.2, 0.3, 0.4, 0.5, float("nan")]
+    one = mean(values)
+    assert one.value == pytest.approx(0.3)
+    error = np.std(values[:5], ddof=1) / np.sqrt(5)
+    assert (one.high or 0) - 0.3 == pytest.approx(2.7764451 * error, rel=1e-6)
+    assert mean([0.5]).low is None
+    assert mean([float("nan")]).value is None
+
+
+def test_an_encoder_has_its_sinks_too(minilm: str) -> None:
+    found = av.sinks([TEXT, *OTHERS], model=minilm, cost=True, threshold=0.65)
+    first = found.found[0]
+    assert first.token in ("[CLS]", "[SEP]")
+    assert (first.norm.value or 1) < 0.3
+    assert (first.written.value or 1) < (first.weight.value or 0) / 2
+    assert found.unit == "1 - cosine"
+    assert found.base is None
+    assert first.without.value > 0
+    assert len(found.layers) == 7
+    assert found.texts == 4
+    assert "No intervals" in " ".join(found.notes)
+
+
+def test_wrong_inputs_are_named() -> None:
+    with pytest.raises(UsageError, match="no values"):
+        av.sinks(av.capture("The cat sat"))
+    with pytest.raises(InputError, match="no text"):
+        av.sinks([])
+    with pytest.raises(UsageError, match="at least 0"):
+        av.sinks("The cat", threshold=-1.0)
+
+
+def test_heads_and_the_page_show_it_beside_their_own(found: Sinks) -> None:
+    told = found.finding("s.json")
+    assert told is not None
+    assert 0 < len(told.said) < 24  # heads without a sink have nothing to say
+    printed = str(av.heads(TEXT, evidence=found))
+    assert "Where its attention rests" in printed
+    assert "of what is written" in printed
+    assert "Where its attention rests" in av.view(TEXT, evidence=found).page.decode()
+
+
+def test_the_command_and_what_is_written(found: Sinks, tmp_path: Path) -> None:
+    assert Sinks.from_json(found.to_json()) == found
+    picture = tmp_path / "s.svg"
+    out = CliRunner().invoke(app, ["sinks", TEXT, "-o", str(picture)])
+    assert out.exit_code == 0, out.output
+    assert "no massive activation" in " ".join(out.output.split())
+    assert picture.read_text().startswith("<?xml")
+    kept = tmp_path / "s.json"
+    out = CliRunner().invoke(app, ["sinks", TEXT, "--json", "-o", str(tmp_path / "o.json")])
+    kept.write_text(out.stdout)
+    assert av.read(tmp_path / "o.json") == av.read(kept)
+    assert json.loads(kept.read_text())["schema"] == "attnviz.sinks/1"
+    read = av.read(kept)
+    assert isinstance(read, Sinks)
+    rows = CliRunner().invoke(app, ["sinks", TEXT, "--csv"]).stdout.splitlines()
+    assert len(rows) == 25
+    told = found.finding("s.json")
+    assert told is not None
+    assert {measure.name for measure in told.measures} == {"share", "output", "cost"}
+    assert any("dormant" in line for lines in told.said.values() for line in lines)
+    assert isinstance(found.layout, Layout)
