@@ -130,7 +130,9 @@ def test_without_pandas(reports: dict[str, Any], monkeypatch: pytest.MonkeyPatch
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", missing)
-    with pytest.raises(UsageError, match="pandas is not installed; install it, or use to_records"):
+    with pytest.raises(
+        UsageError, match="pandas is not installed; pip install pandas, or use to_records"
+    ):
         reports["heads"].to_pandas()
 
 

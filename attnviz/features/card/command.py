@@ -13,6 +13,8 @@ from attnviz.cli.exits import DIFFERS, NOTHING_COMPARED
 from attnviz.cli.flattening import flatten
 from attnviz.cli.options import OutputOptions
 
+_PICTURE = "attention-heads.png"
+
 
 @flatten
 def card(
@@ -33,13 +35,11 @@ def card(
         int | None, typer.Option(help="The first N texts only.", metavar="N", min=1)
     ] = None,
     picture: Annotated[
-        str | None,
+        str,
         typer.Option(
-            help="Name of the picture beside the card; none for no picture.",
-            metavar="NAME",
-            show_default="attention-heads.png",
+            help="Name of the picture beside the card; none for no picture.", metavar="NAME"
         ),
-    ] = None,
+    ] = _PICTURE,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -85,7 +85,7 @@ def card(
             raise UsageError("{check} is of a card; name it by {out}", check=True, out="README.md")
         _check(function.stale_card(out, model, texts=lines, limit=limit), out)
         return
-    name = function.PICTURE if picture is None else "" if picture == "none" else picture
+    name = "" if picture == "none" else picture
     if name:
         picture_format(Path(name))
     if out is not None:
@@ -104,7 +104,7 @@ def card(
 
 
 def _command(
-    model: str, lines: list[str] | None, limit: int | None, picture: str | None, out: Path | None
+    model: str, lines: list[str] | None, limit: int | None, picture: str, out: Path | None
 ) -> str:
     """The same command as anybody may run it, without folders of this machine."""
     from attnviz.core.provenance import called
@@ -113,7 +113,7 @@ def _command(
     for name in lines or ():
         words += ["--lines", Path(name).name]
     words += [] if limit is None else ["--limit", str(limit)]
-    words += [] if picture is None else ["--picture", picture]
+    words += [] if picture == _PICTURE else ["--picture", picture]
     return shlex.join([*words, "-o", "README.md" if out is None else out.name])
 
 

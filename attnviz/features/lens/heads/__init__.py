@@ -39,7 +39,7 @@ def heads_page(found: Lens) -> bytes:
     template, style, script = parts(__package__, "main")
     return html_page(
         template,
-        command="lens --by head",
+        command="lens",
         title=words.title(found),
         style=style,
         script=script,
