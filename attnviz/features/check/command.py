@@ -35,9 +35,9 @@ def check(
       attnviz check cat.npz
     """
     from attnviz.features.check.function import check as checked
-    from attnviz.features.check.result import Check
+    from attnviz.features.check.result import FileCheck
 
-    ending.check(Check, json, csv)
+    ending.check(FileCheck, json, csv)
     found = checked(path)
     ending.show(found, False, json=json, csv=csv)
     if not found.holds:
