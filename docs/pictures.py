@@ -63,10 +63,13 @@ def main() -> None:
     av.flow(REPEATED, to=-1).save(IMAGES / "flow.png")
     av.flow(SENTENCE, model="demo-bert").save(IMAGES / "flow-bert.png", style=Style(dpi=90))
     av.circuits().save(IMAGES / "circuits.png")
-    for run, name in (("markov-2", "film"), ("markov-1", "film-one")):
+    for run, name, of in (
+        ("markov-2", "film", "two layers of attention"),
+        ("markov-1", "film-one", "one layer of attention"),
+        ("demo-gpt2", "film-gpt2", "demo-gpt2"),
+    ):
         film = av.read_film(IMAGES.parents[1] / f"sample_inputs/phases/{run}.json")
-        layers = "two layers" if run == "markov-2" else "one layer"
-        film.save(IMAGES / f"{name}.png", name=f"{layers} of attention")
+        film.save(IMAGES / f"{name}.png", name=of)
     av.patch(task="induction-swap", circuit=True).save(IMAGES / "circuit.png")
     if "TREEBANK" in os.environ:
         arcs(Path(os.environ["TREEBANK"]).absolute())

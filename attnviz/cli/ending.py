@@ -12,9 +12,12 @@ from attnviz.cli import console
 if TYPE_CHECKING:
     from attnviz.drawing.forms import Shown
 
+WRITTEN = "Also write it: a picture (.png, .svg, .pdf), a table (.csv, .parquet) or .json."
+"""Help of an option for a file that a result goes to."""
+
 
 def check(
-    kind: type[Shown], json: bool, csv: bool, *plots: Path | None, out: Path | None = None
+    kind: type[Shown], json: bool, csv: bool, *paths: Path | None, picture: Path | None = None
 ) -> None:
     """Refuse what could not be written, before any work is done.
 
@@ -22,8 +25,8 @@ def check(
         kind: of the result.
         json: whether standard output is to be JSON.
         csv: whether it is to be CSV.
-        plots: files that pictures go to; None for one that is not asked for.
-        out: a file of any form that the result has.
+        paths: files that the result goes to, in any of its forms; None for what is not asked for.
+        picture: a file that can be nothing but a picture.
 
     Raises:
         typer.BadParameter: JSON and CSV at once. UsageError, OutputError: a suffix that the result
@@ -34,11 +37,11 @@ def check(
 
     if json and csv:
         raise typer.BadParameter("--json and --csv exclude each other")
-    if out is not None:
-        kind.check_suffix(out)
-    for path in filter(None, plots):
-        picture_format(path)
-    for path in filter(None, (*plots, out)):
+    for path in filter(None, paths):
+        kind.check_suffix(path)
+    if picture is not None:
+        picture_format(picture)
+    for path in filter(None, (*paths, picture)):
         files.check_writable(path)
 
 

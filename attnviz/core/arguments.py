@@ -59,6 +59,7 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
         if parameter.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
         and name not in _TORCHS
     ]
+    several = [n for n, one in taken.parameters.items() if one.kind is Parameter.VAR_POSITIONAL]
 
     @wraps(function)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -67,6 +68,9 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
         for name in named:
             if name in given and given[name] is not taken.parameters[name].default:
                 check(name, given[name], hints[name])
+        for name in several:
+            for one in given.get(name, ()):
+                check(name, one, hints[name])
         return function(*args, **kwargs)
 
     guarded.__module__ = "attnviz"

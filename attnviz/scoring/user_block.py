@@ -88,10 +88,12 @@ class Called:
     Attributes:
         function: of a block of one text.
         named: ``score 'numbers' (my_scores.numbers)``.
+        shared: whether one value a row may stand for all heads.
     """
 
     function: UserFunction
     named: str
+    shared: bool = False
 
     def __call__(self, block: Block) -> Tensor:
         """[B, H, r], the values of a block of several texts; 0 after the end of a text."""
@@ -116,7 +118,7 @@ class Called:
             raise UsageError(
                 f"the {self.named} failed on a block of {list(block.weights.shape)} weights: {what}"
             ) from error
-        if value.ndim != len(shape) and value.ndim != 0:
+        if value.ndim not in (0, len(shape)) and not self.shared:
             raise UsageError(
                 f"the {self.named} gives values of shape {list(value.shape)} for a block of "
                 f"{list(block.weights.shape)} weights; it must give {list(shape)}"

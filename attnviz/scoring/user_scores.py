@@ -89,7 +89,7 @@ def score(
         named = f"score {name!r} ({qualified})"
         whole = Called(function, named)
         if callable(chance):
-            expected: Chance | None = Chance(Called(chance, f"chance of {named}"))
+            expected: Chance | None = Chance(Called(chance, f"chance of {named}", shared=True))
         else:
             expected = None if chance is None else Chance(float(chance))
         made = ScoreDef(

@@ -53,14 +53,19 @@ def test_every_function_refuses_what_it_does_not_take(which: tuple[str, str], va
     hints = _hints(function.__wrapped__)
     if fits(value, hints[parameter]):
         return
-    taken = inspect.signature(function).parameters.values()
+    signature = inspect.signature(function).parameters
+    taken = signature.values()
     needed = {
         one.name: right(hints[one.name])
         for one in taken
-        if one.default is one.empty and one.name != parameter and one.kind is not one.VAR_KEYWORD
+        if one.default is one.empty
+        and one.name != parameter
+        and one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
     }
+    several = signature[parameter].kind is inspect.Parameter.VAR_POSITIONAL
+    named = {} if several else {parameter: value}
     with pytest.raises(av.UsageError) as caught:
-        function(**needed, **{parameter: value})
+        function(*[value] * several, **needed, **named)
     said = str(caught.value)
     assert said.startswith(f"{parameter} takes ")
     assert len(said) < 400

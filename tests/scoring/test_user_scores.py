@@ -154,6 +154,20 @@ def test_names_codes_and_bounds_are_checked() -> None:
     assert not [role for role in ROLES.values() if role.user]
 
 
+def test_chance_is_what_the_user_says() -> None:
+    def one_key(block: av.ScoreBlock) -> torch.Tensor:
+        return 1 / block.allowed[0].sum(-1)
+
+    @av.score("largest", chance=one_key)
+    def largest(block: av.ScoreBlock) -> torch.Tensor:
+        return block.weights.amax(-1)
+
+    head = av.heads(TEXT).heads[0]
+    mine, ours = head.scores["largest"], head.scores["top"]
+    assert (mine.mean, mine.rows) == (ours.mean, ours.rows)
+    assert mine.chance == pytest.approx(ours.chance, abs=1e-6)
+
+
 def test_a_role_over_scores_holds_where_its_function_says_so() -> None:
     @av.role("sharp_previous", score="previous", mean=0.5, code="shrp", short="sh")
     def sharp(found: dict[str, av.Score]) -> bool:

@@ -222,7 +222,7 @@ def ablate(
             "--plot",
             "--out",
             "-o",
-            help="Also write it: a picture (.png, .svg, .pdf), a table (.csv, .parquet) or .json.",
+            help=ending.WRITTEN,
             metavar="FILE",
         ),
     ] = None,

@@ -62,9 +62,7 @@ def coref(
     csv: Annotated[
         bool, _option("Print CSV, one line per kind and head.", RESULT, "--csv")
     ] = False,
-    plot: Annotated[
-        Path | None, _option("Also draw it: a .png, .svg or .pdf file.", RESULT, metavar="FILE")
-    ] = None,
+    plot: Annotated[Path | None, _option(ending.WRITTEN, RESULT, metavar="FILE")] = None,
 ) -> None:
     """Compare where heads look with what pronouns, names and other mentions refer to.
 

@@ -100,7 +100,7 @@ def diff(
     from attnviz.features.diff import function
     from attnviz.features.diff.result import Diff
 
-    ending.check(Diff, json, csv, plot, out=out)
+    ending.check(Diff, json, csv, plot, out)
     if markdown and (json or csv):
         raise typer.BadParameter("--json, --csv and --markdown exclude each other")
     if (before is None) == (lines is None):

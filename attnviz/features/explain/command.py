@@ -60,7 +60,7 @@ def explain(
     from attnviz.features.explain import function
     from attnviz.features.explain.result import Explain
 
-    ending.check(Explain, json, csv, out=out)
+    ending.check(Explain, json, csv, out)
     look = prompt.look(model, seed=seed, quiet=output.quiet)
     with Stages(output.quiet) as stages:
         found = function.explain(

@@ -142,9 +142,7 @@ def film(
     csv: Annotated[
         bool, _option("Print CSV, a line for each step, head and number.", RESULT, "--csv")
     ] = False,
-    plot: Annotated[
-        Path | None, _option("Draw it: a .png, .svg or .pdf file.", RESULT, metavar="FILE")
-    ] = None,
+    plot: Annotated[Path | None, _option(ending.WRITTEN, RESULT, metavar="FILE")] = None,
 ) -> None:
     """Show what every head does at every checkpoint of a training run, and when heads form.
 
@@ -162,7 +160,7 @@ def film(
     from attnviz.features.film import function
     from attnviz.features.film.result import Film
 
-    ending.check(Film, json, csv, plot, out=out)
+    ending.check(Film, json, csv, plot, out)
     baselines = dict(_baseline(one) for one in baseline or ())
     if file is not None:
         if model or lines:

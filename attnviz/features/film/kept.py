@@ -46,7 +46,8 @@ class FilmHeader(msgspec.Struct, forbid_unknown_fields=True):
         layout: its heads.
         scores: that were measured, in the order of the arrays.
         asked: what results of one film share, see :class:`FilmAsked`.
-        texts: a hash of the tokens of every text; equal ones are one text.
+        texts: a hash of the tokens of every text; equal ones are one text. The last ``probes`` are
+            repeated random tokens.
         files: what was read.
         tokens: in all; ``shown`` those of the text of which maps are kept.
         roles: what annotated text gives, by the heads' names: title, and mean and interval.
@@ -64,6 +65,7 @@ class FilmHeader(msgspec.Struct, forbid_unknown_fields=True):
     scores: list[str]
     asked: dict[str, Any]
     texts: list[str]
+    probes: int
     files: list[str]
     tokens: int
     shown: list[str]

@@ -167,7 +167,8 @@ def measure(
     header = FilmHeader(
         SCHEMA, step, name, source.info, dict(identity or {}),
         {kind: list(counts) for kind, counts in source.layout.heads.items()}, source.layout.whole,
-        list(asked.scores), asked.document(), list(prepared.digests), list(files),
+        list(asked.scores), asked.document(), list(prepared.digests),
+        len(prepared.probes), list(files),
         sum(piece.inputs.length for piece in prepared.pieces), list(shown), roles, metric,
         len(prepared.bad), notes,
     )  # fmt: skip

@@ -168,7 +168,8 @@ class Film(Shown, Result):
         questions: of how many pairs of heads and scores it was asked at how many steps, all at
             once, whether they show a role.
         maps: of one text; None where none was kept.
-        probed: whether scores of repetition are of repeated random tokens.
+        probed: sequences of repeated random tokens, on which scores of repetition are measured; 0
+            where they are measured on the texts.
         metric: that ``effect`` is a change of, and its unit; empty where there is none.
         files: what was read.
     """
@@ -191,7 +192,7 @@ class Film(Shown, Result):
     order: tuple[Order, ...] = ()
     questions: int = 0
     maps: Maps | None = None
-    probed: bool = False
+    probed: int = 0
     metric: str = ""
     files: tuple[str, ...] = ()
 

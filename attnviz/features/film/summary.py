@@ -65,14 +65,14 @@ def summarize(
         source=last.info,
         layout=series.layout,
         identity=last.identity,
-        texts=len(first.texts),
+        texts=len(first.texts) - first.probes,
         seed=int(first.asked.get("seed", 0)),
         partial=partial,
         notes=tuple(series.notes(heads)),
         steps=series.steps,
         names=tuple(one.header.name for one in steps),
         heads=heads,
-        clusters=len(series.names),
+        clusters=len(series.names) - first.probes,
         tokens=first.tokens,
         loss=series.loss.curve,
         in_context=series.context.curve,
@@ -83,7 +83,7 @@ def summarize(
         order=order,
         questions=series.questions,
         maps=_maps(steps),
-        probed=bool(first.asked.get("probe")),
+        probed=first.probes,
         metric=first.metric,
         files=tuple(first.files),
     )
@@ -259,19 +259,20 @@ class _Series:
     def notes(self, heads: Sequence[HeadFilm]) -> list[str]:
         """What the reader must not miss."""
         found = []
-        count = len(self.names)
-        if repeated := len(self.measured[0].header.texts) - count:
+        header = self.measured[0].header
+        count = len(self.names) - header.probes
+        if repeated := len(header.texts) - header.probes - count:
             found.append(f"{repeated:,} texts repeat another one word for word: they count as one.")
         said = few_groups(count) or word("each", count, "texts")
         found += [said] if said else []
-        if bad := self.measured[0].header.bad:
+        if bad := header.bad:
             found.append(f"{bad:,} texts could not be used.")
         if self.loss.curve is not None and self.context.curve is None:
             found.append(
                 "No in-context score: it takes texts of 32 predicted tokens, and a model that "
                 "predicts the next token."
             )
-        found += [note for one in self.measured[:1] for note in one.header.notes]
+        found += header.notes
         return found
 
     def _formed(self, number: int, head: HeadFilm, role: str) -> _Formed | None:

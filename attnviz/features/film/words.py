@@ -141,7 +141,8 @@ def ordered(found: Order) -> str:
     first = happens(found.first)
     when = f"{found.steps:,} steps before" if found.steps else "between the same checkpoints as"
     ends = "" if found.low is None else f" [{found.low:,}, {found.high:,}]"
-    share = "" if found.share is None else f", in this order in {found.share:.0%} of resamples"
+    known = found.steps and found.share is not None
+    share = f", in this order in {found.share:.0%} of resamples" if known else ""
     return f"{first[0].upper()}{first[1:]} {when} {happens(found.then)}{ends}{share}."
 
 
@@ -153,7 +154,8 @@ def meanwhile(found: Formation) -> str:
             continue
         change = shift.after - shift.before
         ends = "" if shift.low is None else f" [{shift.low:+.2f}, {shift.high:+.2f}]"
-        share = "" if shift.share is None else f", {shift.share:.0%} of its whole change"
+        part = shift.share is not None and 0 <= shift.share <= 1
+        share = f", {shift.share:.0%} of its whole change" if part else ""
         parts.append(f"{name} {change:+.2f} nats{ends}{share}")
     return "; ".join(parts)
 
@@ -183,5 +185,5 @@ def closing(film: Film) -> str:
         f"roles corrected for {film.questions:,} questions",
     ]
     if film.probed:
-        parts.append("repetition on repeated random tokens")
+        parts.append(f"repetition on {film.probed:,} sequences of random tokens")
     return " · ".join(parts)

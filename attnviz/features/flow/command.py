@@ -77,7 +77,7 @@ def flow(
     from attnviz.features.flow import function
     from attnviz.features.flow.result import Flow
 
-    ending.check(Flow, json, csv, out=out)
+    ending.check(Flow, json, csv, out)
     if to is not None and from_ is not None:
         raise typer.BadParameter("--to and --from exclude each other")
     style = Style(palette=palette, scale=scale, dpi=dpi)

@@ -76,7 +76,7 @@ def lens(
     from attnviz.features.lens import function
     from attnviz.features.lens.result import Lens, Position
 
-    ending.check(Lens, json, csv, out=out)
+    ending.check(Lens, json, csv, out)
     if by not in ("layer", "head"):
         raise typer.BadParameter(f"--by is layer or head, not {by!r}")
     if by == "layer" and prompt.lines is not None:

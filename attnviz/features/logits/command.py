@@ -55,9 +55,7 @@ def logits(
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, one line per part.")] = False,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", "-o", help="Also write it: .png, .svg, .pdf, .json or .csv.", metavar="FILE"
-        ),
+        typer.Option("--out", "-o", help=ending.WRITTEN, metavar="FILE"),
     ] = None,
 ) -> None:
     """Show what the model predicts, and split a logit into what every head and MLP adds to it.
@@ -76,7 +74,7 @@ def logits(
     from attnviz.features.logits import function
     from attnviz.features.logits.result import Logits, Position
 
-    ending.check(Logits, json, csv, out=out)
+    ending.check(Logits, json, csv, out)
     if by not in ("head", "token"):
         raise typer.BadParameter(f"--by is head or token, not {by!r}")
     place = cast("Position", number_or("position", position, "all"))

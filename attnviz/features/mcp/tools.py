@@ -89,6 +89,7 @@ class Tools:
         answer: str | None = None,
         against: str | None = None,
         model: str = "demo-gpt2",
+        picture: bool = False,
     ) -> ToolAnswer:
         """Why the model predicts a word after the text: votes of heads, their keys, ablations.
 
@@ -97,7 +98,7 @@ class Tools:
         found = av.explain(
             Prompt(text), model=self.folders.model(model), answer=answer, against=against
         )
-        return self.kept.answer("explain", found)
+        return self.kept.answer("explain", found, picture)
 
     def spans(
         self,

@@ -237,7 +237,7 @@ def patch(
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, a line an effect.")] = False,
     plot: Annotated[
         Path | None,
-        typer.Option(help="Also draw it: a .png, .svg or .pdf file.", metavar="FILE"),
+        typer.Option(help=ending.WRITTEN, metavar="FILE"),
     ] = None,
     out: Annotated[
         Path | None,
@@ -274,7 +274,7 @@ def patch(
     from attnviz.features.patch.pairs import Pair
     from attnviz.features.patch.result import Patch
 
-    ending.check(Patch, json, csv, plot, out=out)
+    ending.check(Patch, json, csv, plot, out)
     what: Pair | str | None = pairs
     if corrupted is not None:
         if given.answer is None:

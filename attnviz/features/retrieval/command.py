@@ -136,7 +136,7 @@ def retrieval(
     from attnviz.features.retrieval import function
     from attnviz.features.retrieval.result import Retrieval
 
-    ending.check(Retrieval, json, csv, out=out)
+    ending.check(Retrieval, json, csv, out)
     settings: dict[str, Any] = {
         "lengths": None if given.lengths is None else _numbers("--lengths", given.lengths, int),
         "depths": _numbers("--depths", given.depths, float),

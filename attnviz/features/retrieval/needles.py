@@ -241,7 +241,7 @@ def _read(source: Source, values: dict[str, str], place: str) -> _Line:
     answer = values.get("answer", needle).strip()
     try:
         tokens = predicted(
-            source.prepare(Prompt(needle, special_tokens=False, spans={"answer": answer}))
+            source.prepare(Prompt(f" {needle}", special_tokens=False, spans={"answer": answer}))
         )
     except InputError as error:
         raise InputError("{}: {}", place, error.message) from None
@@ -258,11 +258,14 @@ def _read(source: Source, values: dict[str, str], place: str) -> _Line:
 def _ids(source: Source, text: str) -> Ids:
     """Of a text of any length: pieces of it that the model can take, one after the other."""
     found: Ids = ()
-    step = 4 * ((source.max_tokens or LONGEST) // 8)
-    for first in range(0, len(text), step):
-        piece = text[first : first + step]
+    first, step = 0, 4 * ((source.max_tokens or LONGEST) // 8)
+    while first < len(text):
+        blank = text.rfind(" ", first + 1, first + step)
+        end = blank if blank > 0 and first + step < len(text) else first + step
+        piece = text[first:end]
         if piece.strip():
             found += predicted(source.prepare(Prompt(piece, special_tokens=False))).ids
+        first = end
     return found
 
 

@@ -63,7 +63,7 @@ def sinks(
     from attnviz.features.sinks import function
     from attnviz.features.sinks.result import Sinks
 
-    ending.check(Sinks, json, csv, out=out)
+    ending.check(Sinks, json, csv, out)
     with Stages(output.quiet) as stages:
         found = function.sinks(
             prompt.looks(model, seed=seed, quiet=output.quiet),

@@ -34,8 +34,8 @@ def finding(found: Sinks, name: str) -> Finding:
     how = (
         f"The key with the most weight in all, over {found.tokens:,} tokens of "
         f"{counted(found.texts, 'text')}; more than {found.threshold:g} of a row's weight makes it "
-        f"a sink. Norms are {norms(found)} of the sink against the other keys. Dormant: an output below "
-        f"{found.dormant_below:g} of the mean of the layer's heads."
+        f"a sink. Norms are {norms(found)} of the sink against the other keys. Dormant: an output "
+        f"below {found.dormant_below:g} of the mean of the layer's heads."
     )
     some = tuple(measure for measure in measures if measure.values)
     return Finding("sinks", name, "Where its attention rests", how, said, some)

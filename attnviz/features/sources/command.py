@@ -71,9 +71,7 @@ def sources(
     ] = False,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", "-o", help="Also write it: .png, .svg, .pdf, .json or .csv.", metavar="FILE"
-        ),
+        typer.Option("--out", "-o", help=ending.WRITTEN, metavar="FILE"),
     ] = None,
 ) -> None:
     """Split a head's attention score by what its query and key come from: embeddings, heads, MLPs.
@@ -92,7 +90,7 @@ def sources(
     from attnviz.features.sources import function
     from attnviz.features.sources.result import Sources, SourceShares
 
-    ending.check(Sources, json, csv, out=out)
+    ending.check(Sources, json, csv, out)
     other = cast("int | Others | None", number_or("against", against, "mean", "rest"))
     many = prompt.lines is not None
     if many and (at is not None or key is not None or isinstance(other, int)):

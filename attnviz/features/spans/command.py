@@ -135,9 +135,7 @@ def spans(
     csv: Annotated[
         bool, _option("Print CSV, one line per head and span.", RESULT, "--csv")
     ] = False,
-    plot: Annotated[
-        Path | None, _option("Also draw it: a .png, .svg or .pdf file.", RESULT, metavar="FILE")
-    ] = None,
+    plot: Annotated[Path | None, _option(ending.WRITTEN, RESULT, metavar="FILE")] = None,
 ) -> None:
     r"""Measure how much heads attend to named parts of a text: messages, documents, a question.
 

@@ -137,9 +137,7 @@ def syntax(
     ] = False,
     plot: Annotated[
         Path | None,
-        typer.Option(
-            help="Also draw it: a .png, .svg or .pdf file.", rich_help_panel=RESULT, metavar="FILE"
-        ),
+        typer.Option(help=ending.WRITTEN, rich_help_panel=RESULT, metavar="FILE"),
     ] = None,
 ) -> None:
     """Compare where heads look with the dependencies of a treebank.
@@ -160,7 +158,7 @@ def syntax(
     from attnviz.features.syntax import function
     from attnviz.features.syntax.result import Syntax
 
-    ending.check(Syntax, json, csv, plot, out)
+    ending.check(Syntax, json, csv, plot, picture=out)
     if out is not None and not show:
         raise typer.BadParameter("--out draws sentences; say how many with --show")
     with Stages(output.quiet) as stages:

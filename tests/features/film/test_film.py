@@ -25,6 +25,7 @@ from attnviz.features.film.measure import in_context
 from attnviz.features.film.result import Film
 from attnviz.features.film.summary import unpacked
 from attnviz.features.film.words import spans
+from tests import ROOT
 from tests.features.view.test_view_page import axe
 from tests.reference_scores import score as reference
 from tests.viewing import Opened, opened
@@ -150,7 +151,8 @@ class TestMeasured:
             model=f"{tmp_path}/step-*", probe=True, ablate=True, scores=("previous", "induction"),
             conllu="sample_inputs/treebank.conllu",
         )  # fmt: skip
-        assert found.probed
+        assert found.probed == 60
+        assert found.texts == len(texts)
         report = av.ablate([f"{n} {text}" for n, text in enumerate(texts)], method="mean,resample")
         effects = {e.heads[0]: e.change for e in report.effects if len(e.heads) == 1}
         for head in found.heads:
@@ -332,3 +334,17 @@ class TestPage:
             found.page.evaluate(axe())
             violations = found.page.evaluate("axe.run()")["violations"]
             assert [(v["id"], [n["html"][:120] for n in v["nodes"]]) for v in violations] == []
+
+
+@pytest.mark.parametrize("field", ["names", "steps", "loss", "scores"])
+def test_a_film_whose_lengths_do_not_fit_is_damaged(tmp_path: Path, field: str) -> None:
+    document = json.loads((ROOT / "sample_inputs/phases/markov-1.json").read_text())
+    if field == "loss":
+        document["loss"]["mean"] = [None] * len(document["steps"])
+    elif field == "scores":
+        document["heads"][0]["scores"] = {}
+    else:
+        document[field] = document[field][::-1][1:]
+    (tmp_path / "film.json").write_text(json.dumps(document))
+    with pytest.raises(InputError, match=r"film\.json is damaged"):
+        av.read_film(tmp_path / "film.json")

@@ -162,7 +162,7 @@ def test_distances_are_drawn_where_weight_can_be(corpus, model: str, ahead: int)
     [
         (["nothing.txt"], "there is no file nothing.txt"),
         (["{corpus}", "--interval", "both"], "no --interval both; choose 'each' or 'simultaneous'"),
-        (["{corpus}", "--plot", "x.gif"], "cannot draw 'x.gif'"),
+        (["{corpus}", "--plot", "x.gif"], "cannot write 'x.gif'"),
         (["{corpus}", "--group", "doc"], "--group doc"),
         (["{corpus}", "--json", "--csv"], "--json and --csv exclude each other"),
         (["{corpus}", "-o", "no/such/folder/x"], "no/such/folder does not exist"),

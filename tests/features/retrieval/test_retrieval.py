@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 import attnviz as av
 from attnviz.cli import app
+from attnviz.corpus.sentences import sentences
 from attnviz.errors import InputError, UsageError
 from attnviz.features.retrieval.measure import (
     answers,
@@ -221,6 +222,8 @@ def test_a_needle_of_a_file_follows_the_end_of_a_sentence(demo: Any) -> None:
         " behind the blue clock in the kitchen"
     )
     assert "".join(texts[slice(*needle.question)]) == "\nThe spare key hangs"
+    around = "".join(texts[1 : needle.document[0]] + texts[needle.document[1] : needle.question[0]])
+    assert " ".join(sentences()).startswith(around)  # no word is cut where pieces meet
 
 
 @pytest.mark.parametrize(
