@@ -258,7 +258,7 @@ def ablate(
     from attnviz.features.ablation.result import Ablation
     from attnviz.features.ablation.settings import AblationSettings
 
-    ending.check(Ablation, json, csv, out=plot)
+    ending.check(Ablation, json, csv, plot)
     _check_written(write, away.heads)
     options = asdict(away) | asdict(measured) | asdict(walk)
     settings = AblationSettings(**options, jobs=jobs, ray=ray, batch_tokens=batch_tokens)

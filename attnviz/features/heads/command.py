@@ -98,7 +98,7 @@ def heads(
     from attnviz.scoring.arrange import arrange
     from attnviz.scoring.scores import SCORES
 
-    ending.check(Heads, json, csv, out=plot)
+    ending.check(Heads, json, csv, plot)
     if profile is not None:
         extra = changed(prompt) + changed(model)
         extra += [option("probe")] * probe + [option("select")] * (select is not None)

@@ -178,7 +178,7 @@ def profile(
     plot: Annotated[
         Path | None,
         _option(
-            "Draw a page of pictures: .png, .svg or .pdf.",
+            "Also write a page of pictures (.png, .svg, .pdf), a table (.csv, .parquet) or .json.",
             RESULT,
             metavar="FILE",
         ),
@@ -206,7 +206,7 @@ def profile(
     from attnviz.features.profile.run import ProfileInterrupted
 
     table = out if out is not None and out.suffix.lower() in (".parquet", ".csv") else None
-    ending.check(Profile, json, csv, plot, out=table)
+    ending.check(Profile, json, csv, plot, table)
     out = None if table else out
     given = dataclasses.asdict(corpus)
     given["seed"] = given.pop("drawing")
