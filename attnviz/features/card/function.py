@@ -21,7 +21,7 @@ from attnviz.features.profile.function import profile
 from attnviz.features.profile.result import Profile
 from attnviz.files import opened
 from attnviz.models.identity import identity
-from attnviz.scoring.roles import user_defined
+from attnviz.scoring.plugins import user_defined
 
 PICTURE = "attention-heads.png"
 """Beside the card."""
