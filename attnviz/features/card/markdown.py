@@ -75,7 +75,7 @@ def _alternative(found: Profile) -> str:
 def _row(found: Profile, head: HeadProfile) -> list[str]:
     role = head.scores.does or head.scores.roles[0]
     estimate = head.evidence(role)
-    verb = "rests on " if role.rests and role.name != "diffuse" else ""
+    kind = "sink: " if role.rests and role.name != "diffuse" else ""
     return [
         found.layout.name(head.head),
         f"{verb}{plain(role.title)}",
