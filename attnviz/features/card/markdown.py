@@ -78,7 +78,7 @@ def _row(found: Profile, head: HeadProfile) -> list[str]:
     kind = "sink: " if role.rests and role.name != "diffuse" else ""
     return [
         found.layout.name(head.head),
-        f"{verb}{plain(role.title)}",
+        f"{kind}{plain(role.title)}",
         *_figures(role, estimate),
         f"{estimate.rows:,}",
     ]
