@@ -74,6 +74,6 @@ class Tiled:
         if what == "sum":
             starts = np.arange(0, len(self.rows), self.size)
             lengths = np.minimum(self.size, len(self.rows) - starts)
-            values = found.sums / lengths[:, None].astype(np.float32)
+            values = np.divide(found.sums, lengths[:, None], dtype=np.float32)
         hidden = ~self.allowed[head.site]
         return np.ma.MaskedArray(values, hidden) if hidden.any() else values

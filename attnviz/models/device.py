@@ -39,9 +39,10 @@ class Placement:
 
     def check(self) -> None:
         """Raise UsageError for names that are none, and packages that are not installed."""
-        named = (("load_in", self.load_in, LOAD_IN, "bitsandbytes"),)
-        named += (("device_map", self.device_map, DEVICE_MAPS, "accelerate"),)
-        for name, value, known, package in named:
+        for name, value, known, package in (
+            ("load_in", self.load_in, LOAD_IN, "bitsandbytes"),
+            ("device_map", self.device_map, DEVICE_MAPS, "accelerate"),
+        ):
             if value is None:
                 continue
             if value not in known:

@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from attnviz.core.scores import UserDefined
 from attnviz.errors import AttnvizError, InputError, UsageError
 
 GROUP = "attnviz.scores"
@@ -137,3 +138,17 @@ def _load(path: Path) -> str:
 
 def _said(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:300]
+
+
+def user_defined() -> tuple[UserDefined, ...]:
+    """The scores and roles that users have registered."""
+    from attnviz.scoring.roles import ROLES
+    from attnviz.scoring.scores import SCORES
+
+    found = [UserDefined("score", s.name, s.user, s.formula) for s in SCORES.values() if s.user]
+    for role in ROLES.values():
+        if role.user:
+            (evidence,) = role.evidence
+            needs = f"{evidence.score} ≥ {evidence.mean:g} and ≥ {evidence.lift:g} × chance"
+            found.append(UserDefined("role", role.name, role.user, needs))
+    return tuple(found)

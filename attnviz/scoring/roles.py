@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from attnviz.core.scores import HeadScores, Rival, Role, Score, UserDefined
+from attnviz.core.scores import HeadScores, Rival, Role, Score
 from attnviz.scoring.papers import (
     CLARK,
     DARCET,
@@ -32,7 +32,6 @@ from attnviz.scoring.papers import (
     WANG,
     XIAO,
 )
-from attnviz.scoring.scores import SCORES
 
 MIN_ROWS = 3
 """Fewer rows than this are an anecdote, and give no role."""
@@ -231,17 +230,6 @@ def drawn(name: str) -> RoleDef:
     """How a role is drawn; grey and by its first letters where nobody here knows it."""
     known = SHOWN.get(name)
     return known or RoleDef(name, UNKNOWN, name[:4], name[:2], (), "not registered here", "")
-
-
-def user_defined() -> tuple[UserDefined, ...]:
-    """The scores and roles that users have registered."""
-    found = [UserDefined("score", s.name, s.user, s.formula) for s in SCORES.values() if s.user]
-    for role in ROLES.values():
-        if role.user:
-            (evidence,) = role.evidence
-            needs = f"{evidence.score} ≥ {evidence.mean:g} and ≥ {evidence.lift:g} × chance"
-            found.append(UserDefined("role", role.name, role.user, needs))
-    return tuple(found)
 
 
 def in_order(names: Iterable[str]) -> list[str]:

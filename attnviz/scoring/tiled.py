@@ -7,7 +7,7 @@ searched.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import torch
@@ -51,9 +51,9 @@ class TileObserver:
             return
         queries = slice(first - rows.start, last - rows.start)
         keys = slice(left - rows.key_start, right - rows.key_start)
-        chosen: Sequence[int] | slice = self._wanted[site]
-        if len(chosen) == rows.weights.shape[1]:
-            chosen = slice(None)  # no copy
+        wanted = self._wanted[site]
+        every = len(wanted) == rows.weights.shape[1]
+        chosen = slice(None) if every else wanted  # all without a copy
         weights = rows.weights[0, chosen, queries, keys].float()
         if site not in self._kept:
             self._kept[site] = _Layer(len(weights), self._size, self._rows, self._keys, self._keep)
@@ -95,10 +95,10 @@ class _Layer:
         first = left // self.size
         before = left - first * self.size
         after = -(before + across) % self.size
-        cut = F.pad(weights, (before, after)).unflatten(-1, (-1, self.size))  # [H, r, C, b]
+        cut = F.pad(weights, (before, after)).unflatten(-1, (-1, self.size))  # type: ignore[no-untyped-call]  # [H, r, C, b]
         tops, sums = cut.amax(-1), cut.sum(-1)
         free = torch.ones(count, across, dtype=torch.bool) if allowed is None else allowed
-        free = F.pad(free, (before, after)).unflatten(-1, (-1, self.size)).any(-1).cpu()
+        free = F.pad(free, (before, after)).unflatten(-1, (-1, self.size)).any(-1).cpu()  # type: ignore[no-untyped-call]
         columns = slice(first, first + tops.shape[2])
         for tile in range(start // self.size, (start + count - 1) // self.size + 1):
             inside = slice(

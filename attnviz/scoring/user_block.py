@@ -82,7 +82,7 @@ UserFunction = Callable[[ScoreBlock], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class UserCall:
     """A user's function with what messages call it.
 
     Attributes:
@@ -127,14 +127,14 @@ class Called:
 
 
 @dataclass(frozen=True, slots=True)
-class Chance:
+class UserChance:
     """What a user says chance is: a number, or a function of a block of uniform attention."""
 
-    value: float | Called
+    value: float | UserCall
 
     def __call__(self, block: Block) -> Tensor:
         """[B, A, r]."""
-        if isinstance(self.value, Called):
+        if isinstance(self.value, UserCall):
             return self.value(block)
         return torch.full_like(block.weights[..., 0], self.value)
 
@@ -143,7 +143,7 @@ class Chance:
 class Unless:
     """The rows that a user's score leaves out, of the rows that it takes."""
 
-    rows: Called
+    rows: UserCall
 
     def __call__(self, place: Place) -> Tensor:
         """Bool [B, r]."""

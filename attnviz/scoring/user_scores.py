@@ -23,7 +23,7 @@ from attnviz.errors import UsageError
 from attnviz.scoring import plugins, roles, scores
 from attnviz.scoring.roles import SHOWN, Evidence, RoleDef
 from attnviz.scoring.scores import EVERYWHERE, SCORES, ScoreDef, Unit
-from attnviz.scoring.user_block import Called, Chance, ScoreBlock, Unless
+from attnviz.scoring.user_block import ScoreBlock, Unless, UserCall, UserChance
 from attnviz.scoring.user_checks import check
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -87,11 +87,13 @@ def score(
         if wrong := [space for space in spaces if space not in EVERYWHERE]:
             raise UsageError(f"no {wrong[0]!r} in spaces; choose of {', '.join(EVERYWHERE)}")
         named = f"score {name!r} ({qualified})"
-        whole = Called(function, named)
+        whole = UserCall(function, named)
         if callable(chance):
-            expected: Chance | None = Chance(Called(chance, f"chance of {named}", shared=True))
+            expected: UserChance | None = UserChance(
+                UserCall(chance, f"chance of {named}", shared=True)
+            )
         else:
-            expected = None if chance is None else Chance(float(chance))
+            expected = None if chance is None else UserChance(float(chance))
         made = ScoreDef(
             name,
             whole,
@@ -100,7 +102,7 @@ def score(
             unit,
             targets,
             ordered=not cross,
-            unless=None if rows is None else Unless(Called(rows, f"rows of {named}")),
+            unless=None if rows is None else Unless(UserCall(rows, f"rows of {named}")),
             spaces=tuple(spaces),
             chance=expected,
             user=qualified,
@@ -223,7 +225,7 @@ def qualified_name(function: Callable[..., Any]) -> str:
 
 
 def _is(registered: object, function: object) -> bool:
-    return isinstance(registered, Called) and registered.function is function
+    return isinstance(registered, UserCall) and registered.function is function
 
 
 def _check_name(what: str, name: str, qualified: str, taken: Mapping[str, Any]) -> None:

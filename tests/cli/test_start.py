@@ -43,7 +43,8 @@ attnviz.models.native.families attnviz.models.native.network attnviz.models.nati
 attnviz.models.native.tokenizer attnviz.models.native.unsupported attnviz.models.native.weights
 attnviz.models.native.words
 attnviz.scoring attnviz.scoring.arrange attnviz.scoring.axes attnviz.scoring.block
-attnviz.scoring.groups attnviz.scoring.observe attnviz.scoring.papers attnviz.scoring.roles
+attnviz.scoring.groups attnviz.scoring.observe attnviz.scoring.papers attnviz.scoring.plugins
+attnviz.scoring.roles
 attnviz.scoring.scores attnviz.scoring.select attnviz.scoring.stored attnviz.scoring.sums
 attnviz.scoring.totals
 """

@@ -36,7 +36,8 @@ from attnviz.features.ablation.summed import Summed
 from attnviz.features.evidence import Roles, with_roles
 from attnviz.scoring.groups import Group, every_head, read_groups, role_heads
 from attnviz.scoring.observe import ScoreObserver
-from attnviz.scoring.roles import ROLES, user_defined
+from attnviz.scoring.plugins import user_defined
+from attnviz.scoring.roles import ROLES
 from attnviz.scoring.sums import Sums
 from attnviz.scoring.user_measures import FILLS
 from attnviz.statistics.ranks import spearman

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from attnviz.core.provenance import called
 from attnviz.drawing.labels import counted
 from attnviz.features.ablation.result import Effect
 from attnviz.features.atlas.result import Atlas, AtlasHead, GoldPart
@@ -54,7 +55,8 @@ def methods(atlas: Atlas) -> Iterator[tuple[str, str]]:
     yield (
         "profile",
         f"{counted(atlas.texts, 'text')} in {counted(atlas.windows, 'window')} from "
-        f"{', '.join(atlas.files)}; 95 % intervals over {counted(atlas.clusters, unit)}"
+        f"{', '.join(map(called, atlas.files))}; "
+        f"95 % intervals over {counted(atlas.clusters, unit)}"
         + " for all heads and scores at once"
         * atlas.simultaneous,
     )

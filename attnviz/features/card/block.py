@@ -24,7 +24,7 @@ Facts = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class CardBlock:
     """A block as it stands in a file.
 
     Attributes:
@@ -50,7 +50,7 @@ class Block:
         return [name for name, value in now.items() if self.facts.get(name) != value]
 
 
-def find(text: str, name: str) -> Block | None:
+def find(text: str, name: str) -> CardBlock | None:
     """The block in a file; None where there is none.
 
     Args:
@@ -74,10 +74,10 @@ def find(text: str, name: str) -> Block | None:
         facts = None
     if not isinstance(facts, dict) or not all(isinstance(one, str) for one in facts.values()):
         raise InputError(f"{name} has a damaged marker {BEGIN.strip()}; delete the block")
-    return Block(facts, found[0]["body"])
+    return CardBlock(facts, found[0]["body"])
 
 
-def put(text: str, block: Block, name: str) -> str:
+def put(text: str, block: CardBlock, name: str) -> str:
     """The file's text with the block in the place of the old one, or at its end.
 
     Args:

@@ -15,13 +15,13 @@ from attnviz.core.provenance import called
 from attnviz.corpus import texts as corpus
 from attnviz.corpus.sentences import sentences
 from attnviz.errors import InputError, system_errors
-from attnviz.features.card.block import Block, Facts, find, put
+from attnviz.features.card.block import CardBlock, Facts, find, put
 from attnviz.features.card.markdown import markdown
 from attnviz.features.profile.function import profile
 from attnviz.features.profile.result import Profile
 from attnviz.files import opened
 from attnviz.models.identity import identity
-from attnviz.scoring.roles import user_defined
+from attnviz.scoring.plugins import user_defined
 
 PICTURE = "attention-heads.png"
 """Beside the card."""
@@ -37,7 +37,7 @@ class Card:
         picture: the name of the picture that it shows; empty for none.
     """
 
-    block: Block
+    block: CardBlock
     profile: Profile
     picture: str = PICTURE
 
@@ -104,7 +104,7 @@ def card(
     )  # fmt: skip
     shown = picture if path is not None else ""
     text = markdown(found, command or _call(model, names, limit, path), shown)
-    block = Block(facts(model, texts=texts, limit=limit), text)
+    block = CardBlock(facts(model, texts=texts, limit=limit), text)
     return Card(block, found, shown)
 
 

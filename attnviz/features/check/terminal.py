@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 from attnviz.drawing.labels import counted
 from attnviz.features.check.result import FileCheck
@@ -16,15 +17,15 @@ def parts(found: FileCheck) -> Iterator[Any]:
     if found.holds:
         for kind, (layers, heads, queries, keys) in found.shapes.items():
             size = f"{layers} layers × {heads} heads, {queries} queries × {keys} keys"
-            yield f"{found.file}: {found.format}, {kind}, {size}"
+            yield Text(f"{found.file}: {found.format}, {kind}, {size}")
         if found.items > 1:
             yield f"a batch of {counted(found.items, 'item')}"
         yield "can be read"
         return
-    yield f"{found.file}: {found.format}, {counted(len(found.problems), 'problem')}"
+    yield Text(f"{found.file}: {found.format}, {counted(len(found.problems), 'problem')}")
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("where", "expected", "found"):
         table.add_column(name, overflow="fold")
     for problem in found.problems:
-        table.add_row(problem.path or "the file", problem.expected, problem.found)
+        table.add_row(*map(Text, (problem.path or "the file", problem.expected, problem.found)))
     yield table

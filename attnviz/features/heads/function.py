@@ -30,7 +30,7 @@ from attnviz.models.mixing import MixingObserver
 from attnviz.models.weighed import weighed
 from attnviz.scoring import select as selection
 from attnviz.scoring.observe import ScoreObserver, score_capture
-from attnviz.scoring.roles import user_defined
+from attnviz.scoring.plugins import user_defined
 
 if TYPE_CHECKING:
     from attnviz.core.findings import Finding

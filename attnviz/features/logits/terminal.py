@@ -26,7 +26,7 @@ _LISTED = 12
 
 def parts(found: Logits, *, by_token: bool = False) -> Iterator[RenderableType]:
     """Predictions, the parts of the logit, and the heads that add most; or also by token."""
-    yield Predictions(found)
+    yield TopWords(found)
     if found.parts:
         yield ""
         yield Line(checked(found), "bold")
@@ -42,7 +42,7 @@ def parts(found: Logits, *, by_token: bool = False) -> Iterator[RenderableType]:
     yield Line(closing(found), "dim")
 
 
-class Predictions:
+class TopWords:
     """A renderable: the top words, a line each at one position, a line a position at several."""
 
     def __init__(self, report: Logits) -> None:

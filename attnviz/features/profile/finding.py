@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from attnviz.core.findings import Finding, Measure
+from attnviz.core.provenance import called
 from attnviz.core.scores import Role
 from attnviz.drawing.labels import counted, percent, said_alone, visible
 from attnviz.features.profile.result import HeadProfile, Profile
@@ -30,7 +31,8 @@ def finding(found: Profile, name: str) -> Finding:
         name,
         "Over many texts",
         f"{counted(found.texts, 'text')} ({counted(found.tokens, 'token')}) from "
-        f"{', '.join(found.files)}; 95 % intervals over {counted(found.clusters, unit)}{at_once}."
+        f"{', '.join(map(called, found.files))}; "
+        f"95 % intervals over {counted(found.clusters, unit)}{at_once}."
         f"{norms}",
         {head: tuple(_habits(one)) for head, one in heads.items()},
         tuple(_measures(heads)),

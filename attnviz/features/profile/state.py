@@ -20,7 +20,7 @@ from attnviz.errors import InputError, UsageError
 from attnviz.features.profile.tally import Tally
 from attnviz.features.profile.tasks import ProfileTask
 from attnviz.features.profile.work import Part, ProfileSettings
-from attnviz.scoring.roles import user_defined
+from attnviz.scoring.plugins import user_defined
 from attnviz.scoring.scores import SCORES
 from attnviz.scoring.sums import Sums, comparable
 from attnviz.statistics.clusters import ClusterSums

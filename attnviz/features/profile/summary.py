@@ -22,8 +22,9 @@ from attnviz.features.profile.stability import first_of, redrawn
 from attnviz.features.profile.state import RESAMPLES, State
 from attnviz.features.profile.tally import Tally, WeightFlow
 from attnviz.features.profile.windows import LONGEST
+from attnviz.scoring.plugins import user_defined
 from attnviz.scoring.published import SINK_LENGTH, SINK_THRESHOLD
-from attnviz.scoring.roles import ROLES, user_defined
+from attnviz.scoring.roles import ROLES
 from attnviz.scoring.scores import SCORES
 from attnviz.statistics.clusters import few_groups
 from attnviz.statistics.copies import factor

@@ -96,7 +96,8 @@ class SinkObserver:
         values = values.repeat_interleave(heads // len(values), 0)  # [H, keys, d_v]
         weight = self._projection(site)
         if weight is None:
-            return torch.linalg.vector_norm(values, dim=-1)
+            norms: Tensor = torch.linalg.vector_norm(values, dim=-1)
+            return norms
         weight = weight.double()
         gram = weight @ weight.transpose(1, 2)  # ‖v W‖² = v (W Wᵀ) vᵀ, never [H, keys, D]
         squares = ((values @ gram) * values).sum(-1)

@@ -12,7 +12,7 @@ import attnviz as av
 from attnviz.cli import main
 from attnviz.errors import InputError
 from attnviz.features.card import function
-from attnviz.features.card.block import END, Block, find, put
+from attnviz.features.card.block import END, CardBlock, find, put
 from attnviz.models.folder import locate
 from tests import ROOT
 
@@ -53,7 +53,7 @@ def test_only_the_block_of_a_card_changes(made: function.Card, tmp_path: Path) -
     assert first.startswith(CARD.rstrip())
     assert (tmp_path / "attention-heads.png").read_bytes()[:4] == b"\x89PNG"
     around = f"Before.\n\n{made.block.text()}\n\nAfter \\1 \\g<0>.\n"
-    other = Block({"model": "x"}, "Body \\1 with $ and \\n.")
+    other = CardBlock({"model": "x"}, "Body \\1 with $ and \\n.")
     changed = put(around, other, "README.md")
     assert changed == f"Before.\n\n{other.text()}\n\nAfter \\1 \\g<0>.\n"
     assert find(changed, "README.md").body == other.body

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from attnviz.captures.captured import Captured
+from attnviz.captures.look import Model, load
 from attnviz.captures.tiled import tiled
 from attnviz.core.prompt import Inputs
-from attnviz.core.source import Source
 from attnviz.errors import InputError
 from attnviz.features.view.chosen import strongest
 from attnviz.features.view.long.page import LARGEST_TEXT, kept_weights, page
@@ -20,7 +20,7 @@ _MB = 20.0
 
 
 def long_view(
-    source: Source,
+    model: Model,
     inputs: Inputs,
     *,
     select: str | None,
@@ -35,6 +35,7 @@ def long_view(
     Raises:
         InputError: a text that is too long for a page, or too many heads for its size.
     """
+    source = load(model)
     if inputs.length > LARGEST_TEXT:
         raise InputError(
             "a page holds {:,} tokens at most, and the text has {:,}; shorten it",

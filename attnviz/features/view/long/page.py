@@ -111,7 +111,8 @@ def _packed(one: TiledMap) -> dict[str, Any]:
 
 def _codes(values: NDArray[np.float32], top: float) -> NDArray[np.uint8]:
     shares = np.sqrt(values.astype(np.float64) / top) if top > 0 else np.zeros(values.shape)
-    return np.rint(shares.clip(0, 1) * _STEPS).astype(np.uint8)
+    codes: NDArray[np.uint8] = np.rint(shares.clip(0, 1) * _STEPS).astype(np.uint8)
+    return codes
 
 
 def _bits(raw: bytes, shape: tuple[int, ...]) -> str:

@@ -283,5 +283,5 @@ startMap();
 startSaving("attnviz-long", (painter) => {
   const { cells: found } = /** @type {{ cells: Cells }} */ (now);
   return drawMap(painter, found, state.part, state.sum, state.head, 640, tones(), state.held);
-}, () => getComputedStyle(document.documentElement).getPropertyValue("--paper").trim(), numbers);
+}, numbers);
 startHeads((n) => { set({ head: n, held: null }); }, () => state.head).then(() => set(recalled(), true));
