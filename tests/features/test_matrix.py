@@ -32,8 +32,10 @@ from tests.features.profile.corpus import lines
 from tests.features.profile.corpus import sentences as texts
 
 MODELS = ("demo-gpt2", "minilm")
+OF_NO_MODEL = ("attnviz.shapes", "attnviz.check")
+"""Results that are of sizes, or of a file."""
 PRODUCERS = tuple(
-    sorted(name.removeprefix("attnviz.") for name in RESULTS if name != "attnviz.shapes")
+    sorted(name.removeprefix("attnviz.") for name in RESULTS if name not in OF_NO_MODEL)
 )
 TEXT = "The kettle sang and the candle burned while the kettle sang and the candle burned."
 PARTS = ("ablate", "syntax", "coref", "circuits")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import builtins
 import csv
 import io
+import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -122,14 +122,7 @@ def test_csv_is_the_records(reports: dict[str, Any]) -> None:
 
 
 def test_without_pandas(reports: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def missing(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name == "pandas":
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", missing)
+    monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(
         UsageError, match="pandas is not installed; pip install pandas, or use to_records"
     ):
