@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -166,8 +167,16 @@ def source_for(prompt: Prompt, model: Model, device: str, dtype: str) -> Source:
     return load(model, device=device, dtype=dtype, reads=reads)
 
 
+def _own(text: str) -> str:
+    """A text; one that is the name of a file is warned of."""
+    if os.path.isfile(text):
+        said = f"{text} is taken as the text itself; to analyze that file, pass what it holds"
+        warn(said, AttnvizWarning, stacklevel=3)
+    return text
+
+
 def prompt_of(what: str | Prompt) -> Prompt:
-    """What a model is to run.
+    """What a model is to run; a text that is the name of a file is warned of.
 
     Raises:
         UsageError: neither a text nor a prompt, or not exactly one of text, ids and chat.
@@ -178,7 +187,7 @@ def prompt_of(what: str | Prompt) -> Prompt:
             "a text, a Prompt or a Capture is needed here, not {}; pass several one at a time",
             _kind(what),
         )
-    prompt = Prompt(what) if isinstance(what, str) else what
+    prompt = Prompt(_own(what)) if isinstance(what, str) else what
     if prompt.image is not None and prompt.audio is not None:
         raise UsageError("give either {image} or {audio}", image=..., audio=...)
     if sum(one is not None for one in (prompt.text, prompt.ids, prompt.chat)) > 1:
@@ -244,7 +253,7 @@ def capture(
     if why is not None and weigh != "weights":
         raise UsageError("{why} is about weights; leave out {weigh}", why=..., weigh=weigh)
     if isinstance(what, str):
-        what = Prompt(what, pair=pair, context=context, target=target, truncate=truncate)
+        what = Prompt(_own(what), pair=pair, context=context, target=target, truncate=truncate)
     if tokenizer is not None:
         model = load(model, tokenizer=tokenizer, device=device, dtype=dtype)
         device = dtype = "auto"

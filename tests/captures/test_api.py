@@ -237,3 +237,15 @@ def test_a_capture_of_gigabytes_is_preceded_by_a_warning(monkeypatch, capsys) ->
         av.capture("a " * 39, select="2.*")
     assert main(["heatmap", "a " * 39, "-s", "*.*"]) == 0
     assert "note: the maps of 24 heads on 41 tokens" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_text_that_names_a_file_is_run_and_warned_of(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("story.txt").write_text("the cat sat\n")
+    for function in (av.heads, av.capture, av.ablate, av.logits):
+        with pytest.warns(av.AttnvizWarning, match=r"story\.txt is taken as the text itself"):
+            function("story.txt")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        av.heads("the story")
+        av.heads(av.Prompt("story.txt"))  # as the command line does, which has its own note

@@ -203,7 +203,8 @@ def read_profile(
             has no single texts to draw again.
     """
     path = Path(path)
-    if path.suffix.lower() != ".json" or is_zipfile(path):
+    zipped = path.is_file() and is_zipfile(path)  # a device has no end to look for
+    if path.suffix.lower() != ".json" or zipped:
         return _with_evidence(summarize(saved.read(path), stability=stability), evidence)
     found = read(path)
     if not isinstance(found, Profile):
