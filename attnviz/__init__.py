@@ -30,7 +30,7 @@ from attnviz.errors import (
 
 if TYPE_CHECKING:
     from attnviz.attention.attend import attend
-    from attnviz.captures.files import read_any, read_capture, write_capture
+    from attnviz.captures.files import read_any, read_capture, read_texts, write_capture
     from attnviz.captures.in_memory import from_arrays, watch
     from attnviz.captures.look import capture, load
     from attnviz.captures.selection import select
@@ -136,6 +136,7 @@ _LAZY = {
     "read_any": "attnviz.captures.files",
     "read_capture": "attnviz.captures.files",
     "read_profile": "attnviz.features.profile.function",
+    "read_texts": "attnviz.captures.files",
     "select": "attnviz.captures.selection",
     "view": "attnviz.features.view.function",
     "watch": "attnviz.captures.in_memory",
@@ -201,6 +202,7 @@ __all__ = [
     "read_capture",
     "read_film",
     "read_profile",
+    "read_texts",
     "retrieval",
     "role",
     "score",

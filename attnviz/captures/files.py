@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from attnviz.captures.captured import Captured, captured
 from attnviz.captures.in_memory import tokens_of
 from attnviz.core.capture import Capture
 from attnviz.core.tokens import Tokens
+from attnviz.corpus import texts
 from attnviz.errors import InputError, UsageError
 from attnviz.models import recorded
 
@@ -131,3 +132,22 @@ def write_capture(capture: Capture, path: str | Path) -> Path:
     path = Path(path)
     files.write(path, recorded.dump(capture, path.suffix))
     return path
+
+
+def read_texts(
+    paths: str | Path | Sequence[str | Path], *, column: str | None = None, limit: int | None = None
+) -> list[str]:
+    """The texts in files, for every function that takes several texts: one per line, or a column.
+
+    Args:
+        paths: files or patterns such as ``data/*.txt``; .jsonl, .csv, .tsv and .parquet have fields.
+        column: the field that holds the text.
+        limit: how many to take at most, from the first on.
+
+    Raises:
+        InputError: no such file, or one that holds something else; UsageError: no such column.
+    """
+    listed = [paths] if isinstance(paths, str | Path) else paths
+    names = texts.resolve([str(path) for path in listed])
+    found, _ = texts.parted(texts.read(names, column=column), strict=True)
+    return [one.prompt.texts[0] for one in found[:limit]]

@@ -249,3 +249,14 @@ def test_a_text_that_names_a_file_is_run_and_warned_of(tmp_path: Path, monkeypat
         warnings.simplefilter("error")
         av.heads("the story")
         av.heads(av.Prompt("story.txt"))  # as the command line does, which has its own note
+
+
+def test_texts_in_files_are_those_of_lines_and_columns(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\n\ntwo\n")
+    (tmp_path / "b.jsonl").write_text('{"said": "three"}\n{"said": "four"}\n')
+    assert av.read_texts(tmp_path / "a.txt", limit=1) == ["one"]
+    assert av.read_texts([tmp_path / "b.jsonl"], column="said") == ["three", "four"]
+    found = av.ablate(av.read_texts("sample_inputs/sentences.txt", limit=2), heads="1.4")
+    assert found.texts == 2
+    with pytest.raises(av.AttnvizError, match="there is no file"):
+        av.read_texts(tmp_path / "none.txt")
