@@ -140,7 +140,7 @@ def read_texts(
     """The texts in files, for every function that takes several texts: one per line, or a column.
 
     Args:
-        paths: files or patterns such as ``data/*.txt``; .jsonl, .csv, .tsv and .parquet have fields.
+        paths: files or patterns (``data/*.txt``); .jsonl, .csv, .tsv, .parquet have fields.
         column: the field that holds the text.
         limit: how many to take at most, from the first on.
 
