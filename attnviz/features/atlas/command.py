@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from attnviz.cli import browser, console
+from attnviz.cli import browser, console, ending
 from attnviz.cli.flattening import flatten
 from attnviz.cli.options import OutputOptions, TrainedOptions
 from attnviz.cli.stages import Stages
@@ -41,6 +41,9 @@ def atlas(
     json: Annotated[
         bool, typer.Option("--json", help="Print JSON (attnviz.atlas/4); the page only with -o.")
     ] = False,
+    csv: Annotated[
+        bool, typer.Option("--csv", help="Print CSV, a line a head; the page only with -o.")
+    ] = False,
 ) -> None:
     """Put everything that is known about every head of a model on one page.
 
@@ -57,7 +60,9 @@ def atlas(
     from attnviz.errors import UsageError
     from attnviz.features.atlas import function as atlases
     from attnviz.features.atlas import terminal
+    from attnviz.features.atlas.result import Atlas
 
+    ending.check(Atlas, json, csv)
     if not lines:
         raise UsageError("atlas needs texts: add {lines}", lines="sample_inputs/sentences.txt")
     browser.check(out)
@@ -73,10 +78,10 @@ def atlas(
             progress=stages.show,
             **model.settings(),
         )
-    if json:
+    if json or csv:
         if out is not None:
             made.save(out)
-        console.put(made.to_json())
+        console.put(made.to_json() if json else made.to_csv())
     else:
         screen = console.stdout()
         for part in terminal.parts(made):
