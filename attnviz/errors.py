@@ -186,6 +186,10 @@ class AttnvizWarning(UserWarning):
     """Something that is done as asked, but may not be meant, such as a capture of gigabytes."""
 
 
+class FileNameWarning(AttnvizWarning):
+    """A text that is the name of a file; the command line says the same with its options."""
+
+
 _NOWHERE = (FileNotFoundError, NotADirectoryError)
 
 

@@ -18,7 +18,7 @@ from attnviz.core.heads import Head, Layout
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.quantities import quantity
 from attnviz.core.source import ForwardRequest, Observer, Source
-from attnviz.errors import AttnvizWarning, InputError, UsageError
+from attnviz.errors import AttnvizWarning, FileNameWarning, InputError, UsageError
 from attnviz.models.device import resolve
 from attnviz.models.memory import human_bytes, physical_memory
 from attnviz.models.untrained import Fresh, FreshConfig
@@ -171,7 +171,7 @@ def _own(text: str) -> str:
     """A text; one that is the name of a file is warned of."""
     if os.path.isfile(text):
         said = f"{text} is taken as the text itself; to analyze that file, pass what it holds"
-        warn(said, AttnvizWarning, stacklevel=3)
+        warn(said, FileNameWarning, stacklevel=3)
     return text
 
 

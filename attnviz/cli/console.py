@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from attnviz.cli import voice
-from attnviz.errors import AttnvizWarning
+from attnviz.errors import AttnvizWarning, FileNameWarning
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -116,6 +116,8 @@ def _noting(quiet: bool) -> Iterator[None]:
     def show(
         message: Warning | str, category: type[Warning], filename: str, lineno: int, *more: Any
     ) -> None:
+        if issubclass(category, FileNameWarning):
+            return
         if issubclass(category, AttnvizWarning):
             note([str(message)], quiet)
         else:
