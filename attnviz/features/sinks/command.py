@@ -49,7 +49,7 @@ def sinks(
         ),
     ] = None,
 ) -> None:
-    """Find the token at which each head's attention rests, and whether that is a no-op.
+    """Find each head's attention sink, and whether attending to it is a no-op.
 
     [bold]Examples[/]
 

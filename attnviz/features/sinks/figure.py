@@ -28,7 +28,7 @@ def draw(found: Sinks, format: str = "png", dpi: float = 150) -> Any:
 
 def build(found: Sinks, dpi: float) -> Figure:
     """The figure: heads to the left, their sinks in the middle, the states to the right."""
-    title = f"{model_name(found.source)}: where attention rests"
+    title = f"{model_name(found.source)}: attention sinks"
     below = [summary(found), *filter(None, [activation_line(found)]), measured(found)]
     families, missing = choose([title, *below, *[one.token for one in found.heads]])
     below = [spelled(line, missing) for line in below]

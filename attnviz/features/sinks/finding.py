@@ -38,7 +38,7 @@ def finding(found: Sinks, name: str) -> Finding:
         f"below {found.dormant_below:g} of the mean of the layer's heads."
     )
     some = tuple(measure for measure in measures if measure.values)
-    return Finding("sinks", name, "Where its attention rests", how, said, some)
+    return Finding("sinks", name, "Attention sink", how, said, some)
 
 
 def _said(found: Sinks, one: HeadSink) -> tuple[str, ...]:

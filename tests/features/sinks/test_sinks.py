@@ -226,9 +226,9 @@ def test_heads_and_the_page_show_it_beside_their_own(found: Sinks) -> None:
     assert told is not None
     assert 0 < len(told.said) < 24  # heads without a sink have nothing to say
     printed = str(av.heads(TEXT, evidence=found))
-    assert "Where its attention rests" in printed
+    assert "Attention sink" in printed
     assert "of what is written" in printed
-    assert "Where its attention rests" in av.view(TEXT, evidence=found).page.decode()
+    assert "Attention sink" in av.view(TEXT, evidence=found).page.decode()
 
 
 def test_the_command_and_what_is_written(found: Sinks, tmp_path: Path) -> None:
