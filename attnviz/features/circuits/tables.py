@@ -14,9 +14,9 @@ def rows(found: Circuits) -> list[Row]:
     """A row for each edge; none where there are no edges."""
     name = found.layout.name
     listed = ((e.side, name(e.writer), name(e.reader), e.ratio, e.excess, e.p) for e in found.edges)
-    rows = [dict(zip(COLUMNS, one, strict=True)) for one in listed]
+    rows: list[Row] = [dict(zip(COLUMNS, one, strict=True)) for one in listed]
     if found.measured:
         for row, e in zip(rows, found.edges, strict=True):
             ends = found.measured.get((e.side, e.writer, e.reader), (None, None, None))
-            row |= dict(zip(MEASURED, ends, strict=True))
+            row.update(zip(MEASURED, ends, strict=True))
     return rows
