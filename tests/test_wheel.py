@@ -14,14 +14,13 @@ from pathlib import Path
 import pytest
 
 import attnviz
-from attnviz.features.registry import RESULTS
-from attnviz.schemas import schema_path
+from attnviz.schemas import NAMES, schema_path
 from tests import ROOT
 
 pytestmark = pytest.mark.slow
 
 KINDS = {".py", ".typed", ".json", ".toml", ".safetensors", ".md", ".txt", ".js", ".ts", ".css",
-         ".html", ".wat", ".wasm"}  # fmt: skip
+         ".html", ".wat", ".wasm", ".mplstyle"}  # fmt: skip
 DATA = {
     "model.safetensors",
     "tokenizer.json",
@@ -76,7 +75,7 @@ def test_installed_wheel_runs_from_another_folder(wheel: Path, tmp_path: Path) -
     assert result.returncode == 0, result.stderr
     assert "demo-gpt2" in result.stdout
     schemas = {path.name for path in (site / "attnviz" / "schemas").glob("*.json")}
-    assert schemas == {schema_path(name).name for name in RESULTS}
+    assert schemas == {schema_path(name).name for name in NAMES}
 
 
 def test_the_citation_names_this_version() -> None:
