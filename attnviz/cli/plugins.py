@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from typer.core import TyperOption
+import typer
 
 COMMANDS = (
     "heads", "explain", "heatmap", "view", "profile", "ablate", "patch", "film", "atlas", "export",
@@ -20,22 +19,15 @@ _HELP = (
 )
 
 
-def option() -> TyperOption:
+def option() -> Any:
     """The option; what it names is loaded before the command begins."""
-    return TyperOption(
-        param_decls=["--plugin"],
-        type=str,
-        multiple=True,
-        help=_HELP,
-        metavar="FILE",
-        callback=_load,
-        expose_value=False,
-        is_eager=True,
-        show_default=False,
-    )
+    holder = typer.Typer(add_completion=False)
+    holder.command()(_with_option)
+    (found,) = typer.main.get_command(holder).params
+    return found
 
 
-def _load(context: Any, parameter: Any, files: Sequence[str]) -> None:
+def _load(files: list[str]) -> None:
     """Load installed plugins, then named ones."""
     from importlib.metadata import entry_points
 
@@ -49,3 +41,19 @@ def _load(context: Any, parameter: Any, files: Sequence[str]) -> None:
         load_plugins()
     if named:
         load_plugins(*named)
+
+
+def _with_option(
+    plugin: Annotated[
+        list[str],
+        typer.Option(
+            help=_HELP,
+            metavar="FILE",
+            callback=_load,
+            expose_value=False,
+            is_eager=True,
+            show_default=False,
+        ),
+    ] = [],  # noqa: B006
+) -> None:
+    """Has the option and nothing else."""
