@@ -50,6 +50,13 @@ def handed(path: object) -> bool:
     return str(path).startswith(("/dev/fd/", "/proc/self/fd/"))
 
 
+def listed(paths: str | Path | Iterable[str | Path] | None) -> list[str]:
+    """One path, several or none, as a list of names."""
+    if paths is None:
+        return []
+    return [str(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
+
+
 def name_of(path: str | Path) -> str:
     """What to call a file for people: its name without its folder."""
     return "the pipe" if handed(path) else Path(path).name

@@ -9,10 +9,9 @@ from pathlib import Path
 import torch
 
 import attnviz as av
-from attnviz.attention.layers import build_layer
-from attnviz.core.source import Rows
 from proofs.row import Proof
 from tests import checkpoints
+from tests.attention import test_layers
 from tests.models import test_hooked, test_native, tiny
 
 COMMAND = "python -m proofs layers"
@@ -29,53 +28,12 @@ def rows(small: bool, minilm: str) -> Iterator[Proof]:
     yield real(("demo-gpt2",) if small else ("demo-gpt2", "demo-bert", minilm))
 
 
-class _Whole:
-    """Weights [B, H, T, S], block by block."""
-
-    def __init__(self, keys: int) -> None:
-        self.keys, self.blocks = keys, list[torch.Tensor]()
-
-    def observe(self, rows: Rows) -> None:
-        block = torch.zeros(*rows.weights.shape[:3], self.keys)
-        block[..., rows.key_start : rows.key_start + rows.weights.shape[-1]] = rows.weights
-        self.blocks.append(block)
-
-    @property
-    def weights(self) -> torch.Tensor:
-        return torch.cat(self.blocks, 2)
-
-
 def module(sizes: tuple[tuple[int, int], ...]) -> Proof:
     worst = 0.0
     for width, heads in sizes:
         for cross in (False, True):
-            torch.manual_seed(0)
-            theirs = torch.nn.MultiheadAttention(width, heads, batch_first=True).eval()
-            mine = build_layer("cross" if cross else "mha", width, heads).eval()
-            with torch.no_grad():
-                for linear, w, b in zip(
-                    (mine.w_q, mine.w_k, mine.w_v),
-                    theirs.in_proj_weight.chunk(3),
-                    theirs.in_proj_bias.chunk(3),
-                    strict=True,
-                ):
-                    linear.weight.copy_(w)
-                    linear.bias.copy_(b)
-                mine.w_o.load_state_dict(theirs.out_proj.state_dict())
-            x = torch.randn(2, 12, width)
-            y = torch.randn(2, 20, width) if cross else x
-            padding = torch.ones(2, y.shape[1], dtype=torch.bool)
-            padding[0, -3:] = False
-            expected, weights = theirs(
-                x, y, y, average_attn_weights=False, key_padding_mask=~padding
-            )  # fmt: skip
-            seen = _Whole(y.shape[1])
-            output = mine(x, y, padding=padding, observers=[seen])
-            worst = max(
-                worst,
-                float((seen.weights - weights).abs().max().detach()),
-                float((output - expected).abs().max().detach()),
-            )
+            for ours, theirs in test_layers.beside_torch(width, heads, cross, seed=0):
+                worst = max(worst, float((ours - theirs).abs().max().detach()))
     return Proof(
         f"weights and output of {2 * len(sizes)} layers, self- and cross-attention, padded",
         "nn.MultiheadAttention", f"max ∣Δ∣ {worst:.1e}", f"{TOLERANCE:.0e}",

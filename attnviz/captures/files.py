@@ -147,7 +147,6 @@ def read_texts(
     Raises:
         InputError: no such file, or one that holds something else; UsageError: no such column.
     """
-    listed = [paths] if isinstance(paths, str | Path) else paths
-    names = texts.resolve([str(path) for path in listed])
+    names = texts.resolve(files.listed(paths))
     found, _ = texts.parted(texts.read(names, column=column), strict=True)
     return [one.prompt.texts[0] for one in found[:limit]]

@@ -175,6 +175,11 @@ def _own(text: str) -> str:
     return text
 
 
+def looks_of(what: Look | Iterable[Look]) -> Iterable[Look]:
+    """One look, or several, as they come."""
+    return [what] if isinstance(what, Look) or not isinstance(what, Iterable) else what
+
+
 def prompt_of(what: str | Prompt) -> Prompt:
     """What a model is to run; a text that is the name of a file is warned of.
 
@@ -331,11 +336,10 @@ def prepare(
     """
     from attnviz.models.opened import check_terms
 
-    several = [what] if isinstance(what, Look) or not isinstance(what, Iterable) else what
     options = options or LookOptions()
     source: Source | None = None
     number = needed = 0
-    for number, one in enumerate(several, 1):
+    for number, one in enumerate(looks_of(what), 1):
         if isinstance(one, Capture):
             check_whole(options.without)
             check_quantity(one, options.weigh)
@@ -438,9 +442,8 @@ def prepared(source: Source, what: Look | Iterable[Look]) -> Sequence[Inputs]:
     Raises:
         UsageError: recorded attention; InputError: no text.
     """
-    several = [what] if isinstance(what, Look) else what
     inputs = []
-    for one in several:
+    for one in looks_of(what):
         if isinstance(one, Capture):
             raise UsageError(
                 "recorded attention cannot be ablated, since that needs the model; "

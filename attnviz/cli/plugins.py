@@ -29,15 +29,10 @@ def option() -> Any:
 
 def _load(files: list[str]) -> None:
     """Load installed plugins, then named ones."""
-    from importlib.metadata import entry_points
-
-    named = [file for file in files if file != NONE]
-    installed = len(named) == len(files) and bool(entry_points(group="attnviz.scores"))
-    if not (named or installed):
-        return
     from attnviz.scoring.plugins import load_plugins
 
-    if installed:
+    named = [file for file in files if file != NONE]
+    if len(named) == len(files):
         load_plugins()
     if named:
         load_plugins(*named)

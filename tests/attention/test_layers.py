@@ -73,11 +73,13 @@ def test_layer_equals_float64_numpy(kind, options, causal, bias) -> None:
     np.testing.assert_allclose(layer(x, y).detach(), expected, atol=1e-7)
 
 
-@pytest.mark.parametrize("cross", [False, True])
-def test_layer_equals_nn_multihead_attention(cross: bool) -> None:
-    torch.manual_seed(2)
-    theirs = torch.nn.MultiheadAttention(24, 4, batch_first=True).eval()
-    mine = build_layer("cross" if cross else "mha", 24, 4).eval()
+def beside_torch(
+    width: int, heads: int, cross: bool, seed: int
+) -> tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
+    """Weights and outputs of a layer, each with those of nn.MultiheadAttention with its weights."""
+    torch.manual_seed(seed)
+    theirs = torch.nn.MultiheadAttention(width, heads, batch_first=True).eval()
+    mine = build_layer("cross" if cross else "mha", width, heads).eval()
     with torch.no_grad():
         for linear, w, b in zip(
             (mine.w_q, mine.w_k, mine.w_v),
@@ -88,8 +90,8 @@ def test_layer_equals_nn_multihead_attention(cross: bool) -> None:
             linear.weight.copy_(w)
             linear.bias.copy_(b)
         mine.w_o.load_state_dict(theirs.out_proj.state_dict())
-    x = torch.randn(2, 12, 24)
-    y = torch.randn(2, 20, 24) if cross else x
+    x = torch.randn(2, 12, width)
+    y = torch.randn(2, 20, width) if cross else x
     padding = torch.ones(2, y.shape[1], dtype=torch.bool)
     padding[0, -3:] = False
     expected, weights = theirs(
@@ -97,8 +99,13 @@ def test_layer_equals_nn_multihead_attention(cross: bool) -> None:
     )  # fmt: skip
     whole = Whole(y.shape[1])
     output = mine(x, y, padding=padding, observers=[whole])
-    torch.testing.assert_close(whole.weights, weights, atol=1e-6, rtol=1e-5)
-    torch.testing.assert_close(output, expected, atol=1e-6, rtol=1e-5)
+    return (whole.weights, weights), (output, expected)
+
+
+@pytest.mark.parametrize("cross", [False, True])
+def test_layer_equals_nn_multihead_attention(cross: bool) -> None:
+    for ours, theirs in beside_torch(24, 4, cross, seed=2):
+        torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["mha", "gqa", "mqa", "mla", "cross"])

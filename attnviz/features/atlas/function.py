@@ -104,8 +104,7 @@ def atlas(
     if ablated < 1:
         raise UsageError("give at least 1 text to ablate heads on, not {}", ablated)
     source = load(model, device=device, dtype=dtype)
-    listed = [inputs] if isinstance(inputs, str | Path) else list(inputs)
-    names = [str(name) for name in listed]
+    names = files.listed(inputs)
     state = _state(model, names, conllu, gap, limit, device, dtype, ablated)
     kept = _Kept(None if keep is None else Path(keep), state)
 

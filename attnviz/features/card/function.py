@@ -19,7 +19,6 @@ from attnviz.features.card.block import CardBlock, Facts, find, put
 from attnviz.features.card.markdown import markdown
 from attnviz.features.profile.function import profile
 from attnviz.features.profile.result import Profile
-from attnviz.files import opened
 from attnviz.models.identity import identity
 from attnviz.scoring.plugins import user_defined
 
@@ -96,7 +95,7 @@ def card(
         Mitchell et al. 2019 (arXiv:1810.03993) for model cards; the figures are those of
         :func:`attnviz.profile`.
     """
-    names = _names(texts)
+    names = files.listed(texts)
     said = list(sentences())[:limit] if texts is None else None
     found = profile(
         None if texts is None else names, texts=said, model=model, limit=None if said else limit,
@@ -139,8 +138,8 @@ def facts(
 ) -> Facts:
     """What a block depends on; see :func:`card` for the arguments."""
     read = hashlib.sha256(f"{limit}\n".encode())
-    for name in [] if texts is None else corpus.resolve(_names(texts)):
-        with system_errors(InputError, f"cannot read {name}"), opened(Path(name)) as file:
+    for name in [] if texts is None else corpus.resolve(files.listed(texts)):
+        with system_errors(InputError, f"cannot read {name}"), files.opened(Path(name)) as file:
             read.update(file.read())
     if texts is None:
         read.update("\n".join(sentences()).encode())
@@ -154,19 +153,14 @@ def facts(
     }
 
 
-def _names(texts: str | Path | Sequence[str | Path] | None) -> list[str]:
-    listed = [texts] if isinstance(texts, str | Path) else texts or ()
-    return [str(name) for name in listed]
-
-
 def _call(
     model: str | Path, names: Sequence[str], limit: int | None, path: str | Path | None
 ) -> str:
     """That writes the card anew, in Python."""
     words = [repr(called(str(model)))]
     if names:
-        files = [Path(name).name for name in names]
-        words.append(f"texts={(files[0] if len(files) == 1 else files)!r}")
+        short = [Path(name).name for name in names]
+        words.append(f"texts={(short[0] if len(short) == 1 else short)!r}")
     words += [] if limit is None else [f"limit={limit}"]
     file = repr(Path(path or "README.md").name)
     return f"attnviz.card({', '.join([*words, f'path={file}'])}).save({file})"
@@ -176,7 +170,7 @@ def _read(path: Path, *, must: bool = False) -> str:
     """The text of a card; empty where there is no file, unless there must be one."""
     if not must and not path.exists():
         return ""
-    with system_errors(InputError, f"cannot read {path}"), opened(path) as file:
+    with system_errors(InputError, f"cannot read {path}"), files.opened(path) as file:
         data: bytes = file.read()
     try:
         return data.decode("utf-8")

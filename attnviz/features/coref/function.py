@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from attnviz import files
 from attnviz.captures.look import DEFAULT_MODEL, Model, load, loader
 from attnviz.corpus.gold.cases import Progress
 from attnviz.corpus.texts import Bad
@@ -50,7 +51,7 @@ def coref(
         raise UsageError(f"unknown option {unknown[0]!r}; choose from {', '.join(known)}")
     settings = CorefSettings(**options)
     settings.check()
-    names = [str(one) for one in ([inputs] if isinstance(inputs, str | Path) else inputs)]
+    names = files.listed(inputs)
     if is_treebank(names):
         found, bad = documents(names, strict=settings.strict)
         source = load(model, device=device, dtype=dtype)

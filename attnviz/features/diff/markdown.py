@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attnviz import __version__
 from attnviz.drawing.labels import number
-from attnviz.drawing.markdown import Side, plain, table
+from attnviz.drawing.markdown import plain, table
 from attnviz.features.diff import words
 from attnviz.features.diff.result import Diff
 
@@ -56,20 +56,9 @@ def _sentence(found: Diff, limit: float | None) -> str:
 
 
 def _table(found: Diff, top: int) -> str:
-    far = found.kind == "maps"
-    places: list[tuple[str, Side]] = [("distance", "right"), ("largest", "right"), ("at", "left")]
-    titles: list[tuple[str, Side]] = [("head", "left"), *(places if far else ())]
-    titles += [("largest change", "left"), ("roles", "left")]
+    heads = words.differing(found, top)
     rows = []
-    for head in words.differing(found, top):
-        cells = [head.name]
-        if far and head.distance is not None:
-            one = head.distance
-            place = f"{plain(one.token)} ({one.row})"
-            place += f", text {one.text + 1}" if found.texts > 1 else ""
-            cells += [number(one.mean), number(one.largest), place]
-        elif far:
-            cells += ["", "", ""]
-        rows.append([*cells, plain(words.phrase(words.strongest(head))) if words.strongest(head)
-                     else "", plain(words.roles(head)) if words.roles(head) else ""])  # fmt: skip
-    return table(titles, rows)
+    for head in heads:
+        *cells, change, roles = words.cells(found, head, plain)
+        rows.append([*cells, plain(change) if change else "", plain(roles) if roles else ""])
+    return table(words.columns(found), rows)

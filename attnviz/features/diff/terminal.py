@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from rich import box
 from rich.cells import cell_len
@@ -10,7 +11,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from attnviz.drawing.labels import fit, number, signs, token_labels, visible
+from attnviz.drawing.labels import fit, signs, token_labels, visible
 from attnviz.drawing.signed import coloured, on_terminal
 from attnviz.drawing.terminal import Line
 from attnviz.features.diff import words
@@ -53,22 +54,12 @@ class Differences:
             yield Line("no difference" if known else "no head has anything to compare in both runs")
             return
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
-        far = report.kind == "maps"
-        for name, side in [("head", "left"), *([("distance", "right"), ("largest", "right"),
-                           ("at", "left")] if far else []), ("largest change", "left"),
-                           ("roles", "left")]:  # fmt: skip
-            table.add_column(name, justify="right" if side == "right" else "left")
+        for name, side in words.columns(report):
+            table.add_column(name, justify=side)
+        shown = partial(visible, ascii_only=plain)
         for head in listed:
-            cells = [head.name]
-            if far and head.distance is not None:
-                one = head.distance
-                place = f"{visible(one.token, ascii_only=plain)} ({one.row})"
-                place += f", text {one.text + 1}" if report.texts > 1 else ""
-                cells += [number(one.mean), number(one.largest), place]
-            elif far:
-                cells += ["", "", ""]
-            change = words.phrase(words.strongest(head))
-            table.add_row(*cells, signs(change, plain), words.roles(head))
+            *cells, change, roles = words.cells(report, head, shown)
+            table.add_row(*cells, signs(change, plain), roles)
         yield table
         left = len(report.heads) - len(listed)
         if left:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from attnviz.core.heads import Head
-from attnviz.drawing.labels import visible
+from attnviz.drawing.labels import number, visible
+from attnviz.drawing.markdown import Side
 from attnviz.drawing.signed import signed
 from attnviz.features.diff.result import OTHER_UNITS, Diff, FigureChange, HeadChange
 
@@ -46,6 +47,33 @@ def phrase(change: FigureChange | None) -> str:
 def roles(head: HeadChange) -> str:
     """``+induction -first``."""
     return " ".join([f"+{name}" for name in head.gained] + [f"-{name}" for name in head.lost])
+
+
+def columns(report: Diff) -> list[tuple[str, Side]]:
+    """What a table of heads has, and to which side."""
+    places: list[tuple[str, Side]] = [("distance", "right"), ("largest", "right"), ("at", "left")]
+    far = places if report.kind == "maps" else []
+    return [("head", "left"), *far, ("largest change", "left"), ("roles", "left")]
+
+
+def cells(report: Diff, head: HeadChange, shown: Callable[[str], str]) -> list[str]:
+    """A line of that table.
+
+    Args:
+        report: the result.
+        head: one of its heads.
+        shown: writes a token.
+    """
+    found = [head.name]
+    if report.kind == "maps":
+        one = head.distance
+        if one is None:
+            found += ["", "", ""]
+        else:
+            text = f", text {one.text + 1}" if report.texts > 1 else ""
+            place = f"{shown(one.token)} ({one.row}){text}"
+            found += [number(one.mean), number(one.largest), place]
+    return [*found, phrase(strongest(head)), roles(head)]
 
 
 def differing(report: Diff, top: int) -> Sequence[HeadChange]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from attnviz import files
 from attnviz.captures.look import DEFAULT_MODEL, Model, load
 from attnviz.core.source import Source
 from attnviz.corpus import texts
@@ -58,8 +59,7 @@ def export_maps(
         AttnvizError: see :mod:`attnviz.errors`.
         ExportInterrupted: a KeyboardInterrupt, after the folder was brought in order.
     """
-    listed = [inputs] if isinstance(inputs, str | Path) else inputs
-    names = texts.resolve([str(name) for name in listed])
+    names = texts.resolve(files.listed(inputs))
     if not recorded:
         reading.check_texts(names)
     settings = settings or ExportSettings()

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attnviz import files
 from attnviz.errors import InputError, Setting, UsageError
 from attnviz.features.film.result import Film
 from attnviz.features.registry import read
@@ -99,7 +100,8 @@ def film(
         if setting.value is not None and setting.value < 1:
             raise UsageError("{} must be 1 or more", setting)
     asked = FilmAsked(
-        _scores(scores), special_tokens, probe, ablate, _names(conllu), _names(gap),
+        _scores(scores), special_tokens, probe, ablate, tuple(files.listed(conllu)),
+        tuple(files.listed(gap)),
         max(show, 0), seed,
     )  # fmt: skip
     good = tuple(one for one in found if isinstance(one, Text))[:limit]
@@ -156,8 +158,7 @@ def _texts(
                 Setting("column", column) if column is not None else Setting("whole", True),
             )
         return ["texts in memory"], list(corpus.in_memory(texts))
-    listed = [inputs] if isinstance(inputs, str | Path) else inputs or ()
-    names = corpus.resolve([str(name) for name in listed])
+    names = corpus.resolve(files.listed(inputs))
     return names, list(corpus.read(names, column=column, whole_files=whole))
 
 
@@ -169,13 +170,6 @@ def _scores(names: Sequence[str] | None) -> tuple[str, ...]:
         if name not in SCORES:
             raise UsageError("no score is called {!r}; choose {}", name, ", ".join(SCORES))
     return tuple(name for name in SCORES if names is None or name in names)
-
-
-def _names(several: str | Path | Sequence[str | Path] | None) -> tuple[str, ...]:
-    if several is None:
-        return ()
-    listed = [several] if isinstance(several, str | Path) else several
-    return tuple(map(str, listed))
 
 
 def _checked(baselines: Mapping[str, float] | None) -> dict[str, float]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from attnviz import files
 from attnviz.errors import InputError, UsageError
 
 _NUMBER = re.compile(r"\d+")
@@ -39,8 +40,7 @@ def series(models: str | Path | Sequence[str | Path]) -> tuple[Checkpoint, ...]:
         InputError: a pattern that fits no folder; UsageError: a name without a number, two of the
             same step, or fewer than two in all.
     """
-    several = [models] if isinstance(models, str | Path) else list(models)
-    names = [name for one in several for name in _named(str(one))]
+    names = [name for one in files.listed(models) for name in _named(one)]
     found = sorted((Checkpoint(_step(name), name) for name in dict.fromkeys(names)), key=_by_step)
     for before, after in pairwise(found):
         if before.step == after.step:

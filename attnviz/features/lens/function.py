@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Literal
 
-from attnviz.captures.look import DEFAULT_MODEL, Look, Model, load, prompt_of
+from attnviz.captures.look import DEFAULT_MODEL, Look, Model, load, looks_of, prompt_of
 from attnviz.core.capture import Capture
 from attnviz.errors import UsageError
 from attnviz.features.lens.result import Lens, Position
@@ -65,7 +65,7 @@ def lens(
         raise UsageError("{by} is layer or head", by=by)
     if by == "head" and token is not None:
         raise UsageError("{token} is followed along the layers; leave out {by}", token=token, by=by)
-    looks = [what] if isinstance(what, Look) else list(what)
+    looks = list(looks_of(what))
     given = [one for one in looks if not isinstance(one, Capture)]
     if len(given) < len(looks):
         raise UsageError(

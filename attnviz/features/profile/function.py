@@ -174,8 +174,7 @@ def _read(
     if (inputs is None) == (texts is None):
         raise UsageError("give either files or {texts}", texts=...)
     if texts is None:
-        listed = [inputs] if isinstance(inputs, str | Path) else inputs or ()
-        names = corpus.resolve([str(name) for name in listed], senses=True)
+        names = corpus.resolve(files.listed(inputs), senses=True)
         found = corpus.read(names, column=column, group=group, whole_files=whole, senses=True)
         return names, found
     for name, value in (("column", column), ("group", group), ("whole", whole or None)):

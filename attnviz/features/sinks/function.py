@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from attnviz.captures.look import DEFAULT_MODEL, Look, Model, load, prompt_of
+from attnviz.captures.look import DEFAULT_MODEL, Look, Model, load, looks_of, prompt_of
 from attnviz.captures.notes import notes
 from attnviz.core.capture import Capture
-from attnviz.core.prompt import Prompt
 from attnviz.core.source import Source
 from attnviz.errors import InputError, Setting, UsageError
 from attnviz.features.sinks.costs import predicts
@@ -69,17 +68,17 @@ def sinks(
     for name, value in (("threshold", threshold), ("dormant", dormant)):
         if not value >= 0:
             raise UsageError("{} must be at least 0", Setting(name, value))
-    several = [what] if isinstance(what, str | Prompt | Capture) else list(what)
-    if not several:
+    looks = list(looks_of(what))
+    if not looks:
         raise InputError("no text to measure; give at least one")
-    if any(isinstance(one, Capture) for one in several):
+    if any(isinstance(one, Capture) for one in looks):
         raise UsageError(
             "recorded attention has no values, which sinks are told by; give a text and {model}",
             model=...,
         )
     source = load(model, device=device, dtype=dtype)
     _check(source)
-    ready = [source.prepare(prompt_of(one)) for one in several if not isinstance(one, Capture)]
+    ready = [source.prepare(prompt_of(one)) for one in looks if not isinstance(one, Capture)]
     texts = []
     for number, inputs in enumerate(ready):
         progress("texts", number, len(ready))

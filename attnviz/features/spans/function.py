@@ -8,11 +8,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from attnviz.captures.look import DEFAULT_MODEL, Look, Model, check_quantity, load, prepared
+from attnviz.captures.look import (
+    DEFAULT_MODEL,
+    Look,
+    Model,
+    check_quantity,
+    load,
+    looks_of,
+    prepared,
+)
 from attnviz.captures.notes import notes
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Layout
-from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.spans import ELSEWHERE, EVERY, LAST
 from attnviz.errors import UsageError
@@ -101,8 +109,7 @@ def _of_texts(
     dtype: str,
     progress: Progress,
 ) -> Spans:
-    several = [what] if isinstance(what, str | Prompt | Capture) else list(what)
-    looked = _looked(several, model, weigh, device, dtype)
+    looked = _looked(list(looks_of(what)), model, weigh, device, dtype)
     check_stack(looked.info.model, looked.layout)
     found = [tokens_of(one) for one in looked.inputs]
     if not any(tokens.spans for tokens in found):

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from attnviz import files
 from attnviz.captures.look import DEFAULT_MODEL, Model, load, loader
 from attnviz.captures.settings import settings_of
 from attnviz.corpus.gold.cases import SyntaxSettings
@@ -47,7 +48,7 @@ def syntax(
         AttnvizError: see :mod:`attnviz.errors`.
     """
     chosen = settings_of(SyntaxSettings, settings, options)
-    sentences, bad = read_sentences(_paths(treebank), strict=chosen.strict)
+    sentences, bad = read_sentences(files.listed(treebank), strict=chosen.strict)
     source = load(model, device=device, dtype=dtype)
     report = compare(
         source,
@@ -61,7 +62,3 @@ def syntax(
         progress=progress or (lambda stage, done, all_: None),
     )
     return replace(report, identity=identity(model))
-
-
-def _paths(given: str | Path | Sequence[str | Path]) -> list[str]:
-    return [str(one) for one in ([given] if isinstance(given, str | Path) else given)]

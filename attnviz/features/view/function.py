@@ -16,6 +16,7 @@ from attnviz.captures.look import (
     Model,
     Ready,
     find,
+    looks_of,
     prepare,
     prompt_of,
     source_for,
@@ -121,7 +122,7 @@ def view(
         choice = partial(long_view, select=select, without=without, weigh=weigh, top=top)
         return choice(loaded.model, loaded.inputs, title=title, max_mb=max_mb)
     if top is not None and not isinstance(loaded.model, str | Path | FreshConfig):
-        select = strongest(what := _listed(what), loaded.model, top, select)
+        select = strongest(what := list(looks_of(what)), loaded.model, top, select)
     if against is not None and (ablate or evidence is not None):
         raise UsageError("{against} shows two runs, and evidence is of one model: make a page of "
                          "each", against=...)  # fmt: skip
@@ -130,7 +131,7 @@ def view(
     options = LookOptions(select, without, weigh, why, origins=why is not None)
     source: Source | None = None
     if ablate and against is None:
-        source = _ablated(what := _listed(what), model, without, device, dtype)
+        source = _ablated(what := list(looks_of(what)), model, without, device, dtype)
     look = partial(prepare, device=device, dtype=dtype)
     for one in _runs(what, against, source or loaded.model, options, look):
         least += viewer.least(one.inputs, one.heads, least_bits)
@@ -198,10 +199,6 @@ def _alike(
     return [one for together in zip(*found, strict=True) for one in together]
 
 
-def _listed(what: Look | Iterable[Look]) -> list[Look]:
-    return [what] if isinstance(what, Look) or not isinstance(what, Iterable) else list(what)
-
-
 def _runs(
     what: Look | Iterable[Look],
     against: Against | None,
@@ -213,7 +210,7 @@ def _runs(
     if against is None:
         yield from look(what, model=model, options=options)
         return
-    looks = _listed(what)
+    looks = list(looks_of(what))
     whole = replace(options, without=None)
     if isinstance(against, str | Path):
         path = Path(against)
