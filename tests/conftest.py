@@ -20,7 +20,7 @@ import hypothesis
 import pytest
 
 from attnviz.corpus import executors
-from tests import forking
+from tests import forking, registered
 from tests.viewing import FLAGS, chromium
 
 EXAMPLES = {"quick": 20, "default": 30, "thorough": 150}
@@ -49,6 +49,7 @@ def minilm() -> str:
 @pytest.fixture(scope="session", autouse=True)
 def _forked() -> Iterator[None]:
     """Worker processes are forked, see :mod:`tests.forking`."""
+    forking.start()
     like = types.SimpleNamespace(**{**vars(subprocess), "Popen": forking.Popen})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(executors, "subprocess", like)
@@ -62,21 +63,9 @@ def _own_scores_are_forgotten() -> Iterator[None]:
     path = list(sys.path)
     yield
     plugins = sys.modules.get("attnviz.scoring.plugins")
-    if plugins is None or not plugins._MODULES:
-        return
-    from attnviz.scoring import roles, scores
-
-    for registry in (scores, roles):
-        for name in [one.name for one in registry._REGISTERED.values() if one.user]:
-            registry.forget(name)
-    measures = sys.modules.get("attnviz.scoring.user_measures")
-    for kept in () if measures is None else (measures._METRICS, measures._FILLS):
-        kept.clear()
-    for name in plugins._MODULES:
-        if not name.startswith(("tests", "__main__")):
-            sys.modules.pop(name, None)
-    plugins._MODULES.clear()
-    sys.path[:] = path
+    if plugins is not None and plugins._MODULES:
+        registered.forget()
+        sys.path[:] = path
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,12 @@
 """Python processes that start at once: a server that has imported everything forks them.
 
 A process spends seconds on importing torch before it does what a test looks at, and the tests start
-hundreds. From there on, what is forked is a process like any other: it has its own streams,
-environment, folder and group, is a child of whoever asked for it, and ends as processes end. Tests
-whose subject is the start (what is imported, how streams are encoded, deaths on the way) start
-processes in the usual way; so do all tests where the system is not Linux, since elsewhere nobody
-can give a child away.
+hundreds. The server itself is forked from the process that runs the tests, before the first of
+them, since that one has imported the same. From there on, what is forked is a process like any
+other: it has its own streams, environment, folder and group, is a child of whoever asked for it,
+and ends as processes end. Tests whose subject is the start (what is imported, how streams are
+encoded, deaths on the way) start processes in the usual way; so do all tests where the system is
+not Linux, since elsewhere nobody can give a child away.
 """
 
 from __future__ import annotations
@@ -28,8 +29,10 @@ import threading
 import time
 import traceback
 import types
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+from tests import registered
 
 _SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36
 _ROOM = 1 << 18
@@ -46,12 +49,9 @@ class _Server:
         self._lock = threading.Lock()
         self._socket, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with there:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.forking", str(there.fileno())],
-                pass_fds=[there.fileno()],
-                stdin=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            )
+            self._process = os.fork()
+            if not self._process:
+                _ended(lambda: _live(there))
 
     def fork(self, order: dict[str, Any], streams: list[int]) -> int:
         """The id of a new process, see :func:`_become`."""
@@ -65,7 +65,7 @@ class _Server:
 
     def close(self) -> None:
         self._socket.close()
-        self._process.wait(timeout=60)
+        os.waitpid(self._process, 0)
 
 
 @contextlib.contextmanager
@@ -79,13 +79,12 @@ def _adopting() -> Iterator[None]:
 
 
 _servers: dict[int, _Server] = {}
-_forked = False
 
 
-def _server() -> _Server:
-    if os.getpid() not in _servers:
+def start() -> None:
+    """Fork the server of this process; what is imported and set now is so in all that it forks."""
+    if sys.platform == "linux":
         _servers[os.getpid()] = _Server()
-    return _servers[os.getpid()]
 
 
 def close() -> None:
@@ -113,7 +112,8 @@ class _Forked(subprocess.Popen):  # type: ignore[type-arg]
             "parent": os.getpid(),
         }
         streams = [number if end == -1 else end for number, end in enumerate(ends)]
-        self.pid = _split(order, streams) if _forked else _server().fork(order, streams)
+        server = _servers.get(os.getpid())
+        self.pid = server.fork(order, streams) if server else _split(order, streams)
         self._child_created = True
         names = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
         self._close_pipe_fds(*(options[name] for name in names))
@@ -172,16 +172,27 @@ def _take(order: dict[str, Any], streams: list[int]) -> None:
 def _split(order: dict[str, Any], streams: list[int]) -> int:
     """A forked process starts one itself, which is its own child by birth."""
     child = os.fork()
-    if child:
-        return child
+    if not child:
+        _ended(lambda: _split_off(order, streams))
+    return child
+
+
+def _split_off(order: dict[str, Any], streams: list[int]) -> None:
+    _take(order, streams)
+    os.closerange(3, 1024)
+    _become(order)
+
+
+def _ended(work: Callable[[], None]) -> NoReturn:
+    """Do it and end as Python would, but for what the process that was forked has in store."""
     code = 1
     try:
-        _take(order, streams)
-        os.closerange(3, 1024)
-        _become(order)
+        work()
         code = 0
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else int(error.code is not None)
+        if isinstance(error.code, str):
+            print(error.code, file=sys.stderr)
     except BaseException:
         traceback.print_exc()
     finally:
@@ -236,16 +247,22 @@ def _prepare() -> None:
         importlib.import_module(name)
     from attnviz.corpus import executors
 
+    registered.forget()
     executors.subprocess = types.SimpleNamespace(**{**vars(subprocess), "Popen": Popen})
     gc.freeze()
 
 
-if __name__ == "__main__":
+def _live(asked: socket.socket) -> None:
+    """The life of a server, and of whatever it forks."""
     ctypes.CDLL(None).prctl(_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    own = os.dup2(asked.fileno(), 3)
+    asked.detach()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in range(3):
+        os.dup2(nothing, stream)
+    os.closerange(4, 1 << 16)
     _prepare()
-    with socket.socket(fileno=int(sys.argv[1])) as _asked:
-        _order = _serve(_asked)
-    if _order is not None:
-        _forked = True
-        _become(_order)
+    order = _serve(socket.socket(fileno=own))
+    if order is not None:
+        _become(order)

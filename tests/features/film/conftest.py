@@ -1,4 +1,4 @@
-"""Two runs of the recipe in which heads form, small enough to be trained here."""
+"""Runs of the recipe in which heads form: a short one to measure, and one to its phase change."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,16 +12,24 @@ RUN = replace(MARKOV, steps=1080, every=120, texts=60, seed=1)
 """The recipe's own run as far as the rise of two layers, with fewer checkpoints."""
 
 
-@pytest.fixture(scope="session")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
-    """By the number of layers, a folder with checkpoints, texts.txt and optimum.json."""
-    found = {}
+def _trained(out: Path, layers: int, steps: int) -> Path:
+    """``out``, with checkpoints, texts.txt and optimum.json."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    for layers in (1, 2):
-        out = tmp_path_factory.mktemp(f"markov-{layers}")
-        run = replace(RUN, layers=layers, steps=RUN.steps if layers == 2 else 480)
-        train(run, save(run, out))
-        found[layers] = out
+    run = replace(RUN, layers=layers, steps=steps)
+    train(run, save(run, out))
     torch.set_num_threads(threads)
-    return found
+    return out
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two layers, three checkpoints: enough to measure, too few for heads to form."""
+    return _trained(tmp_path_factory.mktemp("short"), 2, 240)
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
+    """By the number of layers; half a minute."""
+    lengths = {1: 480, 2: RUN.steps}
+    return {n: _trained(tmp_path_factory.mktemp(f"markov-{n}"), n, lengths[n]) for n in lengths}
