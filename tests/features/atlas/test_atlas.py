@@ -30,30 +30,37 @@ PRONOUNS = ROOT / "sample_inputs" / "pronouns.tsv"
 
 
 @pytest.fixture(scope="module")
-def demo() -> Atlas:
-    return av.atlas(SENTENCES, conllu=TREEBANK, gap=PRONOUNS)
+def sentences(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("few") / "sentences.txt"
+    path.write_text("".join(SENTENCES.read_text("utf-8").splitlines(keepends=True)[:6]))
+    return path
+
+
+@pytest.fixture(scope="module")
+def demo(sentences: Path) -> Atlas:
+    return av.atlas(sentences, conllu=TREEBANK, gap=PRONOUNS)
 
 
 @pytest.fixture(scope="module")
 def repeats(tmp_path_factory: pytest.TempPathFactory) -> Atlas:
     """Of texts on which heads are needed."""
     path = tmp_path_factory.mktemp("repeats") / "repeated.txt"
-    path.write_text("\n".join(REPEATED))
+    path.write_text("\n".join(REPEATED[:5]))
     return av.atlas(path)
 
 
 @pytest.fixture(scope="module")
-def bert(minilm: str) -> Atlas:
-    return av.atlas(SENTENCES, model=minilm, conllu=TREEBANK, ablated=4)
+def bert(minilm: str, sentences: Path) -> Atlas:
+    return av.atlas(sentences, model=minilm, conllu=TREEBANK, ablated=2)
 
 
-def test_its_figures_are_those_of_the_commands(demo: Atlas) -> None:
+def test_its_figures_are_those_of_the_commands(sentences: Path, demo: Atlas) -> None:
     assert len(demo.heads) == 24
-    profile = av.profile(SENTENCES)
+    profile = av.profile(sentences)
     for one in demo.heads:
         assert one.profile.estimates == profile[one.head].estimates
         assert one.profile.scores == profile[one.head].scores
-    lines = [line for line in SENTENCES.read_text("utf-8").splitlines() if line.strip()]
+    lines = [line for line in sentences.read_text("utf-8").splitlines() if line.strip()]
     costs = {e.heads: e for e in av.ablate(lines, gradient=True).effects if len(e.heads) == 1}
     for one in demo.heads:
         assert one.effect == costs[(one.head,)]
@@ -77,8 +84,8 @@ def test_a_map_is_that_of_capture(demo: Atlas) -> None:
         assert head["map"]["queries"][head["map"]["row"]] == example["token"]
 
 
-def test_shares_measured_on_texts_stand_beside_the_weights(demo: Atlas) -> None:
-    lines = SENTENCES.read_text("utf-8").splitlines()
+def test_shares_measured_on_texts_stand_beside_the_weights(sentences: Path, demo: Atlas) -> None:
+    lines = sentences.read_text("utf-8").splitlines()
     reader = next(one for one in demo.heads if demo.layout.name(one.head) == "2.0")
     found = av.source_shares(lines, "2.0", role="induction")
     assert reader.shares is not None
@@ -131,9 +138,11 @@ def test_what_a_model_cannot_give_is_said(bert: Atlas) -> None:
     assert all(head["effect"] for head in document(bert)["heads"])
 
 
-def test_it_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_goes_on_where_it_was(
+    sentences: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     keep, few = tmp_path / "parts", tmp_path / "few.txt"
-    few.write_text("".join(SENTENCES.read_text("utf-8").splitlines(keepends=True)[:4]))
+    few.write_text("".join(sentences.read_text("utf-8").splitlines(keepends=True)[:2]))
     with monkeypatch.context() as broken:
         broken.setattr(atlases, "run_circuits", _interrupt)
         with pytest.raises(KeyboardInterrupt):
@@ -145,9 +154,9 @@ def test_it_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         sure.setattr(atlases, "run_ablate", _interrupt)
         found = av.atlas(few, keep=keep)
         with pytest.raises(KeyboardInterrupt):  # other texts: nothing of it holds
-            av.atlas(SENTENCES, keep=keep)
+            av.atlas(sentences, keep=keep)
         with pytest.raises(KeyboardInterrupt):  # nor on other texts to ablate on
-            av.atlas(few, keep=keep, ablated=3)
+            av.atlas(few, keep=keep, ablated=1)
     assert found == av.atlas(few)
     (keep / "mine.txt").write_text("stays")
     atlases.forget(keep)
@@ -165,6 +174,7 @@ def _made(atlas: Atlas) -> Callable[..., Atlas]:
 
 
 def test_only_a_folder_of_its_own_is_used_and_removed(
+    sentences: Path,
     demo: Atlas,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -173,7 +183,7 @@ def test_only_a_folder_of_its_own_is_used_and_removed(
     monkeypatch.setattr(atlases, "atlas", _made(demo))
     monkeypatch.setattr(atlases, "PARTS", ("atlas",))
     page, parts, mine = (tmp_path / name for name in ("c.html", ".c.html.parts", "mine"))
-    line = ["atlas", "--lines", str(SENTENCES), "-o", str(page)]
+    line = ["atlas", "--lines", str(sentences), "-o", str(page)]
     mine.mkdir()
     (mine / "ablate.json").write_text("mine")
     parts.symlink_to(mine)
@@ -195,6 +205,7 @@ def test_only_a_folder_of_its_own_is_used_and_removed(
 
 
 def test_json_and_a_page_are_both_written(
+    sentences: Path,
     demo: Atlas,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -203,7 +214,7 @@ def test_json_and_a_page_are_both_written(
     monkeypatch.setattr(atlases, "atlas", _made(demo))
     monkeypatch.setattr(atlases, "PARTS", ("atlas",))
     page = tmp_path / "j.html"
-    assert main(["atlas", "--lines", str(SENTENCES), "--json", "-o", str(page)]) == 0
+    assert main(["atlas", "--lines", str(sentences), "--json", "-o", str(page)]) == 0
     assert Atlas.from_json(capsys.readouterr().out) == demo
     assert [path.name for path in tmp_path.iterdir()] == ["j.html"]
 
@@ -217,9 +228,9 @@ def _interrupt(*_: Any, **__: Any) -> None:
     [({"inputs": "nowhere.txt"}, "nowhere.txt"), ({"ablated": 0}, "at least 1"),
      ({"conllu": "no.conllu"}, "no.conllu")],
 )  # fmt: skip
-def test_what_cannot_be_made(options: dict[str, Any], words: str) -> None:
+def test_what_cannot_be_made(sentences: Path, options: dict[str, Any], words: str) -> None:
     with pytest.raises(av.AttnvizError, match=words):
-        av.atlas(**{"inputs": SENTENCES, **options})
+        av.atlas(**{"inputs": sentences, **options})
 
 
 @pytest.fixture(scope="module")
@@ -271,8 +282,8 @@ def test_needed_heads_are_found(page: Opened, pages: dict[str, Path], repeats: A
     assert shown(page) == needed
 
 
-def test_strings_are_those_that_get_more_than_their_frequency(demo: Atlas) -> None:
-    profile = av.profile(SENTENCES)
+def test_strings_are_those_that_get_more_than_their_frequency(sentences: Path, demo: Atlas) -> None:
+    profile = av.profile(sentences)
     for one in demo.heads:
         shares = dict(profile[one.head].tokens)
         told = [share.weight * log(share.weight / share.uniform) for _, share in one.profile.tokens]
@@ -289,8 +300,8 @@ def test_strings_are_those_that_get_more_than_their_frequency(demo: Atlas) -> No
         )
 
 
-def test_likeness_is_held_against_a_random_pair(demo: Atlas) -> None:
-    rows = np.array(av.profile(SENTENCES).likeness["decoder"])
+def test_likeness_is_held_against_a_random_pair(sentences: Path, demo: Atlas) -> None:
+    rows = np.array(av.profile(sentences).likeness["decoder"])
     usual = np.median(rows[np.triu_indices(len(rows), 1)])
     assert demo.usual == {"decoder": pytest.approx(usual)}
     for one in demo.heads:
