@@ -224,7 +224,7 @@ def weights(job: gpt2.Causal | bert.Masked) -> torch.Tensor:
 
 
 class TestRuns:
-    @pytest.mark.parametrize("kind", ["causal", "masked"])
+    @pytest.mark.parametrize("kind", ["causal", pytest.param("masked", marks=pytest.mark.slow)])
     def test_resumed_and_uninterrupted_runs_end_alike(
         self, kind: str, causal: Prepared, masked: Prepared, tmp_path: Path
     ) -> None:

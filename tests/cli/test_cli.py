@@ -615,7 +615,7 @@ def test_too_little_memory_is_no_bug(capsys, monkeypatch, error: Exception) -> N
     assert len(err.splitlines()) == 1
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+@pytest.mark.parametrize("encoding", ["ascii", pytest.param("cp1252", marks=pytest.mark.slow)])
 def test_what_standard_output_cannot_hold(tmp_path: Path, encoding: str) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
     text = "a → 鍵 \U0001f600 é"
@@ -664,7 +664,13 @@ def test_an_export_without_standard_error_still_draws(tmp_path: Path) -> None:
     assert len(list((tmp_path / "o").rglob("*.png"))) == 16
 
 
-@pytest.mark.parametrize("arguments", ["--help", "heads abc -m fresh", "shapes --presets"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "heads abc -m fresh",
+        *(pytest.param(line, marks=pytest.mark.slow) for line in ("--help", "shapes --presets")),
+    ],
+)
 def test_readers_that_have_seen_enough(arguments: str) -> None:
     assert piped(*arguments.split(), line=True) == (0, "")
 

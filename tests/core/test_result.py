@@ -127,7 +127,7 @@ def sample(**changes: Any) -> Sample:
 # ------------------------------------------------------------------ what is written comes back
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(samples())
 def test_every_record_comes_back_equal(one: Sample) -> None:
     document = one.to_dict()

@@ -45,8 +45,8 @@ def strips(figure: Any) -> list[Any]:
     return [axes for axes in figure.axes if axes.lines and not axes.axison]
 
 
-@pytest.mark.parametrize("count", [20, 60, 400])
-@pytest.mark.parametrize("maps", [1, 4])
+@pytest.mark.parametrize("count", [20, 400])
+@pytest.mark.parametrize("maps", [1, pytest.param(4, marks=pytest.mark.slow)])
 def test_they_stand_along_their_tokens(count: int, maps: int) -> None:
     sides = Sides(tokens(count), tokens(count))
     weights = np.tril(np.ones((count, count))) / count

@@ -88,7 +88,14 @@ def panels(fig: Figure) -> list[Axes]:
 
 
 @pytest.mark.parametrize(
-    "size", [(2, 2), (10, 10), (32, 32), (128, 128), (200, 200), (10, 60), (150, 4), (1, 1)]
+    "size",
+    [
+        *((10, 10), (128, 128), (10, 60), (1, 1)),
+        *(
+            pytest.param(size, marks=pytest.mark.slow)
+            for size in ((2, 2), (32, 32), (200, 200), (150, 4))
+        ),
+    ],
 )
 def test_labels_neither_overlap_nor_leave_the_page(size: tuple[int, int]) -> None:
     fig = built(("head 4.11: previous 0.97, local 0.99", weights(*size), sides(*size)))
@@ -118,7 +125,14 @@ def test_labels_neither_overlap_nor_leave_the_page(size: tuple[int, int]) -> Non
         assert not note.overlaps(axes.xaxis.label.get_window_extent())
 
 
-@pytest.mark.parametrize(("count", "step"), [(128, 1), (150, 2), (220, 3), (500, 5)])
+@pytest.mark.parametrize(
+    ("count", "step"),
+    [
+        (128, 1),
+        (150, 2),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((220, 3), (500, 5))),
+    ],
+)
 def test_labels_are_thinned_aloud(count: int, step: int) -> None:
     fig = built(("", weights(count), sides(count)))
     (axes,) = panels(fig)

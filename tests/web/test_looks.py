@@ -25,6 +25,10 @@ WANTED = [("wide", "light"), ("small", "dark"), ("phone", "light")]
 MEAN, FAR, SHARE = 3.0, 30, 0.02
 """A page looks the same where blocks are so near on average and at most this share is far off."""
 
+SLOW = pytest.mark.slow
+LONG = ("atlas", "film", "patch", "explain", "lens", "lens-heads", "diff")
+"""Pages that take their time to be made; what they share with others is looked at in those."""
+
 Greys = NDArray[np.float64]
 
 
@@ -56,8 +60,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("looks")
 
 
-@pytest.mark.parametrize("name", MAKE)
-@pytest.mark.parametrize("wanted", [WANTED[1:], pytest.param(WANTED[:1], marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=SLOW if name in LONG else ()) for name in MAKE]
+)
+@pytest.mark.parametrize("wanted", [WANTED[1:], pytest.param(WANTED[:1], marks=SLOW)])
 def test_a_page_looks_as_it_did(
     browser: Any, folder: Path, name: str, wanted: list[tuple[str, str]]
 ) -> None:
@@ -78,9 +84,14 @@ def test_a_page_looks_as_it_did(
     "style",
     [
         "header { padding: 24px 18px; }",
-        "main { background: var(--hover); }",
-        "h2, p, button { font-size: 18px; }",
-        ".maps, canvas { display: none; }",
+        *(
+            pytest.param(style, marks=SLOW)
+            for style in (
+                "main { background: var(--hover); }",
+                "h2, p, button { font-size: 18px; }",
+                ".maps, canvas { display: none; }",
+            )
+        ),
     ],
 )
 def test_a_change_of_looks_is_seen(browser: Any, folder: Path, style: str) -> None:

@@ -89,7 +89,7 @@ def test_it_tells_the_induction_circuit(gpt2: Any) -> None:
     And the previous-token head wrote the keys by which they find it.
     """
     repeated = 0
-    for text in (TEXT, *(one.rsplit(" ", 1)[0] for one in REPEATED)):
+    for text in (TEXT, *(one.rsplit(" ", 1)[0] for one in REPEATED[:4])):
         tokens = av.logits(text, model=gpt2).tokens
         before = tokens.index(tokens[-1])
         if av.logits(text, model=gpt2).token != tokens[before + 1]:
@@ -195,7 +195,7 @@ def test_what_is_refused(minilm: str, gpt2: Any) -> None:
         av.explain(av.capture("A cat.", model=gpt2))
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", ["dark", pytest.param("light", marks=pytest.mark.slow)])
 def test_the_page(found: Explain, bert: Explain, tmp_path: Path, browser: Any, theme: Any) -> None:
     paths = [one.save(tmp_path / f"{n}.html") for n, one in enumerate((found, bert))]
     with opened(browser, color_scheme=theme, viewport={"width": 360, "height": 740}) as tab:

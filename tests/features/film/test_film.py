@@ -328,7 +328,9 @@ class TestPage:
         seen.page.click("#play")
         assert int(seen.page.input_value("#step")) >= 1
 
-    @pytest.mark.parametrize(("scheme", "width"), [("light", 1400), ("dark", 390)])
+    @pytest.mark.parametrize(
+        ("scheme", "width"), [("light", 1400), pytest.param("dark", 390, marks=pytest.mark.slow)]
+    )
     def test_axe_finds_nothing(self, browser: Any, page: Path, scheme: str, width: int) -> None:
         with opened(
             browser, color_scheme=scheme, viewport={"width": width, "height": 900}

@@ -75,7 +75,9 @@ def test_results_come_back_and_say_things_of_heads(found: Lens, heads: Lens) -> 
     assert heads.compared().values["3.0"]["norm"] == heads.heads[18].norm
 
 
-@pytest.mark.parametrize("format", ["png", "svg", "pdf"])
+@pytest.mark.parametrize(
+    "format", ["svg", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("png", "pdf"))]
+)
 def test_pictures_are_the_same_again(found: Lens, heads: Lens, format: str) -> None:
     one = av.lens("The cat", position=-1)
     for result in (found, heads, one):

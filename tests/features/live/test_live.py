@@ -101,7 +101,7 @@ def texts(count: int) -> list[str]:
 def test_weights_and_words_are_those_of_capture(running: tuple[str, Opened]) -> None:
     name, page = running
     model = av.load(name)
-    for text in texts(50):
+    for text in texts(20):
         found = page.page.evaluate(ASK, [text, [], 0])
         inputs = model.prepare(Prompt(text))
         capture = av.capture(text, model=model)
@@ -186,7 +186,7 @@ def scripts(lines: int) -> list[str]:
 
 def test_the_tokenizer_is_that_of_tokenizers(running: tuple[str, Opened]) -> None:
     name, page = running
-    lines = scripts(5000)
+    lines = scripts(2000)
     tokenizer = Tokenizer.from_file(str(Path(demo.__file__).parent / name / "tokenizer.json"))
     wanted = [encoding.ids for encoding in tokenizer.encode_batch(lines)]
     found = page.page.evaluate("lines => attnviz.encode(lines)", lines)

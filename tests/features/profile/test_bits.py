@@ -104,7 +104,7 @@ def stopping(after: int, done: run.Progress) -> None:
         raise Stop
 
 
-@pytest.mark.parametrize("after", [1, 70])
+@pytest.mark.parametrize("after", [70, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_run_goes_on_where_it_was_stopped(corpus, alone, tmp_path, after: int) -> None:
     out = tmp_path / "again.profile"
     again = partial(av.profile, corpus, model=MODEL, jobs=1, interval="simultaneous", out=out)

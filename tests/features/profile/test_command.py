@@ -128,7 +128,7 @@ def test_a_page_of_pictures(corpus, tmp_path) -> None:
         assert (tmp_path / name).stat().st_size > 10_000
 
 
-@pytest.mark.parametrize("model", ["demo-gpt2", "demo-bert"])
+@pytest.mark.parametrize("model", ["demo-gpt2", pytest.param("demo-bert", marks=pytest.mark.slow)])
 def test_labels_overlap_nothing(corpus, model: str) -> None:
     drawn = figure_profile.build(av.profile(corpus, model=model))
     renderer = FigureCanvasAgg(drawn).get_renderer()

@@ -599,8 +599,7 @@ def sizes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Cap
     [
         "one",
         pytest.param("two", marks=pytest.mark.slow),
-        "long",
-        pytest.param("many", marks=pytest.mark.slow),
+        *(pytest.param(size, marks=pytest.mark.slow) for size in ("long", "many")),
     ],
 )
 def test_every_size_works_in_every_view(shared: Opened, sizes, name: str) -> None:

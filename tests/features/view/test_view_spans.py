@@ -111,7 +111,7 @@ def test_words_of_a_span_are_marked_by_the_innermost(shared: Opened, page: Path)
     assert sorted(map(int, marked)) == sorted({at for span in spans for at in span.positions})
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", ["dark", pytest.param("light", marks=pytest.mark.slow)])
 def test_axe_finds_nothing(browser: Any, page: Path, theme: str) -> None:
     with opened(browser) as found:
         found.open(page, f"view=text&on=0.0&theme={theme}&spans=s1.s0")
