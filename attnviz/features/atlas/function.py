@@ -41,6 +41,7 @@ from attnviz.features.circuits.function import circuits as run_circuits
 from attnviz.features.circuits.result import Circuits
 from attnviz.features.coref.function import coref as run_coref
 from attnviz.features.coref.result import Coref
+from attnviz.features.evidence import Evidence, read_evidence
 from attnviz.features.profile.function import profile as run_profile
 from attnviz.features.profile.result import Profile
 from attnviz.features.sources.function import source_shares as run_source_shares
@@ -74,6 +75,7 @@ def atlas(
     gap: str | Path | None = None,
     limit: int | None = None,
     ablated: int = ABLATED,
+    evidence: Evidence | Sequence[Evidence] | None = None,
     device: str = "auto",
     dtype: str = "auto",
     keep: str | Path | None = None,
@@ -91,6 +93,8 @@ def atlas(
         gap: ambiguous pronouns or entities, see :func:`attnviz.coref`.
         limit: how many texts to take at most.
         ablated: on how many of them heads are ablated.
+        evidence: results of other commands about the same model, or files with their JSON, whose
+            findings stand on the heads' cards.
         device: where to run.
         dtype: in which precision.
         keep: a folder for what is done, so that the same call goes on from there: one that is not
@@ -103,7 +107,10 @@ def atlas(
     """
     if ablated < 1:
         raise UsageError("give at least 1 text to ablate heads on, not {}", ablated)
+    beside = read_evidence(evidence)
     source = load(model, device=device, dtype=dtype)
+    for one in beside:
+        one.result.check_model(one.name, source.info, source.layout, identity(model))
     names = files.listed(inputs)
     state = _state(model, names, conllu, gap, limit, device, dtype, ablated)
     kept = _Kept(None if keep is None else Path(keep), state)
@@ -183,6 +190,7 @@ def atlas(
         shares=split,
         absent=absent,
         maps=_maps(profiled, source, progress),
+        findings=[found for one in beside if (found := one.finding()) is not None],
     )
 
 

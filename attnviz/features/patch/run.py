@@ -208,6 +208,13 @@ def check(study: PatchStudy, pairs: Sequence[PreparedPair], metric: PairMetric) 
                     *pair.lengths,
                     at=...,
                 ) from None
+            except KeyError as error:
+                known = f"choose from {', '.join(pair.spans)}" if pair.spans else (
+                    "name parts of its clean prompt (spans of a pair, --span NAME=TEXT)"
+                )  # fmt: skip
+                raise UsageError(
+                    "pair {} has no span {!r}; {}", pair.number + 1, error.args[0], known
+                ) from None
 
 
 def _circuit(

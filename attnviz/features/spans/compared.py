@@ -18,5 +18,5 @@ def figures(found: Spans) -> Figures:
     if found.documents is not None:
         for one in found.documents.ranked:
             values[name(one.head)]["right document"] = one.accuracy.value
-    settings = {"rows": found.rows, "quantity": found.quantity, "spans": ", ".join(found.names)}
+    settings = {"rows": found.rows, "quantity": found.quantity}
     return Figures(values, settings=settings)
