@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from attnviz.core.compared import Figures
+from attnviz.core.spans import ELSEWHERE
 from attnviz.features.spans.result import Spans
 
 
 def figures(found: Spans) -> Figures:
-    """Shares by span, and how often the right document is found."""
+    """Shares by span of the same name, and how often the right document is found."""
     name = found.layout.name
     values: dict[str, dict[str, float | None]] = {
         name(one.head): {
-            span: share.mean for span, share in zip(found.names, one.shares, strict=True)
+            span: share.mean
+            for span, share in zip(found.names, one.shares, strict=True)
+            if span != ELSEWHERE  # what the others leave
         }
         for one in found.heads
     }
