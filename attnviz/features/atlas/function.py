@@ -14,6 +14,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -282,7 +283,7 @@ def _state(model: Model, names: Sequence[str], *more: Any) -> str:
     return digest.hexdigest()
 
 
-def _prompts(names: Sequence[str], source: Source) -> Iterator[str]:
+def _prompts(names: Sequence[str], source: Source) -> Iterator[str | Prompt]:
     """The texts that the model can take whole."""
     found: Iterator[Text | Bad] = texts.read(texts.resolve(list(names)))
     for text in found:
@@ -292,11 +293,12 @@ def _prompts(names: Sequence[str], source: Source) -> Iterator[str]:
             source.prepare(text.prompt)
         except InputError:
             continue
-        if text.prompt.text is not None:
-            yield text.prompt.text
+        yield text.prompt.text or replace(text.prompt, spans=None)
 
 
-def _shares(texts: Sequence[str], source: Source, head: Head, does: Role | None) -> SourceShares:
+def _shares(
+    texts: Sequence[str | Prompt], source: Source, head: Head, does: Role | None
+) -> SourceShares:
     """Where a head finds the keys of its role; of a head without one, those that it looks at."""
     known = does is not None and SCORES[does.score].on_targets
     role = does.name if does is not None and known else None
@@ -310,19 +312,21 @@ def _of(part: str, progress: Progress) -> Progress:
 
 def _maps(profiled: Profile, source: Source, progress: Progress) -> dict[Head, ExampleMap]:
     """The map of every head on its first example, cut to what can be seen; texts run once each."""
-    wanted: dict[str, list[tuple[Head, int]]] = {}
+    wanted: dict[str, list[tuple[Head, int, str]]] = {}
     for one in profiled.heads:
         for _, best in examples(one)[:1]:
             if best.window == 0:
-                wanted.setdefault(best.text, []).append((one.head, best.row))
+                wanted.setdefault(best.text, []).append((one.head, best.row, best.token))
     found: dict[Head, ExampleMap] = {}
     for done, (text, heads) in enumerate(wanted.items(), start=1):
         try:
             whole = capture(Prompt(text, truncate=True), model=source)
         except InputError:
             continue
-        for head, row in heads:
-            if row < whole[head].shape[0]:  # of a text that was not cut before it
+        for head, row, token in heads:
+            queries = whole.inputs.sides[head.site.kind].queries.texts
+            # of a text that was not cut before it, nor written by a chat template
+            if row < len(queries) and queries[row] == token:
                 found[head] = _cut(whole[head], whole.inputs.sides[head.site.kind], row)
         progress("examples", done, len(wanted))
     return found

@@ -99,7 +99,6 @@ def _notes(one: Report, other: Report) -> Iterator[str]:
         yield "Reports keep no figures of single texts: their differences have no paired interval."
     if one.texts != other.texts:
         yield f"The first report is of {counted(one.texts, 'text')}, the second of {other.texts:,}."
-
     if odd := sorted(_names(one) ^ _names(other)):
         yield f"Only one of the two reports has {', '.join(odd[:5])}."
 

@@ -184,6 +184,9 @@ def _input(item: Input) -> dict[str, Any]:
             value = getattr(item.prompt, name)
             if value is not None:
                 fields[name] = value
+        for name, value in (("messages", item.prompt.chat), ("spans", item.prompt.spans)):
+            if value is not None:
+                fields[name] = value
     return fields
 
 
