@@ -214,8 +214,9 @@ def test_a_named_span_is_its_positions_and_their_partners(gpt2: Any) -> None:
         (both,) = found.effects
         (noise,) = patch([pair], at=clean, direction="noise", **options).effects
         (denoise,) = patch([pair], at=corrupted, direction="denoise", **options).effects
-        assert both.noise and noise.noise and both.noise.share == noise.noise.share != 0
-        assert both.denoise and denoise.denoise and both.denoise.share == denoise.denoise.share
+        assert (both.noise, both.denoise) == (noise.noise, denoise.denoise)
+        assert both.noise
+        assert both.noise.share != 0
         assert found.positions == at.replace(" ", "")
     with pytest.raises(UsageError, match="no span 'what'; choose from who, verb"):
         patch([pair], at="span:what", **options)
