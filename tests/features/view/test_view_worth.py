@@ -189,10 +189,12 @@ def test_a_page_opens_on_what_was_measured(shared: Opened, page: Path) -> None:
     assert "tint" not in shared.hash()
 
 
-def test_a_page_without_results_has_no_picker(shared: Opened, tmp_path: Path) -> None:
+def test_a_page_without_results_tints_by_role_or_sink(shared: Opened, tmp_path: Path) -> None:
     path = av.view(TEXTS[0]).save(tmp_path / "plain.html")
     shared.open(path)
-    assert not shared.page.is_visible("#tint-line")
+    values = "all => all.map(one => one.value)"
+    assert shared.page.eval_on_selector_all("#tint option", values) == ["role", "sink"]
+    assert shared.page.input_value("#tint") == "role"
 
 
 @pytest.mark.parametrize(
