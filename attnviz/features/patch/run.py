@@ -209,12 +209,15 @@ def check(study: PatchStudy, pairs: Sequence[PreparedPair], metric: PairMetric) 
                     at=...,
                 ) from None
             except KeyError as error:
-                known = f"choose from {', '.join(pair.spans)}" if pair.spans else (
-                    "name parts of its clean prompt (spans of a pair, --span NAME=TEXT)"
-                )  # fmt: skip
+                if pair.spans:
+                    raise UsageError(
+                        "pair {} has no span {!r}; choose from {}",
+                        pair.number + 1, error.args[0], ", ".join(pair.spans),
+                    ) from None  # fmt: skip
                 raise UsageError(
-                    "pair {} has no span {!r}; {}", pair.number + 1, error.args[0], known
-                ) from None
+                    "pair {} has no span {!r}; name parts of its clean prompt with {spans}",
+                    pair.number + 1, error.args[0], spans=...,
+                ) from None  # fmt: skip
 
 
 def _circuit(
