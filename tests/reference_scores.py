@@ -188,6 +188,20 @@ def diagonal(w: Array, p: Pair) -> Array:
     return found
 
 
+def sink(
+    weights: Array, mask: NDArray[np.bool_], head: int
+) -> tuple[int, list[float], list[float]]:
+    """Where one head's sink is; weights on it, and what is uniform there, row by row."""
+    columns = [math.fsum(column) for column in weights[head].T]
+    place = next(j for j, one in enumerate(columns) if one >= max(columns) * (1 - 1e-6))
+    if not columns[place]:
+        return -1, [], []
+    own = mask[head % len(mask)]
+    rows = [i for i in range(len(own)) if own[i, place]]
+    chances = [1 / own[i].sum() for i in rows]
+    return place, [float(weights[head, i, place]) for i in rows], chances
+
+
 def score(
     name: str, maps: Sequence[Array], allowed: Sequence[NDArray[np.bool_]], sides: Sequence[Sides],
     cross: bool = False,
@@ -196,6 +210,12 @@ def score(
     means: list[list[float]] = [[] for _ in maps[0]]
     chances: list[list[float]] = [[] for _ in maps[0]]
     for weights, mask, side in zip(maps, allowed, sides, strict=True):
+        if name == "sink":
+            for head in range(len(weights)):
+                _, own, uniform = sink(weights, mask, head)
+                means[head] += own
+                chances[head] += uniform
+            continue
         found, chance, counts = rows(name, weights, mask, Pair(side, cross))
         for head, own in enumerate(counts):
             means[head] += list(found[head, own])

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import Source
 from attnviz.core.tokens import Sides, Tokens
-from attnviz.errors import InputError, ModelError
+from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.scoring.probe import probe_prompts, starts_with
 
 MASKED_SHARE = 0.15
@@ -67,6 +67,36 @@ def next_tokens(text: int, inputs: Inputs) -> list[Trial]:
     if len(ids) < 2:
         return []
     return [Trial(text, inputs, tuple(range(len(ids) - 1)), ids[1:])]
+
+
+def within(found: Iterable[Trial], name: str, ahead: int) -> Iterator[Trial]:
+    """Trials at the tokens of a named span alone; those without any are left out.
+
+    Args:
+        found: all of them.
+        name: of the span.
+        ahead: how far behind a position the token stands that is predicted there, 0 or 1.
+
+    Raises:
+        UsageError: no text has such a span.
+    """
+    known: dict[str, None] = {}
+    some = False
+    for trial in found:
+        spans = {span.name: frozenset(span.positions) for span in trial.tokens.spans}
+        known |= dict.fromkeys(spans)
+        kept = [n for n, at in enumerate(trial.positions) if at + ahead in spans.get(name, ())]
+        some |= name in spans
+        if kept:
+            yield replace(
+                trial,
+                positions=tuple(trial.positions[n] for n in kept),
+                targets=tuple(trial.targets[n] for n in kept) if trial.targets else (),
+            )
+    if not some and known:
+        raise UsageError("no text has a span {!r}; choose from {}", name, ", ".join(known))
+    if not some:
+        raise UsageError("no text has a span {!r}; name one with {span}", name, span=...)
 
 
 def everywhere(text: int, inputs: Inputs) -> list[Trial]:

@@ -344,7 +344,7 @@ class TextsOptions(InputOptions):
                 text.prompt,
                 special_tokens=self.special_tokens,
                 truncate=self.truncate,
-                spans=self._spans(),
+                spans={**(text.prompt.spans or {}), **(self._spans() or {})} or None,
             )
             for text in good
         ]

@@ -10,6 +10,11 @@ from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 
+SINK = "sink"
+"""The name of the score that is of a whole text, see :mod:`attnviz.scoring.scores`."""
+SINK_SHARE = 0.3
+"""A key with more of the mean weight of a row is a sink (Gu et al. 2024, arXiv:2410.10781)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Score:
@@ -110,11 +115,19 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class HeadScores:
-    """All scores of one head, and the roles they support: what it does, then where it rests."""
+    """All scores of one head, and the roles they support: what it does, then where it rests.
+
+    Attributes:
+        head: which.
+        scores: by name.
+        roles: see above.
+        sink: position of the key with the most weight in all, from 0; None over several texts.
+    """
 
     head: Head
     scores: Mapping[str, Score]
     roles: tuple[Role, ...]
+    sink: int | None = None
 
     @property
     def does(self) -> Role | None:

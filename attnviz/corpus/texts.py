@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from attnviz.core.prompt import Prompt
 from attnviz.corpus.lines import Problem, lines, no_text, opened, shown, whole
@@ -24,6 +24,9 @@ from attnviz.files import contents
 
 FIELDS = ("text", "id", "pair", "context", "target")
 """What a JSONL object or a table's columns can hold; all but the first may be missing."""
+OBJECTS = ("messages", "spans")
+"""What a JSONL object can hold beside these: the messages of a chat in place of a text, and named
+parts of either."""
 _TABLES = {".csv": ",", ".tsv": "\t"}
 _JSON = (".jsonl", ".ndjson")
 _PARQUET = (".parquet",)
@@ -55,8 +58,9 @@ class Text:
 
     @property
     def text(self) -> str:
-        """The text itself."""
-        return self.prompt.text or ""
+        """The text itself, or what the messages of a chat say."""
+        chat = self.prompt.chat or ()
+        return self.prompt.text or "\n".join(str(one.get("content") or "") for one in chat)
 
     @cached_property
     def sensed(self) -> tuple[str, ...]:
@@ -69,7 +73,10 @@ class Text:
     def digest(self) -> str:
         """What tells this text from another: a hash of everything in it but its place."""
         p = self.prompt
-        values = [self.name, self.group, p.text, p.pair, p.context, p.target, *self.sensed]
+        values: list[Any] = [
+            self.name, self.group, p.text, p.pair, p.context, p.target, *self.sensed,
+        ]  # fmt: skip
+        values += [one for one in (p.chat, p.spans) if one is not None]
         return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:32]
 
 
@@ -257,7 +264,8 @@ def _json_lines(name: str, column: str | None, group: str | None) -> Iterator[tu
             yield number, Problem(f"not JSON ({str(error)[:80]})")
             continue
         if isinstance(value, dict):
-            yield number, {field: value.get(key) for field, key in wanted.items()}
+            given = {name: value[name] for name in OBJECTS if value.get(name) is not None}
+            yield number, {field: value.get(key) for field, key in wanted.items()} | given
         else:
             yield number, Problem('not an object such as {"text": "..."}')
 
@@ -291,12 +299,30 @@ def _wanted(column: str | None, group: str | None) -> dict[str, str]:
     return wanted
 
 
+def _wrong(chat: object, spans: object, values: Mapping[str, object]) -> str:
+    """What is wrong with the messages or the spans of a line; empty for nothing."""
+    if chat is not None:
+        if not isinstance(chat, list) or not all(isinstance(one, dict) for one in chat):
+            return "its messages are no list of objects with role and content"
+        if others := [name for name in ("text", "pair", "context") if values.get(name) is not None]:
+            return f"it has messages and a {others[0]}; a line is one of them"
+    texts = isinstance(spans, dict) and all(isinstance(one, str) for one in spans.values())
+    if spans is not None and not texts:
+        return 'its spans are no object such as {"document": "regex:Paris.*"}'
+    return ""
+
+
 def _text(number: int, place: str, values: Values) -> Text | Bad:
     """A text from its fields, or what is wrong with them."""
     if isinstance(values, Problem):
         return Bad(number, place, values)
+    chat, spans = values.get("messages"), values.get("spans")
+    if wrong := _wrong(chat, spans, values):
+        return Bad(number, place, wrong)
     texts: dict[str, str | None] = dict.fromkeys((*FIELDS, _GROUP))
     for field, given in values.items():
+        if field in OBJECTS or (field == "text" and chat is not None):
+            continue
         value = given
         shown = f"the {field}" if field in ("text", _GROUP) else repr(field)
         if field in ("id", _GROUP) and isinstance(value, int) and not isinstance(value, bool):
@@ -314,6 +340,11 @@ def _text(number: int, place: str, values: Values) -> Text | Bad:
             return Bad(number, place, f"{shown} is empty")
         texts[field] = value
     prompt = Prompt(
-        texts["text"], pair=texts["pair"], context=texts["context"], target=texts["target"]
+        texts["text"],
+        pair=texts["pair"],
+        context=texts["context"],
+        target=texts["target"],
+        chat=chat if isinstance(chat, list) else None,
+        spans=spans if isinstance(spans, dict) else None,
     )
     return Text(number, place, prompt, texts["id"], texts[_GROUP])

@@ -21,7 +21,7 @@ from rich.text import Text
 from attnviz.core.capture import Capture
 from attnviz.core.heads import SITE_PREFIX
 from attnviz.core.quantities import QUANTITIES
-from attnviz.core.scores import HeadScores, Score, ScoredHeads, UserDefined
+from attnviz.core.scores import SINK, SINK_SHARE, HeadScores, Score, ScoredHeads, UserDefined
 from attnviz.core.tokens import Sides
 from attnviz.drawing.grid_terminal import HeadsGrid, tile_style
 from attnviz.drawing.labels import (
@@ -31,6 +31,7 @@ from attnviz.drawing.labels import (
     possible,
     rest_phrase,
     role_phrase,
+    shorten,
     signs,
     times,
     visible,
@@ -185,10 +186,15 @@ _COLUMNS: tuple[tuple[str, Literal["left", "right"]], ...] = (
     ("rows", "right"),
     ("of all", "left"),
     ("", "left"),
+    ("sink", "left"),
     ("also", "left"),
 )
 
 
+_SINK_ROOM = 96
+"""Columns of a console that has room for the sink."""
+_TOKEN = 8
+"""Characters of a token in the table."""
 _SCORE = 2
 """The column before which the score stands that a table is sorted by."""
 
@@ -225,20 +231,22 @@ class HeadsTable:
         )
         shaded = colors and not narrow
         rows = [self.row(scores, narrow=narrow, colors=shaded) for scores in self.heads]
-        fits = (True, True, True, not narrow, True, True, wide, not narrow, wide)
+        room = options.max_width >= _SINK_ROOM
+        fits = (True, True, True, not narrow, True, True, wide, not narrow, room, wide)
+        beside = None if room and self.score == SINK else self.score
         places = [p for p, fit in enumerate(fits) if fit and any(row[p].plain for row in rows)]
         for place in places:
             title, justify = _COLUMNS[place]
-            if place == _SCORE and self.score is not None:
-                table.add_column(self.score, justify="right", no_wrap=True)
+            if place == _SCORE and beside is not None:
+                table.add_column(beside, justify="right", no_wrap=True)
             also = title == "also"
             table.add_column(
                 title, justify=justify, no_wrap=not also, min_width=12 if also else None
             )
         for scores, row in zip(self.heads, rows, strict=True):
             cells = [_signed(row[place], options.ascii_only) for place in places]
-            if self.score is not None:
-                found = scores.scores.get(self.score)
+            if beside is not None:
+                found = scores.scores.get(beside)
                 mean = None if found is None else found.mean
                 cells.insert(_SCORE, Text("–" if mean is None else number(mean)))
             table.add_row(*cells)
@@ -265,7 +273,7 @@ class HeadsTable:
             evidence = scores.scores[max(known)[1]] if known else None
             role.append(f"{'   ' if colors else ''}{NO_ROLE} {label}", "dim")
         if evidence is None:
-            return [name, role, *(Text("") for _ in range(7))]
+            return [name, role, *(Text("") for _ in range(6)), self._sink(scores), Text("")]
         few = evidence.rows < FEW_ROWS
         share = "" if best is None else possible(best)
         also = (rest_phrase(r) if r.rests else role_phrase(r) for r in scores.roles[1:])
@@ -276,8 +284,19 @@ class HeadsTable:
             Text(f"{evidence.rows} few" if few and narrow else str(evidence.rows)),
             Text(share),
             Text("few rows" if few else ""),
+            self._sink(scores),
             Text(", ".join(also)),
         ]
+
+    def _sink(self, scores: HeadScores) -> Text:
+        """The token with the most weight in all, where that is a sink, its place and its weight."""
+        found = scores.scores.get(SINK)
+        least = 0.0 if self.score == SINK else SINK_SHARE
+        if scores.sink is None or found is None or (found.mean or 0.0) <= least:
+            return Text("")
+        texts = self.report.inputs.sides[scores.head.site.kind].keys.texts
+        token = shorten(visible(texts[scores.sink]), _TOKEN)
+        return Text(f"{token} ({scores.sink}) {number(found.mean or 0.0)}")
 
 
 class _MixingTable:

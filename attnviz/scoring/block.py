@@ -98,6 +98,16 @@ class Place:
         """[B, A, r, s], 1 where a query may attend to a key; in ``scratch`` if it fits there."""
         return self.memory(self.allowed.shape).copy_(self.allowed)
 
+    @cached_property
+    def reached(self) -> Tensor:
+        """[B, A, 2, s], how many queries may attend to a key, and what uniform attention gives it.
+
+        What was in ``scratch`` is lost.
+        """
+        real = self.queries(self.axes.real)[:, None].expand_as(self.choices)
+        rows = torch.stack([real, real / self.choices.clamp(min=1)], dim=2)
+        return rows.to(self.scratch.dtype) @ self.ones()
+
     def queries(self, flags: Tensor) -> Tensor:
         """The block's part [B, r] of something over all queries of the batch."""
         return flags[self.items, self.start : self.start + self.rows]

@@ -22,14 +22,14 @@ from attnviz.core.capture import Capture
 from attnviz.core.heads import SITE_KINDS, Head, Layout, Site, SiteKind
 from attnviz.core.key_mask import Reach
 from attnviz.core.prompt import Inputs
-from attnviz.core.scores import HeadScores
+from attnviz.core.scores import SINK, HeadScores
 from attnviz.core.source import Rows
 from attnviz.scoring.axes import Axes
 from attnviz.scoring.block import Block, Place
 from attnviz.scoring.scores import SCORES
 from attnviz.scoring.stored import blocks
 from attnviz.scoring.sums import Sums, comparable, fold
-from attnviz.scoring.totals import Totals
+from attnviz.scoring.totals import SinkTotals, Totals
 
 _PART_ELEMENTS = 1 << 19
 """Weights to score at a time, 2 MiB in float32: what scores share stays in a near cache."""
@@ -152,6 +152,7 @@ class ScoreObserver:
         self._layout = layout
         self._names = tuple(SCORES if names is None else names)
         self._totals: dict[Site, Totals] = {}
+        self._sinks: dict[Site, SinkTotals] = {}
         self._axes: dict[SiteKind, Axes] = {}
         self._known: dict[SiteKind, tuple[NDArray[np.intp], NDArray[np.intp]]] = {}
         self._scratch: Tensor | None = None
@@ -172,15 +173,20 @@ class ScoreObserver:
         if site not in self._totals:
             scores = [SCORES[name] for name in self._scored(site.kind)]
             self._totals[site] = Totals(scores, len(self._batch), rows.weights.shape[1])
+            self._sinks[site] = SinkTotals()
         size = math.prod(rows.weights.shape[1:])
         step = max(1, _PART_ELEMENTS // max(1, size))
         for first in range(0, len(self._batch), step):
             items = slice(first, min(first + step, len(self._batch)))
             block = self._block(rows, items)
             if block is not None:
+                if SINK in self._names:
+                    self._sinks[site].add(block)
                 values, defined = self._totals[site].add(block)
                 if self._watch is not None:
                     self._show(self._watch, rows, items, values.where(defined, math.nan))
+        longest = max(queries for queries, _ in self._axes[site.kind].lengths)
+        self._sinks[site].seen(rows.weights.shape[2], longest)
 
     def sums(self, item: int) -> Sums:
         """The sums over one item's rows, for every head of the layout."""
@@ -200,7 +206,24 @@ class ScoreObserver:
             out.shares[cells] = found.shares[item].numpy()
             out.counted[heads] = found.counted[item].numpy()
             empty += int(found.empty[item])
+            if (sinks := self._sinks[site].found) is not None:
+                column = self._names.index(SINK)
+                out.values[heads, column] = sinks.values[item]
+                out.chances[heads, column] = sinks.chances[item]
+                out.rows[heads, column] = sinks.rows[item]
         return replace(out, empty=empty)
+
+    def sinks(self, item: int) -> NDArray[np.int64]:
+        """[H], the position of every head's sink on one item; -1 where that is not known."""
+        out = np.full(len(self._layout), -1, np.int64)
+        first = 0
+        for site in self._layout.sites:
+            heads = np.arange(first, first + self._layout.heads[site.kind][site.layer])
+            first += len(heads)
+            if site in self._sinks and (found := self._sinks[site].found) is not None:
+                heads = heads[list(self._kept[site])] if site in self._kept else heads
+                out[heads] = found.positions[item]
+        return out
 
     def total(self) -> Sums:
         """The sums over all items' rows, added in the order of the batch."""
@@ -210,20 +233,23 @@ class ScoreObserver:
     def result(self) -> tuple[HeadScores, ...]:
         """The scores and roles of every head that went by, in the layout's order."""
         total = self.total()
+        sinks = self.sinks(0).tolist() if len(self._batch) == 1 else [-1] * len(self._layout)
         found = []
         for number, head in enumerate(self._layout):
             some = self._kept.get(head.site)
             if head.site in self._totals and (some is None or head.index in some):
-                found.append(HeadScores(head, total.scores(number), total.roles(number)))
+                sink = sinks[number] if sinks[number] >= 0 else None
+                found.append(HeadScores(head, total.scores(number), total.roles(number), sink))
         return tuple(found)
 
     def _scored(self, kind: SiteKind) -> tuple[str, ...]:
-        """The scores that mean something there."""
+        """The scores of rows that mean something there."""
         axes = self._axes[kind]
         return tuple(
             name
             for name in self._names
-            if SCORES[name].means_something(ordered=axes.ordered, space=axes.space)
+            if SCORES[name].function is not None
+            and SCORES[name].means_something(ordered=axes.ordered, space=axes.space)
         )
 
     def _columns(self, kind: SiteKind) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

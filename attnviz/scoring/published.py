@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.scores import SINK_SHARE
+
 PREFIX_LENGTH, PREFIX_COPIES = 25, 4
 """Olsson et al.: 25 random tokens, four times over."""
 
-SINK_LENGTH, SINK_THRESHOLD = 64, 0.3
+SINK_LENGTH, SINK_THRESHOLD = 64, SINK_SHARE
 """Gu et al.: sequences of 64 tokens; a head with more than this on the first one is a sink."""
 
 Map = NDArray[np.floating[Any]]

@@ -4,7 +4,8 @@ A score is a function of a :class:`~attnviz.scoring.block.Block` that gives a va
 head and query row, [B, H, r]. Its chance is the same function of uniform attention over the allowed
 keys. docs/roles.md is the same list for readers.
 
-Four rules hold for all of them, so that nothing flatters:
+Four rules hold for all of them but ``sink``, which is defined as in Gu et al. 2024, so that nothing
+flatters:
 
 - A row counts only if its query is not a special token, has at least two keys to choose from, and
   got any weight at all.
@@ -25,10 +26,12 @@ from typing import Literal
 from torch import Tensor
 
 from attnviz.core.media import Space
+from attnviz.core.scores import SINK
 from attnviz.scoring.block import LOCAL_WINDOW, SINK_REST, Block, Place
 from attnviz.scoring.papers import (
     CLARK,
     DARCET,
+    GU,
     KENDALL,
     OLSSON,
     VOITA,
@@ -49,7 +52,7 @@ class ScoreDef:
 
     Attributes:
         name: as in tables and JSON.
-        function: values [B, H, r] of a block.
+        function: values [B, H, r] of a block; None for ``sink``, which no single row has.
         formula: per row i, with w the weights of its keys j.
         source: where the definition comes from.
         unit: ``share`` (0 to 1), ``bits`` or ``tokens``.
@@ -65,7 +68,7 @@ class ScoreDef:
     """
 
     name: str
-    function: Callable[[Block], Tensor]
+    function: Callable[[Block], Tensor] | None
     formula: str
     source: str
     unit: Unit = "share"
@@ -294,6 +297,15 @@ _ENTRIES = (
         crossed=True,
     ),
     ScoreDef("top", top, "max of w[j]", VOITA, "share", False, False),
+    ScoreDef(
+        SINK,
+        None,
+        "w[s], s the key with the most weight in all; all rows that may attend to s",
+        GU,
+        "share",
+        False,
+        False,
+    ),
 )
 
 _REGISTERED = {entry.name: entry for entry in _ENTRIES}

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from attnviz.scoring.block import SINK_REST, Block, Expected, Place, Uniform
@@ -13,6 +16,8 @@ from attnviz.scoring.scores import ScoreDef
 
 _ALL = 1 - 1e-6
 """Above it, uniform attention puts all of its weight on the targets, up to rounding."""
+_TIE = 1e-6
+"""Keys whose weights differ by less than this share are equal; the sink is the first of them."""
 
 
 class RowScores(NamedTuple):
@@ -31,7 +36,8 @@ class Totals:
     """The sums of one layer's scores over query rows, in float64.
 
     Args:
-        scores: the scores to compute, n of them; m are shares that can be compared.
+        scores: the scores to compute, n of them, each with a function; m are shares that can be
+            compared.
         items: the number of items B.
         heads: the number of heads H.
 
@@ -45,11 +51,14 @@ class Totals:
 
     def __init__(self, scores: Sequence[ScoreDef], items: int, heads: int) -> None:
         self._scores = tuple(scores)
-        functions = list(dict.fromkeys(score.function for score in scores))
+        known = [score.function for score in scores if score.function is not None]
+        functions = list(dict.fromkeys(known))
         self._functions: list[Callable[[Block], Tensor]] = functions
-        self._places = torch.tensor([functions.index(score.function) for score in scores])
+        self._places = torch.tensor([functions.index(one) for one in known])
         targets = [score for score in scores if score.comparable]
-        self._targets = torch.tensor([functions.index(t.function) for t in targets]).long()
+        self._targets = torch.tensor(
+            [functions.index(t.function) for t in targets if t.function is not None]
+        ).long()
         self._sink_targets = [place for place, t in enumerate(targets) if t.asks_sink]
         self._off_sink = [place for place, score in enumerate(scores) if score.off_sink]
         self._on_targets = torch.tensor([score.on_targets for score in scores], dtype=torch.bool)
@@ -147,6 +156,83 @@ class Totals:
             for number in self._off_sink:
                 shares[:, :, number, target] = 0
         return shares
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class FoundSinks:
+    """The sinks of one layer's heads, for every item of a batch.
+
+    Attributes:
+        positions: int64 [B, H], of the sink; -1 for a head without any weight.
+        values: [B, H], the sum of the weights on it; ``chances`` the same of uniform attention.
+        chances: see ``values``.
+        rows: int64 [B, H], how many queries may attend to it.
+    """
+
+    positions: NDArray[np.int64]
+    values: NDArray[np.float64]
+    chances: NDArray[np.float64]
+    rows: NDArray[np.int64]
+
+
+class SinkTotals:
+    """Sums of a layer's weights over its rows, key by key; of the sinks alone when all went by.
+
+    Where a head's sink is shows only with the last row, and no more than one layer is kept whole.
+    """
+
+    def __init__(self) -> None:
+        self._seen = 0
+        self._weight: Tensor | None = None
+        self._reached: Tensor | None = None
+        self._found: FoundSinks | None = None
+
+    def add(self, block: Block) -> None:
+        """Take in the rows of some items."""
+        place, weights = block.place, block.weights
+        keys = slice(place.key_start, place.key_start + place.keys)
+        reached = place.reached
+        if self._weight is None or self._reached is None:
+            items, width = place.axes.keys.shape
+            # MPS has no float64
+            dtype = torch.float32 if weights.device.type == "mps" else torch.float64
+            self._weight = weights.new_zeros((items, weights.shape[1], width), dtype=dtype)
+            self._reached = reached.new_zeros((items, reached.shape[1], 2, width), dtype=dtype)
+        if reached.shape[1] > self._reached.shape[1]:
+            self._reached = self._reached.expand(-1, reached.shape[1], -1, -1).clone()
+        real = place.queries(place.axes.real)[:, None, None].to(weights.dtype)
+        self._weight[place.items, :, keys] += (real @ weights)[:, :, 0]
+        self._reached[place.items, ..., keys] += reached
+
+    def seen(self, rows: int, all_: int) -> None:
+        """So many rows more of all have been added; nothing but sinks is kept after the last."""
+        self._seen += rows
+        if self._seen >= all_ and self._weight is not None:
+            self._found = self._sinks()
+            self._weight = self._reached = None
+
+    @property
+    def found(self) -> FoundSinks | None:
+        """The sinks among the rows so far; None where there were none."""
+        return self._sinks() if self._weight is not None else self._found
+
+    def _sinks(self) -> FoundSinks:
+        assert self._weight is not None
+        assert self._reached is not None
+        most = self._weight.amax(-1, keepdim=True)
+        # argmax of flags finds the first
+        at = (self._weight >= most * (1 - _TIE)).to(torch.int8).argmax(-1)
+        values = self._weight.gather(-1, at[..., None])[..., 0]
+        reached = self._reached.expand(-1, values.shape[1], -1, -1)
+        places = at[..., None, None].expand(-1, -1, 2, 1)
+        counted = reached.gather(-1, places)[..., 0].cpu().double().numpy()
+        some = (values > 0).cpu().numpy()
+        return FoundSinks(
+            np.where(some, at.cpu().numpy(), -1),
+            values.cpu().double().numpy() * some,
+            counted[..., 1] * some,
+            np.rint(counted[..., 0]).astype(np.int64) * some,
+        )
 
 
 def _joined(parts: Sequence[Tensor]) -> Tensor:

@@ -92,6 +92,7 @@ def _values(
     rows: dict[int, list[Tensor]] = {}
     for block in _blocks(kind, window, step, one_head=one_head):
         before = block.weights.clone()
+        assert score.function is not None
         found = score.function(block)
         values, defined = Totals([score], 1, block.weights.shape[1]).add(block)
         if not torch.equal(before, block.weights):

@@ -159,3 +159,31 @@ def test_parquet_is_a_table_too(tmp_path) -> None:
     (tmp_path / "t.parquet").write_bytes(b"nothing of the sort")
     with pytest.raises(InputError, match=r"cannot read .*t\.parquet"):
         list(read([path]))
+
+
+def test_a_line_may_be_a_chat_and_name_its_spans(tmp_path: Path) -> None:
+    chat = [{"role": "system", "content": "Short."}, {"role": "user", "content": "Where?"}]
+    rows = [
+        {"messages": chat, "spans": {"q": "Where"}, "id": "x"},
+        {"text": "one two", "spans": {"second": "two"}},
+        {"messages": "hello"},
+        {"messages": chat, "text": "one"},
+        {"text": "one", "spans": ["two"]},
+    ]
+    lines = file(tmp_path / "x.jsonl", "\n".join(map(json.dumps, rows)))
+    one, two, *bad = read([lines])
+    assert isinstance(one, Text)
+    assert isinstance(two, Text)
+    assert (one.prompt, one.name) == (Prompt(chat=chat, spans={"q": "Where"}), "x")
+    assert one.text == "Short.\nWhere?"
+    assert two.prompt == Prompt("one two", spans={"second": "two"})
+    reasons = [each.reason for each in bad if isinstance(each, Bad)]
+    assert reasons == [
+        "its messages are no list of objects with role and content",
+        "it has messages and a text; a line is one of them",
+        'its spans are no object such as {"document": "regex:Paris.*"}',
+    ]
+    other = file(tmp_path / "y.jsonl", json.dumps(rows[0] | {"spans": {"q": "here"}}))
+    (again,) = read([other])
+    assert isinstance(again, Text)
+    assert again.digest != one.digest

@@ -22,6 +22,7 @@ from attnviz.core.result import Result
 from attnviz.drawing.forms import Shown
 from attnviz.errors import UsageError
 from attnviz.features.atlas.gather import gather
+from attnviz.features.atlas.page import document
 from attnviz.features.atlas.result import Atlas
 from attnviz.features.profile.result import Profile
 from attnviz.features.registry import RESULTS
@@ -231,6 +232,20 @@ def test_what_has_no_figures_of_heads_is_not_compared(made: dict[str, Made], nam
     file = made["demo-gpt2"].files[name]
     with pytest.raises(UsageError, match="has no figures of heads to compare"):
         av.diff(file, file)
+
+
+@every()
+def test_an_atlas_takes_it(made: dict[str, Made], model: str, name: str) -> None:
+    one = made[model]
+    said = next(beside(one, name))[1]
+    found = gather(one.profile(), findings=[] if said is None else [said])
+    assert found.findings == (() if said is None else (said,))
+    assert Atlas.from_json(found.to_json()) == found
+    data = document(found)
+    assert [told["name"] for told in data["findings"]] == ([] if said is None else [f"{name}.json"])
+    for head in data["heads"] if said is not None else ():
+        assert head["told"] == [said.said.get(head["name"], ())]
+        assert head["measured"] == [m.values.get(head["name"]) for m in said.measures]
 
 
 @pytest.mark.parametrize("model", MODELS)

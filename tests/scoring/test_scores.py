@@ -359,6 +359,17 @@ def test_block_rows_never_change_a_score(case: Case) -> None:
                 assert y == (None if x is None else pytest.approx(x, rel=1e-12, abs=1e-14)), name
 
 
+@settings(max_examples=25)
+@given(case=cases())
+def test_the_sink_is_the_key_with_the_most_weight(case: Case) -> None:
+    """For every item of a batch and head, whatever blocks its rows go by in."""
+    observer, weights = run(case, torch.float64, case.block_rows)
+    pairs = zip(case.cut(weights), case.cut(case.allowed()), strict=True)
+    for item, (own, mask) in enumerate(pairs):
+        wanted = [reference_scores.sink(own, mask, head)[0] for head in range(len(own))]
+        assert observer.sinks(item).tolist() == wanted
+
+
 def test_a_batch_pools_its_items() -> None:
     """Sums over all rows, not means of means; an item alone gives the same rows."""
     rng = np.random.default_rng(0)
@@ -619,6 +630,8 @@ def test_special_tokens_neither_count_nor_serve() -> None:
 def test_rows_with_a_single_key_do_not_count() -> None:
     """Window 1 leaves every token itself alone: no choice, no evidence."""
     scores = one(np.eye(6), "a b c d e f", allowed=np.eye(6, dtype=bool))
+    sink = scores.pop("sink")  # which asks for no choice: its chance says that there was none
+    assert (sink.mean, sink.chance, sink.rows) == (1, 1, 1)
     assert all(nothing(score) for score in scores.values())
     scores = one(on([0, 1, 2]), "a b c", causal=True)
     assert scores["top"].rows == 2

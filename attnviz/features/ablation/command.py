@@ -97,6 +97,14 @@ class MetricOptions:
         str | None,
         typer.Option(help="For logit-diff: the token it should beat.", rich_help_panel=MEASURED),
     ] = None
+    at: Annotated[
+        str | None,
+        typer.Option(
+            help="Measure on the tokens of a span alone: span:NAME, named by --span.",
+            metavar="SPAN",
+            rich_help_panel=MEASURED,
+        ),
+    ] = None
     mask: Annotated[
         str,
         typer.Option(

@@ -11,5 +11,10 @@ def figures(found: Ablation) -> Figures:
     return Figures(
         {one.name: {"effect": one.change} for one in found.effects},
         {one.name: frozenset(filter(None, (one.does, one.rests))) for one in found.effects},
-        {"metric": found.metric, "methods": ", ".join(found.methods), "average": found.average},
+        {
+            "metric": found.metric,
+            "methods": ", ".join(found.methods),
+            "average": found.average,
+            "at": found.at or "all tokens",
+        },
     )

@@ -40,6 +40,7 @@ def ablate(
     fill: Callable[[Outputs], Any] | None = None,
     answer: str | None = None,
     against: str | None = None,
+    at: str | None = None,
     mask: Mask = "some",
     gradient: bool = False,
     normalize: Normalize = "none",
@@ -88,6 +89,8 @@ def ablate(
             :func:`attnviz.fill` has registered.
         answer: for logit-diff, the token that should win.
         against: the token that it is compared with.
+        at: ``"span:NAME"`` to measure on the tokens of a span of the texts alone (of a language
+            model: where they are predicted); texts without it do not count.
         mask: of a masked model's tokens ``"some"`` (15 %) at once, or ``"each"`` in turn.
         gradient: also take the gradient of the metric by every head's gate.
         normalize: gradients as they are (``"none"``), or each ``"layer"`` 's over their ℓ2 norm.
@@ -129,6 +132,7 @@ def ablate(
         metric=given_metric(metric) if callable(metric) else metric,
         answer=answer,
         against=against,
+        at=at,
         mask=mask,
         gradient=gradient,
         normalize=normalize,

@@ -169,6 +169,7 @@ class Ablation(Shown, Result):
             texts that are the same.
         family: how many intervals hold together: groups of heads times methods.
         positions: how many positions in them counted.
+        at: the span whose tokens alone counted, as it was asked for; empty for all of a text.
         effects: in the order that was asked for.
         correlation: Spearman's between gradient and |effect| of single heads, None where not known.
         curve: see :class:`CurvePoint`; empty unless asked for.
@@ -203,6 +204,7 @@ class Ablation(Shown, Result):
     tokens: tuple[str, ...] = ()
     by_position: Mapping[str, tuple[float | None, ...]] | None = None
     user_defined: tuple[UserDefined, ...] = ()
+    at: str = ""
 
     @property
     def distance(self) -> bool:

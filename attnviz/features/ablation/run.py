@@ -137,6 +137,7 @@ def run(study: Study) -> Ablation:
         clusters=summed.count,
         family=len(settings.methods) * len(effects),
         positions=int(summed.rows.sum()),
+        at=settings.at or "",
         effects=effects,
         correlation=_correlation(effects),
         curve=points,
@@ -177,7 +178,21 @@ def _metric(study: Study) -> Metric:
 
 
 def _trials(study: Study, metric: Metric) -> Iterator[Trial]:
-    """What is run: the texts with masks or without, or repeated random tokens."""
+    """What is run, and where it is measured."""
+    at = study.settings.at
+    if at is None:
+        yield from _whole(study, metric)
+        return
+    if study.texts is None or metric.name == "logit-diff":
+        raise UsageError(
+            "{at} is of texts with spans, and not of {probe} or logit-diff", at=at, probe=...
+        )
+    ahead = 0 if metric.name == "hidden" or trials.is_masked(study.source) else 1
+    yield from trials.within(_whole(study, metric), at.removeprefix("span:"), ahead)
+
+
+def _whole(study: Study, metric: Metric) -> Iterator[Trial]:
+    """The texts with masks or without, or repeated random tokens, measured wherever they can be."""
     source, settings = study.source, study.settings
     if study.texts is None:
         if trials.is_masked(source) and metric.logits:

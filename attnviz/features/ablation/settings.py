@@ -42,6 +42,7 @@ class AblationSettings:
         metric: what is measured; by default loss, or hidden for models without an LM head.
         answer: for logit-diff, the token that should win.
         against: the token it is compared with.
+        at: ``span:NAME`` to measure on the tokens of a named span alone.
         mask: of a masked model's tokens, 15 % at once or each in turn.
         gradient: also take gradients.
         normalize: gradients as they are, or each layer's divided by their ℓ2 norm (Michel et al.).
@@ -69,6 +70,7 @@ class AblationSettings:
     metric: str | UserMetric | None = None
     answer: str | None = None
     against: str | None = None
+    at: str | None = None
     mask: Mask = "some"
     gradient: bool = False
     normalize: Normalize = "none"
@@ -134,6 +136,14 @@ class AblationSettings:
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if not number or not math.isfinite(value) or value < 0:
                 raise UsageError(f"{name} must be a number from 0, got {value!r}")
+        self._check_metric()
+
+    def _check_metric(self) -> None:
+        """Raise UsageError on what does not go together."""
+        if self.at is not None and (not self.at.startswith("span:") or self.at == "span:"):
+            raise UsageError("{at} takes span:NAME, the tokens of a span", at=self.at)
+        if self.at is not None and self.answer is not None:
+            raise UsageError("logit-diff is measured at one token; leave out {at}", at=self.at)
         if (self.answer is None) != (self.against is None):
             raise UsageError(
                 "{answer} and {against} go together: the token that should win, and the other",

@@ -82,7 +82,7 @@ def measure(report: Ablation) -> str:
     parts = [
         f"{what.get(report.metric, report.metric)} in {report.unit}"
         f"{'' if report.distance else base}",
-        f"{texts}, {report.positions:,} positions",
+        f"{texts}, {report.positions:,} positions{f' at {report.at}' if report.at else ''}",
         f"heads replaced by: {report.method}",
         _AVERAGES[report.average],
     ]

@@ -9,7 +9,7 @@ import typer
 
 from attnviz.cli import browser, console, ending
 from attnviz.cli.flattening import flatten
-from attnviz.cli.options import OutputOptions, TrainedOptions
+from attnviz.cli.options import EVIDENCE, OutputOptions, TrainedOptions
 from attnviz.cli.stages import Stages
 
 
@@ -37,6 +37,7 @@ def atlas(
     ablated: Annotated[
         int, typer.Option(help="Number of texts to ablate heads on.", metavar="N", min=1)
     ] = 64,
+    evidence: Annotated[list[Path] | None, EVIDENCE] = None,
     out: Annotated[Path | None, browser.OUT] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print JSON (attnviz.atlas/4); the page only with -o.")
@@ -74,6 +75,7 @@ def atlas(
             gap=gap,
             limit=limit,
             ablated=ablated,
+            evidence=evidence,
             keep=keep,
             progress=stages.show,
             **model.settings(),

@@ -14,6 +14,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -41,6 +42,7 @@ from attnviz.features.circuits.function import circuits as run_circuits
 from attnviz.features.circuits.result import Circuits
 from attnviz.features.coref.function import coref as run_coref
 from attnviz.features.coref.result import Coref
+from attnviz.features.evidence import Evidence, read_evidence
 from attnviz.features.profile.function import profile as run_profile
 from attnviz.features.profile.result import Profile
 from attnviz.features.sources.function import source_shares as run_source_shares
@@ -74,6 +76,7 @@ def atlas(
     gap: str | Path | None = None,
     limit: int | None = None,
     ablated: int = ABLATED,
+    evidence: Evidence | Sequence[Evidence] | None = None,
     device: str = "auto",
     dtype: str = "auto",
     keep: str | Path | None = None,
@@ -91,6 +94,8 @@ def atlas(
         gap: ambiguous pronouns or entities, see :func:`attnviz.coref`.
         limit: how many texts to take at most.
         ablated: on how many of them heads are ablated.
+        evidence: results of other commands about the same model, or files with their JSON, whose
+            findings stand on the heads' cards.
         device: where to run.
         dtype: in which precision.
         keep: a folder for what is done, so that the same call goes on from there: one that is not
@@ -103,7 +108,10 @@ def atlas(
     """
     if ablated < 1:
         raise UsageError("give at least 1 text to ablate heads on, not {}", ablated)
+    beside = read_evidence(evidence)
     source = load(model, device=device, dtype=dtype)
+    for one in beside:
+        one.result.check_model(one.name, source.info, source.layout, identity(model))
     names = files.listed(inputs)
     state = _state(model, names, conllu, gap, limit, device, dtype, ablated)
     kept = _Kept(None if keep is None else Path(keep), state)
@@ -183,6 +191,7 @@ def atlas(
         shares=split,
         absent=absent,
         maps=_maps(profiled, source, progress),
+        findings=[found for one in beside if (found := one.finding()) is not None],
     )
 
 
@@ -274,7 +283,7 @@ def _state(model: Model, names: Sequence[str], *more: Any) -> str:
     return digest.hexdigest()
 
 
-def _prompts(names: Sequence[str], source: Source) -> Iterator[str]:
+def _prompts(names: Sequence[str], source: Source) -> Iterator[str | Prompt]:
     """The texts that the model can take whole."""
     found: Iterator[Text | Bad] = texts.read(texts.resolve(list(names)))
     for text in found:
@@ -284,11 +293,12 @@ def _prompts(names: Sequence[str], source: Source) -> Iterator[str]:
             source.prepare(text.prompt)
         except InputError:
             continue
-        if text.prompt.text is not None:
-            yield text.prompt.text
+        yield text.prompt.text or replace(text.prompt, spans=None)
 
 
-def _shares(texts: Sequence[str], source: Source, head: Head, does: Role | None) -> SourceShares:
+def _shares(
+    texts: Sequence[str | Prompt], source: Source, head: Head, does: Role | None
+) -> SourceShares:
     """Where a head finds the keys of its role; of a head without one, those that it looks at."""
     known = does is not None and SCORES[does.score].on_targets
     role = does.name if does is not None and known else None
@@ -302,19 +312,21 @@ def _of(part: str, progress: Progress) -> Progress:
 
 def _maps(profiled: Profile, source: Source, progress: Progress) -> dict[Head, ExampleMap]:
     """The map of every head on its first example, cut to what can be seen; texts run once each."""
-    wanted: dict[str, list[tuple[Head, int]]] = {}
+    wanted: dict[str, list[tuple[Head, int, str]]] = {}
     for one in profiled.heads:
         for _, best in examples(one)[:1]:
             if best.window == 0:
-                wanted.setdefault(best.text, []).append((one.head, best.row))
+                wanted.setdefault(best.text, []).append((one.head, best.row, best.token))
     found: dict[Head, ExampleMap] = {}
     for done, (text, heads) in enumerate(wanted.items(), start=1):
         try:
             whole = capture(Prompt(text, truncate=True), model=source)
         except InputError:
             continue
-        for head, row in heads:
-            if row < whole[head].shape[0]:  # of a text that was not cut before it
+        for head, row, token in heads:
+            queries = whole.inputs.sides[head.site.kind].queries.texts
+            # of a text that was not cut before it, nor written by a chat template
+            if row < len(queries) and queries[row] == token:
                 found[head] = _cut(whole[head], whole.inputs.sides[head.site.kind], row)
         progress("examples", done, len(wanted))
     return found

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
+from attnviz.core.findings import Finding
 from attnviz.core.heads import Head, SiteKind
 from attnviz.corpus.gold.tally import ALL
 from attnviz.features.ablation.result import Ablation, Effect
@@ -41,6 +42,7 @@ def gather(
     shares: Mapping[Head, SourceShares] | None = None,
     absent: Mapping[str, str] | None = None,
     maps: Mapping[Head, ExampleMap] | None = None,
+    findings: Sequence[Finding] = (),
 ) -> Atlas:
     """All that is known, head by head.
 
@@ -53,6 +55,7 @@ def gather(
         shares: what some heads' queries and keys are from on texts.
         absent: why a part is not there, by its name.
         maps: of the first example of heads.
+        findings: what other results say of the heads.
 
     Raises:
         UsageError: a result of another model than the profile's.
@@ -118,6 +121,7 @@ def gather(
         coref=None if coref is None else _gold(coref, coref.examples),
         circuits=circuits is not None,
         absent=absent or {},
+        findings=tuple(findings),
     )
 
 

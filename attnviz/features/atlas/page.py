@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
+from attnviz.core.findings import Measure
 from attnviz.core.heads import Head
 from attnviz.core.scores import Role
 from attnviz.drawing.labels import visible
@@ -67,8 +68,21 @@ def document(atlas: Atlas) -> dict[str, Any]:
         "methods": [{"part": name, "said": said} for name, said in words.methods(atlas)],
         "notes": list(atlas.notes),
         "metric": metric,
+        "findings": [{"title": one.title, "name": one.name} for one in atlas.findings],
+        "measures": [
+            {
+                "title": f"{measure.title}, {measure.unit}" if measure.unit else measure.title,
+                "signed": bool(measure.orange),
+            }
+            for measure in _measures(atlas)
+        ],
         "heads": [_head(atlas, one, ranks) for one in atlas.heads],
     }
+
+
+def _measures(atlas: Atlas) -> list[Measure]:
+    """The numbers that other results give of the heads."""
+    return [measure for one in atlas.findings for measure in one.measures]
 
 
 def _head(atlas: Atlas, one: AtlasHead, ranks: Mapping[Head, int]) -> dict[str, Any]:
@@ -102,6 +116,8 @@ def _head(atlas: Atlas, one: AtlasHead, ranks: Mapping[Head, int]) -> dict[str, 
         "copies": one.copies,
         "feeds": [_edge(atlas, edge) for edge in one.feeds],
         "reads": [_edge(atlas, edge) for edge in one.reads],
+        "told": [found.said.get(name(one.head), ()) for found in atlas.findings],
+        "measured": [measure.values.get(name(one.head)) for measure in _measures(atlas)],
         "map": None if one.map is None else to_builtins(one.map),
     }
 

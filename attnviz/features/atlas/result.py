@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from attnviz.core.findings import Value
+from attnviz.core.findings import Finding, Value
 from attnviz.core.heads import Head, SiteKind
 from attnviz.core.result import Result
 from attnviz.core.scores import Estimate, Role
@@ -207,6 +207,7 @@ class Atlas(Shown, Result):
         coref: see ``syntax``.
         circuits: whether the weights were read.
         absent: why a part is missing, by its command.
+        findings: what results that were laid beside it say of the heads.
     """
 
     schema: ClassVar[str] = "attnviz.atlas/4"
@@ -227,6 +228,7 @@ class Atlas(Shown, Result):
     coref: GoldPart | None = None
     circuits: bool = False
     absent: Mapping[str, str] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
 
     @property
     def title(self) -> str:

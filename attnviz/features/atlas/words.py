@@ -88,6 +88,8 @@ def methods(atlas: Atlas) -> Iterator[tuple[str, str]]:
             "of the contrast between keys that the head's role counts (or that it looks at most) "
             "and all others",
         )
+    for one in atlas.findings:
+        yield one.part, f"{one.how} ({one.name})"
     for part, why in atlas.absent.items():
         yield part, f"not there: {why}"
 

@@ -73,6 +73,10 @@ def compare(one: Report, other: Report) -> Diff:
     if before.keys() != after.keys():
         odd = sorted(before.keys() ^ after.keys())
         raise InputError(f"only one of the two reports has {', '.join(odd[:5])}")
+    known = [_names(run) for run in (one, other)]
+    if not known[0] & known[1] and all(known):
+        told = " and ".join(", ".join(sorted(some)[:5]) for some in known)
+        raise InputError(f"the two reports have no figure in common ({told})")
     heads = [_changed(name, one.figures, other.figures) for name in before]
     heads.sort(key=lambda head: -head.largest())
     return Diff(
@@ -95,6 +99,13 @@ def _notes(one: Report, other: Report) -> Iterator[str]:
         yield "Reports keep no figures of single texts: their differences have no paired interval."
     if one.texts != other.texts:
         yield f"The first report is of {counted(one.texts, 'text')}, the second of {other.texts:,}."
+    if odd := sorted(_names(one) ^ _names(other)):
+        yield f"Only one of the two reports has {', '.join(odd[:5])}."
+
+
+def _names(report: Report) -> frozenset[str]:
+    """The names of its figures."""
+    return frozenset(key for values in report.figures.values.values() for key in values)
 
 
 def _changed(name: str, one: Figures, other: Figures) -> HeadChange:

@@ -178,12 +178,14 @@ class FilePlan:
 
 
 def _input(item: Input) -> dict[str, Any]:
-    fields = {"input": item.place, "id": item.name, "text": item.text}
+    fields: dict[str, Any] = {"input": item.place, "id": item.name, "text": item.text}
     if isinstance(item, Text):
         for name in ("pair", "context", "target"):
             value = getattr(item.prompt, name)
             if value is not None:
                 fields[name] = value
+        given = {"messages": item.prompt.chat, "spans": item.prompt.spans}
+        fields |= {name: value for name, value in given.items() if value is not None}
     return fields
 
 

@@ -10,6 +10,8 @@ import typer
 from attnviz.cli import browser, console
 from attnviz.cli.flattening import flatten
 from attnviz.cli.options import OutputOptions
+from attnviz.cli.voice import option
+from attnviz.errors import UsageError
 
 
 @flatten
@@ -33,6 +35,9 @@ def live(
     title: Annotated[
         str | None, typer.Option(help="Title of the page; the model by default.")
     ] = None,
+    chat: Annotated[str | None, typer.Option(hidden=True)] = None,
+    span: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
+    spans: Annotated[str | None, typer.Option(hidden=True)] = None,
     only: Annotated[
         str | None,
         typer.Option(
@@ -55,6 +60,12 @@ def live(
     """
     from attnviz.features.live import function as inpage
 
+    for name, given in (("chat", chat), ("span", span), ("spans", spans)):
+        if given:
+            raise UsageError(
+                "live has no {}: its text changes as you type, and a span is a part of one text; "
+                "use attnviz view", option(name),
+            )  # fmt: skip
     browser.check(out)
     with console.waiting("making the page", output.quiet):
         page = inpage.live(

@@ -38,6 +38,23 @@ class PairsOptions:
             help="How the decoder's text begins, for encoder-decoder models.", rich_help_panel=PAIRS
         ),
     ] = None
+    span: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Name a part of the clean text for --at: NAME=TEXT; repeatable. In a file: the "
+            "field spans.",
+            metavar="NAME=TEXT",
+            rich_help_panel=PAIRS,
+        ),
+    ] = None
+    spans: Annotated[
+        Path | None,
+        typer.Option(
+            help="The same from a JSON file, an object of names.",
+            metavar="FILE",
+            rich_help_panel=PAIRS,
+        ),
+    ] = None
     task: Annotated[
         str | None,
         typer.Option(
@@ -101,7 +118,8 @@ class PatchedOptions:
     at: Annotated[
         str | None,
         typer.Option(
-            help="Positions: 3 or -1,-2, or span for those that differ.",
+            help="Positions: 3 or -1,-2, span for those that differ, or span:NAME for a part named "
+            "by --span.",
             metavar="POSITIONS",
             rich_help_panel=PATCHED,
         ),
@@ -206,6 +224,19 @@ class CircuitOptions:
     ] = 0.85
 
 
+_OF_ONE = ("answer", "against", "target", "span", "spans")
+"""Options of a single pair."""
+
+
+def _spans(given: PairsOptions) -> dict[str, str] | None:
+    """The named parts of the clean text."""
+    if not given.span and given.spans is None:
+        return None
+    from attnviz.cli.parts import read_spans
+
+    return read_spans(given.span or (), given.spans)
+
+
 @flatten
 def patch(
     model: TrainedOptions,
@@ -280,8 +311,10 @@ def patch(
         if given.answer is None:
             raise UsageError("two texts need the token that should follow the first: {answer}",
                              answer=...)  # fmt: skip
-        what = Pair(pairs or "", corrupted, given.answer, given.against, given.target)
-    elif alone := [x for x in ("answer", "against", "target") if getattr(given, x) is not None]:
+        what = Pair(
+            pairs or "", corrupted, given.answer, given.against, given.target, spans=_spans(given)
+        )
+    elif alone := [x for x in _OF_ONE if getattr(given, x) is not None]:
         raise UsageError(
             "{} is of one pair; give the clean and the corrupted text, or name it in the file",
             f"--{alone[0]}",

@@ -69,7 +69,8 @@ def patch(
         by: all positions at once (``"head"``), or each by itself (``"position"``).
         heads: which, see :mod:`attnviz.scoring.groups`: ``"2.0, 2.0+2.4, layer:2"``; by default
             every head alone. Keys and values that several heads share go together.
-        at: which positions: ``"-1"``, ``"3,4"``, or ``"span"`` for those that differ.
+        at: which positions: ``"-1"``, ``"3,4"``, ``"span"`` for those that differ, or
+            ``"span:NAME"`` for a part that :attr:`attnviz.Pair.spans` names.
         direction: ``"denoise"`` (clean values into the corrupted run), ``"noise"`` or ``"both"``.
         metric: ``"logit-diff"``, ``"prob"``, ``"log-prob"``, ``"kl"`` (to the clean run),
             ``"loss"``; or a function of the logits [V] where the answer belongs, and the pair, that

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from attnviz.captures import trials
@@ -38,6 +38,8 @@ class Pair:
         clean_span: first token and end of what differs, where prompts differ in length.
         corrupted_span: the same in the corrupted prompt; a span's last tokens are aligned.
         group: what it belongs to; pairs of one group count once where certainty is concerned.
+        spans: named parts of the clean prompt and how each is found, written as
+            :mod:`attnviz.core.spans` says; their partners are those of the corrupted prompt.
     """
 
     clean: str | tuple[int, ...]
@@ -48,6 +50,7 @@ class Pair:
     clean_span: tuple[int, int] | None = None
     corrupted_span: tuple[int, int] | None = None
     group: str | None = None
+    spans: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -68,6 +71,7 @@ class PreparedPair:
         partner: for every position of the clean prompt its place in the corrupted one, -1 for none.
         span: positions of the clean prompt that differ from their partners.
         cluster: what it counts with.
+        spans: positions of the clean prompt by the names of its parts.
     """
 
     number: int
@@ -80,6 +84,7 @@ class PreparedPair:
     partner: tuple[int, ...]
     span: tuple[int, ...]
     cluster: str
+    spans: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def lengths(self) -> tuple[int, int]:
@@ -118,7 +123,7 @@ def read_pairs(name: str, group: str | None = None) -> list[Pair]:
     return found
 
 
-_FIELDS = {field.name for field in fields(Pair)}
+_FIELDS = {one.name for one in fields(Pair)}
 _IDS: dict[object, Any] = {
     "clean_ids": "clean", "corrupted_ids": "corrupted", "answer_id": "answer",
     "against_id": "against",
@@ -183,7 +188,8 @@ def prepare(source: Source, pairs: Iterable[Pair], align: Align = "position") ->
 
 
 def _ready(source: Source, number: int, pair: Pair, align: Align, mask: int | None) -> PreparedPair:
-    clean, corrupted = (_inputs(source, text, pair.target) for text in (pair.clean, pair.corrupted))
+    clean = _inputs(source, pair.clean, pair.target, pair.spans)
+    corrupted = _inputs(source, pair.corrupted, pair.target)
     if _ids(clean) == _ids(corrupted):
         raise InputError("clean and corrupted are the same tokens; change what the answer needs")
     answer = _token(source, pair.answer)
@@ -197,19 +203,26 @@ def _ready(source: Source, number: int, pair: Pair, align: Align, mask: int | No
     mine, theirs = predicted(clean).ids, predicted(corrupted).ids
     span = tuple(i for i, j in enumerate(partner) if j < 0 or mine[i] != theirs[j])
     cluster = f"group {pair.group}" if pair.group is not None else f"text {_ids(clean)}"
+    named = {one.name: one.positions for one in predicted(clean).spans}
     return PreparedPair(
-        number, pair, clean, corrupted, answer, against, (at[0], at[1]), partner, span, cluster
-    )
+        number, pair, clean, corrupted, answer, against, (at[0], at[1]), partner, span, cluster,
+        named,
+    )  # fmt: skip
 
 
-def _inputs(source: Source, text: str | tuple[int, ...], target: str | None) -> Inputs:
+def _inputs(
+    source: Source,
+    text: str | tuple[int, ...],
+    target: str | None,
+    spans: Mapping[str, str] | None = None,
+) -> Inputs:
     if "cross" in source.layout.kinds and target is None:
         raise InputError(
             f"{source.info.model} has a decoder; give target, the beginning of its text"
         )
     if isinstance(text, str):
-        return source.prepare(Prompt(text, target=target))
-    return source.prepare(Prompt(ids=text, target=target, special_tokens=False))
+        return source.prepare(Prompt(text, target=target, spans=spans))
+    return source.prepare(Prompt(ids=text, target=target, special_tokens=False, spans=spans))
 
 
 def _ids(inputs: Inputs) -> tuple[tuple[int, ...], ...]:

@@ -208,6 +208,16 @@ def check(study: PatchStudy, pairs: Sequence[PreparedPair], metric: PairMetric) 
                     *pair.lengths,
                     at=...,
                 ) from None
+            except KeyError as error:
+                if pair.spans:
+                    raise UsageError(
+                        "pair {} has no span {!r}; choose from {}",
+                        pair.number + 1, error.args[0], ", ".join(pair.spans),
+                    ) from None  # fmt: skip
+                raise UsageError(
+                    "pair {} has no span {!r}; name parts of its clean prompt with {spans}",
+                    pair.number + 1, error.args[0], spans=...,
+                ) from None  # fmt: skip
 
 
 def _circuit(

@@ -17,7 +17,8 @@ from attnviz.scoring.user_measures import FILLS
 By = Literal["head", "position"]
 Directions = Literal["denoise", "noise", "both"]
 
-_AT = re.compile(r"-?[0-9]{1,6}(,-?[0-9]{1,6})*")
+_AT = re.compile(r"-?[0-9]{1,6}|span|span:[^,]+")
+"""One of the positions."""
 MOST_PAIRS = 10_000
 """Pairs of a built-in task: more would be days, and its words make few that differ."""
 _LEAST = {"size": 1, "edges": 0, "steps": 0, "count": 1, "seed": 0, "batch_tokens": 1, "jobs": 1}
@@ -32,8 +33,8 @@ class PatchSettings:
             and ``mlp`` sublayers, ``residual`` states.
         by: ``head`` for all positions at once, ``position`` for each by itself.
         heads: groups of heads; every head alone by default.
-        at: positions: numbers by comma, negative ones from the end, or ``span`` for those that
-            differ between the prompts; all by default.
+        at: positions by comma: numbers, negative ones from the end, ``span`` for those that
+            differ between the prompts, ``span:NAME`` for a named part; all by default.
         direction: ``denoise``, ``noise`` or both.
         align: positions of prompts of different lengths: not at all, or by ``word``.
         estimate: also estimate each effect by gradients (attribution patching).
@@ -85,8 +86,8 @@ class PatchSettings:
 
     @property
     def where(self) -> str:
-        """Positions without blanks; empty for all."""
-        return (self.at or "").replace(" ", "")
+        """Positions without blanks around them; empty for all."""
+        return ",".join(one.strip() for one in (self.at or "").split(","))
 
     def asked(self) -> dict[str, Any]:
         """All of it as parameters."""
@@ -106,9 +107,11 @@ class PatchSettings:
                 raise UsageError("{} must be a whole number from {}", Setting(name, value), least)
         if self.count > MOST_PAIRS:
             raise UsageError("{} is more than {:,} pairs", Setting("count", self.count), MOST_PAIRS)
-        if self.where and self.where != "span" and not _AT.fullmatch(self.where):
+        if self.where and not all(_AT.fullmatch(one) for one in self.where.split(",")):
             raise UsageError(
-                "{at} takes positions such as 3 or -1,-2, or span for those that differ", at=self.at
+                "{at} takes positions such as 3 or -1,-2, span for those that differ, or span:NAME "
+                "for a part of the clean prompt",
+                at=self.at,
             )
         self._check_together()
 

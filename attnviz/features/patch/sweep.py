@@ -61,8 +61,7 @@ def marked(runs: RunPair, direction: Direction, at: str) -> Tensor | None:
     Args:
         runs: the batch.
         direction: which run is the base.
-        at: ``span`` for those that differ between the prompts, or numbers by comma, negative ones
-            from the end; empty for all.
+        at: see :func:`positions`; empty for all.
     """
     places, base = runs.places(direction), runs.base(direction)
     if places is None and not at:
@@ -80,15 +79,26 @@ def marked(runs: RunPair, direction: Direction, at: str) -> Tensor | None:
 
 
 def positions(pair: PreparedPair, direction: Direction, at: str) -> Iterator[int]:
-    """The positions of one pair's base run; IndexError for one that is not there."""
+    """The positions of one pair's base run.
+
+    Args:
+        pair: the two prompts.
+        direction: which run is the base.
+        at: by comma, numbers (negative ones from the end), ``span`` for those that differ between
+            the prompts, or ``span:NAME`` for a part of the clean prompt and its partners.
+
+    Raises:
+        IndexError: a number that is not there; KeyError: a name.
+    """
     length = pair.lengths[1 if direction == "denoise" else 0]
-    if at == "span":
-        for place in pair.span:
-            mine = pair.partner[place] if direction == "denoise" else place
-            if mine >= 0:
-                yield mine
-        return
     for text in at.split(","):
+        if text.startswith("span"):
+            name = text.removeprefix("span").removeprefix(":")
+            for place in pair.spans[name] if name else pair.span:
+                mine = pair.partner[place] if direction == "denoise" else place
+                if mine >= 0:
+                    yield mine
+            continue
         place = int(text)
         if not -length <= place < length:
             raise IndexError(place)

@@ -48,7 +48,8 @@ class Piece:
     def content(self) -> int:
         """64 bits that pieces with the same words share; those of a whole text or group add up."""
         p = self.text.prompt
-        words = [self.part, p.text, p.pair, p.context, p.target, *self.text.sensed]
+        words: list[Any] = [self.part, p.text, p.pair, p.context, p.target, *self.text.sensed]
+        words += [p.chat] if p.chat is not None else []
         said = json.dumps(words).encode()
         return int.from_bytes(hashlib.blake2b(said, digest_size=8).digest(), "little")
 
@@ -101,7 +102,7 @@ def _pieces(text: Text, segment: int) -> Iterator[Piece]:
     """A text in parts of at most so many characters."""
     key = key_of(text)
     whole = text.text
-    if len(whole) <= segment:
+    if len(whole) <= segment or text.prompt.chat is not None:
         yield Piece(text, key)
         return
     start = part = 0

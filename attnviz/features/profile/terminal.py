@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from attnviz.core.prompt import Inputs
-from attnviz.core.scores import Estimate, HeadScores, HeadsOf, Role, ScoredHeads
+from attnviz.core.scores import SINK, Estimate, HeadScores, HeadsOf, Role, ScoredHeads
 from attnviz.drawing.findings import Findings
 from attnviz.drawing.grid_terminal import HeadsGrid
 from attnviz.drawing.labels import (
@@ -134,6 +134,7 @@ _COLUMNS = (
     "by text",
     "quartiles",
     "also",
+    "sink",
     "most weight on",
 )
 _LEFT = ("head", "role", "also", "most weight on")
@@ -142,6 +143,7 @@ _IF_ROOM = (
     "most weight on",
     "rows",
     "by text",
+    "sink",
     "quartiles",
     "chance",
     "texts",
@@ -179,7 +181,7 @@ class _Table:
     def _row(self, found: HeadProfile) -> tuple[str, ...]:
         name = self.profile.layout.name(found.head)
         if not found.scores.roles:
-            return (name, "·", *[""] * 9, _perhaps(found), _tokens(found))
+            return (name, "·", *[""] * 9, _perhaps(found), _sink(found), _tokens(found))
         role, *others = found.scores.roles
         estimate = found.evidence(role)
         places = role.rests and role.name != "diffuse"
@@ -201,6 +203,7 @@ class _Table:
                     ],
                 )
             ),
+            _sink(found),
             _tokens(found),
         )
 
@@ -264,6 +267,15 @@ def _quartiles(estimate: Estimate) -> str:
     if estimate.quartiles is None:
         return ""
     return " ".join(f"{value:.2f}" for value in estimate.quartiles)
+
+
+def _sink(found: HeadProfile) -> str:
+    """The weight on the key that has the most of it, text by text."""
+    estimate = found.estimates.get(SINK)
+    if estimate is None or estimate.mean is None:
+        return ""
+    interval = "" if estimate.low is None else f" ({_interval(estimate)})"
+    return f"{estimate.mean:.{_digits(estimate)}f}{interval}"
 
 
 def _tokens(found: HeadProfile) -> str:

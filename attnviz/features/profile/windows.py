@@ -52,7 +52,7 @@ def windows(
     """A text as a model can take it, in one piece or several.
 
     Args:
-        prompt: the text. One with a second text is never cut, nor a picture or a sound.
+        prompt: the text. One with a second text is never cut, nor a chat, a picture or a sound.
         source: the model.
         stride: about how many tokens lie between the beginnings of two windows; by default they
             follow each other without overlap.
@@ -62,7 +62,7 @@ def windows(
         InputError, UsageError: the model cannot take it.
     """
     longest = limit(source, window)
-    if prompt.image is not None or prompt.audio is not None:
+    if prompt.image is not None or prompt.audio is not None or prompt.chat is not None:
         yield replace(source.prepare(prompt), texts=prompt.texts)
         return
     try:

@@ -156,7 +156,9 @@ class Worker:
         """The windows of every text, or why there are none."""
         stride = self._settings.stride
         for piece in task.pieces:
-            prompt = replace(piece.text.prompt, special_tokens=self._settings.special_tokens)
+            asked = self._settings.special_tokens
+            # a profile is of whole texts: a part of one may lie outside of a window
+            prompt = replace(piece.text.prompt, special_tokens=asked, spans=None)
             try:
                 cut = list(windows(prompt, self._source, stride, self._settings.window))
             except (InputError, UsageError) as error:

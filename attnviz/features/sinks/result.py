@@ -7,13 +7,13 @@ from typing import ClassVar, Literal
 
 from attnviz.core.heads import Head
 from attnviz.core.result import Result
+from attnviz.core.scores import SINK_SHARE
 from attnviz.drawing.forms import Shown
 
 NormOf = Literal["output", "value"]
 """Whether norms are of what a key adds through W_O, ‖v W_O‖, or of its value alone, ‖v‖."""
 CostUnit = Literal["nats", "1 - cosine"]
-SINK = 0.3
-"""A key with more than this mean weight is a sink (Gu et al. 2024, arXiv:2410.10781)."""
+SINK = SINK_SHARE
 DORMANT = 0.5
 """A head whose output is smaller than this share of its layer's mean is called dormant."""
 MASSIVE, TIMES = 100.0, 1000.0

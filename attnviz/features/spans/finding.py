@@ -6,7 +6,7 @@ from attnviz.core.findings import Finding, Measure, Value
 from attnviz.core.spans import ELSEWHERE
 from attnviz.drawing.shares import estimate, plain_share
 from attnviz.features.spans.result import Spans
-from attnviz.features.spans.words import RULE_NAMES, case, lift, whose
+from attnviz.features.spans.words import RULE_NAMES, joint, lift, whose
 
 _TOLD = 3
 """Spans that are told of a head."""
@@ -29,8 +29,8 @@ def _of_spans(found: Spans, name: str) -> Finding:
         for span, share in zip(found.names, one.shares, strict=True):
             if span == ELSEWHERE or share.mean is None:
                 continue
-            values[span][head] = (share.mean, share.low, share.high)
-            line = f"{span} {estimate(case(share))}, {lift(share)} chance"
+            values[span][head] = (share.mean, share.joint_low, share.joint_high)
+            line = f"{span} {estimate(joint(share))}, {lift(share)} chance"
             told.append((share.lift or 0.0, line))
         said[head] = tuple(line for _, line in sorted(told, reverse=True)[:_TOLD])
     measures = tuple(
@@ -39,9 +39,10 @@ def _of_spans(found: Spans, name: str) -> Finding:
         if some
     )
     texts = f"{found.texts} texts" if found.texts > 1 else "one text"
+    intervals = "; 95 % intervals hold for all heads and spans at once" if found.family else ""
     how = (
         f"The share of the weight ({whose(found)}) on each span, and how many times the share of "
-        f"the keys that it is; {texts}."
+        f"the keys that it is; {texts}{intervals}."
     )
     return Finding("spans", name, "Which parts it attends to", how, said, measures)
 

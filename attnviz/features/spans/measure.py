@@ -18,6 +18,8 @@ from attnviz.features.spans.observe import SpanObserver, SpanSums, by_name
 from attnviz.features.spans.result import NamedSpan, SpanShare, SpanWeights
 from attnviz.scoring.stored import blocks
 from attnviz.statistics.clusters import ClusterSums
+from attnviz.statistics.families import Family, Way, judge
+from attnviz.statistics.simultaneous import ENOUGH
 
 Progress = Callable[[str, int, int], None]
 """Called with the stage, how many texts are done and how many there are."""
@@ -74,6 +76,29 @@ def replayed(capture: Capture, rows: Groups, keys: Groups) -> SpanSums:
     return observer.result()
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Joint:
+    """All heads and spans judged as one family, [N, K - 1].
+
+    Attributes:
+        shares: of the weight.
+        excess: of the same less chance, against 0.
+    """
+
+    shares: Family
+    excess: Family
+
+    def of(self, at: tuple[int, int]) -> tuple[float | None, float | None, bool | None]:
+        """Both ends of a share's interval and whether it differs from chance; None: not known."""
+        if at[1] >= self.shares.mean.shape[1]:
+            return None, None, None
+        low, high = float(self.shares.joint_low[at]), float(self.shares.joint_high[at])
+        sure = None if np.isnan(self.excess.adjusted[at]) else bool(self.excess.stands[at])
+        if np.isnan(low):
+            return None, None, sure
+        return max(low, 0.0), min(high, 1.0), sure
+
+
 @dataclass
 class Measuring:
     """Adds up texts, one at a time.
@@ -126,6 +151,7 @@ class Measuring:
             tokens += sums.per_token
             rows += sums.rows
         half = asked.half()
+        joint = self._joint()
         with np.errstate(invalid="ignore", divide="ignore"):
             mean, chance, per_token = values / rows, chances / rows, tokens / rows
         found = []
@@ -137,6 +163,8 @@ class Measuring:
                     per_token[number, -1, k],
                     int(rows[number, -1, k]),
                     half[number, k],
+                    joint,
+                    (number, k),
                 )
                 for k in range(len(self.names))
             )
@@ -147,8 +175,30 @@ class Measuring:
             found.append(SpanWeights(head, shares, matrix))
         return tuple(found)
 
+    def _joint(self) -> Joint | None:
+        """What holds for all heads and spans at once; None for a single text."""
+        if len(self._texts) < 2:
+            return None
+        # the tokens in no span are what the others leave
+        values, chances, rows = (
+            np.array([getattr(sums, name)[:, -1, :-1] for sums, _, _ in self._texts])
+            for name in ("values", "chances", "rows")
+        )
+        names = [str(tokens.identity) for _, _, tokens in self._texts]
+        way: Way = "max-t" if len(set(names)) >= ENOUGH else "holm"
+        shares, excess = (judge(a, rows, names, way=way) for a in (values, values - chances))
+        return Joint(shares, excess)
 
-def _share(mean: float, chance: float, per_token: float, rows: int, half: float) -> SpanShare:
+
+def _share(
+    mean: float,
+    chance: float,
+    per_token: float,
+    rows: int,
+    half: float,
+    joint: Joint | None,
+    at: tuple[int, int],
+) -> SpanShare:
     if not rows:
         return SpanShare(None, None, None, None, 0)
     mean, chance = float(mean), float(chance)
@@ -161,4 +211,5 @@ def _share(mean: float, chance: float, per_token: float, rows: int, half: float)
         rows,
         max(mean - float(half), 0.0) if sure else None,
         min(mean + float(half), 1.0) if sure else None,
+        *(joint.of(at) if joint is not None else ()),
     )

@@ -48,6 +48,11 @@ class SpanShare:
         low: of the mean's 95 % interval over texts, this head's and span's alone; None from fewer
             than five texts or where none differ. ``high`` the other end.
         high: see ``low``.
+        joint_low: of the interval that holds together with those of all heads and spans, 95 % of
+            the time; ``joint_high`` the other end.
+        joint_high: see ``joint_low``.
+        sure: whether it differs from chance in the family of all heads and spans; None where
+            nothing can be said.
     """
 
     mean: float | None
@@ -57,6 +62,9 @@ class SpanShare:
     rows: int
     low: float | None = None
     high: float | None = None
+    joint_low: float | None = None
+    joint_high: float | None = None
+    sure: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +193,11 @@ class Spans(Shown, Result):
     def names(self) -> tuple[str, ...]:
         """Of the spans, in the order of shares and matrices."""
         return tuple(span.name for span in self.spans)
+
+    @property
+    def family(self) -> int:
+        """How many intervals hold together: heads times spans; 0 without any."""
+        return sum(share.joint_low is not None for one in self.heads for share in one.shares)
 
     def ranked(self, to: str | None = None) -> list[tuple[SpanWeights, str, SpanShare]]:
         """Heads and spans, the largest lift first.

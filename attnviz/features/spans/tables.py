@@ -6,7 +6,8 @@ from attnviz.drawing.tables import Row
 from attnviz.features.spans.result import Spans
 
 COLUMNS = (
-    "head", "span", "share", "low", "high", "chance", "lift", "per_token", "rows", "accuracy",
+    "head", "span", "share", "low", "high", "joint_low", "joint_high", "sure", "chance", "lift",
+    "per_token", "rows", "accuracy",
     "accuracy_low", "accuracy_high", "margin", "margin_low", "margin_high",
 )  # fmt: skip
 
@@ -25,6 +26,9 @@ def rows(found: Spans) -> list[Row]:
                 "share": share.mean,
                 "low": share.low,
                 "high": share.high,
+                "joint_low": share.joint_low,
+                "joint_high": share.joint_high,
+                "sure": share.sure,
                 "chance": share.chance,
                 "lift": share.lift,
                 "per_token": share.per_token,

@@ -19,8 +19,8 @@ from attnviz.features.spans.result import Spans, SpanShare, SpanWeights
 from attnviz.features.spans.words import (
     MARK,
     RULE_NAMES,
-    case,
     choice_line,
+    joint,
     lift,
     measured,
     per_token,
@@ -96,8 +96,10 @@ def _lifts(found: Spans, ranked: Sequence[tuple[SpanWeights, str, SpanShare]]) -
     titles = ["head", "span", "%", "95 %", "chance", "lift", "per token", "rows"]
     table = _table([title for title in titles if title != "95 %" or found.texts > 1])
     for one, name, share in ranked:
-        cells = [found.layout.name(one.head), visible(name), percent(case(share))]
-        cells += [interval(case(share))] if found.texts > 1 else []
+        mark = MARK if share.sure and found.documents is None else ""
+        cells = [found.layout.name(one.head) + mark, visible(name)]
+        cells += [percent(joint(share))]
+        cells += [interval(joint(share))] if found.texts > 1 else []
         cells += [plain_percent(share.chance), lift(share), per_token(share), f"{share.rows:,}"]
         table.add_row(*cells)
     return table

@@ -31,6 +31,11 @@ def case(share: SpanShare) -> CaseShare:
     return CaseShare(share.mean, share.low, share.high)
 
 
+def joint(share: SpanShare) -> CaseShare:
+    """The same with the interval that holds for all heads and spans at once."""
+    return CaseShare(share.mean, share.joint_low, share.joint_high)
+
+
 def lift(share: SpanShare) -> str:
     """How many times chance."""
     if share.lift is None:
@@ -67,9 +72,18 @@ def measured(found: Spans) -> str:
         f"{sheet.documents:.3g} documents each" if sheet else "",
         f"weight: {whose(found)}",
         quantity,
+        _joint_line(found),
         f"head and rule chosen on {sheet.chosen_on}, measured on {sheet.measured_on}"
         if sheet
         else "",
         f"{model_name(info)}, {info.backend} backend, {info.device} {info.dtype}",
     ]
     return " · ".join(filter(None, parts))
+
+
+def _joint_line(found: Spans) -> str:
+    """What the intervals of shares promise."""
+    if not found.family:
+        return ""
+    sure = "" if found.documents is not None else f"; {MARK} differs from chance in that family"
+    return f"95 % intervals hold for all {found.family:,} shares at once{sure}"

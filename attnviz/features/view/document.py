@@ -383,6 +383,7 @@ def _head(index: int, top: float, whole: bool, scored: HeadScores | None) -> dic
         "whole": whole,
         "roles": [_role(role) for role in scored.roles] if scored else [],
         "scores": [_score(scores.get(name)) for name in SCORES],
+        "sink": scored.sink if scored else None,
     }
 
 

@@ -495,3 +495,30 @@ def test_python_errors() -> None:
         av.ablate([])
     with pytest.raises(AttnvizError):
         av.ablate([5])
+
+
+def test_a_span_is_measured_alone() -> None:
+    """The change at its tokens is the mean of what every token of the text shows."""
+    prompt = Prompt(TEXTS[0], spans={"again": "#2:one two three"})
+    options = {"heads": "1.4, 2.0+3.0", "method": "zero"}
+    found = av.ablate(prompt, at="span:again", **options)  # type: ignore[arg-type]
+    each = av.ablate(prompt, positions=True, **options)  # type: ignore[arg-type]
+    assert each.by_position is not None
+    tokens = av.capture(prompt).inputs.sides["decoder"].keys
+    (span,) = tokens.spans
+    assert (found.positions, found.at) == (len(span), "span:again")
+    for one in found.effects:
+        # what is shown at a token is how well it was predicted, one position before it
+        shown = [each.by_position[one.name][place - 1] for place in span.positions]
+        assert one.change == pytest.approx(np.mean(shown), rel=1e-5)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="no text has a span 'x'; choose from again"):
+        av.ablate(prompt, at="span:x", **options)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="takes span:NAME"):
+        av.ablate(prompt, at="again", **options)  # type: ignore[arg-type]
+
+
+def test_of_a_masked_model_a_span_is_where_it_is_masked() -> None:
+    prompt = Prompt(TEXTS[3], spans={"what": "keys to the cabinet"})
+    found = av.ablate(prompt, model="demo-bert", at="span:what", mask="each", heads="0.0")
+    (span,) = av.capture(prompt, model="demo-bert").inputs.sides["encoder"].keys.spans
+    assert found.positions == len(span)

@@ -20,6 +20,7 @@ import torch
 from tokenizers import Tokenizer
 
 import attnviz as av
+from attnviz.cli import main
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest
@@ -333,3 +334,11 @@ def test_a_page_can_open_with_some_heads_alone() -> None:
     assert {"0.5", "3.0"}.isdisjoint(off)
     with pytest.raises(SelectionError, match=r"no head 9\.9"):
         av.live(only="9.9")
+
+
+@pytest.mark.parametrize("option", ["--span", "--spans", "--chat"])
+def test_spans_of_a_text_that_changes_are_refused(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["live", "The cat", option, "a=cat"]) == 2
+    assert f"live has no {option}: its text changes as you type" in capsys.readouterr().err

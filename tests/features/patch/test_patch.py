@@ -204,6 +204,24 @@ def test_any_budget_gives_the_same_and_positions_add_up(
     assert cell.first.share == pytest.approx(alone.effects[0].first.share, abs=1e-6)
 
 
+def test_a_named_span_is_its_positions_and_their_partners(gpt2: Any) -> None:
+    """Also where the prompts differ in length: king is one token, queen is two."""
+    spans = {"who": "king", "verb": "tokens:3"}
+    pair = Pair("The king smiled because", "The queen smiled because", "he", "she", spans=spans)
+    options: dict[str, Any] = {"model": gpt2, "heads": "layer:1", "align": "word"}
+    for at, clean, corrupted in (("span:who", "2", "3"), ("span:verb, -1", "3,4", "4,5")):
+        found = patch([pair], at=at, **options)
+        (both,) = found.effects
+        (noise,) = patch([pair], at=clean, direction="noise", **options).effects
+        (denoise,) = patch([pair], at=corrupted, direction="denoise", **options).effects
+        assert (both.noise, both.denoise) == (noise.noise, denoise.denoise)
+        assert both.noise
+        assert both.noise.share != 0
+        assert found.positions == at.replace(" ", "")
+    with pytest.raises(UsageError, match="no span 'what'; choose from who, verb"):
+        patch([pair], at="span:what", **options)
+
+
 @pytest.mark.slow
 def test_processes_give_the_same_bits(pairs: list[Pair]) -> None:
     one = patch(pairs, heads="2.*", batch_tokens=64)

@@ -53,6 +53,11 @@ def of_texts(name: str, captures: list[Capture], head: Head) -> tuple[np.ndarray
     for capture in captures:
         pair = reference_scores.Pair(capture.sides(head), cross=False)
         keys = allowed(capture, head)
+        if name == "sink":
+            maps = capture[head][None].astype(float)
+            _, weights, uniform = reference_scores.sink(maps, keys[None], 0)
+            found.append((math.fsum(weights), math.fsum(uniform), len(weights)))
+            continue
         value, chance, count = 0.0, 0.0, 0
         uniform = keys / keys.sum(1, keepdims=True)
         own = reference_scores.values(

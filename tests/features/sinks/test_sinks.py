@@ -252,3 +252,31 @@ def test_the_command_and_what_is_written(found: Sinks, tmp_path: Path) -> None:
     assert {measure.name for measure in told.measures} == {"share", "output", "cost"}
     assert any("dormant" in line for lines in told.said.values() for line in lines)
     assert isinstance(found.layout, Layout)
+
+
+@pytest.mark.parametrize("model", ["demo-gpt2", "demo-bert", "minilm"])
+def test_heads_name_the_same_sinks(model: str, minilm: str) -> None:
+    """As a score, a place and a token, in every form; the figures are checked above."""
+    path = minilm if model == "minilm" else model
+    ours, theirs = av.heads(TEXT, model=path), av.sinks(TEXT, model=path)
+    rows = ours.to_pandas()
+    for place, (one, other) in enumerate(zip(ours.heads, theirs.heads, strict=True)):
+        score = one.scores["sink"]
+        assert one.head == other.head
+        assert one.sink == other.position == rows["sink.position"][place]
+        assert rows["sink.token"][place] == other.token
+        assert score.mean == pytest.approx(other.share.value, rel=1e-6)
+        assert score.chance == pytest.approx(other.chance, rel=1e-6)
+    assert type(ours).from_json(ours.to_json()) == ours
+
+
+def test_the_table_of_heads_names_sinks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Head 2.2 rests in the middle of the text; a narrow terminal has no room for it."""
+    for columns, shown in (("100", True), ("80", False)):
+        monkeypatch.setenv("COLUMNS", columns)
+        result = CliRunner().invoke(app, ["heads", TEXT, "--all", "-q"])
+        assert result.exit_code == 0
+        assert ("\u00b7are (9) 0.42" in result.stdout) is shown
+    result = CliRunner().invoke(app, ["heads", TEXT, "--sort", "sink", "--json"])
+    means = [one["scores"]["sink"]["mean"] for one in json.loads(result.stdout)["heads"]]
+    assert means == sorted(means, reverse=True)

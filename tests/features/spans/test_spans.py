@@ -24,7 +24,7 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.source import Rows
 from attnviz.core.spans import ELSEWHERE, Span
 from attnviz.core.tokens import Sides
-from attnviz.errors import UsageError
+from attnviz.errors import InputError, UsageError
 from attnviz.features.registry import read_record
 from attnviz.features.spans.observe import SpanObserver
 from attnviz.features.spans.result import Spans, SpanShare
@@ -208,7 +208,7 @@ def test_the_result_comes_back_equal(capture: av.Capture) -> None:
     said = found.finding("f.json")
     assert len(said.measures) == len(SPANS)
     assert "times" in said.how
-    assert found.compared().values["2.4"].keys() == {*SPANS, ELSEWHERE}
+    assert found.compared().values["2.4"].keys() == {*SPANS}
 
 
 def test_pictures_are_drawn(capture: av.Capture, tmp_path: Path) -> None:
@@ -267,3 +267,42 @@ def test_wrong_use_is_one_line(arguments: list[str], said: str, capsys: Any) -> 
     err = capsys.readouterr().err
     assert said in err
     assert err.count("\n") == 1
+
+
+def test_intervals_hold_for_all_heads_and_spans_at_once() -> None:
+    """Few texts: Student's t at 1 - 0.05 / family, by hand; and a head that surely beats chance."""
+    prompts = [av.Prompt(text, spans={"it": "tokens:3", "rest": "tokens:5-6"}) for text in LINES]
+    found = av.spans(prompts, rows="all")
+    count = len(found.heads) * 2
+    assert found.family == count == 48
+    sums = [av.spans(one, rows="all") for one in prompts]
+    for name in ("it", "rest"):
+        one = share_of(found, "0.0", name)
+        values = [share_of(each, "0.0", name) for each in sums]
+        a = np.array([(each.mean or 0.0) * each.rows for each in values])
+        b = np.array([each.rows for each in values])
+        p, groups = a.sum() / b.sum(), len(a)
+        error = math.sqrt(groups / (groups - 1) * ((a - p * b) ** 2).sum()) / b.sum()
+        half = t.ppf(1 - 0.05 / count / 2, groups - 1) * error
+        assert one.joint_low == pytest.approx(max(0.0, p - half), abs=1e-6)
+        assert one.joint_high == pytest.approx(min(1.0, p + half), abs=1e-6)
+        assert one.low is not None
+        assert one.joint_low is not None
+        assert 0 < one.joint_low < one.low
+    sure = {share.sure for one in found.heads for share in one.shares[:2]}
+    assert sure == {True, False}
+    assert {one.shares[-1].joint_low for one in found.heads} == {None}
+
+
+def test_two_are_compared_by_the_spans_of_one_name() -> None:
+    one = av.spans(av.Prompt(TEXT, spans={"a": "kettle", "b": "#2:sang"}))
+    other = av.spans(av.Prompt(TEXT, spans={"a": "candle", "c": "#2:sang"}))
+    found = av.diff(one, other)
+    for head in found.heads:
+        (change,) = head.changes
+        assert change.name == "a"
+        before, after = (share_of(each, head.name, "a").mean for each in (one, other))
+        assert change.change == pytest.approx((after or 0.0) - (before or 0.0))
+    assert "Only one of the two reports has b, c." in found.notes
+    with pytest.raises(InputError, match=r"no figure in common \(x and a, b\)"):
+        av.diff(av.spans(av.Prompt(TEXT, spans={"x": "kettle"})), one)

@@ -357,7 +357,8 @@ def test_card_gives_evidence_and_pairs(shared: Opened, pages) -> None:
         assert re.search(rf"{role.name}\s+{kind}\s+{role.score}\s+{re.escape(shown(mean))}\s", body)
     for name, score in scored.scores.items():
         if score.mean is not None:
-            line = rf"{name.replace('_', ' ')}\s+{re.escape(shown(score.mean))}\s.*\s{score.rows}"
+            title = name.replace("_", " ") + r"(: .* \(\d+\))?"  # the sink has its place
+            line = rf"{title}\s+{re.escape(shown(score.mean))}\s.*\s{score.rows}"
             assert re.search(line, body)
     weights = of(capture, scored.head.name, "decoder")
     best = np.sort(weights, axis=None)[::-1][:12]

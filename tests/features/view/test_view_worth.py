@@ -189,10 +189,12 @@ def test_a_page_opens_on_what_was_measured(shared: Opened, page: Path) -> None:
     assert "tint" not in shared.hash()
 
 
-def test_a_page_without_results_has_no_picker(shared: Opened, tmp_path: Path) -> None:
+def test_a_page_without_results_tints_by_role_or_sink(shared: Opened, tmp_path: Path) -> None:
     path = av.view(TEXTS[0]).save(tmp_path / "plain.html")
     shared.open(path)
-    assert not shared.page.is_visible("#tint-line")
+    values = "all => all.map(one => one.value)"
+    assert shared.page.eval_on_selector_all("#tint option", values) == ["role", "sink"]
+    assert shared.page.input_value("#tint") == "role"
 
 
 @pytest.mark.parametrize(
@@ -209,3 +211,24 @@ def test_axe_finds_nothing_and_nothing_overflows(
             shown.page.evaluate(axe())
             found = shown.page.evaluate("axe.run()")["violations"]
             assert [(v["id"], [n["html"][:120] for n in v["nodes"]]) for v in found] == []
+
+
+def test_heads_stand_by_the_weight_on_their_sink(shared: Opened, tmp_path: Path) -> None:
+    """Without any other result; and the card leads to what attends to it."""
+    text = "The keys to the cabinet are on the table because the keys to the cabinet were lost."
+    scored = av.heads(text).heads
+    shared.open(av.view(text).save(tmp_path / "sink.html"), "view=overview&tint=sink&sort=value")
+    names = shared.page.eval_on_selector_all(
+        "#overview-tiles .tile", "tiles => tiles.map(tile => tile.dataset.head)"
+    )
+    ranked = sorted(scored, key=lambda one: -(one.scores["sink"].mean or 0.0))
+    assert names == [one.head.name for one in ranked]
+    (resting,) = [one for one in scored if one.head.name == "2.2"]
+    label = shared.page.get_attribute(".tile[data-head='2.2']", "aria-label")
+    assert f"mean weight on the head’s sink: {resting.scores['sink'].mean:.2g}, ·are (9)" in label
+    shared.go("view=card&head=2.2&on=2.2")
+    shared.page.click("[data-sink]")
+    shared.settle()
+    assert {"toward=1", "pin=k9"} <= set(shared.hash().lstrip("#").split("&"))
+    assert shared.page.is_visible("#view-text")
+    assert shared.text("#text-said").startswith("·are is attended to by")

@@ -23,6 +23,8 @@ export function drawCard(head) {
     byId("card"),
     make("div", { class: "head-line" }, make("h2", {}, `Head ${head.name}`), make("span", {}, print, " ", close)),
     make("ul", {}, ...lines(head).map((line) => make("li", {}, ...line))),
+    ...data.atlas.findings.flatMap(({ title, name }, n) => [make("h3", {}, `${title} (${name})`),
+      head.told[n].length ? make("ul", {}, ...head.told[n].map((line) => make("li", {}, line))) : make("p", {}, "Nothing was found for this head.")]),
     make("div", { class: "map" }, ...(head.map ? [mapFigure(head, head.map)] : []), distances(head)),
     make("h3", {}, "Strings with more weight than their frequency gives them"),
     table(["string", "share", "under uniform attention", "times"], head.strings.map(({ text, weight, uniform }) => [text, percent(weight), percent(uniform), times(weight, uniform)])),

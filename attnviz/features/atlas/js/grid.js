@@ -1,5 +1,5 @@
 import { byId, fill, make } from "./dom.js";
-import { data, figure, heads, metric, percent } from "./data.js";
+import { data, figure, heads, interval, metric, percent } from "./data.js";
 import { changeColor } from "./signed.js";
 import { ramp, rgb, scheme } from "./palette.js";
 import { get, set, subscribe } from "./state.js";
@@ -55,6 +55,15 @@ const TINTS = [
     },
   },
 ];
+for (const [n, { title, signed }] of data.atlas.measures.entries()) {
+  const most = Math.max(0, ...heads.map(({ measured }) => Math.abs(measured[n]?.[0] || 0)));
+  TINTS.push({
+    key: `beside-${n}`, title, signed, of: ({ measured }) => {
+      const found = measured[n];
+      return found && { share: most ? found[0] / most : 0, sure: certain(found[1], found[2]), said: `${figure(found[0], signed)}${interval(found[1], found[2])}` };
+    },
+  });
+}
 const tints = TINTS.filter(({ of }) => heads.some((head) => of(head)));
 const sites = [...new Set(heads.map(({ site }) => site))];
 const across = Math.max(...heads.map(({ head }) => head)) + 1;

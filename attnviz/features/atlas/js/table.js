@@ -40,6 +40,12 @@ function effectCell({ effect }) {
   return [tint, make("span", { class: "interval" }, interval(effect.low, effect.high, (value) => figure(value, true)))];
 }
 
+for (const [n, { title, signed }] of data.atlas.measures.entries()) {
+  COLUMNS.push({
+    title, more: true, of: ({ measured }) => (measured[n] ? -measured[n][0] : null),
+    cell: ({ measured }) => (measured[n] ? [figure(measured[n][0], signed), make("span", { class: "interval" }, interval(measured[n][1], measured[n][2]))] : []),
+  });
+}
 const columns = COLUMNS.filter(({ there }) => there !== false);
 /** @type {Map<Head, HTMLElement>} */
 const rows = new Map();

@@ -15,9 +15,11 @@ export interface Head {
   examples: { score: string; value: number; place: string; text: string; row: number; token: string }[];
   effect: Effect | null; relations: Relation[]; coreference: Coreference | null;
   copying: { plain: number | null; first: number | null } | null; copies: boolean | null; feeds: Edge[]; reads: Edge[]; map: HeadMap | null;
+  /** lines of every finding, and every number with its interval */
+  told: string[][]; measured: ([number, number | null, number | null] | null)[];
 }
 export interface Data {
-  atlas: { model: string; backend: string; exactness: string; summary: string[]; methods: { part: string; said: string }[]; notes: string[]; metric: { name: string; unit: string; distance: boolean } | null; heads: Head[] };
+  atlas: { model: string; backend: string; exactness: string; summary: string[]; methods: { part: string; said: string }[]; notes: string[]; metric: { name: string; unit: string; distance: boolean } | null; findings: { title: string; name: string }[]; measures: { title: string; signed: boolean }[]; heads: Head[] };
   roles: Record<string, { color: string; ink: string; code: string }>;
   scores: Record<string, string>;
   palette: string[]; signed: { light: string[]; dark: string[] };

@@ -1,10 +1,11 @@
 import { byId, capital, fill, make, plural, shown } from "./dom.js";
 import { described, headOf, itemOf, kindOf, page, roleOf, several, titleOf } from "./data.js";
 import { ink } from "./colors.js";
+import { get, set, viewsOf } from "./store.js";
 import { mixOf, nounOf, panelOf, saidOf, weightText } from "./panel.js";
 import { overview } from "./overview.js";
 import { measured, nearest } from "./plane.js";
-import { told } from "./tints.js";
+import { sinkOf, told } from "./tints.js";
 import { drawOne } from "./sceneheads.js";
 import { term } from "./words.js";
 
@@ -68,8 +69,20 @@ function roles(head) {
   ];
 }
 
-/** @param {Head} head */
-function bars(head) {
+/**
+ * A score's name; that of the sink with its token, which leads to the rows that attend to it.
+ * @param {State} state
+ * @param {Head} head
+ * @param {string} name
+ */
+function named(state, head, name) {
+  const at = name === "sink" ? sinkOf(state, head) : "";
+  const shown = name.replaceAll("_", " ");
+  return at ? [`${shown}: `, make("button", { type: "button", class: "link", "data-sink": String(head.data.sink), "aria-label": `which tokens attend to the sink, ${at}` }, at)] : [shown];
+}
+
+/** @param {State} state @param {Head} head */
+function bars(state, head) {
   const lines = page.scores.map((score, i) => {
     const [mean, chance, lift, rows] = head.data.scores[i];
     const bar = make("div", { class: "bar" });
@@ -85,7 +98,7 @@ function bars(head) {
     }
     const unit = score.unit === "share" || mean === null ? "" : ` ${score.unit}`;
     return make("tr", { title: `${score.formula}; ${score.source}` },
-      make("th", { scope: "row" }, score.name.replaceAll("_", " ")),
+      make("th", { scope: "row" }, ...named(state, head, score.name)),
       make("td", { class: "wide" }, bar),
       ...[orDash(mean) + unit, orDash(chance), times(lift), String(rows)].map((text) => make("td", {}, text)));
   });
@@ -190,7 +203,7 @@ export const card = {
     fill(byId("card-body"),
       make("h2", {}, capital(head.title), make("span", { class: "soft" }, `  ${kindOf(state).title}, ${itemOf(state).model}`)),
       make("div", { class: "columns-2" },
-        make("section", { tabindex: "0", "aria-label": "roles and scores" }, make("h3", {}, word("Roles", term("role"))), ...roles(head), make("h3", {}, "Scores against ", word("chance", term("chance"))), bars(head),
+        make("section", { tabindex: "0", "aria-label": "roles and scores" }, make("h3", {}, word("Roles", term("role"))), ...roles(head), make("h3", {}, "Scores against ", word("chance", term("chance"))), bars(state, head),
           make("p", { class: "small" }, "Bar: the mean over the rows that count. Mark: the same under uniform attention. Scores are of the whole text, whatever is hidden here."), userDefined()),
         make("section", {}, make("h3", {}, "Strongest pairs"),
           said.length ? make("p", { class: "small" }, said.join(" ")) : "",
@@ -228,6 +241,14 @@ export const card = {
     return [names, ...lines.filter(([id]) => id === state.head)];
   },
 };
+
+/** A click on a head's sink shows the text with what attends to it. */
+export function startCard() {
+  byId("card-body").addEventListener("click", (event) => {
+    const at = /** @type {HTMLElement} */ (event.target).closest("button")?.dataset.sink;
+    if (at) set({ view: viewsOf(get()).includes("stage") ? "stage" : "map", pin: `k${at}`, toward: true, on: [get().head] });
+  });
+}
 
 /** @param {State} state how many heads are shown, in words */
 export function counted(state) {

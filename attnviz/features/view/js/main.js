@@ -9,7 +9,7 @@ import { map, startMap } from "./map.js";
 import { linesView, startLines } from "./lines.js";
 import { startText, textView } from "./text.js";
 import { sceneView, startScene } from "./sceneview.js";
-import { card, counted } from "./card.js";
+import { card, counted, startCard } from "./card.js";
 import { drawLead, stage, startStage } from "./stage.js";
 import { drawControls, startControls } from "./controls.js";
 import { startKeys } from "./keys.js";
@@ -116,6 +116,7 @@ function start() {
   startText();
   startScene();
   startStage();
+  startCard();
   startWho(current);
   startSpans();
   startBeside();

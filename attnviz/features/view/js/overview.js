@@ -150,7 +150,6 @@ function drawSorts(state) {
   for (const button of byId("sorts").querySelectorAll("button")) {
     button.setAttribute("aria-pressed", String(button.dataset.sort === state.sort));
     button.disabled = !sorts.some((sort) => sort === button.dataset.sort);
-    button.hidden = button.dataset.sort === "value" && !page.measures.length;
   }
 }
 

@@ -30,7 +30,7 @@ const ALLOWED = {
   head: (value) => /^\d+\.\d+$/.test(value),
   mix: (value) => MIXES.includes(value),
   sort: (value) => SORTS.some((sort) => sort === value),
-  tint: (value) => value === "role" || page.measures.some(({ key }) => key === value),
+  tint: (value) => value === "role" || value === "sink" || page.measures.some(({ key }) => key === value),
   quad: (value) => QUADRANTS.includes(value),
   scale: (value) => ["map", "row", "one"].includes(value),
   palette: (value) => value === "auto" || Object.hasOwn(page.palettes, value),

@@ -1,5 +1,5 @@
 import { byId, fill, make } from "./dom.js";
-import { described, headsOf, kindOf, page, roleOf, signOf } from "./data.js";
+import { described, headOf, headsOf, itemOf, kindOf, page, roleOf, signOf } from "./data.js";
 import { set } from "./store.js";
 import { ends, ink, rampOf } from "./colors.js";
 import { inkOn } from "./palette.js";
@@ -13,9 +13,13 @@ import { magnified, prepared } from "./painter.js";
 
 const BAR = 140;
 
+/** The number that every text gives: how much weight the key with the most of it has. @type {Measure} */
+const SINK = { key: "sink", title: "mean weight on the head’s sink", unit: "", from: "this text", finding: -1, orange: 0, values: {} };
+const SINK_PLACE = page.scores.findIndex(({ name }) => name === SINK.key);
+
 /** The number that heads are tinted by; null for their roles. @param {State} state */
 export function measureOf(state) {
-  return page.measures.find(({ key }) => key === state.tint) || null;
+  return [...page.measures, SINK].find(({ key }) => key === state.tint) || null;
 }
 
 /**
@@ -25,6 +29,10 @@ export function measureOf(state) {
  * @param {string} id
  */
 export function valueOf(measure, state, id) {
+  if (measure === SINK) {
+    const mean = headOf(state, id)?.data.scores[SINK_PLACE]?.[0] ?? null;
+    return mean === null ? null : /** @type {import("./types.js").Value} */ ([mean, null, null]);
+  }
   return measure.values[kindOf(state).kind]?.[id] || null;
 }
 
@@ -90,8 +98,15 @@ export function valueSaid(state, head) {
   const value = valueOf(measure, state, head.id);
   if (!value) return `${measure.title}: not measured`;
   const [mean, low, high] = value;
+  const at = measure === SINK ? sinkOf(state, head) : "";
   const interval = low === null || high === null ? "" : ` [${digits(measure, low)}, ${digits(measure, high)}]`;
-  return `${measure.title}: ${digits(measure, mean)}${interval}${measure.unit ? ` ${measure.unit}` : ""}`;
+  return `${measure.title}: ${digits(measure, mean)}${interval}${measure.unit ? ` ${measure.unit}` : ""}${at ? `, ${at}` : ""}`;
+}
+
+/** The token and place of a head's sink; nothing where it is not known. @param {State} state @param {Head | null | undefined} head */
+export function sinkOf(state, head) {
+  const at = head?.data.sink ?? null;
+  return at === null ? "" : `${itemOf(state).axes[kindOf(state).keys].labels[at]} (${at})`;
 }
 
 /** What the tints mean, and how that was measured. @param {State} state */
@@ -102,7 +117,7 @@ export function tintSaid(state) {
   const brackets = headsOf(state).some(({ id }) => { const value = valueOf(measure, state, id); return value && unsure(measure, value); });
   return [
     `its head and the ${measure.title}${measure.unit ? ` in ${measure.unit}` : ""}; colour by the square root of its size${brackets ? "; in brackets where the interval includes 0" : ""}${without ? `; hatched: not measured (${without} head${without > 1 ? "s" : ""})` : ""}.`,
-    `From ${measure.from}: ${page.findings[measure.finding].how}`,
+    measure === SINK ? `From this text: the sink is the key with the most weight in all; ${page.scores[SINK_PLACE].source}.` : `From ${measure.from}: ${page.findings[measure.finding].how}`,
   ].join(" ");
 }
 
@@ -147,7 +162,6 @@ export function hatch(painter, x, y, width, height) {
 
 /** The picker of tints, and its legend. @param {State} state */
 export function drawTints(state) {
-  if (!page.measures.length) return;
   const place = /** @type {HTMLSelectElement} */ (byId("tint"));
   place.value = state.tint;
   const canvas = /** @type {HTMLCanvasElement} */ (byId("tint-legend"));
@@ -160,13 +174,12 @@ export function drawTints(state) {
 }
 
 export function startTints() {
-  byId("tint-line").hidden = !page.measures.length;
   const groups = page.findings.map(({ name, title }, i) => {
     const options = page.measures.filter(({ finding }) => finding === i)
       .map(({ key, title: of, unit }) => make("option", { value: key }, unit ? `${of}, ${unit}` : of));
     return make("optgroup", { label: `${title} (${name})` }, ...options);
   });
-  fill(byId("tint"), make("option", { value: "role" }, "role"), ...groups.filter((group) => group.childElementCount));
+  fill(byId("tint"), make("option", { value: "role" }, "role"), make("option", { value: SINK.key }, `${SINK.title} (this text)`), ...groups.filter((group) => group.childElementCount));
   byId("tint").addEventListener("change", () => set({ tint: /** @type {HTMLSelectElement} */ (byId("tint")).value }));
 }
 

@@ -18,7 +18,8 @@ export interface TermsData {
   /** Kind and name of every source of queries and keys; null where they are not known. */
   origins: { query: [string, string][]; key: [string, string][] } | null;
 }
-export interface HeadData { index: number; top: number; whole: boolean; roles: HeadRole[]; scores: ScoreValue[]; terms: TermsData | null }
+/** `sink` is the key with the most weight in all; null where it is not known. */
+export interface HeadData { index: number; top: number; whole: boolean; roles: HeadRole[]; scores: ScoreValue[]; sink: number | null; terms: TermsData | null }
 /** Which keys queries may attend to: by distance, or in bits of every head (`each`) or of all of them. */
 export interface ReachData { causal: boolean; window: number | null; sink: boolean; bits: { chunk: number; each: boolean } | null }
 /** `reach` is null where it is not known which keys may be attended to. */
@@ -80,8 +81,8 @@ export type Value = [number, number | null, number | null];
 /** What a result says of every head, by kind of attention and number. */
 export interface FindingData { title: string; name: string; how: string; said: Record<string, Record<string, string[]>> }
 /**
- * A number that heads can be tinted by, of one of the findings; `orange` is the sign that is orange,
- * 0 for numbers without a sign.
+ * A number that heads can be tinted by, of one of the findings, or of the text itself (-1); `orange` is
+ * the sign that is orange, 0 for numbers without a sign.
  */
 export interface Measure { key: string; title: string; unit: string; from: string; finding: number; orange: number; values: Record<string, Record<string, Value>> }
 
