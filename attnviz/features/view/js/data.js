@@ -28,6 +28,14 @@ export function signOf(head) {
   return head.data.roles[0]?.name || "";
 }
 
+/** More heads than these are not shown all at once: the strongest come first. */
+export const MANY = 512;
+
+/** Whether only the strongest heads of very many are shown. @param {State} state */
+export function isFolded(state) {
+  return !state.every && headsOf(state).length > MANY;
+}
+
 /** The chunks that a layer needs: its maps, and which keys are allowed. @param {SiteData} site */
 function chunksOf({ chunk, reach }) {
   return reach?.bits ? [chunk, reach.bits.chunk] : [chunk];
