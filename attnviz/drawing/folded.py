@@ -50,6 +50,8 @@ def is_long(layers: int, heads: int, across: int) -> bool:
 def folded(rows: Mapping[int, Row], options: ConsoleOptions, what: str) -> Iterator[Text]:
     """The strongest heads of every few layers, and how many more have something to show.
 
+    Layers without any are left out.
+
     Args:
         rows: layer by layer, the heads that have something to show.
         options: of the console.
@@ -58,9 +60,10 @@ def folded(rows: Mapping[int, Row], options: ConsoleOptions, what: str) -> Itera
     plain, layers = options.ascii_only, list(rows)
     each = -(-len(layers) // _LINES)
     lines = [layers[first : first + each] for first in range(0, len(layers), each)]
+    lines = [some for some in lines if any(rows[layer] for layer in some)]
     dash = "-" if plain else "–"
     labels = [str(some[0]) + (f"{dash}{some[-1]}" if len(some) > 1 else "") for some in lines]
-    gutter = max(len(label) for label in labels)
+    gutter = max(map(len, labels), default=0)
     found = [[(f"{n}.{i}", s) for n in some for i, s in rows[n].items()] for some in lines]
     name = max((len(name) for line in found for name, _ in line), default=0)
     tile = max((s.tile.cell_len for line in found for _, s in line), default=0)
@@ -74,8 +77,6 @@ def folded(rows: Mapping[int, Row], options: ConsoleOptions, what: str) -> Itera
             text.append_text(strong.tile)
         if len(line) > room:
             text.append(f"  +{len(line) - room}", "dim")
-        elif not line:
-            text.append(f"  {signs('·', plain)}", "dim")
         text.rstrip()
         yield text
     shown = sum(min(len(line), room) for line in found)
