@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from rich.console import ConsoleOptions
 from rich.text import Text
@@ -14,10 +15,15 @@ MOST_LINES = 72
 """A grid that takes more lines is folded."""
 _LINES = 32
 """Of a folded grid, at most."""
+_WHOLE = 50
+"""Layers that a table has one by one, without heads."""
 MOST_ROWS, FIRST_ROWS = 150, 40
 """A table of heads that has more rows shows the first of them alone."""
 _REST = 7
 """Cells for how many more there are."""
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,12 @@ Row = Mapping[int, Strong]
 def rows_shown(rows: int, top: int | None = None) -> int:
     """How many rows of a table are shown: those that are wanted, else all that can be read."""
     return min(rows, top or (rows if rows <= MOST_ROWS else FIRST_ROWS))
+
+
+def every_few(layers: Sequence[T]) -> Sequence[T]:
+    """Of very many layers every few of them, with the last; all where these can be read."""
+    step = -(-len(layers) // _LINES) if len(layers) > _WHOLE else 1
+    return layers[(len(layers) - 1) % step :: step]
 
 
 def is_long(layers: int, heads: int, across: int) -> bool:

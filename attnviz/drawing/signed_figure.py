@@ -70,7 +70,7 @@ def draw(
     numbered(axes, wide, [(y, site.layer) for site, y in lines.items()], small=small)
     axes.tick_params(length=0, labelsize=7)
     axes.xaxis.tick_top()
-    axes.set_xlabel(legend, fontsize=7)
+    axes.set_xlabel(f"{legend}; too many heads for figures" if small else legend, fontsize=7)
     axes.set_ylabel("layer", fontsize=7)
     for side in axes.spines.values():
         side.set_visible(False)

@@ -52,7 +52,8 @@ def draw_grid(axes: Axes, layout: Layout, tiles: Mapping[Head, Tile], caption: s
     numbered(axes, max(counts), [(n, n) for n in range(len(counts))], small=small)
     axes.tick_params(length=0, labelsize=7)
     axes.xaxis.tick_top()
-    axes.set_xlabel(caption, fontsize=7, wrap=True)
+    said = f"{caption}; too many heads for words" if small else caption
+    axes.set_xlabel(said, fontsize=7, wrap=True)
     axes.set_ylabel("layer", fontsize=7)
     for side in axes.spines.values():
         side.set_visible(False)

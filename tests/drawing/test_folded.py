@@ -9,7 +9,7 @@ import pytest
 
 from attnviz.core.heads import Head, Layout, Site
 from attnviz.drawing import terminal
-from attnviz.drawing.folded import FIRST_ROWS, MOST_LINES, MOST_ROWS, rows_shown
+from attnviz.drawing.folded import FIRST_ROWS, MOST_LINES, MOST_ROWS, every_few, rows_shown
 from attnviz.drawing.signed import SignedGrid, signed
 from attnviz.drawing.tiles import Tile, TileGrid
 from attnviz.scoring.roles import ROLES
@@ -104,3 +104,9 @@ def test_tables_show_all_that_can_be_read() -> None:
     assert rows_shown(MOST_ROWS + 1) == FIRST_ROWS
     assert rows_shown(5120, 1000) == 1000
     assert rows_shown(12, 40) == 12
+
+
+def test_of_many_layers_every_few_and_the_last() -> None:
+    assert list(every_few(range(33))) == list(range(33))
+    assert list(every_few(range(81))) == list(range(2, 81, 3))
+    assert list(every_few(range(127)))[-1] == 126
