@@ -54,6 +54,11 @@ def every_few(layers: Sequence[T]) -> Sequence[T]:
     return layers[(len(layers) - 1) % step :: step]
 
 
+def layers_a_line(layers: int) -> int:
+    """How many layers stand together on a line, so that there are few lines."""
+    return -(-layers // _LINES)
+
+
 def is_long(layers: int, heads: int, across: int) -> bool:
     """Whether a grid takes more lines than anyone reads, with so many heads across."""
     return -(-heads // max(across, 1)) * (layers + 1) > MOST_LINES
@@ -70,7 +75,7 @@ def folded(rows: Mapping[int, Row], options: ConsoleOptions, what: str) -> Itera
         what: what the heads that are counted have, such as ``a role``.
     """
     plain, layers = options.ascii_only, list(rows)
-    each = -(-len(layers) // _LINES)
+    each = layers_a_line(len(layers))
     lines = [layers[first : first + each] for first in range(0, len(layers), each)]
     lines = [some for some in lines if any(rows[layer] for layer in some)]
     dash = "-" if plain else "–"
