@@ -25,6 +25,7 @@ TABLES = {
     "grammar": "Gold annotation",
     "film": "Heads while training",
     "viewer": "The page of all heads",
+    "many": "Pages of very many heads",
     "live": "The model in a page",
 }
 

@@ -9,6 +9,7 @@ from rich.style import Style
 from rich.text import Text
 
 from attnviz.core.scores import ScoredHeads
+from attnviz.drawing.folded import Strong, folded, is_long
 from attnviz.drawing.grid import Cell, Grid, few_note, grids, tally
 from attnviz.drawing.labels import signs, tick_step
 from attnviz.drawing.palette import FEW, NO_ROLE, ink, mix
@@ -19,6 +20,8 @@ _GROUND = "#808080"
 _FADE = 0.7
 _LETTERS = {6: 5, 4: 4, 2: 2}
 """Of a code in a tile so wide."""
+_LIST = 6
+"""The width of a tile in a folded grid."""
 _STRONG = 0.75
 """From this score on a code is written in capitals, so that strength shows without colour."""
 
@@ -50,9 +53,27 @@ class HeadsGrid:
         for grid in drawn:
             if grid.title:
                 yield Text(grid.title, style="bold")
-            yield from _lines(grid, gutter, layout, options, colors)
+            if is_long(grid.layers, grid.heads, layout[2]):
+                layout = _LIST, 1, layout[2]
+                yield from folded(_strong(grid, options, colors), options, "a role")
+            else:
+                yield from _lines(grid, gutter, layout, options, colors)
             yield Text("")
         yield from _legend(self.report, layout[0], few, options, colors)
+
+
+def _strong(grid: Grid, options: ConsoleOptions, colors: bool) -> dict[int, dict[int, Strong]]:
+    """The heads of every layer that have a role, first those that do something."""
+    return {
+        layer: {
+            index: Strong(
+                (not drawn(cell.role).rests, cell.strength), _tile(cell, _LIST, 0, options, colors)
+            )
+            for index, cell in enumerate(row)
+            if cell is not None and cell.role is not None
+        }
+        for layer, row in enumerate(grid.cells)
+    }
 
 
 def _lines(

@@ -10,7 +10,8 @@ from rich.console import Console, ConsoleOptions
 from rich.style import Style
 from rich.text import Text
 
-from attnviz.core.heads import Head, Layout, Site
+from attnviz.core.heads import Head, Layout, Site, SiteKind
+from attnviz.drawing.folded import Strong, folded, is_long
 from attnviz.drawing.labels import signs
 from attnviz.drawing.palette import ink, mix
 
@@ -85,8 +86,12 @@ class SignedGrid:
         for kind in layout.kinds if self.values else ():
             if len(layout.kinds) > 1:
                 yield Text(kind, style="bold")
-            yield Text(signs("layer ↓  head →", options.ascii_only), "dim")
             widest = max(layout.heads[kind])
+            if is_long(len(layout.heads[kind]), widest, fitting):
+                yield from folded(self._strong(kind, console), options, "a value")
+                yield Text("")
+                continue
+            yield Text(signs("layer ↓  head →", options.ascii_only), "dim")
             for first in range(0, widest, fitting):
                 columns = range(first, min(first + fitting, widest))
                 yield Text("   " + " ".join(f"{n:^{_TILE}}" for n in columns).rstrip(), "dim")
@@ -94,14 +99,24 @@ class SignedGrid:
                     line = Text(f"{layer:>2} ", "dim", no_wrap=True)
                     for index in columns:
                         value = self.values.get(Head(Site(kind, layer), index))
-                        shown = (
-                            "" if index >= count or value is None else signed(value, 2, _DECIMALS)
-                        )
-                        style = Style()
-                        if coloured(console) and value is not None:
-                            style = on_terminal(value, self.most, self.orange)
-                        line.append(f"{shown:^{_TILE}}", style)
+                        line.append_text(self._tile(value if index < count else None, console))
                         line.append(" ")
                     line.rstrip()
                     yield line
             yield Text("")
+
+    def _tile(self, value: float | None, console: Console) -> Text:
+        if value is None:
+            return Text(" " * _TILE)
+        style = on_terminal(value, self.most, self.orange) if coloured(console) else Style()
+        return Text(f"{signed(value, 2, _DECIMALS):^{_TILE}}", style)
+
+    def _strong(self, kind: SiteKind, console: Console) -> dict[int, dict[int, Strong]]:
+        """The values of every layer that are not 0 as they are written, by their size."""
+        rows: dict[int, dict[int, Strong]] = {
+            layer: {} for layer in range(len(self.layout.heads[kind]))
+        }
+        for head, value in self.values.items():
+            if head.site.kind == kind and signed(value, 2, _DECIMALS) != "0":
+                rows[head.layer][head.index] = Strong(abs(value), self._tile(value, console))
+        return rows

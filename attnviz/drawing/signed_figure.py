@@ -8,11 +8,11 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from attnviz.core.heads import Head, Layout, Site
+from attnviz.drawing.cells import Cell, cell_of, is_small, numbered
 from attnviz.drawing.palette import ink
 from attnviz.drawing.signed import color, signed
 
-CELL = (0.46, 0.27)
-"""Of a head, in inches."""
+_CELL = (0.46, 0.27)
 
 
 def rows(layout: Layout) -> int:
@@ -23,6 +23,11 @@ def rows(layout: Layout) -> int:
 def columns(layout: Layout) -> int:
     """The most heads of any layer."""
     return max(max(layout.heads[kind]) for kind in layout.kinds)
+
+
+def cell(layout: Layout) -> Cell:
+    """Width and height of a head in inches."""
+    return cell_of(columns(layout), rows(layout), _CELL)
 
 
 def draw(
@@ -46,29 +51,26 @@ def draw(
         bold: heads whose value stands out.
         legend: what the colours mean, to stand below.
     """
-    y, labels = 0, []
-    for kind in layout.kinds:
-        for layer in range(layout.layers(kind)):
-            labels.append((y + 0.5, str(layer)))
-            for head, value in values.items():
-                if head.site == Site(kind, layer):
-                    paint = color(value, most, orange)
-                    box = Rectangle((head.index, y), 1, 1, facecolor=paint, edgecolor="white")
-                    axes.add_patch(box)
-                    axes.text(
-                        head.index + 0.5, y + 0.5, signed(value), ha="center", va="center",
-                        fontsize=6, color=ink(paint), fontweight="bold" if head in bold else None,
-                    )  # fmt: skip
-            y += 1
-        y += 1
     wide, high = columns(layout), rows(layout)
+    small = is_small(wide, high)
+    lines: dict[Site, int] = {}
+    for kind in layout.kinds:
+        first = len(lines) + len({site.kind for site in lines})
+        lines |= {Site(kind, layer): first + layer for layer in range(layout.layers(kind))}
+    for head, value in values.items():
+        y, paint = lines[head.site], color(value, most, orange)
+        axes.add_patch(Rectangle((head.index, y), 1, 1, facecolor=paint, edgecolor="white"))
+        if not small:
+            axes.text(
+                head.index + 0.5, y + 0.5, signed(value), ha="center", va="center",
+                fontsize=6, color=ink(paint), fontweight="bold" if head in bold else None,
+            )  # fmt: skip
     axes.set_xlim(0, wide)
     axes.set_ylim(high, 0)
-    axes.set_xticks([n + 0.5 for n in range(wide)], [str(n) for n in range(wide)])
-    axes.set_yticks([y for y, _ in labels], [text for _, text in labels])
+    numbered(axes, wide, [(y, site.layer) for site, y in lines.items()], small=small)
     axes.tick_params(length=0, labelsize=7)
     axes.xaxis.tick_top()
-    axes.set_xlabel(legend, fontsize=7)
+    axes.set_xlabel(f"{legend}; too many heads for figures" if small else legend, fontsize=7)
     axes.set_ylabel("layer", fontsize=7)
     for side in axes.spines.values():
         side.set_visible(False)

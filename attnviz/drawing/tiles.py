@@ -10,6 +10,7 @@ from rich.style import Style
 from rich.text import Text
 
 from attnviz.core.heads import Head, Layout, Site
+from attnviz.drawing.folded import Strong, folded, is_long
 from attnviz.drawing.labels import shorten, signs
 from attnviz.drawing.palette import NO_ROLE, ink, mix
 
@@ -51,6 +52,9 @@ class TileGrid:
         kind = self.layout.kinds[0]
         counts = self.layout.heads[kind]
         fitting = max((options.max_width - 3) // (_TILE + 1), 1)
+        if is_long(len(counts), max(counts), fitting):
+            yield from folded(self._strong(console, options), options, "something to show")
+            return
         yield Text(signs("layer ↓  head →", options.ascii_only), "dim")
         for first in range(0, max(counts), fitting):
             columns = range(first, min(first + fitting, max(counts)))
@@ -63,6 +67,16 @@ class TileGrid:
                     line.append(" ")
                 line.rstrip()
                 yield line
+
+    def _strong(self, console: Console, options: ConsoleOptions) -> dict[int, dict[int, Strong]]:
+        """The tiles of every layer, the strongest colour first."""
+        rows: dict[int, dict[int, Strong]] = {
+            layer: {} for layer in range(len(self.layout.heads[self.layout.kinds[0]]))
+        }
+        for head, tile in self.tiles.items():
+            drawn = _drawn(tile, colored(console), options.ascii_only)
+            rows[head.layer][head.index] = Strong(tile.strength, drawn)
+        return rows
 
 
 def _drawn(tile: Tile | None, colors: bool, ascii_only: bool) -> Text:

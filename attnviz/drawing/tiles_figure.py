@@ -8,13 +8,19 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from attnviz.core.heads import Head, Layout, Site
+from attnviz.drawing.cells import Cell, cell_of, is_small, numbered
 from attnviz.drawing.labels import shorten
 from attnviz.drawing.palette import ink, mix
 from attnviz.drawing.tiles import COLOR, Tile
 
-CELL = (0.5, 0.27)
-"""Width and height of a head in inches."""
+_CELL = (0.5, 0.27)
 _EMPTY = "#f0f0f0"
+
+
+def cell(layout: Layout) -> Cell:
+    """Width and height of a head in inches, in the grid of a model with one stack."""
+    counts = layout.heads[layout.kinds[0]]
+    return cell_of(max(counts), len(counts), _CELL)
 
 
 def draw_grid(axes: Axes, layout: Layout, tiles: Mapping[Head, Tile], caption: str) -> None:
@@ -28,12 +34,14 @@ def draw_grid(axes: Axes, layout: Layout, tiles: Mapping[Head, Tile], caption: s
     """
     kind = layout.kinds[0]
     counts = layout.heads[kind]
+    small = is_small(max(counts), len(counts))
     for layer, count in enumerate(counts):
         for index in range(count):
             tile = tiles.get(Head(Site(kind, layer), index))
             paint = _EMPTY
             if tile is not None:
                 paint = mix("#ffffff", COLOR, min(max(tile.strength, 0.0), 1.0))
+            if tile is not None and not small:
                 axes.text(
                     index + 0.5, layer + 0.5, shorten(tile.text, 8), ha="center", va="center",
                     fontsize=6, color=ink(paint),
@@ -41,11 +49,11 @@ def draw_grid(axes: Axes, layout: Layout, tiles: Mapping[Head, Tile], caption: s
             axes.add_patch(Rectangle((index, layer), 1, 1, facecolor=paint, edgecolor="white"))
     axes.set_xlim(0, max(counts))
     axes.set_ylim(len(counts), 0)
-    axes.set_xticks([n + 0.5 for n in range(max(counts))], [str(n) for n in range(max(counts))])
-    axes.set_yticks([n + 0.5 for n in range(len(counts))], [str(n) for n in range(len(counts))])
+    numbered(axes, max(counts), [(n, n) for n in range(len(counts))], small=small)
     axes.tick_params(length=0, labelsize=7)
     axes.xaxis.tick_top()
-    axes.set_xlabel(caption, fontsize=7, wrap=True)
+    said = f"{caption}; too many heads for words" if small else caption
+    axes.set_xlabel(said, fontsize=7, wrap=True)
     axes.set_ylabel("layer", fontsize=7)
     for side in axes.spines.values():
         side.set_visible(False)

@@ -11,6 +11,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from attnviz.drawing.folded import rows_shown
 from attnviz.drawing.labels import percent, signs, visible
 from attnviz.drawing.signed import SignedGrid, coloured, on_terminal, signed
 from attnviz.drawing.terminal import Line, user_defined_line
@@ -32,11 +33,14 @@ def parts(found: Ablation, top: int | None = None) -> Iterator[RenderableType]:
 
     Args:
         found: the result.
-        top: the rows of the table at most.
+        top: the rows of the table at most; by default all, and the first where they are very many.
     """
     yield EffectsGrid(found)
-    ranked = found.ranked()[: top or len(found.effects)]
+    every = found.ranked()
+    ranked = every[: rows_shown(len(every), top)]
     yield effects_table(found, ranked)
+    if top is None and len(ranked) < len(every):
+        yield Line(f"the first {len(ranked)} of {len(every):,}; a table has all of them", "dim")
     if found.by_position:
         yield TextByPosition(found, ranked[:8])
     if found.curve:

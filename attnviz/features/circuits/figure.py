@@ -30,8 +30,10 @@ _FAINT = "#c8c8c8"
 _MARGIN, _LEFT = 0.25, 0.45
 _STEP, _RISE = 0.62, 1.15
 """Between heads and between layers, in inches."""
-_MANY = 16
-"""Heads in a layer from which on they stand closer."""
+_MANY, _VERY_MANY = 16, 32
+"""Heads in a layer, and layers, from which on they stand closer."""
+_CLOSE, _LOWEST = 0.2, 0.25
+"""Between heads without a number, and the least between layers, in inches."""
 _RADIUS = 0.17
 _CLEAR = 0.06
 """Between the middle of an arrow and the rim of a node that it passes, in inches."""
@@ -66,6 +68,8 @@ def build(report: Circuits, top: int, dpi: float) -> Figure:
     (kind,) = report.layout.kinds
     counts = report.layout.heads[kind]
     step = _STEP if max(counts) <= _MANY else _STEP / 2
+    step = _CLOSE if max(counts) > _VERY_MANY else step
+    rise = max(_RISE * min(1, _MANY / len(counts)), _LOWEST)
     wide = max(_LEAST, 2 * _MARGIN + _LEFT + max(counts) * step)
     title, notes = f"{words.title(report)}", [words.edges_title(report)]
     if report.plain:
@@ -75,7 +79,7 @@ def build(report: Circuits, top: int, dpi: float) -> Figure:
     below = [spelled(note, missing) for note in notes]
     heading = Heading(ruler, spelled(title, missing), below, wide, _MARGIN)
     head_high = heading.high + 0.15 * len(sides)
-    body = len(counts) * _RISE
+    body = len(counts) * rise
     high = 2 * _MARGIN + head_high + body
     figure = Figure(figsize=(wide, high))
     heading.draw(figure)
@@ -89,20 +93,23 @@ def build(report: Circuits, top: int, dpi: float) -> Figure:
     axes.set_xlim(0, wide)
     axes.set_ylim(0, body + _MARGIN)
     axes.set_axis_off()
-    _draw(axes, report, edges, step, wide)
+    _draw(axes, report, edges, (step, rise), wide)
     return figure
 
 
-def _draw(axes: Axes, report: Circuits, edges: list[Edge], step: float, wide: float) -> None:
-    """Nodes and arrows, in inches."""
+def _draw(
+    axes: Axes, report: Circuits, edges: list[Edge], apart: tuple[float, float], wide: float
+) -> None:
+    """Nodes and arrows, in inches; ``apart`` from head to head and from layer to layer."""
+    step, rise = apart
     places: dict[Head, tuple[float, float]] = {}
     (kind,) = report.layout.kinds
     widest = max(report.layout.heads[kind])
     left = (wide - _LEFT - widest * step) / 2 + _LEFT
     for head in report.layout:
-        places[head] = left + (head.index + 0.5) * step, _MARGIN + (head.layer + 0.5) * _RISE
+        places[head] = left + (head.index + 0.5) * step, _MARGIN + (head.layer + 0.5) * rise
     for layer in range(report.layout.layers(kind)):
-        axes.text(left - 0.12, _MARGIN + (layer + 0.5) * _RISE, f"layer {layer}", fontsize=7.5,
+        axes.text(left - 0.12, _MARGIN + (layer + 0.5) * rise, f"layer {layer}", fontsize=7.5,
                   color=GREY, ha="right", va="center")  # fmt: skip
     radius = min(_RADIUS, 0.42 * step)
     most = max((edge.excess for edge in edges), default=0.0)
@@ -122,8 +129,9 @@ def _draw(axes: Axes, report: Circuits, edges: list[Edge], step: float, wide: fl
         paint = color(scores[head].score, 1.0, words.UP) if head in scores else NONE
         rim = GREY if head in joined else _FAINT
         axes.add_patch(Circle(place, radius, facecolor=paint, edgecolor=rim, zorder=2))
-        axes.text(*place, str(head.index), fontsize=7 if step == _STEP else 5, ha="center",
-                  va="center", color=ink(paint), zorder=3)  # fmt: skip
+        if step > _CLOSE:
+            axes.text(*place, str(head.index), fontsize=7 if step == _STEP else 5, ha="center",
+                      va="center", color=ink(paint), zorder=3)  # fmt: skip
 
 
 def _bend(edge: Edge, places: Mapping[Head, tuple[float, float]], radius: float) -> float:

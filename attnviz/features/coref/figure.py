@@ -14,7 +14,7 @@ from attnviz.drawing.fonts import Ruler, choose, spelled
 from attnviz.drawing.heading import Heading
 from attnviz.drawing.labels import model_name
 from attnviz.drawing.tiles import COLOR, FULL
-from attnviz.drawing.tiles_figure import CELL, draw_grid
+from attnviz.drawing.tiles_figure import cell, draw_grid
 from attnviz.features.coref.result import Coref
 from attnviz.features.coref.terminal import coref_tiles
 from attnviz.features.coref.words import MARK, SHORT, baseline_name, measured
@@ -50,11 +50,12 @@ def build(report: Coref, dpi: float) -> Figure:
     label = ruler.widest(names, 7) + 0.1
     kind = report.layout.kinds[0]
     rows, columns = report.layout.layers(kind), max(report.layout.heads[kind])
-    wide = 2 * _MARGIN + label + _BARS + 0.6 + max(columns, 8) * CELL[0]
+    cell_wide, cell_high = cell(report.layout)
+    wide = 2 * _MARGIN + label + _BARS + 0.6 + max(columns, 8) * cell_wide
     heading = Heading(ruler, title, [below], wide, _MARGIN)
     top = _MARGIN + heading.high + 0.45
     bars = sum(len(group) * _BAR for group in groups) + _GAP * (len(groups) - 1)
-    high = top + max(bars, rows * CELL[1]) + 0.5 + _MARGIN
+    high = top + max(bars, rows * cell_high) + 0.5 + _MARGIN
     figure = Figure(figsize=(wide, high), dpi=dpi)
     heading.draw(figure)
 
@@ -63,7 +64,7 @@ def build(report: Coref, dpi: float) -> Figure:
 
     _bars(figure.add_axes(place(_MARGIN + label, _BARS, bars)), groups)
     x = _MARGIN + label + _BARS + 0.6
-    axes = figure.add_axes(place(x, columns * CELL[0], rows * CELL[1]))
+    axes = figure.add_axes(place(x, columns * cell_wide, rows * cell_high))
     draw_grid(axes, report.layout, coref_tiles(report), _caption(report))
     return figure
 

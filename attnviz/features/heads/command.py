@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -93,9 +93,9 @@ def heads(
       attnviz heads "The cat sat." --json | jq '.heads[0].roles'
     """
     drawn = paper.options()
+    from attnviz.cli.listing import listed
     from attnviz.features.heads import function, terminal
     from attnviz.features.heads.result import Heads
-    from attnviz.scoring.arrange import arrange
     from attnviz.scoring.scores import SCORES
 
     ending.check(Heads, json, csv, plot)
@@ -117,8 +117,8 @@ def heads(
             console.put(kept.to_json() if json else kept.to_csv())
         else:
             scores = [head.scores for head in kept.heads]
-            rows = arrange(scores, role=role, sort=sort, top=top, everything=everything)
-            for part in profile_terminal.parts(kept, rows):
+            rows, more = listed(scores, role=role, sort=sort, top=top, everything=everything)
+            for part in profile_terminal.parts(kept, rows, more=more):
                 console.stdout().print(part)
         console.note(kept.notes, output.quiet)
         return
@@ -134,20 +134,22 @@ def heads(
             **settings,
         )
     machine = json or csv
-    rows = arrange(found.heads, role=role, sort=sort, top=top, everything=everything or machine)
+    order: dict[str, Any] = {"role": role, "sort": sort, "top": top}
+    rows, more = listed(found.heads, **order, everything=everything or machine)
     if plot is not None:
         found.save(plot, **drawn)
     if machine:
-        listed = replace(found, heads=tuple(rows))
-        console.put(listed.to_json() if json else listed.to_csv())
+        kept_rows = replace(found, heads=tuple(rows))
+        console.put(kept_rows.to_json() if json else kept_rows.to_csv())
         return
-    probed = arrange(found.probe, role=role, sort=sort, top=top, named=found.heads)
+    probed, more_probed = listed(found.probe, **order, named=found.heads)
     screen = console.stdout()
     for part in terminal.parts(
         found,
         rows,
         probed,
         score=sort if sort in SCORES else None,
+        more=(more, more_probed),
         resting="" if everything or role is not None else "(--all lists them)",
     ):
         screen.print(part)

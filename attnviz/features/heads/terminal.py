@@ -27,6 +27,7 @@ def parts(
     probed: Sequence[HeadScores] | None = None,
     *,
     score: str | None = None,
+    more: tuple[str, str] = ("", ""),
     resting: str = "",
 ) -> Iterator[RenderableType]:
     """The grid, the evidence, what other results say, the probe, and where it comes from.
@@ -36,10 +37,13 @@ def parts(
         rows: heads to list, in that order; by default all with a role.
         probed: heads of the probe to list; by default all with a role.
         score: one more score to show.
+        more: what to say below each table of heads that are not listed.
         resting: stands behind the line that counts heads without a function; no line where empty.
     """
     yield heads_grid(found)
     yield heads_table(found, rows, score=score)
+    if more[0]:
+        yield Line(more[0], "dim")
     if resting and (line := resting_line(found)):
         yield Line(f"{line} {resting}", "dim")
         yield ""
@@ -50,6 +54,8 @@ def parts(
         yield "On repeated random tokens:"
         shown = [one for one in found.probe if one.roles] if probed is None else probed
         yield heads_table(found, shown, score=score)
+        if more[1]:
+            yield Line(more[1], "dim")
         if found.matching is not None:
             heads = {scores.head for scores in found.heads}
             yield Line(matching_line(found.matching, found.layout, heads))

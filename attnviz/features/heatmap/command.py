@@ -19,6 +19,7 @@ from attnviz.cli.options import (
 )
 from attnviz.cli.paper_options import PaperOptions
 from attnviz.cli.style_options import StyleOptions
+from attnviz.cli.voice import option
 
 
 @flatten
@@ -106,6 +107,7 @@ def heatmap(
     from attnviz import files
     from attnviz.captures.notes import notes
     from attnviz.drawing import terminal
+    from attnviz.drawing.folded import rows_shown
     from attnviz.drawing.forms import picture_format
     from attnviz.features.heatmap import function
     from attnviz.features.heatmap.long import ACROSS, LINES
@@ -137,7 +139,8 @@ def heatmap(
         for one in terminal.overlay(over.picture, titled, over.style, query=over.gaze.name):
             screen.print(one)
     elif out is None:
-        for head, weights, sides in picture.maps:
+        shown = rows_shown(len(picture.maps))
+        for head, weights, sides in picture.maps[:shown]:
             screen.print(
                 terminal.heatmap(
                     weights,
@@ -147,6 +150,9 @@ def heatmap(
                     top=picture.top if len(picture.maps) > 1 else None,
                 )
             )
+        if shown < len(picture.maps):
+            all_of = f"{len(picture.maps):,} heads that are selected; {option('out')} draws all"
+            screen.print(f"the first {shown} of the {all_of}")
         if picture.cells:
             screen.print(picture.cells)
     elif not output.quiet:

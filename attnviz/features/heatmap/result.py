@@ -14,9 +14,10 @@ from attnviz.core.heads import Head, Site
 from attnviz.core.media import Picture, patch_grid
 from attnviz.core.scores import Role
 from attnviz.core.tokens import Sides
-from attnviz.drawing.figure import heatmap_figure, overlay_figure
+from attnviz.drawing.figure import heatmap_figure, mosaic_figure, overlay_figure
 from attnviz.drawing.forms import Pictured
-from attnviz.drawing.labels import caption, head_title, percent, visible
+from attnviz.drawing.labels import caption, head_title, model_name, percent, visible
+from attnviz.drawing.mosaic import mosaic_png
 from attnviz.drawing.style import Style
 from attnviz.errors import SelectionError, UsageError
 from attnviz.scoring.gaze import Gaze, gaze
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 _ACROSS = 16
 """Heads of a layer that still stand on one line."""
+_PANELS = 256
+"""Beyond so many maps each is a tile without tokens, a line a layer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +48,8 @@ class Heatmap(Pictured):
     cells: str = ""
 
     def _draw(self, format: str) -> Any:
+        if len(self.maps) > _PANELS:
+            return self._mosaic(format)
         titled = [(self.title(head), weights, sides) for head, weights, sides in self.maps]
         return heatmap_figure(
             titled,
@@ -54,6 +59,20 @@ class Heatmap(Pictured):
             caption=self.caption,
             sound=self.capture.inputs.sound,
         )
+
+    def _mosaic(self, format: str) -> Any:
+        """All maps as small tiles, which very many are."""
+        kinds = {head.site.kind for head, _, _ in self.maps}
+        if len(kinds) > 1:
+            raise UsageError(
+                "{} maps of {} kinds of attention are too many for one picture; select those of "
+                "one kind", len(self.maps), len(kinds),
+            )  # fmt: skip
+        maps = {(head.layer, head.index): weights for head, weights, _ in self.maps}
+        title = f"{model_name(self.capture.source)}: {len(maps):,} heads"
+        if format == "png":
+            return mosaic_png(maps, self.style, title=title, caption=self.caption)
+        return mosaic_figure(maps, self.style, title=title, caption=self.caption, format=format)
 
     def _columns(self) -> int | None:
         """Maps a line where several layers show the same heads: a line a layer."""

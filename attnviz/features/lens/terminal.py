@@ -11,6 +11,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from attnviz.drawing.folded import every_few, rows_shown
 from attnviz.drawing.labels import fit, percent, shorten, signs, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, ink, ramp
 from attnviz.drawing.signed import SignedGrid, coloured, signed
@@ -85,7 +86,8 @@ class Layers:
             for word in (*(c.top[0].token for c in found.cells), *found.tokens)
         )
         size = max(min(longest + (0 if color else 3), _MOST), _LEAST)
-        names = [words.label(row[0].layer) for row in found.states()]
+        states = every_few(found.states())
+        names = [words.label(row[0].layer) for row in states]
         left = max(map(len, names))
         fitting = max((options.max_width - left) // (size + 1), 1)
         count = len(found.positions)
@@ -93,6 +95,8 @@ class Layers:
         yield Line("layer ↓  token →, the most probable word"
                    + ("; brighter: more probable" if color else ", and its probability in %"),
                    "dim")  # fmt: skip
+        if len(states) < len(found.states()):
+            yield Line(f"{len(states)} of {len(found.states())} states, at even steps", "dim")
         if first:
             yield Line(f"the last {count - first} of {count} positions", "dim")
         for start in range(first, count, fitting):
@@ -113,7 +117,7 @@ class Layers:
         found = self.found
         texts = [found.tokens[found.positions[n]] for n in columns]
         yield self._plain_line(left, texts, size, plain)
-        for name, row in zip(names, found.states(), strict=True):
+        for name, row in zip(names, every_few(found.states()), strict=True):
             line = Text(f"{name:>{left}}", "dim", no_wrap=True)
             for n in columns:
                 line.append(" ")
@@ -153,7 +157,7 @@ class Along:
     ) -> Iterator[RenderableType]:
         """Draw for this console."""
         found, plain = self.found, options.ascii_only
-        cells = found.along(self.position)
+        cells = every_few(found.along(self.position))
         token = shorten(
             visible(words.token_of(found, self.position), ascii_only=plain), _LONGEST,
             ascii_only=plain,
@@ -189,11 +193,17 @@ class HeadTable:
         columns = [("head", "<"), ("norm", ">"), ("raises most", "<"), ("lowers most", "<")]
         table = _table(*columns, *([("recurs, % of rows", "<"), ("in text", ">")] if many else []))
         count = max(1, min(_WORDS, (options.max_width - (40 if many else 16)) // 26))
-        for one in found.heads:
+        listed = found.heads
+        if rows_shown(len(listed)) < len(listed):
+            listed = tuple(sorted(listed, key=lambda one: -one.norm)[: rows_shown(len(listed))])
+        for one in listed:
             moved = [_words(some[:count], plain) for some in (one.raises, one.lowers)]
             more = _over_rows(one, plain) if many else []
             table.add_row(found.layout.name(one.head), f"{one.norm:.2f}", *moved, *more)
         yield table
+        if len(listed) < len(found.heads):
+            said = f"the {len(listed)} heads with the largest norm of {len(found.heads):,}"
+            yield Line(f"{said}; a table has all of them", "dim")
         scale = "mean over the rows; " if many else ""
         yield Line(signs(f"logits against the mean of the vocabulary, {scale}norm: "
                          "‖z W_O‖", plain), "dim")  # fmt: skip

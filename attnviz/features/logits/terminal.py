@@ -10,7 +10,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from attnviz.drawing.labels import percent, visible
+from attnviz.drawing.labels import percent, signs, visible
 from attnviz.drawing.signed import BLUE, ORANGE, SignedGrid, coloured, on_terminal, signed
 from attnviz.drawing.terminal import Line
 from attnviz.features.logits.result import Logits, Prediction
@@ -122,7 +122,12 @@ class Waterfall:
             bar = ("#" if options.ascii_only else "█") * length
             style = Style(color=color) if coloured(console) else Style()
             drawn = Text(" " * first).append(bar, style)
-            table.add_row(step.label, signed(step.value, 3), f"{step.after:.2f}", drawn)
+            table.add_row(
+                signs(step.label, options.ascii_only),
+                signed(step.value, 3),
+                f"{step.after:.2f}",
+                drawn,
+            )
         yield table
 
 

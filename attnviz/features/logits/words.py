@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from attnviz.core.heads import Head
+from attnviz.drawing.folded import layers_a_line
 from attnviz.drawing.labels import model_name, visible
 from attnviz.features.logits.result import Logits
 
@@ -28,11 +29,16 @@ class WaterfallStep:
 
 
 def steps(report: Logits) -> tuple[WaterfallStep, ...]:
-    """Embeddings, then the heads and the MLP of every layer, then all biases."""
+    """Embeddings, then the heads and the MLP of every layer, then all biases.
+
+    Of very many layers several stand together.
+    """
+    layers = {part.layer for part in report.parts if part.layer is not None}
+    each, last = layers_a_line(len(layers)), max(layers, default=0)
     groups: dict[str, float] = {}
     for part in report.parts:
         label = {"embedding": "embeddings", "bias": "biases"}.get(part.kind)
-        label = label or f"layer {part.layer} {'heads' if part.kind == 'head' else 'MLP'}"
+        label = label or _layer_label(part.layer or 0, each, last, heads=part.kind == "head")
         groups[label] = groups.get(label, 0.0) + part.value
     groups["biases"] = groups.pop("biases", 0.0)
     found, total = [], 0.0
@@ -40,6 +46,14 @@ def steps(report: Logits) -> tuple[WaterfallStep, ...]:
         found.append(WaterfallStep(label, value, total))
         total += value
     return tuple(found)
+
+
+def _layer_label(layer: int, each: int, last: int, *, heads: bool) -> str:
+    first = layer // each * each
+    end = min(first + each - 1, last)
+    if end == first:
+        return f"layer {first} {'heads' if heads else 'MLP'}"
+    return f"layers {first}–{end} {'heads' if heads else 'MLPs'}"
 
 
 def subject(report: Logits) -> str:

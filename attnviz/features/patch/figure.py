@@ -16,7 +16,6 @@ from attnviz.drawing.heading import GREY, Heading
 from attnviz.drawing.labels import visible
 from attnviz.drawing.palette import ink
 from attnviz.drawing.signed import BLUE, NONE, ORANGE, color, signed
-from attnviz.drawing.signed_figure import CELL
 from attnviz.features.patch import graph_figure, words
 from attnviz.features.patch.result import Direction, Patch, PatchEffect
 from attnviz.features.patch.terminal import cells, strongest
@@ -54,9 +53,10 @@ def _by_head(found: Patch, dpi: float) -> Figure:
     alone = all(len(values) > 1 for values in grids.values())
     layout = found.layout
     rows, columns = signed_figure.rows(layout), signed_figure.columns(layout)
+    cell = signed_figure.cell(layout)
     listed = _listed(found)
     left = 0.3
-    grid = (columns * CELL[0], rows * CELL[1])
+    grid = (columns * cell[0], rows * cell[1])
     names = max((len(effect.name) for effect in listed), default=0) * 0.075 + 0.35
     wide = 2 * _MARGIN + names + _BARS
     bars_high = len(listed) * _BAR

@@ -11,6 +11,7 @@ from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Layout, SiteKind
 from attnviz.core.source import Rows
 from attnviz.features.profile.likeness import (
+    MOST,
     Comparing,
     Divergences,
     distances,
@@ -20,8 +21,8 @@ from attnviz.features.profile.likeness import (
 )
 from attnviz.features.profile.result import Alike
 
-LEAST, MOST = 3, 1536
-"""Heads of a kind: fewer have no map to speak of, more would take seconds."""
+LEAST = 3
+"""Heads of a kind: fewer have no map to speak of."""
 NEAREST = 3
 ROWS = 32
 """Rows of a text, at most."""

@@ -239,13 +239,13 @@ def profile(
     if json or csv:
         console.put(found.to_json() if json else found.to_csv())
     else:
+        from attnviz.cli.listing import listed
         from attnviz.features.profile import terminal
-        from attnviz.scoring.arrange import arrange
 
         scores = [head.scores for head in found.heads]
-        rows = arrange(scores, role=role, sort=sort, top=top, everything=everything)
+        rows, more = listed(scores, role=role, sort=sort, top=top, everything=everything)
         screen = console.stdout()
-        for part in terminal.parts(found, rows):
+        for part in terminal.parts(found, rows, more=more):
             screen.print(part)
     console.note(found.notes, output.quiet)
     if found.bad_count:

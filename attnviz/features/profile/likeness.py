@@ -29,6 +29,8 @@ TEXTS = 64
 """Texts in the sample, where the matrices are small enough."""
 ROWS = 16
 """Rows of a text, at most."""
+MOST = 1536
+"""Heads of a kind that are compared: more pairs would take minutes and gigabytes."""
 _BYTES = 32 << 20
 """What all matrices of the sample may take."""
 _WORK = 1 << 23
@@ -55,9 +57,16 @@ class Divergences:
 
 
 def sample_size(layout: Layout) -> int:
-    """How many texts the sample of a model's heads has."""
+    """How many texts the sample of a model's heads has; none where there are too many heads."""
+    if too_many(layout):
+        return 0
     pairs = sum(n * (n - 1) // 2 for n in map(sum, layout.heads.values()))
     return max(1, min(TEXTS, _BYTES // (4 * max(pairs, 1))))
+
+
+def too_many(layout: Layout) -> bool:
+    """Whether a model has more heads of a kind than are compared with each other."""
+    return max(map(sum, layout.heads.values()), default=0) > MOST
 
 
 class Smallest:
@@ -73,6 +82,8 @@ class Smallest:
 
     def may_have(self, key: int) -> bool:
         """Whether a text can come into the sample."""
+        if not self._count:
+            return False
         return len(self._keys) < self._count or key <= self._keys[-1]
 
     def add(self, key: int) -> None:

@@ -74,6 +74,8 @@ def _errors(state: State) -> Floats:
 
 def _nearest(state: State, found: list[Counter[Head]]) -> None:
     layout, sample = state.about.layout, state.tally.alike
+    if not sample:
+        return
     draws = poisson(state.about.seed, [f"{text.key:016x}" for text in sample], RESAMPLES)
     for weights in draws:
         texts = dict(zip((text.key for text in sample), weights.tolist(), strict=True))

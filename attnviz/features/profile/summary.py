@@ -44,8 +44,9 @@ def summarize(state: State, *, stability: bool = False) -> Profile:
     copies = factor(list(state.copies.values()))
     estimates, decisions, widths = _estimates(state, copies)
     shares = _Shares(tally.flow, layout)
+    compared = bool(tally.alike)
     alike, errors, related = {}, {}, {}
-    for kind in layout.kinds:
+    for kind in layout.kinds if compared else ():
         alike[kind], errors[kind] = likeness.distances(tally.alike, kind, sum(layout.heads[kind]))
         related[kind] = likeness.related(alike[kind], errors[kind], len(tally.alike))
     places = {kind: _plane(apart) for kind, apart in alike.items()}
@@ -66,8 +67,10 @@ def summarize(state: State, *, stability: bool = False) -> Profile:
                 shares.of(number, "tenths"),
                 shares.tokens(number),
                 _examples(tally.examples, number, head),
-                _nearest(alike[kind], errors[kind], within, own[kind], related[kind]),
-                places[kind][within] if tally.alike else None,
+                _nearest(alike[kind], errors[kind], within, own[kind], related[kind])
+                if compared
+                else (),
+                places[kind][within] if compared else None,
                 tuple(role for role in total.roles(number) if role.name not in given),
                 stays[number],
             )
@@ -89,7 +92,7 @@ def summarize(state: State, *, stability: bool = False) -> Profile:
         simultaneous=about.simultaneous,
         width=widths[0],
         likeness={
-            kind: likeness.known(alike[kind], errors[kind]) if tally.alike else ()
+            kind: likeness.known(alike[kind], errors[kind]) if compared else ()
             for kind in layout.kinds
         },
         alike_texts=len(tally.alike),
@@ -154,6 +157,11 @@ def _notes(state: State, clusters: int, copies: float) -> list[str]:
     if state.tally.empty:
         notes.append(
             f"{state.tally.empty:,} query rows have no key to attend to: they count nowhere."
+        )
+    if likeness.too_many(state.about.layout):
+        notes.append(
+            f"Heads are not compared with each other: there are more than {likeness.MOST:,} of a "
+            "kind."
         )
     if not state.finished:
         notes.append("The run over these texts is not finished.")

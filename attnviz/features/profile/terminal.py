@@ -34,16 +34,21 @@ from attnviz.features.profile.result import HeadProfile, Profile
 from attnviz.scoring.published import SINK_LENGTH
 
 
-def parts(found: Profile, rows: Sequence[HeadScores] | None = None) -> Iterator[RenderableType]:
+def parts(
+    found: Profile, rows: Sequence[HeadScores] | None = None, *, more: str = ""
+) -> Iterator[RenderableType]:
     """The grid, the table, published measures, what stays, what other results say, one line.
 
     Args:
         found: the result.
         rows: heads to list, in that order; by default all with a role.
+        more: what to say below the table of heads that are not listed.
     """
     listed = [one.scores for one in found.heads if one.scores.roles] if rows is None else rows
     yield profile_grid(found)
     yield profile_table(found, listed)
+    if more:
+        yield Line(f"{more}\n", "dim")
     yield from published_lines(found)
     yield from stability_lines(found, listed)
     if found.findings:

@@ -11,13 +11,15 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 from attnviz.drawing.canvas import rendered
 from attnviz.drawing.fonts import Ruler, choose, spelled
 from attnviz.drawing.heading import Heading
-from attnviz.drawing.labels import model_name
+from attnviz.drawing.labels import model_name, tick_step
 from attnviz.drawing.tiles import COLOR, Tile
-from attnviz.drawing.tiles_figure import CELL, draw_grid
+from attnviz.drawing.tiles_figure import cell, draw_grid
 from attnviz.features.sinks.result import MASSIVE, Sinks
 from attnviz.features.sinks.words import activation_line, measured, norms, summary, tile_text
 
-_MARGIN, _GAP, _PANEL, _LEAST = 0.2, 0.75, 2.4, 2.2
+_MARGIN, _GAP, _PANEL, _LEAST, _TALL = 0.2, 0.75, 2.4, 2.2, 6.0
+_NUMBERED = 13
+"""Layers that have a number each below their states."""
 _DARK, _GREY, _DORMANT = "#1b1b1b", "#909090", "#c4500a"
 
 
@@ -34,14 +36,15 @@ def build(found: Sinks, dpi: float) -> Figure:
     below = [spelled(line, missing) for line in below]
     ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
     counts = found.layout.heads[found.layout.kinds[0]]
-    wide_1, high_1 = max(counts) * CELL[0], len(counts) * CELL[1]
+    cell_wide, cell_high = cell(found.layout)
+    wide_1, high_1 = max(counts) * cell_wide, len(counts) * cell_high
     left = 0.35
     panels = 2 if found.layers else 1
     wide = 2 * _MARGIN + left + wide_1 + panels * (_GAP + _PANEL)
     heading = Heading(ruler, spelled(title, missing), below, wide, _MARGIN)
     top = _MARGIN + heading.high + 0.5
-    tall = max(high_1, _LEAST)
-    high = top + tall + 0.55 + _MARGIN
+    tall = min(max(high_1, _LEAST), _TALL)
+    high = top + max(high_1, tall) + 0.55 + _MARGIN
     figure = Figure(figsize=(wide, high), dpi=dpi)
     heading.draw(figure)
 
@@ -102,7 +105,8 @@ def _states(axes: Axes, found: Sinks) -> None:
     axes.axhline(MASSIVE, color=_GREY, linewidth=0.8, linestyle="dotted")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.set_xticks(places, ["emb." if place < 0 else str(place) for place in places])
+    some_places = places[:: tick_step(-(-len(places) // _NUMBERED))]
+    axes.set_xticks(some_places, ["emb." if place < 0 else str(place) for place in some_places])
     axes.set_xlabel("after layer", fontsize=7)
     axes.set_ylabel(f"magnitude of the states; dotted: {MASSIVE:g}", fontsize=7)
     axes.tick_params(labelsize=7)

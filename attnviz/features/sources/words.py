@@ -22,6 +22,9 @@ UP = -1
 LEAST = 0.02
 """Of the largest sum of a side: smaller sources stand together as the others."""
 
+MOST = 24
+"""Sources of a side that the matrix has one by one, the largest."""
+
 OTHERS = "others"
 
 SIDES: tuple[ScoreSide, ScoreSide] = ("query", "key")
@@ -81,12 +84,13 @@ def grouped(found: Sources) -> tuple[list[str], list[str], list[list[float]]]:
     def kept(side: ScoreSide) -> tuple[list[str], list[list[int]]]:
         origins = found.query_origins if side == "query" else found.key_origins
         sums = {one.origin: one.value for one in found.side(side)}
-        most = max((abs(value) for value in sums.values()), default=0.0)
+        sizes = sorted(map(abs, sums.values()), reverse=True)
+        least = max(LEAST * sizes[0], sizes[min(MOST, len(sizes)) - 1]) if sizes else 0.0
         names: list[str] = []
         groups: list[list[int]] = []
         small: list[int] = []
         for number, origin in enumerate(origins):
-            if abs(sums[origin]) >= LEAST * most:
+            if abs(sums[origin]) >= least:
                 names.append(label(found, origin))
                 groups.append([number])
             else:

@@ -47,8 +47,22 @@ for (const [n, { title, signed }] of data.atlas.measures.entries()) {
   });
 }
 const columns = COLUMNS.filter(({ there }) => there !== false);
+/** Rows that are there at once: of very many heads the first, by whatever they are sorted by. */
+const LISTED = 400;
 /** @type {Map<Head, HTMLElement>} */
 const rows = new Map();
+/** What the table is of, listed or not. @type {Head[]} */
+let found = heads;
+
+/** The row of a head, made when it is first listed. @param {Head} one */
+function rowOf(one) {
+  const made = rows.get(one);
+  if (made) return made;
+  const row = make("tr", { "data-head": one.name, "aria-selected": String(get().head === one.name) }, ...columns.map(({ cell, more, title }) => make("td", { "data-column": title, class: more ? "more" : "" }, ...cell(one))));
+  row.addEventListener("click", () => set({ head: one.name }));
+  rows.set(one, row);
+  return row;
+}
 
 export function startTable() {
   const head = /** @type {HTMLElement} */ (byId("heads").querySelector("thead"));
@@ -61,11 +75,6 @@ export function startTable() {
     });
     return make("th", { scope: "col", "data-column": title, class: more ? "more" : "" }, button);
   })));
-  for (const one of heads) {
-    const row = make("tr", { "data-head": one.name }, ...columns.map(({ cell, more, title }) => make("td", { "data-column": title, class: more ? "more" : "" }, ...cell(one))));
-    row.addEventListener("click", () => set({ head: one.name }));
-    rows.set(one, row);
-  }
   const box = /** @type {HTMLInputElement} */ (byId("find"));
   box.addEventListener("input", () => set({ find: box.value }));
   for (const word of QUICK.filter((word) => heads.some((one) => words(one).includes(word)))) {
@@ -94,29 +103,31 @@ function draw() {
   const box = /** @type {HTMLInputElement} */ (byId("find"));
   if (box !== document.activeElement) box.value = find;
   const wanted = find.toLowerCase().split(/\s+/).filter(Boolean);
-  const found = heads.filter((head) => wanted.every((word) => words(head).includes(word)));
+  found = heads.filter((head) => wanted.every((word) => words(head).includes(word)));
   const { of } = columns[sorted];
   found.sort((a, b) => {
     const [x, y] = [of(a), of(b)];
     if (x === null || y === null) return Number(x === null) - Number(y === null);
     return (x < y ? -1 : x > y ? 1 : 0) * (downwards ? 1 : -1);
   });
-  fill(/** @type {HTMLElement} */ (byId("heads").querySelector("tbody")), ...found.map((head) => /** @type {HTMLElement} */ (rows.get(head))));
+  fill(/** @type {HTMLElement} */ (byId("heads").querySelector("tbody")), ...found.slice(0, LISTED).map(rowOf));
   for (const [n, th] of byId("heads").querySelectorAll("thead th").entries()) {
     th.setAttribute("aria-sort", n === sorted ? (downwards ? "ascending" : "descending") : "none");
   }
   for (const cell of /** @type {NodeListOf<HTMLElement>} */ (byId("heads").querySelectorAll("[data-column]"))) cell.hidden = without.includes(cell.dataset.column || "");
   for (const one of /** @type {NodeListOf<HTMLInputElement>} */ (byId("columns").querySelectorAll("input"))) one.checked = !without.includes(one.dataset.column || "");
   for (const button of byId("quick").children) button.setAttribute("aria-pressed", String(wanted.join(" ") === button.textContent));
-  fill(byId("count"), found.length === heads.length ? `${plural(heads.length, "head")} of ${data.atlas.model}` : `${found.length} of ${plural(heads.length, "head")}`);
+  const cut = found.length > LISTED ? `, the first ${LISTED} listed` : "";
+  fill(byId("count"), (found.length === heads.length ? `${plural(heads.length, "head")} of ${data.atlas.model}` : `${found.length} of ${plural(heads.length, "head")}`) + cut);
 }
 
-/** The table as it is shown, a line a head. */
+/** The table as it is shown, a line a head, listed or not. */
 export function* numbers() {
   const kept = columns.filter(({ title }) => !get().without.includes(title));
   yield kept.map(({ title }) => title);
-  for (const row of byId("heads").querySelectorAll("tbody tr")) {
-    yield [.../** @type {NodeListOf<HTMLElement>} */ (row.querySelectorAll("td"))].filter((cell) => !cell.hidden).map((cell) => cell.textContent || "");
+  for (const head of found) {
+    const cells = [...rowOf(head).querySelectorAll("td")];
+    yield cells.filter((cell) => kept.some(({ title }) => title === cell.dataset.column)).map((cell) => cell.textContent || "");
   }
 }
 

@@ -1,5 +1,6 @@
 import { byId, fill, make } from "./dom.js";
-import { described, headsOf, itemOf, kindOf, page, roleOf, sceneOf, signOf } from "./data.js";
+import { described, headsOf, isFolded, itemOf, kindOf, page, roleOf, sceneOf, signOf } from "./data.js";
+import { strongest } from "./groups.js";
 import { get, MIXES, QUADRANTS, set, shows, toggle, viewsOf } from "./store.js";
 import { ink } from "./colors.js";
 import { runName } from "./comparison.js";
@@ -7,6 +8,8 @@ import { axesOf, fullSaid, isPair, matches, mixOf, precision } from "./panel.js"
 
 /** @typedef {import("./types.js").State} State */
 
+/** Heads of a layer in the panel, where only the strongest are shown. */
+const IN_PANEL = 11;
 let built = "";
 
 /** The switches, and the entry of the state that each one is. @type {[string, "words" | "separators" | "first" | "rescale" | "toward" | "letters"][]} */
@@ -26,16 +29,17 @@ function input(id) {
 function buildHeads(state) {
   const heads = headsOf(state);
   const kind = kindOf(state);
-  const widest = Math.max(...heads.map(({ data }) => data.index)) + 1;
+  const folded = isFolded(state);
+  const widest = folded ? IN_PANEL : Math.max(...heads.map(({ data }) => data.index)) + 1;
   const rows = kind.sites.map((site) => {
     /** @type {Map<number, HTMLElement>} */
     const cells = new Map();
-    for (const head of heads) {
-      if (head.site !== site) continue;
+    const own = heads.filter((head) => head.site === site);
+    for (const [at, head] of (folded ? strongest(state, own, IN_PANEL) : own).entries()) {
       const role = roleOf.get(signOf(head));
       const button = make("button", { type: "button", class: "cell", tabindex: "-1", "data-head": head.id, "aria-label": described(head), title: described(head) });
       if (role) button.style.setProperty("--role", role.color);
-      cells.set(head.data.index, button);
+      cells.set(folded ? at : head.data.index, button);
     }
     const all = make("button", { type: "button", class: "layer", "data-layer": site.layer, "aria-label": `layer ${site.layer}, all its heads`, title: `all heads of layer ${site.layer}` }, String(site.layer));
     const line = Array.from({ length: widest }, (_, i) => cells.get(i) || make("span", { class: "cell gone" }));
@@ -58,7 +62,7 @@ function buildHeads(state) {
 
 /** @param {State} state */
 function build(state) {
-  const key = `${state.text} ${state.kind} ${state.writes}`;
+  const key = `${state.text} ${state.kind} ${state.writes} ${isFolded(state)}`;
   if (key === built) return;
   built = key;
   const item = itemOf(state);
@@ -149,7 +153,7 @@ export function drawControls(state) {
   byId("tab-scene").textContent = sceneOf(state)?.kind === "sound" ? "Sound" : "Picture";
   const mixed = mixOf(state, state.on.length);
   for (const button of byId("mix").querySelectorAll("button")) button.setAttribute("aria-pressed", String(button.dataset.mix === (mixed === "single" ? state.mix : mixed)));
-  byId("on-count").textContent = `${state.on.length} of ${headsOf(state).length} on`;
+  byId("on-count").textContent = `${state.on.length} of ${headsOf(state).length.toLocaleString("en")} on`;
   for (const [id, name] of SWITCHES) input(id).checked = state[name];
   for (const [id, name] of CHOICES) input(id).value = state[name];
   input("texts").value = String(state.text);

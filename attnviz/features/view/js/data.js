@@ -28,6 +28,25 @@ export function signOf(head) {
   return head.data.roles[0]?.name || "";
 }
 
+/** More heads than these are not shown all at once: the strongest come first. */
+export const MANY = 512;
+const LISTED = 100;
+
+/** Whether only the strongest heads of very many are shown. @param {State} state */
+export function isFolded(state) {
+  return !state.every && headsOf(state).length > MANY;
+}
+
+/**
+ * What a list shows of all heads in order: the first, where there are very many.
+ * @template T
+ * @param {State} state
+ * @param {T[]} ranked
+ */
+export function firstOf(state, ranked) {
+  return isFolded(state) ? ranked.slice(0, LISTED) : ranked;
+}
+
 /** The chunks that a layer needs: its maps, and which keys are allowed. @param {SiteData} site */
 function chunksOf({ chunk, reach }) {
   return reach?.bits ? [chunk, reach.bits.chunk] : [chunk];

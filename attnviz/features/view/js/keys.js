@@ -1,9 +1,10 @@
 import { byId, clamp, say } from "./dom.js";
-import { described, headsOf, page } from "./data.js";
+import { described, headsOf, isFolded, page } from "./data.js";
 import { openHelp, startHelp } from "./help.js";
 import { get, MIXES, set, sortsOf, toggle, viewsOf } from "./store.js";
 import { nextMatch } from "./controls.js";
 import { hidePreview } from "./preview.js";
+import { tileBeside } from "./overview.js";
 import { beside } from "./plane.js";
 import { ask } from "./who.js";
 import { nextSide, swapSides, toggleBeside, toggleMost } from "./beside.js";
@@ -53,6 +54,7 @@ function moveHead(dx, dy) {
     say(described(head));
   };
   if (state.view === "overview" && state.sort === "likeness") return go(beside(state, now, dx, dy));
+  if (isFolded(state) && (state.view === "overview" || document.activeElement?.closest("#overview-tiles"))) return go(tileBeside(now, dx, dy));
   const layers = [...new Set(heads.map(({ site }) => site))];
   const site = layers[clamp(layers.indexOf(now.site) + dy, 0, layers.length - 1)];
   const line = heads.filter((head) => head.site === site);

@@ -1,5 +1,5 @@
 import { byId, fill, make, plural } from "./dom.js";
-import { described, headsOf, isLoaded, kindOf, page, roleOf, several, signOf } from "./data.js";
+import { described, firstOf, headsOf, isLoaded, kindOf, page, roleOf, several, signOf } from "./data.js";
 import { get, set } from "./store.js";
 import { readBeside } from "./second.js";
 import { axesOf } from "./panel.js";
@@ -70,7 +70,7 @@ function sentence([state], found) {
 function draw(state, states, found) {
   byId("most-said").textContent = found ? sentence(states, found) : "Measuring every head…";
   const top = found?.[0]?.value || 0;
-  fill(byId("most-list"), ...(found || []).map((one) => entry(states, one, top)));
+  fill(byId("most-list"), ...firstOf(state, found || []).map((one) => entry(states, one, top)));
   markCurrent(state);
 }
 

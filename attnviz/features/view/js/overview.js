@@ -1,5 +1,5 @@
 import { byId, clamp, fill, make } from "./dom.js";
-import { headsOf, isLoaded, itemOf, kindOf, load, page } from "./data.js";
+import { headsOf, isFolded, isLoaded, itemOf, kindOf, load, MANY, page, several } from "./data.js";
 import { get, set, shows, SORTS, sortsOf, toggle } from "./store.js";
 import { ink, rampOf } from "./colors.js";
 import { legend } from "./legend.js";
@@ -20,7 +20,8 @@ import { term } from "./words.js";
 /** @typedef {import("./types.js").Painter} Painter */
 /** @typedef {import("./types.js").Token} Token */
 
-const SIDE = 24;
+/** Beside the tiles of a layer, and of several layers; the least side of a tile that has a head's name. */
+const [SIDE, SIDES, NAMED] = [24, 46, 58];
 const LARGEST = 240;
 /** What stands below the tiles, and the least height that they are fitted into. */
 const [BELOW, LEAST_HEIGHT] = [76, 220];
@@ -35,15 +36,21 @@ const SAVED_CELLS = 250000;
  */
 function sizes(state, width, height) {
   const heads = headsOf(state);
+  const folded = isFolded(state);
   const across = Math.max(...heads.map(({ data }) => data.index)) + 1;
-  const room = width - SIDE;
+  const room = width - sideOf(state);
   const gap = room / across > 40 ? 6 : room / across > 30 ? 3 : room / across > 26 ? 2 : 1;
-  const least = state.sort === "model" ? 24 : 56;
+  const least = folded ? NAMED : state.sort === "model" ? 24 : 56;
   const layer = state.sort === "model" ? height / kindOf(state).sites.length - gap : LARGEST;
   const tall = Math.floor(layer - (layer > 53 ? 15 * magnified() : 6));
   const size = clamp(Math.min(Math.floor(room / across) - gap, tall), least, heads.length === 1 ? 360 : Math.max(LARGEST, tall));
   const strip = size >= 38 ? Math.round(15 * magnified()) : size >= 26 ? 6 : 4;
   return { size, gap, strip, across: Math.max(1, Math.floor(room / (size + gap))) };
+}
+
+/** What stands beside the tiles. @param {State} state */
+function sideOf(state) {
+  return isFolded(state) && state.sort === "model" ? SIDES : SIDE;
 }
 
 /**
@@ -66,7 +73,7 @@ function drawTile(painter, state, head, x, y, { size, strip }, cells) {
   if (hatched) hatch(painter, x, y + size, size, strip);
   if (strip > 10) {
     const letters = Math.min(10 * magnified(), strip - 3);
-    const whole = size >= 58 ? `${head.name} ${sign}`.trim() : sign;
+    const whole = size >= NAMED ? `${head.name} ${sign}`.trim() : sign;
     const fits = painter.measure(whole, letters) < size;
     painter.text(fits ? whole : sign, x + size / 2, y + size + strip / 2 + 0.5, { size: letters, align: "center", color: on });
   }
@@ -151,6 +158,10 @@ function drawSorts(state) {
     button.setAttribute("aria-pressed", String(button.dataset.sort === state.sort));
     button.disabled = !sorts.some((sort) => sort === button.dataset.sort);
   }
+  const every = byId("every");
+  every.hidden = headsOf(state).length <= MANY || state.sort === "likeness";
+  every.setAttribute("aria-pressed", String(state.every));
+  every.textContent = `all ${several(state, headsOf(state).length)}`;
 }
 
 /** Where the pointer is. @type {{ button: HTMLElement, x: number, y: number } | null} */
@@ -171,7 +182,7 @@ function build(state) {
   const room = innerHeight - place.getBoundingClientRect().top - scrollY - BELOW;
   measured = sizes(state, place.clientWidth, Math.max(room, LEAST_HEIGHT));
   const { size, gap, strip } = measured;
-  const key = JSON.stringify([state.text, kindOf(state).kind, kindOf(state).quantity, state.sort, state.tint, measured]);
+  const key = JSON.stringify([state.text, kindOf(state).kind, kindOf(state).quantity, state.sort, state.every, state.tint, measured]);
   if (key === built) return;
   built = key;
   strips.clear();
@@ -194,13 +205,14 @@ function build(state) {
       tiles.append(button);
     }));
     const title = make("div", { class: "row-title" }, state.sort === "model" ? make("span", { class: "hidden" }, "layer ") : "", group.title);
+    if (state.sort === "model") title.style.flexBasis = `${sideOf(state)}px`;
     if (group.color) title.style.setProperty("--role", group.color);
     const row = make("div", { class: `row ${state.sort === "model" ? "model" : "role"}`, role: "group", "aria-label": state.sort === "model" ? `layer ${group.title}` : group.title }, title, tiles);
     strips.set(row, { canvas, lines: group.heads });
     return row;
   });
   const names = make("div", { class: "columns", "aria-hidden": "true" });
-  if (state.sort === "model") {
+  if (state.sort === "model" && !isFolded(state)) {
     const widest = Math.max(...headsOf(state).map(({ data }) => data.index)) + 1;
     const every = size + gap >= 22 ? 1 : 4;
     for (let i = 0; i < widest; i += every) {
@@ -256,6 +268,20 @@ function mark(state) {
     button.setAttribute("aria-pressed", String(on.has(id)));
     button.tabIndex = button === first ? 0 : -1;
   }
+  if (!first) byId("overview-tiles").querySelector("button")?.setAttribute("tabindex", "0");
+}
+
+/**
+ * The tile beside a head's, where only the strongest heads are shown: the first where it is none of them.
+ * @param {Head} now
+ * @param {number} dx
+ * @param {number} dy
+ */
+export function tileBeside(now, dx, dy) {
+  const lines = [...strips.values()].flatMap((strip) => strip.lines);
+  const at = lines.findIndex((line) => line.includes(now));
+  const line = lines[clamp(at + (at < 0 ? 1 : dy), 0, lines.length - 1)].filter((head) => head !== null);
+  return line[clamp(at < 0 ? 0 : lines[at].indexOf(now) + dx, 0, line.length - 1)];
 }
 
 /**
@@ -297,6 +323,7 @@ export function startOverview() {
     const sort = /** @type {HTMLElement} */ (event.target).closest("button")?.dataset.sort;
     if (sort) set({ sort });
   });
+  byId("every").addEventListener("click", () => set({ every: !get().every }));
   place.addEventListener("focusin", (event) => {
     const id = headAt(event);
     if (!id) return;
@@ -323,9 +350,10 @@ export const overview = {
     const nothing = !queries.at.length || !keys.at.length;
     byId("overview-tiles").hidden = nothing;
     const words = state.scale === "one" ? `full colour is ${fullSaid(state)}` : state.scale === "row" ? `each row by its largest ${nounOf(state)}` : `each map by its largest ${nounOf(state)}, colours by the square root so that small ones show`;
+    const folded = isFolded(state) ? ` Of ${state.sort === "model" ? "every few layers" : "each group"} the strongest heads.` : "";
     const few = headsOf(state).some(({ data }) => data.roles[0]?.few) ? ` (${page.few} on fewer than ${page.fewRows} rows)` : "";
     const coded = `Below a map: ${tintSaid(state) || `its ${kindOf(state).whole ? "layer" : "head"} and the sign of what it does, else of its sink${few}.`}`;
-    const said = [` downwards, keys across; ${words}.`, coded, ...cutSaid(state, isCut(state))].join(" ");
+    const said = [` downwards, keys across; ${words}.${folded}`, coded, ...cutSaid(state, isCut(state))].join(" ");
     drawLegend(state);
     markToken(state, null);
     const place = byId("overview-said");
@@ -349,9 +377,9 @@ export const overview = {
     painter.text([itemOf(state).label, ...cutSaid(state, isCut(state))].join("   "), 12, 35, { size: 11, color: tones.soft });
     let [y, widest] = [measureOf(state) ? 80 : 58, Math.max(400, paintTints(painter, state, 12, 54))];
     for (const group of groupsOf(state, layout.across)) {
-      const side = state.sort === "model" ? 12 + SIDE : 12;
+      const side = state.sort === "model" ? 12 + sideOf(state) : 12;
       if (state.sort === "model") {
-        painter.text(group.title, 12 + SIDE - 8, y + size / 2, { size: 11, align: "right", color: tones.soft });
+        painter.text(group.title, side - 8, y + size / 2, { size: 11, align: "right", color: tones.soft });
       } else {
         painter.text(group.title, 12, y, { size: 12, weight: 600, color: tones.text });
         y += 12;

@@ -1,5 +1,5 @@
 import { byId, fill, make } from "./dom.js";
-import { allowedIn, described, headsOf, isLoaded, itemOf, kindOf, page, roleOf, rowWeights, signOf } from "./data.js";
+import { allowedIn, described, firstOf, headsOf, isLoaded, itemOf, kindOf, page, roleOf, rowWeights, signOf } from "./data.js";
 import { get, set } from "./store.js";
 import { decimalsOf, toDecimals } from "./digits.js";
 
@@ -212,7 +212,7 @@ export function drawSpans(state) {
   const ranked = ranking(state);
   byId("span-said").textContent = sentence(state, ranked);
   const decimals = decimalsOf(ranked?.length ? Math.max(...ranked.map(({ value }) => value)) || 1 : 1, DIGITS);
-  fill(byId("span-list"), ...(ranked || []).map((one) => entry(one, decimals)));
+  fill(byId("span-list"), ...firstOf(state, ranked || []).map((one) => entry(one, decimals)));
   for (const button of byId("span-list").querySelectorAll("button")) {
     if (button.dataset.head === state.head) button.setAttribute("aria-current", "true");
   }

@@ -1,4 +1,4 @@
-import { headsOf, kindOf, page, sceneOf } from "./data.js";
+import { headsOf, kindOf, MANY, page, sceneOf } from "./data.js";
 import { observed, setAddress } from "./observed.js";
 import { readBeside, SHOWN } from "./second.js";
 
@@ -15,9 +15,12 @@ export const MOST_ZOOM = 64;
 /** Blended colours can be told apart up to so many heads; beyond, their mean is shown. */
 export const MOST_BLENDED = 8;
 
+/** Very many heads open by role, the strongest of each first. */
+const many = page.items.some(({ kinds }) => kinds.some(({ sites }) => sites.reduce((sum, { heads }) => sum + heads.length, 0) > MANY));
+
 /** @type {State} */
 const DEFAULTS = {
-  view: page.against ? "map" : "stage", text: 0, kind: "", writes: page.items.some(({ written }) => written.length), head: "", on: [], mix: "blend", sort: "model", tint: page.measures[0]?.key || "role",
+  view: page.against ? "map" : "stage", text: 0, kind: "", writes: page.items.some(({ written }) => written.length), head: "", on: [], mix: "blend", every: false, sort: many ? "role" : "model", tint: page.measures[0]?.key || "role",
   words: false, separators: false, first: false, rescale: false, quad: "all",
   scale: "map", palette: page.palette, theme: "system", top: 5, least: 0.05, toward: false, letters: true,
   pin: "", who: "", why: "", spans: "", find: "", zoom: "", beside: "", sides: "all", most: page.against,

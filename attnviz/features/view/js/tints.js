@@ -36,9 +36,15 @@ export function valueOf(measure, state, id) {
   return measure.values[kindOf(state).kind]?.[id] || null;
 }
 
+/** The largest size of any head, by measure and its heads. @type {WeakMap<object, number>} */
+const tops = new WeakMap();
+
 /** The largest size of any head. @param {Measure} measure @param {State} state */
 function topOf(measure, state) {
-  return Math.max(0, ...headsOf(state).map(({ id }) => Math.abs(valueOf(measure, state, id)?.[0] || 0)));
+  const values = measure.values[kindOf(state).kind] || measure;
+  let top = tops.get(values);
+  if (top === undefined) tops.set(values, top = Math.max(0, ...headsOf(state).map(({ id }) => Math.abs(valueOf(measure, state, id)?.[0] || 0))));
+  return top;
 }
 
 /** To two digits, with a sign where there are two. @param {Measure} measure @param {number} value */

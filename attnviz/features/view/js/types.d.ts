@@ -92,7 +92,7 @@ export interface Head { id: string; name: string; title: string; place: number; 
 
 /** Everything that a link carries. */
 export interface State {
-  view: string; text: number; kind: string; writes: boolean; head: string; on: string[]; mix: string; sort: string; tint: string;
+  view: string; text: number; /** all heads, where there are very many */ every: boolean; kind: string; writes: boolean; head: string; on: string[]; mix: string; sort: string; tint: string;
   words: boolean; separators: boolean; first: boolean; rescale: boolean; quad: string;
   scale: string; palette: string; theme: string; top: number; least: number; toward: boolean; letters: boolean;
   /** the tokens that heads are ranked or marked by: a query and a key, or one of them */

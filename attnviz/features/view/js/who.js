@@ -1,5 +1,5 @@
 import { byId, fill, make } from "./dom.js";
-import { described, kindOf, page, roleOf, several, signOf } from "./data.js";
+import { described, firstOf, kindOf, page, roleOf, several, signOf } from "./data.js";
 import { get, set } from "./store.js";
 import { axesOf, nounOf, panelOf, saidOf } from "./panel.js";
 import { askedOf, asksPair, ranking } from "./rank.js";
@@ -100,7 +100,7 @@ export function drawWho(state) {
   const ranked = ranking(state);
   if (ranked !== listed || !ranked) {
     listed = ranked;
-    fill(byId("who-list"), ...(ranked || []).filter(() => ranked?.[0].value).map((one) => entry(one, nounOf(state))));
+    fill(byId("who-list"), ...firstOf(state, ranked || []).filter(() => ranked?.[0].value).map((one) => entry(one, nounOf(state))));
   }
   for (const button of byId("who-list").querySelectorAll("button")) {
     if (button.dataset.head === state.head) button.setAttribute("aria-current", "true");
