@@ -30,6 +30,8 @@ class Shape:
         config: what its configuration says that differs from the class's own.
         dtype: in which precision it is stored.
         passes: how often the plain pass and ours are timed in turn.
+        tokens: T of the long text of ``heads`` and ``spans``.
+        lines: how many texts of 60 words ``profile`` and ``ablate`` run.
     """
 
     name: str
@@ -37,6 +39,8 @@ class Shape:
     config: dict[str, Any]
     dtype: str = "bfloat16"
     passes: int = 3
+    tokens: int = 1024
+    lines: int = 8
 
 
 _LLAMA3 = {"factor": 32.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0, "rope_type": "llama3"}
@@ -94,6 +98,8 @@ SHAPES = {
             | {"max_position_embeddings": 131072, "tie_word_embeddings": False}
             | {"rope_parameters": _LLAMA3 | {"factor": 8.0}},
             passes=1,
+            tokens=256,
+            lines=2,
         ),
     )
 }

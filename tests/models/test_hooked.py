@@ -17,6 +17,8 @@ from attnviz.core.prompt import Prompt
 from attnviz.core.source import Rows
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.models import hooked
+from attnviz.models.hooked.compare import Trace, compare
+from attnviz.models.hooked.network import Item
 from tests.models.tiny import (
     FAMILIES,
     HOOKED,
