@@ -30,6 +30,7 @@ class Shape:
         config: what its configuration says that differs from the class's own.
         dtype: in which precision it is stored.
         passes: how often the plain pass and ours are timed in turn.
+        norm: what weights of normalizations are about; 0 where the model adds 1 to them.
         tokens: T of the long text of ``heads`` and ``spans``.
         lines: how many texts of 60 words ``profile`` and ``ablate`` run.
     """
@@ -39,6 +40,7 @@ class Shape:
     config: dict[str, Any]
     dtype: str = "bfloat16"
     passes: int = 3
+    norm: float = 1.0
     tokens: int = 1024
     lines: int = 8
 
@@ -80,6 +82,7 @@ SHAPES = {
             | {"vocab_size": 262144, "sliding_window": 512, "query_pre_attn_scalar": 256}
             | {"max_position_embeddings": 32768, "tie_word_embeddings": True},
             passes=2,
+            norm=0.0,
         ),
         Shape(
             "Llama-3.2-1B",
@@ -130,7 +133,7 @@ def _write(shape: Shape, folder: Path) -> None:
     for name, tensor in model.state_dict().items():
         if name in tied:
             continue
-        shard[name] = _drawn(name, tensor.shape).to(getattr(torch, shape.dtype))
+        shard[name] = _drawn(name, tensor.shape, shape.norm).to(getattr(torch, shape.dtype))
         held += shard[name].nbytes
         where[name] = _file(number)
         if held >= _SHARD:
@@ -149,8 +152,8 @@ def _file(number: int) -> str:
     return f"model-{number:05d}.safetensors"
 
 
-def _drawn(name: str, size: torch.Size) -> torch.Tensor:
-    """As before training: normalizations about 1, biases about 0, the rest N(0, 0.02)."""
+def _drawn(name: str, size: torch.Size, norm: float) -> torch.Tensor:
+    """As before training: normalizations about ``norm``, biases about 0, the rest N(0, 0.02)."""
     drawn = torch.empty(size).normal_(0, 0.02)
     is_norm = len(size) == 1 and name.endswith("weight")
-    return drawn + 1 if is_norm else drawn
+    return drawn + norm if is_norm else drawn
