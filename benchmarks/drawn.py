@@ -1,7 +1,8 @@
 """Folders of models with the true shapes of published ones, and random weights in them.
 
-No hub is asked: the configurations stand here, the tokenizer is the bundled GPT-2's. Weights are
-written tensor by tensor, in files of about a gigabyte, so that no model stands in memory.
+No hub is asked: the configurations stand here, the tokenizer is a bundled model's, with a mask where
+the model needs one. Weights are written tensor by tensor, in files of about a gigabyte, so that no
+model stands in memory.
 """
 
 from __future__ import annotations
@@ -144,7 +145,7 @@ def _write(shape: Shape, folder: Path) -> None:
     index = {"metadata": {}, "weight_map": where}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(DEMOS["demo-gpt2"] / name, folder)
+        shutil.copy(DEMOS["demo-bert" if "Masked" in shape.kind else "demo-gpt2"] / name, folder)
     config.save_pretrained(folder)
 
 
