@@ -1,8 +1,8 @@
 """Folders of models with the true shapes of published ones, and random weights in them.
 
-No hub is asked: the configurations stand here, the tokenizer is a bundled model's, with a mask where
-the model needs one. Weights are written tensor by tensor, in files of about a gigabyte, so that no
-model stands in memory.
+No hub is asked: the configurations stand here, the tokenizer is a bundled model's, with a mask
+where the model needs one. Weights are written tensor by tensor, in files of about a gigabyte, so
+that no model stands in memory.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ SHAPES = {
             | {"num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 256}
             | {"vocab_size": 262144, "sliding_window": 512, "query_pre_attn_scalar": 256}
             | {"max_position_embeddings": 32768, "tie_word_embeddings": True},
-            passes=2,
+            passes=1,
             norm=0.0,
         ),
         Shape(
@@ -92,7 +92,7 @@ SHAPES = {
             | {"num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 64}
             | {"vocab_size": 128256, "max_position_embeddings": 131072}
             | {"tie_word_embeddings": True, "rope_parameters": _LLAMA3},
-            passes=2,
+            passes=1,
         ),
         Shape(
             "Llama-3.1-8B",
@@ -102,7 +102,7 @@ SHAPES = {
             | {"max_position_embeddings": 131072, "tie_word_embeddings": False}
             | {"rope_parameters": _LLAMA3 | {"factor": 8.0}},
             passes=1,
-            tokens=256,
+            tokens=128,
             lines=2,
         ),
     )

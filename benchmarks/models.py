@@ -3,8 +3,8 @@
 Random weights of true shapes (:mod:`benchmarks.drawn`). Every command runs as people run it, as a
 process of its own whose peak the kernel tells. Times are CPU seconds of one thread, the two
 sides in turn in one process (A B A B); a ratio is the median of the pairs' ratios. Loading is timed
-after both libraries were imported and the files were read once, in fresh processes in turn, each
-with the tokenizer.
+of what a process loads after it has loaded the model once, so that all is imported and the files
+are read: the median of three, each side with the tokenizer and in a process of its own.
 
 transformers only maps the files, and reads a weight when a pass needs it; attnviz runs two short
 texts through a hooked model when it loads one, to compare its attention with eager attention.
@@ -70,6 +70,7 @@ def _rows(shape: Shape, root: Path, text: Path) -> Iterator[Row]:
     pairs = list(zip(found["mine"], found["theirs"], strict=True))
     detail = ", ".join(f"{statistics.median(side):.1f} s" for side in zip(*pairs, strict=True))
     ratio = statistics.median(a / b for a, b in pairs)
+    detail += f", {len(pairs)} pairs" if len(pairs) > 1 else ", one pair"
     yield Row(f"{shape.name}: heads{size}", "a plain SDPA pass", ratio, SPEED, detail)
     mine, theirs, alone, backend = _loading(folder, shape)
     detail = f"{mine:.2f} s, {theirs:.2f} s; transformers without a pass {alone:.2f} s"
@@ -121,22 +122,14 @@ def _peak(arguments: list[str]) -> int:
 
 
 def _loading(folder: Path, shape: Shape) -> tuple[float, float, float, str]:
-    """CPU seconds of loading, medians of fresh processes in turn.
+    """CPU seconds of loading, each side in a process of its own.
 
     Returns:
         Ours; theirs with two passes, and without; and our backend.
     """
-    mine, theirs, alone = [], [], []
-    backend = ""
-    for number in range(3):
-        found = _child("load", str(folder), shape.kind, "mine")
-        other = _child("load", str(folder), shape.kind, "theirs")
-        backend = found["backend"]
-        if number:  # the first reads the files
-            mine.append(found["seconds"])
-            theirs.append(other["seconds"])
-            alone.append(other["alone"])
-    return (*map(statistics.median, (mine, theirs, alone)), backend)
+    mine = _child("load", str(folder), shape.kind, "mine")
+    theirs = _child("load", str(folder), shape.kind, "theirs")
+    return mine["seconds"], theirs["seconds"], theirs["alone"], mine["backend"]
 
 
 def _child(*arguments: str) -> dict[str, Any]:
@@ -163,20 +156,31 @@ def _load(folder: str, kind: str, side: str) -> dict[str, Any]:
     seen = torch.ones(2, 11, dtype=torch.long)
     seen[1, 7:] = 0
     assert hooked
-    if side == "mine":
+
+    def mine() -> tuple[float, float, str]:
         start = time.process_time()
         backend = load(folder, device="cpu").info.backend
-        return {"seconds": time.process_time() - start, "backend": backend}
-    start = time.process_time()
-    model = theirs.from_pretrained(
-        folder, dtype="auto", attn_implementation="eager", local_files_only=True
-    )
-    tokenizer.from_pretrained(folder, local_files_only=True)
-    alone = time.process_time() - start
-    with torch.no_grad():
-        for weights in (True, False):
-            model.base_model(input_ids=ids, attention_mask=seen, output_attentions=weights)
-    return {"seconds": time.process_time() - start, "alone": alone}
+        return time.process_time() - start, 0.0, backend
+
+    def others() -> tuple[float, float, str]:
+        start = time.process_time()
+        model = theirs.from_pretrained(
+            folder, dtype="auto", attn_implementation="eager", local_files_only=True
+        )
+        tokenizer.from_pretrained(folder, local_files_only=True)
+        alone = time.process_time() - start
+        with torch.no_grad():
+            for weights in (True, False):
+                model.base_model(input_ids=ids, attention_mask=seen, output_attentions=weights)
+        return time.process_time() - start, alone, ""
+
+    found = [mine() if side == "mine" else others() for _ in range(4)][1:]
+    seconds, alone, backends = zip(*found, strict=True)
+    return {
+        "seconds": statistics.median(seconds),
+        "alone": statistics.median(alone),
+        "backend": backends[0],
+    }
 
 
 def _time(folder: str, kind: str, passes: str, tokens: str) -> dict[str, Any]:
