@@ -1,10 +1,10 @@
 """Models of a billion parameters: peak memory of commands, time of scores, loading.
 
 Random weights of true shapes (:mod:`benchmarks.drawn`). Every command runs as people run it, as a
-process of its own whose peak the kernel tells. Times are CPU seconds of one thread, the two
-sides in turn in one process (A B A B); a ratio is the median of the pairs' ratios. Loading is timed
-of what a process loads after it has loaded the model once, so that all is imported and the files
-are read: the median of three, each side with the tokenizer and in a process of its own.
+process of its own whose peak the kernel tells. Times are CPU seconds of one thread. ``heads`` and a
+plain pass take turns in one process (A B A B); the ratio is the median of the pairs' ratios. Each
+side loads in a process of its own, model and tokenizer, four times; the first, which imports and
+reads files, is left out, and the median of the others counts.
 
 transformers only maps the files, and reads a weight when a pass needs it; attnviz runs two short
 texts through a hooked model when it loads one, to compare its attention with eager attention.
