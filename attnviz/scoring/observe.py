@@ -156,7 +156,7 @@ class ScoreObserver:
         self._axes: dict[SiteKind, Axes] = {}
         self._known: dict[SiteKind, tuple[NDArray[np.intp], NDArray[np.intp]]] = {}
         self._scratch: Tensor | None = None
-        self._places: dict[tuple[SiteKind, int, int, int, int, int], Place] = {}
+        self._places: dict[tuple[SiteKind, int, int, int, int, int], list[Place]] = {}
         self._shared = 0
 
     @property
@@ -262,20 +262,17 @@ class ScoreObserver:
             allowed = allowed & there
         memory = self._memory(rows, keys)
         name = (rows.site.kind, items.start, rows.start, r, rows.key_start, s)
-        kept = self._places.get(name)
-        if (
-            kept is not None
-            and kept.learned_sink == rows.sink
-            and kept.scratch is memory
-            and torch.equal(kept.allowed, allowed)
-        ):
-            return kept
+        known = self._places.setdefault(name, [])
+        for kept in known:
+            same = kept.learned_sink == rows.sink and kept.scratch is memory
+            if same and torch.equal(kept.allowed, allowed):
+                return kept
         place = Place(
             axes, items, rows.start, rows.key_start, allowed, memory, learned_sink=rows.sink
         )
-        if kept is None and self._shared + allowed.numel() <= _SHARED_ELEMENTS:
+        if self._shared + allowed.numel() <= _SHARED_ELEMENTS:
             place.allowed = allowed.clone()
-            self._places[name] = place
+            known.append(place)
             self._shared += allowed.numel()
         return place
 
