@@ -1,7 +1,8 @@
 """Folders of models with the true shapes of published ones, and random weights in them.
 
-No hub is asked: the configurations stand here, the tokenizer is the bundled GPT-2's. Weights are
-written tensor by tensor, in files of about a gigabyte, so that no model stands in memory.
+No hub is asked: the configurations stand here, the tokenizer is a bundled model's, with a mask
+where the model needs one. Weights are written tensor by tensor, in files of about a gigabyte, so
+that no model stands in memory.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ class Shape:
         config: what its configuration says that differs from the class's own.
         dtype: in which precision it is stored.
         passes: how often the plain pass and ours are timed in turn.
+        norm: what weights of normalizations are about; 0 where the model adds 1 to them.
+        tokens: T of the long text of ``heads`` and ``spans``.
+        lines: how many texts of 60 words ``profile`` and ``ablate`` run.
     """
 
     name: str
@@ -37,6 +41,9 @@ class Shape:
     config: dict[str, Any]
     dtype: str = "bfloat16"
     passes: int = 3
+    norm: float = 1.0
+    tokens: int = 1024
+    lines: int = 8
 
 
 _LLAMA3 = {"factor": 32.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0, "rope_type": "llama3"}
@@ -75,7 +82,8 @@ SHAPES = {
             | {"num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 256}
             | {"vocab_size": 262144, "sliding_window": 512, "query_pre_attn_scalar": 256}
             | {"max_position_embeddings": 32768, "tie_word_embeddings": True},
-            passes=2,
+            passes=1,
+            norm=0.0,
         ),
         Shape(
             "Llama-3.2-1B",
@@ -84,7 +92,7 @@ SHAPES = {
             | {"num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 64}
             | {"vocab_size": 128256, "max_position_embeddings": 131072}
             | {"tie_word_embeddings": True, "rope_parameters": _LLAMA3},
-            passes=2,
+            passes=1,
         ),
         Shape(
             "Llama-3.1-8B",
@@ -94,6 +102,8 @@ SHAPES = {
             | {"max_position_embeddings": 131072, "tie_word_embeddings": False}
             | {"rope_parameters": _LLAMA3 | {"factor": 8.0}},
             passes=1,
+            tokens=128,
+            lines=2,
         ),
     )
 }
@@ -124,7 +134,7 @@ def _write(shape: Shape, folder: Path) -> None:
     for name, tensor in model.state_dict().items():
         if name in tied:
             continue
-        shard[name] = _drawn(name, tensor.shape).to(getattr(torch, shape.dtype))
+        shard[name] = _drawn(name, tensor.shape, shape.norm).to(getattr(torch, shape.dtype))
         held += shard[name].nbytes
         where[name] = _file(number)
         if held >= _SHARD:
@@ -135,7 +145,7 @@ def _write(shape: Shape, folder: Path) -> None:
     index = {"metadata": {}, "weight_map": where}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(DEMOS["demo-gpt2"] / name, folder)
+        shutil.copy(DEMOS["demo-bert" if "Masked" in shape.kind else "demo-gpt2"] / name, folder)
     config.save_pretrained(folder)
 
 
@@ -143,8 +153,8 @@ def _file(number: int) -> str:
     return f"model-{number:05d}.safetensors"
 
 
-def _drawn(name: str, size: torch.Size) -> torch.Tensor:
-    """As before training: normalizations about 1, biases about 0, the rest N(0, 0.02)."""
+def _drawn(name: str, size: torch.Size, norm: float) -> torch.Tensor:
+    """As before training: normalizations about ``norm``, biases about 0, the rest N(0, 0.02)."""
     drawn = torch.empty(size).normal_(0, 0.02)
     is_norm = len(size) == 1 and name.endswith("weight")
-    return drawn + 1 if is_norm else drawn
+    return drawn + norm if is_norm else drawn

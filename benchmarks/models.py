@@ -1,15 +1,15 @@
 """Models of a billion parameters: peak memory of commands, time of scores, loading.
 
 Random weights of true shapes (:mod:`benchmarks.drawn`). Every command runs as people run it, as a
-process of its own whose peak the kernel tells. Times are CPU seconds of one thread, the two
-sides in turn in one process (A B A B); a ratio is the median of the pairs' ratios. Loading is timed
-after transformers was imported and the files were read once, which both sides need, in fresh
-processes in turn.
+process of its own whose peak the kernel tells. Times are CPU seconds of one thread. ``heads`` and a
+plain pass take turns in one process (A B A B); the ratio is the median of the pairs' ratios. Each
+side loads in a process of its own, model and tokenizer, four times; the first, which imports and
+reads files, is left out, and the median of the others counts.
 
 transformers only maps the files, and reads a weight when a pass needs it; attnviz runs two short
 texts through a hooked model when it loads one, to compare its attention with eager attention.
 So loading stands against transformers' loading and two such passes; what it is without them stands
-beside it.
+beside it. Rows go to standard error as they are found.
 
 ``ATTNVIZ_MODELS`` names a folder in which the models are kept between runs; ``ATTNVIZ_SHAPES`` some
 of them, with commas: without it all but the 8B one, which needs 18 GB.
@@ -33,6 +33,7 @@ from benchmarks.table import Row
 
 MB = 10**6
 TOKENS = 1024
+LINES = 8
 STORY = Path(__file__).parent.parent / "sample_inputs" / "story.txt"
 LARGEST = "Llama-3.1-8B"
 ROOM, MORE = 1.15, 300 * MB
@@ -46,24 +47,31 @@ def measure() -> list[Row]:
     names = wanted.split(",") if wanted else [name for name in SHAPES if name != LARGEST]
     with tempfile.TemporaryDirectory() as temporary:
         root = Path(os.environ.get("ATTNVIZ_MODELS", temporary))
-        text = _text(Path(temporary))
-        return [row for name in names for row in _rows(SHAPES[name], root, text)]
+        found = []
+        for name in names:
+            for row in _rows(SHAPES[name], root, _text(Path(temporary), SHAPES[name].lines)):
+                sys.stderr.write(f"{row.what}: {row.ratio:.2f} ({row.detail})\n")
+                found.append(row)
+        return found
 
 
 def _rows(shape: Shape, root: Path, text: Path) -> Iterator[Row]:
     folder = root / shape.name.replace(" ", "-")
     weights = write(shape, folder)
-    for command, arguments in _commands(text).items():
+    size, texts = f", T={shape.tokens:,}", f", {shape.lines} texts"
+    short = {"heads": size, "spans": size, "profile": texts, "ablate": texts}
+    for command, arguments in _commands(text, shape.tokens).items():
         peak = _peak([command, *arguments, "--model", str(folder)])
         allowed = ROOM * weights + MORE
         detail = f"{peak / MB:,.0f} MB, weights {weights / MB:,.0f} MB in {shape.dtype}"
-        what = f"{shape.name}: peak memory of {command}"
+        what = f"{shape.name}: peak memory of {command}{short.get(command, '')}"
         yield Row(what, "weights × 1.15 + 300 MB", peak / allowed, 1.0, detail)
-    found = _child("time", str(folder), shape.kind, str(shape.passes))
+    found = _child("time", str(folder), shape.kind, str(shape.passes), str(shape.tokens))
     pairs = list(zip(found["mine"], found["theirs"], strict=True))
     detail = ", ".join(f"{statistics.median(side):.1f} s" for side in zip(*pairs, strict=True))
     ratio = statistics.median(a / b for a, b in pairs)
-    yield Row(f"{shape.name}: heads, T=1,024", "a plain SDPA pass", ratio, SPEED, detail)
+    detail += f", {len(pairs)} pairs" if len(pairs) > 1 else ", one pair"
+    yield Row(f"{shape.name}: heads{size}", "a plain SDPA pass", ratio, SPEED, detail)
     mine, theirs, alone, backend = _loading(folder, shape)
     detail = f"{mine:.2f} s, {theirs:.2f} s; transformers without a pass {alone:.2f} s"
     against = "transformers' own and two passes"
@@ -72,7 +80,7 @@ def _rows(shape: Shape, root: Path, text: Path) -> Iterator[Row]:
     yield Row(f"{shape.name}: loading", against, mine / theirs, LOADING, detail)
 
 
-def _commands(text: Path) -> dict[str, list[str]]:
+def _commands(text: Path, long: int = TOKENS) -> dict[str, list[str]]:
     """What is run of every command, on long texts where it streams."""
 
     def cut(tokens: int) -> list[str]:
@@ -80,20 +88,20 @@ def _commands(text: Path) -> dict[str, list[str]]:
 
     folder = text.parent
     return {
-        "heads": [*cut(TOKENS), "--json"],
+        "heads": [*cut(long), "--json"],
         "heatmap": [*cut(256), "--select", "1.0", "--out", str(folder / "map.png")],
         "view": [*cut(64), "--top", "8", "--out", str(folder / "page.html")],
         "profile": [str(folder / "lines.txt"), "--jobs", "1", "--json"],
         "ablate": ["--lines", str(folder / "lines.txt"), "--select", "1.0", "--json"],
-        "spans": [*cut(TOKENS), "--span", "part=tokens:20-60", "--json"],
+        "spans": [*cut(long), "--span", "part=tokens:20-60", "--json"],
     }
 
 
-def _text(folder: Path) -> Path:
+def _text(folder: Path, texts: int = LINES) -> Path:
     """A text of more than T tokens, and its first lines as texts of their own."""
     words = STORY.read_text("utf-8").split()
     words *= -(-3 * TOKENS // len(words))
-    lines = [" ".join(words[start : start + 60]) for start in range(0, 480, 60)]
+    lines = [" ".join(words[start : start + 60]) for start in range(0, 60 * texts, 60)]
     (folder / "lines.txt").write_text("\n".join(lines), "utf-8")
     path = folder / "text.txt"
     path.write_text(" ".join(words), "utf-8")
@@ -114,22 +122,14 @@ def _peak(arguments: list[str]) -> int:
 
 
 def _loading(folder: Path, shape: Shape) -> tuple[float, float, float, str]:
-    """CPU seconds of loading, medians of fresh processes in turn.
+    """CPU seconds of loading, each side in a process of its own.
 
     Returns:
         Ours; theirs with two passes, and without; and our backend.
     """
-    mine, theirs, alone = [], [], []
-    backend = ""
-    for number in range(4):
-        found = _child("load", str(folder), shape.kind, "mine")
-        other = _child("load", str(folder), shape.kind, "theirs")
-        backend = found["backend"]
-        if number:  # the first reads the files
-            mine.append(found["seconds"])
-            theirs.append(other["seconds"])
-            alone.append(other["alone"])
-    return (*map(statistics.median, (mine, theirs, alone)), backend)
+    mine = _child("load", str(folder), shape.kind, "mine")
+    theirs = _child("load", str(folder), shape.kind, "theirs")
+    return mine["seconds"], theirs["seconds"], theirs["alone"], mine["backend"]
 
 
 def _child(*arguments: str) -> dict[str, Any]:
@@ -148,29 +148,42 @@ def _load(folder: str, kind: str, side: str) -> dict[str, Any]:
     import transformers
 
     import attnviz as av
-    from attnviz.models import hooked  # what both sides import is not timed
+    from attnviz.models import hooked  # what is imported is not timed
 
-    theirs = getattr(transformers, kind)
+    theirs, tokenizer = getattr(transformers, kind), transformers.AutoTokenizer
+    load = av.load
     ids = torch.arange(5, 27).view(2, 11)
     seen = torch.ones(2, 11, dtype=torch.long)
     seen[1, 7:] = 0
     assert hooked
-    if side == "mine":
+
+    def mine() -> tuple[float, float, str]:
         start = time.process_time()
-        backend = av.load(folder, device="cpu").info.backend
-        return {"seconds": time.process_time() - start, "backend": backend}
-    start = time.process_time()
-    model = theirs.from_pretrained(
-        folder, dtype="auto", attn_implementation="eager", local_files_only=True
-    )
-    alone = time.process_time() - start
-    with torch.no_grad():
-        for weights in (True, False):
-            model.base_model(input_ids=ids, attention_mask=seen, output_attentions=weights)
-    return {"seconds": time.process_time() - start, "alone": alone}
+        backend = load(folder, device="cpu").info.backend
+        return time.process_time() - start, 0.0, backend
+
+    def others() -> tuple[float, float, str]:
+        start = time.process_time()
+        model = theirs.from_pretrained(
+            folder, dtype="auto", attn_implementation="eager", local_files_only=True
+        )
+        tokenizer.from_pretrained(folder, local_files_only=True)
+        alone = time.process_time() - start
+        with torch.no_grad():
+            for weights in (True, False):
+                model.base_model(input_ids=ids, attention_mask=seen, output_attentions=weights)
+        return time.process_time() - start, alone, ""
+
+    found = [mine() if side == "mine" else others() for _ in range(4)][1:]
+    seconds, alone, backends = zip(*found, strict=True)
+    return {
+        "seconds": statistics.median(seconds),
+        "alone": statistics.median(alone),
+        "backend": backends[0],
+    }
 
 
-def _time(folder: str, kind: str, passes: str) -> dict[str, Any]:
+def _time(folder: str, kind: str, passes: str, tokens: str) -> dict[str, Any]:
     import torch
     import transformers
 
@@ -181,7 +194,7 @@ def _time(folder: str, kind: str, passes: str) -> dict[str, Any]:
     theirs = getattr(transformers, kind).from_pretrained(
         folder, dtype="auto", attn_implementation="sdpa", local_files_only=True
     )
-    ids = torch.randint(5, 2000, (1, TOKENS), generator=torch.Generator().manual_seed(0))
+    ids = torch.randint(5, 2000, (1, int(tokens)), generator=torch.Generator().manual_seed(0))
     prompt = Prompt(ids=tuple(ids[0].tolist()))
 
     def mine() -> None:

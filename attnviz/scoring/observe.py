@@ -34,8 +34,9 @@ from attnviz.scoring.totals import SinkTotals, Totals
 _PART_ELEMENTS = 1 << 19
 """Weights to score at a time, 2 MiB in float32: what scores share stays in a near cache."""
 
-_SHARED_ELEMENTS = 1 << 20
-"""Weights of blocks whose places are kept for the layers that follow; longer texts gain little."""
+_SHARED_ELEMENTS = 1 << 21
+"""Weights of blocks whose places are kept for the layers that follow: of 1,024 tokens those of
+layers that see all keys and of layers with windows. Longer texts gain little."""
 
 Watch = Callable[[int, Site, int, Sequence[str], Tensor], None]
 """Gets the item, the layer, the first row's position, the names of n scores, and their values
@@ -156,7 +157,7 @@ class ScoreObserver:
         self._axes: dict[SiteKind, Axes] = {}
         self._known: dict[SiteKind, tuple[NDArray[np.intp], NDArray[np.intp]]] = {}
         self._scratch: Tensor | None = None
-        self._places: dict[tuple[SiteKind, int, int, int], Place] = {}
+        self._places: dict[tuple[SiteKind, int, int, int, int, int], list[Place]] = {}
         self._shared = 0
 
     @property
@@ -285,21 +286,19 @@ class ScoreObserver:
         ):  # keys that an item does not have
             there = axes.keys[items, None, None, rows.key_start : rows.key_start + s]
             allowed = allowed & there
-        memory, name = self._memory(rows, keys), (rows.site.kind, items.start, rows.start, r)
-        kept = self._places.get(name)
-        if (
-            kept is not None
-            and (kept.key_start, kept.learned_sink) == (rows.key_start, rows.sink)
-            and kept.scratch is memory
-            and torch.equal(kept.allowed, allowed)
-        ):
-            return kept
+        memory = self._memory(rows, keys)
+        name = (rows.site.kind, items.start, rows.start, r, rows.key_start, s)
+        known = self._places.setdefault(name, [])
+        for kept in known:
+            same = kept.learned_sink == rows.sink and kept.scratch is memory
+            if same and torch.equal(kept.allowed, allowed):
+                return kept
         place = Place(
             axes, items, rows.start, rows.key_start, allowed, memory, learned_sink=rows.sink
         )
-        if kept is None and self._shared + allowed.numel() <= _SHARED_ELEMENTS:
+        if self._shared + allowed.numel() <= _SHARED_ELEMENTS:
             place.allowed = allowed.clone()
-            self._places[name] = place
+            known.append(place)
             self._shared += allowed.numel()
         return place
 

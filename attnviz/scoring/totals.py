@@ -96,12 +96,13 @@ class Totals:
         for number in self._off_sink:
             defined[:, :, number] &= enough
         items = place.items
-        self.empty[items] += (~present & real[:, None]).any(1).sum(-1).cpu()
-        self.counted[items] += counted.sum(-1).cpu()
-        self.rows[items] += defined.sum(-1).cpu()
-        self.values[items] += _total(values, defined)
-        self.chances[items] += _total(chances.expand_as(values), defined)
-        self.shares[items] += self._shares(raw, rest, counted, defined)
+        # ``self.rows[items] += x`` would copy every sum onto itself once more
+        self.empty[items].add_((~present & real[:, None]).any(1).sum(-1).cpu())
+        self.counted[items].add_(counted.sum(-1).cpu())
+        self.rows[items].add_(defined.sum(-1).cpu())
+        self.values[items].add_(_total(values, defined))
+        self.chances[items].add_(_total(chances, defined))
+        self.shares[items].add_(self._shares(raw, rest, counted, defined))
         if self._walks:
             given = torch.cat([part.off_sink.sum(2) for part in parts], dim=1)
             self._earlier(block)[..., place.key_start : place.key_start + place.keys] += given
@@ -242,4 +243,4 @@ def _joined(parts: Sequence[Tensor]) -> Tensor:
 
 def _total(values: Tensor, defined: Tensor) -> Tensor:
     """[B, H, n], the sums over rows."""
-    return values.where(defined, 0).cpu().double().sum(-1)
+    return values.where(defined, 0).cpu().sum(-1, dtype=torch.float64)

@@ -17,6 +17,8 @@ from attnviz.core.prompt import Prompt
 from attnviz.core.source import Rows
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.models import hooked
+from attnviz.models.hooked.compare import Trace, compare
+from attnviz.models.hooked.network import Item
 from tests.models.tiny import (
     FAMILIES,
     HOOKED,
@@ -486,3 +488,24 @@ def test_limits_come_from_the_model(folders: Folders) -> None:
     assert load(folders("bloom")).max_tokens is None
     cut = load(folders("gpt2")).prepare(Prompt(ids=(3,) * 40, truncate=True))
     assert len(cut.sides["decoder"].queries) == LONGEST
+
+
+def test_half_precision_may_be_as_far_off_as_fused_attention() -> None:
+    weights, states = {Site("encoder", 0): torch.eye(3)[None, None]}, torch.ones(1, 3, 8)
+    eager, ours = Trace(weights, states), Trace(weights, states * 1.05)
+    items, asked = [Item((1, 2, 3))], []
+
+    def judged(dtype: torch.dtype, fused: float | None) -> str:
+        def run() -> torch.Tensor | None:
+            asked.append(fused)
+            return None if fused is None else states * fused
+
+        return compare(eager, ours, items, dtype, run)[0]
+
+    assert judged(torch.bfloat16, 1.03) == ""
+    for fused in (1.0, 1.02, None):
+        assert "outputs change by 5.0e-02" in judged(torch.bfloat16, fused)
+    assert judged(torch.float32, 1.03)
+    assert asked == [1.03, 1.0, 1.02, None]  # float32 has no such excuse
+    far = Trace(weights, states * 1.5)
+    assert compare(eager, far, items, torch.bfloat16, lambda: states * 1.5)[0]

@@ -79,10 +79,17 @@ def test_scores_in_half_precision_are_summed_in_float32(dtype: torch.dtype) -> N
     query, key, value = (torch.randn(1, 4, 200, 16) for _ in range(3))
     query, key, value = ((3 * query).to(dtype), key.to(dtype), value.to(dtype))
     side = Tokens(tuple(f"w{n % 31}" for n in range(200)))
-    observer = ScoreObserver(
-        [Inputs({"decoder": Sides(side, side)})], Layout({"decoder": (4,)}), ["previous", "entropy"]
-    )
+    batch, layout = [Inputs({"decoder": Sides(side, side)})], Layout({"decoder": (4,)})
+    observer, double = ScoreObserver(batch, layout), ScoreObserver(batch, layout)
     attend(query, key, value, causal=True, site=Site("decoder", 0), observers=[observer])
+    wide = (query.double(), key.double(), value.double())
+    attend(*wide, causal=True, site=Site("decoder", 0), observers=[double])
+    for ours, theirs in zip(observer.result(), double.result(), strict=True):
+        for name, score in ours.scores.items():
+            if score.mean is None:
+                assert theirs.scores[name].mean is None
+            else:
+                assert score.mean == pytest.approx(theirs.scores[name].mean, rel=2e-6), name
     exact = query.double() @ key.double().mT / 4
     exact = exact.masked_fill(torch.ones(200, 200).triu(1).bool(), -torch.inf).softmax(-1)
     rows = range(2, 200)  # from the first row whose previous token is not the first

@@ -6,13 +6,16 @@ import numpy as np
 import pytest
 import torch
 
+from attnviz.attention.attend import attend
 from attnviz.core.heads import Layout, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Rows
 from attnviz.core.tokens import Sides, Tokens
+from attnviz.scoring.block import Expected, Place
 from attnviz.scoring.observe import ScoreObserver, Watch
 from attnviz.scoring.scores import SCORES
 from attnviz.scoring.sums import Sums, comparable, fold
+from attnviz.scoring.totals import Totals
 
 MEASURED = tuple(
     name
@@ -117,3 +120,35 @@ def test_sums_of_different_things_do_not_add_up() -> None:
     for other in (Sums.zero(6), Sums.zero(5, ["top"])):
         with pytest.raises(ValueError, match=rf"5 heads × {len(SCORES)} scores and of"):
             Sums.zero(5) + other
+
+
+def test_what_chance_gives_is_worked_out_once_for_each_kind_of_layer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Layers with a window between layers without, as in ModernBERT and Gemma."""
+    words = text(" ".join(f"w{n % 7}" for n in range(40)))
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(1, 2, 40, 8) for _ in range(3))
+    worked, expected = [], Totals._expected
+
+    def counting(self: Totals, place: Place) -> Expected:
+        worked.append(place.start)
+        return expected(self, place)
+
+    monkeypatch.setattr(Totals, "_expected", counting)
+
+    def run(windows: list[int | None], layout: Layout) -> ScoreObserver:
+        observer = ScoreObserver([words], layout)
+        for layer, window in enumerate(windows):
+            site = Site("decoder", layer)
+            attend(query, key, value, causal=True, window=window, site=site,
+                   observers=[observer], block_rows=10)  # fmt: skip
+        return observer
+
+    mixed = run([None, 6, 6, None, 6, None], Layout({"decoder": (2,) * 6})).sums(0)
+    assert sorted(worked) == sorted(2 * [0, 10, 20, 30])
+    for layer, window in ((3, None), (4, 6)):
+        alone = run([window], Layout({"decoder": (2,)})).sums(0)
+        heads = slice(2 * layer, 2 * layer + 2)
+        for field in FIELDS:
+            np.testing.assert_array_equal(getattr(mixed, field)[heads], getattr(alone, field))

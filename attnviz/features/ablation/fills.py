@@ -76,14 +76,18 @@ class Means:
                 norms = norms + self._norms[site]
             self._sums[site], self._counts[site], self._norms[site] = sums, counts, norms
 
-    def fills(self, lengths: Mapping[SiteKind, int]) -> dict[Site, Tensor]:
+    def fills(
+        self, lengths: Mapping[SiteKind, int], sites: Iterable[Site] | None = None
+    ) -> dict[Site, Tensor]:
         """The means in float64, [1, T, H, d_v]; a view of one mean where positions share it.
 
         Args:
             lengths: the number of positions T of each kind of layers.
+            sites: the layers that are filled; all by default.
         """
         found = {}
-        for site, sums in self._sums.items():
+        for site in self._sums if sites is None else sites:
+            sums = self._sums[site]
             counts = self._counts[site]
             overall = sums.sum(0) / counts.sum()
             length = lengths[site.kind]
@@ -165,9 +169,9 @@ def resampled(source: Source, given: Sequence[Inputs], means: Fills) -> Fills:
     Args:
         source: the model.
         given: as many donors as there are texts.
-        means: of as many positions as are to be filled, [1 or B, T, H, d_v].
+        means: of the layers and as many positions as are to be filled, [1 or B, T, H, d_v].
     """
-    outputs = HeadOutputs(source.layout.sites)
+    outputs = HeadOutputs(means)
     source.forward(given, [outputs], ForwardRequest(hidden=False))
     fills = {}
     for site, z in outputs.found().items():
@@ -187,9 +191,10 @@ def users(fill: UserFill, source: Source, batch: Sequence[Inputs], means: Fills)
         fill: the function.
         source: the model.
         batch: the texts.
-        means: of as many positions as the longest has, [1 or B, T, H, d_v].
+        means: of the layers that are filled and as many positions as the longest has,
+            [1 or B, T, H, d_v].
     """
-    outputs = HeadOutputs(source.layout.sites)
+    outputs = HeadOutputs(means)
     source.forward(batch, [outputs], ForwardRequest(hidden=False))
     found = {}
     for site, z in outputs.found().items():

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.captures.trials import Trial
-from attnviz.core.source import Output, Source
+from attnviz.core.source import Source
 from attnviz.corpus.executors import Lost
 from attnviz.corpus.running import executor
 from attnviz.errors import AttnvizError
@@ -115,7 +115,7 @@ class Meter:
         plan, trials = self._plan, [self._plan.trials[n] for n in task.trials]
         self._done, self._all = 0, len(task.groups) * sum(map(self._draws, task.methods))
         full = sweep.whole(self._source, trials, plan.metric)
-        base = [one.cpu().numpy() for one in plan.metric.of(full, full, trials)]
+        base = [one.cpu().numpy() for one in full.base]
         by_method = [
             self._changes(trials, task.groups, method, full, base) for method in task.methods
         ]
@@ -139,14 +139,14 @@ class Meter:
         trials: Sequence[Trial],
         groups: Sequence[Group],
         method: Method,
-        full: Output,
+        full: sweep.Full,
         base: Sequence[Floats],
     ) -> list[Floats]:
         """For each trial [groups, positions], how much more the metric is."""
         plan, draws = self._plan, self._draws(method)
         total = [np.zeros((len(groups), len(before))) for before in base]
         for draw in range(draws):
-            fills = self._fills(trials, method, draw)
+            fills = self._fills(trials, groups, method, draw)
             values = sweep.sweep(
                 self._source, trials, groups, plan.metric,
                 fills=fills, tokens=plan.tokens, full=full, told=self._tell,
@@ -165,17 +165,20 @@ class Meter:
         self._done += groups
         self._told(self._done / self._all)
 
-    def _fills(self, trials: Sequence[Trial], method: Method, draw: int) -> Fills | None:
-        plan = self._plan
+    def _fills(
+        self, trials: Sequence[Trial], groups: Sequence[Group], method: Method, draw: int
+    ) -> Fills | None:
+        """What takes the place of the groups' heads, in the layers that have some."""
+        plan, sites = self._plan, {site for group in groups for site in group.sites}
         if method == "zero":
             return None
         assert plan.reference is not None
         if method == "mean":
-            return plan.reference.means(trials)
+            return plan.reference.means(trials, sites)
         if method in FILLS:
             batch = [trial.inputs for trial in trials]
-            return users(FILLS[method], self._source, batch, plan.reference.means(trials))
-        return plan.reference.resampled(self._source, trials, plan.seed, draw)
+            return users(FILLS[method], self._source, batch, plan.reference.means(trials, sites))
+        return plan.reference.resampled(self._source, trials, plan.seed, draw, sites)
 
 
 class Bench:

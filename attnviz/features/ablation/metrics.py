@@ -10,8 +10,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import torch
@@ -26,6 +26,10 @@ from attnviz.scoring.user_measures import METRICS as USERS
 from attnviz.scoring.user_measures import Predictions, UserMetric
 
 MetricName = Literal["loss", "kl", "logit-diff", "hidden"]
+
+AT_ONCE = 1 << 21
+"""Numbers that a metric looks at together: 16 rows of logits of a vocabulary of 128k tokens, which
+it copies several times in float32."""
 
 At = Callable[[Tensor, Tensor, Trial], Tensor]
 """Full and ablated states or logits [n, ·] at a trial's positions -> a value for each, [n]."""
@@ -68,9 +72,19 @@ class Metric:
         whole = self._looked_at(full) if self.compares else other
         values = []
         for number, trial in enumerate(trials):
-            places = torch.tensor(trial.positions, device=other.device)
-            values.append(self.at(whole[number, places], other[number, places], trial).double())
+            found = []
+            for part in self._parts(trial, other.shape[-1]):
+                places = torch.tensor(part.positions, device=other.device)
+                found.append(self.at(whole[number, places], other[number, places], part).double())
+            values.append(torch.cat(found))
         return values
+
+    def _parts(self, trial: Trial, width: int) -> Iterator[Trial]:
+        """A trial, a few positions at a time; a user's metric sees all of them."""
+        rows = max(1, len(trial.positions) if self.user else AT_ONCE // width)
+        for first in range(0, max(1, len(trial.positions)), rows):
+            some = slice(first, first + rows)
+            yield replace(trial, positions=trial.positions[some], targets=trial.targets[some])
 
     def _looked_at(self, output: Output) -> Tensor:
         found = output.logits if self.logits else output.hidden

@@ -9,13 +9,13 @@ other (cross-fitting); or, for a single text, sentences that ship with attnviz.
 from __future__ import annotations
 
 import random
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from attnviz.captures.trials import Trial, predicted
-from attnviz.core.heads import Head
+from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import Source
 from attnviz.corpus.sentences import sentences
@@ -60,17 +60,24 @@ class Reference:
     name: str
     shares: dict[Head, float]
 
-    def means(self, batch: Sequence[Trial]) -> Fills:
-        """The means [1 or B, T, H, d_v] for a batch."""
+    def means(self, batch: Sequence[Trial], sites: Collection[Site] | None = None) -> Fills:
+        """The means [1 or B, T, H, d_v] for a batch; of some layers, or of all."""
         lengths = lengths_of([trial.inputs for trial in batch])
         numbers = [self.of[trial.text] for trial in batch]
-        found = {number: self.pools[number].means.fills(lengths) for number in set(numbers)}
+        found = {number: self.pools[number].means.fills(lengths, sites) for number in set(numbers)}
         if len(found) == 1:
             return found[numbers[0]]
-        sites = found[numbers[0]]
-        return {site: torch.cat([found[n][site] for n in numbers]) for site in sites}
+        filled = found[numbers[0]]
+        return {site: torch.cat([found[n][site] for n in numbers]) for site in filled}
 
-    def resampled(self, source: Source, batch: Sequence[Trial], seed: int, draw: int) -> Fills:
+    def resampled(
+        self,
+        source: Source,
+        batch: Sequence[Trial],
+        seed: int,
+        draw: int,
+        sites: Collection[Site] | None = None,
+    ) -> Fills:
         """The outputs [B, T, H, d_v] on another text each; the mean where that is too short."""
         pools = [self.pools[self.of[trial.text]].texts for trial in batch]
         numbers = donors(
@@ -81,7 +88,7 @@ class Reference:
             draw=draw,
         )
         given = [pool[number] for pool, number in zip(pools, numbers, strict=True)]
-        return resampled(source, given, self.means(batch))
+        return resampled(source, given, self.means(batch, sites))
 
     def beyond(self, trials: Sequence[Trial]) -> float:
         """The share of positions that too few reference texts reach for a mean of their own."""

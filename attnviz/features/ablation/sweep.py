@@ -7,7 +7,7 @@ touched, with the states of the full pass, and several groups that begin there r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -35,6 +35,19 @@ class BatchValues:
     ablated: dict[int, list[Tensor]]
 
 
+@dataclass(frozen=True, slots=True)
+class Full:
+    """The pass of the whole model that a sweep compares with, and begins from.
+
+    Attributes:
+        base: the metric, as in :class:`BatchValues`.
+        output: with the states between layers; logits only where the metric compares with them.
+    """
+
+    base: list[Tensor]
+    output: Output
+
+
 def check(source: Source, metric: Metric) -> None:
     """Raise ModelError if a model cannot be ablated, or not by this metric."""
     if source.no_gates:
@@ -58,7 +71,7 @@ def sweep(
     *,
     fills: Fills | None = None,
     tokens: int = 4096,
-    full: Output | None = None,
+    full: Full | None = None,
     told: Callable[[int], None] = lambda groups: None,
 ) -> BatchValues:
     """Measure a batch without each of the groups.
@@ -75,7 +88,6 @@ def sweep(
     """
     batch = [trial.inputs for trial in trials]
     full = full or whole(source, trials, metric)
-    base = metric.of(full, full, trials)
     longest = max(item.length for item in batch)
     at_once = max(1, tokens // (len(batch) * longest))
     ablated: dict[int, list[Tensor]] = {}
@@ -85,19 +97,21 @@ def sweep(
             changed = _pass(source, batch, [groups[n] for n in some], metric, fills, full, layer)
             for place, number in enumerate(some):
                 rows = slice(place * len(batch), (place + 1) * len(batch))
-                ablated[number] = metric.of(full, _cut(changed, rows), trials)
+                ablated[number] = metric.of(full.output, _cut(changed, rows), trials)
             told(len(some))
-    return BatchValues(base, ablated)
+    return BatchValues(full.base, ablated)
 
 
-def whole(source: Source, trials: Sequence[Trial], metric: Metric) -> Output:
-    """The pass of the whole model that a sweep compares with, and begins from."""
-    return source.forward(
+def whole(source: Source, trials: Sequence[Trial], metric: Metric) -> Full:
+    """Run the whole model once for all that is ablated."""
+    output = source.forward(
         [trial.inputs for trial in trials],
         request=ForwardRequest(
             hidden=not metric.logits, logits=metric.logits, states=source.start_kind is not None
         ),
     )
+    base = metric.of(output, output, trials)
+    return Full(base, output if metric.compares else replace(output, hidden=None, logits=None))
 
 
 def gates_of(
@@ -140,19 +154,17 @@ def _pass(
     groups: Sequence[Group],
     metric: Metric,
     fills: Fills | None,
-    full: Output,
+    full: Full,
     layer: int | None,
 ) -> Output:
     """One pass with the batch repeated for each group."""
-    shown = full.logits if metric.logits else full.hidden
-    assert shown is not None
     return source.forward(
         list(batch) * len(groups),
         request=ForwardRequest(
-            gates=gates_of(groups, source.layout, len(batch), fills, shown.device),
+            gates=gates_of(groups, source.layout, len(batch), fills, full.base[0].device),
             hidden=not metric.logits,
             logits=metric.logits,
-            start=None if layer is None else Start(layer, full.states[layer]),
+            start=None if layer is None else Start(layer, full.output.states[layer]),
         ),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import ForwardRequest, Gate
 from attnviz.errors import InputError, ModelError, UsageError
-from attnviz.features.ablation import fills, gradient, metrics, sweep
+from attnviz.features.ablation import fills, gradient, metrics, reference, sweep
 from attnviz.models.demo import DEMOS
 from attnviz.models.untrained import FreshConfig
 from attnviz.scoring.groups import Group, every_head
@@ -291,3 +292,48 @@ def test_the_number_of_tokens_at_once_changes_nothing(gpt2) -> None:
         for a, b in zip(many.ablated[number], few.ablated[number], strict=True):
             torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
     assert math.isfinite(total(many.base))
+
+
+# --- memory --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("metric", [metrics.LOSS, metrics.KL, metrics.logit_difference(5, 9)])
+def test_a_few_rows_at_a_time_are_all_of_them(gpt2, monkeypatch, metric) -> None:
+    tested = causal(gpt2)
+    seen = []
+    at = metric.at
+
+    def watched(full, logits, trial):
+        seen.append(logits.shape[0])
+        return at(full, logits, trial)
+
+    watching = replace(metric, at=watched)
+    groups = every_head(gpt2.layout)[:2]
+    whole = sweep.sweep(gpt2, tested, groups, watching)
+    assert set(seen) == {len(trial.positions) for trial in tested}
+    seen.clear()
+    monkeypatch.setattr(metrics, "AT_ONCE", 3 * gpt2.vocab_size)
+    parts = sweep.sweep(gpt2, tested, groups, watching)
+    assert max(seen) == 3
+    for number in range(len(groups)):
+        for a, b in zip(whole.ablated[number], parts.ablated[number], strict=True):
+            torch.testing.assert_close(a, b, atol=0, rtol=0)
+
+
+def test_logits_of_the_full_model_are_kept_only_where_they_are_compared_with(gpt2) -> None:
+    tested = causal(gpt2)
+    assert sweep.whole(gpt2, tested, metrics.LOSS).output.logits is None
+    assert sweep.whole(gpt2, tested, metrics.KL).output.logits is not None
+    assert sweep.whole(gpt2, tested, metrics.HIDDEN).output.hidden is not None
+
+
+def test_only_layers_whose_heads_are_ablated_are_filled(gpt2) -> None:
+    (trial, *_), others = causal(gpt2), prepared(gpt2, TEXTS[1:])
+    pool = reference.given(gpt2, others, 1, "positions", "other texts")
+    wanted = {Site("decoder", 2)}
+    every, some = pool.means([trial]), pool.means([trial], wanted)
+    assert set(some) == wanted < set(every)
+    drawn = pool.resampled(gpt2, [trial], 0, 0), pool.resampled(gpt2, [trial], 0, 0, wanted)
+    assert set(drawn[1]) == wanted < set(drawn[0])
+    for whole, part in ((every, some), drawn):
+        torch.testing.assert_close(part[Site("decoder", 2)], whole[Site("decoder", 2)])
