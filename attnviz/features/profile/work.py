@@ -174,7 +174,7 @@ class Worker:
     ) -> Iterator[tuple[Window, Sums]]:
         """One batch through the model."""
         source, inputs = self._source, [window.inputs for window in batch]
-        watching = Watching([window.key for window in batch], source.layout)
+        watching = Watching(inputs, [window.key for window in batch], source.layout)
         scores = ScoreObserver(inputs, source.layout, watch=watching.watch)
         passing = Passing(inputs, source.layout)
         keys = {
