@@ -115,7 +115,7 @@ def heatmap(
         picture_format(out)
         files.check_writable(out)
     look, settings = prompt.asked(model, quiet=output.quiet)
-    with console.waiting("running the model", output.quiet):
+    with console.waiting("running the model", output.quiet) as tell:
         picture = function.heatmap(
             look,
             select,
@@ -125,6 +125,7 @@ def heatmap(
             tiles=tiles,
             across=LINES if out is None else ACROSS,
             style=style,
+            progress=tell,
             **settings,
         )
         seen = picture.capture.inputs.picture is not None and not matrix
@@ -147,8 +148,8 @@ def heatmap(
                     top=picture.top if len(picture.maps) > 1 else None,
                 )
             )
-        if picture.cells:
-            screen.print(picture.cells)
+        if said := "; ".join(part for part in (picture.cut, picture.cells) if part):
+            screen.print(said)
     elif not output.quiet:
         console.wrote(out)
     if not output.quiet:

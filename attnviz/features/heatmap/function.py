@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.captures.look import DEFAULT_MODEL, Look, Model, capture, prompt_of, source_for
-from attnviz.captures.tiled import is_long
+from attnviz.captures.tiled import Progress, is_long
 from attnviz.core.capture import Capture
 from attnviz.core.prompt import Prompt
-from attnviz.core.spans import places
+from attnviz.core.spans import places, said_cut
 from attnviz.core.tiled import TILES
 from attnviz.core.tokens import Tokens
 from attnviz.drawing.style import Style, styled
@@ -38,6 +38,7 @@ def heatmap(
     style: Style | None = None,
     device: str = "auto",
     dtype: str = "auto",
+    progress: Progress | None = None,
     **changes: Any,
 ) -> Heatmap:
     """Draw the maps of some heads.
@@ -58,6 +59,8 @@ def heatmap(
         style: how they look.
         device: where to run.
         dtype: in which precision.
+        progress: of a long text, called again and again with what is counted, how many are done
+            and how many there are.
         changes: fields of :class:`attnviz.drawing.style.Style` to change in it, such as
             ``scale="log"``, ``words=True`` (sum over a word's keys, mean over its queries) or
             ``hide_sink=True``.
@@ -78,7 +81,7 @@ def heatmap(
         inputs = replace(model.prepare(what), texts=what.texts)
         if is_long(inputs):
             cut = (rows, keys)
-            return long_heatmap(model, inputs, select, weigh, cut, tiles, looks, across)
+            return long_heatmap(model, inputs, select, weigh, cut, tiles, looks, across, progress)
     if select is None:
         select = _first(what, model)
     held = capture(what, model=model, select=select, weigh=weigh, device=device, dtype=dtype)
@@ -90,7 +93,7 @@ def heatmap(
             f"the capture does not hold {held.layout.name(missing[0])}; capture it again "
             "with a selection that does"
         )
-    maps = []
+    maps, said = [], ""
     for head in chosen:
         layer, sides = held.maps[head.site], held.sides(head)
         reach = allowed_in(layer, head.site.kind, held.reach.get(head.site))
@@ -101,13 +104,13 @@ def heatmap(
         )
         if rows is not None or keys is not None:
             wanted = (_asked(rows, sides.queries, "rows"), _asked(keys, sides.keys, "keys"))
+            said = said_cut((rows, keys), wanted)
             weights, shown = cropped(
                 weights, shown, sides, wanted, words=looks.words, hide_sink=looks.hide_sink
             )
         maps.append((head, weights, shown))
     roles = {scores.head: scores.roles for scores in score_capture(held).result()}
-    parts = [f"{what} {asked}" for what, asked in (("queries", rows), ("keys", keys)) if asked]
-    return Heatmap(held, tuple(maps), roles, looks, " and ".join(parts))
+    return Heatmap(held, tuple(maps), roles, looks, said)
 
 
 def _asked(asked: str | None, tokens: Tokens, what: str) -> Sequence[int]:
