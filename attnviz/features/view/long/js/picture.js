@@ -1,4 +1,4 @@
-import { colors, data, keys, queries } from "./data.js";
+import { colors, data, KEYS, keys, queries, ROWS } from "./data.js";
 import { shades } from "./shades.js";
 
 /** @typedef {import("./types.js").Cells} Cells */
@@ -46,8 +46,8 @@ export function drawMap(painter, cells, part, sum, head, side, tones, held) {
   for (let at = 0; at < part.side; at += step) {
     const y = ABOVE + ((at / cells.cell) + 0.5) * box;
     const x = LEFT + ((at / cells.cell) + 0.5) * box;
-    if (part.row + at < queries.length) painter.text(label(queries, part.row + at), LEFT - 5, y + 4, { size: 11, color: tones.soft, align: "right" });
-    if (part.key + at < keys.length) painter.text(label(keys, part.key + at), x + 4, ABOVE + high + 5, { size: 11, color: tones.soft, align: "right", turn: true });
+    if (part.row + at < ROWS.to) painter.text(label(queries, part.row + at), LEFT - 5, y + 4, { size: 11, color: tones.soft, align: "right" });
+    if (part.key + at < KEYS.to) painter.text(label(keys, part.key + at), x + 4, ABOVE + high + 5, { size: 11, color: tones.soft, align: "right", turn: true });
   }
   if (held) {
     const [r, c] = held.map((at, n) => (at - (n ? part.key : part.row)) / cells.cell);
