@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.torch import load_file, save_file
 
 import attnviz as av
 from attnviz.errors import AttnvizError, UsageError
@@ -150,6 +151,7 @@ def test_one_finds_a_word_and_where_its_query_looks(shown: Opened, whole: np.nda
     assert shown.text("#found") == f"{len(places)} places"
     shown.page.focus("#find")
     shown.press("Enter", "Enter")
+    assert shown.page.evaluate("scrollY") == 0
     assert shown.text("#found") == f"2 of {len(places)} places"
     assert shown.text("#listed") == f"Largest weights of query {places[1]} w58"
     row = whole[places[1]]
@@ -192,6 +194,9 @@ def test_causal_windows_in_bfloat16(browser: Any, tmp_path: Path) -> None:
         "bfloat16",
     )
     write(windowed, tmp_path / "model")
+    (file,) = (tmp_path / "model").glob("*.safetensors")
+    sharper = {n: t * 20 if "_proj" in n else t for n, t in load_file(file).items()}
+    save_file(sharper, file, {"format": "pt"})
     source = av.load(tmp_path / "model", device="cpu")
     text = " ".join(["the", "cat", "sat", f"{n}"][n * n % 4] for n in range(2100))
     whole = av.capture(text, model=source, select="0.1")["0.1"].astype(np.float64)

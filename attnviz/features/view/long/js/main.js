@@ -83,9 +83,9 @@ function tellAll({ cells: found, kept }) {
   const where = `queries ${range(part.row, part.side, ROWS.to)} × keys ${range(part.key, part.side, KEYS.to)}; a cell is ${found.cell === 1 ? "one query and one key" : `${found.cell} × ${found.cell} tokens: ${sum ? "sum over its keys, mean over its queries" : "the largest weight in it"}`}`;
   fill(byId("where"), where);
   canvas.setAttribute("aria-label", `map of ${data.heads[head].said}: ${where}. Drag, or keys plus and minus, zoom; arrows move.`);
-  const top = topOf(found, sum, head);
+  const top = topOf(found, sum, head, part.side >= LENGTH);
   const steps = [0, 0.25, 0.5, 0.75, 1].map((share) => { const i = 3 * Math.round(255 * share); return `rgb(${colors[i]} ${colors[i + 1]} ${colors[i + 2]})`; });
-  fill(byId("legend"), ...legend(steps, "0", `${shown(top)} (by the square root)`, found.masked.some(Boolean)));
+  fill(byId("legend"), ...legend(steps, "0", `${shown(top)}${sum || part.side < LENGTH ? ", the largest in sight" : ""} (by the square root)`, found.masked.some(Boolean)));
   const finer = found.cell < data.size;
   fill(byId("exact"), finer
     ? `Drawn from the ${data.kept} largest weights of each row: ${Math.round(100 * Math.min(1, found.covered))} % of the weight of these rows. No other weight of a row here is above ${shown(found.below)}.`
@@ -152,7 +152,9 @@ function readText(kept, query, count) {
     if (weight) made.style.background = `color-mix(in srgb, var(--strong) ${Math.round(40 * Math.sqrt(Math.min(1, weight)))}%, transparent)`;
     return made;
   }));
-  byId("text").querySelector("mark")?.scrollIntoView({ block: "nearest" });
+  const text = byId("text"); // which scrolls alone: the map stays in sight
+  const marked = text.querySelector("mark");
+  if (marked) text.scrollTop += marked.getBoundingClientRect().top - text.getBoundingClientRect().top - text.clientHeight / 3;
 }
 
 /** Zoom to a pair of tokens. @param {number} query @param {number} key */
