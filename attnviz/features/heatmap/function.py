@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,8 @@ from attnviz.captures.look import DEFAULT_MODEL, Look, Model, capture, prompt_of
 from attnviz.captures.tiled import Progress, is_long
 from attnviz.core.capture import Capture
 from attnviz.core.prompt import Prompt
-from attnviz.core.spans import places, said_cut
+from attnviz.core.spans import said_cut
 from attnviz.core.tiled import TILES
-from attnviz.core.tokens import Tokens
 from attnviz.drawing.style import Style, styled
 from attnviz.errors import SelectionError, UsageError
 from attnviz.features.heatmap.long import ACROSS, long_heatmap
@@ -21,7 +19,7 @@ from attnviz.features.heatmap.result import Heatmap
 from attnviz.models.untrained import FreshConfig
 from attnviz.scoring import select as selection
 from attnviz.scoring.observe import score_capture
-from attnviz.scoring.shown import cropped, shown_map, shown_sides
+from attnviz.scoring.shown import asked_places, cropped, shown_map, shown_sides
 from attnviz.scoring.stored import allowed_in
 
 
@@ -103,7 +101,7 @@ def heatmap(
             held[head], allowed, sides, words=looks.words, hide_sink=looks.hide_sink
         )
         if rows is not None or keys is not None:
-            wanted = (_asked(rows, sides.queries, "rows"), _asked(keys, sides.keys, "keys"))
+            wanted = asked_places((rows, keys), sides)
             said = said_cut((rows, keys), wanted)
             weights, shown = cropped(
                 weights, shown, sides, wanted, words=looks.words, hide_sink=looks.hide_sink
@@ -111,13 +109,6 @@ def heatmap(
         maps.append((head, weights, shown))
     roles = {scores.head: scores.roles for scores in score_capture(held).result()}
     return Heatmap(held, tuple(maps), roles, looks, said)
-
-
-def _asked(asked: str | None, tokens: Tokens, what: str) -> Sequence[int]:
-    """The positions that a picture is cut to; all where nothing was asked."""
-    if asked is None:
-        return range(len(tokens))
-    return places(asked, tokens.spans, len(tokens), what)
 
 
 def _first(what: Capture | Prompt, model: Model) -> str:
