@@ -64,14 +64,14 @@ class FilePlan:
         self.style = style = replace(settings.style, quantity=scored.capture.quantity)
         self._cut: dict[SiteKind, tuple[Sequence[int], Sequence[int]]] = {}
         self._shown: dict[SiteKind, Sides] = {}
-        for kind in {head.site.kind for head in self.heads}:
-            sides = scored.capture.inputs.sides[kind]
+        for site in {head.site.kind for head in self.heads}:
+            sides = scored.capture.inputs.sides[site]
             shown = shown_sides(sides, words=style.words, hide_sink=style.hide_sink)
             if settings.rows is not None or settings.keys is not None:
-                self._cut[kind] = asked_places((settings.rows, settings.keys), sides)
+                self._cut[site] = asked_places((settings.rows, settings.keys), sides)
                 whole = np.broadcast_to(np.float32(0), (len(shown.queries), len(shown.keys)))
-                _, shown = self._cropped(whole, shown, kind)
-            self._shown[kind] = shown
+                _, shown = self._cropped(whole, shown, site)
+            self._shown[site] = shown
         self.files: dict[str, tuple[str, tuple[Head, ...]]] = {}
         for kind in settings.kinds:
             for group in self._groups(kind):

@@ -148,11 +148,14 @@ def heatmap(
                     top=picture.top if len(picture.maps) > 1 else None,
                 )
             )
-        if said := "; ".join(part for part in (picture.cut, picture.cells) if part):
-            screen.print(said)
+        if below := "; ".join(part for part in (picture.cut, picture.cells) if part):
+            screen.print(below)
     elif not output.quiet:
         console.wrote(out)
     if not output.quiet:
         screen.print(terminal.closing_line(picture.capture))
     seen_in = picture.capture
-    console.note(notes(seen_in.inputs, seen_in.source, seen_in.empty_rows), output.quiet)
+    said = list(notes(seen_in.inputs, seen_in.source, seen_in.empty_rows))
+    if picture.dim:
+        said.append("most tiles are below a tenth of the largest; --scale log tells them apart")
+    console.note(said, output.quiet)

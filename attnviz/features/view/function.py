@@ -121,13 +121,23 @@ def view(
     """
     from attnviz.features.view import page as viewer
 
-    cut = {"rows": rows, "keys": keys}
-    loaded = alone(what, model, top, device, dtype, cut)
+    loaded = alone(what, model, top, device, dtype, {"rows": rows, "keys": keys})
     if loaded.inputs is not None:
         others = {"against": against, "why": why, "evidence": evidence, "ablate": ablate or None}
         check_long(loaded.inputs, others)
-        choice = partial(long_view, select=select, without=without, weigh=weigh, top=top, **cut)
-        return choice(loaded.model, loaded.inputs, title=title, max_mb=max_mb, progress=progress)
+        return long_view(
+            loaded.model,
+            loaded.inputs,
+            select=select,
+            without=without,
+            weigh=weigh,
+            title=title,
+            max_mb=max_mb,
+            top=top,
+            rows=rows,
+            keys=keys,
+            progress=progress,
+        )
     if top is not None and not isinstance(loaded.model, str | Path | FreshConfig):
         select = strongest(what := list(looks_of(what)), loaded.model, top, select)
     if against is not None and (ablate or evidence is not None):
