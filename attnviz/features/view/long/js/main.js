@@ -67,6 +67,7 @@ async function set(change, quiet = false, visited = false) {
   now = { cells: cells(tiles, kept, state.part, state.sum), kept };
   mark(state.head);
   tellAll(now);
+  tip(state.held);
   draw();
   const { row, key, side: wide } = state.part;
   const parts = [`head=${data.heads[state.head].name}`, ...(wide < LENGTH ? [`at=${row},${key},${wide}`] : []), ...(state.held ? [`cell=${state.held}`] : []), ...(state.sum ? ["sum"] : [])];
