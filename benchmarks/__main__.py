@@ -13,7 +13,7 @@ TABLES = {
     "streaming": "Scores on the fly",
     "ablation": "Heads ablated",
     "patching": "Values of one run in another",
-    "lengths": "Profiles of long texts",
+    "lengths": "Long texts",
     "profiling": "Profiles of many texts",
     "logits": "Logits split over their parts",
     "sources": "Scores split over their sources",

@@ -9,18 +9,21 @@ from attnviz.captures.look import Model, prompt_of, source_for
 from attnviz.captures.without import closed
 from attnviz.core.heads import Head, Layout
 from attnviz.core.prompt import Inputs, Prompt
-from attnviz.core.source import ForwardRequest, Source
+from attnviz.core.source import ForwardRequest, Observer, Source
 from attnviz.core.spans import places
 from attnviz.core.tiled import Tiled
 from attnviz.core.tokens import Tokens
-from attnviz.errors import UsageError
+from attnviz.errors import Setting, UsageError
 from attnviz.models.weighed import weighed
 from attnviz.scoring import select as selection
-from attnviz.scoring.observe import ScoreObserver
+from attnviz.scoring.observe import Going, ScoreObserver
 from attnviz.scoring.tiled import TileObserver
 
 LONG = 2048
 """Texts of more tokens are shown as tiles."""
+
+Progress = Callable[[str, int, int], None]
+"""Gets what is counted, how many are done, and of how many."""
 
 Sizes = Callable[[int, int, int], tuple[int, int]]
 """From the number of heads, rows and keys: tokens along a tile, and weights of a row to keep."""
@@ -48,6 +51,7 @@ def tiled(
     weigh: str = "weights",
     rows: str | None = None,
     keys: str | None = None,
+    progress: Progress | None = None,
 ) -> tuple[Tiled, Layout]:
     """Run a text, and fill the tiles of some heads on the way.
 
@@ -61,6 +65,7 @@ def tiled(
         rows: only these queries: positions such as ``"100-200"``, or the name of a span, which must
             be in one piece; ``keys`` the same of keys.
         keys: see ``rows``.
+        progress: called while the text runs.
 
     Raises:
         UsageError: heads of several kinds of layers, or a span in several pieces.
@@ -78,14 +83,18 @@ def tiled(
     down, across = _asked(rows, sides.queries, "rows"), _asked(keys, sides.keys, "keys")
     size, keep = sizes(len(heads), len(down), len(across))
     tiles = TileObserver(heads, size, down, across, keep)
+    watching: list[Observer] = [tiles]
+    if progress is not None:
+        tell, all_ = progress, inputs.length
+        watching.append(
+            Going([inputs], source.layout, lambda share: tell("tokens", round(share * all_), all_))
+        )
     with closed(source, without, inputs) as noted:
-        if weigh == "weights":
-            scores = ScoreObserver([noted], shown.layout)
-            shown.forward([noted], [tiles, scores], ForwardRequest(hidden=False))
-            found, empty = scores.result(), scores.empty_rows
-        else:
-            shown.forward([noted], [tiles], ForwardRequest(hidden=False))
-            found, empty = (), 0
+        scores = ScoreObserver([noted], shown.layout) if weigh == "weights" else None
+        if scores is not None:
+            watching.append(scores)
+        shown.forward([noted], watching, ForwardRequest(hidden=False))
+        found, empty = ((), 0) if scores is None else (scores.result(), scores.empty_rows)
     chosen: frozenset[Head] = frozenset(heads)
     return (
         Tiled(
@@ -110,6 +119,6 @@ def _asked(asked: str | None, tokens: Tokens, what: str) -> range:
     found = list(places(asked, tokens.spans, len(tokens), what))
     if found != list(range(found[0], found[-1] + 1)):
         raise UsageError(
-            "{} is in several pieces, and tiles of a long text need one; give it as 100-200", asked
+            "{} is in several pieces, and tiles need one; give it as 100-200", Setting(what, asked)
         )
     return range(found[0], found[-1] + 1)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from attnviz.cli import voice
+from attnviz.cli.logged import Log
 from attnviz.errors import AttnvizWarning, FileNameWarning
 
 if TYPE_CHECKING:
@@ -130,14 +131,17 @@ def _noting(quiet: bool) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def waiting(message: str, quiet: bool, after: float = 1.0) -> Iterator[None]:
+def waiting(
+    message: str, quiet: bool, after: float = 1.0
+) -> Iterator[Callable[[str, int, int], None]]:
     """Show a spinner on standard error once something takes longer than ``after`` seconds.
 
-    What the library warns of meanwhile is printed as a note.
+    What the library warns of meanwhile is printed as a note. Gives what may be told how far it has
+    come: what is counted, how many are done, and of how many; in a log that is a line now and then.
     """
     if quiet or not sys.stderr.isatty():
         with _noting(quiet):
-            yield
+            yield Log(quiet).tell
         return
     status = stderr().status(message)
     timer = threading.Timer(after, status.start)
@@ -152,7 +156,9 @@ def waiting(message: str, quiet: bool, after: float = 1.0) -> Iterator[None]:
     _SPINNING.append(stop)
     try:
         with _noting(quiet):
-            yield
+            yield lambda what, done, total: status.update(
+                f"{message}: {done:,} of {total:,} {what}"
+            )
     finally:
         _SPINNING.remove(stop)
         stop()

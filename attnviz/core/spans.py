@@ -210,15 +210,39 @@ def places(asked: str, spans: Iterable[Span], length: int, what: str) -> tuple[i
     if not all(_RANGE.fullmatch(part) for part in asked.split(",")):
         there = f", or a span: {', '.join(named)}" if named else ""
         raise UsageError("{} takes tokens such as 12-40{}", Setting(what, asked), there)
-    found = ranges_of(SpanQuery(what, "tokens", asked))
-    if found[-1][1] > length:
-        raise InputError(
-            "{} ends at token {:,}; there are {:,}, from 0",
-            Setting(what, asked),
-            found[-1][1] - 1,
-            length,
-        )
-    return tuple(place for a, b in found for place in range(a, b))
+    found: set[int] = set()
+    for part in asked.split(","):
+        match = _RANGE.fullmatch(part)
+        assert match
+        first, last = int(match[1]), int(match[2] or match[1])
+        if first > last:
+            raise UsageError("{} is empty, since it ends before it begins", Setting(what, part))
+        if last >= length:
+            raise InputError(
+                "{} ends at token {:,}; there are {:,}, from 0", Setting(what, asked), last, length
+            )
+        found.update(range(first, last + 1))
+    return tuple(sorted(found))
+
+
+def said_places(asked: str, places: Sequence[int]) -> str:
+    """Positions as people read them, ``12–40, 50``, after the name by which they were asked for."""
+    ranges = ", ".join(
+        f"{a:,}" if b - a == 1 else f"{a:,}–{b - 1:,}" for a, b in runs(sorted(places))
+    )
+    named = not all(_RANGE.fullmatch(part) for part in asked.split(","))
+    return f"{asked} ({ranges})" if named else ranges
+
+
+def said_cut(asked: Sequence[str | None], places: Sequence[Sequence[int]]) -> str:
+    """Which queries and keys a map is cut to, ``queries 12–40 and keys 0–8``; empty where to none.
+
+    Args:
+        asked: the rows and the keys, as they were asked for.
+        places: their positions.
+    """
+    both = zip(("queries", "keys"), asked, places, strict=True)
+    return " and ".join(f"{what} {said_places(one, found)}" for what, one, found in both if one)
 
 
 def depth(span: Span, piece: Range, spans: Sequence[Span]) -> int:

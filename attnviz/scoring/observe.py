@@ -130,6 +130,29 @@ class Recorder:
         return self._empty[item]
 
 
+class Going:
+    """Watches how far a batch has come.
+
+    Args:
+        batch: the items that run.
+        layout: the heads of the model.
+        tell: gets the share of its rows that went by, of all layers.
+    """
+
+    def __init__(
+        self, batch: Sequence[Inputs], layout: Layout, tell: Callable[[float], None]
+    ) -> None:
+        self._tell, self._done = tell, 0
+        self._all = sum(
+            max(len(inputs.sides[site.kind].queries) for inputs in batch) for site in layout.sites
+        )
+
+    def observe(self, rows: Rows) -> None:
+        """Count the rows of a block."""
+        self._done += rows.weights.shape[2]
+        self._tell(self._done / self._all)
+
+
 class ScoreObserver:
     """Scores every head on the fly.
 

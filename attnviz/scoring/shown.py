@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.spans import picked
+from attnviz.core.spans import picked, places
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError
 from attnviz.scoring.words import in_words, merge_words
@@ -68,6 +68,27 @@ def shown_map(
         sums = weights.sum(axis=1, keepdims=True, dtype=np.float64)
         weights = np.divide(weights, sums, out=np.zeros_like(weights), where=sums > 0)
     return weights if allowed.all() else np.ma.array(weights, mask=~allowed)
+
+
+def asked_places(
+    asked: tuple[str | None, str | None], sides: Sides
+) -> tuple[Sequence[int], Sequence[int]]:
+    """The positions of the rows and keys that a map is cut to; all where nothing is asked.
+
+    Args:
+        asked: rows and keys, as :func:`attnviz.core.spans.places` takes them.
+        sides: the tokens on both axes.
+
+    Raises:
+        UsageError: neither positions nor a span; InputError: positions that there are not.
+    """
+    rows, keys = (
+        range(len(tokens)) if one is None else places(one, tokens.spans, len(tokens), what)
+        for one, tokens, what in zip(
+            asked, (sides.queries, sides.keys), ("rows", "keys"), strict=True
+        )
+    )
+    return rows, keys
 
 
 def cropped(

@@ -72,8 +72,15 @@ def _shapes(folder: Path) -> Path:
     return path
 
 
+def _long(folder: Path) -> Path:
+    text = " ".join(f"w{n * n % 211}" for n in range(2100))
+    model = FreshConfig(heads=2, layers=1, causal=True, d_model=32)
+    return av.view(text, model=model).save(folder / "long.html")
+
+
 MAKE: dict[str, Callable[[Path], Path]] = {
     "view": lambda folder: av.view(TEXT).save(folder / "view.html"),
+    "long": _long,
     "live": lambda folder: av.live(text=TEXT).save(folder / "live.html"),
     "atlas": _atlas,
     "diff": lambda folder: av.diff(FIRST, SECOND, align="position").save(folder / "diff.html"),

@@ -116,7 +116,9 @@ def test_paper_is_light_and_shows_all(shown: Opened) -> None:
     page.evaluate("dispatchEvent(new Event('afterprint'))")
 
 
-@pytest.mark.parametrize("name", ["gallery", "shapes", "flow", "film", "lens", "patch", "sheet"])
+@pytest.mark.parametrize(
+    "name", ["gallery", "long", "shapes", "flow", "film", "lens", "patch", "sheet"]
+)
 @pytest.mark.parametrize(
     ("width", "scheme"), [pytest.param(1280, "light", marks=pytest.mark.slow), (390, "dark")]
 )
@@ -136,6 +138,7 @@ def test_axe_finds_nothing(
 
 CLICKS = {
     "view": ["#head-after", "#head-before", "button.word", "#tab-map", "#tab-card", "#tab-stage"],
+    "long": ["#heads button", "#pairs button", "#zoom-out", "#find-next", "#show-sum", "#show-max"],
     "live": ["button.tile", "#switch", ".token", "#ask-why", "#why-close", "#all-on"],
     "atlas": ["#grid button", "#heads tbody tr", "#heads thead button"],
     "diff": ["#heads tbody tr"],

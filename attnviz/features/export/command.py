@@ -109,6 +109,17 @@ def export(
             "--kind",
         ),
     ] = "heads",
+    rows: Annotated[
+        str | None,
+        _option(
+            "Only these queries: tokens such as 0-40, in pictures alone.",
+            PICTURES,
+            metavar="TOKENS",
+        ),
+    ] = None,
+    keys: Annotated[
+        str | None, _option("Only these keys, as for --rows.", PICTURES, metavar="TOKENS")
+    ] = None,
     format: Annotated[str, _option("png, svg or pdf.", PICTURES)] = "png",
     weigh: Annotated[str, _option(WEIGH_HELP, PICTURES, metavar="QUANTITY")] = WEIGHTS,
     weights: Annotated[
@@ -146,6 +157,8 @@ def export(
 
       attnviz export dev.txt -o maps --with syntax.json --role obj
 
+      attnviz export essays.txt -o maps --rows 0-40 --keys 0-40
+
       attnviz export table.csv --column question -o maps --kind layers,overview --format svg
     """
     from attnviz.attention.sizes import KINDS as FRESH_KINDS
@@ -175,6 +188,8 @@ def export(
         role=role,
         top=top,
         kinds=kinds,
+        rows=rows,
+        keys=keys,
         style=dataclasses.replace(looks.style(), quantity=weigh),
         format=format,
         weights=weights,

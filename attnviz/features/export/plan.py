@@ -6,8 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from attnviz.core.heads import Head, Layout, SiteKind
 from attnviz.core.scores import Score
+from attnviz.core.spans import said_cut
 from attnviz.core.tokens import Sides
 from attnviz.corpus.texts import Text
 from attnviz.drawing.labels import caption, head_title
@@ -18,7 +21,7 @@ from attnviz.features.export.scored import Scored
 from attnviz.features.export.settings import ExportSettings
 from attnviz.scoring.arrange import leading
 from attnviz.scoring.roles import is_called, role_name
-from attnviz.scoring.shown import shown_map, shown_sides
+from attnviz.scoring.shown import Map, asked_places, cropped, shown_map, shown_sides
 
 _JOB_BYTES = 4 << 20
 """Weights that one job holds, as long as it has at least one picture."""
@@ -51,7 +54,7 @@ class FilePlan:
         settings: what to draw.
 
     Raises:
-        InputError: nothing is left without the sink.
+        InputError: nothing is left without the sink, or tokens that are asked for are not there.
     """
 
     def __init__(self, scored: Scored, heads: Sequence[Head], settings: ExportSettings) -> None:
@@ -59,12 +62,16 @@ class FilePlan:
         self.heads = chosen(scored, heads, settings)
         self.folder = names.folder(scored.input.number, scored.input.name or scored.input.text)
         self.style = style = replace(settings.style, quantity=scored.capture.quantity)
-        self._shown = {
-            kind: shown_sides(
-                scored.capture.inputs.sides[kind], words=style.words, hide_sink=style.hide_sink
-            )
-            for kind in {head.site.kind for head in self.heads}
-        }
+        self._cut: dict[SiteKind, tuple[Sequence[int], Sequence[int]]] = {}
+        self._shown: dict[SiteKind, Sides] = {}
+        for site in {head.site.kind for head in self.heads}:
+            sides = scored.capture.inputs.sides[site]
+            shown = shown_sides(sides, words=style.words, hide_sink=style.hide_sink)
+            if settings.rows is not None or settings.keys is not None:
+                self._cut[site] = asked_places((settings.rows, settings.keys), sides)
+                whole = np.broadcast_to(np.float32(0), (len(shown.queries), len(shown.keys)))
+                _, shown = self._cropped(whole, shown, site)
+            self._shown[site] = shown
         self.files: dict[str, tuple[str, tuple[Head, ...]]] = {}
         for kind in settings.kinds:
             for group in self._groups(kind):
@@ -77,6 +84,12 @@ class FilePlan:
                     "weights",
                     group,
                 )
+
+    def _cropped(self, weights: Map, shown: Sides, kind: SiteKind) -> tuple[Map, Sides]:
+        """A map's rows and keys that are asked for."""
+        sides, style = self.scored.capture.inputs.sides[kind], self.style
+        cut = self._cut[kind]
+        return cropped(weights, shown, sides, cut, words=style.words, hide_sink=style.hide_sink)
 
     def _groups(self, kind: str) -> list[tuple[Head, ...]]:
         """The heads that share a picture."""
@@ -126,6 +139,9 @@ class FilePlan:
                     words=style.words,
                     hide_sink=style.hide_sink,
                 )
+                if head.site.kind in self._cut:
+                    shown = shown_sides(sides, words=style.words, hide_sink=style.hide_sink)
+                    weights, _ = self._cropped(weights, shown, head.site.kind)
             title = head_title(scored.capture.layout.name(head), scored.scores[head].roles)
             if kind == "weights":
                 title = names.stem("heads", [head], scored.capture.layout)
@@ -133,6 +149,9 @@ class FilePlan:
         noun = "layers" if scored.capture.layout.whole else "heads"
         title = f"{len(heads)} {noun}" if kind == "overview" else ""
         below = caption(scored.capture.source, scored.capture.inputs.texts or (scored.input.text,))
+        cut = self._cut.get(heads[0].site.kind)
+        if cut is not None:
+            below = f"{said_cut((self.settings.rows, self.settings.keys), cut)} of {below}"
         return ExportPicture(
             name, kind, title, below, self._sides(heads[0].site.kind, kind), tuple(maps)
         )
@@ -140,6 +159,13 @@ class FilePlan:
     def _sides(self, site: SiteKind, kind: str) -> Sides:
         """What stands on the axes of a kind of file; weights are kept by token, all of them."""
         return self.scored.capture.inputs.sides[site] if kind == "weights" else self._shown[site]
+
+    def _positions(self, site: SiteKind, kind: str) -> dict[str, Any]:
+        """Where the tokens stand in their text that a cut picture was asked for."""
+        if site not in self._cut or kind == "weights":
+            return {}
+        rows, keys = (list(one) for one in self._cut[site])
+        return {"positions": {"queries": rows, "keys": keys}}
 
     def line(self, written: Written, common: Mapping[str, Any]) -> dict[str, Any]:
         """What the manifest says of a file.
@@ -166,6 +192,7 @@ class FilePlan:
             "layer": first.layer if kind in ("heads", "layers") else None,
             "head": first.index if one else None,
             "tokens": tokens,
+            **self._positions(first.site.kind, kind),
             "sha256": written.sha256,
             "bytes": written.size,
         }

@@ -26,6 +26,9 @@ class ExportSettings:
             ``induction``, ``syntactic: obj``, ``obj``.
         top: only so many heads of each input, those with the largest lift.
         kinds: kinds of picture, of :data:`attnviz.features.export.names.KINDS`.
+        rows: pictures have these queries alone: tokens such as ``100-160``, from 0 and with both
+            ends; an input that does not have them is left out. ``keys`` the same of keys.
+        keys: see ``rows``.
         style: how they look.
         format: ``png``, ``svg`` or ``pdf``.
         weights: ``npz`` or ``safetensors`` to keep the numbers beside the pictures.
@@ -37,6 +40,8 @@ class ExportSettings:
     role: str | None = None
     top: int | None = None
     kinds: tuple[str, ...] = ("heads",)
+    rows: str | None = None
+    keys: str | None = None
     style: Style = field(default_factory=Style)
     format: str = "png"
     weights: str | None = None

@@ -117,7 +117,7 @@ def heatmap(
         picture_format(out)
         files.check_writable(out)
     look, settings = prompt.asked(model, quiet=output.quiet)
-    with console.waiting("running the model", output.quiet):
+    with console.waiting("running the model", output.quiet) as tell:
         picture = function.heatmap(
             look,
             select,
@@ -127,6 +127,7 @@ def heatmap(
             tiles=tiles,
             across=LINES if out is None else ACROSS,
             style=style,
+            progress=tell,
             **settings,
         )
         seen = picture.capture.inputs.picture is not None and not matrix
@@ -153,11 +154,14 @@ def heatmap(
         if shown < len(picture.maps):
             all_of = f"{len(picture.maps):,} heads that are selected; {option('out')} draws all"
             screen.print(f"the first {shown} of the {all_of}")
-        if picture.cells:
-            screen.print(picture.cells)
+        if below := "; ".join(part for part in (picture.cut, picture.cells) if part):
+            screen.print(below)
     elif not output.quiet:
         console.wrote(out)
     if not output.quiet:
         screen.print(terminal.closing_line(picture.capture))
     seen_in = picture.capture
-    console.note(notes(seen_in.inputs, seen_in.source, seen_in.empty_rows), output.quiet)
+    said = list(notes(seen_in.inputs, seen_in.source, seen_in.empty_rows))
+    if picture.dim:
+        said.append("most tiles are below a tenth of the largest; --scale log tells them apart")
+    console.note(said, output.quiet)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from attnviz.captures.look import DEFAULT_MODEL, Look, Model, capture, prompt_of, source_for
-from attnviz.captures.tiled import is_long
+from attnviz.captures.tiled import Progress, is_long
 from attnviz.core.capture import Capture
 from attnviz.core.prompt import Prompt
-from attnviz.core.spans import places
+from attnviz.core.spans import said_cut
 from attnviz.core.tiled import TILES
-from attnviz.core.tokens import Tokens
 from attnviz.drawing.style import Style, styled
 from attnviz.errors import SelectionError, UsageError
 from attnviz.features.heatmap.long import ACROSS, long_heatmap
@@ -21,7 +19,7 @@ from attnviz.features.heatmap.result import Heatmap
 from attnviz.models.untrained import FreshConfig
 from attnviz.scoring import select as selection
 from attnviz.scoring.observe import score_capture
-from attnviz.scoring.shown import cropped, shown_map, shown_sides
+from attnviz.scoring.shown import asked_places, cropped, shown_map, shown_sides
 from attnviz.scoring.stored import allowed_in
 
 
@@ -38,6 +36,7 @@ def heatmap(
     style: Style | None = None,
     device: str = "auto",
     dtype: str = "auto",
+    progress: Progress | None = None,
     **changes: Any,
 ) -> Heatmap:
     """Draw the maps of some heads.
@@ -58,6 +57,8 @@ def heatmap(
         style: how they look.
         device: where to run.
         dtype: in which precision.
+        progress: of a long text, called again and again with what is counted, how many are done
+            and how many there are.
         changes: fields of :class:`attnviz.drawing.style.Style` to change in it, such as
             ``scale="log"``, ``words=True`` (sum over a word's keys, mean over its queries) or
             ``hide_sink=True``.
@@ -78,7 +79,7 @@ def heatmap(
         inputs = replace(model.prepare(what), texts=what.texts)
         if is_long(inputs):
             cut = (rows, keys)
-            return long_heatmap(model, inputs, select, weigh, cut, tiles, looks, across)
+            return long_heatmap(model, inputs, select, weigh, cut, tiles, looks, across, progress)
     if select is None:
         select = _first(what, model)
     held = capture(what, model=model, select=select, weigh=weigh, device=device, dtype=dtype)
@@ -90,7 +91,7 @@ def heatmap(
             f"the capture does not hold {held.layout.name(missing[0])}; capture it again "
             "with a selection that does"
         )
-    maps = []
+    maps, said = [], ""
     for head in chosen:
         layer, sides = held.maps[head.site], held.sides(head)
         reach = allowed_in(layer, head.site.kind, held.reach.get(head.site))
@@ -100,21 +101,14 @@ def heatmap(
             held[head], allowed, sides, words=looks.words, hide_sink=looks.hide_sink
         )
         if rows is not None or keys is not None:
-            wanted = (_asked(rows, sides.queries, "rows"), _asked(keys, sides.keys, "keys"))
+            wanted = asked_places((rows, keys), sides)
+            said = said_cut((rows, keys), wanted)
             weights, shown = cropped(
                 weights, shown, sides, wanted, words=looks.words, hide_sink=looks.hide_sink
             )
         maps.append((head, weights, shown))
     roles = {scores.head: scores.roles for scores in score_capture(held).result()}
-    parts = [f"{what} {asked}" for what, asked in (("queries", rows), ("keys", keys)) if asked]
-    return Heatmap(held, tuple(maps), roles, looks, " and ".join(parts))
-
-
-def _asked(asked: str | None, tokens: Tokens, what: str) -> Sequence[int]:
-    """The positions that a picture is cut to; all where nothing was asked."""
-    if asked is None:
-        return range(len(tokens))
-    return places(asked, tokens.spans, len(tokens), what)
+    return Heatmap(held, tuple(maps), roles, looks, said)
 
 
 def _first(what: Capture | Prompt, model: Model) -> str:

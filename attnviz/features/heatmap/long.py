@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from attnviz.captures.captured import Captured
-from attnviz.captures.tiled import tiled
+from attnviz.captures.tiled import Progress, tiled
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Source
+from attnviz.core.spans import said_cut
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.drawing.labels import visible
 from attnviz.drawing.style import Style
@@ -26,6 +27,7 @@ def long_heatmap(
     tiles: str,
     style: Style,
     across: int = ACROSS,
+    progress: Progress | None = None,
 ) -> Heatmap:
     """Draw the maps of some heads on a long text.
 
@@ -38,6 +40,7 @@ def long_heatmap(
         tiles: what a tile shows.
         style: how they look.
         across: tiles along an axis, at most.
+        progress: called while the text runs.
 
     Raises:
         UsageError: words, or no sink, which need whole maps.
@@ -55,7 +58,14 @@ def long_heatmap(
         return -(-max(rows, keys) // across), 0
 
     found, layout = tiled(
-        source, inputs, sizes, select=select, weigh=weigh, rows=cut[0], keys=cut[1]
+        source,
+        inputs,
+        sizes,
+        select=select,
+        weigh=weigh,
+        rows=cut[0],
+        keys=cut[1],
+        progress=progress,
     )
     maps = []
     for head in found.maps:
@@ -67,11 +77,8 @@ def long_heatmap(
         maps.append((head, found.shown(head, tiles), shown))
     held = Captured(found.source, layout, found.inputs, {}, found.empty_rows, {}, weigh)
     roles = {scores.head: scores.roles for scores in found.scores}
-    parts = [
-        f"{what} {asked}" for what, asked in zip(("queries", "keys"), cut, strict=True) if asked
-    ]
     cells = _said(found.size, tiles)
-    return Heatmap(held, tuple(maps), roles, style, " and ".join(parts), cells)
+    return Heatmap(held, tuple(maps), roles, style, said_cut(cut, (found.rows, found.keys)), cells)
 
 
 def _said(size: int, tiles: str) -> str:

@@ -113,6 +113,14 @@ class Heatmap(Pictured):
         """The largest weight in any of the maps: the end of a global scale."""
         return max(float(weights.max()) for _, weights, _ in self.maps)
 
+    @property
+    def dim(self) -> bool:
+        """Whether nine of ten tiles are below a tenth of the largest, and look alike."""
+        if not self.cells or self.style.scale != "linear":
+            return False
+        values = np.concatenate([np.ma.compressed(weights) for _, weights, _ in self.maps])
+        return bool((values < 0.1 * self.top).mean() > 0.9)
+
     def title(self, head: Head) -> str:
         """A head's name and roles, as they stand above its map."""
         return head_title(self.capture.layout.name(head), self.roles.get(head, ()))

@@ -41,14 +41,14 @@ class CorpusBar:
         self._log, self._all = Log(quiet), None if quiet else self._total()
         self._progress: Any = None
         self._task: Any = None
-        self._told = 0
+        self._told = self._done = 0
 
     def __enter__(self) -> CorpusBar:
         if self._shown:
             from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
             self._progress = Progress(
-                TextColumn("{task.completed:,} texts"),
+                TextColumn("{task.completed:,.0f} texts"),
                 BarColumn(),
                 TextColumn("{task.fields[rate]:,.0f} tokens/s"),
                 TimeRemainingColumn(),
@@ -67,9 +67,12 @@ class CorpusBar:
     def show(self, done: Progress) -> None:
         """Draw what is done, and report texts that could not be used."""
         if done.inside is not None:
+            self._log.tell("% of a long text", int(100 * done.inside), 100)
             if self._progress is not None:
-                said = f" {done.inside:.0%} of the text that runs" if done.inside < 1 else ""
-                self._progress.update(self._task, inside=said)
+                said = f" {done.inside:.0%} of a long text" if done.inside < 1 else ""
+                self._progress.update(
+                    self._task, completed=self._done + min(done.inside, 0.999), inside=said
+                )
             return
         for bad in done.bad:
             self._told += 1
@@ -81,6 +84,7 @@ class CorpusBar:
         if self._progress is not None:
             rate = done.tokens / max(done.seconds, 1e-9)
             self._progress.update(self._task, completed=done.texts, rate=rate, inside="")
+        self._done = done.texts
 
     def _say(self, message: str) -> None:
         text = console.one_line(message)

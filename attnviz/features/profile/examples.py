@@ -104,26 +104,37 @@ class Examples:
 class Watching:
     """Finds the examples of a batch; give :meth:`watch` to a score observer.
 
+    A layer's values have one place from the start: a small array for every block would stand
+    between the large ones that are freed, and memory would grow by holes.
+
     Args:
-        keys: of the items' texts, or windows of them.
+        batch: the items that run.
+        keys: of their texts, or windows of them.
         layout: the heads of the model.
     """
 
-    def __init__(self, keys: Sequence[int], layout: Layout) -> None:
-        self._keys, self._layout, self._shown = tuple(keys), layout, scores_shown()
-        self._seen: list[dict[tuple[Site, int], Floats]] = [{} for _ in keys]
+    def __init__(self, batch: Sequence[Inputs], keys: Sequence[int], layout: Layout) -> None:
+        self._batch, self._keys, self._layout = tuple(batch), tuple(keys), layout
+        self._shown = scores_shown()
+        self._seen: list[dict[Site, Floats]] = [{} for _ in keys]
 
     def watch(
         self, item: int, site: Site, start: int, names: Sequence[str], values: Tensor
     ) -> None:
         """Keep those scores [n, H, r] of some rows that show roles."""
-        columns = [names.index(name) for name in self._shown if name in names]
-        some = values[columns].cpu().numpy()
-        if len(columns) < len(self._shown):  # cross-attention lacks some scores
-            every = np.full((len(self._shown), *some.shape[1:]), np.nan, some.dtype)
-            every[[name in names for name in self._shown]] = some
-            some = every
-        self._seen[item][site, start] = some
+        layer = self._layer(item, site)
+        rows = slice(start, start + values.shape[-1])
+        for place, name in enumerate(self._shown):  # cross-attention lacks some scores
+            if name in names:
+                layer[place, :, rows] = values[names.index(name)].cpu().numpy()
+
+    def _layer(self, item: int, site: Site) -> Floats:
+        """[R, H, T] of a layer, NaN where nothing was seen."""
+        if site not in self._seen[item]:
+            length = len(self._batch[item].sides[site.kind].queries)
+            shape = (len(self._shown), self._layout.heads[site.kind][site.layer], length)
+            self._seen[item][site] = np.full(shape, np.nan, np.float32)
+        return self._seen[item][site]
 
     def examples(self, item: int, inputs: Inputs, shown: ShownText) -> Examples:
         """The rows of one item, one for each head and role where there is any."""
@@ -131,7 +142,8 @@ class Watching:
         found = Examples(len(self._layout), 1)
         for kind in self._layout.kinds:
             texts = inputs.sides[kind].queries.texts
-            seen = self._of_kind(item, kind, len(texts))
+            sites = (site for site in self._layout.sites if site.kind == kind)
+            seen = np.concatenate([self._layer(item, site) for site in sites], axis=1)
             heads = slice(first, first + seen.shape[1])
             first = heads.stop
             there = ~np.isnan(seen)
@@ -150,19 +162,6 @@ class Watching:
         if shown.tokens:
             found.shown[key] = shown
         return found
-
-    def _of_kind(self, item: int, kind: SiteKind, length: int) -> Floats:
-        """[R, H, T] of all layers of one kind, NaN where nothing was seen."""
-        layers = []
-        for site in self._layout.sites:
-            if site.kind == kind:
-                shape = (len(self._shown), self._layout.heads[kind][site.layer], length)
-                layer = np.full(shape, np.nan, np.float32)
-                for (place, start), some in self._seen[item].items():
-                    if place == site:
-                        layer[..., start : start + some.shape[-1]] = some
-                layers.append(layer)
-        return np.concatenate(layers, axis=1)
 
 
 def _ranks(values: Floats, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], ...]:

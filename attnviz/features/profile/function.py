@@ -131,8 +131,7 @@ def profile(
     reads: Literal["text", "image"] = "image" if sees else "text"
     loading = partial(_loaded, model, weigh, device=device, dtype=dtype, reads=reads)
     source = loading()
-    limit_of(source, window)
-    settings = ProfileSettings(special_tokens, stride, weigh, window)
+    settings = ProfileSettings(special_tokens, stride, weigh, limit_of(source, window))
     about = About(
         dict(identity(model)),
         source.info,

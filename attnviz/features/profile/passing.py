@@ -67,7 +67,7 @@ class Passing:
         choices = uniform.sum(-1)
         counts = counts & (choices >= 2)  # [B, A, r]
         uniform = uniform * (counts / choices.clamp(min=1))[..., None]
-        counted = weights * counts[..., None]
+        counted = weights if counts.all() else weights * counts[..., None]
         keys = slice(rows.key_start, rows.key_start + s)
         own, chance = self._sums(site, weights)
         own.keys[..., keys] += counted.sum(2).double()

@@ -127,14 +127,16 @@ def _sink_rate(tally: Tally) -> SinkRate | None:
 def _windows(state: State) -> str:
     """How long texts were cut."""
     asked = state.about.settings
+    longest = asked.window or LONGEST
     steps = (
         "which do not overlap"
-        if asked.stride is None
-        else f"one about every {asked.stride:,} tokens: rows in an overlap count in both"
+        if asked.stride is None or asked.stride >= longest
+        else f"one about every {asked.stride:,} tokens: successive windows share about "
+        f"{longest - asked.stride:,}, whose rows count in both"
     )
     return (
         f"{counted(state.tally.texts, 'text')} ran in {state.tally.windows:,} windows of at most "
-        f"{asked.window or LONGEST:,} tokens, {steps}."
+        f"{longest:,} tokens, {steps}."
     )
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.heads import Layout
 from attnviz.core.prompt import Inputs
-from attnviz.core.source import ForwardRequest, Observer, Rows, Source
+from attnviz.core.source import ForwardRequest, Observer, Source
 from attnviz.corpus.batches import Tokenized, batches
 from attnviz.corpus.texts import Bad
 from attnviz.errors import InputError, Message, UsageError
@@ -22,7 +21,7 @@ from attnviz.features.profile.sinks import FirstTokenSinks
 from attnviz.features.profile.tally import Tally
 from attnviz.features.profile.tasks import SEGMENT, Piece, ProfileTask, mixed
 from attnviz.features.profile.windows import windows
-from attnviz.scoring.observe import ScoreObserver
+from attnviz.scoring.observe import Going, ScoreObserver
 from attnviz.scoring.sums import Sums
 
 LARGEST_BATCH = 32
@@ -32,7 +31,7 @@ LONG_WINDOW = 2048
 """Tokens from which a single window takes so long that one wants to know how far it has come."""
 
 Inside = Callable[[float], None]
-"""Gets the share of a batch that is done."""
+"""Gets the share of a task that is done."""
 _NAN = Message("the model gives NaN; use {dtype}", dtype="float32")
 
 
@@ -98,30 +97,6 @@ class Window(Tokenized):
         return self.piece.part == self.number == 0
 
 
-class Rowing:
-    """Watches how far a batch of long texts has come.
-
-    Args:
-        batch: the items that run.
-        layout: the heads of the model.
-        tell: gets the share that is done.
-    """
-
-    def __init__(self, batch: Sequence[Inputs], layout: Layout, tell: Inside) -> None:
-        longest = max(inputs.length for inputs in batch)
-        self._tell = tell if longest >= LONG_WINDOW else None
-        self._all = sum(
-            max(len(inputs.sides[site.kind].queries) for inputs in batch) for site in layout.sites
-        )
-        self._done = 0
-
-    def observe(self, rows: Rows) -> None:
-        """Count the rows of a block."""
-        if self._tell is not None:
-            self._done += rows.weights.shape[2]
-            self._tell(self._done / self._all)
-
-
 class Worker:
     """Runs tasks through a model, one after the other."""
 
@@ -130,6 +105,7 @@ class Worker:
     ) -> None:
         self._source, self._settings, self._inside = source, settings, inside
         self._smallest = Smallest(sample_size(source.layout))
+        self._done, self._token = 0, 0.0  # tokens of a task; the share of one, where it is long
 
     def __call__(self, task: ProfileTask) -> Part:
         """What the texts of a task add up to."""
@@ -139,6 +115,9 @@ class Worker:
         examples: list[Examples] = []
         prepared = list(self._prepared(task, bad))
         order = {id(window): place for place, window in enumerate(prepared)}
+        lengths = [window.inputs.length for window in prepared]
+        self._done, long = 0, max(lengths, default=0) >= LONG_WINDOW
+        self._token = 1 / sum(lengths) if long else 0.0
         for batch in batches(
             prepared, _length, _BATCH_TOKENS, window=len(prepared) + 1, largest=LARGEST_BATCH
         ):
@@ -176,7 +155,7 @@ class Worker:
     ) -> Iterator[tuple[Window, Sums]]:
         """One batch through the model."""
         source, inputs = self._source, [window.inputs for window in batch]
-        watching = Watching([window.key for window in batch], source.layout)
+        watching = Watching(inputs, [window.key for window in batch], source.layout)
         scores = ScoreObserver(inputs, source.layout, watch=watching.watch)
         passing = Passing(inputs, source.layout)
         keys = {
@@ -187,8 +166,15 @@ class Worker:
         comparing = Comparing(inputs, keys, source.layout)
         sinks = FirstTokenSinks(inputs, source.layout)
         watching_all: list[Observer] = [scores, passing, comparing, sinks]
-        if self._inside is not None:
-            watching_all.append(Rowing(inputs, source.layout, self._inside))
+        told = self._inside
+        if told is not None and self._token:
+            before, all_ = self._done, sum(item.length for item in inputs)
+            self._done += all_
+            watching_all.append(
+                Going(
+                    inputs, source.layout, lambda share: told(self._token * (before + share * all_))
+                )
+            )
         source.forward(inputs, watching_all, ForwardRequest(hidden=False))
         for item, window in enumerate(batch):
             sums, passed, text = scores.sums(item), passing.passed(item), window.text

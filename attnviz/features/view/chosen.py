@@ -26,31 +26,53 @@ class Loaded:
 
 
 def alone(
-    what: Look | Iterable[Look], model: Model, top: int | None, device: str, dtype: str
+    what: Look | Iterable[Look],
+    model: Model,
+    top: int | None,
+    device: str,
+    dtype: str,
+    cut: Mapping[str, str | None],
 ) -> Loaded:
-    """See whether there is a single text, and a long one; parameters of :func:`attnviz.view`.
+    """See whether there is a single text, and a long one, or a part of one is wanted.
 
-    The model is loaded where its heads are to be chosen.
+    Parameters are those of :func:`attnviz.view`, ``cut`` its rows and keys. The model is loaded
+    where its heads are to be chosen.
+
+    Raises:
+        UsageError: a part of something else than a single text.
     """
+    part = next((name for name, value in cut.items() if value is not None), None)
     if top is not None:
         model = load(model, device=device, dtype=dtype)
     several = what if isinstance(what, list | tuple) else [what]
-    if len(several) != 1 or not isinstance(several[0], str | Prompt):
+    prompt = several[0] if len(several) == 1 else None
+    prompt = prompt_of(prompt) if isinstance(prompt, str | Prompt) else None
+    if prompt is None or prompt.image is not None or prompt.audio is not None:
+        if part is not None:
+            raise UsageError(
+                "{} shows a part of one text that a model runs; give a single text, or draw the "
+                "part with attnviz heatmap",
+                Setting(part),
+            )
         return Loaded(model)
-    prompt = prompt_of(several[0])
     size = len(prompt.ids or "".join(prompt.texts))
-    sensed = prompt.image is not None or prompt.audio is not None
-    if sensed or (prompt.chat is None and prompt.generate is None and size <= LONG):
+    written = prompt.chat is not None or prompt.generate is not None
+    if part is None and not written and size <= LONG:
         return Loaded(model)
     source = source_for(prompt, model, device, dtype)
     inputs = replace(source.prepare(prompt), texts=prompt.texts)
-    return Loaded(source, inputs if is_long(inputs) else None)
+    return Loaded(source, inputs if part is not None or is_long(inputs) else None)
 
 
 def check_long(inputs: Inputs, others: Mapping[str, object]) -> None:
     """Refuse what needs whole maps, UsageError; ``others`` are parameters by name."""
     for name, value in others.items():
         if value is not None:
+            if not is_long(inputs):
+                raise UsageError(
+                    "a part of a text is shown as tiles, which go without {}; leave it out",
+                    Setting(name),
+                )
             raise UsageError(
                 "a text of {:,} tokens is shown as tiles, which go without {}; shorten it",
                 inputs.length,

@@ -50,6 +50,17 @@ def view(
         ),
     ] = None,
     weigh: Annotated[str, typer.Option(help=WEIGH_HELP, metavar="QUANTITY")] = WEIGHTS,
+    rows: Annotated[
+        str | None,
+        typer.Option(
+            help="Only these queries of a single text: tokens such as 4000-4400, or the name of a "
+            "--span; in a page of its own kind, finer the smaller the part.",
+            metavar="TOKENS",
+        ),
+    ] = None,
+    keys: Annotated[
+        str | None, typer.Option(help="Only these keys, as for --rows.", metavar="TOKENS")
+    ] = None,
     why: Annotated[
         str | None,
         typer.Option(
@@ -103,6 +114,8 @@ def view(
 
       attnviz view --file book.txt --model my-model --top 64 -o book.html
 
+      attnviz view --file book.txt --model my-model --rows 4000-4400 -o part.html
+
       attnviz view --recorded before.npz --against after.npz -o both.html
 
       attnviz view --lines sentences.txt --model gpt2 --select "0-5.*" -o page.html
@@ -116,14 +129,14 @@ def view(
     looks = prompt.looks(model, quiet=output.quiet)
     settings = model.settings(context=prompt.context, writing=prompt.generate is not None)
     settings |= {"select": select, "top": top, "without": without, "weigh": weigh, "why": why}
-    settings |= {"against": against, "evidence": evidence}
+    settings |= {"rows": rows, "keys": keys, "against": against, "evidence": evidence}
     settings |= {"exact": exact, "title": title, "max_mb": max_mb}
     if ablate:
         with Stages(output.quiet) as stages:
             page = viewed.view(looks, ablate=True, progress=stages.show, **settings)
     else:
-        with console.waiting("making the page", output.quiet):
-            page = viewed.view(looks, **settings)
+        with console.waiting("making the page", output.quiet) as tell:
+            page = viewed.view(looks, progress=tell, **settings)
     browser.deliver(page, out, output.quiet)
     if not output.quiet:
         texts = page.captures[:: 1 if against is None else 2]

@@ -61,6 +61,8 @@ def view(
     top: int | None = None,
     without: str | None = None,
     weigh: str = "weights",
+    rows: str | None = None,
+    keys: str | None = None,
     why: str | None = None,
     against: Against | None = None,
     evidence: Evidence | Sequence[Evidence] | None = None,
@@ -86,6 +88,10 @@ def view(
             the model without the head beside the model as it is.
         weigh: what the maps show, see :func:`capture`; with ``"norm"`` the page has the weights as
             well, and switches between the two.
+        rows: only these queries of a single text, ``"4000-4400"`` from 0 and with both ends, or the
+            name of a span in one piece; ``keys`` the same of keys. The page is then that of long
+            texts, as fine as its size allows, with the positions that tokens have in the text.
+        keys: see ``rows``.
         why: heads whose queries and keys go into the page, in 16 bits, so that it can explain each
             of their weights (``"2.4, 3.*"``); those that captures already hold go in as well.
         against: another run, to compare with: a model that the same texts go through too, or for a
@@ -101,8 +107,8 @@ def view(
         max_mb: the largest page to make, in megabytes.
         device: where to run.
         dtype: in which precision.
-        progress: with ``ablate``, called again and again with a stage, how much is done and how
-            much there is.
+        progress: with ``ablate`` and of a long text, called again and again with a stage, how much
+            is done and how much there is.
 
     Returns:
         A page with ``save("page.html")``; notebooks show it.
@@ -115,12 +121,23 @@ def view(
     """
     from attnviz.features.view import page as viewer
 
-    loaded = alone(what, model, top, device, dtype)
+    loaded = alone(what, model, top, device, dtype, {"rows": rows, "keys": keys})
     if loaded.inputs is not None:
         others = {"against": against, "why": why, "evidence": evidence, "ablate": ablate or None}
         check_long(loaded.inputs, others)
-        choice = partial(long_view, select=select, without=without, weigh=weigh, top=top)
-        return choice(loaded.model, loaded.inputs, title=title, max_mb=max_mb)
+        return long_view(
+            loaded.model,
+            loaded.inputs,
+            select=select,
+            without=without,
+            weigh=weigh,
+            title=title,
+            max_mb=max_mb,
+            top=top,
+            rows=rows,
+            keys=keys,
+            progress=progress,
+        )
     if top is not None and not isinstance(loaded.model, str | Path | FreshConfig):
         select = strongest(what := list(looks_of(what)), loaded.model, top, select)
     if against is not None and (ablate or evidence is not None):

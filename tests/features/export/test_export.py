@@ -57,6 +57,25 @@ def texts(out: Path) -> list[str]:
     return list(dict.fromkeys(line["text"] for line in manifest(out)))
 
 
+def test_pictures_of_some_rows_and_keys(tmp_path: Path) -> None:
+    """Cut as ``heatmap`` cuts, with their true positions; a text without them is left out."""
+    source = written(tmp_path / "s.txt", "a b c d e f", "a b")
+    out = tmp_path / "maps"
+    found = export(source, out, rows="1-3", keys="0,2", select="0.1", weights="npz")
+    assert [bad.number for bad in found.bad] == [2]
+    assert "ends at token 3; there are 2, from 0" in found.bad[0].reason
+    lines = {line["kind"]: line for line in manifest(out)}
+    picture, whole = lines["heads"], lines["weights"]
+    assert picture["positions"] == {"queries": [1, 2, 3], "keys": [0, 2]}
+    assert picture["tokens"]["queries"] == [whole["tokens"]["queries"][n] for n in (1, 2, 3)]
+    assert picture["tokens"]["keys"] == [whole["tokens"]["queries"][n] for n in (0, 2)]
+    assert "positions" not in whole
+    assert len(texts(out)) == 1
+    drawn = av.heatmap("a b c d e f", "0.1", model=MODEL, rows="1-3", keys="0,2")
+    assert drawn.caption.startswith("queries 1–3 and keys 0, 2 of ")
+    assert drawn.maps[0][1].shape == (3, 2)
+
+
 # ------------------------------------------------------------------ what is read
 
 

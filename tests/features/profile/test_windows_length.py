@@ -41,7 +41,10 @@ def test_one_window_holds_the_whole_text(file: Path) -> None:
 
 def test_shorter_windows_and_strides_are_said(file: Path) -> None:
     found = av.profile(file, model=MODEL, whole=True, window=600, stride=300)
-    assert any("at most 600 tokens, one about every 300 tokens" in note for note in found.notes)
+    said = "at most 600 tokens, one about every 300 tokens: successive windows share about 300"
+    assert any(said in note for note in found.notes)
+    found = av.profile(file, model=MODEL, whole=True, window=600, stride=600)
+    assert any("at most 600 tokens, which do not overlap" in note for note in found.notes)
     found = av.profile(file, model=MODEL, whole=True)
     assert any("at most 1,024 tokens, which do not overlap" in note for note in found.notes)
 
@@ -49,3 +52,18 @@ def test_shorter_windows_and_strides_are_said(file: Path) -> None:
 def test_more_than_the_model_takes(file: Path) -> None:
     with pytest.raises(UsageError, match="is no window of this model, which takes 1 to"):
         av.profile(file, model="demo-gpt2", window=99_999)
+
+
+def test_a_window_no_text_fills_changes_nothing() -> None:
+    """Nor does a stride: there is nothing to overlap, and nothing is said of windows."""
+    texts = ["The cat sat on the mat.", "the mat and the cat and the mat and the cat"]
+    plain, asked = (
+        av.profile(texts=texts, model=MODEL, **more) for more in ({}, {"window": 64, "stride": 8})
+    )
+    assert asked.to_json() == plain.to_json()
+    assert not any("window" in note for note in asked.notes)
+
+
+def test_windows_of_a_short_model_are_as_long_as_it_takes() -> None:
+    found = av.profile(texts=[TEXT[:900]], model="demo-gpt2")
+    assert any("at most 256 tokens, which do not overlap" in note for note in found.notes)

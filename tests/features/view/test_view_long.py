@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.torch import load_file, save_file
 
 import attnviz as av
-from attnviz.errors import UsageError
+from attnviz.errors import AttnvizError, UsageError
 from attnviz.models.untrained import FreshConfig
-from tests.features.view.test_view_page import axe
+from benchmarks.drawn import Shape, write
 from tests.viewing import Opened, opened
 
 MODEL = FreshConfig(heads=2, layers=1, causal=True, d_model=32)
@@ -101,7 +104,7 @@ def test_dragging_zooms_and_keys_do(shown: Opened) -> None:
     assert "at=" in shown.hash()
     assert "a cell is" in shown.text("#where")
     shown.page.focus("#map")
-    shown.press("+", "ArrowDown")
+    shown.press("-", "ArrowDown")
     assert shown.text("#listed").startswith("Largest weights in the cell")
     shown.press("Escape", "0")
     assert "at=" not in shown.hash()
@@ -112,14 +115,146 @@ def test_dragging_zooms_and_keys_do(shown: Opened) -> None:
     assert shown.page.locator("#text mark").count() == 1
 
 
-def test_it_is_for_everyone(shown: Opened) -> None:
+@pytest.mark.parametrize("side", [300, 700])
+def test_cells_of_several_tokens_say_what_is_certain(
+    shown: Opened, whole: np.ndarray, side: int
+) -> None:
+    """A cell has its largest weight, or all its weights are below what the page says."""
+    assert 1 < certain(shown, whole, (900, 300, side)) < SIZE
+
+
+def certain(shown: Opened, whole: np.ndarray, part: tuple[int, int, int]) -> int:
+    """Compare a part (row, key, side) below the diagonal; returns the tokens of a cell."""
+    size, found = cells(shown.go(f"head=0.1&at={part[0]},{part[1]},{part[2]}"))
+    below = float(shown.text("#exact").split(" is above ")[1].rstrip("."))
+    count = part[2] // size
+    row, key = (at // size * size for at in part[:2])
+    cut = whole[row : row + count * size, key : key + count * size]
+    largest = cut.reshape(count, size, count, size).max((1, 3))
+    values = np.zeros_like(largest)
+    for (query, at), value in found.items():
+        r, c = (query - row) // size, (at - key) // size
+        if r < count and c < count:
+            values[r, c] = value
+    near = step(whole.max())
+    assert (values <= largest + near).all()
+    sure = largest > below * 1.06 + near
+    assert sure.any()
+    np.testing.assert_allclose(values[sure], largest[sure], atol=near)
+    return size
+
+
+def test_one_finds_a_word_and_where_its_query_looks(shown: Opened, whole: np.ndarray) -> None:
     shown.go("head=0.1")
-    shown.page.evaluate(axe())
-    result = shown.page.evaluate("axe.run(document)")
-    assert not [(one["id"], one["nodes"][0]["html"]) for one in result["violations"]]
-    shown.page.set_viewport_size({"width": 360, "height": 700})
-    assert shown.page.evaluate("document.documentElement.scrollWidth") <= 360
-    shown.page.set_viewport_size({"width": 1280, "height": 900})
+    places = [n for n, word in enumerate(TEXT.split()) if word == "w58"]
+    shown.page.fill("#find", "w58")
+    assert shown.text("#found") == f"{len(places)} places"
+    shown.page.focus("#find")
+    shown.press("Enter", "Enter")
+    assert shown.page.evaluate("scrollY") == 0
+    assert shown.text("#found") == f"2 of {len(places)} places"
+    assert shown.text("#listed") == f"Largest weights of query {places[1]} w58"
+    row = whole[places[1]]
+    said = shown.page.eval_on_selector_all("#pairs b", "all => all.map(one => +one.textContent)")
+    kept = np.sort(row)[::-1][: len(said)]
+    np.testing.assert_allclose(said, kept, atol=step(whole.max()))
+    key = int(shown.hash().split("cell=")[1].split(",")[1].split("&")[0])
+    column = np.where(np.arange(len(whole)) > 0, whole[:, key], 0)
+    assert shown.text("#looked-at").startswith(f"Queries with most weight on key {key} ")
+    first = float(shown.page.inner_text("#back b >> nth=0"))
+    assert first == pytest.approx(column.max(), abs=step(1) + 5e-3)
+
+
+def test_a_position_can_be_reached_shared_and_left(shown: Opened) -> None:
+    shown.go("head=0.1")
+    shown.page.fill("#go", "1500")
+    shown.click("#go-to")
+    there = shown.hash()
+    assert "cell=1500," in there
+    assert shown.text("#listed").startswith("Largest weights of query 1,500 ")
+    shown.page.go_back()
+    shown.settle()
+    assert shown.text("#where").startswith("queries 0–2,099")
+    shown.go(there[1:])
+    assert shown.text("#listed").startswith("Largest weights of query 1,500 ")
+    assert shown.page.locator("#text mark").count() == 1
+    shown.page.fill("#go", "99999")
+    shown.click("#go-to")
+    assert shown.text("#found") == "queries are 0 to 2,099"
+
+
+@pytest.mark.slow
+def test_causal_windows_in_bfloat16(browser: Any, tmp_path: Path) -> None:
+    """Half precision and a window of 300 tokens, tile by tile and by single weights."""
+    windowed = Shape(
+        "windowed",
+        "MistralForCausalLM",
+        {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "vocab_size": 4096}
+        | {"num_attention_heads": 2, "num_key_value_heads": 1, "sliding_window": 300},
+        "bfloat16",
+    )
+    write(windowed, tmp_path / "model")
+    (file,) = (tmp_path / "model").glob("*.safetensors")
+    sharper = {n: t * 20 if "_proj" in n else t for n, t in load_file(file).items()}
+    save_file(sharper, file, {"format": "pt"})
+    source = av.load(tmp_path / "model", device="cpu")
+    text = " ".join(["the", "cat", "sat", f"{n}"][n * n % 4] for n in range(2100))
+    whole = av.capture(text, model=source, select="0.1")["0.1"].astype(np.float64)
+    path = av.view(text, model=source, select="0.1").save(tmp_path / "long.html")
+    with opened(browser) as shown:
+        size, found = cells(shown.open(path, "head=0.1"))
+        largest = [whole[q : q + size, k : k + size].max() for q, k in found]
+        np.testing.assert_allclose(list(found.values()), largest, atol=step(whole.max()))
+        assert all(query - key < 300 + 2 * size for query, key in found)
+        certain(shown, whole, (1024, 880, 100))
+        certain(shown, whole, (1024, 800, 300))
+
+
+def test_a_part_of_a_text_by_its_true_positions(
+    browser: Any, whole: np.ndarray, tmp_path: Path
+) -> None:
+    page = av.view(TEXT, model=MODEL, rows="1700-1779", keys="1000-1399")
+    part = whole[1700:1780, 1000:1400]
+    with opened(browser) as shown:
+        shown.open(page.save(tmp_path / "part.html"), "head=0.1")
+        assert "queries 1,700–1,779 × keys 1,000–1,399 of 2,100 tokens" in shown.text("#said")
+        shown.go("head=0.1&at=1700,1100,80")
+        size, found = cells(shown)
+        assert size == 1
+        assert {query for query, _ in found} == set(range(1700, 1780))
+        for (query, key), value in found.items():
+            assert value == pytest.approx(whole[query, key], abs=step(part.max()))
+        shown.page.fill("#go", "3")
+        shown.click("#go-to")
+        assert shown.text("#found") == "queries are 1,700 to 1,779"
+        shown.page.fill("#go", "1750")
+        shown.click("#go-to")
+        said = float(shown.page.inner_text("#pairs b >> nth=0"))
+        assert said == pytest.approx(whole[1750, 1000:1400].max(), abs=step(part.max()) + 5e-5)
+
+
+def test_a_part_of_a_short_text() -> None:
+    page = av.view("w1 w2 w3 w4 w5 w6 w7 w8", model=MODEL, rows="2-4", select="0.1").page.decode()
+    data = json.loads(page.split('id="data">')[1].split("</script>")[0])
+    assert data["part"] == [2, 5, 0, 8]
+    assert data["size"] == 1
+    assert data["said"].startswith("queries 2–4 × keys 0–7 of 8 tokens, 1 head of ")
+
+
+@pytest.mark.parametrize(
+    ("what", "asked", "error"),
+    [
+        (TEXT, {"rows": "9-3"}, "rows='9-3' is empty, since it ends before it begins"),
+        (TEXT, {"keys": "5-99999"}, "ends at token 99,999; there are 2,100, from 0"),
+        (TEXT, {"rows": ""}, "takes tokens such as 12-40"),
+        (TEXT, {"rows": "1,5"}, "is in several pieces, and tiles need one"),
+        (["a", "b"], {"rows": "0"}, "shows a part of one text that a model runs"),
+        ("a b", {"rows": "0", "why": "0.1"}, "a part of a text is shown as tiles, which go"),
+    ],
+)
+def test_parts_that_there_are_not(what: Any, asked: dict[str, str], error: str) -> None:
+    with pytest.raises(AttnvizError, match=re.escape(error)):
+        av.view(what, model=MODEL, **asked)
 
 
 def test_what_needs_whole_maps_is_refused() -> None:

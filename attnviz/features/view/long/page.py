@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.heads import Layout
 from attnviz.core.tiled import Tiled, TiledMap
-from attnviz.drawing.labels import head_title, model_name, visible
+from attnviz.drawing.labels import counted, head_title, model_name, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
 from attnviz.features.view.quantize import deflated
 from attnviz.web.page import html_page, parts, safe_json
@@ -27,7 +27,7 @@ def page(found: Tiled, layout: Layout, *, title: str) -> bytes:
     """The whole page, as UTF-8.
 
     Args:
-        found: tiles over all queries and keys of a text, with some weights of each row.
+        found: tiles over a text or a part of it, with some weights of each row.
         layout: names the heads.
         title: of the page.
     """
@@ -45,7 +45,7 @@ def page(found: Tiled, layout: Layout, *, title: str) -> bytes:
                 "said": head_title(name, roles.get(head, ())),
                 "layer": head.site.layer,
                 "mask": mask,
-                **_packed(one),
+                **_packed(one, found.rows.start),
             }
         )
     typed, read = ([visible(text) for text in one.texts] for one in (sides.queries, sides.keys))
@@ -53,13 +53,15 @@ def page(found: Tiled, layout: Layout, *, title: str) -> bytes:
     kept = next(iter(found.maps.values())).keys.shape[1]
     data = {
         "title": title,
-        "said": f"{len(found.rows):,} tokens, {len(heads):,} heads of {model_name(found.source)}",
+        "said": f"{_part(found, len(typed), len(read))}{counted(len(heads), 'head')} of "
+        f"{model_name(found.source)}",
+        "part": [found.rows.start, found.rows.stop, found.keys.start, found.keys.stop],
         "size": found.size,
         "tiles": list(shape),
         "kept": kept,
         "queries": typed,
         "keys": None if sides.keys == sides.queries else read,
-        "causal": all(_triangular(allowed) for allowed in found.allowed.values()),
+        "causal": all(_causal(found, allowed) for allowed in found.allowed.values()),
         "masks": [_bits(raw, shape) for raw in masks],
         "heads": heads,
         "palette": anchors(DEFAULT_PALETTE),
@@ -86,11 +88,11 @@ _ENTRY = 3.6
 """Bytes of a weight in a page: three, which deflate little, in base64."""
 
 
-def _packed(one: TiledMap) -> dict[str, Any]:
-    """A head's tiles and weights."""
+def _packed(one: TiledMap, start: int) -> dict[str, Any]:
+    """A head's tiles and weights; the first row is of the query at ``start``."""
     top, most = float(one.largest.max()), float(one.sums.max())
     codes = np.concatenate([_codes(one.largest, top), _codes(one.sums, most)], axis=None)
-    rows = np.arange(len(one.keys), dtype=np.int64)[:, None]
+    rows = start + np.arange(len(one.keys), dtype=np.int64)[:, None]
     back = ((rows - one.keys) & 0xFFFF).astype(np.uint16)  # a weight of 0 says that there is none
     back[one.keys < 0] = 0
     raw = b"".join(
@@ -120,5 +122,20 @@ def _bits(raw: bytes, shape: tuple[int, ...]) -> str:
     return deflated(allowed.astype(np.uint8).tobytes())
 
 
-def _triangular(allowed: NDArray[np.bool_]) -> bool:
-    return allowed.shape[0] == allowed.shape[1] > 1 and not np.triu(allowed, 1).any()
+def _part(found: Tiled, queries: int, keys: int) -> str:
+    """How much of a text of so many queries and keys there is."""
+    if (len(found.rows), len(found.keys)) == (queries, keys):
+        return f"{counted(queries, 'token')}, "
+    rows, across = (f"{one.start:,}–{one.stop - 1:,}" for one in (found.rows, found.keys))
+    return f"queries {rows} × keys {across} of {counted(keys, 'token')}, "
+
+
+def _causal(found: Tiled, allowed: NDArray[np.bool_]) -> bool:
+    """Whether no tile is allowed all of whose keys come after its queries, and there are some."""
+    down, across = allowed.shape
+    lasts = np.minimum(
+        found.rows.start + found.size * np.arange(1, down + 1) - 1, found.rows.stop - 1
+    )
+    firsts = found.keys.start + found.size * np.arange(across)
+    later = firsts[None] > lasts[:, None]
+    return bool(later.any()) and not (later & allowed).any()

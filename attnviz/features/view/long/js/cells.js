@@ -1,14 +1,16 @@
-import { data, keys, LENGTH, queries } from "./data.js";
+import { data, KEYS, LENGTH, ROWS } from "./data.js";
 
 /** @typedef {import("./types.js").Part} Part */
 /** @typedef {import("./types.js").Cells} Cells */
+/** @typedef {import("./types.js").Kept} Kept */
+/** @typedef {import("./types.js").Pair} Pair */
 
 /** Cells along an axis, at most. */
 const ACROSS = 160;
 
 /** The whole map. @returns {Part} */
 export function whole() {
-  return { row: 0, key: 0, side: LENGTH };
+  return { row: ROWS.from, key: KEYS.from, side: LENGTH };
 }
 
 /** Tokens along a cell of a part: a power of two, and of the whole map a tile at least. @param {number} side */
@@ -23,23 +25,25 @@ export function snapped({ row, key, side }) {
   const wanted = Math.min(LENGTH, Math.max(8, Math.round(side)));
   const cell = cellOf(wanted);
   const size = Math.ceil(wanted / cell) * cell;
-  const room = Math.ceil(LENGTH / cell) * cell - size;
-  const start = (/** @type {number} */ at) => Math.max(0, Math.min(Math.floor(at / cell) * cell, room));
-  return { row: start(row), key: start(key), side: size };
+  const start = (/** @type {number} */ at, /** @type {{ from: number, to: number }} */ { from, to }) => {
+    const room = Math.ceil((to - from) / cell) * cell - size;
+    return from + Math.max(0, Math.min(Math.floor((at - from) / cell) * cell, room));
+  };
+  return { row: start(row, ROWS), key: start(key, KEYS), side: size };
 }
 
 /**
  * A part of a head's map as cells.
  * @param {import("./types.js").Tiles} tiles
- * @param {import("./types.js").Kept | null} kept where cells are smaller than tiles
+ * @param {Kept | null} kept where cells are smaller than tiles
  * @param {Part} part
  * @param {boolean} sum
  * @returns {Cells}
  */
 export function cells(tiles, kept, part, sum) {
   const cell = cellOf(part.side);
-  const rows = Math.ceil(Math.min(part.side, queries.length - part.row) / cell);
-  const columns = Math.ceil(Math.min(part.side, keys.length - part.key) / cell);
+  const rows = Math.ceil(Math.min(part.side, ROWS.to - part.row) / cell);
+  const columns = Math.ceil(Math.min(part.side, KEYS.to - part.key) / cell);
   const found = { cell, rows, columns, values: new Float32Array(rows * columns), masked: new Uint8Array(rows * columns), covered: 1, below: 0 };
   const { size } = data;
   const [, across] = data.tiles;
@@ -47,8 +51,8 @@ export function cells(tiles, kept, part, sum) {
     for (let c = 0; c < columns; c++) {
       const [row, key] = [part.row + r * cell, part.key + c * cell];
       let free = false;
-      for (let a = Math.floor(row / size); a * size < Math.min(row + cell, queries.length); a++) {
-        for (let b = Math.floor(key / size); b * size < Math.min(key + cell, keys.length); b++) {
+      for (let a = Math.floor((row - ROWS.from) / size); ROWS.from + a * size < Math.min(row + cell, ROWS.to); a++) {
+        for (let b = Math.floor((key - KEYS.from) / size); KEYS.from + b * size < Math.min(key + cell, KEYS.to); b++) {
           const at = a * across + b;
           free ||= tiles.allowed[at] > 0;
           if (cell < size) continue;
@@ -63,7 +67,7 @@ export function cells(tiles, kept, part, sum) {
   if (sum) {
     for (let i = 0; i < found.values.length; i++) {
       const row = part.row + Math.floor(i / columns) * cell;
-      found.values[i] /= Math.min(cell, queries.length - row);
+      found.values[i] /= Math.min(cell, ROWS.to - row);
     }
   }
   return found;
@@ -71,14 +75,14 @@ export function cells(tiles, kept, part, sum) {
 
 /**
  * Fill cells from the kept weights of rows, and say how much of the rows' weight these are.
- * @param {Cells} found @param {import("./types.js").Kept} kept @param {Part} part @param {boolean} sum
+ * @param {Cells} found @param {Kept} kept @param {Part} part @param {boolean} sum
  */
 function fromRows(found, kept, part, sum) {
-  const end = Math.min(queries.length, part.row + part.side);
+  const end = Math.min(ROWS.to, part.row + part.side);
   let all = 0;
   for (let row = part.row; row < end; row++) {
     let least = Infinity;
-    for (let i = row * data.kept; i < (row + 1) * data.kept; i++) {
+    for (let i = first(row); i < first(row + 1); i++) {
       if (kept.keys[i] < 0) {
         least = 0; // the row has no more
         continue;
@@ -95,18 +99,45 @@ function fromRows(found, kept, part, sum) {
   found.covered = all / Math.max(1, end - part.row);
 }
 
+/** Where the kept weights of a row begin. @param {number} row its position */
+export function first(row) {
+  return (row - ROWS.from) * data.kept;
+}
+
+/** @param {Pair} a @param {Pair} b */
+const larger = (a, b) => b.weight - a.weight || a.query - b.query || a.key - b.key;
+
 /**
- * The largest kept weights in a part, the largest first; of each row its largest alone.
- * @param {import("./types.js").Kept} kept @param {number} row @param {number} rows @param {number} key @param {number} across @param {number} most
- * @returns {import("./types.js").Pair[]}
+ * The largest kept weights in a part, the largest first, without the first token's row, which has no choice.
+ * @param {Kept} kept @param {number} row @param {number} rows @param {number} key @param {number} across @param {number} most
+ * @param {boolean} [rest] whether weights on the first token, where heads rest, count
+ * @returns {Pair[]}
  */
-export function strongest(kept, row, rows, key, across, most) {
-  const found = [];
-  for (let query = row; query < Math.min(queries.length, row + rows); query++) {
-    for (let i = query * data.kept; i < (query + 1) * data.kept; i++) {
+export function strongest(kept, row, rows, key, across, most, rest = true) {
+  /** @type {Pair[]} */
+  let found = [];
+  let least = 0;
+  for (let query = Math.max(row, 1); query < Math.min(ROWS.to, row + rows); query++) {
+    for (let i = first(query); i < first(query + 1); i++) {
       const at = kept.keys[i];
-      if (at >= key && at < key + across && kept.weights[i] > 0 && query > 0) found.push({ query, key: at, weight: kept.weights[i] });
+      if (at < key || at >= key + across || kept.weights[i] <= least || (!rest && at === 0)) continue;
+      found.push({ query, key: at, weight: kept.weights[i] });
+      if (found.length > 40 * most) {
+        found = found.sort(larger).slice(0, most);
+        least = found[most - 1].weight;
+      }
     }
   }
-  return found.sort((a, b) => b.weight - a.weight || a.query - b.query).slice(0, most);
+  return found.sort(larger).slice(0, most);
+}
+
+/** How many of some rows have their largest weight on the first token. @param {Kept} kept @param {number} row @param {number} rows */
+export function resting(kept, row, rows) {
+  let count = 0;
+  for (let query = row; query < Math.min(ROWS.to, row + rows); query++) {
+    let at = first(query);
+    for (let i = at + 1; i < first(query + 1); i++) if (kept.weights[i] > kept.weights[at]) at = i;
+    count += Number(kept.keys[at] === 0);
+  }
+  return count;
 }

@@ -11,8 +11,11 @@ export const data = JSON.parse(byId("data").textContent || "");
 export const colors = ramp(data.palette);
 export const queries = data.queries;
 export const keys = data.keys || data.queries;
+/** The positions that the page has maps of: the first, and the one after the last. */
+export const ROWS = { from: data.part[0], to: data.part[1] };
+export const KEYS = { from: data.part[2], to: data.part[3] };
 /** Tokens of the longer side. */
-export const LENGTH = Math.max(queries.length, keys.length);
+export const LENGTH = Math.max(ROWS.to - ROWS.from, KEYS.to - KEYS.from);
 
 /** @type {Map<number, Promise<Uint8Array>>} */
 const masks = new Map();
@@ -55,7 +58,7 @@ export function keptOf(n) {
     const found = new Int32Array(count);
     for (let i = 0; i < count; i++) {
       const back = (raw[i] << 8) | raw[count + i];
-      const row = Math.floor(i / data.kept);
+      const row = ROWS.from + Math.floor(i / data.kept);
       found[i] = raw[2 * count + i] ? (row - back) & 0xffff : -1;
     }
     return { keys: found, weights: read(raw, head.top, 2 * count, count) };
@@ -71,10 +74,11 @@ export function reach({ largest, sums }) {
   let far = 0;
   let top = 0;
   for (let r = 0; r < down; r++) {
-    for (let c = 1; c < across; c++) {
-      if (Math.abs(r - c) > down / 4) far += sums[r * across + c];
-      top = Math.max(top, r === c ? 0 : largest[r * across + c]);
+    for (let c = KEYS.from ? 0 : 1; c < across; c++) {
+      const apart = Math.abs(ROWS.from - KEYS.from + (r - c) * data.size);
+      if (apart > queries.length / 4) far += sums[r * across + c];
+      top = Math.max(top, apart < data.size ? 0 : largest[r * across + c]);
     }
   }
-  return { far: far / queries.length, top };
+  return { far: far / (ROWS.to - ROWS.from), top };
 }

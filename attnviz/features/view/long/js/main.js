@@ -1,9 +1,10 @@
 // One head's map of a long text: tiles, and finer cells from the largest weights of each row where
 // somebody has zoomed in.
-import { cells, snapped, strongest, whole } from "./cells.js";
-import { colors, data, keptOf, keys, LENGTH, queries, tilesOf } from "./data.js";
+import { cells, first, resting, snapped, strongest, whole } from "./cells.js";
+import { colors, data, keptOf, KEYS, keys, LENGTH, queries, ROWS, tilesOf } from "./data.js";
 import { byId, clamp, fill, make, say, shown } from "./dom.js";
 import { startSaving } from "./download.js";
+import { read, startFinding } from "./finding.js";
 import { startFrame } from "./frame.js";
 import { again, mark, startHeads } from "./heads.js";
 import { startHelpByKey } from "./help.js";
@@ -56,8 +57,8 @@ function draw() {
   }
 }
 
-/** @param {Partial<State>} change @param {boolean} [quiet] */
-async function set(change, quiet = false) {
+/** @param {Partial<State>} change @param {boolean} [quiet] leave the address alone @param {boolean} [visited] Back comes back */
+async function set(change, quiet = false, visited = false) {
   state = { ...state, ...change };
   const mine = ++turn;
   document.documentElement.dataset.busy = "1";
@@ -66,10 +67,11 @@ async function set(change, quiet = false) {
   now = { cells: cells(tiles, kept, state.part, state.sum), kept };
   mark(state.head);
   tellAll(now);
+  tip(state.held);
   draw();
   const { row, key, side: wide } = state.part;
-  const parts = [`head=${data.heads[state.head].name}`, ...(wide < LENGTH ? [`at=${row},${key},${wide}`] : []), ...(state.sum ? ["sum"] : [])];
-  if (!quiet) setAddress(`#${parts.join("&")}`);
+  const parts = [`head=${data.heads[state.head].name}`, ...(wide < LENGTH ? [`at=${row},${key},${wide}`] : []), ...(state.held ? [`cell=${state.held}`] : []), ...(state.sum ? ["sum"] : [])];
+  if (!quiet) setAddress(`#${parts.join("&")}`, visited);
   document.documentElement.dataset.busy = "0";
 }
 
@@ -79,12 +81,12 @@ function tellAll({ cells: found, kept }) {
   fill(byId("name"), data.heads[head].said);
   byId("show-max").setAttribute("aria-pressed", String(!sum));
   byId("show-sum").setAttribute("aria-pressed", String(sum));
-  const where = `queries ${range(part.row, part.side, queries.length)} × keys ${range(part.key, part.side, keys.length)}; a cell is ${found.cell === 1 ? "one query and one key" : `${found.cell} × ${found.cell} tokens: ${sum ? "sum over its keys, mean over its queries" : "the largest weight in it"}`}`;
+  const where = `queries ${range(part.row, part.side, ROWS.to)} × keys ${range(part.key, part.side, KEYS.to)}; a cell is ${found.cell === 1 ? "one query and one key" : `${found.cell} × ${found.cell} tokens: ${sum ? "sum over its keys, mean over its queries" : "the largest weight in it"}`}`;
   fill(byId("where"), where);
   canvas.setAttribute("aria-label", `map of ${data.heads[head].said}: ${where}. Drag, or keys plus and minus, zoom; arrows move.`);
-  const top = topOf(found, sum, head);
+  const top = topOf(found, sum, head, part.side >= LENGTH);
   const steps = [0, 0.25, 0.5, 0.75, 1].map((share) => { const i = 3 * Math.round(255 * share); return `rgb(${colors[i]} ${colors[i + 1]} ${colors[i + 2]})`; });
-  fill(byId("legend"), ...legend(steps, "0", `${shown(top)} (by the square root)`, found.masked.some(Boolean)));
+  fill(byId("legend"), ...legend(steps, "0", `${shown(top)}${sum || part.side < LENGTH ? ", the largest in sight" : ""} (by the square root)`, found.masked.some(Boolean)));
   const finer = found.cell < data.size;
   fill(byId("exact"), finer
     ? `Drawn from the ${data.kept} largest weights of each row: ${Math.round(100 * Math.min(1, found.covered))} % of the weight of these rows. No other weight of a row here is above ${shown(found.below)}.`
@@ -97,23 +99,39 @@ function tellAll({ cells: found, kept }) {
 /** Words around a token, which is marked. @param {string[]} texts @param {number} at */
 function around(texts, at) {
   const from = Math.max(0, at - AROUND);
-  const read = (/** @type {number} */ a, /** @type {number} */ b) => texts.slice(a, b).map((text) => text.replaceAll("·", " ")).join("");
-  return make("span", {}, `…${read(from, at)}`, make("mark", {}, read(at, at + 1)), `${read(at + 1, at + AROUND)}…`);
+  const part = (/** @type {number} */ a, /** @type {number} */ b) => texts.slice(a, b).map(read).join("");
+  return make("span", {}, `…${part(from, at)}`, make("mark", {}, part(at, at + 1)), `${part(at + 1, at + AROUND)}…`);
+}
+
+/** A weight with the words around its query and key, to go to. @param {import("./types.js").Pair} pair */
+function entry(pair) {
+  const made = make("button", { type: "button" }, make("b", {}, shown(pair.weight)), ` ${pair.query.toLocaleString("en")} `, around(queries, pair.query), ` → ${pair.key.toLocaleString("en")} `, around(keys, pair.key));
+  made.addEventListener("click", () => focus(pair.query, pair.key));
+  return make("li", {}, made);
 }
 
 /** @param {Kept} kept @param {number} cell @param {[number, number] | null} held */
 function list(kept, cell, held) {
   const { part } = state;
   const [row, key, size] = held ? [held[0], held[1], cell] : [part.row, part.key, part.side];
-  const found = strongest(kept, row, size, key, size, PAIRS);
-  fill(byId("listed"), held ? `Largest weights in the cell: queries ${range(row, size, queries.length)} × keys ${range(key, size, keys.length)}` : "Largest weights in sight");
-  fill(byId("pairs"), ...(found.length ? found.map((pair) => {
-    const made = make("button", { type: "button" }, make("b", {}, shown(pair.weight)), ` ${pair.query.toLocaleString("en")} `, around(queries, pair.query), ` → ${pair.key.toLocaleString("en")} `, around(keys, pair.key));
-    made.addEventListener("click", () => focus(pair.query, pair.key));
-    return make("li", {}, made);
-  }) : [make("li", { class: "small" }, "None of the kept weights is here.")]));
-  const query = held ? Math.min(held[0], queries.length - 1) : found.length ? found[0].query : part.row;
-  readText(kept, query, held ? Math.min(cell, queries.length - held[0]) : 1);
+  const single = held !== null && cell === 1;
+  const rows = Math.min(size, ROWS.to - row);
+  const rests = !held && KEYS.from === 0 ? resting(kept, row, size) : 0;
+  const most = rests > rows / 2;
+  const found = single ? strongest(kept, row, 1, KEYS.from, LENGTH, data.kept) : strongest(kept, row, size, key, size, PAIRS, !most);
+  const title = single ? `Largest weights of query ${row.toLocaleString("en")} ${word(queries[row])}`
+    : held ? `Largest weights in the cell: queries ${range(row, size, ROWS.to)} × keys ${range(key, size, KEYS.to)}` : "Largest weights in sight";
+  fill(byId("listed"), title);
+  fill(byId("rest"), most ? `The first token has the largest weight of ${Math.floor((100 * rests) / rows)} % of these rows; the list leaves it out.` : "");
+  fill(byId("pairs"), ...(found.length ? found.map(entry) : [make("li", { class: "small" }, "None of the kept weights is here.")]));
+  byId("lookers").hidden = !single;
+  if (single) {
+    const lookers = strongest(kept, ROWS.from, ROWS.to - ROWS.from, key, 1, PAIRS);
+    fill(byId("looked-at"), `Queries with most weight on key ${key.toLocaleString("en")} ${word(keys[key])}`);
+    fill(byId("back"), ...(lookers.length ? lookers.map(entry) : [make("li", { class: "small" }, "No kept weight is on it.")]));
+  }
+  const query = held ? Math.min(held[0], ROWS.to - 1) : found.length ? found[0].query : part.row;
+  readText(kept, query, held ? Math.min(cell, ROWS.to - held[0]) : 1);
 }
 
 /** The words around some queries; keys near them are tinted. @param {Kept} kept @param {number} query @param {number} count */
@@ -122,26 +140,36 @@ function readText(kept, query, count) {
   /** @type {Map<number, number>} */
   const weights = new Map();
   for (let row = query; row < query + count; row++) {
-    for (let i = row * data.kept; i < (row + 1) * data.kept; i++) {
+    for (let i = first(row); i < first(row + 1); i++) {
       if (kept.keys[i] >= 0) weights.set(kept.keys[i], Math.max(kept.weights[i], weights.get(kept.keys[i]) || 0));
     }
   }
-  fill(byId("text-of"), count > 1 ? `queries ${range(query, count, queries.length)} are underlined, their keys tinted by weight` : `query ${range(query, 1, queries.length)} is underlined, its keys tinted by weight`);
+  fill(byId("text-of"), count > 1 ? `queries ${range(query, count, ROWS.to)} are underlined, their keys tinted by weight` : `query ${range(query, 1, ROWS.to)} is underlined, its keys tinted by weight`);
   fill(byId("text"), ...queries.slice(from, to).map((text, n) => {
     const at = from + n;
-    const readable = text.replaceAll("·", " ").replaceAll("⏎", "⏎ ");
+    const readable = read(text).replaceAll("⏎", "⏎ ");
     const weight = data.keys ? 0 : weights.get(at) || 0;
     const made = make(at >= query && at < query + count ? "mark" : "span", weight ? { class: "key", title: shown(weight) } : {}, readable);
-    if (weight) made.style.background = `color-mix(in srgb, var(--strong) ${Math.round(55 * Math.sqrt(Math.min(1, weight)))}%, transparent)`;
+    if (weight) made.style.background = `color-mix(in srgb, var(--strong) ${Math.round(40 * Math.sqrt(Math.min(1, weight)))}%, transparent)`;
     return made;
   }));
-  byId("text").querySelector("mark")?.scrollIntoView({ block: "nearest" });
+  const text = byId("text"); // which scrolls alone: the map stays in sight
+  const marked = text.querySelector("mark");
+  if (marked) text.scrollTop += marked.getBoundingClientRect().top - text.getBoundingClientRect().top - text.clientHeight / 3;
 }
 
 /** Zoom to a pair of tokens. @param {number} query @param {number} key */
 function focus(query, key) {
   const side_ = Math.min(64, LENGTH);
-  set({ part: snapped({ row: query - side_ / 2, key: key - side_ / 2, side: side_ }), held: [query, key] });
+  set({ part: snapped({ row: query - side_ / 2, key: key - side_ / 2, side: side_ }), held: [query, key] }, false, true);
+}
+
+/** Go to a query, and to the key that has most of its weight. @param {number} query */
+async function jump(query) {
+  const kept = await keptOf(state.head);
+  const [most] = strongest(kept, query, 1, KEYS.from, LENGTH, 1, false).concat(strongest(kept, query, 1, KEYS.from, LENGTH, 1));
+  focus(query, most ? most.key : KEYS.from);
+  say(most ? `query ${query}: most weight on key ${most.key}, ${shown(most.weight)}` : `query ${query}`);
 }
 
 /** @param {number} by 0.5 for closer @param {[number, number]} [about] a query and a key */
@@ -149,7 +177,7 @@ function zoom(by, about) {
   const { row, key, side: wide } = state.part;
   const [r, k] = about || state.held || [row + wide / 2, key + wide / 2];
   const next = clamp(wide * by, 8, LENGTH);
-  set({ part: snapped({ row: r - next / 2, key: k - next / 2, side: next }) });
+  set({ part: snapped({ row: r - next / 2, key: k - next / 2, side: next }) }, false, true);
 }
 
 /** The token pair below a pointer, or null. @param {number} x @param {number} y in the canvas @returns {[number, number] | null} */
@@ -166,10 +194,10 @@ function tip(at) {
   if (!now || !at) return fill(byId("tip"));
   const { cell, columns, values, masked } = now.cells;
   const i = ((at[0] - state.part.row) / cell) * columns + (at[1] - state.part.key) / cell;
-  const name = (/** @type {string[]} */ texts, /** @type {number} */ n) => `${range(n, cell, texts.length)} ${word(texts[n])}${cell > 1 ? " …" : ""}`;
+  const name = (/** @type {string[]} */ texts, /** @type {number} */ n, /** @type {number} */ end) => `${range(n, cell, end)} ${word(texts[n])}${cell > 1 ? " …" : ""}`;
   const finer = cell < data.size && values[i] === 0;
   const said = masked[i] ? "not allowed" : finer ? `below ${shown(now.cells.below)}` : `${state.sum ? "sum" : cell > 1 ? "largest" : "weight"} ${shown(values[i])}`;
-  fill(byId("tip"), `query ${name(queries, at[0])} → key ${name(keys, at[1])}: ${said}`);
+  fill(byId("tip"), `query ${name(queries, at[0], ROWS.to)} → key ${name(keys, at[1], KEYS.to)}: ${said}`);
   return said;
 }
 
@@ -199,7 +227,7 @@ function startMap() {
     const scale = state.part.side / side();
     if (Math.max(Math.abs(a - c), Math.abs(b - d)) > 8) {
       const [x, y, wide] = [Math.min(a, c), Math.min(b, d), Math.max(Math.abs(a - c), Math.abs(b - d))];
-      set({ part: snapped({ row: state.part.row + (y - ABOVE) * scale, key: state.part.key + (x - LEFT) * scale, side: wide * scale }), held: null });
+      set({ part: snapped({ row: state.part.row + (y - ABOVE) * scale, key: state.part.key + (x - LEFT) * scale, side: wide * scale }), held: null }, false, true);
       return;
     }
     hold(under(...place(event)));
@@ -236,11 +264,11 @@ function pressed(event) {
       const [r, k] = state.held || [row, key];
       const to = (/** @type {number} */ at, /** @type {number} */ first, /** @type {number} */ length) => clamp(at, first, Math.min(first + wide, length) - 1);
       const base = (/** @type {number} */ at, /** @type {number} */ first) => first + Math.floor((at - first) / cell) * cell;
-      hold([base(to(r + down * cell, row, queries.length), row), base(to(k + along * cell, key, keys.length), key)]);
+      hold([base(to(r + down * cell, row, ROWS.to), row), base(to(k + along * cell, key, KEYS.to), key)]);
     }
   } else if (event.key === "+" || event.key === "=") zoom(0.5);
   else if (event.key === "-") zoom(2);
-  else if (event.key === "0") set({ part: whole(), held: null });
+  else if (event.key === "0") set({ part: whole(), held: null }, false, true);
   else if (event.key === "Escape") set({ held: null });
   else return;
   event.preventDefault();
@@ -252,7 +280,9 @@ function recalled() {
   const head = data.heads.findIndex(({ name }) => name === /[#&]head=([^&]+)/.exec(said)?.[1]);
   const [, row, key, wide] = (/[#&]at=(\d+),(\d+),(\d+)/.exec(said) || []).map(Number);
   const part = wide >= 1 ? snapped({ row, key, side: wide }) : whole();
-  return { head: Math.max(0, head), part, sum: /[#&]sum(&|$)/.test(said) };
+  const [query, held] = (/[#&]cell=(\d+),(\d+)/.exec(said) || []).slice(1).map(Number);
+  const inside = query >= part.row && query < Math.min(ROWS.to, part.row + part.side) && held >= part.key && held < Math.min(KEYS.to, part.key + part.side);
+  return { head: Math.max(0, head), part, sum: /[#&]sum(&|$)/.test(said), held: inside ? [query, held] : null };
 }
 
 /** The cells in sight, a line each. */
@@ -274,12 +304,13 @@ byId("show-max").addEventListener("click", () => set({ sum: false }));
 byId("show-sum").addEventListener("click", () => set({ sum: true }));
 byId("zoom-in").addEventListener("click", () => zoom(0.5));
 byId("zoom-out").addEventListener("click", () => zoom(2));
-byId("whole").addEventListener("click", () => set({ part: whole(), held: null }));
-addEventListener("hashchange", () => set({ ...recalled(), held: null }, true));
+byId("whole").addEventListener("click", () => set({ part: whole(), held: null }, false, true));
+addEventListener("hashchange", () => set(recalled(), true));
 addEventListener("resize", draw);
 startHelpByKey([["drag", "zoom to what is dragged over"], ["+ −", "closer, farther"], ["0", "the whole text"], ["↑ ↓ ← →", "from cell to cell, or from head to head"], ["Shift ↑ ↓ ← →", "move what is in sight"], ["Esc", "let go of the cell"]]);
 startFrame(() => { draw(); again(); });
 startMap();
+startFinding(jump);
 startSaving("attnviz-long", (painter) => {
   const { cells: found } = /** @type {{ cells: Cells }} */ (now);
   return drawMap(painter, found, state.part, state.sum, state.head, 640, tones(), state.held);

@@ -1,4 +1,4 @@
-import { colors, data, keys, queries } from "./data.js";
+import { colors, data, KEYS, keys, LENGTH, queries, ROWS } from "./data.js";
 import { shades } from "./shades.js";
 
 /** @typedef {import("./types.js").Cells} Cells */
@@ -11,15 +11,15 @@ export const BELOW = 92;
 export const ABOVE = 6;
 const MOST_LABELS = 36;
 
-/** Pixels of cells. @param {Cells} cells @param {boolean} sum @param {number} head */
-export function coloured(cells, sum, head) {
-  const top = topOf(cells, sum, head);
+/** Pixels of cells. @param {Cells} cells @param {boolean} sum @param {number} head @param {boolean} all whether the whole map is in sight */
+function coloured(cells, sum, head, all) {
+  const top = topOf(cells, sum, head, all);
   return shades({ ...cells, colors, root: true, factor: () => 1 / top, masked: (i) => cells.masked[i] });
 }
 
-/** The weight of the full colour: the head's largest, or of sums the largest in sight. @param {Cells} cells @param {boolean} sum @param {number} head */
-export function topOf(cells, sum, head) {
-  if (!sum) return data.heads[head].top || 1;
+/** The weight of the full colour: the head's largest, or of sums and of parts the largest in sight. @param {Cells} cells @param {boolean} sum @param {number} head @param {boolean} all whether the whole map is in sight */
+export function topOf(cells, sum, head, all) {
+  if (!sum && all) return data.heads[head].top || 1;
   return cells.values.reduce((a, b) => Math.max(a, b), 0) || 1;
 }
 
@@ -37,7 +37,7 @@ export function word(text) {
 export function drawMap(painter, cells, part, sum, head, side, tones, held) {
   const box = side / (part.side / cells.cell);
   const [wide, high] = [box * cells.columns, box * cells.rows];
-  painter.image(coloured(cells, sum, head), cells.rows, cells.columns, LEFT, ABOVE, wide, high);
+  painter.image(coloured(cells, sum, head, part.side >= LENGTH), cells.rows, cells.columns, LEFT, ABOVE, wide, high);
   const room = Math.max(1, Math.floor(Math.min(MOST_LABELS, side / 14)));
   let step = cells.cell;
   while (part.side / step > room) step *= 2;
@@ -46,8 +46,8 @@ export function drawMap(painter, cells, part, sum, head, side, tones, held) {
   for (let at = 0; at < part.side; at += step) {
     const y = ABOVE + ((at / cells.cell) + 0.5) * box;
     const x = LEFT + ((at / cells.cell) + 0.5) * box;
-    if (part.row + at < queries.length) painter.text(label(queries, part.row + at), LEFT - 5, y + 4, { size: 11, color: tones.soft, align: "right" });
-    if (part.key + at < keys.length) painter.text(label(keys, part.key + at), x + 4, ABOVE + high + 5, { size: 11, color: tones.soft, align: "right", turn: true });
+    if (part.row + at < ROWS.to) painter.text(label(queries, part.row + at), LEFT - 5, y + 4, { size: 11, color: tones.soft, align: "right" });
+    if (part.key + at < KEYS.to) painter.text(label(keys, part.key + at), x + 4, ABOVE + high + 5, { size: 11, color: tones.soft, align: "right", turn: true });
   }
   if (held) {
     const [r, c] = held.map((at, n) => (at - (n ? part.key : part.row)) / cells.cell);

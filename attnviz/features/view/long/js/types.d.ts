@@ -3,6 +3,8 @@ export interface Data {
   title: string; said: string; closing: string; notes: string[];
   /** tokens along a tile; tiles down and across; weights kept of a row */
   size: number; tiles: [number, number]; kept: number;
+  /** positions of the first query and the one after the last, and of keys */
+  part: [number, number, number, number];
   queries: string[]; keys: string[] | null; causal: boolean;
   masks: string[]; heads: Head[]; palette: string[];
 }
