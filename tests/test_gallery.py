@@ -23,6 +23,7 @@ def gallery() -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 def test_a_page_is_the_same_to_the_byte_when_built_again(
     gallery: ModuleType, tmp_path: Path
 ) -> None:

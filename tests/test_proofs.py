@@ -15,6 +15,7 @@ from tests import ROOT
 DOC = ROOT / "docs" / "proofs.md"
 
 
+@pytest.mark.slow
 def test_every_row_of_the_smaller_table_holds(tmp_path: Path, capsys) -> None:
     assert main(["--small", "--write", str(tmp_path / "proofs.md")]) == 0, capsys.readouterr().out
     said = (tmp_path / "proofs.md").read_text("utf-8")

@@ -193,6 +193,8 @@ _COLUMNS: tuple[tuple[str, Literal["left", "right"]], ...] = (
 
 _SINK_ROOM = 96
 """Columns of a console that has room for the sink."""
+_SORTED_ROOM = 12
+"""Columns more where the score stands that a table is sorted by."""
 _TOKEN = 8
 """Characters of a token in the table."""
 _SCORE = 2
@@ -231,7 +233,8 @@ class HeadsTable:
         )
         shaded = colors and not narrow
         rows = [self.row(scores, narrow=narrow, colors=shaded) for scores in self.heads]
-        room = options.max_width >= _SINK_ROOM
+        sorted_by = self.score not in (None, SINK)
+        room = options.max_width >= _SINK_ROOM + _SORTED_ROOM * sorted_by
         fits = (True, True, True, not narrow, True, True, wide, not narrow, room, wide)
         beside = None if room and self.score == SINK else self.score
         places = [p for p, fit in enumerate(fits) if fit and any(row[p].plain for row in rows)]

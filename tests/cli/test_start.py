@@ -17,6 +17,7 @@ attnviz.captures attnviz.captures.captured attnviz.captures.look attnviz.capture
 attnviz.captures.without
 attnviz.cli attnviz.cli.console attnviz.cli.ending attnviz.cli.exits
 attnviz.cli.flattening attnviz.cli.options
+attnviz.cli.listing attnviz.cli.logged
 attnviz.cli.paper_options attnviz.cli.plugins attnviz.cli.voice
 attnviz.core attnviz.core.arguments attnviz.core.capture attnviz.core.findings
 attnviz.core.generation attnviz.core.heads attnviz.core.key_mask attnviz.core.measures
@@ -24,7 +25,7 @@ attnviz.core.media attnviz.core.prompt attnviz.core.provenance
 attnviz.core.quantities
 attnviz.core.reasons attnviz.core.record attnviz.core.result attnviz.core.scores
 attnviz.core.source attnviz.core.spans attnviz.core.tokens
-attnviz.drawing attnviz.drawing.findings attnviz.drawing.forms attnviz.drawing.frames
+attnviz.drawing attnviz.drawing.findings attnviz.drawing.folded attnviz.drawing.forms attnviz.drawing.frames
 attnviz.drawing.grid
 attnviz.drawing.grid_terminal attnviz.drawing.html attnviz.drawing.labels attnviz.drawing.palette
 attnviz.drawing.paper attnviz.drawing.published attnviz.drawing.terminal

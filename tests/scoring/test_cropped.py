@@ -72,4 +72,4 @@ def test_the_command_cuts(capsys: Any, tmp_path: Any) -> None:
     assert len([line for line in shown if "│" in line]) == 4
     out = str(tmp_path / "cut.svg")
     assert main(["heatmap", TEXT, "-s", "2.4", "--rows", "9-12", "-o", out, "-q"]) == 0
-    assert "queries 9-12 of demo-gpt2" in (tmp_path / "cut.svg").read_text()
+    assert "queries 9–12 of demo-gpt2" in (tmp_path / "cut.svg").read_text()

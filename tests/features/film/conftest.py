@@ -16,7 +16,7 @@ def _trained(out: Path, layers: int, steps: int) -> Path:
     """``out``, with checkpoints, texts.txt and optimum.json."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    run = replace(RUN, layers=layers, steps=steps)
+    run = replace(RUN, layers=layers, steps=steps, every=min(RUN.every, steps // 2))
     train(run, save(run, out))
     torch.set_num_threads(threads)
     return out
@@ -25,7 +25,7 @@ def _trained(out: Path, layers: int, steps: int) -> Path:
 @pytest.fixture(scope="session")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two layers, three checkpoints: enough to measure, too few for heads to form."""
-    return _trained(tmp_path_factory.mktemp("short"), 2, 240)
+    return _trained(tmp_path_factory.mktemp("short"), 2, 120)
 
 
 @pytest.fixture(scope="session")

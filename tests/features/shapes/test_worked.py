@@ -156,4 +156,8 @@ def test_scaling_keeps_entropy_where_raw_scores_lose_it() -> None:
     assert all(5 < row.scaled.entropy_bits < 6 for row in found.rows)
     last = found.rows[-1]
     assert last.raw.gradient_norm < 0.5 * last.scaled.gradient_norm
-    assert scaling(3) == found != scaling(4)
+
+
+def test_a_seed_decides_what_scaling_finds() -> None:
+    one, again, other = (scaling(seed, keys=4, samples=5) for seed in (3, 3, 4))
+    assert one == again != other

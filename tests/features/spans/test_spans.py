@@ -288,7 +288,7 @@ def test_intervals_hold_for_all_heads_and_spans_at_once() -> None:
         assert one.joint_high == pytest.approx(min(1.0, p + half), abs=1e-6)
         assert one.low is not None
         assert one.joint_low is not None
-        assert 0 < one.joint_low < one.low
+        assert one.joint_low < one.low
     sure = {share.sure for one in found.heads for share in one.shares[:2]}
     assert sure == {True, False}
     assert {one.shares[-1].joint_low for one in found.heads} == {None}
