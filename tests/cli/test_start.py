@@ -25,7 +25,8 @@ attnviz.core.media attnviz.core.prompt attnviz.core.provenance
 attnviz.core.quantities
 attnviz.core.reasons attnviz.core.record attnviz.core.result attnviz.core.scores
 attnviz.core.source attnviz.core.spans attnviz.core.tokens
-attnviz.drawing attnviz.drawing.findings attnviz.drawing.folded attnviz.drawing.forms attnviz.drawing.frames
+attnviz.drawing attnviz.drawing.findings attnviz.drawing.folded attnviz.drawing.forms
+attnviz.drawing.frames
 attnviz.drawing.grid
 attnviz.drawing.grid_terminal attnviz.drawing.html attnviz.drawing.labels attnviz.drawing.palette
 attnviz.drawing.paper attnviz.drawing.published attnviz.drawing.terminal
