@@ -28,11 +28,12 @@ LISTEN = """
         get, set(value) { written[this.id] = []; set.call(this, value); },
     });
     CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
-        const { b, e, f } = this.getTransform();
+        const { a, b, c, d, e, f } = this.getTransform();
         const upright = Math.abs(b) < 1e-6;
         const color = this.fillStyle;
         const bold = /^(700|bold)/.test(this.font);
-        written[this.canvas.id].push({ text, upright, x: e, y: f, bold, color });
+        const place = { x: a * x + c * y + e, y: b * x + d * y + f };
+        written[this.canvas.id].push({ text, upright, ...place, bold, color });
         return fillText.call(this, text, x, y);
     };
 """
