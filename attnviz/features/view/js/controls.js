@@ -153,8 +153,8 @@ export function drawControls(state) {
   byId("tab-scene").textContent = sceneOf(state)?.kind === "sound" ? "Sound" : "Picture";
   const mixed = mixOf(state, state.on.length);
   for (const button of byId("mix").querySelectorAll("button")) button.setAttribute("aria-pressed", String(button.dataset.mix === (mixed === "single" ? state.mix : mixed)));
-  const [on, all] = [state.on, headsOf(state)].map(one => one.length.toLocaleString("en"));
-  byId("on-count").textContent = `${on} of ${all} on`;
+  const [some, all] = [state.on, headsOf(state)].map(one => one.length.toLocaleString("en"));
+  byId("on-count").textContent = `${some} of ${all} on`;
   for (const [id, name] of SWITCHES) input(id).checked = state[name];
   for (const [id, name] of CHOICES) input(id).value = state[name];
   input("texts").value = String(state.text);
