@@ -32,6 +32,8 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
+from _pytest.assertion.rewrite import AssertionRewritingHook as ImportHook
+
 from tests import registered
 
 _SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36
@@ -262,6 +264,8 @@ def _live(asked: socket.socket) -> None:
     for stream in range(3):
         os.dup2(nothing, stream)
     os.closerange(4, 1 << 16)
+    # pytest's own way of importing has no code to run a module with
+    sys.meta_path[:] = [one for one in sys.meta_path if not isinstance(one, ImportHook)]
     _prepare()
     order = _serve(socket.socket(fileno=own))
     if order is not None:
