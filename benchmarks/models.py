@@ -111,14 +111,13 @@ def _text(folder: Path, texts: int = LINES) -> Path:
 def _peak(arguments: list[str]) -> int:
     """The most memory that a command had resident, in bytes."""
     command = [sys.executable, "-m", "attnviz", *arguments, "--quiet"]
-    with tempfile.TemporaryFile() as said:
-        child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said)
-        _, status, used = os.wait4(child.pid, 0)
-        child.returncode = os.waitstatus_to_exitcode(status)
-        if child.returncode:
-            said.seek(0)
-            raise SystemExit(f"{' '.join(command)}: {said.read().decode()[-2000:]}")
-    return used.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.peak", *command],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}: {done.stderr[-2000:]}")
+    return int(done.stdout)
 
 
 def _loading(folder: Path, shape: Shape) -> tuple[float, float, float, str]:
