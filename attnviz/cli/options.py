@@ -246,7 +246,7 @@ class InputOptions:
             image=self.image,
             audio=self.audio,
             chat=self._chat(),
-            spans=self._spans(),
+            spans=named_spans(self.span, self.spans),
         )
 
     def _chat(self) -> list[dict[str, Any]] | None:
@@ -256,14 +256,6 @@ class InputOptions:
         from attnviz.cli.parts import read_chat
 
         return read_chat(self.chat, self.system, self.user)
-
-    def _spans(self) -> dict[str, str] | None:
-        """The parts that were named."""
-        if not self.span and self.spans is None:
-            return None
-        from attnviz.cli.parts import read_spans
-
-        return read_spans(self.span or (), self.spans)
 
     def _check_given(self, model: TrainedOptions) -> None:
         """Exactly one thing to look at, and nothing beside it that does not go with it."""
@@ -344,7 +336,8 @@ class TextsOptions(InputOptions):
                 text.prompt,
                 special_tokens=self.special_tokens,
                 truncate=self.truncate,
-                spans={**(text.prompt.spans or {}), **(self._spans() or {})} or None,
+                spans={**(text.prompt.spans or {}), **(named_spans(self.span, self.spans) or {})}
+                or None,
             )
             for text in good
         ]
@@ -508,6 +501,15 @@ SELECT_HELP = (
     "Heads: 4.11, L4H11, 5.*, *.3, 0-3.*, or a comma-separated list; enc:, dec: or cross: "
     "goes in front."
 )
+
+
+def named_spans(given: list[str] | None, file: Path | None) -> dict[str, str] | None:
+    """The parts of a text that were named; None where none was."""
+    if not given and file is None:
+        return None
+    from attnviz.cli.parts import read_spans
+
+    return read_spans(given or (), file)
 
 
 def has_fields(name: str) -> bool:

@@ -30,6 +30,12 @@ def cell(layout: Layout) -> Cell:
     return cell_of(columns(layout), rows(layout), _CELL)
 
 
+def size(layout: Layout) -> tuple[float, float]:
+    """Width and height of the grid in inches."""
+    wide, high = cell(layout)
+    return columns(layout) * wide, rows(layout) * high
+
+
 def draw(
     axes: Axes,
     layout: Layout,

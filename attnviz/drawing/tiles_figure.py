@@ -23,6 +23,12 @@ def cell(layout: Layout) -> Cell:
     return cell_of(max(counts), len(counts), _CELL)
 
 
+def size(layout: Layout) -> tuple[float, float]:
+    """Width and height of that grid in inches."""
+    counts, (wide, high) = layout.heads[layout.kinds[0]], cell(layout)
+    return max(counts) * wide, len(counts) * high
+
+
 def draw_grid(axes: Axes, layout: Layout, tiles: Mapping[Head, Tile], caption: str) -> None:
     """Layers downwards, heads across.
 

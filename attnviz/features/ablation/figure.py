@@ -31,14 +31,12 @@ def draw(report: Ablation, format: str = "png", dpi: float = 150) -> Any:
 def build(report: Ablation, dpi: float) -> Figure:
     """The figure: the grid, the largest effects beside it, the curve below if there is one."""
     layout, alone = report.layout, any(len(effect.heads) == 1 for effect in report.effects)
-    rows, columns = signed_figure.rows(layout), signed_figure.columns(layout)
-    cell = signed_figure.cell(layout)
+    grid_wide, grid_high = signed_figure.size(layout) if alone else (0.0, 0.0)
     listed = _listed(report)
-    grid_wide = columns * cell[0] if alone else 0.0
     longest = max((len(f"{_short(e.name)}  {role(e)}") for e in listed), default=0)
     names_wide = 0.35 + 0.062 * longest  # of digits and small letters at 7 points, generously
     bars_wide = 2.8
-    body_high = max(rows * cell[1] if alone else 0.0, len(listed) * _BAR) + 0.3
+    body_high = max(grid_high, len(listed) * _BAR) + 0.3
     curve_high = 2.4 if report.curve else 0.0
     left = 0.5 if alone else 0.0
     wide = 2 * _MARGIN + left + grid_wide + names_wide + bars_wide
@@ -58,7 +56,7 @@ def build(report: Ablation, dpi: float) -> Figure:
     heading.draw(figure)
     top = _MARGIN + head_high + 0.2
     if alone:
-        axes = figure.add_axes(place(_MARGIN + left, top, grid_wide, rows * cell[1]))
+        axes = figure.add_axes(place(_MARGIN + left, top, grid_wide, grid_high))
         values = {e.heads[0]: e.change for e in report.effects if len(e.heads) == 1}
         judged = any(e.verdict for e in report.effects)
         bold = {e.heads[0] for e in report.effects if _stands_out(e, judged)}

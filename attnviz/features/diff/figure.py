@@ -52,8 +52,7 @@ def build(report: Diff, top: int, dpi: float) -> Figure:
     room = (
         max((ruler.widest(side, 6) for pair in named.values() for side in pair), default=0.0) + 0.2
     )
-    grid_wide = signed_figure.columns(layout) * signed_figure.cell(layout)[0]
-    grid_high = signed_figure.rows(layout) * signed_figure.cell(layout)[1]
+    grid_wide, grid_high = signed_figure.size(layout)
     wide = 2 * _MARGIN + 0.5 + grid_wide + len(shown) * (_SIDE + room + _GAP) + 0.2
     heading = Heading(ruler, spelled(title, missing), [spelled(note, missing)], wide, _MARGIN)
     head_high = heading.high + 0.5

@@ -58,14 +58,8 @@ def build(found: Explain, dpi: float) -> Figure:
     charts = [*_charts(found, tokens, missing)]
     lefts = [0.15 + ruler.widest([name for name, _, _ in bars], 7) for _, bars in charts]
     votes = found.votes()
-    grid_wide = (
-        signed_figure.columns(found.layout) * signed_figure.cell(found.layout)[0] + 0.5
-        if votes
-        else 0.0
-    )
-    grid_high = (
-        signed_figure.rows(found.layout) * signed_figure.cell(found.layout)[1] if votes else 0.0
-    )
+    grid_wide, grid_high = signed_figure.size(found.layout) if votes else (0.0, 0.0)
+    grid_wide += 0.5 if votes else 0.0
     names = [key.origin.name(found.layout) for one in found.heads for key in one.keys]
     label = max(ruler.widest(tokens, 6), ruler.widest(names, 7)) + 0.12
     mapped = bool(found.heads[0].map)

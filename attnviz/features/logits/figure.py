@@ -51,8 +51,7 @@ def build(report: Logits, dpi: float) -> Figure:
     title, below = spelled(title, missing), spelled(below, missing)
     through = [(spelled(name, missing), value) for name, value in through]
     ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
-    grid_wide = signed_figure.columns(layout) * signed_figure.cell(layout)[0]
-    grid_high = signed_figure.rows(layout) * signed_figure.cell(layout)[1]
+    grid_wide, grid_high = signed_figure.size(layout)
     steps_left = 0.45 + ruler.widest([step.label for step in found], 7)
     through_left = 0.6 + ruler.widest([name for name, _ in through], 7)
     wide = 2 * _MARGIN + 0.5 + grid_wide + steps_left + _WIDE + through_left + _WIDE

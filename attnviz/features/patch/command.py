@@ -11,7 +11,7 @@ import typer
 
 from attnviz.cli import ending
 from attnviz.cli.flattening import flatten
-from attnviz.cli.options import BATCH_TOKENS, JOBS, RAY, OutputOptions, TrainedOptions
+from attnviz.cli.options import BATCH_TOKENS, JOBS, RAY, OutputOptions, TrainedOptions, named_spans
 from attnviz.cli.paper_options import PaperOptions
 from attnviz.cli.stages import Stages
 from attnviz.errors import UsageError
@@ -228,15 +228,6 @@ _OF_ONE = ("answer", "against", "target", "span", "spans")
 """Options of a single pair."""
 
 
-def _spans(given: PairsOptions) -> dict[str, str] | None:
-    """The named parts of the clean text."""
-    if not given.span and given.spans is None:
-        return None
-    from attnviz.cli.parts import read_spans
-
-    return read_spans(given.span or (), given.spans)
-
-
 @flatten
 def patch(
     model: TrainedOptions,
@@ -312,7 +303,12 @@ def patch(
             raise UsageError("two texts need the token that should follow the first: {answer}",
                              answer=...)  # fmt: skip
         what = Pair(
-            pairs or "", corrupted, given.answer, given.against, given.target, spans=_spans(given)
+            pairs or "",
+            corrupted,
+            given.answer,
+            given.against,
+            given.target,
+            spans=named_spans(given.span, given.spans),
         )
     elif alone := [x for x in _OF_ONE if getattr(given, x) is not None]:
         raise UsageError(

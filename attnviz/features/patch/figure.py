@@ -52,11 +52,9 @@ def _by_head(found: Patch, dpi: float) -> Figure:
     }
     alone = all(len(values) > 1 for values in grids.values())
     layout = found.layout
-    rows, columns = signed_figure.rows(layout), signed_figure.columns(layout)
-    cell = signed_figure.cell(layout)
     listed = _listed(found)
     left = 0.3
-    grid = (columns * cell[0], rows * cell[1])
+    grid = signed_figure.size(layout)
     names = max((len(effect.name) for effect in listed), default=0) * 0.075 + 0.35
     wide = 2 * _MARGIN + names + _BARS
     bars_high = len(listed) * _BAR

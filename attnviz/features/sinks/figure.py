@@ -13,7 +13,7 @@ from attnviz.drawing.fonts import Ruler, choose, spelled
 from attnviz.drawing.heading import Heading
 from attnviz.drawing.labels import model_name, tick_step
 from attnviz.drawing.tiles import COLOR, Tile
-from attnviz.drawing.tiles_figure import cell, draw_grid
+from attnviz.drawing.tiles_figure import draw_grid, size
 from attnviz.features.sinks.result import MASSIVE, Sinks
 from attnviz.features.sinks.words import activation_line, measured, norms, summary, tile_text
 
@@ -35,9 +35,7 @@ def build(found: Sinks, dpi: float) -> Figure:
     families, missing = choose([title, *below, *[one.token for one in found.heads]])
     below = [spelled(line, missing) for line in below]
     ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
-    counts = found.layout.heads[found.layout.kinds[0]]
-    cell_wide, cell_high = cell(found.layout)
-    wide_1, high_1 = max(counts) * cell_wide, len(counts) * cell_high
+    wide_1, high_1 = size(found.layout)
     left = 0.35
     panels = 2 if found.layers else 1
     wide = 2 * _MARGIN + left + wide_1 + panels * (_GAP + _PANEL)

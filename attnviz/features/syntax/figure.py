@@ -12,7 +12,7 @@ from attnviz.drawing.fonts import Ruler, choose, spelled
 from attnviz.drawing.heading import Heading
 from attnviz.drawing.labels import model_name, shorten, visible
 from attnviz.drawing.tiles import COLOR, FULL, Tile
-from attnviz.drawing.tiles_figure import cell, draw_grid
+from attnviz.drawing.tiles_figure import draw_grid, size
 from attnviz.features.syntax.result import Relation, Syntax
 from attnviz.features.syntax.terminal import strongest
 from attnviz.features.syntax.words import SHORT, measured
@@ -29,9 +29,7 @@ def draw(report: Syntax, format: str = "png", dpi: float = 150) -> Any:
 
 def build(report: Syntax, dpi: float) -> Figure:
     """The figure: bars of the most frequent relations, and the grid beside them."""
-    kind = report.layout.kinds[0]
-    rows, columns = report.layout.layers(kind), max(report.layout.heads[kind])
-    cell_wide, cell_high = cell(report.layout)
+    grid_wide, grid_high = size(report.layout)
     listed = [r for r in report.relations if r.best and r.best.accuracy.value is not None]
     listed = listed[:_LISTED]
     names = [_name(report, relation) for relation in listed]
@@ -40,10 +38,10 @@ def build(report: Syntax, dpi: float) -> Figure:
     title, below = spelled(title, missing), spelled(below, missing)
     ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
     label = ruler.widest(names, 7) + 0.1
-    wide = 2 * _MARGIN + label + _BARS + 0.6 + columns * cell_wide
+    wide = 2 * _MARGIN + label + _BARS + 0.6 + grid_wide
     heading = Heading(ruler, title, [below], wide, _MARGIN)
     top = _MARGIN + heading.high + 0.45
-    body = max(len(listed) * _BAR, rows * cell_high)
+    body = max(len(listed) * _BAR, grid_high)
     high = top + body + 0.5 + _MARGIN
     figure = Figure(figsize=(wide, high), dpi=dpi)
     heading.draw(figure)
@@ -59,7 +57,7 @@ def build(report: Syntax, dpi: float) -> Figure:
         for head, role in strongest(report).items()
     }
     draw_grid(
-        figure.add_axes(place(x, columns * cell_wide, rows * cell_high)),
+        figure.add_axes(place(x, grid_wide, grid_high)),
         report.layout,
         tiles,
         f"head; the relation found ten points above its offset, full colour at {100 * FULL:.0f}",
