@@ -14,7 +14,7 @@ import sys
 import threading
 from pathlib import Path
 
-import jsonschema
+import jsonschema_rs
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
@@ -52,7 +52,7 @@ def process(*arguments: str, **options) -> subprocess.CompletedProcess:
 
 def heads_of(capsys, *arguments: str) -> dict:
     document = json.loads(ok(capsys, "heads", *arguments, "--json"))
-    jsonschema.validate(document, SCHEMA)
+    jsonschema_rs.validate(SCHEMA, document)
     return document
 
 

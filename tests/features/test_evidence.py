@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jsonschema
+import jsonschema_rs
 import pytest
 
 import attnviz as av
@@ -172,7 +172,7 @@ def test_heads_print_them(files, capsys) -> None:
         assert title in out
     assert main(["heads", TEXT, "--json", *map(str, given)]) == 0
     document = json.loads(capsys.readouterr().out)
-    jsonschema.validate(document, av.Heads.json_schema())
+    jsonschema_rs.validate(av.Heads.json_schema(), document)
     assert "findings" not in document  # they are files of their own
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jsonschema
+import jsonschema_rs
 import pytest
 
 import attnviz as av
@@ -162,7 +162,7 @@ def test_a_file_is_read_back_equal(made: dict[str, Made], model: str, name: str)
     assert type(read) is type(found)
     assert read.to_dict() == found.to_dict()
     assert read == found
-    jsonschema.validate(found.to_dict(), found.json_schema())
+    jsonschema_rs.validate(found.json_schema(), found.to_dict())
 
 
 def beside(one: Made, name: str) -> Iterator[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import jsonschema
+import jsonschema_rs
 import pytest
 
 import attnviz as av
@@ -26,7 +26,7 @@ def test_every_schema_is_valid_and_complete(name: str) -> None:
     """Each reference leads to a part, each part is used, and versions are those of the class."""
     text = schemas.schema_path(name).read_text("utf-8")
     schema = json.loads(text)
-    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema_rs.meta.validate(schema)
     found = result_class(name)
     assert found is not None
     assert schema["$id"] == schema["properties"]["schema"]["const"] == found.schema
@@ -59,11 +59,11 @@ def test_writing_replaces_what_is_old(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_real_result_fits_the_file_and_a_damaged_one_does_not() -> None:
     schema = json.loads(schemas.schema_path("attnviz.heads").read_text("utf-8"))
     found = av.heads("the cat and the cat").to_dict()
-    jsonschema.validate(found, schema)
+    jsonschema_rs.validate(schema, found)
     for key in ("schema", "source", "layout", "tokens", "heads"):
-        with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate({k: v for k, v in found.items() if k != key}, schema)
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({**found, "schema": "attnviz.heads/1"}, schema)
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({**found, "empty_rows": "none"}, schema)
+        with pytest.raises(jsonschema_rs.ValidationError):
+            jsonschema_rs.validate(schema, {k: v for k, v in found.items() if k != key})
+    with pytest.raises(jsonschema_rs.ValidationError):
+        jsonschema_rs.validate(schema, {**found, "schema": "attnviz.heads/1"})
+    with pytest.raises(jsonschema_rs.ValidationError):
+        jsonschema_rs.validate(schema, {**found, "empty_rows": "none"})

@@ -8,7 +8,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import jsonschema
+import jsonschema_rs
 import pytest
 
 import attnviz as av
@@ -46,7 +46,7 @@ def test_json_gives_the_same_value_again_and_follows_its_schema(
     assert Ablation.from_dict(found.to_dict()) == found
     assert Ablation.from_json(found.to_json()) == found
     assert registry.read(found.save(tmp_path / "a.json")) == found
-    jsonschema.validate(found.to_dict(), Ablation.json_schema())
+    jsonschema_rs.validate(Ablation.json_schema(), found.to_dict())
     rows = list(csv.DictReader(io.StringIO(found.save(tmp_path / "a.csv").read_text())))
     assert [row["name"] for row in rows] == [effect.name for effect in found.effects]
     assert str(registry.read(tmp_path / "a.json")) == str(found)

@@ -8,7 +8,7 @@ import math
 from dataclasses import fields, replace
 from pathlib import Path
 
-import jsonschema
+import jsonschema_rs
 import numpy as np
 import pytest
 
@@ -404,7 +404,7 @@ def test_ablating_a_gated_model_measures_what_is_left() -> None:
 
 
 def test_json_and_csv_and_pictures(report, tmp_path: Path) -> None:
-    jsonschema.validate(report.to_dict(), SCHEMA)
+    jsonschema_rs.validate(SCHEMA, report.to_dict())
     for suffix in (".json", ".csv", ".png", ".svg", ".pdf"):
         assert report.save(tmp_path / f"r{suffix}").stat().st_size > 1000
     lines = (tmp_path / "r.csv").read_text().splitlines()
@@ -426,7 +426,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
     assert picture.stat().st_size > 10_000
     assert main(["ablate", TEXTS[0], "--select", "2.4", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    jsonschema.validate(document, SCHEMA)
+    jsonschema_rs.validate(SCHEMA, document)
     assert document["effects"][0]["name"] == "2.4"
     assert document["methods"] == ["mean", "resample"]
     assert main(["ablate", TEXTS[0], "--positions", "--heads", "2.4,1.4", "-q"]) == 0

@@ -9,7 +9,7 @@ from math import log
 from pathlib import Path
 from typing import Any
 
-import jsonschema
+import jsonschema_rs
 import numpy as np
 import pytest
 
@@ -379,7 +379,7 @@ def test_axe_finds_nothing(
 def test_it_is_read_back_equal(request: Any, which: str, tmp_path: Path) -> None:
     made: Atlas = request.getfixturevalue(which)
     assert av.read(made.save(tmp_path / "a.json")) == made
-    jsonschema.validate(made.to_dict(), Atlas.json_schema())
+    jsonschema_rs.validate(Atlas.json_schema(), made.to_dict())
 
 
 def test_a_distance_is_no_evidence_of_need(bert: Atlas, repeats: Atlas) -> None:

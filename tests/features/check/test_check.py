@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
+import jsonschema_rs
 import numpy as np
 import pytest
 
@@ -28,7 +28,7 @@ def stored(path: Path, document: dict[str, Any]) -> Path:
 
 
 def test_json_is_read_and_fits_the_schema(tmp_path: Path) -> None:
-    jsonschema.validate(good(), SCHEMA)
+    jsonschema_rs.validate(SCHEMA, good())
     path = stored(tmp_path / "a.json", {**good(), "meta": {"model": "mine", "kinds": ["encoder"]}})
     found = av.read_capture(path)
     assert found["1.1"].tolist() == [[1.0, 0.0], [0.5, 0.5]]

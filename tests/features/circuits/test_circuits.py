@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
+import jsonschema_rs
 import numpy as np
 import pytest
 import torch
@@ -317,8 +317,8 @@ def test_selection_and_seed(report: Circuits) -> None:
 
 def test_files(report: Circuits, tmp_path: Path) -> None:
     found = json.loads(report.save(tmp_path / "a.json").read_text("utf-8"))
-    jsonschema.validate(found, SCHEMA)
-    jsonschema.validate(av.circuits(model="demo-bert").to_dict(), SCHEMA)
+    jsonschema_rs.validate(SCHEMA, found)
+    jsonschema_rs.validate(SCHEMA, av.circuits(model="demo-bert").to_dict())
     lines = report.save(tmp_path / "a.csv").read_text("utf-8").splitlines()
     assert lines[0] == "side,writer,reader,ratio,excess,p"
     assert len(lines) == 1 + 3 * 216
@@ -338,7 +338,7 @@ def test_results_come_back_equal(report: Circuits, models: Any, tmp_path: Path) 
         assert Circuits.from_dict(one.to_dict()) == one
         assert Circuits.from_json(one.to_json()) == one
         assert registry.read(one.save(tmp_path / f"{number}.json")) == one
-        jsonschema.validate(one.to_dict(), SCHEMA)
+        jsonschema_rs.validate(SCHEMA, one.to_dict())
     assert registry.read(tmp_path / "0.json").to_bytes("png") == report.to_bytes("png")
     assert str(registry.read(tmp_path / "0.json")) == str(report)
 
@@ -390,7 +390,7 @@ def test_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
     assert "0.5 the position before" in out
     assert "into keys" in plot.read_text("utf-8")
     assert main(["circuits", "--json", "--select", "2.*", "-m", "demo-bert"]) == 0
-    jsonschema.validate(json.loads(capsys.readouterr().out), SCHEMA)
+    jsonschema_rs.validate(SCHEMA, json.loads(capsys.readouterr().out))
     assert main(["circuits", "--csv", "--keep", "20"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 61
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-import jsonschema
+import jsonschema_rs
 import numpy as np
 import pytest
 
@@ -93,7 +93,7 @@ def test_a_causal_model_sees_no_later_name() -> None:
     assert report.examples == 10
     assert {one.from_name for one in report.everything.heads} == {None}
     assert report.skipped["a name after the pronoun, which a causal model cannot see"] == 1
-    jsonschema.validate(report.to_dict(), report.json_schema())
+    jsonschema_rs.validate(report.json_schema(), report.to_dict())
     assert Coref.from_json(report.to_json()) == report
 
 
@@ -117,7 +117,7 @@ def test_table_and_json(minilm: str, capsys) -> None:
     assert "on odd documents" in out
     assert "1 left out: neither name" in err
     assert main(["coref", str(SAMPLE), "-m", minilm, "--json", "-q"]) == 0
-    jsonschema.validate(json.loads(capsys.readouterr().out), Coref.json_schema())
+    jsonschema_rs.validate(Coref.json_schema(), json.loads(capsys.readouterr().out))
 
 
 def test_a_picture_of_bars_and_grid(tmp_path) -> None:

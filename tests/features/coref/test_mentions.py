@@ -7,7 +7,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-import jsonschema
+import jsonschema_rs
 import numpy as np
 import pytest
 
@@ -315,7 +315,7 @@ def test_halves_and_the_best_are_by_hand(minilm: str) -> None:
 def test_causal_models_have_rows_only() -> None:
     report = attnviz.coref(SAMPLE, model="demo-gpt2")
     assert {one.from_name for kind in report.kinds for one in kind.heads} == {None}
-    jsonschema.validate(report.to_dict(), report.json_schema())
+    jsonschema_rs.validate(report.json_schema(), report.to_dict())
     assert Coref.from_json(report.to_json()) == report
 
 
@@ -363,7 +363,7 @@ def test_tables_json_and_wrong_use(minilm: str, capsys) -> None:
     for expected in ("pronoun", "same head word", "nearest mention", "any other word"):
         assert expected in out
     assert main(["coref", str(SAMPLE), "-m", minilm, "--json", "-q"]) == 0
-    jsonschema.validate(json.loads(capsys.readouterr().out), Coref.json_schema())
+    jsonschema_rs.validate(Coref.json_schema(), json.loads(capsys.readouterr().out))
     for option, says in (
         (["--candidates", "names"], "--candidates takes 'words' or 'mentions', not 'names'"),
         (["--window", "8"], "--window 8 is too few; take at least 16"),

@@ -7,7 +7,7 @@ import io
 import json
 from pathlib import Path
 
-import jsonschema
+import jsonschema_rs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -80,7 +80,7 @@ results = st.builds(
 def test_json_gives_the_same_value_again_and_follows_its_schema(found: Coref) -> None:
     assert Coref.from_dict(found.to_dict()) == found
     assert Coref.from_json(found.to_json()) == found
-    jsonschema.validate(found.to_dict(), Coref.json_schema())
+    jsonschema_rs.validate(Coref.json_schema(), found.to_dict())
 
 
 @pytest.mark.parametrize("sample", ["pronouns.tsv", "treebank.conllu"])

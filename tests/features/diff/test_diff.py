@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jsonschema
+import jsonschema_rs
 import numpy as np
 import pytest
 
@@ -198,7 +198,7 @@ def test_reports(tmp_path: Path) -> None:
     assert found.kind == "ablate"
     with pytest.raises(UsageError, match="no maps to draw"):
         found.to_bytes("png")
-    jsonschema.validate(found.to_dict(), SCHEMA)
+    jsonschema_rs.validate(SCHEMA, found.to_dict())
     other = json.loads(paths[1].read_text("utf-8")) | {"metric": "kl"}
     (tmp_path / "kl.json").write_text(json.dumps(other))
     with pytest.raises(InputError, match="metric is loss in"):
@@ -296,7 +296,7 @@ def test_differences_come_back_equal(tmp_path: Path) -> None:
         av.diff(*[av.Prompt("the cat sat", context="le chat")] * 2),
     ]
     for number, one in enumerate(several):
-        jsonschema.validate(one.to_dict(), SCHEMA)
+        jsonschema_rs.validate(SCHEMA, one.to_dict())
         assert Diff.from_json(one.to_json()) == one
         read = registry.read(one.save(tmp_path / f"{number}.json"))
         assert read == one
@@ -391,7 +391,7 @@ def test_files_and_command_line(
     assert Path("d.png").read_bytes().startswith(b"\x89PNG")
     assert main([*near, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    jsonschema.validate(document, SCHEMA)
+    jsonschema_rs.validate(SCHEMA, document)
     assert document["before"] == "a.npz"
     assert main([*near, "--csv"]) == 0
     lines = capsys.readouterr().out.splitlines()

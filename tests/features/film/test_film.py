@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import jsonschema
+import jsonschema_rs
 import numpy as np
 import pytest
 import torch
@@ -215,7 +215,7 @@ class TestRuns:
 class TestForms:
     def test_it_is_read_back_equal(self, two: Film, tmp_path: Path) -> None:
         assert av.read(two.save(tmp_path / "film.json")) == two
-        jsonschema.validate(two.to_dict(), Film.json_schema())
+        jsonschema_rs.validate(Film.json_schema(), two.to_dict())
         assert av.read_film(tmp_path / "film.json", {"more": 1.0}).baselines["more"] == 1.0
 
     def test_rows_are_long(self, two: Film) -> None:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import jsonschema
+import jsonschema_rs
 import numpy as np
 import pytest
 from hypothesis import given
@@ -271,7 +271,7 @@ def test_recorded_attention_says_what_it_lacks() -> None:
 def test_results_come_back_equal(to: str | None, tmp_path: Path) -> None:
     report = av.flow(TEXT, to=to)
     found = report.to_dict()
-    jsonschema.validate(found, SCHEMA)
+    jsonschema_rs.validate(SCHEMA, found)
     assert found["total"] == report.total.tolist()
     assert len(found["layers"]) == len(report.layers)
     assert (found["followed"] is None) == (to is None)
@@ -299,12 +299,12 @@ def test_any_flow_comes_back_equal(seed: int, n: int, layers: int, causal: bool)
     again = Flow.from_json(found.to_json())
     assert again == found
     np.testing.assert_array_equal(again.total, found.total)
-    jsonschema.validate(found.to_dict(), SCHEMA)
+    jsonschema_rs.validate(SCHEMA, found.to_dict())
 
 
 def test_two_texts_come_back_equal() -> None:
     for one in (two_texts(), run_recorded(encoder_decoder())):
-        jsonschema.validate(one.to_dict(), SCHEMA)
+        jsonschema_rs.validate(SCHEMA, one.to_dict())
         assert Flow.from_json(one.to_json()) == one
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jsonschema
+import jsonschema_rs
 import numpy as np
 import pytest
 import torch
@@ -191,7 +191,7 @@ def test_masked_models_predict_and_say_why_not() -> None:
     assert found.sum is None
     assert found.tokens[found.position] == "[MASK]"
     assert any("normalizes the sum" in note and "attnviz ablate" in note for note in found.notes)
-    jsonschema.validate(found.to_dict(), SCHEMA)
+    jsonschema_rs.validate(SCHEMA, found.to_dict())
     with pytest.raises(InputError, match="no mask"):
         av.logits("The cat sat.", model="demo-bert")
     with pytest.raises(UsageError, match="no parts to draw"):
@@ -220,7 +220,7 @@ def test_a_sum_that_is_none_is_not_shown() -> None:
 
 
 def test_files(report: Logits, tmp_path: Path) -> None:
-    jsonschema.validate(report.to_dict(), SCHEMA)
+    jsonschema_rs.validate(SCHEMA, report.to_dict())
     found = json.loads(report.save(tmp_path / "a.json").read_text("utf-8"))
     assert sum(part["value"] for part in found["parts"]) == pytest.approx(found["logit"], abs=1e-4)
     lines = report.save(tmp_path / "a.csv").read_text("utf-8").splitlines()
@@ -243,7 +243,7 @@ def test_results_come_back_equal(report: Logits, tmp_path: Path) -> None:
         assert Logits.from_dict(one.to_dict()) == one
         assert Logits.from_json(one.to_json()) == one
         assert registry.read(one.save(tmp_path / f"{number}.json")) == one
-        jsonschema.validate(one.to_dict(), SCHEMA)
+        jsonschema_rs.validate(SCHEMA, one.to_dict())
 
 
 @pytest.mark.parametrize(
@@ -280,4 +280,4 @@ def test_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["logits", "a b", "--by", "layer"]) == 2
     assert "head or token" in capsys.readouterr().err
     assert main(["logits", "a b c a b", "--json", "--position", "all"]) == 0
-    jsonschema.validate(json.loads(capsys.readouterr().out), SCHEMA)
+    jsonschema_rs.validate(SCHEMA, json.loads(capsys.readouterr().out))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-import jsonschema
+import jsonschema_rs
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
@@ -43,7 +43,7 @@ def test_what_stays_when_texts_are_drawn_anew(corpus, tmp_path, capsys) -> None:
     assert re.search(r"1\.4 +previous 20 ", out)
     assert main(["profile", corpus, "-q", "--stability", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    jsonschema.validate(document, SCHEMA)
+    jsonschema_rs.validate(SCHEMA, document)
     assert document["resamples"] == 20
     for head in document["heads"]:
         assert sum(times for _, times in head["stability"]["nearest"]) == 20
@@ -56,7 +56,7 @@ def test_copies_of_a_line_are_one_text(tmp_path, capsys) -> None:
     assert main(["profile", str(same), "--json"]) == 0
     out, err = capsys.readouterr()
     document = json.loads(out)
-    jsonschema.validate(document, SCHEMA)
+    jsonschema_rs.validate(SCHEMA, document)
     said = " ".join(err.split())
     assert "59 of 60 texts repeat another one word for word" in said
     assert "No intervals: 1 independent texts are too few" in said
@@ -105,7 +105,7 @@ def test_json_follows_its_schema_and_csv_has_a_line_a_score(tmp_path, capsys) ->
     interval = ["--interval", "simultaneous", "--group", "doc"]
     assert main(["profile", str(path), *interval, "-o", str(state), "--json", "-q"]) == 0
     document = json.loads(capsys.readouterr().out)
-    jsonschema.validate(document, SCHEMA)
+    jsonschema_rs.validate(SCHEMA, document)
     assert (document["grouped"], document["clusters"], document["copies"]) == (True, 20, 0)
     assert document["simultaneous"] is True
     assert document["width"] > 1.96  # one interval by itself

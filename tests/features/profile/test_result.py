@@ -7,7 +7,7 @@ import io
 import json
 from pathlib import Path
 
-import jsonschema
+import jsonschema_rs
 import pytest
 
 import attnviz as av
@@ -40,7 +40,7 @@ def test_json_gives_the_same_value_again_and_follows_its_schema(
     assert Profile.from_dict(found.to_dict()) == found
     assert Profile.from_json(found.to_json()) == found
     assert registry.read(found.save(tmp_path / "p.json")) == found
-    jsonschema.validate(found.to_dict(), Profile.json_schema())
+    jsonschema_rs.validate(Profile.json_schema(), found.to_dict())
     rows = list(csv.DictReader(io.StringIO(found.save(tmp_path / "p.csv").read_text())))
     assert len(rows) == sum(len(head.estimates) for head in found.heads)
     assert str(registry.read(tmp_path / "p.json")) == str(found)

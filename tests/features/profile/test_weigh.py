@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import jsonschema
+import jsonschema_rs
 import pytest
 
 import attnviz as av
@@ -40,7 +40,7 @@ def test_processes_and_files_give_the_same_bits(corpus: Path, tmp_path: Path) ->
     settings = {"model": "demo-bert", "weigh": "norm-residual-ln"}
     alone = av.profile(corpus, out=state, **settings)
     document = json.loads(alone.to_json())
-    jsonschema.validate(document, Profile.json_schema())
+    jsonschema_rs.validate(Profile.json_schema(), document)
     assert document["quantity"] == "norm-residual-ln"
     assert document["heads"][0]["scores"]["head"] == "0.*"
     assert av.profile(corpus, jobs=2, **settings).to_json() == alone.to_json()

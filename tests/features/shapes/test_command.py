@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import jsonschema
+import jsonschema_rs
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -49,7 +49,7 @@ def run(*arguments: str) -> str:
 
 def answer(*arguments: str) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(run(*arguments, "--json"))
-    jsonschema.validate(document, SCHEMA)
+    jsonschema_rs.validate(SCHEMA, document)
     read = Answer.from_dict(document)
     assert read.to_dict() == document
     assert type(read).from_json(read.to_json()) == read

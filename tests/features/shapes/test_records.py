@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
+import jsonschema_rs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -47,8 +47,8 @@ def test_every_view_comes_back_equal(tmp_path: Path) -> None:
         document = one.to_dict()
         assert document["schema"] == "attnviz.shapes/3"
         assert document["view"] == view
-        jsonschema.validate(document, SCHEMA)
-        jsonschema.validate(document, VIEWS[view].json_schema())
+        jsonschema_rs.validate(SCHEMA, document)
+        jsonschema_rs.validate(VIEWS[view].json_schema(), document)
         assert Answer.from_dict(document) == type(one).from_json(one.to_json()) == one
         path = tmp_path / f"{view}.json"
         path.write_text(one.to_json(), encoding="utf-8")
@@ -114,11 +114,11 @@ def test_a_view_is_not_another() -> None:
     with pytest.raises(InputError, match="its view is 'walk', not compare"):
         CompareAnswer.from_dict(document)
     for wrong in (ModelAnswer.json_schema(), CompareAnswer.json_schema()):
-        with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(document, wrong)
+        with pytest.raises(jsonschema_rs.ValidationError):
+            jsonschema_rs.validate(wrong, document)
     for key in ("schema", "view", "title", "steps"):
-        with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate({k: v for k, v in document.items() if k != key}, SCHEMA)
+        with pytest.raises(jsonschema_rs.ValidationError):
+            jsonschema_rs.validate(SCHEMA, {k: v for k, v in document.items() if k != key})
 
 
 def test_what_has_no_table_has_no_csv() -> None:

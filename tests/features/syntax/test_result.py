@@ -8,7 +8,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import jsonschema
+import jsonschema_rs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -135,7 +135,7 @@ results = st.builds(
 def test_json_gives_the_same_value_again_and_follows_its_schema(found: Syntax) -> None:
     assert Syntax.from_dict(found.to_dict()) == found
     assert Syntax.from_json(found.to_json()) == found
-    jsonschema.validate(found.to_dict(), Syntax.json_schema())
+    jsonschema_rs.validate(Syntax.json_schema(), found.to_dict())
 
 
 def test_every_file_of_a_real_one(tmp_path: Path) -> None:

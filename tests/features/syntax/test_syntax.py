@@ -7,7 +7,7 @@ from collections import defaultdict
 from time import process_time
 from typing import Any
 
-import jsonschema
+import jsonschema_rs
 import numpy as np
 import pytest
 
@@ -241,7 +241,7 @@ def test_words_without_a_token_do_not_count() -> None:
 def test_json_follows_its_schema(minilm: str, capsys) -> None:
     assert main(["syntax", str(SAMPLE), "-m", minilm, "--json", "-q"]) == 0
     document = json.loads(capsys.readouterr().out)
-    jsonschema.validate(document, Syntax.json_schema())
+    jsonschema_rs.validate(Syntax.json_schema(), document)
     assert (document["texts"], document["unit"]) == (2, "documents")
     (obj,) = (one for one in document["relations"] if one["name"] == "obj")
     assert obj["best"]["head"] == "2.0"
@@ -284,7 +284,7 @@ def test_untrained_weights_have_no_role(name: str, minilm: str, tmp_path) -> Non
     assert drawn.seed == report.seed == 0
     assert [r.count for r in drawn.relations] == [r.count for r in report.relations]
     document = report.to_dict()
-    jsonschema.validate(document, report.json_schema())
+    jsonschema_rs.validate(report.json_schema(), document)
     assert document["untrained"][0]["roles"] == []
     assert Syntax.from_dict(document) == report
 

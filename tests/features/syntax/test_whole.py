@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations, pairwise
 from pathlib import Path
 
-import jsonschema
+import jsonschema_rs
 import numpy as np
 import pytest
 import torch
@@ -177,7 +177,7 @@ def test_all_heads_know_more_than_one_and_than_untrained_weights(minilm: str, tm
     assert drawn.trees is not None
     assert report.trees.best.margin.low > 0 > drawn.trees.best.margin.value
     document = report.to_dict()
-    jsonschema.validate(document, report.json_schema())
+    jsonschema_rs.validate(report.json_schema(), document)
     assert document["combined"]["uas"]["value"] == found.uas.value
     assert document["untrained"][0]["trees"]["chain"] == document["trees"]["chain"]
     assert Syntax.from_dict(document) == report
