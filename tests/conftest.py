@@ -23,7 +23,7 @@ from attnviz.corpus import executors
 from tests import forking, registered
 from tests.viewing import FLAGS, chromium
 
-EXAMPLES = {"quick": 20, "default": 30, "thorough": 150}
+EXAMPLES = {"quick": 10, "default": 20, "thorough": 150}
 """How many cases each property is tried on, chosen by ``$ATTNVIZ_EXAMPLES``."""
 for name, count in EXAMPLES.items():
     hypothesis.settings.register_profile(
