@@ -73,6 +73,7 @@ axe: .venv/tested
 	@command -v npm >/dev/null && $(MAKE) --no-print-directory .venv/node/installed || echo "no npm or no network, so axe is missing and accessibility is not tested"
 
 test: axe
+	$(BIN)/python -m compileall -q -j 2 attnviz
 	$(PYTEST) -m "not slow"
 
 slow: axe

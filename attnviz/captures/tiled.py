@@ -8,6 +8,7 @@ from dataclasses import replace
 from attnviz.captures.look import Model, prompt_of, source_for
 from attnviz.captures.without import closed
 from attnviz.core.heads import Head, Layout
+from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import ForwardRequest, Observer, Source
 from attnviz.core.spans import places
@@ -22,8 +23,6 @@ from attnviz.scoring.tiled import TileObserver
 LONG = 2048
 """Texts of more tokens are shown as tiles."""
 
-Progress = Callable[[str, int, int], None]
-"""Gets what is counted, how many are done, and of how many."""
 
 Sizes = Callable[[int, int, int], tuple[int, int]]
 """From the number of heads, rows and keys: tokens along a tile, and weights of a row to keep."""
@@ -85,10 +84,7 @@ def tiled(
     tiles = TileObserver(heads, size, down, across, keep)
     watching: list[Observer] = [tiles]
     if progress is not None:
-        tell, all_ = progress, inputs.length
-        watching.append(
-            Going([inputs], source.layout, lambda share: tell("tokens", round(share * all_), all_))
-        )
+        watching.append(Going.through(inputs, source.layout, progress))
     with closed(source, without, inputs) as noted:
         scores = ScoreObserver([noted], shown.layout) if weigh == "weights" else None
         if scores is not None:

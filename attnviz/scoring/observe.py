@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -30,6 +30,9 @@ from attnviz.scoring.scores import SCORES
 from attnviz.scoring.stored import blocks
 from attnviz.scoring.sums import Sums, comparable, fold
 from attnviz.scoring.totals import SinkTotals, Totals
+
+if TYPE_CHECKING:
+    from attnviz.core.progress import Progress
 
 _PART_ELEMENTS = 1 << 19
 """Weights to score at a time, 2 MiB in float32: what scores share stays in a near cache."""
@@ -146,6 +149,12 @@ class Going:
         self._all = sum(
             max(len(inputs.sides[site.kind].queries) for inputs in batch) for site in layout.sites
         )
+
+    @classmethod
+    def through(cls, inputs: Inputs, layout: Layout, progress: Progress) -> Going:
+        """Counts the tokens of one text."""
+        all_ = inputs.length
+        return cls([inputs], layout, lambda share: progress("tokens", round(share * all_), all_))
 
     def observe(self, rows: Rows) -> None:
         """Count the rows of a block."""

@@ -133,6 +133,17 @@ def test_prompts_that_are_nothing(prompt: av.Prompt, says: str) -> None:
             function(prompt)
 
 
+def test_a_text_says_how_far_it_has_come() -> None:
+    told: list[tuple[str, int, int]] = []
+    text = "the cat and the dog " * 40
+    found = av.heads(text, progress=lambda *so_far: told.append(so_far))
+    assert found == av.heads(text)
+    done = [number for _, number, _ in told]
+    assert done == sorted(done)
+    assert len(set(done)) > 2
+    assert told[-1] == ("tokens", len(found.tokens["decoder"].queries), done[-1])
+
+
 def test_a_probe_needs_the_model(cap) -> None:
     with pytest.raises(av.UsageError, match="needs the model itself"):
         av.heads(cap, probe=True)

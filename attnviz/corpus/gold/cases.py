@@ -19,9 +19,6 @@ from attnviz.corpus.gold.work import Gold, Task
 from attnviz.corpus.texts import Bad, Text
 from attnviz.errors import InputError, Setting, UsageError
 
-Progress = Callable[[str, int, int], None]
-"""Called with the stage, how many sentences are done and how many there are."""
-
 Loader = Callable[[], Source]
 
 BATCH_TOKENS = 4096

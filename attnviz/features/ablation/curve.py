@@ -7,11 +7,12 @@ would look too small.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
 from attnviz.core.heads import Head, Layout
+from attnviz.core.progress import Progress
 from attnviz.errors import UsageError
 from attnviz.features.ablation.measure import Bench, Floats, Measured
 from attnviz.features.ablation.metrics import Metric
@@ -19,8 +20,6 @@ from attnviz.features.ablation.result import CurvePoint, Effect
 from attnviz.features.ablation.settings import AblationSettings
 from attnviz.features.ablation.summed import Summed, together
 from attnviz.scoring.groups import Group
-
-Progress = Callable[[str, int, int], None]
 
 STEPS = 10
 """Heads are ranked again after every tenth of them."""

@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from attnviz.captures.look import DEFAULT_MODEL, Look, Model, load, loader, prepared
+from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Source
 from attnviz.errors import UsageError
 from attnviz.features.ablation.fills import MeanOver
 from attnviz.features.ablation.result import Ablation
-from attnviz.features.ablation.run import Progress, Study, run
+from attnviz.features.ablation.run import Study, run
 from attnviz.features.ablation.settings import (
     METHODS,
     AblationSettings,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from attnviz.captures import trials
 from attnviz.captures.trials import Trial
 from attnviz.core.heads import Head
+from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
 from attnviz.core.scores import HeadScores, UserDefined
 from attnviz.core.source import ForwardRequest, Source
@@ -41,9 +42,6 @@ from attnviz.scoring.roles import ROLES
 from attnviz.scoring.sums import Sums
 from attnviz.scoring.user_measures import FILLS
 from attnviz.statistics.ranks import spearman
-
-Progress = Callable[[str, int, int], None]
-"""Called with the stage, how many trials are done and how many there are."""
 
 DRAWS = 8
 """Texts times donors are about so many at least."""

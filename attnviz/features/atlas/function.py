@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from attnviz import __version__, files
 from attnviz.captures.look import DEFAULT_MODEL, Model, capture, load
 from attnviz.core.heads import Head
+from attnviz.core.progress import Progress
 from attnviz.core.prompt import Prompt
 from attnviz.core.result import Result
 from attnviz.core.scores import Role
@@ -51,9 +52,6 @@ from attnviz.features.syntax.function import syntax as run_syntax
 from attnviz.features.syntax.result import Syntax
 from attnviz.models.identity import identity
 from attnviz.scoring.scores import SCORES
-
-Progress = Callable[[str, int, int], None]
-"""Called with a part, how much of it is done and how much there is."""
 
 ABLATED = 64
 """Texts that heads are ablated on, unless asked otherwise."""

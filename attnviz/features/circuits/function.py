@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from attnviz.captures.look import DEFAULT_MODEL, Model, load
+from attnviz.core.progress import Progress
 from attnviz.errors import UsageError
 from attnviz.features.circuits.result import Circuits
-from attnviz.features.circuits.run import CircuitsSettings, Progress, run
+from attnviz.features.circuits.run import CircuitsSettings, run
 from attnviz.models.identity import identity
 from attnviz.scoring.select import select
 

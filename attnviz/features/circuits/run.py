@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -11,14 +11,12 @@ from torch import Tensor
 
 from attnviz.core.arguments import check_fields
 from attnviz.core.heads import Head, Site
+from attnviz.core.progress import Progress
 from attnviz.core.source import Embedding, OutputProjection, Reading, Source
 from attnviz.errors import ModelError, Setting, UsageError
 from attnviz.features.circuits import compose, copying, positions
 from attnviz.features.circuits.result import ByPosition, Chance, Circuits, Copying, Side
 from attnviz.features.circuits.strongest import Strongest
-
-Progress = Callable[[str, int, int], None]
-"""Called again and again with a stage, how much is done and how much there is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from attnviz import files
 from attnviz.captures.look import DEFAULT_MODEL, Model, load, loader
-from attnviz.corpus.gold.cases import Progress
+from attnviz.core.progress import Progress
 from attnviz.corpus.texts import Bad
 from attnviz.errors import UsageError
 from attnviz.features.coref.entities import documents, is_treebank

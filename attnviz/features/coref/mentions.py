@@ -18,10 +18,11 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import ForwardRequest, Source
 from attnviz.corpus.batches import batches, tokenize
-from attnviz.corpus.gold.cases import BATCH_TOKENS, Loader, Progress, check_single
+from attnviz.corpus.gold.cases import BATCH_TOKENS, Loader, check_single
 from attnviz.corpus.gold.pointing import Pointing, present
 from attnviz.corpus.gold.treebank import Sentence, spoken
 from attnviz.corpus.running import answered, executor

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.heads import Layout, Site
+from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Rows, Source
 from attnviz.corpus.batches import batches, tokenize
-from attnviz.corpus.gold.cases import BATCH_TOKENS, Loader, Progress, check_single
+from attnviz.corpus.gold.cases import BATCH_TOKENS, Loader, check_single
 from attnviz.corpus.gold.pointing import WordMaps, present
 from attnviz.corpus.running import answered, executor
 from attnviz.corpus.texts import Bad, Text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +11,7 @@ from attnviz.captures.look import DEFAULT_MODEL, Look, Model, capture, load, pro
 from attnviz.captures.trials import MASKS, is_masked, predicted
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head
+from attnviz.core.progress import Progress
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import Source
 from attnviz.errors import InputError, ModelError, UsageError
@@ -29,8 +30,6 @@ METHODS = "mean, resample"
 MAP = 64
 """Tokens of a text whose whole maps are kept."""
 _SOURCES = 5
-
-Progress = Callable[[str, int, int], None]
 
 
 def explain(

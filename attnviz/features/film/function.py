@@ -7,21 +7,19 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnviz import files
+from attnviz.core.progress import Progress
 from attnviz.errors import InputError, Setting, UsageError
 from attnviz.features.film.result import Film
 from attnviz.features.registry import read
 
 if TYPE_CHECKING:
     from attnviz.corpus.texts import Bad, Text
-
-Progress = Callable[[str, int, int], None]
-"""Called with a stage, how much is done and how much there is."""
 
 
 def film(

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 from attnviz.captures.look import DEFAULT_MODEL, Look, Model, prompt_of, source_for
 from attnviz.core.capture import Capture
+from attnviz.core.progress import Progress
 from attnviz.errors import UsageError
 from attnviz.features.flow.result import Direction, Flow
-from attnviz.features.flow.run import Progress, follow, run, run_recorded
+from attnviz.features.flow.run import follow, run, run_recorded
 from attnviz.models.identity import identity
 
 

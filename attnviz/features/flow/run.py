@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Layout, Site
+from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.source import ForwardRequest, Source
@@ -28,8 +29,6 @@ from attnviz.features.flow.stack import (
 )
 from attnviz.models.memory import human_bytes, physical_memory
 from attnviz.scoring.stored import blocks
-
-Progress = Callable[[str, int, int], None]
 
 _MEANING = (
     "Shares say which positions were mixed, not what a word changes: MLPs act within a "

@@ -123,7 +123,7 @@ def heads(
         console.note(kept.notes, output.quiet)
         return
     look, settings = prompt.asked(model, quiet=output.quiet)
-    with console.waiting("running the model", output.quiet):
+    with console.waiting("running the model", output.quiet) as told:
         found = function.heads(
             look,
             probe=probe,
@@ -131,6 +131,7 @@ def heads(
             without=without,
             weigh=weigh,
             evidence=evidence,
+            progress=told,
             **settings,
         )
     machine = json or csv

@@ -22,19 +22,20 @@ from attnviz.core.capture import Capture
 from attnviz.core.heads import Head
 from attnviz.core.quantities import quantity
 from attnviz.core.scores import HeadScores, Mixing
-from attnviz.core.source import ForwardRequest
+from attnviz.core.source import ForwardRequest, Observer
 from attnviz.errors import UsageError
 from attnviz.features.heads.result import Heads
 from attnviz.models.identity import identity
 from attnviz.models.mixing import MixingObserver
 from attnviz.models.weighed import weighed
 from attnviz.scoring import select as selection
-from attnviz.scoring.observe import ScoreObserver, score_capture
+from attnviz.scoring.observe import Going, ScoreObserver, score_capture
 from attnviz.scoring.plugins import user_defined
 
 if TYPE_CHECKING:
     from attnviz.core.findings import Finding
     from attnviz.core.measures import PrefixMatching
+    from attnviz.core.progress import Progress
     from attnviz.core.source import Source
     from attnviz.features.evidence import Evidence
 
@@ -50,6 +51,7 @@ def heads(
     evidence: Evidence | Sequence[Evidence] | None = None,
     device: str = "auto",
     dtype: str = "auto",
+    progress: Progress | None = None,
 ) -> Heads:
     """Score what every head does, and name its roles.
 
@@ -68,6 +70,8 @@ def heads(
             model, or files with its JSON; their roles stand before those of the text.
         device: where to run.
         dtype: in which precision.
+        progress: called while the text runs, with ``"tokens"``, how many went through all layers,
+            and how many there are.
 
     Raises:
         AttnvizError: see :mod:`attnviz.errors`.
@@ -98,7 +102,10 @@ def heads(
         shown = weighed(loaded, weigh, shares=True, beside=[mixing])
         observer = ScoreObserver([inputs], shown.layout)
         with closed(loaded, without, inputs, more_roles) as inputs:
-            shown.forward([inputs], [observer], ForwardRequest(hidden=False))
+            watching: list[Observer] = [observer]
+            if progress is not None:
+                watching.append(Going.through(inputs, shown.layout, progress))
+            shown.forward([inputs], watching, ForwardRequest(hidden=False))
             if probe:
                 probed, matching = _probed(loaded, weigh)
         source, layout, mixed = loaded.info, shown.layout, mixing.result()

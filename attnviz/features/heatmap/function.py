@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.captures.look import DEFAULT_MODEL, Look, Model, capture, prompt_of, source_for
-from attnviz.captures.tiled import Progress, is_long
+from attnviz.captures.tiled import is_long
 from attnviz.core.capture import Capture
+from attnviz.core.progress import Progress
 from attnviz.core.prompt import Prompt
 from attnviz.core.spans import said_cut
 from attnviz.core.tiled import TILES

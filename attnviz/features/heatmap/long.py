@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from attnviz.captures.captured import Captured
-from attnviz.captures.tiled import Progress, tiled
+from attnviz.captures.tiled import tiled
+from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Source
 from attnviz.core.spans import said_cut

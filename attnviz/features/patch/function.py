@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.captures.look import DEFAULT_MODEL, Model, load, loader
+from attnviz.core.progress import Progress
 from attnviz.errors import UsageError
 from attnviz.features.patch.metrics import Function
 from attnviz.features.patch.pairs import Align, Pair, pair_of, read_pairs
 from attnviz.features.patch.paths import Mlps
 from attnviz.features.patch.result import Patch
-from attnviz.features.patch.run import PatchStudy, Progress, run
+from attnviz.features.patch.run import PatchStudy, run
 from attnviz.features.patch.settings import By, Directions, PatchSettings
 from attnviz.features.patch.targets import Component
 from attnviz.models.identity import identity

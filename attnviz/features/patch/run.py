@@ -9,6 +9,7 @@ import numpy as np
 
 from attnviz.captures.trials import predicted
 from attnviz.core.heads import Site
+from attnviz.core.progress import Progress
 from attnviz.core.scores import UserDefined
 from attnviz.core.source import Source
 from attnviz.errors import InputError, ModelError, UsageError
@@ -26,9 +27,6 @@ from attnviz.features.patch.targets import key_heads, targets, trials
 from attnviz.features.patch.tasks import TASKS, task_pairs
 from attnviz.models.memory import physical_memory
 from attnviz.scoring.user_measures import FILLS, given_metric
-
-Progress = Callable[[str, int, int], None]
-"""Called with the stage, how many pairs are done and how many there are."""
 
 Loader = Callable[[], Source]
 

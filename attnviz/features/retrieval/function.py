@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.captures.look import DEFAULT_MODEL, Model, load
+from attnviz.core.progress import Progress
 from attnviz.errors import UsageError
 from attnviz.features.retrieval.result import Retrieval
-from attnviz.features.retrieval.run import Progress, run
+from attnviz.features.retrieval.run import run
 from attnviz.features.retrieval.settings import RetrievalSettings
 from attnviz.models.identity import identity
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.heads import Head
+from attnviz.core.progress import Progress
 from attnviz.core.source import Source
 from attnviz.corpus.gold.halves import halves
 from attnviz.corpus.gold.tally import DIFFERENCE, share
@@ -40,8 +41,6 @@ from attnviz.features.retrieval.settings import RetrievalSettings
 from attnviz.statistics.clusters import FEW, few_groups
 from attnviz.statistics.share import CaseShare
 
-Progress = Callable[[str, int, int], None]
-"""Called with the stage, how much is done and how much there is."""
 Bools = NDArray[np.bool_]
 _EXAMPLES = 3
 WORDS = "words"

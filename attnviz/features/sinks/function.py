@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from attnviz.captures.look import DEFAULT_MODEL, Look, Model, load, looks_of, prompt_of
 from attnviz.captures.notes import notes
 from attnviz.core.capture import Capture
+from attnviz.core.progress import Progress
 from attnviz.core.source import Source
 from attnviz.errors import InputError, Setting, UsageError
 from attnviz.features.sinks.costs import predicts
 from attnviz.features.sinks.measure import (
-    Progress,
     activations,
     measured,
     norm_of,

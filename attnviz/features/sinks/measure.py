@@ -6,7 +6,7 @@ Notation in shapes: N heads of the model, S keys of a text.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from attnviz.captures.trials import predicted
 from attnviz.core.heads import Head, Site
+from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Source
 from attnviz.core.tokens import Tokens
@@ -25,7 +26,6 @@ from attnviz.features.sinks.result import HeadSink, LayerActivation, NormOf, Sin
 from attnviz.statistics.clusters import ClusterSums
 
 Floats = NDArray[np.float64]
-Progress = Callable[[str, int, int], None]
 V = TypeVar("V")
 _FIGURES = ("share", "chance", "weight", "norm", "written", "learned", "output")
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from attnviz.core.heads import Head
 from attnviz.core.origins import Origin
+from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Source
 from attnviz.errors import InputError, UsageError
@@ -22,9 +23,6 @@ from attnviz.scoring.strongest import targets
 from attnviz.scoring.sums import Sums, fold
 from attnviz.statistics.clusters import FEW
 from attnviz.statistics.ratios import ratios
-
-Progress = Callable[[str, int, int], None]
-"""Called with a stage, how much is done and how much there is."""
 
 
 @dataclass

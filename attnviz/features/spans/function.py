@@ -20,6 +20,7 @@ from attnviz.captures.look import (
 from attnviz.captures.notes import notes
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Layout
+from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.spans import ELSEWHERE, EVERY, LAST
@@ -28,7 +29,6 @@ from attnviz.features.spans.documents import DocumentSettings
 from attnviz.features.spans.measure import (
     Groups,
     Measuring,
-    Progress,
     check_stack,
     replayed,
     shortened,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,8 +21,6 @@ from attnviz.statistics.clusters import ClusterSums
 from attnviz.statistics.families import Family, Way, judge
 from attnviz.statistics.simultaneous import ENOUGH
 
-Progress = Callable[[str, int, int], None]
-"""Called with the stage, how many texts are done and how many there are."""
 Groups = Sequence[Sequence[int]]
 """Positions of every group."""
 _TOLD = 4

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from attnviz.captures.notes import notes
 from attnviz.core.heads import Head, Layout
+from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Source
 from attnviz.core.spans import ELSEWHERE, LAST
@@ -28,7 +29,6 @@ from attnviz.errors import InputError, UsageError
 from attnviz.features.spans.documents import RULES, DocumentExample, DocumentSettings, read_examples
 from attnviz.features.spans.measure import (
     Measuring,
-    Progress,
     check_stack,
     shortened,
     tokens_of,

@@ -22,8 +22,9 @@ import torch
 from numpy.typing import NDArray
 
 from attnviz.core.heads import Layout
+from attnviz.core.progress import Progress
 from attnviz.core.source import ForwardRequest, Rows, Source
-from attnviz.corpus.gold.cases import Cases, Loader, Progress, SyntaxSettings
+from attnviz.corpus.gold.cases import Cases, Loader, SyntaxSettings
 from attnviz.corpus.gold.pointing import WordMaps, present
 from attnviz.corpus.gold.tally import ALL, DIFFERENCE, HitTally, share
 from attnviz.corpus.gold.treebank import Sentence

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import get_args
 
+from attnviz.core.progress import Progress
 from attnviz.core.source import Source
-from attnviz.corpus.gold.cases import Loader, Progress, SyntaxSettings
+from attnviz.corpus.gold.cases import Loader, SyntaxSettings
 from attnviz.corpus.gold.treebank import Sentence
 from attnviz.corpus.texts import Bad
 from attnviz.features.syntax.combine import combine

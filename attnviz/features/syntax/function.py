@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,14 +11,12 @@ from typing import Any
 from attnviz import files
 from attnviz.captures.look import DEFAULT_MODEL, Model, load, loader
 from attnviz.captures.settings import settings_of
+from attnviz.core.progress import Progress
 from attnviz.corpus.gold.cases import SyntaxSettings
 from attnviz.corpus.gold.treebank import sentences as read_sentences
 from attnviz.features.syntax.compare import compare
 from attnviz.features.syntax.result import Syntax
 from attnviz.models.identity import identity
-
-Progress = Callable[[str, int, int], None]
-"""Called with a stage, how much is done and how much there is."""
 
 
 def syntax(

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.heads import Head, Layout
+from attnviz.core.progress import Progress
 from attnviz.core.source import Source
-from attnviz.corpus.gold.cases import Cases, Loader, Progress, SyntaxSettings, check_single
+from attnviz.corpus.gold.cases import Cases, Loader, SyntaxSettings, check_single
 from attnviz.corpus.gold.halves import EVERYTHING, halves
 from attnviz.corpus.gold.rule import TEN_POINTS, enough, large, sure
 from attnviz.corpus.gold.tally import ALL, DIFFERENCE, HitTable, HitTally, p_above_zero

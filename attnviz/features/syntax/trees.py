@@ -25,9 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.heads import Layout, Site
+from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Rows, Source
-from attnviz.corpus.gold.cases import Cases, Loader, Progress, SyntaxSettings
+from attnviz.corpus.gold.cases import Cases, Loader, SyntaxSettings
 from attnviz.corpus.gold.halves import halves
 from attnviz.corpus.gold.pointing import WordMaps, present
 from attnviz.corpus.gold.tally import ALL, DIFFERENCE, HitTally, share

@@ -24,13 +24,13 @@ from attnviz.captures.look import (
 from attnviz.core.capture import Capture
 from attnviz.core.findings import Finding
 from attnviz.core.heads import Head, SiteKind
+from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Source
 from attnviz.drawing.labels import counted
 from attnviz.errors import InputError, ModelError, SelectionError, UsageError
 from attnviz.features.ablation import run as ablation
 from attnviz.features.ablation.result import Ablation
-from attnviz.features.ablation.run import Progress
 from attnviz.features.ablation.settings import METHODS, AblationSettings
 from attnviz.features.evidence import Attached, Evidence, attach, read_evidence
 from attnviz.features.profile.result import Alike

@@ -50,8 +50,10 @@ def repeats(tmp_path_factory: pytest.TempPathFactory) -> Atlas:
 
 
 @pytest.fixture(scope="module")
-def bert(minilm: str, sentences: Path) -> Atlas:
-    return av.atlas(sentences, model=minilm, conllu=TREEBANK, ablated=2)
+def bert(minilm: str, tmp_path_factory: pytest.TempPathFactory) -> Atlas:
+    path = tmp_path_factory.mktemp("two") / "sentences.txt"
+    path.write_text("".join(SENTENCES.read_text("utf-8").splitlines(keepends=True)[:2]))
+    return av.atlas(path, model=minilm, conllu=TREEBANK, ablated=2)
 
 
 def test_its_figures_are_those_of_the_commands(sentences: Path, demo: Atlas) -> None:

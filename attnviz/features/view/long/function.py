@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from attnviz.captures.captured import Captured
 from attnviz.captures.look import Model, load
-from attnviz.captures.tiled import Progress, tiled
+from attnviz.captures.tiled import tiled
+from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
 from attnviz.errors import InputError
 from attnviz.features.view.chosen import strongest
