@@ -35,7 +35,7 @@ NUMBERS = re.findall(r"\w+", "no one two three four five six seven eight nine te
 COMMENT = re.compile(r"<!-- claims: (.*?)\n(.*?)-->", re.DOTALL)
 NUMBER = re.compile(rf"[-+−]?\d[\d,]*(?:\.\d+)?(?: %)?|\b(?:{'|'.join(NUMBERS)})\b", re.IGNORECASE)
 HEAD = re.compile(r"(?<![\d.:v])\d\.\d+(?![\d%]| %)\b")
-SLOW = re.compile(r"--probe|--circuit|--paths|\$(EWT|GAP)")
+SLOW = re.compile(r"--probe|--circuit|--paths|retrieval|\$(EWT|GAP)")
 
 
 @dataclass(frozen=True)

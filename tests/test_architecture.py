@@ -283,6 +283,7 @@ def test_help_costs_nothing_heavy() -> None:
     assert loaded(code, *HEAVY) == set()
 
 
+@pytest.mark.slow  # tests/cli/test_start.py lists what heads may import
 def test_heads_on_a_fresh_layer_needs_no_transformers_or_matplotlib() -> None:
     code = "from attnviz.cli import main\nassert main(['heads', 'a b c', '-m', 'fresh']) == 0"
     assert loaded(code, *HEAVY) == {"torch", "tokenizers", "numpy"}

@@ -450,6 +450,7 @@ def test_names_longer_than_any_file_may_have(
     assert [path.name for path in tmp_path.iterdir()] == ["s.txt"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="drops the right of root to go anywhere")
 def test_folders_that_may_not_be_searched(tmp_path: Path) -> None:
     closed = tmp_path / "closed"

@@ -237,7 +237,12 @@ def test_maps_with_different_tokens_are_labelled_each() -> None:
 
 
 @pytest.mark.parametrize(
-    ("format", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")]
+    ("format", "magic"),
+    [
+        ("png", b"\x89PNG"),
+        pytest.param("svg", b"<?xml", marks=pytest.mark.slow),
+        pytest.param("pdf", b"%PDF", marks=pytest.mark.slow),
+    ],
 )
 def test_same_input_same_bytes_whatever_the_user_has_set_of_the_layout(
     format: str, magic: bytes

@@ -161,7 +161,14 @@ def test_options_of_papers(tmp_path: Path, capsys) -> None:
     assert "--size is of a map and --width of the whole file; give one" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("width", ["3.3in", "3.3", "83.82mm", "8.382cm", "237.6pt"])
+@pytest.mark.parametrize(
+    "width",
+    [
+        "3.3",
+        "83.82mm",
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ("3.3in", "8.382cm", "237.6pt")),
+    ],
+)
 def test_a_width_has_a_unit(tmp_path: Path, width: str) -> None:
     file = tmp_path / "x.pdf"
     line = ["heatmap", "a b", "-s", "2.0", "-o", str(file), "-q", "--font-size", "8pt"]
@@ -186,6 +193,7 @@ def test_a_style_of_matplotlibs(one, tmp_path: Path) -> None:
         one.to_bytes("svg", mplstyle="nope")
 
 
+@pytest.mark.slow
 def test_a_figure_needs_no_pyplot() -> None:
     code = (
         "import attnviz, sys; attnviz.heads('a b').figure(); assert 'matplotlib.pyplot' "

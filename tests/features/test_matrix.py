@@ -129,9 +129,10 @@ def _made(name: str, model: str, folder: Path) -> Made:
 
 
 def every(*left_out: str) -> Any:
-    """Each model and producer."""
+    """Each producer, on the real model where that gives it; on both in make slow."""
+    twice = [one for one in PRODUCERS if ("minilm", one) not in NO_LM_HEAD]
     pairs = [
-        (model, one)
+        pytest.param(model, one, marks=[pytest.mark.slow] * (model != "minilm" and one in twice))
         for model in MODELS
         for one in PRODUCERS
         if one not in left_out and (model, one) not in NO_LM_HEAD

@@ -216,7 +216,7 @@ def test_a_start_that_is_not_there(layer: int) -> None:
         source.forward([*batch, batch[0]], request=ForwardRequest(start=Start(0, states)))
 
 
-@pytest.mark.parametrize("watched", [False, True])
+@pytest.mark.parametrize("watched", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_states_of_a_batch_serve_for_every_repetition(source: Source, watched: bool) -> None:
     """Every head gated in a run of its own, from the states of one run."""
     if source.start_kind is None:

@@ -295,6 +295,7 @@ def test_tokens_equal_transformers(tiny, tmp_path, family, settings, fast):
         assert list(tokens.segments) == expected.get("token_type_ids", list(tokens.segments))
 
 
+@pytest.mark.slow  # tests/cli/test_start.py lists what heads may import
 def test_importing_and_running_needs_no_transformers(tiny):
     code = """
 import sys

@@ -26,7 +26,7 @@ MEAN, FAR, SHARE = 3.0, 30, 0.02
 """A page looks the same where blocks are so near on average and at most this share is far off."""
 
 SLOW = pytest.mark.slow
-LONG = ("atlas", "film", "patch", "explain", "lens", "lens-heads", "diff")
+LONG = ("live", "atlas", "film", "patch", "explain", "lens", "lens-heads", "diff")
 """Pages that take their time to be made; what they share with others is looked at in those."""
 
 Greys = NDArray[np.float64]

@@ -361,9 +361,10 @@ def test_a_head_has_a_link_and_a_card(page: Opened, pages: dict[str, Path], demo
     assert not page.page.is_visible("#heads")
 
 
-@pytest.mark.parametrize("name", ["demo", pytest.param("bert", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
-@pytest.mark.parametrize("width", [1400, pytest.param(390, marks=pytest.mark.slow)])
+@pytest.mark.slow  # the family's tests look at it as it opens
+@pytest.mark.parametrize("name", ["demo", "bert"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1400, 390])
 def test_axe_finds_nothing(
     browser: Any, pages: dict[str, Path], name: str, scheme: str, width: int
 ) -> None:

@@ -81,7 +81,7 @@ def test_hostile_text_is_text(gallery: Opened) -> None:
     assert TEXTS[2] in gallery.page.inner_text("#list")
 
 
-@pytest.mark.parametrize("way", ["click", "keys"])
+@pytest.mark.parametrize("way", [pytest.param("click", marks=pytest.mark.slow), "keys"])
 def test_a_large_picture_and_back(gallery: Opened, way: str) -> None:
     page = gallery.page
     tile = page.locator(".tile").nth(1)

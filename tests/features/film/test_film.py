@@ -328,9 +328,8 @@ class TestPage:
         seen.page.click("#play")
         assert int(seen.page.input_value("#step")) >= 1
 
-    @pytest.mark.parametrize(
-        ("scheme", "width"), [("light", 1400), pytest.param("dark", 390, marks=pytest.mark.slow)]
-    )
+    @pytest.mark.slow  # the family's tests look at it as it opens
+    @pytest.mark.parametrize(("scheme", "width"), [("light", 1400), ("dark", 390)])
     def test_axe_finds_nothing(self, browser: Any, page: Path, scheme: str, width: int) -> None:
         with opened(
             browser, color_scheme=scheme, viewport={"width": width, "height": 900}

@@ -141,7 +141,7 @@ def test_figures_are_the_same_bytes_again(format: str, asked: Any) -> None:
     assert first[:4] in (b"\x89PNG", b"<?xm", b"%PDF")
 
 
-@pytest.mark.parametrize("count", [1, 2, 80])
+@pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.slow), 80])
 def test_figures_of_few_and_many_tokens(count: int) -> None:
     flow = run_recorded(made(1, 3, Tokens(tuple(map(str, range(count)))), causal=True))
     assert flow.to_bytes("png")

@@ -71,6 +71,7 @@ def test_json_and_table_tell_what_can_be_used(home: Path) -> None:
     assert max(map(len, table.splitlines())) <= 100
 
 
+@pytest.mark.slow
 def test_no_cache_is_no_mistake(tmp_path: Path) -> None:
     (table,) = listed(tmp_path / "nothing", "")
     assert "fresh" in table

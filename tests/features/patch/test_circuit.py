@@ -45,7 +45,7 @@ def circuit_of(found: Patch) -> Circuit:
     return found.circuit
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_planted_circuit_is_recovered(seed: int) -> None:
     """Two heads of 24 do it; one that attends alike, and 21 idle ones, write for nobody."""
     found = av.patch(task="induction-swap", model=av.load(planted(seed)), circuit=True, count=14)

@@ -196,7 +196,8 @@ def test_every_width_has_room(browser: Any, pages, width: int) -> None:
         assert box["height"] >= 300
 
 
-@pytest.mark.parametrize("theme", ["dark", pytest.param("light", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("theme", ["dark", "light"])
 def test_axe_finds_nothing_by_likeness(browser: Any, pages, theme: str) -> None:
     with opened(browser, color_scheme=theme) as page:
         page.open(pages["demo"], "view=overview&sort=likeness")

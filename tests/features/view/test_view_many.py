@@ -162,6 +162,7 @@ def test_rankings_list_the_first(shared: Opened, page, many: Capture) -> None:
     assert min(weights[name] for name in named) >= least - 0.01
 
 
+@pytest.mark.slow
 def test_axe_finds_nothing(shared: Opened, page) -> None:
     source = axe()
     shared.open(page, "view=overview&sort=model")

@@ -406,7 +406,9 @@ STATES = (
 )
 
 
-@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize(
+    "state", [pytest.param(one, marks=[pytest.mark.slow] * (n > 1)) for n, one in enumerate(STATES)]
+)
 def test_a_link_shows_the_same_again(shared: Opened, pages, state: str) -> None:
     shared.open(pages["three"], state)
     link = shared.hash()
@@ -687,7 +689,8 @@ def axe() -> str:
     return path.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("theme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
+@pytest.mark.slow  # the family's tests look at it as it opens
+@pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_nothing(browser: Any, pages, theme: str) -> None:
     source = axe()
     with opened(browser) as page:

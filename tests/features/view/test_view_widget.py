@@ -81,7 +81,7 @@ def test_the_page_opens_at_the_models_head(cell: Opened) -> None:
 def test_a_head_of_the_model_is_shown(cell: Opened) -> None:
     cell.page.evaluate("() => model.set('head', '0.1')")
     until(cell.page, "() => saves.at(-1).head === '0.1'")
-    assert inside(cell).eval_on_selector("#heads .current", "one => one.dataset.head") == "0.1"
+    inside(cell).wait_for_selector("#heads .current[data-head='0.1']")
 
 
 def test_a_head_that_is_chosen_is_the_models(cell: Opened) -> None:
