@@ -191,8 +191,14 @@ _COLUMNS: tuple[tuple[str, Literal["left", "right"]], ...] = (
 )
 
 
+_NARROW = 52
+"""Columns of a console that has room for little."""
+_ENDLESS = 1 << 12
+"""Columns in which any table has room."""
 _SINK_ROOM = 96
 """Columns of a console that has room for the sink."""
+_ALSO = 12
+"""Columns that what heads also do takes at least."""
 _SORTED_ROOM = 12
 """Columns more where the score stands that a table is sorted by."""
 _TOKEN = 8
@@ -222,15 +228,8 @@ class HeadsTable:
                 why = "no head does more than attend to a sink on this input"
             yield Text(f"{why}\n", style="dim")
             return
-        wide, narrow = options.max_width >= 72, options.max_width < 52
+        wide, narrow = options.max_width >= 72, options.max_width < _NARROW
         colors = console.color_system is not None and not console.no_color
-        table = Table(
-            box=box.SIMPLE_HEAD,
-            pad_edge=False,
-            show_edge=False,
-            padding=(0, 1),
-            collapse_padding=narrow,
-        )
         shaded = colors and not narrow
         rows = [self.row(scores, narrow=narrow, colors=shaded) for scores in self.heads]
         sorted_by = self.score not in (None, SINK)
@@ -238,13 +237,35 @@ class HeadsTable:
         fits = (True, True, True, not narrow, True, True, wide, not narrow, room, wide)
         beside = None if room and self.score == SINK else self.score
         places = [p for p, fit in enumerate(fits) if fit and any(row[p].plain for row in rows)]
+        table = self._table(places, rows, beside, options)
+        while wide and self._least(table, rows, console, options) > options.max_width:
+            places = places[:-1]
+            table = self._table(places, rows, beside, options)
+        yield table
+        yield Text("")
+
+    def _table(
+        self,
+        places: Sequence[int],
+        rows: Sequence[Sequence[Text]],
+        beside: str | None,
+        options: ConsoleOptions,
+    ) -> Table:
+        """These columns, and a score beside them."""
+        table = Table(
+            box=box.SIMPLE_HEAD,
+            pad_edge=False,
+            show_edge=False,
+            padding=(0, 1),
+            collapse_padding=options.max_width < _NARROW,
+        )
         for place in places:
             title, justify = _COLUMNS[place]
             if place == _SCORE and beside is not None:
                 table.add_column(beside, justify="right", no_wrap=True)
             also = title == "also"
             table.add_column(
-                title, justify=justify, no_wrap=not also, min_width=12 if also else None
+                title, justify=justify, no_wrap=not also, min_width=_ALSO if also else None
             )
         for scores, row in zip(self.heads, rows, strict=True):
             cells = [_signed(row[place], options.ascii_only) for place in places]
@@ -253,8 +274,17 @@ class HeadsTable:
                 mean = None if found is None else found.mean
                 cells.insert(_SCORE, Text("–" if mean is None else number(mean)))
             table.add_row(*cells)
-        yield table
-        yield Text("")
+        return table
+
+    @staticmethod
+    def _least(
+        table: Table, rows: Sequence[Sequence[Text]], console: Console, options: ConsoleOptions
+    ) -> int:
+        """The width without which something of it is cut; only what heads also do may wrap."""
+        whole = console.measure(table, options=options.update(width=_ENDLESS)).maximum
+        if table.columns[-1].no_wrap:
+            return whole
+        return whole - max(0, max(row[-1].cell_len for row in rows) - _ALSO)
 
     def row(self, scores: HeadScores, *, narrow: bool = False, colors: bool = False) -> list[Text]:
         """A line, with a cell for every column."""

@@ -233,6 +233,24 @@ def test_heads_of_several_kinds_are_told_apart() -> None:
     assert lines(terminal.heads_table(full))[2].startswith("cross:0.1")
 
 
+@pytest.mark.parametrize("score", [None, "entropy", "distance", "duplicate_no_sink"])
+def test_nothing_in_the_table_is_cut(score: str | None) -> None:
+    """Columns that find no room are left out, in place of pieces of words."""
+    found = av.heads("the cat and the dog and the cat sat by the dog and the cat")
+    table = terminal.HeadsTable(found, found.heads, score)
+    shown_also = set()
+    for width in range(72, 145, 4):
+        head, _, *rows = lines(table, width)
+        for one in found.heads:
+            name, role, *_, also = table.row(one)
+            assert any(row.startswith(f"{name} ") and str(role) in row for row in rows)
+            told = "".join(rows) if "also" in head else str(also)
+            assert all(word in told for word in str(also).split())
+        assert score is None or score in head
+        shown_also.add("also" in head)
+    assert score is None or shown_also == {True, False}
+
+
 def test_closing_line() -> None:
     line = lines(terminal.closing_line(report({"encoder": (2,)}, {})), 120)
     assert line == ["gpt2␛[2J · native backend · exact within 2e-7 · 12 tokens · cpu float32"]
