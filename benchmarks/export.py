@@ -208,7 +208,7 @@ def processes() -> list[Row]:
     height, width = Raster(sides).pixels([(title, weights[0])]).shape
     inches = (width / style.dpi, height / style.dpi)
     pictures = tuple(
-        ExportPicture(f"{n}.png", "heads", "", sides, ((title, (0, n), w),))
+        ExportPicture(f"{n}.png", "heads", "", "", sides, ((title, (0, n), w),))
         for n, w in enumerate(weights)
     )
     folder = Path(tempfile.mkdtemp())
@@ -246,8 +246,8 @@ def packing() -> list[Row]:
     above[0, 1:] = pixels[0]
     above[1:, 1:] = pixels[1:] - pixels[:-1]
     ways: dict[str, Callable[[], bytes]] = {
-        "zlib": lambda: zlib.compress(rows, 1),
-        "zlib, rows minus the row above": lambda: zlib.compress(above, 1),
+        "zlib": lambda: zlib.compress(rows.tobytes(), 1),
+        "zlib, rows minus the row above": lambda: zlib.compress(above.tobytes(), 1),
         DEFLATE: lambda: compress(rows, 1),
         f"{DEFLATE}, rows minus the row above": lambda: compress(above, 1),
     }

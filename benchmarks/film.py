@@ -47,8 +47,8 @@ def tracked() -> Row:
         heads(step)
         training.append(middle - start)
         tracking.append(time.process_time() - middle)
-    once, step = sorted(tracking)[STEPS // 2], sorted(training)[STEPS // 2]
-    detail = f"{1e3 * once:.0f} ms a measurement, {1e3 * step:.0f} ms a step"
+    once, each = sorted(tracking)[STEPS // 2], sorted(training)[STEPS // 2]
+    detail = f"{1e3 * once:.0f} ms a measurement, {1e3 * each:.0f} ms a step"
     return Row(
-        f"track, every = {EVERY}", "training without", 1 + once / (EVERY * step), 1.02, detail
+        f"track, every = {EVERY}", "training without", 1 + once / (EVERY * each), 1.02, detail
     )

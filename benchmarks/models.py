@@ -217,4 +217,4 @@ def _time(folder: str, kind: str, passes: str, tokens: str) -> dict[str, Any]:
 
 if __name__ == "__main__":
     what, *rest = sys.argv[1:]
-    print(json.dumps({"load": _load, "time": _time}[what](*rest)))
+    print(json.dumps(_load(*rest) if what == "load" else _time(*rest)))

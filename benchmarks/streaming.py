@@ -14,6 +14,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -183,12 +184,13 @@ def _error(case: str, _: str) -> dict[str, Any]:
     workload = _workload(case)
     workload.query *= 4  # about as sharp as trained heads: half of the weight on one key
     exact = (x.double() for x in (workload.query, workload.key, workload.value))
-    weights, _ = workloads.eager(*exact)
-    expected = workloads.plain_scores(weights[0], workloads.tokens(workload.length))
+    weights = workloads.eager(*exact)[0][0]
+    expected = workloads.plain_scores(weights, workloads.tokens(workload.length))
     found = workload.scores()
     errors = {}
     for name, means in expected.items():
-        mine = torch.tensor([head.scores[name].mean for head in found], dtype=torch.float64)
+        ours = [head.scores[name].mean for head in found]
+        mine = torch.tensor(ours, dtype=torch.float64)
         errors[name] = float(((mine - means) / means).abs().max())
     worst = max(errors, key=lambda name: errors[name])
     return {"error": errors[worst], "score": worst}
@@ -201,6 +203,7 @@ def _main(arguments: list[str]) -> int:
 
     torch.set_num_threads(1)
     with torch.inference_mode():
+        jobs: dict[str, Callable[..., dict[str, Any]]]
         jobs = {"time": _time, "memory": _size, "accuracy": _error}
         print(json.dumps(jobs[arguments[0]](*arguments[1:])))
     return 0

@@ -217,8 +217,9 @@ class LlamaLayer:
     """The same with its projections: D = 4096, as in Llama 3 8B."""
 
     def __init__(self, length: int = 4096) -> None:
-        sizes = {"kv_heads": LlamaLike.groups, "bias": False, "causal": True}
-        self.layer = MultiHeadAttention(4096, LlamaLike.heads, **sizes).eval()
+        heads, groups = LlamaLike.heads, LlamaLike.groups
+        layer = MultiHeadAttention(4096, heads, kv_heads=groups, bias=False, causal=True)
+        self.layer = layer.eval()
         self.x = torch.randn(1, length, 4096)
 
     def sdpa(self) -> Tensor:

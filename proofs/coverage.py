@@ -174,7 +174,7 @@ def _differences(sample: Population, population: Population) -> Floats:
         if min((population.b[:, k] > 0).mean() for k in (one, two)) < COMMON:
             continue
         runs = [list(zip(sample.a[:, k], sample.b[:, k], strict=True)) for k in (one, two)]
-        _, low, high = difference(*runs)
+        _, low, high = difference(runs[0], runs[1])
         before, after = (population.a[:, k].sum() / population.b[:, k].sum() for k in (one, two))
         known = low is not None and high is not None
         found.append(float(low <= after - before <= high) if known else np.nan)

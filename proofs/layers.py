@@ -75,7 +75,7 @@ def hooked(families: tuple[str, ...]) -> Proof:
             tiny.build(family, there)
             source = test_hooked.load(there)
             batch = [tiny.inputs_of(source, tiny.LONG, tiny.SHORT)]
-            given = {"input_ids": tiny.LONG}
+            given: dict[str, tuple[int, ...]] = {"input_ids": tiny.LONG}
             if family in tiny.SEQ2SEQ:
                 given["decoder_input_ids"] = batch[0].sides["decoder"].queries.ids
             expected = test_hooked.eager(there, family, **given)
