@@ -65,7 +65,8 @@ setup: .venv/tested
 export PYTHONDONTWRITEBYTECODE :=
 
 # a file's tests run in one process, so that what they share is made once
-PYTEST := HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 3 --dist loadfile --max-worker-restart 0
+WORKERS = $(shell $(PYTHON) -c "import os; print(min(8, 1 + (os.cpu_count() or 1)))")
+PYTEST = HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --max-worker-restart 0
 QUICK := tests/attention tests/core tests/scoring tests/statistics tests/test_architecture.py tests/test_errors.py tests/test_files.py
 
 .PHONY: axe

@@ -32,6 +32,8 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
     "--in-process-gpu",
+    "--num-raster-threads=1",
+    "--renderer-process-limit=1",
 ]
 
 
