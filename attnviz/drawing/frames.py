@@ -9,9 +9,6 @@ from typing import Any
 
 from attnviz.errors import UsageError
 
-Columns = Mapping[str, Sequence[Any]]
-"""Values by the names of their columns."""
-
 
 def frame(rows: Any) -> Any:
     """Rows, or columns by name, as a ``pandas.DataFrame``; UsageError without pandas."""

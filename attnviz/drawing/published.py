@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import asdict
-from typing import Any
 
 from attnviz.core.heads import Head, Layout
 from attnviz.core.measures import PrefixMatching, SinkRate
@@ -39,37 +37,3 @@ def sink_line(sinks: SinkRate) -> str:
         f"the first token above {sinks.threshold:g} over the first {sinks.length} rows, {texts} "
         "long enough"
     )
-
-
-def matching_json(matching: PrefixMatching | None, layout: Layout) -> dict[str, Any] | None:
-    """Prefix matching with a row for each head, or None."""
-    if matching is None:
-        return None
-    rows = zip(layout, matching.means, matching.halves, strict=True)
-    return {
-        "probes": matching.probes,
-        "copies": matching.copies,
-        "length": matching.length,
-        "chance": matching.chance,
-        "heads": [
-            {"name": layout.name(head), "mean": mean, "low": mean - half, "high": mean + half}
-            for head, mean, half in rows
-        ],
-    }
-
-
-def sink_json(sinks: SinkRate | None, layout: Layout) -> dict[str, Any] | None:
-    """The sink rate with each head's share of texts, or None."""
-    if sinks is None:
-        return None
-    heads = zip(layout, sinks.heads, strict=True)
-    bounds: tuple[float | None, float | None] = (None, None)
-    if sinks.half is not None:
-        bounds = (max(sinks.rate - sinks.half, 0.0), min(sinks.rate + sinks.half, 1.0))
-    known = {name: value for name, value in asdict(sinks).items() if name not in ("half", "heads")}
-    return {
-        **known,
-        "low": bounds[0],
-        "high": bounds[1],
-        "heads": [{"name": layout.name(head), "share": share} for head, share in heads],
-    }

@@ -5,10 +5,9 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
-from attnviz.core.scores import HeadScores, Role, Score
+from attnviz.core.scores import HeadScores
 
 Row = dict[str, Any]
 """A line of a table: values by the names of their columns."""
@@ -62,21 +61,3 @@ def _inert(value: Any) -> Any:
     """A cell that no spreadsheet takes for a formula."""
     formula = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
     return f"'{value}" if formula else value
-
-
-def role_json(role: Role | None) -> dict[str, Any] | None:
-    """A role and its evidence as JSON values."""
-    if role is None:
-        return None
-    return {
-        "name": role.title,
-        "score": role.score,
-        **_score(role.evidence),
-        "possible": role.possible,
-        "few_rows": role.few_rows,
-        "rival": None if role.rival is None else asdict(role.rival),
-    }
-
-
-def _score(score: Score) -> dict[str, float | int | None]:
-    return asdict(score)

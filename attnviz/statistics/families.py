@@ -11,7 +11,7 @@ value, so that in 95 of 100 samples no sentence of the whole family is wrong. Tw
 
 A distance (a divergence, a change of states) is never below 0, so its mean differs from 0 for a
 random head too: give the difference to a null distance on the same texts, such as that of one
-resampling against another, with :func:`over_null`.
+resampling against another.
 """
 
 from __future__ import annotations
@@ -120,26 +120,6 @@ def judge(
     )
 
 
-def over_null(
-    distance: Floats,
-    null: Floats,
-    b: NDArray[np.integer[Any]],
-    names: Sequence[str],
-    **settings: Any,
-) -> Family:
-    """Judge distances, which are never below 0, against a null distance on the same texts.
-
-    Args:
-        distance: [texts, ...], the sum of the distance of every text.
-        null: [texts] or [texts, ...], the sum of the null distance: one that says nothing, such as
-            that between two resamplings.
-        b: [texts], numbers of rows.
-        names: as for :func:`judge`.
-        **settings: of :func:`judge`.
-    """
-    return judge(distance - _wide(null, np.ndim(distance)), b, names, **settings)
-
-
 def two_sided(apart: ArrayLike, error: ArrayLike, freedom: ArrayLike) -> Floats:
     """P-values of Student's t for means so far from the null value; NaN without freedom."""
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -170,24 +150,6 @@ def holm(p: ArrayLike) -> Floats:
     steps = some[order] * np.arange(len(some), 0, -1)
     adjusted = np.empty_like(some)
     adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1) if len(some) else steps
-    found[there] = adjusted
-    return found
-
-
-def benjamini_hochberg(p: ArrayLike) -> Floats:
-    """Adjusted p-values where a share of false names is what is promised (and then said).
-
-    Source:
-        Benjamini & Hochberg 1995, Controlling the false discovery rate.
-    """
-    values = np.asarray(p, np.float64)
-    found = np.full(values.shape, np.nan)
-    there = ~np.isnan(values)
-    some = values[there]
-    order = np.argsort(some, kind="stable")[::-1]
-    steps = some[order] * len(some) / np.arange(len(some), 0, -1)
-    adjusted = np.empty_like(some)
-    adjusted[order] = np.minimum(np.minimum.accumulate(steps), 1) if len(some) else steps
     found[there] = adjusted
     return found
 

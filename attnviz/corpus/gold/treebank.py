@@ -16,7 +16,7 @@ from attnviz.corpus.lines import Problem, decoded, no_text, opened, whole_number
 from attnviz.corpus.texts import Bad, parted, resolve
 from attnviz.errors import InputError
 
-ROOT_RELATION, PUNCTUATION = "root", "punct"
+PUNCTUATION = "punct"
 _COLUMNS = 10
 _LONGEST = 1 << 20
 """Bytes of a line; more is no word."""

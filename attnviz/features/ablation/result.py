@@ -15,9 +15,6 @@ DISTANCES = ("kl", "hidden")
 """Metrics of how far the ablated model is from the full one: 0 for that, and never below."""
 
 
-VERDICTS = ("needed", "better without", "depends", "small", "")
-"""What can be said of heads, see :attr:`Effect.verdict`."""
-
 LARGEST_SHARE = 0.2
 """One text that makes up more of an effect is worth a warning."""
 

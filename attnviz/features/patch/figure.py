@@ -86,8 +86,12 @@ def _by_head(found: Patch, dpi: float) -> Figure:
 
 def _by_position(found: Patch, dpi: float) -> Figure:
     """A grid of components and tokens for each direction, one below the other where wide."""
-    tokens = [visible(text.strip()) or "·" for text in words.tokens(found)]
     grids = [(direction, *cells(found, direction)) for direction in found.directions]
+    texts = {
+        direction: [visible(text.strip()) or "·" for text in words.tokens(found, direction)]
+        for direction in found.directions
+    }
+    tokens = max(texts.values(), key=lambda names: max(map(len, names)))  # they need most room
     shown = strongest(grids[0][1], grids[0][2], _ROWS)
     column = _COLUMN if len(tokens) <= 24 else 0.22
     size = (len(tokens) * column, len(shown) * _ROW)
@@ -102,7 +106,7 @@ def _by_position(found: Patch, dpi: float) -> Figure:
         x = _MARGIN + left + (number * (left + size[0] + 0.2) if beside else 0)
         y = 0.25 + (0 if beside else number * each)
         axes = figure.add_axes(place(x, y, *size))
-        _cells(axes, found, shown, values, tokens, direction, column)
+        _cells(axes, found, shown, values, texts[direction], direction, column)
     return figure
 
 

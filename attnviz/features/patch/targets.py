@@ -14,7 +14,6 @@ from attnviz.features.patch.pairs import PreparedPair
 from attnviz.scoring.groups import Group, every_head, read_groups
 
 Component = Literal["z", "q", "k", "v", "pattern", "attention", "mlp", "residual"]
-OF_HEADS: tuple[Component, ...] = ("z", "q", "k", "v", "pattern")
 WHOLE: tuple[Component, ...] = ("mlp", "residual")
 """What has no heads."""
 

@@ -92,7 +92,7 @@ class PatchGrid:
         """Components downwards, positions across, in bands; the largest components only."""
         found, direction = self.found, self.direction
         tokens = [visible(text.strip(), ascii_only=options.ascii_only) for text in
-                  words.tokens(found)]  # fmt: skip
+                  words.tokens(found, direction)]  # fmt: skip
         names, values = cells(found, direction)
         large = {name for (name, _), value in values.items() if abs(value) >= _LEAST}
         shown = [name for name in strongest(names, values, _ROWS) if name in large]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from attnviz.drawing.labels import visible
+from attnviz.drawing.labels import counted, visible
 from attnviz.drawing.signed import signed
 from attnviz.features.patch.result import (
     Circuit,
@@ -48,6 +48,8 @@ TOWARDS: dict[Direction, str] = {
     "noise": "corrupted values into the clean run",
 }
 MINUS = "−"
+_PLURAL = ("q", "k", "v")
+"""Components that are several of a head: its queries, keys and values."""
 
 
 def title(found: Patch) -> str:
@@ -100,6 +102,7 @@ def model_does(found: Patch) -> str:
     """The first line: whether the model does the task at all."""
     clean, corrupted = (_side(found, one) for one in (found.clean, found.corrupted))
     what = f" ({TASKS[found.task].title})" if found.task in TASKS else ""
+    of = "" if found.task == "pairs" else f"{found.task}{what}, "
     said = (
         "the answer wins"
         if found.clean.wins is not None
@@ -107,7 +110,7 @@ def model_does(found: Patch) -> str:
     )
     clean_share, corrupted_share = (percent(one.accuracy) for one in (found.clean, found.corrupted))
     return (
-        f"{found.task}{what}, {found.pairs:,} pairs: {said} in {clean_share} of the clean prompts "
+        f"{of}{counted(found.pairs, 'pair')}: {said} in {clean_share} of the clean prompts "
         f"({clean}) and in {corrupted_share} of the corrupted ones ({corrupted})"
     )
 
@@ -131,7 +134,8 @@ def quote(found: Patch) -> str:
         return _quote_position(found)
     first = found.ranked()[0]
     sure = [effect for effect in found.effects if effect.first.sure]
-    pairs = f"On {found.pairs:,} pairs" + ("" if found.task == "pairs" else f" of {found.task}")
+    of = "" if found.task == "pairs" else f" of {found.task}"
+    pairs = f"On {counted(found.pairs, 'pair')}{of}"
     what = metric(found)
     parts = [part for part in (_restores(found, first, what), _removes(found, first)) if part]
     said = f"{pairs}, {', and '.join(parts)}"
@@ -150,8 +154,9 @@ def _restores(found: Patch, first: PatchEffect, what: str) -> str:
     if one is None:
         return ""
     known = interval_percent(one)
+    verb = "restore" if _many(found, first) else "restores"
     return (
-        f"{subject(found, first)} of the clean run alone restores {percent(one.share)} of the "
+        f"{subject(found, first)} of the clean run alone {verb} {percent(one.share)} of the "
         f"{what}{known}"
     )
 
@@ -161,23 +166,32 @@ def _removes(found: Patch, first: PatchEffect) -> str:
     if one is None:
         return ""
     known = interval_percent(one)
+    that, verb = ("those", "remove") if _many(found, first) else ("that", "removes")
     if first.denoise is not None:
-        return f"that of the corrupted run removes {percent(one.share)}{known}"
+        return f"{that} of the corrupted run {verb} {percent(one.share)}{known}"
     return (
-        f"{subject(found, first)} of the corrupted run alone removes {percent(one.share)} of the "
+        f"{subject(found, first)} of the corrupted run alone {verb} {percent(one.share)} of the "
         f"{metric(found)}{known}"
     )
 
 
 def subject(found: Patch, effect: PatchEffect) -> str:
     """``the output of 2.0``; ``MLP 2`` for what has no heads."""
-    if found.component in ("attention", "mlp", "residual") or " of " in effect.name:
-        return f"{effect.name}"
-    plural = found.component in ("q", "k", "v")
-    return (
-        f"the {COMPONENTS[found.component]}{'s' * (len(effect.heads) > 1 and not plural)} of "
-        f"{effect.name}"
-    )
+    if _whole(found, effect):
+        return effect.name
+    several = _many(found, effect) and found.component not in _PLURAL
+    return f"the {COMPONENTS[found.component]}{'s' if several else ''} of {effect.name}"
+
+
+def _whole(found: Patch, effect: PatchEffect) -> bool:
+    """Whether it is no part of heads, and its name says it all."""
+    return found.component in ("attention", "mlp", "residual") or " of " in effect.name
+
+
+def _many(found: Patch, effect: PatchEffect) -> bool:
+    """Whether several things are patched: outputs of heads, or the queries of one."""
+    several = len(effect.heads) > 1 or found.component in _PLURAL
+    return several and not _whole(found, effect)
 
 
 def interval_percent(one: PatchShare) -> str:
@@ -243,8 +257,8 @@ def _quote_edge(found: Patch) -> str:
     )  # fmt: skip
     of = f" of {found.estimated:,} that were estimated" if found.estimated else ""
     return (
-        f"On {found.pairs:,} pairs, what {found.layout.name(first.sender)} writes in the {run} "
-        f"run, entering {through} alone, {verb} {percent(one.share)} of the {metric(found)}"
+        f"On {counted(found.pairs, 'pair')}, what {found.layout.name(first.sender)} writes in the "
+        f"{run} run, entering {through} alone, {verb} {percent(one.share)} of the {metric(found)}"
         f"{interval_percent(one)}, the most of {len(found.edges):,} paths{of}."
     )
 
@@ -252,9 +266,10 @@ def _quote_edge(found: Patch) -> str:
 def _quote_position(found: Patch) -> str:
     first = found.ranked()[0]
     one = first.first
-    verb = "restores" if first.denoise else "removes"
+    verb = ("restore" if first.denoise else "remove") + ("" if _many(found, first) else "s")
     return (
-        f"On {found.pairs:,} pairs, {subject(found, first)} at {place(found, first.position or 0)} "
+        f"On {counted(found.pairs, 'pair')}, {subject(found, first)} at "
+        f"{place(found, first.position or 0)} "
         f"alone {verb} {percent(one.share)} of the {metric(found)}"
         f"{interval_percent(one)}, the most of all {len(found.effects):,} cells."
     )
@@ -265,10 +280,11 @@ def place(found: Patch, position: int) -> str:
     return f"position {position} ({visible(tokens(found)[position].strip())})"
 
 
-def tokens(found: Patch) -> Sequence[str]:
-    """Of the first pair's run that is patched."""
+def tokens(found: Patch, direction: Direction | None = None) -> Sequence[str]:
+    """Of the first pair's run that is patched, in the first direction unless one is named."""
     example = found.example
-    return example.corrupted if found.directions[0] == "denoise" else example.clean
+    first = direction or found.directions[0]
+    return example.corrupted if first == "denoise" else example.clean
 
 
 def measure(found: Patch) -> str:
@@ -281,7 +297,7 @@ def measure(found: Patch) -> str:
     parts = [
         f"share of the {metric(found)}, clean {MINUS} corrupted, that {what} moves",
         values,
-        f"{found.pairs:,} pairs",
+        counted(found.pairs, "pair"),
     ]
     if found.steps is not None:
         how = f"EAP-IG, {found.steps} steps" if found.steps else "EAP"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from attnviz.drawing.labels import counted, model_name
-from attnviz.drawing.shares import interval, percent, plain_percent, points
 from attnviz.features.retrieval.result import (
     LEAST_COPIED,
     Retrieval,
@@ -49,18 +48,6 @@ def summary(found: Retrieval) -> str:
     return (
         f"{heads} copy more than {100 * LEAST_COPIED:.0f} % of the answers"
         f"{f': {named}{more}' if count else ''}; chance {chance_percent(found.chance)} %"
-    )
-
-
-def ablation_line(found: Retrieval, one: RetrievalAblation) -> str:
-    """What is lost without the first heads, in one line."""
-    k = len(one.heads)
-    without = f"without the first {k}" if k > 1 else "without the first"
-    return (
-        f"{without} ({head_list(found, one)}): {percent(one.accuracy)} % "
-        f"(95 %: {interval(one.accuracy)}); without {k} others, {one.draws} draws: "
-        f"{percent(one.random)} % (from {plain_percent(one.least)} to {plain_percent(one.most)}); "
-        f"{points(one.margin)} points (95 %: {interval(one.margin)})"
     )
 
 

@@ -17,6 +17,7 @@ from attnviz.cli import main
 from attnviz.core.prompt import Inputs
 from attnviz.core.result import Result
 from attnviz.errors import InputError, UsageError
+from attnviz.features.patch import figure as drawing
 from attnviz.features.patch.function import patch
 from attnviz.features.patch.pairs import Pair, prepare
 from attnviz.features.patch.result import Patch
@@ -202,6 +203,29 @@ def test_any_budget_gives_the_same_and_positions_add_up(
     alone = patch(pairs, model=gpt2, component=component, heads="3.3", at=str(last))
     (cell,) = [effect for effect in cells.effects if effect.position == last]
     assert cell.first.share == pytest.approx(alone.effects[0].first.share, abs=1e-6)
+
+
+def test_a_grid_of_positions_shows_every_share(gpt2: Any, pairs: list[Pair]) -> None:
+    """In words, and in the colours of a picture: full at the largest, by the square root."""
+    found = patch(pairs[:2], model=gpt2, by="position", heads="2.0, 3.3")
+    shares = {(one.name, one.position): one.denoise.share for one in found.effects if one.denoise}
+    names, positions = ("2.0", "3.3"), range(len(pairs[0].clean))
+    assert set(shares) == {(name, place) for name in names for place in positions}
+    lines = str(found).splitlines()
+    for name in names:
+        (line, *_) = (line.split() for line in lines if line.startswith(f"{name} "))
+        shown = [float(figure.replace("\N{MINUS SIGN}", "-")) for figure in line[1:]]
+        expected = [shares[name, n] for n in positions if abs(shares[name, n]) >= 0.005]
+        assert shown == pytest.approx(expected, abs=0.00501)
+    drawn = drawing.draw(found, "figure")
+    image = drawn.axes[0].images[0].get_array()
+    end = max(map(abs, shares.values()))
+    for row, name in enumerate(names):
+        for place in positions:
+            share = shares[name, place]
+            expected = np.sign(share) * (abs(share) / end) ** 0.5
+            assert image[row, place] == pytest.approx(expected, abs=1e-6)
+    assert found.to_bytes("png")[:4] == b"\x89PNG"
 
 
 def test_a_named_span_is_its_positions_and_their_partners(gpt2: Any) -> None:
