@@ -75,7 +75,7 @@ axe: .venv/tested
 
 test: axe
 	$(BIN)/python -m compileall -q -j 2 attnviz
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow" $(COVER)
 
 slow: axe
 	$(PYTEST) -m slow
