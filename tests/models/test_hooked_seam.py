@@ -15,6 +15,7 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Gate, Rows, Start
 from attnviz.errors import ModelError
 from attnviz.models import hooked
+from attnviz.scoring.observe import Recorder
 from tests.models.tiny import (
     EAGER,
     FAMILIES,
@@ -331,6 +332,21 @@ def test_sinks_are_part_of_every_row(folders: Folders) -> None:
     source.forward(batch_of(source)[1:], [Keeper()])
     assert all(rows.sink for rows in seen)
     assert all(0.05 < 1 - float(rows.weights.sum(-1).min()) < 1 for rows in seen)
+
+
+def test_maps_that_come_back_at_once_must_have_room(
+    folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = load(folders("gpt_neo", words=True))
+    batch = batch_of(source)
+    longest = max(inputs.length for inputs in batch)
+    needed = 4 * len(batch) * longest**2 * len(source.layout)
+    monkeypatch.setattr("attnviz.models.hooked.eager.physical_memory", lambda: 2 * needed)
+    source.forward(batch, [Recorder(batch)])
+    monkeypatch.setattr("attnviz.models.hooked.eager.physical_memory", lambda: 2 * needed - 1)
+    with pytest.raises(ModelError, match=rf"all its maps at once .* for {longest:,} tokens, more"):
+        source.forward(batch, [Recorder(batch)])
+    source.forward(batch)  # nobody asks for maps
 
 
 def test_eager_models_give_logits_and_say_what_they_cannot(folders: Folders) -> None:

@@ -8,6 +8,7 @@ padding, causality and the window.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -15,14 +16,42 @@ import torch
 from torch import Tensor
 
 from attnviz.attention.attend import BLOCK_ELEMENTS
-from attnviz.core.heads import Site, SiteKind
+from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.source import Observer, Rows, Terms
+from attnviz.errors import ModelError
+from attnviz.models.memory import human_bytes, physical_memory
 
 _FIELDS: Mapping[str, SiteKind] = {
     "encoder_attentions": "encoder",
     "decoder_attentions": "decoder",
     "cross_attentions": "cross",
 }
+
+
+def check_room(
+    name: str, layout: Layout, sides: Mapping[SiteKind, tuple[int, int]], size: int
+) -> None:
+    """Refuse a pass whose maps, which all come back at once, would fill the machine.
+
+    Args:
+        name: of the model.
+        layout: its heads.
+        sides: queries and keys by kind of site; a single stack has an encoder's.
+        size: bytes of a weight, times the texts of a batch.
+
+    Raises:
+        ModelError: they take more than half of the memory that there is.
+    """
+    needed = size * sum(
+        layout.heads[site.kind][site.layer] * math.prod(sides.get(site.kind, sides["encoder"]))
+        for site in layout.sites
+    )
+    if needed > physical_memory() // 2:
+        raise ModelError(
+            f"{name} returns all its maps at once (the eager backend), {human_bytes(needed)} for "
+            f"{max(map(max, sides.values())):,} tokens, more than half of this machine's "
+            f"{human_bytes(physical_memory())}; shorten the text"
+        )
 
 
 def returned(output: Mapping[str, Any], kind: SiteKind | None) -> dict[Site, Tensor]:

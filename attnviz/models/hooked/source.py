@@ -33,7 +33,7 @@ from attnviz.models import limits
 from attnviz.models.chat import as_text
 from attnviz.models.gating import Gated, merged
 from attnviz.models.hooked.compare import lengths, real
-from attnviz.models.hooked.eager import hand_out, returned
+from attnviz.models.hooked.eager import check_room, hand_out, returned
 from attnviz.models.hooked.generating import stepwise
 from attnviz.models.hooked.interface import WatchedPass, hooking
 from attnviz.models.hooked.network import WRITES_AT_MOST, HookedModel, Item, without_end
@@ -291,6 +291,9 @@ class Hooked(Gated):
     ) -> Mapping[str, Any]:
         """The same by the weights that come back with the output; the rest of it."""
         network, single = self._network, self._survey.kind is not None
+        expected = lengths(items)
+        if observers:
+            check_room(self._name, self.layout, expected, len(items) * network.dtype.itemsize)
         with Overhearing() if terms else contextlib.nullcontext() as heard:
             output = network.run(
                 items, weights=bool(observers), segments=self._texts.segments, logits=logits
@@ -304,7 +307,6 @@ class Hooked(Gated):
         named = [getattr(network.config, name, None) for name in _WINDOWS]
         sizes = [size for size in named if isinstance(size, int)]
         windows = sizes + [size // 2 + 1 for size in sizes]  # to one side, or half to either
-        expected = lengths(items)
         for site in list(found):
             side: SiteKind = "encoder" if single else site.kind
             size = expected[side]
