@@ -158,9 +158,15 @@ def found_in(
     matches = [one for one in matches if one[0] < one[1]]
     wanted = matches if query.which is None else matches[query.which - 1 : query.which]
     if not wanted:
-        where = "is not in the text" if not matches else f"is there {len(matches)} times only"
-        what = "a match of " * (query.kind == "regex") + repr(cut(query.value))
-        raise InputError(f"span {query.name!r}: {what} {where}; check its spelling")
+        what = "a match of " * (query.kind == "regex") + f"'{cut(query.value)}'"
+        if matches:
+            times = "once" if len(matches) == 1 else f"{len(matches)} times"
+            raise InputError(f"span {query.name!r}: {what} is in the text only {times}")
+        remedy = "check its spelling, or write regex: before a pattern"
+        raise InputError(
+            f"span {query.name!r}: {what} is not in the text; "
+            f"{remedy if query.kind != 'regex' else 'check its spelling'}"
+        )
     if len(wanted) == len(matches):
         return wanted, ""
     which = "first" if query.which == 1 else f"{query.which}."

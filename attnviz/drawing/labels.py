@@ -246,8 +246,16 @@ def role_phrase(role: Role) -> str:
         return role.title
     if role.score == "entropy_share":
         return f"{role.name} {percent(mean)} of the maximum"
-    off_sink = " off the sink" if role.score.endswith("_no_sink") else ""
-    return f"{role.title} {number(mean)}{off_sink}"
+    return f"{role.title} {number(mean)}{_off_sink(role)}"
+
+
+def role_name(role: Role) -> str:
+    """A role as it stands beside its score: ``induction``, ``induction off the sink``."""
+    return f"{role.title}{_off_sink(role)}"
+
+
+def _off_sink(role: Role) -> str:
+    return " off the sink" if role.score.endswith("_no_sink") else ""
 
 
 def possible(role: Role) -> str:

@@ -30,6 +30,7 @@ from attnviz.drawing.labels import (
     percent,
     possible,
     rest_phrase,
+    role_name,
     role_phrase,
     shorten,
     signs,
@@ -298,7 +299,7 @@ class HeadsTable:
                 role.append("  ", tile_style(drawn(best.name).color, strength, True))
                 role.append(" ")
             places = best.rests and best.name != "diffuse"
-            role.append(f"sink: {best.name}" if places else best.title)
+            role.append(f"sink: {best.name}" if places else role_name(best))
         else:
             shares = ((n, scores.scores[n]) for n in SHOWN if n in scores.scores)
             known = [(s.mean, n) for n, s in shares if s.mean and s.chance]

@@ -114,7 +114,8 @@ def few_groups(groups: float, unit: str = "texts") -> str | None:
     """Why there is no interval, in a sentence; None where there are groups enough."""
     if groups >= LEAST:
         return None
+    have = f"{unit.removesuffix('s')} is" if groups == 1 else f"{unit} are"
     return (
-        f"No intervals: {groups:.3g} independent {unit} are too few to tell how much {unit} "
+        f"No intervals: {groups:.3g} independent {have} too few to tell how much {unit} "
         f"differ, {LEAST} are needed."
     )

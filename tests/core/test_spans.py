@@ -86,7 +86,7 @@ def test_no_ranges_are_refused_by_name(written: str) -> None:
     ("written", "said"),
     [
         ("dog", "span 'a': 'dog' is not in the text"),
-        ("#4:cat", "span 'a': 'cat' is there 3 times only"),
+        ("#4:cat", "span 'a': 'cat' is in the text only 3 times"),
         ("regex:d.g", "span 'a': a match of 'd.g' is not in the text"),
         ("regex:x*", "is not in the text"),
     ],

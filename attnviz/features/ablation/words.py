@@ -52,8 +52,18 @@ def verdict(report: Ablation, effect: Effect) -> str:
     smallest = report.smallest or 0.0
     by = [c.method for c in effect.by if c.sure and abs(c.change) >= smallest]
     if effect.verdict == "depends":
-        return f"by {' against '.join(by)}{'' if len(by) > 1 else ' only'}"
+        return _depends(report, [c for c in effect.by if c.method in by])
     return effect.verdict + ("" if len(by) == len(effect.by) else f" by {' and '.join(by)}")
+
+
+def _depends(report: Ablation, sure: Sequence[Change]) -> str:
+    """``worse by zero only``; ``worse by mean, better by zero``: it is so without the heads."""
+    told = {
+        word: [c.method for c in sure if c.change * report.worse * sign > 0]
+        for word, sign in (("worse", 1), ("better", -1))
+    }
+    said = ", ".join(f"{word} by {' and '.join(by)}" for word, by in told.items() if by)
+    return f"{said} only" if len(sure) == 1 else said
 
 
 def largest(changes: Sequence[Change]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from attnviz import __version__
 from attnviz.core.scores import Estimate, Role
 from attnviz.drawing.grid import tally
-from attnviz.drawing.labels import counted, number, times
+from attnviz.drawing.labels import counted, number, role_name, times
 from attnviz.drawing.markdown import Side, code, plain, table
 from attnviz.features.profile.result import HeadProfile, Profile
 from attnviz.features.profile.terminal import report
@@ -78,7 +78,7 @@ def _row(found: Profile, head: HeadProfile) -> list[str]:
     kind = "sink: " if role.rests and role.name != "diffuse" else ""
     return [
         found.layout.name(head.head),
-        f"{kind}{plain(role.title)}",
+        f"{kind}{plain(role_name(role))}",
         *_figures(role, estimate),
         f"{estimate.rows:,}",
     ]

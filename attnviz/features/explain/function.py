@@ -87,8 +87,9 @@ def explain(
             raise InputError(f"one prediction is explained; give a text with one mask ({known})")
     found = logits(prompt, model=source, token=answer, top=5)
     others = [one for one in found.predictions if one.token != found.token and not one.mark]
-    contrast = logits(prompt, model=source, token=answer, against=against or others[0].token)
-    study = _Study(source, prompt, contrast.token, contrast.against, seed, progress)
+    contrast = logits(prompt, model=source, token=answer, against=against or f"#{others[0].id}")
+    one, other = (_numbered(contrast, text) for text in (contrast.token, contrast.against))
+    study = _Study(source, prompt, one, other, seed, progress)
     values = found.heads()
     if values:
         chosen = sorted(values, key=lambda head: -values[head])[:HEADS]
@@ -184,6 +185,11 @@ def _told(study: _Study, found: Logits, contrast: Logits, chosen: Sequence[Head]
         seed=study.seed,
         notes=tuple(dict.fromkeys((*found.notes, *report.notes))),
     )
+
+
+def _numbered(found: Logits, token: str) -> str:
+    """A token that was predicted, by its id: a "." that is typed may be another token."""
+    return f"#{next(one.id for one in found.predictions if one.token == token)}"
 
 
 def _predictions(found: Logits, contrast: Logits) -> tuple[Prediction, ...]:

@@ -75,9 +75,9 @@ def summary(found: Explain) -> Iterator[str]:
             for one, name in zip(found.heads, names, strict=True)
             if (share := share_of(one, found.feeder)) is not None
         ]
+        keys = "that key" if len(places) == 1 else "these keys"
         yield (
-            f"Head {feeder} wrote much of what sets that key apart from the other keys: "
-            f"{_listed(shares)}."
+            f"Of what sets {keys} apart from the other keys, head {feeder} wrote {_listed(shares)}."
         )
     yield " ".join(_without(found, names))
 

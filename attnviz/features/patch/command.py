@@ -277,7 +277,7 @@ def patch(
 
       attnviz patch --task induction
 
-      attnviz patch "The king smiled because" "The queen smiled because" --answer he --against she
+      attnviz patch "The man smiled because" "The woman smiled because" --answer he --against she
 
       attnviz patch pairs.jsonl --group template --component pattern
 

@@ -88,6 +88,12 @@ def _task(found: Patch) -> Iterator[str]:
         )
     elif wins is None and clean.top == 0:
         yield "The model does not do this task: the answer is never its most probable token."
+    wins = found.corrupted.wins
+    if wins is not None and wins > CHANCE:
+        yield (
+            f"In {_percent(wins)} of the corrupted prompts the answer wins too: there, patching "
+            "moves how far it leads, and not whether it does. Other corrupted prompts tell more."
+        )
 
 
 def _percent(share: float) -> str:

@@ -265,8 +265,8 @@ def _partners(clean: Inputs, corrupted: Inputs, pair: Pair, align: Align) -> tup
     sides = next(iter(clean.sides.values())).keys, next(iter(corrupted.sides.values())).keys
     shown = " and ".join(f"{len(one)} tokens ({'|'.join(one.texts)[:70]})" for one in sides)
     raise InputError(
-        "prompts of {} cannot be aligned by position; give clean_span and corrupted_span, or "
-        "{align}",
+        "prompts of {} cannot be aligned by position; give {align}, or clean_span and "
+        "corrupted_span in a file of pairs",
         shown,
         align="word",
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from attnviz.core.findings import Finding, Measure
 from attnviz.core.provenance import called
 from attnviz.core.scores import Role
-from attnviz.drawing.labels import counted, percent, said_alone, visible
+from attnviz.drawing.labels import counted, percent, role_name, said_alone, visible
 from attnviz.features.profile.result import HeadProfile, Profile
 from attnviz.scoring.scores import SCORES
 
@@ -71,7 +71,7 @@ def _habits(head: HeadProfile) -> Iterator[str]:
 
 def _habit(head: HeadProfile, verb: str, role: Role) -> str:
     found = head.evidence(role)
-    kind = f"is {role.title}" if role.name == "diffuse" else f"{verb} {role.title}"
+    kind = f"is {role.title}" if role.name == "diffuse" else f"{verb} {role_name(role)}"
     where = "" if role.possible is None else f" where possible ({percent(role.possible)} of rows)"
     ends = (
         "" if found.low is None or found.high is None else f" [{found.low:.2f}, {found.high:.2f}]"

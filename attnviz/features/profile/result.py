@@ -100,7 +100,7 @@ class HeadProfile:
 
     def evidence(self, role: Role) -> Estimate:
         """What a role rests on; those from annotation have estimates of their own."""
-        return self.estimates.get(role.title) or self.estimates[role.score]
+        return self.estimates.get(role.score) or self.estimates[role.title]
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -20,6 +20,7 @@ from attnviz.drawing.labels import (
     number,
     possible,
     rest_phrase,
+    role_name,
     role_phrase,
     said,
     said_alone,
@@ -32,6 +33,7 @@ from attnviz.drawing.published import SINKS, matching_line, sink_line
 from attnviz.drawing.terminal import Line, user_defined_line
 from attnviz.features.profile.result import HeadProfile, Profile
 from attnviz.scoring.published import SINK_LENGTH
+from attnviz.statistics.clusters import few_groups
 
 
 def parts(
@@ -118,7 +120,8 @@ def profile_line(profile: Profile) -> RenderableType:
     if profile.grouped:
         parts.append(counted(profile.clusters, "group"))
     what = "all heads and scores at once" if profile.simultaneous else "each score by itself"
-    parts.append(f"95 % intervals, {what}")
+    if not few_groups(profile.clusters):
+        parts.append(f"95 % intervals, {what}")
     if profile.questions:
         way = "intervals for all at once" if profile.simultaneous else "Holm"
         parts.append(f"roles significant at 5 % among {profile.questions:,} questions ({way})")
@@ -145,12 +148,12 @@ _COLUMNS = (
 _LEFT = ("head", "role", "also", "most weight on")
 _IF_ROOM = (
     "lift",
-    "most weight on",
+    "chance",
     "rows",
+    "most weight on",
     "by text",
     "sink",
     "quartiles",
-    "chance",
     "texts",
     "possible",
     "also",
@@ -169,7 +172,7 @@ class _Table:
     ) -> Iterator[RenderableType]:
         """Draw for this console; narrow ones get fewer columns."""
         if not self.heads:
-            yield Text("no head shows a role on these texts\n", style="dim")
+            yield Text(f"{self._none()}\n", style="dim")
             return
         rows = [
             [signs(cell, options.ascii_only) for cell in self._row(found)] for found in self.heads
@@ -183,6 +186,15 @@ class _Table:
         yield table
         yield Text("")
 
+    def _none(self) -> str:
+        """Why no head is listed."""
+        if few_groups(self.profile.clusters):
+            return (
+                "no role is claimed of so few texts: give more, one a line, or see what heads do "
+                "on a single text with attnviz heads"
+            )
+        return "no head shows a role on these texts"
+
     def _row(self, found: HeadProfile) -> tuple[str, ...]:
         name = self.profile.layout.name(found.head)
         if not found.scores.roles:
@@ -192,7 +204,7 @@ class _Table:
         places = role.rests and role.name != "diffuse"
         return (
             name,
-            f"sink: {role.name}" if places else role.title,
+            f"sink: {role.name}" if places else role_name(role),
             *_numbers(role, estimate),
             f"{estimate.rows:,}",
             possible(role),

@@ -298,7 +298,7 @@ def _lengths(
         if not least <= length <= (source.max_tokens or length + generate) - generate:
             ends = f"from {least:,}" if source.max_tokens is None else f"from {least:,} to {room:,}"
             raise UsageError(
-                "prompts of {} tokens do not fit: with what is generated {} take {}; change "
+                "prompts of {} tokens do not fit: {} takes {} before what is generated; change "
                 "{lengths}", f"{length:,}", source.info.model, ends, lengths=...,
             )  # fmt: skip
     return tuple(sorted(set(wanted)))

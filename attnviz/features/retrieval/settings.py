@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from attnviz.core.arguments import check_fields
@@ -57,11 +58,16 @@ class RetrievalSettings:
             if value is not None and value < 1:
                 raise UsageError("{} is too few; take at least 1", Setting(name, value))
         if not self.depths or not all(0 <= depth <= 1 for depth in self.depths):
-            depths = Setting("depths", self.depths)
+            depths = _listed("depths", self.depths)
             raise UsageError("{} must be from 0 (first) to 1 (last)", depths)
         if self.lengths is not None and (not self.lengths or min(self.lengths) < 1):
-            raise UsageError("{} must be numbers of tokens", Setting("lengths", self.lengths))
+            raise UsageError("{} must be numbers of tokens", _listed("lengths", self.lengths))
         if any(k < 1 for k in self.ablate):
-            raise UsageError("{} must be numbers of heads", Setting("ablate", self.ablate))
+            raise UsageError("{} must be numbers of heads", _listed("ablate", self.ablate))
         if not 0 <= self.seed < 1 << 63:
             raise UsageError("{} must be from 0 to 2^63 - 1", Setting("seed", self.seed))
+
+
+def _listed(name: str, values: Iterable[float]) -> Setting:
+    """A setting as it is typed: ``--depths 0,2``."""
+    return Setting(name, ",".join(f"{value:g}" for value in values))

@@ -114,7 +114,8 @@ def _of_texts(
     found = [tokens_of(one) for one in looked.inputs]
     if not any(tokens.spans for tokens in found):
         raise UsageError(
-            "the text has no spans; name its parts with {span}, or give messages with {chat}",
+            "the text has no spans; name its parts with {span}, or give messages that hold words "
+            "with {chat}",
             span=...,
             chat=...,
         )

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+import transformers
 
 import attnviz as av
 from attnviz.cli import main
@@ -19,6 +21,7 @@ from attnviz.drawing.labels import visible
 from attnviz.drawing.signed import signed
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.explain.result import Explain
+from attnviz.models.demo import DEMOS
 from tests.features.view.test_view_page import axe
 from tests.repeated import REPEATED
 from tests.viewing import opened
@@ -217,3 +220,24 @@ def test_the_page(found: Explain, bert: Explain, tmp_path: Path, browser: Any, t
             told = tab.page.evaluate("axe.run()")["violations"]
             assert [(v["id"], [n["html"][:120] for n in v["nodes"]][:3]) for v in told] == []
         assert not tab.page.is_visible("#by-head")
+
+
+@pytest.mark.parametrize("text", ["The keys to the cabinet", "In the morning", "I like apples"])
+def test_the_other_word_is_the_second_most_probable(text: str) -> None:
+    """Also where it is a full stop or a comma, which alone may be read as another token."""
+    model = transformers.GPT2LMHeadModel.from_pretrained(
+        DEMOS["demo-gpt2"], dtype=torch.float32
+    ).eval()
+    ids = av.capture(text).inputs.sides["decoder"].queries.ids
+    with torch.no_grad():
+        first, second = model(torch.tensor([ids])).logits[0, -1].topk(2)[0].tolist()
+    found = av.explain(text)
+    assert found.prediction(found.against).rank == 2
+    assert found.lead == pytest.approx(first - second, abs=1e-4)
+    one, other = (f"#{found.prediction(word).id}" for word in (found.answer, found.against))
+    heads = "+".join(found.layout.name(one.head) for one in found.heads)
+    ablated = av.ablate(
+        text, heads=heads, method="mean", metric="logit-diff", answer=one, against=other
+    )
+    assert ablated.base == pytest.approx(found.lead, abs=1e-4)
+    assert ablated.effects[0].first.change == pytest.approx(found.together.first.change, abs=1e-5)

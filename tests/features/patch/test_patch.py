@@ -411,7 +411,7 @@ MISTAKES = {
     ),
     "lengths": (
         ["A man", "A woman was", "--answer", "he"],
-        "cannot be aligned by position; give clean_span and corrupted_span, or --align word",
+        "cannot be aligned by position; give --align word, or clean_span and corrupted_span",
     ),
     "tokens": (["A man", "A woman", "--answer", "incomprehensible"], "and only one token can be"),
     "position": (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import jsonschema_rs
 import pytest
@@ -59,7 +60,7 @@ def test_copies_of_a_line_are_one_text(tmp_path, capsys) -> None:
     jsonschema_rs.validate(SCHEMA, document)
     said = " ".join(err.split())
     assert "59 of 60 texts repeat another one word for word" in said
-    assert "No intervals: 1 independent texts are too few" in said
+    assert "No intervals: 1 independent text is too few" in said
     assert (document["grouped"], document["clusters"], document["copies"]) == (False, 60, 59)
     for head in document["heads"]:
         assert head["scores"]["roles"] == []
@@ -244,3 +245,32 @@ def test_one_text_is_no_plural(tmp_path, capsys) -> None:
     shown = capsys.readouterr()
     assert re.search(r"\b1 text\b", shown.out)
     assert not re.search(r"\b1 (texts|tokens|groups)\b", shown.out + shown.err)
+
+
+def test_a_row_has_the_figures_of_the_score_that_gave_the_role(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """2.0 rests on the first token; off that sink it is an induction head."""
+    found = av.profile("sample_inputs/story.txt")
+    for head in found.heads:
+        for role in head.scores.roles:
+            assert head.evidence(role).mean == role.evidence.mean
+            assert head.evidence(role).rows == role.evidence.rows
+    (one,) = (head for head in found.heads if found.layout.name(head.head) == "2.0")
+    assert one.scores.does is not None
+    assert one.scores.does.score == "induction_no_sink"
+    assert main(["profile", "sample_inputs/story.txt", "--role", "induction", "--quiet"]) == 0
+    (row,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("2.0"))
+    assert f"induction off the sink    {one.scores.does.evidence.mean:.2f}" in row
+
+
+def test_of_a_single_text_no_role_is_claimed_or_denied(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = tmp_path / "one.txt"
+    text.write_text("the cat river moon stone bread the cat river moon stone")
+    assert main(["profile", str(text)]) == 0
+    said = capsys.readouterr()
+    assert "no role is claimed of so few texts: give more, one a line" in said.out
+    assert "95 % intervals, each score" not in said.out
+    assert "1 independent text is too few" in " ".join(said.err.split())

@@ -252,7 +252,7 @@ def test_lines_are_texts(tmp_path: Path) -> None:
         (["a", "--span", "b"], "--span takes NAME=TEXT, not 'b'"),
         (["a b", "--span", "x=a", "--span", "x=b"], "two spans have the name 'x'"),
         (["a b", "--span", "x=a", "--to", "y"], "no span 'y'; choose from x, elsewhere"),
-        (["a b"], "name its parts with --span, or give messages with --chat"),
+        (["a b"], "name its parts with --span, or give messages that hold words with --chat"),
         (["q.jsonl", "--context", "doc"], "documents need --question FIELD, --answer FIELD"),
         (
             ["q.jsonl", "--context", "d", "--question", "q", "--answer", "a", "--span", "x=y"],
