@@ -264,7 +264,7 @@ def test_estimates_are_exact_where_everything_behind_is_linear_enough(
 def test_prompts_of_different_lengths(gpt2: Any) -> None:
     clean, corrupted = "The man smiled because", "The old woman smiled because"
     given = Pair(clean, corrupted, "he", "she")
-    with pytest.raises(InputError, match=r"cannot be aligned by position; give clean_span and "):
+    with pytest.raises(InputError, match=r"cannot be aligned by position; give align="):
         prepare(gpt2, [given])
     length = [len(gpt2.prepare(av.Prompt(text)).sides["decoder"].queries.ids) for text in
               (clean, corrupted)]  # fmt: skip
