@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +57,21 @@ class Tokens:
         for span in self.spans:
             if not span.ranges or not all(0 <= a < b <= n for a, b in span.ranges):
                 raise ValueError(f"Tokens.spans has {span.name!r} outside of {n} tokens")
+
+    def running(self, places: Iterable[int]) -> str:
+        """What some tokens say: ``keyboard on``, where they are ``key``, ``##board`` and ``on``.
+
+        Tokens that have their spaces are joined as they are; between words of others is one.
+        """
+        chosen = list(places)
+        if any(text[:1].isspace() for text in self.texts):
+            return "".join(self.texts[place] for place in chosen)
+        found = ""
+        for number, place in enumerate(chosen):
+            inside = number > 0 and 0 <= self.words[place] == self.words[chosen[number - 1]]
+            text = self.texts[place]
+            found += text.removeprefix("##") if inside else f" {text}"
+        return found[1:]
 
     def __len__(self) -> int:
         return len(self.texts)

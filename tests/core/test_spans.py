@@ -127,3 +127,11 @@ def test_spans_follow_what_is_left_of_a_sequence() -> None:
 def test_tokens_have_no_span_outside_of_them(ranges: tuple[tuple[int, int], ...]) -> None:
     with pytest.raises(ValueError, match="outside of 3 tokens"):
         Tokens(("a", "b", "c"), spans=(Span("x", ranges),))
+
+
+def test_tokens_say_what_the_text_said() -> None:
+    pieces = Tokens(("[CLS]", "a", "key", "##board", "on", "."), words=(-1, 0, 1, 1, 2, 3))
+    assert pieces.running([1, 2, 3]) == "a keyboard"
+    assert pieces.running([3, 4, 5]) == "##board on ."
+    assert Tokens((" a", " key", "board")).running([0, 1, 2]) == " a keyboard"
+    assert Tokens(("a", "b")).running([]) == ""
