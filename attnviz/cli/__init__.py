@@ -232,13 +232,24 @@ def _mute() -> None:
 
 def _explained(error: Any, arguments: list[str]) -> str:
     """What is wrong with the options, with the value that was given and where to read more."""
-    message = error.format_message().rstrip(".")
+    message: str = error.format_message().rstrip(".")
     for option in getattr(getattr(error, "param", None), "opts", ()):
         value = "".join(arguments[arguments.index(option) + 1 :][:1]) if option in arguments else ""
         if value not in message:
             message += f", got {value[:40]!r}"
     context = getattr(error, "ctx", None)
-    return f"{message} (see {context.command_path} --help)" if context else message
+    if context is None:
+        return message
+    near = _near(arguments) if message.startswith("No such command") else ""
+    return f"{message} ({near}see {context.command_path} --help)"
+
+
+def _near(arguments: list[str]) -> str:
+    """Which command may have been meant, if one is written much like it."""
+    from difflib import get_close_matches
+
+    found = [name for one in arguments for name in get_close_matches(one, COMMANDS, 1)]
+    return f"did you mean {found[0]}? " if found else ""
 
 
 def _fail(message: str, code: int) -> int:
