@@ -17,7 +17,7 @@ from attnviz.cli import main
 from attnviz.core.prompt import Prompt
 from attnviz.corpus.executors import Inline
 from attnviz.errors import AttnvizError, InputError, ModelError, UsageError
-from attnviz.features.ablation import measure, reference
+from attnviz.features.ablation import measure, reference, words
 from attnviz.features.ablation.judge import verdict
 from attnviz.features.ablation.result import (
     Ablation,
@@ -239,6 +239,22 @@ def change(method: str, value: float, low: float, high: float) -> Change:
 def test_verdicts(by: list[tuple[float, float, float]], worse: int, said: str | None) -> None:
     changes = [change(f"m{n}", *one) for n, one in enumerate(by)]
     assert verdict(changes, worse, smallest=0.05) == said
+
+
+@pytest.mark.parametrize(
+    ("by", "worse", "said"),
+    [
+        ([(2, 1, 3), (0.1, -1, 1)], 1, "worse by m0 only"),
+        ([(2, 1, 3), (0.1, -1, 1)], -1, "better by m0 only"),
+        ([(2, 1, 3), (-2, -3, -1), (3, 2, 4)], 1, "worse by m0 and m2, better by m1"),
+    ],
+)
+def test_a_verdict_that_depends_says_which_way(
+    by: list[tuple[float, float, float]], worse: int, said: str
+) -> None:
+    report = replace(av.ablate(TEXTS[:2], heads="0.5", method="zero"), worse=worse)
+    changes = tuple(change(f"m{n}", *one) for n, one in enumerate(by))
+    assert words.verdict(report, replace(report.effects[0], by=changes, verdict="depends")) == said
 
 
 def test_nothing_is_said_of_distances_but_their_size() -> None:

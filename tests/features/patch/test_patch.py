@@ -398,6 +398,14 @@ def test_a_result_is_read_back_and_says_itself(
     assert len(rows) == 25
 
 
+def test_a_corrupted_prompt_that_has_the_answer_too_is_told_of(gpt2: Any) -> None:
+    pair = Pair("The king smiled because", "The queen smiled because", "he", "she")
+    found = patch([pair], model=gpt2, align="word", heads="2.0+2.1")
+    assert found.corrupted.wins == 1
+    assert any("In 100 % of the corrupted prompts the answer wins too" in n for n in found.notes)
+    assert "On 1 pair, the outputs of 2.0+2.1 of the clean run alone restore " in str(found)
+
+
 MISTAKES = {
     "no pairs": ([], "give pairs, or --task induction"),
     "both": (["pairs.jsonl", "--task", "ioi"], "give pairs, or --task induction"),
