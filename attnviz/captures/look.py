@@ -20,7 +20,7 @@ from attnviz.core.quantities import quantity
 from attnviz.core.source import ForwardRequest, Observer, Source
 from attnviz.errors import AttnvizWarning, FileNameWarning, InputError, UsageError
 from attnviz.models.device import resolve
-from attnviz.models.memory import human_bytes, physical_memory
+from attnviz.models.memory import beyond, human_bytes
 from attnviz.models.untrained import Fresh, FreshConfig
 from attnviz.models.weighed import weighed
 from attnviz.scoring import select as selection
@@ -352,11 +352,10 @@ def prepare(
         before, needed = needed, needed + sum(_bytes(ready, head) for head in ready.heads)
         of = f"{ready.inputs.length:,} tokens" if number == 1 else f"{number} texts or more"
         what_for = f"the maps of {len(ready.heads)} heads on {of} take {human_bytes(needed)}"
-        if needed > physical_memory() // 2:
+        if over := beyond(needed):
             raise InputError(
-                f"{what_for}, more than half of this machine's "
-                f"{human_bytes(physical_memory())}; select fewer heads, or score them without "
-                "keeping maps (attnviz heads)"
+                f"{what_for}, {over}; select fewer heads, or score them without keeping maps "
+                "(attnviz heads)"
             )
         if before < LARGE <= needed:
             warn(f"{what_for}; select fewer heads to need less", AttnvizWarning, stacklevel=2)

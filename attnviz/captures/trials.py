@@ -184,16 +184,15 @@ def one_token(source: Source, word: str) -> int:
         return int(word[1:])
     if not word.strip():
         raise InputError(f"{word!r} is no word; name one")
-    options = [f" {word.strip()}", word] if not is_masked(source) else [word]
-    read = [predicted(source.prepare(Prompt(o, special_tokens=False))) for o in options]
-    asked = read[-1]
+    options = [word] if is_masked(source) else [f" {word.strip()}", word]
     if not any(map(str.isalnum, word)):
-        read.reverse()
-    single = [tokens.ids[0] for tokens in read if len(tokens) == 1]
+        options.reverse()
+    read = {o: predicted(source.prepare(Prompt(o, special_tokens=False))) for o in options}
+    single = [tokens.ids[0] for tokens in read.values() if len(tokens) == 1]
     if not single:
-        pieces = " | ".join(asked.texts)
+        pieces = " | ".join(read[word].texts)
         raise InputError(
-            f"{word!r} is {len(asked)} tokens ({pieces}), and only one token can be compared; "
+            f"{word!r} is {len(read[word])} tokens ({pieces}), and only one token can be compared; "
             "choose another word"
         )
     return single[0]

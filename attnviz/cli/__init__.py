@@ -248,8 +248,8 @@ def _near(arguments: list[str]) -> str:
     """Which command may have been meant, if one is written much like it."""
     from difflib import get_close_matches
 
-    found = [name for one in arguments for name in get_close_matches(one, COMMANDS, 1)]
-    return f"did you mean {found[0]}? " if found else ""
+    typed = next(one for one in arguments if not one.startswith("-"))
+    return "".join(f"did you mean {name}? " for name in get_close_matches(typed, COMMANDS, 1))
 
 
 def _fail(message: str, code: int) -> int:

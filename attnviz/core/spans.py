@@ -162,10 +162,9 @@ def found_in(
         if matches:
             times = "once" if len(matches) == 1 else f"{len(matches)} times"
             raise InputError(f"span {query.name!r}: {what} is in the text only {times}")
-        remedy = "check its spelling, or write regex: before a pattern"
+        pattern = "" if query.kind == "regex" else ", or write regex: before a pattern"
         raise InputError(
-            f"span {query.name!r}: {what} is not in the text; "
-            f"{remedy if query.kind != 'regex' else 'check its spelling'}"
+            f"span {query.name!r}: {what} is not in the text; check its spelling{pattern}"
         )
     if len(wanted) == len(matches):
         return wanted, ""

@@ -63,15 +63,9 @@ class Tokens:
 
         Tokens that have their spaces are joined as they are; between words of others is one.
         """
-        chosen = list(places)
-        if any(text[:1].isspace() for text in self.texts):
-            return "".join(self.texts[place] for place in chosen)
-        found = ""
-        for number, place in enumerate(chosen):
-            inside = number > 0 and 0 <= self.words[place] == self.words[chosen[number - 1]]
-            text = self.texts[place]
-            found += text.removeprefix("##") if inside else f" {text}"
-        return found[1:]
+        chosen = [self.texts[place] for place in places]
+        spaced = any(text.startswith((" ", "\n")) for text in self.texts)
+        return "".join(chosen) if spaced else " ".join(chosen).replace(" ##", "")
 
     def __len__(self) -> int:
         return len(self.texts)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.errors import InputError, system_errors
-from attnviz.models.memory import human_bytes, physical_memory
+from attnviz.models.memory import beyond, human_bytes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -108,11 +108,8 @@ def one_line(error: BaseException) -> str:
 
 
 def _limit(size: int) -> None:
-    if size > physical_memory() // 4:
-        raise ValueError(
-            f"its arrays take {human_bytes(size)}, more than a quarter of this machine's "
-            f"{human_bytes(physical_memory())}"
-        )
+    if over := beyond(size, 4):
+        raise ValueError(f"its arrays take {human_bytes(size)}, {over}")
 
 
 def _read_npz(path: Path, names: set[str] | None) -> dict[str, NDArray[Any]]:

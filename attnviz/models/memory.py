@@ -8,6 +8,7 @@ from pathlib import Path
 
 _GROUPS = Path("/sys/fs/cgroup")
 _OWN = Path("/proc/self/cgroup")
+_PARTS = {2: "half", 4: "a quarter"}
 
 
 def physical_memory() -> int:
@@ -20,6 +21,19 @@ def physical_memory() -> int:
     except (AttributeError, ValueError, OSError):
         machine = 16 << 30
     return min([machine, *group_limits()])
+
+
+def beyond(needed: float, part: int = 2) -> str:
+    """``more than half of this machine's 16.8 GB``; empty where something takes less.
+
+    Args:
+        needed: bytes that it takes.
+        part: of :data:`_PARTS`, the share of the memory that it may take.
+    """
+    there = physical_memory()
+    if needed <= there // part:
+        return ""
+    return f"more than {_PARTS[part]} of this machine's {human_bytes(there)}"
 
 
 def group_limits(groups: Path = _GROUPS, own: Path = _OWN) -> Iterator[int]:

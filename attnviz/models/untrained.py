@@ -44,7 +44,7 @@ from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, ModelError, Setting, SizeError, UsageError
 from attnviz.models.gating import Gated, merged
 from attnviz.models.limits import SENSES, check_length, longest, no_writer
-from attnviz.models.memory import human_bytes, physical_memory
+from attnviz.models.memory import beyond, human_bytes
 from attnviz.models.running import begin, running
 from attnviz.models.text import Offsets
 
@@ -90,11 +90,11 @@ class FreshConfig:
         inner = sizes.heads * sizes.head_dim
         shared = 2 * sizes.kv_heads * sizes.head_dim if sizes.kind != "mla" else 6 * inner
         needed = self.layers * (4 * self.d_model * (2 * inner + shared) + _LAYER_BYTES)
-        if needed > physical_memory() // 2:
+        if over := beyond(needed):
             raise SizeError(
                 f"{self.layers} layer(s) of d-model {self.d_model:,} need about "
-                f"{human_bytes(needed)} for weights and modules, more than half of this machine's "
-                f"{human_bytes(physical_memory())}: choose a smaller d-model or fewer layers"
+                f"{human_bytes(needed)} for weights and modules, {over}: choose a smaller d-model "
+                "or fewer layers"
             )
         return sizes
 

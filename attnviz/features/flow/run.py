@@ -27,7 +27,7 @@ from attnviz.features.flow.stack import (
     reached,
     steps,
 )
-from attnviz.models.memory import human_bytes, physical_memory
+from attnviz.models.memory import beyond, human_bytes
 from attnviz.scoring.stored import blocks
 
 _MEANING = (
@@ -140,11 +140,10 @@ def _nodes(inputs: Inputs, layout: Layout, method: Method) -> Nodes:
     """The tokens, after checking that all their tables can be held."""
     all_ = nodes(inputs)
     needed = 4 * len(all_) ** 2 * (len(layout.sites) + 8)
-    if needed > physical_memory() // 2:
+    if over := beyond(needed):
         raise InputError(
             f"the flow of {len(all_)} tokens through {len(layout.sites)} layers takes "
-            f"{human_bytes(needed)}, more than half of this machine's "
-            f"{human_bytes(physical_memory())}; shorten the text"
+            f"{human_bytes(needed)}, {over}; shorten the text"
         )
     if method == "max-flow":
         check(len(all_))

@@ -333,9 +333,7 @@ def _examples(
     source: Source, needles: Sequence[Needle], measured: Sequence[NeedleScores]
 ) -> list[NeedleExample]:
     def said(ids: Sequence[int]) -> str:
-        texts = source.tokens(ids).texts
-        blanks = any(text.startswith((" ", "\n")) for text in texts)
-        return "".join(texts) if blanks else " ".join(texts).replace(" ##", "")
+        return source.tokens(ids).running(range(len(ids)))
 
     found = []
     for needle, one in list(zip(needles, measured, strict=True))[:_EXAMPLES]:

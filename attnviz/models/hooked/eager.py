@@ -19,7 +19,7 @@ from attnviz.attention.attend import BLOCK_ELEMENTS
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.source import Observer, Rows, Terms
 from attnviz.errors import ModelError
-from attnviz.models.memory import human_bytes, physical_memory
+from attnviz.models.memory import beyond, human_bytes
 
 _FIELDS: Mapping[str, SiteKind] = {
     "encoder_attentions": "encoder",
@@ -46,11 +46,10 @@ def check_room(
         layout.heads[site.kind][site.layer] * math.prod(sides.get(site.kind, sides["encoder"]))
         for site in layout.sites
     )
-    if needed > physical_memory() // 2:
+    if over := beyond(needed):
         raise ModelError(
             f"{name} returns all its maps at once (the eager backend), {human_bytes(needed)} for "
-            f"{max(map(max, sides.values())):,} tokens, more than half of this machine's "
-            f"{human_bytes(physical_memory())}; shorten the text"
+            f"{max(map(max, sides.values())):,} tokens, {over}; shorten the text"
         )
 
 

@@ -367,7 +367,7 @@ def test_csv_has_a_line_a_pair_that_can_meet() -> None:
 
 
 def test_the_tables_must_fit_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attnviz.features.flow.run.physical_memory", lambda: 1000)
+    monkeypatch.setattr("attnviz.models.memory.physical_memory", lambda: 1000)
     with pytest.raises(InputError, match="more than half of this machine's"):
         av.flow(TEXT)
 
