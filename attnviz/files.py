@@ -2,7 +2,8 @@
 
 What the user names with ``--out`` is written through symbolic links, keeps its mode, and must be a
 regular file with a single name: pipes, devices and hard links are refused. Files that attnviz
-names itself replace whatever stands there, never what a link points to.
+names itself replace whatever stands there, never what a link points to. In a :class:`HeldFolder`
+nothing is replaced, and no link leads out of it.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 from attnviz.errors import OutputError, system_errors
 
 _UNFINISHED = re.compile(r"\..{1,40}\.[0-9a-f]{12}\.part")
-"""Names of files that are not whole yet."""
+"""Names of files and folders that are not whole yet."""
 
 
 LARGEST = 256 << 20
@@ -139,8 +140,7 @@ def place(
     Raises:
         OutputError: with the system's reason; nothing is left behind.
     """
-    # with a short name, for a long one may leave no room for the ending
-    temporary = path.with_name(f".{path.name[:40]}.{os.urandom(6).hex()}.part")
+    temporary = unfinished(path)
     with system_errors(OutputError, f"cannot write {path}"):
         try:
             with open(temporary, "xb", opener=_private if mode is not None else None) as file:
@@ -160,6 +160,17 @@ def place(
             raise
 
 
+def unfinished(path: Path) -> Path:
+    """A new hidden name beside a path, for what is not whole yet."""
+    # a short one, for a long one may leave no room for the ending
+    return path.with_name(f".{path.name[:40]}.{os.urandom(6).hex()}.part")
+
+
+def is_unfinished(path: Path) -> bool:
+    """Whether a path has a name that :func:`unfinished` gives."""
+    return _UNFINISHED.fullmatch(path.name) is not None
+
+
 def _private(path: str, flags: int) -> int:
     """Open a new file that nobody else may read until its mode is known."""
     return os.open(path, flags, 0o600)
@@ -169,7 +180,7 @@ def sweep(folder: Path) -> None:
     """Remove what a killed process left of unfinished files in a folder."""
     with contextlib.suppress(OSError):
         for found in list(os.scandir(folder)):
-            if _UNFINISHED.fullmatch(found.name):
+            if is_unfinished(Path(found.name)):
                 with contextlib.suppress(OSError):
                     os.unlink(found.path)
 
@@ -188,3 +199,120 @@ def sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+_BY_HANDLE = os.scandir in os.supports_fd and {
+    os.open, os.mkdir, os.rename, os.stat, os.unlink
+} <= os.supports_dir_fd  # fmt: skip
+"""Whether names can be relative to a folder that is open; Windows cannot."""
+_NO_LINK = sum(getattr(os, flag, 0) for flag in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
+_FOLDER = os.O_RDONLY | _NO_LINK | getattr(os, "O_DIRECTORY", 0)
+
+
+class HeldFolder:
+    """A folder that :func:`held` opened. Its files are named in the folder itself, not by a path.
+
+    Args:
+        path: of the folder.
+        handle: of the folder; None where the system has none, and the path has to do.
+    """
+
+    def __init__(self, path: Path, handle: int | None) -> None:
+        self._path, self._handle = path, handle
+
+    def files(self) -> dict[str, os.stat_result]:
+        """Its regular files by name; links are none."""
+        there: dict[str, os.stat_result] = {}
+        with os.scandir(self._path if self._handle is None else self._handle) as entries:
+            for entry in entries:
+                with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+                    if entry.is_file(follow_symlinks=False):
+                        there[entry.name] = entry.stat(follow_symlinks=False)
+        return there
+
+    def create(self, name: str, data: bytes) -> os.stat_result:
+        """Write a new file, whole or not at all, and say what it is.
+
+        Raises:
+            FileExistsError: there is one of that name, or a link. OSError: it cannot be written.
+        """
+        new = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        os.close(self._open(name, new))  # from here on the name is ours, among processes too
+        temporary = f".{name[:40]}.{os.urandom(6).hex()}.part"
+        try:
+            with os.fdopen(self._open(temporary, new), "wb") as file:
+                file.write(data)
+            os.replace(
+                self._named(temporary), self._named(name),
+                src_dir_fd=self._handle, dst_dir_fd=self._handle,
+            )  # fmt: skip
+        except BaseException:
+            self.remove(temporary)
+            self.remove(name)
+            raise
+        return os.stat(self._named(name), dir_fd=self._handle, follow_symlinks=False)
+
+    def append(self, name: str, data: bytes) -> None:
+        """Write at the end of a file, made where there is none; what others append stays whole."""
+        with os.fdopen(self._open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab", 0) as file:
+            file.write(data)
+
+    def contents(self, name: str) -> bytes:
+        """All of a file; no bytes where there is none."""
+        try:
+            number = self._open(name, os.O_RDONLY)
+        except FileNotFoundError:
+            return b""
+        with os.fdopen(number, "rb") as file:
+            return file.read(LARGEST)
+
+    def remove(self, name: str) -> None:
+        """Remove a file, where it is there and can be removed."""
+        with contextlib.suppress(OSError):
+            os.unlink(self._named(name), dir_fd=self._handle)
+
+    def _open(self, name: str, flags: int) -> int:
+        return os.open(self._named(name), flags | _NO_LINK, 0o666, dir_fd=self._handle)
+
+    def _named(self, name: str) -> str:
+        return name if self._handle is not None else str(self._path / name)
+
+
+@contextlib.contextmanager
+def held(root: Path, inner: Sequence[str] = (), *, make: bool = False) -> Iterator[HeldFolder]:
+    """Open a folder inside another one, step by step, following no link.
+
+    On Windows, which opens nothing relative to a folder, the path is looked at once more instead:
+    a link that is put there between this look and the writing is followed.
+
+    Args:
+        root: a folder, its path without links.
+        inner: the names of folders on the way from there.
+        make: those that are not there.
+
+    Raises:
+        NotADirectoryError: a link or a file stands in the place of one of them. OSError: it is not
+            there, or cannot be opened.
+    """
+    path = root.joinpath(*inner)
+    if not _BY_HANDLE:
+        if path.resolve() != path:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+        if make:
+            path.mkdir(parents=True, exist_ok=True)
+        yield HeldFolder(path, None)
+        return
+    with contextlib.ExitStack() as handles:
+        handle: int | None = None
+        for name in (str(root), *inner):
+            if make and handle is not None:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=handle)
+            try:
+                handle = os.open(name, _FOLDER, dir_fd=handle)
+            except OSError as error:
+                if error.errno != errno.ELOOP:
+                    raise
+                raise NotADirectoryError(errno.ENOTDIR, error.strerror, str(path)) from None
+            handles.callback(os.close, handle)
+        yield HeldFolder(path, handle)

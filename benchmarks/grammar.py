@@ -9,10 +9,11 @@ from pathlib import Path
 
 import torch
 
-from attnviz.captures.look import load
+from attnviz.captures.loading import load
 from attnviz.core.source import ForwardRequest
 from attnviz.corpus.batches import batches, tokenize
-from attnviz.corpus.gold.cases import BATCH_TOKENS, SyntaxSettings
+from attnviz.corpus.gold.cases import BATCH_TOKENS
+from attnviz.corpus.gold.settings import SyntaxSettings
 from attnviz.corpus.gold.treebank import sentences
 from attnviz.corpus.texts import Text
 from attnviz.features.syntax.relations import run

@@ -14,7 +14,8 @@ import torch
 
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest, Source
-from attnviz.features.lens.run import LensQuestion, run
+from attnviz.features.lens.run import run
+from attnviz.features.lens.settings import LensSettings
 from benchmarks.ablation import LAYERS, WIDTH, ids, paired
 from benchmarks.logits import at_lengths
 from benchmarks.table import Row
@@ -39,5 +40,5 @@ def row(source: Source, length: int) -> Row:
         for state in others:
             state @ table.t()
 
-    ratio, detail = paired(lambda: run(source, inputs, LensQuestion()), plain)
+    ratio, detail = paired(lambda: run(source, inputs, LensSettings()), plain)
     return Row(f"all states, T = {length}", "one pass, 12 readouts", ratio, TARGET, detail)

@@ -15,7 +15,8 @@ import torch
 import attnviz as av
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest, Source
-from attnviz.features.logits.run import Question, run
+from attnviz.features.logits.run import run
+from attnviz.features.logits.settings import LogitsSettings
 from benchmarks.ablation import HEADS, LAYERS, WIDTH, ids, paired
 from benchmarks.table import Row
 
@@ -60,7 +61,7 @@ def row(source: Source, length: int) -> Row:
     """Every part of the last token's top logit, with the ten strongest heads in words."""
     inputs = source.prepare(Prompt(ids=ids(length)))
     ratio, detail = paired(
-        lambda: run(source, inputs, Question()),
+        lambda: run(source, inputs, LogitsSettings()),
         lambda: source.forward([inputs], request=ForwardRequest(logits=True)),
     )
     return Row(f"all parts of a logit, T = {length}", "one forward", ratio, TARGET, detail)

@@ -10,7 +10,8 @@ import torch
 
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest, Source
-from attnviz.features.sources.run import SplitAsked, answer
+from attnviz.features.sources.run import answer
+from attnviz.features.sources.settings import SourcesSettings
 from benchmarks.ablation import LAYERS, ids, paired
 from benchmarks.logits import model
 from benchmarks.table import Row
@@ -33,7 +34,7 @@ def measure() -> list[Row]:
 def row(source: Source) -> Row:
     """The matrix of one pair, sums by side, every key of the row by source."""
     inputs = source.prepare(Prompt(ids=ids(LENGTH)))
-    asked = SplitAsked(f"{LAYERS - 1}.3", key=5)
+    asked = SourcesSettings(select=f"{LAYERS - 1}.3", key=5)
     ratio, detail = paired(
         lambda: answer(source, inputs, asked),
         lambda: source.forward([inputs], request=ForwardRequest(hidden=True)),

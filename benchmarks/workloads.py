@@ -24,8 +24,8 @@ from attnviz.core.quantities import QUANTITIES
 from attnviz.core.source import Observer, OutputProjection, Source, Sublayer
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.models.mixing import MixingObserver
+from attnviz.models.norm_based import NormObserver
 from attnviz.models.pretrained import load
-from attnviz.models.weighed import Weighing
 from attnviz.scoring.observe import ScoreObserver
 from attnviz.scoring.sums import Sums
 from benchmarks.startup import minilm
@@ -92,7 +92,7 @@ class Gpt2Shape:
         return self._weighed("norm")
 
     def norms_mixed(self) -> Any:
-        """The same, and mixing ratios, as ``attnviz heads --weigh norm`` shows them."""
+        """The same, and mixing ratios, as ``attnviz heads --quantity norm`` shows them."""
         side = tokens(self.length)
         inputs = [Inputs({"decoder": Sides(side, side)})]
         mixing = MixingObserver(cast("Source", self), QUANTITIES["norm"], inputs)
@@ -105,7 +105,7 @@ class Gpt2Shape:
     def _weighed(self, weigh: str, *beside: Observer) -> Any:
         what = QUANTITIES[weigh]
         watch = observer(self.length, self.layers, 1 if what.layers else self.heads)
-        weighing = Weighing(cast("Source", self), what, [watch], shares=True)
+        weighing = NormObserver(cast("Source", self), what, [watch], shares=True)
 
         def run(layer: MultiHeadAttention, x: Tensor, i: int) -> Tensor:
             watching = [weighing, *beside]

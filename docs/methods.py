@@ -28,7 +28,7 @@ def main() -> None:
     changes, errors, spread, same = {}, {}, {}, {}
     for name, method, over in ASKED:
         runs = [
-            av.ablate(texts, model=model, heads="*.*", method=method, mean_over=over, seed=seed)
+            av.ablate(texts, model=model, select="*.*", method=method, mean_over=over, seed=seed)
             for seed in range(1 if method == "zero" else SEEDS)
         ]  # fmt: skip
         found = np.array([[effect.change for effect in run.effects] for run in runs])

@@ -50,17 +50,17 @@ def main() -> None:
     chosen = ",".join(best(report, score) for score in ("previous", "first", "induction"))
     av.heatmap(capture, chosen).save(IMAGES / "heatmaps.png")
     methods = "mean, resample, zero"
-    needed = av.ablate(probe=True, heads="*.*, 3.0+3.1+3.3+3.5", method=methods)
+    needed = av.ablate(probe=True, select="*.*, 3.0+3.1+3.3+3.5", method=methods)
     needed.save(IMAGES / "ablate.png")
     av.logits(REPEATED).save(IMAGES / "logits.png")
-    av.sources(WORDS, "2.0", against=3).save(IMAGES / "sources.png")
+    av.sources(WORDS, "2.0", other_key=3).save(IMAGES / "sources.png")
     spans = {name: f"regex:{pattern}" for name, pattern in PARTS.items()}
     av.heatmap(av.Prompt(DOCUMENTS, spans=spans), "3.0").save(IMAGES / "spans.png")
     av.sinks(LONG).save(IMAGES / "sinks.png")
-    av.retrieval(lengths=[60, 120, 240], depths=[0, 0.5, 1], count=8, ablate=(1, 2), draws=10).save(
-        IMAGES / "retrieval.png"
-    )
-    av.flow(REPEATED, to=-1).save(IMAGES / "flow.png")
+    av.retrieval(
+        lengths=[60, 120, 240], depths=[0, 0.5, 1], count=8, group_size=(1, 2), draws=10
+    ).save(IMAGES / "retrieval.png")
+    av.flow(REPEATED, position=-1).save(IMAGES / "flow.png")
     av.flow(SENTENCE, model="demo-bert").save(IMAGES / "flow-bert.png", style=Style(dpi=90))
     av.circuits().save(IMAGES / "circuits.png")
     for run, name, of in (
@@ -68,7 +68,7 @@ def main() -> None:
         ("markov-1", "film-one", "one layer of attention"),
         ("demo-gpt2", "film-gpt2", "demo-gpt2"),
     ):
-        film = av.read_film(IMAGES.parents[1] / f"sample_inputs/phases/{run}.json")
+        film = av.read(IMAGES.parents[1] / f"sample_inputs/phases/{run}.json")
         film.save(IMAGES / f"{name}.png", name=of)
     av.patch(task="induction-swap", circuit=True).save(IMAGES / "circuit.png")
     if "TREEBANK" in os.environ:
@@ -89,7 +89,7 @@ def arcs(treebank: Path) -> None:
             [sample, treebank],
             model="all-MiniLM-L6-v2",
             punct=False,
-            show=1,
+            sentences=1,
             relation="nsubj,case,det,obj",
         )
         report.arcs().save(images / "arcs.png")
@@ -125,7 +125,7 @@ def photograph(capture: av.Capture) -> None:
         tab.wait_for_timeout(1500)
         tab.screenshot(path=IMAGES / "live.png")
         inputs = IMAGES.parent.parent / "sample_inputs"
-        atlas = av.atlas(inputs / "sentences.txt", conllu=inputs / "treebank.conllu")
+        atlas = av.atlas(inputs / "sentences.txt", treebank=inputs / "treebank.conllu")
         tab.goto(f"{atlas.save(Path(folder) / 'atlas.html').as_uri()}#2.4")
         tab.wait_for_timeout(800)
         tab.screenshot(path=IMAGES / "atlas.png")

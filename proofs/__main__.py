@@ -1,4 +1,4 @@
-"""``python -m proofs [layers planted counts papers intervals]``: the table of docs/proofs.md.
+"""``python -m proofs [layers planted references intervals ...]``: the table of docs/proofs.md.
 
 ``--small`` takes fewer models, sizes and draws, in seconds; ``--write FILE`` keeps the table. The
 exit code is 1 where a row fails. Data that are not the project's are named by paths: ATTNVIZ_EWT (a
@@ -21,6 +21,7 @@ GROUPS = {
     "layers": "Attention itself",
     "counts": "Shapes on paper",
     "planted": "Circuits that are known",
+    "references": "What heads cost, measured twice",
     "papers": "What papers report",
     "intervals": "How often intervals hold",
 }

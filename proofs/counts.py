@@ -11,7 +11,7 @@ from attnviz.features.shapes import function as shapes
 from attnviz.features.shapes.walk import real
 from attnviz.models.configs.model import read_config
 from attnviz.models.configs.presets import presets
-from attnviz.models.counted import count_config
+from attnviz.models.parameter_count import count_config
 from proofs.row import Proof
 from tests.features.shapes.test_real import CASES
 

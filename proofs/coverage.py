@@ -5,15 +5,16 @@ population: their means are the truth. Samples of texts are drawn from them, wit
 every kind of interval is computed as attnviz does. Without a file the population is made up: texts
 of very different lengths, with heavy tails.
 
-FILE may also be an .npz archive of per-text sums ``a`` [texts, ...] and numbers of rows ``b``, such
-as the effects of ablated heads.
+FILE may also be an .npz archive of what a command measures of every text; ``--path`` says which
+(:mod:`proofs.paths`): ``effects`` of ablated heads, ``pairs`` of scores in two models,
+``contrasts`` of keys by their sources. Without FILE its own population is made up.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,16 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.statistics.clusters import ClusterSums
-from attnviz.statistics.paired import difference
 from attnviz.statistics.robust import Between, median, per_text, trimmed_mean
 from attnviz.statistics.simultaneous import COMMON, Bootstrap
 from attnviz.statistics.student import half_widths
+from proofs.paths import PATHS
 
 SIZES = (5, 10, 20, 50, 200, 1000)
 RUNS = 200
 REPLICATES = 500
-PAIRS = 12
-"""Pairs of means whose difference is measured."""
 
 Floats = NDArray[np.float64]
 
@@ -65,7 +64,7 @@ def made_up(texts: int = 20_000, means: int = 24, seed: int = 0) -> Population:
 
 def of_texts(path: Path, model: str) -> Population:
     """The sums of the scores of a model's heads on the texts of a file."""
-    from attnviz.captures.look import load
+    from attnviz.captures.loading import load
     from attnviz.corpus.texts import read
     from attnviz.features.profile.tasks import tasks
     from attnviz.features.profile.work import ProfileSettings, Worker
@@ -121,6 +120,25 @@ def coverage(
     return {kind: found for kind, runs in held.items() if (found := _summed(np.array(runs)))}
 
 
+def path_coverage(
+    name: str,
+    arrays: Sequence[NDArray[Any]],
+    groups: int,
+    *,
+    runs: int = RUNS,
+    seed: int = 0,
+) -> dict[str, Coverage]:
+    """The same of a code path of :data:`proofs.paths.PATHS`, on a population of its arrays."""
+    path, draw = PATHS[name], np.random.default_rng([seed, groups])
+    held: dict[str, list[Floats]] = {}
+    truth = path.truth(tuple(arrays))
+    for run in range(runs):
+        some = draw.integers(0, len(arrays[0]), groups)
+        for kind, inside in path.held(tuple(one[some] for one in arrays), truth, run):
+            held.setdefault(kind, []).append(inside)
+    return {kind: found for kind, runs in held.items() if (found := _summed(np.array(runs)))}
+
+
 def _truth(population: Population) -> Mapping[str, Floats]:
     values = per_text(*population)
     return {
@@ -159,26 +177,8 @@ def _held(
         known = ~np.isnan(width)
         yield f"{title}, simultaneous: common scores", _where(inside, common & known)
         yield f"{title}, simultaneous: rare scores", _where(inside, rare & known)
-    yield "difference of two", _differences(sample, population)
     yield "trimmed mean", _between(trimmed_mean(values), truth["trimmed"])
     yield "median", _between(median(values), truth["median"])
-
-
-def _differences(sample: Population, population: Population) -> Floats:
-    """Intervals of the differences of some pairs of means over the same texts."""
-    count = population.a.shape[1]
-    step = max(1, count // PAIRS)
-    found = []
-    for one in range(0, count - step, step):
-        two = one + step
-        if min((population.b[:, k] > 0).mean() for k in (one, two)) < COMMON:
-            continue
-        runs = [list(zip(sample.a[:, k], sample.b[:, k], strict=True)) for k in (one, two)]
-        _, low, high = difference(runs[0], runs[1])
-        before, after = (population.a[:, k].sum() / population.b[:, k].sum() for k in (one, two))
-        known = low is not None and high is not None
-        found.append(float(low <= after - before <= high) if known else np.nan)
-    return np.array(found)
 
 
 def _between(found: Between, truth: Floats) -> Floats:
@@ -207,22 +207,46 @@ def main(arguments: list[str]) -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m proofs.coverage", description=__doc__)
     parser.add_argument("file", nargs="?", type=Path, help="texts, a treebank, or sums (.npz)")
+    parser.add_argument("--path", choices=[*PATHS, "scores"], default="scores")
     parser.add_argument("--model", default="demo-gpt2")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, metavar="N")
     parser.add_argument("--runs", type=int, default=RUNS)
     given = parser.parse_args(arguments)
-    population = made_up() if given.file is None else of_texts(given.file, given.model)
-    texts, means = population.a.shape
-    print(f"{texts:,} texts, {means} means; {given.runs} samples of each size")
+    tables: dict[int, dict[str, Coverage]] = {}
+    if given.path == "scores":
+        population = made_up() if given.file is None else of_texts(given.file, given.model)
+        texts, means = population.a.shape
+        print(f"{texts:,} texts, {means} means; {given.runs} samples of each size")
+        for size in given.sizes:
+            tables[size] = coverage(population, size, runs=given.runs)
+    else:
+        arrays = read_arrays(given.path, given.file)
+        print(f"{len(arrays[0]):,} texts; {given.runs} samples of each size")
+        for size in given.sizes:
+            tables[size] = path_coverage(given.path, arrays, size, runs=given.runs)
     print("all together / the median mean / the worst mean, in %\n")
-    tables = {size: coverage(population, size, runs=given.runs) for size in given.sizes}
-    kinds = dict.fromkeys(kind for table in tables.values() for kind in table)
-    print(f"| {'interval':38} | " + " | ".join(f"{size:>12,}" for size in tables) + " |")
-    print(f"|{'-' * 40}|" + f"{'-' * 13}:|" * len(tables))
-    for kind in kinds:
-        cells = (_cell(table.get(kind)) for table in tables.values())
-        print(f"| {kind:38} | " + " | ".join(f"{cell:>12}" for cell in cells) + " |")
+    print("\n".join(table(tables)))
     return 0
+
+
+def read_arrays(name: str, file: Path | None) -> Sequence[NDArray[Any]]:
+    """The arrays of a population file; those made up without one."""
+    path = PATHS[name]
+    if file is None:
+        return path.made_up()
+    found = np.load(file)
+    arrays = [found[one] for one in path.arrays]
+    return [a if a.ndim < 3 else a.reshape(len(a), -1) for a in arrays]
+
+
+def table(tables: Mapping[int, Mapping[str, Coverage]]) -> Iterator[str]:
+    """Lines of Markdown, a column for each number of texts."""
+    kinds = dict.fromkeys(kind for found in tables.values() for kind in found)
+    yield f"| {'interval':38} | " + " | ".join(f"{size:>12,}" for size in tables) + " |"
+    yield f"|{'-' * 40}|" + f"{'-' * 13}:|" * len(tables)
+    for kind in kinds:
+        cells = (_cell(found.get(kind)) for found in tables.values())
+        yield f"| {kind:38} | " + " | ".join(f"{cell:>12}" for cell in cells) + " |"
 
 
 def _cell(found: Coverage | None) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from attnviz.statistics.coverage import CLOSE, word
+from attnviz.statistics.coverage import CLOSE, word, word_of
 from attnviz.statistics.ratios import ratios
-from proofs.coverage import Population, coverage, made_up
+from proofs.coverage import Population, coverage, made_up, path_coverage
+from proofs.paths import PATHS
 from proofs.row import Proof
 
 COMMAND = "python -m proofs intervals; python -m proofs.coverage"
@@ -17,7 +18,6 @@ LEVEL = 0.95
 KINDS = {
     "pooled, each: common scores": ("middle", "the median score, texts as clusters (Student's t)"),
     "pooled, simultaneous: common scores": ("joint", "all scores at once (max-T, studentized)"),
-    "difference of two": ("middle", "the median paired difference over the same texts"),
     "trimmed mean": ("middle", "the median trimmed mean of texts"),
     "median": ("middle", "the median of texts, of the middle score"),
 }
@@ -36,6 +36,38 @@ def rows(small: bool, minilm: str) -> Iterator[Proof]:
         yield rare(found["pooled, each: rare scores"].middle, size, runs)
     yield unclustered(population, runs)
     yield from effects(runs)
+    yield from paths(20 if small else 100, (20,) if small else (10, 20, 50, 200))
+
+
+PROMISED = {
+    "ablate, trimmed: all at once": "joint",
+    "diff: all at once": "joint",
+    "sources: each": "middle",
+    "sources: all at once": "joint",
+}
+"""The intervals that commands print, and which share of them they promise."""
+
+
+def paths(runs: int, sizes: Sequence[int]) -> Iterator[Proof]:
+    """The functions that commands call, on texts made up with the tails of a treebank's."""
+    for name, path in PATHS.items():
+        arrays = path.made_up()
+        for size in sizes:
+            found = path_coverage(name, arrays, size, runs=runs)
+            for kind in found.keys() & PROMISED.keys():
+                yield promised(kind, getattr(found[kind], PROMISED[kind]), size, runs)
+
+
+def promised(kind: str, share: float, size: int, runs: int) -> Proof:
+    """A row: no less than 95 %, or than what is said beside the interval."""
+    said = word_of(kind, size)
+    least = min(int(p) for p in re.findall(r"in (\d+) %", said)) / 100 if said else LEVEL
+    least -= CLOSE + _sampling(runs)
+    return Proof(
+        f"intervals of {kind}, {size} texts", said or f"{100 * LEVEL:.0f} %, nominal",
+        f"{100 * share:.1f} %", f"at least {100 * least:.1f} % in {runs} draws", share >= least,
+        COMMAND,
+    )  # fmt: skip
 
 
 def _sampling(runs: int) -> float:

@@ -173,7 +173,7 @@ def names(minilm: str) -> Iterator[Proof]:
 
 def phases() -> Iterator[Proof]:
     """Films of models trained by ``python -m training.phases`` on Markov chains."""
-    two, one = (av.read_film(SAMPLES / f"phases/markov-{n}.json") for n in (2, 1))
+    two, one = (av.read(SAMPLES / f"phases/markov-{n}.json") for n in (2, 1))
     formed = next(f for f in two.formations if f.role == "induction")
     unigram, bigram = two.baselines["unigram"], two.baselines["bigram"]
     losses = [
@@ -209,7 +209,7 @@ def writing(minilm: str) -> Iterator[Proof]:
     found: dict[str, list[float]] = {name: [] for name in MIXING}
     for text in texts:
         for name in ("norm", "norm-residual", "norm-residual-ln"):
-            mixing = av.heads(text, model=model, weigh=name).mixing
+            mixing = av.heads(text, model=model, quantity=name).mixing
             found[name].append(float(np.mean([one.layer for one in mixing])))
             if name == "norm":
                 found["weights"].append(float(np.mean([one.layer_weights for one in mixing])))
@@ -227,5 +227,5 @@ def writing(minilm: str) -> Iterator[Proof]:
         "residual 22.3, with layer norm 18.8",
         ", ".join(f"{name} {mean:.1f}" for name, mean in means.items()) + " %",
         f"falls in points, paired over texts: {', '.join(falls)}", sure,
-        f"{COMMAND}; attnviz heads TEXT --weigh norm-residual-ln",
+        f"{COMMAND}; attnviz heads TEXT --quantity norm-residual-ln",
     )  # fmt: skip

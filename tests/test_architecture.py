@@ -41,14 +41,11 @@ COMMANDS = ("command", "options", "bar")
 SHARED = {"registry", "evidence"}
 """What features share, beside their folders."""
 
-TOGETHER = {"atlas", "card", "explain", "film", "mcp", "view", "tour"}
+TOGETHER = {"atlas", "card", "explain", "film", "mcp", "show", "view", "tour"}
 """Features that lay others side by side; no other imports one."""
 
 RECORDS = dict.fromkeys(("result", "parts", "parses", "table"), 0)
 CALLS = dict.fromkeys(COMMANDS, 3)
-SHOWN = {("heads", "profile")}
-"""``heads`` shows what ``profile`` keeps as well."""
-
 ORDER = {**RECORDS, "function": 2, **CALLS}
 """Inside a feature: records; what computes and what draws them; its function; its command."""
 
@@ -135,8 +132,6 @@ def feature_breaks(name: str, found: set[str]) -> set[str]:
         if there[:1] != ["features"] or len(there) < 2 or there[1] in SHARED:
             continue
         if there[1] != own[1]:
-            if (own[1], there[1]) in SHOWN:
-                continue
             if own[1] not in TOGETHER or there[-1] == "command":
                 broken.add(other)
         elif len(own) > 2 and len(there) > 2 and ORDER.get(there[2], 1) > ORDER.get(own[2], 1):
@@ -300,7 +295,7 @@ def test_every_public_name_is_there_and_documented() -> None:
 
 def test_importing_a_submodule_does_not_hide_a_function() -> None:
     """A subpackage named like a public function would replace it once imported."""
-    for name in attnviz._LAZY:
+    for name in attnviz._PUBLIC:
         assert not (PACKAGE / name).exists()
         assert not (PACKAGE / f"{name}.py").exists()
 

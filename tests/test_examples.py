@@ -53,7 +53,7 @@ def test_no_cell_of_a_csv_is_a_formula() -> None:
     import csv
     import io
 
-    found = list(csv.reader(io.StringIO(av.logits("=1 + 2 @ a - b", top=3).to_csv())))
+    found = list(csv.reader(io.StringIO(av.logits("=1 + 2 @ a - b", predictions=3).to_csv())))
     cells = [cell for row in found for cell in row]
     assert not [cell for cell in cells if cell[:1] in ("=", "+", "@")]
     assert all(float(cell) < 0 for cell in cells if cell.startswith("-"))

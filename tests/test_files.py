@@ -116,13 +116,13 @@ def test_a_report_or_model_that_is_a_device_is_one_line(tmp_path: Path, capsys) 
     for line in (
         ["diff", report, report],
         ["heads", "--file", text],
-        ["heads", "a b", "--with", report],
-        ["heads", "--profile", report],
-        ["heads", "--profile", text],
+        ["heads", "a b", "--evidence", report],
+        ["show", report],
+        ["show", text],
         ["profile", "--merge", report, report],
         ["profile", text],
         ["heads", "a b", "--model", str(model)],
-        ["shapes", "--numbers", "--input", report],
+        ["shapes", "--show", "numbers", "--input", report],
     ):
         assert main(line) == 1, line
         error = capsys.readouterr().err

@@ -30,9 +30,7 @@ def test_a_page_is_the_same_to_the_byte_when_built_again(
     folders = [tmp_path / name for name in ("one", "two")]
     for folder in folders:
         folder.mkdir()
-    one, two = (
-        gallery.build("demo-bert", folder, limit=6, ablated=2).read_bytes() for folder in folders
-    )
+    one, two = (gallery.build("demo-bert", folder, limit=6).read_bytes() for folder in folders)
     assert one == two
     assert str(tmp_path).encode() not in one
     assert str(ROOT).encode() not in one

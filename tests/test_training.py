@@ -7,14 +7,25 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
 
-from training import bert, evaluate, gpt2
+from training import bert, evaluate, gpt2, tokens
 from training.command import Prepared, export, prepare
+from training.head import ROWS, head_loss
 from training.loop import STATE, Settings, run
 from training.ngrams import Trigram, likeliest_after
 from training.optim import Rates, Schedule, optimizers, orthogonalized, set_rates
 from training.samples import IGNORED, CausalRows, PairRows, mask_tokens, tile, twice
 from training.text import passages, read_books, rejoin
-from training.tokens import END, special_id, special_ids, stop_ids, train_bpe, train_wordpiece
+from training.tokens import (
+    CAUSAL_SPECIAL,
+    END,
+    common_words,
+    special_id,
+    special_ids,
+    stop_ids,
+    train_bpe,
+    train_wordpiece,
+)
+from training.turns import Fact, Placed, Turns, begun, chat, sheet, spoken
 from training.watch import score_weights
 
 LINES = (
@@ -120,6 +131,148 @@ class TestCausalRows:
         begun = batch[:, 0] == 0
         assert 0.5 < begun.mean() < 1
         assert ((batch[:, 2:] - batch[:, 1:-1]) % 97 == 1).all()
+
+
+class TestWholeWords:
+    """Words of two books, thrice as many as a plain BPE of this size keeps whole."""
+
+    texts = (
+        "A miller had twelve daughters. Mary the miller's geese wandered homeward, homeward.\n" * 9,
+        "Mary wandered homeward with twelve geese; Grimalkin slept, Grimalkin purred.\n" * 9,
+    )
+
+    def test_common_words_are_as_written_and_of_several_books(self) -> None:
+        words = common_words(self.texts, count=5, books=2)
+        assert words[0] == "homeward"
+        assert set(words) == {"homeward", "Mary", "wandered", "twelve", "geese"}
+        assert "s" not in common_words(self.texts)
+
+    def test_they_stay_whole_after_a_space_and_with_a_capital_at_the_beginning(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(tokens, "EXAMPLES", ("cabinet",))
+        filler = [" ".join(f"{a}{b}{c}" for a in "bdfg" for b in "aeiou" for c in "bdfg") + "\n"]
+        texts = [filler[0] * 40 + text for text in self.texts]
+        monkeypatch.setattr(tokens, "common_words", lambda texts: ["homeward", "Mary", "geese"])
+
+        def pieces(floor: int, *words: str) -> list[int]:
+            monkeypatch.setattr(tokens, "FLOOR", floor)
+            trained = train_bpe(texts, 330)
+            return [len(trained.encode(word, add_special_tokens=False).ids) for word in words]
+
+        words = (" homeward", " Mary", "Mary", " geese", " cabinet")
+        assert pieces(4000, *words) == [1, 1, 1, 1, 1]
+        assert min(pieces(0, " homeward", " geese", " cabinet")) > 1
+
+    def test_the_special_tokens_come_first(self, causal: Prepared) -> None:
+        assert [causal.tokenizer.token_to_id(name) for name in CAUSAL_SPECIAL] == [0, 1, 2, 3]
+
+
+class TestTurns:
+    book = (
+        '"I never saw the miller again," said Mary. There the old clock was in the mill.\n'
+        "'We shall have to walk home now,' cried Mr. Grey. Now the red boat lay on the pond.\n"
+        "Every morning the goose walked to the pond and came back again.\n"
+        "And a blue lamp hung on the wall; behind the mill, near the gate, a green door stood.\n"
+    )
+
+    def test_facts_are_in_the_books_and_answers_in_their_documents(self) -> None:
+        assert spoken([self.book]) == [
+            Fact(
+                '"I never saw the miller again," said Mary.',
+                'Who said "I never saw the miller again"?',
+                "Mary.",
+            ),
+            Fact(
+                '"We shall have to walk home now," cried Mr. Grey.',
+                'Who cried "We shall have to walk home"?',
+                "Mr. Grey.",
+            ),
+        ]
+        assert begun([self.book]) == [
+            Fact(
+                "Every morning the goose walked to the pond and came back again.",
+                'What comes after "Every morning the goose walked"?',
+                "to the pond and came back again.",
+            )
+        ]
+        placed = Placed.of([self.book])
+        assert set(placed.things) == {
+            ("old", "clock"), ("red", "boat"), ("blue", "lamp"), ("green", "door")
+        }  # fmt: skip
+        assert {("in", "mill"), ("on", "pond"), ("on", "wall"), ("near", "gate")} <= {
+            *placed.places
+        }
+        for fact in placed.facts(np.random.default_rng(0), 3):
+            assert fact.answer[0].lower() + fact.answer[1:] in fact.document
+            assert fact.question.removeprefix("Where is the ")[:-1] in fact.document
+
+    def test_too_short_books_are_refused(self) -> None:
+        with pytest.raises(SystemExit, match="too short"):
+            Placed.of([""]).facts(np.random.default_rng(0), 1)
+
+    def test_rows_depend_on_the_generator_alone(self, causal: Prepared) -> None:
+        turns = Turns.of({"One": self.book}, causal.tokenizer)
+        first, again = (turns.row(np.random.default_rng(4), 200) for _ in range(2))
+        assert (first == again).all()
+        assert len(first) == 200
+        assert (first == 0).sum() >= 1
+
+    def test_a_batch_has_as_many_as_were_asked_for(self, causal: Prepared) -> None:
+        size = causal.tokenizer.get_vocab_size()
+        turns = Turns.of({"One": self.book}, causal.tokenizer)
+        rows = CausalRows(np.full(500, 5), size, turns=turns)
+        batch = rows.batch(np.random.default_rng(0), 400, 32, 0.2, turns=0.2)
+        text = (batch[:, 1:] == 5).all(1)
+        assert (~text).mean() == pytest.approx(0.2, abs=0.05)
+        assert {causal.tokenizer.token_to_id("<|user|>")} <= set(batch[~text].ravel().tolist())
+
+    def test_a_chat_is_what_the_template_writes(self, causal: Prepared, tmp_path: Path) -> None:
+        tokens.save_tokenizer(causal.tokenizer, tmp_path, 256)
+        loaded = AutoTokenizer.from_pretrained(tmp_path)
+        first, second = Fact("One.", "Which?", "One."), Fact("Two.", "And?", "Two.")
+        messages = [
+            {"role": "user", "content": "Document 1: One.\n\nDocument 2: Two.\n\nWhich?"},
+            {"role": "assistant", "content": "One."},
+            {"role": "user", "content": "And?"},
+            {"role": "assistant", "content": "Two."},
+        ]
+        written = loaded.apply_chat_template(messages, tokenize=False)
+        assert written == END + chat([first, second], [first, second], None)
+        documents = [{"role": "system", "content": "Document 1: One."}, messages[2]]
+        asked = loaded.apply_chat_template(documents, tokenize=False, add_generation_prompt=True)
+        assert f"{asked}One.{END}" == END + chat([first], [Fact("", "And?", "One.")], "")
+        assert loaded.convert_tokens_to_ids(["<|system|>", "<|user|>", "<|assistant|>"]) == [
+            1,
+            2,
+            3,
+        ]
+        assert {1, 2, 3} <= set(loaded.all_special_ids)
+
+    def test_a_sheet_is_as_spans_writes_it(self) -> None:
+        facts = [Fact("One.", "Which?", "One."), Fact("Two.", "And?", "Two.")]
+        assert sheet(facts, facts[1]) == (
+            f"Document 1: One.\n\nDocument 2: Two.\n\nQuestion: And?\nAnswer: Two.{END}"
+        )
+
+
+class TestHead:
+    def test_loss_and_gradients_are_those_of_float64(self) -> None:
+        torch.manual_seed(0)
+        count = ROWS + 7
+        hidden, weight = torch.randn(count, 12), torch.randn(50, 12)
+        targets = torch.randint(0, 50, (count,))
+        ours = hidden.clone().requires_grad_(), weight.clone().requires_grad_()
+        exact = hidden.double().requires_grad_(), weight.double().requires_grad_()
+        loss = head_loss(*ours, targets)
+        (3 * loss).backward()
+        right = torch.nn.functional.cross_entropy(exact[0] @ exact[1].T, targets)
+        (3 * right).backward()
+        assert float(loss.detach()) == pytest.approx(float(right.detach()), rel=1e-6)
+        for mine, true in zip(ours, exact, strict=True):
+            assert mine.grad is not None
+            assert true.grad is not None
+            assert torch.allclose(mine.grad.double(), true.grad, atol=1e-6)
 
 
 class TestPairRows:

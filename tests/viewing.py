@@ -133,6 +133,7 @@ class Opened:
         self.requests: list[str] = []
         self.documents: set[str] = set()
         self.errors = np.zeros(0)
+        self.allowed: list[str] = []
         page.on("console", lambda message: self.console.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: self.console.append(f"error: {error}"))
         page.on("request", lambda request: self.requests.append(request.url))
@@ -242,11 +243,15 @@ class Opened:
         return lines[0], lines[1:]
 
     def numbers(self, shape: tuple[int, int]) -> np.ndarray:
-        """The saved CSV of maps as [layers, R, C]; ``errors`` has how far each can be off."""
+        """The saved CSV of maps as [layers, R, C]; ``errors`` has how far each can be off.
+
+        Where a query may not attend to a key there is no number, here 0; ``allowed`` is 0 there.
+        """
         names, lines = self.table()
         assert names[:4] == ["query_index", "query", "key_index", "key"]
-        assert names[-1] == "note"
-        values = np.array([[float(v) for v in line[4:-1]] for line in lines])
+        assert names[-2:] == ["allowed", "note"]
+        self.allowed = [line[-2] for line in lines]
+        values = np.array([[float(v or 0) for v in line[4:-2]] for line in lines])
         self.errors = values[:, 1::2].T.reshape(-1, *shape)
         return values[:, ::2].T.reshape(-1, *shape)
 
@@ -284,5 +289,5 @@ def write_page(folder: Path, name: str, captures: Capture | Sequence[Capture], *
     """A page, in 8 bits unless it is said otherwise, so that there is something to round."""
     import attnviz as av
 
-    options.setdefault("exact", False)
+    options.setdefault("bits", 8)
     return av.view(captures, **options).save(folder / f"{name}.html")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -33,6 +33,8 @@ class Prepared:
     held_out: Mapping[str, Ids]
     seed: int
     device: str = "cpu"
+    books: Mapping[str, str] = field(default_factory=dict)
+    """The text of those to train on."""
 
 
 def sinusoids(positions: int, width: int) -> Tensor:
@@ -62,11 +64,11 @@ def prepare(
         tokenizer = Tokenizer.from_file(str(path))
     else:
         tokenizer = train_tokenizer(books.train.values(), vocabulary)
-        save_tokenizer(tokenizer, out, positions)
+    save_tokenizer(tokenizer, out, positions)
     lines = passages(books.held_out.values(), TEXTS, LENGTH)
     (out / "texts.txt").write_text("".join(f"{line}\n" for line in lines), "utf-8")
     train, held = encode(tokenizer, books.train), encode(tokenizer, books.held_out)
-    return Prepared(tokenizer, train, held, seed, device)
+    return Prepared(tokenizer, train, held, seed, device, books.train)
 
 
 def export(model: PreTrainedModel, out: Path) -> None:
@@ -83,6 +85,7 @@ def main(
     train_tokenizer: Callable[[Iterable[str], int], Tokenizer],
     positions: int,
     rates: Rates = PEAKS,
+    tokens: int = 4096,
 ) -> None:
     """Parse the command line, train, write the model folder."""
 
@@ -99,7 +102,7 @@ def main(
         ] = None,
         seed: Annotated[int, typer.Option(help="of the weights and of the data")] = 1,
         threads: Annotated[int, typer.Option(min=0, help="torch threads, 0: all cores")] = 0,
-        vocabulary: Annotated[int, typer.Option(help="tokens of the tokenizer")] = 4096,
+        vocabulary: Annotated[int, typer.Option(help="tokens of the tokenizer")] = tokens,
         checkpoints: Annotated[
             int, typer.Option(min=0, help="also write a folder step-… every so many steps")
         ] = 0,

@@ -28,7 +28,7 @@ from transformers import (
     PreTrainedModel,
 )
 
-from attnviz.captures.look import load
+from attnviz.captures.loading import load
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import Source
 from attnviz.scoring.probe import probe_prompts

@@ -59,6 +59,8 @@ class Settings:
     log_every: int = 50
     probe_every: int = 250
     save_every: int = 500
+    save_minutes: float = 4.0
+    """The state is saved after so many steps or so long, whichever comes first."""
     quiet: bool = False
     checkpoint: Callable[[int], None] | None = None
     checkpoint_every: int = 0
@@ -103,6 +105,7 @@ def run(task: Task, settings: Settings, rates: Rates = PEAKS) -> int:
     if step == 0 and settings.checkpoint is not None and settings.checkpoint_every:
         settings.checkpoint(0)
     begin, recent = time.monotonic(), []
+    saved = begin
     with _bar(settings, step) as advance:
         while step < settings.steps:
             tick = time.monotonic()
@@ -123,8 +126,10 @@ def run(task: Task, settings: Settings, rates: Rates = PEAKS) -> int:
                     log.write(json.dumps(entry) + "\n")
                 recent.clear()
             stop = settings.minutes is not None and time.monotonic() - begin > 60 * settings.minutes
-            if step % settings.save_every == 0 or last or stop:
+            due = time.monotonic() - saved > 60 * settings.save_minutes
+            if step % settings.save_every == 0 or due or last or stop:
                 save()
+                saved = time.monotonic()
             every = settings.checkpoint_every
             if settings.checkpoint is not None and every and (step % every == 0 or last):
                 settings.checkpoint(step)

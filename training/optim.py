@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 def orthogonalized(matrix: Tensor, rounds: int = 5) -> Tensor:
     """The nearest (semi-)orthogonal matrix, roughly, by a Newton-Schulz iteration."""
-    x = matrix.bfloat16()
+    x = matrix.float()
     if tall := x.size(-2) > x.size(-1):
         x = x.mT
     x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)

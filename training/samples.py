@@ -13,6 +13,7 @@ import numpy as np
 from numpy.random import Generator
 
 from .tokens import Ids
+from .turns import Turns
 
 IGNORED = -100
 """The label of a position without loss (PyTorch's default ``ignore_index``)."""
@@ -52,6 +53,9 @@ class CausalRows:
     stream: Ids
     vocabulary: int
     begin: int = 0
+    special: int = 1
+    """Ids below this one are never drawn at random."""
+    turns: Turns | None = None
 
     RANDOM = 0.45
     TEXT = 0.35
@@ -69,23 +73,38 @@ class CausalRows:
             return np.concatenate([self.text(rng, start), self.repeated(rng, length - start)])
         kind = rng.random()
         if kind >= self.RANDOM + self.TEXT:
-            return twice(rng, length, self.vocabulary, self.begin + 1)
+            return twice(rng, length, self.vocabulary, self.special)
         period = int(rng.integers(4, length // 2 + 1))
         if kind < self.RANDOM:
-            return tile(random_tokens(rng, period, self.vocabulary, self.begin + 1), length)
+            return tile(random_tokens(rng, period, self.vocabulary, self.special), length)
         return tile(self.text(rng, period), length)
 
     def batch(
-        self, rng: Generator, rows: int, window: int, repeats: float, lead: float = 0.0
+        self,
+        rng: Generator,
+        rows: int,
+        window: int,
+        repeats: float,
+        lead: float = 0.0,
+        turns: float = 0.0,
     ) -> Ids:
-        """[rows, window + 1] ids: inputs are all but the last column, targets all but the first."""
+        """[rows, window + 1] ids: inputs are all but the last column, targets all but the first.
+
+        Of the share ``repeats`` that is not plain text, ``turns`` of all rows are questions on
+        documents, and the rest repeated sequences.
+        """
         out = np.empty((rows, window + 1), dtype=np.int64)
         for row in out:
             start = 0 if rng.random() < self.BARE else 1
             row[:start] = self.begin
             length = window + 1 - start
-            again = rng.random() < repeats
-            row[start:] = self.repeated(rng, length, lead) if again else self.text(rng, length)
+            kind = rng.random()
+            if self.turns is not None and kind < turns:
+                row[start:] = self.turns.row(rng, length)
+            elif kind < repeats:
+                row[start:] = self.repeated(rng, length, lead)
+            else:
+                row[start:] = self.text(rng, length)
         return out
 
 

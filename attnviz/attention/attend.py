@@ -10,7 +10,7 @@ Notation: B batch, H query heads, G key/value heads, T queries, S keys, d head w
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -20,6 +20,7 @@ from torch import Tensor
 from attnviz.attention.donors import donated, fed
 from attnviz.attention.masks import Masks, cut
 from attnviz.core.heads import Site
+from attnviz.core.interface import interface
 from attnviz.core.source import Donor, Gate, Observer, Rows, Terms
 from attnviz.errors import ModelError
 
@@ -45,6 +46,7 @@ class Attended(NamedTuple):
     empty: Tensor | None
 
 
+@interface
 def attend(
     query: Tensor,
     key: Tensor,
@@ -116,6 +118,10 @@ def attend(
     if donors:
         attended = attended._replace(output=donated(donors, attended.output, value))
     return attended if gate is None else attended._replace(output=_gated(attended.output, gate))
+
+
+attend_unchecked: Callable[..., Attended] = attend.__wrapped__  # type: ignore[attr-defined]
+"""The same for the layers of a model: checking types takes as long as attending a short text."""
 
 
 def _streamed(

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from attnviz.attention.attend import Attended, attend
+from attnviz.attention.attend import Attended, attend_unchecked
 from attnviz.attention.sizes import Kind, check_sizes
 from attnviz.core.heads import Site
 from attnviz.core.source import Donor, Gate, Observer
@@ -93,7 +93,7 @@ class AttentionLayer(nn.Module):
     ) -> Attended:
         """The heads' outputs [B, H, T, d], before ``w_o`` mixes them; arguments as for forward."""
         query, key, value = self.project(x, x if context is None else context)
-        return attend(
+        return attend_unchecked(
             query,
             key,
             value,

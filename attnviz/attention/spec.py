@@ -9,6 +9,7 @@ from typing import Literal
 
 from attnviz.attention.sizes import KINDS, Kind, Sizes
 from attnviz.attention.symbolic import Dim
+from attnviz.core.settings import Settings, setting
 from attnviz.errors import Setting, SizeError, UsageError
 
 DTYPE_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
@@ -202,14 +203,19 @@ def spec_of(
     """
     kind: Kind = next(k for k in KINDS if k == sizes.kind)
     if window is not None and window < 1:
-        raise SizeError(f"window must be at least 1 position, got {window}")
+        raise SizeError("{} must be at least 1 position, got {}", Setting("sliding_window"), window)
     if window is not None and window > MAX_LENGTH:
-        raise SizeError(f"window {window:,} is beyond {MAX_LENGTH:,} (2^40); check the number")
+        raise SizeError(
+            "{} {:,} is beyond {:,} (2^40); check the number",
+            Setting("sliding_window"),
+            window,
+            MAX_LENGTH,
+        )
     if kind == "cross" and (causal or window is not None):
         raise SizeError(
             "{} compares positions, but cross-attention's queries and keys come from two "
             "sequences; leave it out",
-            Setting("causal", True) if causal else Setting("window", window),
+            Setting("causal", True) if causal else Setting("sliding_window", window),
         )
     names = PROJECTIONS["mla" if kind == "mla" else "other"]
     return AttentionSpec(
@@ -227,29 +233,44 @@ def spec_of(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class RunSizes:
-    """What goes through the layer; a size of None stays a letter.
+RUN = "What runs through it"
 
-    Attributes:
-        batch: B. seq: T, the queries. context_length: S of cross-attention.
-        cache: keys already kept when one token is decoded (T = 1, S = cache + 1).
-        dtype: of activations and weights, by name or alias (``bf16``); where it is None, it is
-            that of a model's config, and float32 where that names none.
-        cache_dtype: of cached keys and values, ``fp8`` and ``int8`` among them; None for dtype.
+
+@dataclass(frozen=True)
+class RunSizes(Settings):
+    """What goes through the layer; a size of None stays a letter.
 
     Raises:
         UsageError: an unknown dtype.
     """
 
-    batch: int | None = 1
-    seq: int | None = None
-    context_length: int | None = None
-    cache: int | None = None
-    dtype: str | None = None
-    cache_dtype: str | None = None
+    batch: int | None = setting(1, "Sequences.", panel=RUN, metavar="B")
+    seq: int | None = setting(
+        None, "T queries.", panel=RUN, metavar="T", shown="a letter", common=True
+    )
+    context_length: int | None = setting(
+        None, "S keys of cross-attention.", panel=RUN, metavar="S", shown="a letter"
+    )
+    cache: int | None = setting(
+        None, "Decode one token on a cache of N (T = 1, S = N + 1).", panel=RUN, metavar="N"
+    )
+    dtype: str | None = setting(
+        None,
+        "float64, float32, bf16 or fp16.",
+        panel=RUN,
+        metavar="DTYPE",
+        shown="the config's, else float32",
+    )
+    cache_dtype: str | None = setting(
+        None,
+        "Dtype of cached K and V: fp8, int8 or one of those.",
+        panel=RUN,
+        metavar="DTYPE",
+        shown="the dtype",
+    )
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
+        """Name the dtypes in full; UsageError for one that there is not."""
         if self.dtype is not None:
             object.__setattr__(self, "dtype", dtype_name(self.dtype))
         if self.cache_dtype is not None:

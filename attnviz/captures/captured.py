@@ -15,8 +15,8 @@ from attnviz.drawing import html
 from attnviz.drawing.forms import printed
 from attnviz.drawing.frames import frame, polars_frame
 from attnviz.errors import SelectionError, UsageError
+from attnviz.scoring.replay import allowed_in
 from attnviz.scoring.select import select
-from attnviz.scoring.stored import allowed_in
 
 
 class Captured(Capture):
@@ -54,7 +54,7 @@ class Captured(Capture):
             SelectionError: no such head; UsageError: one whose queries and keys were not kept, or
             no such position.
         """
-        from attnviz.models.opened import reason
+        from attnviz.models.qk_recorder import reason
 
         return Why(**vars(reason(self, self._head(head), query, key)))
 

@@ -10,13 +10,14 @@ from attnviz import files
 from attnviz.captures.captured import Captured, captured
 from attnviz.captures.in_memory import tokens_of
 from attnviz.core.capture import Capture
+from attnviz.core.interface import interface
 from attnviz.core.tokens import Tokens
 from attnviz.corpus import texts
 from attnviz.errors import InputError, UsageError
 from attnviz.models import recorded
 
 
-def read_any(
+def read_recorded(
     what: Any,
     tokens: Any = None,
     *,
@@ -26,30 +27,7 @@ def read_any(
     kind: str | None = None,
     sinks: bool = False,
 ) -> Captured:
-    """Look at attention that any tool has recorded, in a file or in memory.
-
-    Args:
-        what: a path: a recording (.npz, .safetensors, .json; docs/recording.md), a TransformerLens
-            cache or other tensors by module (.npz, .safetensors, .pt), what Inseq saves of its
-            method attention (.json), a list of layers (.pt), one array of all (.npy), or a folder
-            of .npy files. Or an object: TransformerLens's ``ActivationCache``, a dictionary of
-            tensors by module path, as an nnsight trace saves them, a list with an array for
-            each layer, as BertViz takes it, one array, or a model's output.
-        tokens: the text of each position, or its id where there is a ``tokenizer``; of the
-            queries. Positions are shown as numbers where they are neither given nor recorded.
-        source_tokens: the same for the keys of cross-attention.
-        tokenizer: a transformers tokenizer, to read ids.
-        item: which item of a batch; needed where there are several.
-        kind: ``encoder``, ``decoder`` or ``cross``, for layers that do not say; by default decoder
-            where no query sees a later key.
-        sinks: rows may sum to less than 1, for a learned sink takes a part.
-
-    Raises:
-        InputError: nothing that can be read, pickled objects, maps that do not fit the tokens or
-            whose rows are no distributions.
-        UsageError: an item that is not there or none chosen; tokens for a recording, which has its
-            own.
-    """
+    """Attention that any tool has recorded; arguments and errors as for :func:`attnviz.read`."""
     from attnviz.models import arrays
     from attnviz.models.imported import sources
 
@@ -90,7 +68,7 @@ def read_items(path: Path) -> Iterator[Capture | InputError]:
     """Every item of recorded attention, ours or another tool's, one at a time.
 
     Args:
-        path: see :func:`read_any`.
+        path: see :func:`attnviz.read`.
 
     Yields:
         Items, and in place of one that cannot be read what is wrong with it.
@@ -107,17 +85,9 @@ def read_items(path: Path) -> Iterator[Capture | InputError]:
         return
     for item in range(count):
         try:
-            yield read_any(path, item=item if count > 1 else None)
+            yield read_recorded(path, item=item if count > 1 else None)
         except InputError as error:
             yield error
-
-
-def read_capture(path: str | Path, *, item: int | None = None) -> Captured:
-    """Read a recording from .npz, .safetensors or .json, see :mod:`attnviz.models.recorded`.
-
-    :func:`read_any` reads those of other tools as well.
-    """
-    return captured(recorded.load(Path(path), item))
 
 
 def read_tokens(path: Path) -> Tokens:
@@ -127,13 +97,23 @@ def read_tokens(path: Path) -> Tokens:
     return sources.read_tokens(path)
 
 
+@interface
 def write_capture(capture: Capture, path: str | Path) -> Path:
-    """Write a capture of all layers as .npz or .safetensors; OutputError if that cannot be done."""
+    """Write a capture of all layers, for :func:`attnviz.read` and ``--recorded``.
+
+    Args:
+        capture: of all layers.
+        path: an .npz or .safetensors file.
+
+    Raises:
+        OutputError: it cannot be written, or not in that format.
+    """
     path = Path(path)
     files.write(path, recorded.dump(capture, path.suffix))
     return path
 
 
+@interface
 def read_texts(
     paths: str | Path | Sequence[str | Path], *, column: str | None = None, limit: int | None = None
 ) -> list[str]:

@@ -7,9 +7,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from attnviz.captures.captured import Captured, captured
+from attnviz.core.interface import interface
 from attnviz.core.tokens import Tokens
 
 
+@interface
 def from_arrays(
     attentions: Any,
     tokens: Any,
@@ -95,6 +97,7 @@ class Watched:
         return captured(self._watch.capture(own, other, item, index))
 
 
+@interface
 @contextmanager
 def watch(module: Any, *, passes: int = 1) -> Iterator[Watched]:
     """Watch PyTorch's own attention modules while your own code runs them.

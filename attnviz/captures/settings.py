@@ -1,39 +1,121 @@
-"""Settings of a measurement: given whole, or as their fields."""
+"""The settings that functions share: on which model, how many processes, which texts."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from attnviz.errors import UsageError
+from attnviz.core.model_entry import DEFAULT_MODEL
+from attnviz.core.settings import Settings, setting
+
+if TYPE_CHECKING:
+    from attnviz.core.source import Source
+
+MODEL, INPUT = "Model", "Input"
 
 
-class Checked(Protocol):
-    """A dataclass of settings that knows what makes no sense."""
+@dataclass(frozen=True)
+class ModelSettings(Settings):
+    """Which model to run, and where."""
 
-    def check(self) -> None:
-        """UsageError for what makes no sense."""
+    model: Any = setting(
+        DEFAULT_MODEL,
+        "demo-gpt2, demo-bert, fresh, a model folder, or a hub id such as gpt2.",
+        short="m",
+        panel=MODEL,
+        metavar="MODEL",
+        common=True,
+    )
+    device: Any = setting("auto", "auto, cpu, cuda, cuda:1 or mps.", panel=MODEL, metavar="DEVICE")
+    dtype: Any = setting(
+        "auto", "auto, float32, bfloat16 or float16.", panel=MODEL, metavar="DTYPE"
+    )
+    load_in: str | None = setting(
+        None,
+        "Quantize the weights: 8bit or 4bit (needs bitsandbytes).",
+        panel=MODEL,
+        metavar="8bit|4bit",
+    )
+    device_map: str | None = setting(
+        None,
+        "Divide the layers among all devices: auto, balanced or sequential (needs accelerate).",
+        panel=MODEL,
+        metavar="HOW",
+    )
+
+    def load(self, **more: Any) -> Source:
+        """The loaded model; ``more`` as for :func:`attnviz.load`."""
+        from attnviz.captures.loading import load
+
+        return load(**self.asked(), **more)
+
+    def loading(self, **more: Any) -> Callable[[], Source]:
+        """Loads it, also in another process."""
+        from attnviz.captures.loading import load
+
+        return partial(load, **self.asked(), **more)
+
+    def again(self, source: Source) -> Callable[[], Source] | None:
+        """Loads the same model in another process; None for one that is in this process alone."""
+        return None if self.model is source else self.loading()
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """What tells this model from others."""
+        from attnviz.models.identity import identity
+
+        return identity(self.model)
 
 
-Settings = TypeVar("Settings", bound=Checked)
+@dataclass(frozen=True)
+class MapSettings(Settings):
+    """Which maps: of which heads, of what, with which heads ablated."""
+
+    select: str | None = setting(
+        None,
+        "Heads: 4.11, L4H11, 5.*, *.3, 0-3.*, or a comma-separated list; enc:, dec: or cross: "
+        "goes in front. All by default.",
+        short="s",
+        metavar="HEADS",
+        common=True,
+    )
+    without: str | None = setting(
+        None, "Ablate these heads first: 2.4, role:first; see attnviz ablate.", metavar="HEADS"
+    )
+    quantity: str = setting(
+        "weights",
+        "weights; norm, of what heads write (‖αf(x)‖); norm-residual or norm-residual-ln, of "
+        "layers.",
+        metavar="QUANTITY",
+    )
 
 
-def settings_of(kind: type[Settings], given: Settings | None, options: dict[str, Any]) -> Settings:
-    """Checked settings: those that were given, or their fields.
+@dataclass(frozen=True)
+class PartSettings(Settings):
+    """Which part of the maps of one text."""
 
-    Args:
-        kind: a dataclass.
-        given: a value of it.
-        options: its fields, in place of ``given``.
+    rows: str | None = setting(
+        None,
+        "Only these queries: tokens such as 100-200, from 0 and with both ends, or the name of a "
+        "span. Weights stay what they are, so that rows need not sum to 1.",
+        metavar="TOKENS",
+        common=True,
+    )
+    keys: str | None = setting(
+        None, "Only these keys, as for {rows}.", metavar="TOKENS", common=True
+    )
 
-    Raises:
-        UsageError: both, an unknown field, or a value that makes no sense.
-    """
-    if given is not None and options:
-        raise UsageError("give {settings} or their fields, not both", settings=...)
-    known: dict[str, Any] = kind.__dataclass_fields__  # type: ignore[attr-defined]
-    unknown = [name for name in options if name not in known]
-    if unknown:
-        raise UsageError(f"unknown option {unknown[0]!r}; choose from {', '.join(known)}")
-    chosen = given or kind(**options)
-    chosen.check()
-    return chosen
+
+@dataclass(frozen=True)
+class Attaching(Settings):
+    """Results of other commands, to stand beside."""
+
+    evidence: Any = setting(
+        None,
+        "Add results of another command on these heads (its JSON); repeatable.",
+        metavar="FILE",
+        typed=tuple[Path, ...],
+    )

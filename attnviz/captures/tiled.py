@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from attnviz.captures.look import Model, prompt_of, source_for
-from attnviz.captures.without import closed
+from attnviz.captures.ablated import ablated
+from attnviz.captures.inputs import prompt_of, source_for
+from attnviz.captures.loading import Model
+from attnviz.captures.settings import ModelSettings
 from attnviz.core.heads import Head, Layout
 from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs, Prompt
@@ -15,9 +17,9 @@ from attnviz.core.spans import places
 from attnviz.core.tiled import Tiled
 from attnviz.core.tokens import Tokens
 from attnviz.errors import Setting, UsageError
-from attnviz.models.weighed import weighed
+from attnviz.models.norm_based import with_quantity
 from attnviz.scoring import select as selection
-from attnviz.scoring.observe import Going, ScoreObserver
+from attnviz.scoring.observe import ProgressObserver, ScoreObserver
 from attnviz.scoring.tiled import TileObserver
 
 LONG = 2048
@@ -36,7 +38,7 @@ def is_long(inputs: Inputs) -> bool:
 def prepared(what: str | Prompt, model: Model, device: str, dtype: str) -> tuple[Source, Inputs]:
     """A loaded model and the text as it takes it; parameters of :func:`attnviz.capture`."""
     prompt = prompt_of(what)
-    source = source_for(prompt, model, device, dtype)
+    source = source_for(prompt, ModelSettings(model=model, device=device, dtype=dtype))
     return source, replace(source.prepare(prompt), texts=prompt.texts)
 
 
@@ -70,7 +72,7 @@ def tiled(
         UsageError: heads of several kinds of layers, or a span in several pieces.
         SelectionError: no such heads.
     """
-    shown = weighed(source, weigh, shares=False)
+    shown = with_quantity(source, weigh, shares=False)
     heads = tuple(shown.layout if select is None else selection.select(select, shown.layout))
     kinds = {head.site.kind for head in heads}
     if len(kinds) > 1:
@@ -84,8 +86,8 @@ def tiled(
     tiles = TileObserver(heads, size, down, across, keep)
     watching: list[Observer] = [tiles]
     if progress is not None:
-        watching.append(Going.through(inputs, source.layout, progress))
-    with closed(source, without, inputs) as noted:
+        watching.append(ProgressObserver.through(inputs, source.layout, progress))
+    with ablated(source, without, inputs) as noted:
         scores = ScoreObserver([noted], shown.layout) if weigh == "weights" else None
         if scores is not None:
             watching.append(scores)

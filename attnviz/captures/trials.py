@@ -223,13 +223,19 @@ def word_ids(source: Source, avoid: Collection[int], enough: int) -> Sequence[in
     return words if len(words) > enough else every
 
 
-def probe(source: Source) -> Iterator[Trial]:
-    """Repeated random tokens: what the repetition predicts, the second half but its first token."""
+def probe(source: Source, first: int = 0) -> Iterator[Trial]:
+    """Repeated random tokens: what the repetition predicts, the second half but its first token.
+
+    Args:
+        source: the model.
+        first: seed of the first texts; from another multiple of :data:`PROBE_SEEDS` they are others
+            of the same lengths.
+    """
     if source.vocab_size is None:
         raise ModelError(f"a probe needs a vocabulary, and {source.info.model} has none")
     start, added = starts_with(source)
     number = 0
-    for seed in range(PROBE_SEEDS):
+    for seed in range(first, first + PROBE_SEEDS):
         prompts = probe_prompts(
             source.vocab_size,
             lengths=PROBE_HALVES,
@@ -241,10 +247,27 @@ def probe(source: Source) -> Iterator[Trial]:
         for ids in prompts:
             inputs = source.prepare(Prompt(ids=ids, special_tokens=False))
             half = len(ids) // 2
-            first = len(ids) - half  # of the second half
-            places = range(first, len(ids) - 1)
-            yield Trial(number, inputs, tuple(places), ids[first + 1 :])
+            again = len(ids) - half  # where the second half begins
+            places = range(again, len(ids) - 1)
+            yield Trial(number, inputs, tuple(places), ids[again + 1 :])
             number += 1
+
+
+def unrepeated(source: Source, tested: Sequence[Trial]) -> list[Trial]:
+    """The trials of a probe with the first half of another one: nothing is told by repetition.
+
+    Args:
+        source: the model.
+        tested: of :func:`probe`; the same positions and targets come back.
+    """
+    others = list(probe(source, PROBE_SEEDS))
+    found = []
+    for trial, other in zip(tested, others, strict=True):
+        again = trial.positions[0]
+        ids = (*predicted(other.inputs).ids[:again], *predicted(trial.inputs).ids[again:])
+        inputs = source.prepare(Prompt(ids=ids, special_tokens=False))
+        found.append(replace(trial, inputs=inputs))
+    return found
 
 
 def _plain(inputs: Inputs) -> list[int]:

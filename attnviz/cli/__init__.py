@@ -17,14 +17,14 @@ from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
-from typer.utils import get_params_from_function
 
 from attnviz import __version__
-from attnviz.cli import console, plugins, voice
+from attnviz.cli import console, option_names, plugins
+from attnviz.cli.declared import ALL, adapted, renamed_option, shorten
 from attnviz.cli.exits import BUG, INTERRUPTED
 from attnviz.errors import AttnvizError
 
-LOOK, MEASURE, KEEP, SERVE, LEARN = "Look", "Measure", "Keep", "Serve", "Learn"
+LOOK, MEASURE, KEEP, SERVE, LEARN = "Input", "Measure", "Keep", "Serve", "Learn"
 _TEXT = 'a text, such as "The cat sat"'
 
 COMMANDS = {
@@ -46,12 +46,13 @@ COMMANDS = {
     "retrieval": (MEASURE, ""),
     "logits": (MEASURE, _TEXT),
     "lens": (MEASURE, _TEXT),
-    "sources": (MEASURE, 'a text and --head HEAD, such as "The cat sat" --head 2.0'),
+    "sources": (MEASURE, 'a text and --select HEAD, such as "The cat sat" --select 2.0'),
     "flow": (MEASURE, _TEXT),
     "circuits": (MEASURE, ""),
-    "film": (MEASURE, "--model PATTERN and --lines FILE, or a film that is there already"),
-    "atlas": (MEASURE, "--lines FILE, such as --lines sample_inputs/sentences.txt"),
-    "diff": (MEASURE, "two captures, reports or texts, or a text and --against MODEL"),
+    "film": (MEASURE, "--model PATTERN and --texts FILE, or a film that is there already"),
+    "atlas": (MEASURE, "--texts FILE, such as --texts sample_inputs/sentences.txt"),
+    "diff": (MEASURE, "two captures, reports or texts, or a text and --other-model MODEL"),
+    "show": (KEEP, "a file that attnviz wrote, such as sample_inputs/phases/repeats-2.json"),
     "card": (KEEP, "a model, such as demo-gpt2"),
     "capture": (KEEP, "a text and --out FILE"),
     "check": (KEEP, "a file of recorded attention"),
@@ -83,10 +84,6 @@ _ClickError: type[Any] = next(
 )
 
 
-_BARE = {"ray": "local"}
-"""Options that may stand without a value, and what they mean then."""
-
-
 class Commands(TyperGroup):
     """Imports a command when it is asked for, so that none pays for the others."""
 
@@ -103,13 +100,7 @@ class Commands(TyperGroup):
         single.command(cmd_name, context_settings=_SETTINGS)(function)
         command: Any = typer.main.get_command(single)
         command.rich_help_panel, _ = COMMANDS[cmd_name]
-        declared = get_params_from_function(function)
-        for parameter in command.params:
-            if not parameter.help:  # typer 0.24 with click 8.5 loses what arguments are
-                parameter.help = getattr(declared[parameter.name].default, "help", None)
-            if parameter.name in _BARE:  # click can do that, typer has no word for it
-                parameter.flag_value = _BARE[parameter.name]
-                parameter._flag_needs_value = True
+        adapted(command, function)
         if cmd_name in plugins.COMMANDS:
             command.params.append(plugins.option())
         return command
@@ -117,7 +108,9 @@ class Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that these arguments start with; messages now speak of its options."""
         name, command, rest = super().resolve_command(ctx, args)
-        voice.speak_for(command.params if command is not None else ())
+        if command is not None and ALL not in rest:
+            shorten(command)
+        option_names.speak_for(command.params if command is not None else ())
         return name, command, rest
 
 
@@ -127,7 +120,7 @@ def _function(name: str) -> Any:
     return getattr(import_module(f"attnviz.features.{folder}.command"), name)
 
 
-_SETTINGS = {"help_option_names": ["-h", "--help"]}
+_SETTINGS = {"help_option_names": ["-h", "--help", ALL]}
 
 app = typer.Typer(
     name="attnviz",
@@ -189,7 +182,7 @@ def _run(arguments: list[str]) -> int:
         code = app(args=asked, prog_name="attnviz", standalone_mode=False)
         sys.stdout.flush()
     except AttnvizError as error:
-        return _fail(voice.words(error.message), error.exit_code)
+        return _fail(option_names.words(error.message), error.exit_code)
     except _ClickError as error:
         return _fail(_explained(error, arguments), 2)
     except (KeyboardInterrupt, typer.Abort):
@@ -241,6 +234,8 @@ def _explained(error: Any, arguments: list[str]) -> str:
     if context is None:
         return message
     near = _near(arguments) if message.startswith("No such command") else ""
+    if new := renamed_option(error, context.command):
+        near = f"it is called {new} now; "
     return f"{message} ({near}see {context.command_path} --help)"
 
 

@@ -3,46 +3,54 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from attnviz.cli import console
+from attnviz.cli.options import Quiet
+from attnviz.cli.output import FilesOutput
+from attnviz.core.settings import like
 
 if TYPE_CHECKING:
-    from attnviz.drawing.forms import Shown
+    from attnviz.drawing.forms import Renderable
     from attnviz.web.written import Page
 
-OUT = typer.Option(
-    "--out",
-    "-o",
-    help="The .html file; without it a temporary one opens in the browser.",
-    metavar="FILE",
-)
 _STARTS = 5.0
 """Seconds after which a browser that is still starting counts as there."""
 
 
-def check(out: Path | None) -> None:
-    """Before any work: UsageError or an error of the system where the page cannot be written."""
-    from attnviz import files
-    from attnviz.web.written import page_path
+@dataclass(frozen=True)
+class PageOutput(Quiet):
+    """Where a page goes."""
 
-    if out is not None:
-        page_path(out)
-        files.check_writable(out)
+    out: tuple[Path, ...] | None = like(
+        FilesOutput,
+        "out",
+        help="The .html file; without it a temporary one opens in the browser.",
+    )
 
+    def check_page(self) -> None:
+        """Before any work: UsageError or OutputError where the page cannot be written."""
+        from attnviz import files
+        from attnviz.web.written import page_path
 
-def deliver(page: Page | Shown, out: Path | None, quiet: bool) -> None:
-    """Write the page to ``out``, or to a temporary file that the browser is asked to open."""
-    from attnviz.web.written import human
+        for path in self.out or ():
+            page_path(path)
+            files.check_writable(path)
 
-    saved = page.save(_temporary() if out is None else out)
-    if not quiet or out is None:
-        console.wrote(saved, f" ({human(saved.stat().st_size)})")
-    if out is None and not opened(saved):
-        console.note(["no browser could be opened; open the file yourself"], quiet)
+    def deliver(self, page: Page | Renderable) -> None:
+        """Write the page, or a temporary file of it that the browser is asked to open."""
+        from attnviz.web.written import human
+
+        for path in self.out or (_temporary(),):
+            saved = page.save(path)
+            if not self.quiet or self.out is None:
+                console.wrote(saved, f" ({human(saved.stat().st_size)})")
+            if self.out is None and not opened(saved):
+                console.note(["no browser could be opened; open the file yourself"], self.quiet)
 
 
 def opened(page: Path) -> bool:

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from attnviz.cli import voice
+from attnviz.cli import option_names
 from attnviz.cli.logged import Log
 from attnviz.errors import AttnvizWarning, FileNameWarning
 
@@ -49,7 +49,7 @@ def note(lines: Iterable[str], quiet: bool) -> None:
     """Say what the user should know beside the result."""
     if not quiet:
         for line in lines:
-            stderr().print(f"note: {voice.words(line)}", style="dim")
+            stderr().print(f"note: {option_names.words(line)}", style="dim")
 
 
 def growing() -> Callable[[str], None] | None:

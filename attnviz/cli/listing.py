@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
+from attnviz.cli.output import Output, SortOptions
 from attnviz.core.scores import HeadScores
 from attnviz.drawing.folded import rows_shown
 from attnviz.scoring.arrange import arrange, leading
+from attnviz.scoring.scores import SCORES
+
+if TYPE_CHECKING:
+    from attnviz.features.heads.result import Heads
+    from attnviz.features.profile.result import Profile
 
 Listed = tuple[tuple[HeadScores, ...], str]
 """Heads in the order of the table, and what stands below it of those that are not listed."""
@@ -37,3 +45,30 @@ def listed(
         first = f"largest {sort}" if sort != "role" else "first roles"
     more = f"the {count} heads with the {first} of {len(rows):,} (--top {len(rows)} lists them)"
     return rows[:count], more
+
+
+def show_heads(result: Heads, table: SortOptions, output: Output) -> None:
+    """Print what heads do with a text, those that the table is to list."""
+    order: dict[str, Any] = {"role": table.role, "sort": table.sort, "top": table.top}
+    rows, more = listed(result.heads, **order, everything=table.all or output.machine)
+    if output.machine:
+        output.show(replace(result, heads=tuple(rows)))
+        return
+    probed, more_probed = listed(result.probe, **order, named=result.heads)
+    output.show(
+        result,
+        rows,
+        probed,
+        score=table.sort if table.sort in SCORES else None,
+        more=(more, more_probed),
+        resting="" if table.all or table.role is not None else "(--all lists them)",
+    )
+
+
+def show_profile(result: Profile, table: SortOptions, output: Output) -> None:
+    """Print what heads do over many texts, those that the table is to list."""
+    scores = [head.scores for head in result.heads]
+    rows, more = listed(
+        scores, role=table.role, sort=table.sort, top=table.top, everything=table.all
+    )
+    output.show(result, rows, more=more)

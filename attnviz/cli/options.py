@@ -1,6 +1,7 @@
-"""The options that commands share, defined once: what to run, on which model, which heads.
+"""The records of options that commands share: what to run, on which model, what to write.
 
-A command takes these dataclasses as parameters; see :mod:`attnviz.cli.flattening`.
+Each is made into options by :mod:`attnviz.cli.declared`. What functions take as well is declared
+where they are (:mod:`attnviz.captures.settings`); here stands what only the command line has.
 """
 
 from __future__ import annotations
@@ -8,178 +9,123 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import typer
-
+from attnviz.captures.settings import INPUT, ModelSettings
 from attnviz.cli import console
-from attnviz.cli.flattening import changed
-from attnviz.cli.voice import option
+from attnviz.cli.declared import changed
+from attnviz.cli.option_names import option
+from attnviz.core.model_entry import DEFAULT_MODEL
+from attnviz.core.settings import Settings, like, setting
 from attnviz.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from attnviz.captures.look import Look
+    from attnviz.captures.inputs import Input
     from attnviz.core.prompt import Prompt
     from attnviz.models.untrained import FreshConfig
 
-INPUT, MODEL, FRESH = "Input", "Model", "Fresh layer (--model fresh)"
-
-
-def _option(help: str, *names: str, panel: str | None = None, **more: Any) -> Any:
-    return typer.Option(*names, help=help, rich_help_panel=panel, **more)
-
-
-SPECIAL_TOKENS = _option(
-    "Leave out the tokens that the tokenizer adds.",
-    " /--no-special-tokens",
-    panel=INPUT,
-    show_default=False,
-)
-EVIDENCE = _option(
-    "Add results of another command on these heads (its --json file); repeatable.",
-    "--with",
-    metavar="FILE",
-)
-RAY = _option(
-    "Run on Ray: on this machine alone (local), or on the cluster at ADDRESS (ray://host:10001).",
-    metavar="ADDRESS",
-)
-JOBS = _option("Processes.", "--jobs", "-j")
-BATCH_TOKENS = _option("Largest number of tokens run at once.", show_default="by memory")
+FRESH = "Fresh layer (--model fresh)"
 
 
 @dataclasses.dataclass(frozen=True)
-class InputOptions:
+class InputOptions(Settings):
     """What to look at: one text, one list of ids or recorded attention."""
 
     SOURCES: ClassVar[tuple[str, ...]] = ("text", "file", "ids", "recorded", "chat")
-    SENSES: ClassVar[tuple[str, ...]] = ("image", "audio")
+    MEDIA: ClassVar[tuple[str, ...]] = ("image", "audio")
 
-    text: Annotated[str | None, typer.Argument(help="The text to run.", show_default=False)] = None
-    file: Annotated[
-        str | None,
-        _option(
-            "Read the text from a file ([bold]-[/] is standard input).",
-            "--file",
-            "-f",
-            panel=INPUT,
-            metavar="FILE",
-        ),
-    ] = None
-    pair: Annotated[
-        str | None, _option("A second sentence, for models with segments (BERT).", panel=INPUT)
-    ] = None
-    context: Annotated[
-        str | None, _option("The other sentence of a fresh cross-attention layer.", panel=INPUT)
-    ] = None
-    target: Annotated[
-        str | None, _option("The decoder's text, for encoder-decoder models.", panel=INPUT)
-    ] = None
-    ids: Annotated[str | None, _option("Token ids instead of a text: 15496,995.", panel=INPUT)] = (
-        None
+    text: str | None = setting(None, "The text to run.", argument=True)
+    file: str | None = setting(
+        None,
+        "Read the text from a file ([bold]-[/] is standard input).",
+        short="f",
+        panel=INPUT,
+        metavar="FILE",
+        common=True,
     )
-    image: Annotated[
-        Path | None,
-        _option(
-            "A picture, for vision models; add a text if the model reads both.",
-            panel=INPUT,
-            metavar="FILE",
-        ),
-    ] = None
-    audio: Annotated[
-        Path | None, _option("A sound file, for audio models.", panel=INPUT, metavar="FILE")
-    ] = None
-    generate: Annotated[
-        int | None,
-        _option(
-            "Let the model generate N tokens first; show prompt and output.",
-            panel=INPUT,
-            metavar="N",
-        ),
-    ] = None
-    temperature: Annotated[
-        float | None,
-        _option("Sampling temperature.", panel=INPUT, show_default="greedy"),
-    ] = None
-    top_p: Annotated[float | None, _option("Nucleus (top-p) mass to sample from.", panel=INPUT)] = (
-        None
+    pair: str | None = setting(
+        None, "A second sentence, for models with segments (BERT).", panel=INPUT, metavar="TEXT"
     )
-    special_tokens: Annotated[bool, SPECIAL_TOKENS] = True
-    truncate: Annotated[
-        bool, _option("Truncate a text that is too long for the model.", "--truncate", panel=INPUT)
-    ] = False
-    max_tokens: Annotated[
-        int | None,
-        _option(
-            "The most tokens to run.",
-            panel=INPUT,
-            metavar="N",
-            show_default="as the model's configuration says",
-        ),
-    ] = None
-    recorded: Annotated[
-        Path | None,
-        _option(
-            "Attention recorded elsewhere instead of a text: .npz, .safetensors, .json, .pt, .npy "
-            "or a folder; TransformerLens, nnsight and Inseq too (docs/recording.md).",
-            panel=INPUT,
-            metavar="FILE",
-        ),
-    ] = None
-    tokens: Annotated[
-        Path | None,
-        _option(
-            "The tokens of recorded attention that does not hold them: a JSON list, or one a line.",
-            panel=INPUT,
-            metavar="FILE",
-        ),
-    ] = None
-    source_tokens: Annotated[
-        Path | None,
-        _option(
-            "The same for the keys of cross-attention.",
-            panel=INPUT,
-            metavar="FILE",
-        ),
-    ] = None
-    item: Annotated[
-        int | None, _option("Which item of a recorded batch.", panel=INPUT, metavar="N")
-    ] = None
-    chat: Annotated[
-        str | None,
-        _option(
-            "Messages, a JSON list of {role, content}, in the tokenizer's chat template "
-            "([bold]-[/] is standard input).",
-            panel=INPUT,
-            metavar="FILE",
-        ),
-    ] = None
-    system: Annotated[
-        str | None, _option("A system message, before those of --chat or --user.", panel=INPUT)
-    ] = None
-    user: Annotated[str | None, _option("A user message, after those of --chat.", panel=INPUT)] = (
-        None
+    context: str | None = setting(
+        None, "The other sentence of a fresh cross-attention layer.", panel=INPUT, metavar="TEXT"
     )
-    span: Annotated[
-        list[str] | None,
-        _option(
-            "Name a part of the text: NAME=TEXT, NAME=all:TEXT, NAME=#2:TEXT, NAME=regex:PATTERN, "
-            "NAME=tokens:12-40 or NAME=chars:0-9; repeatable.",
-            panel=INPUT,
-            metavar="NAME=TEXT",
-        ),
-    ] = None
-    spans: Annotated[
-        Path | None,
-        _option(
-            "The same from a JSON file, an object of names.",
-            panel=INPUT,
-            metavar="FILE",
-        ),
-    ] = None
+    target: str | None = setting(
+        None, "The decoder's text, for encoder-decoder models.", panel=INPUT, metavar="TEXT"
+    )
+    ids: str | None = setting(
+        None, "Token ids instead of a text: 15496,995.", panel=INPUT, metavar="IDS"
+    )
+    image: Path | None = setting(
+        None,
+        "A picture, for vision models; add a text if the model reads both.",
+        panel=INPUT,
+        metavar="FILE",
+    )
+    audio: Path | None = setting(
+        None, "A sound file, for audio models.", panel=INPUT, metavar="FILE"
+    )
+    generate: int | None = setting(
+        None,
+        "Let the model generate N tokens first; show prompt and output.",
+        panel=INPUT,
+        metavar="N",
+    )
+    temperature: float | None = setting(
+        None, "Sampling temperature.", panel=INPUT, metavar="T", shown="greedy"
+    )
+    top_p: float | None = setting(
+        None, "Nucleus (top-p) mass to sample from.", panel=INPUT, metavar="P"
+    )
+    special_tokens: bool = setting(
+        True, "Leave out the tokens that the tokenizer adds.", panel=INPUT, shown=""
+    )
+    truncate: bool = setting(False, "Truncate a text that is too long for the model.", panel=INPUT)
+    max_tokens: int | None = setting(
+        None,
+        "The most tokens to run.",
+        panel=INPUT,
+        metavar="N",
+        shown="as the model's configuration says",
+    )
+    recorded: Path | None = setting(
+        None,
+        "Attention recorded elsewhere instead of a text: .npz, .safetensors, .json, .pt, .npy or "
+        "a folder; TransformerLens, nnsight and Inseq too (docs/recording.md).",
+        panel=INPUT,
+        metavar="FILE",
+    )
+    tokens: tuple[Path, ...] | None = setting(
+        None,
+        "The tokens of recorded attention that does not hold them: a JSON list, or one a line; a "
+        "second file for the keys of cross-attention.",
+        panel=INPUT,
+        metavar="FILE",
+    )
+    item: int | None = setting(None, "Which item of a recorded batch.", panel=INPUT, metavar="N")
+    chat: str | None = setting(
+        None,
+        "Messages, a JSON list of {role, content}, in the tokenizer's chat template ([bold]-[/] "
+        "is standard input).",
+        panel=INPUT,
+        metavar="FILE",
+    )
+    system: str | None = setting(
+        None, "A system message, before those of {chat} or {user}.", panel=INPUT, metavar="TEXT"
+    )
+    user: str | None = setting(
+        None, "A user message, after those of {chat}.", panel=INPUT, metavar="TEXT"
+    )
+    span: tuple[str, ...] | None = setting(
+        None,
+        "Name a part of the text: NAME=TEXT, NAME=all:TEXT, NAME=#2:TEXT, NAME=regex:PATTERN, "
+        "NAME=tokens:12-40 or NAME=chars:0-9; or @FILE, a JSON object of such; repeatable.",
+        panel=INPUT,
+        metavar="NAME=TEXT",
+    )
 
-    def look(self, model: TrainedOptions, *, seed: int | None = None, quiet: bool = False) -> Look:
+    def look(self, model: ModelSettings, *, seed: int | None = None, quiet: bool = False) -> Input:
         """What a command looks at.
 
         Args:
@@ -192,27 +138,21 @@ class InputOptions:
         """
         self._check_given(model)
         if self.recorded is not None:
-            from attnviz.captures.files import read_any, read_tokens
+            from attnviz.captures.files import read_recorded, read_tokens
 
-            own, other = (
-                None if path is None else read_tokens(path)
-                for path in (self.tokens, self.source_tokens)
-            )
-            return read_any(self.recorded, own, source_tokens=other, item=self.item)
+            files = self.tokens or ()
+            if len(files) > 2:
+                raise UsageError("--tokens takes two files at most: of the queries, of the keys")
+            own, keys, *_ = *map(read_tokens, files), None, None
+            return read_recorded(self.recorded, own, source_tokens=keys, item=self.item)
         ids = None if self.ids is None else _read_ids(self.ids)
         text = self.text if self.file is None else _read_text(self.file)
-        say_file(self.text, quiet, *(name for name in ("file", "lines") if hasattr(self, name)))
+        say_file(self.text, quiet, *(name for name in ("file", "texts") if hasattr(self, name)))
         prompt = self._prompt(text, ids, seed=getattr(model, "seed", seed))
         if prompt.generate is None or quiet:
             return prompt
         growing = dataclasses.replace(prompt.generate, tell=console.growing())
         return dataclasses.replace(prompt, generate=growing)
-
-    def asked(self, model: TrainedOptions, *, quiet: bool = False) -> tuple[Look, dict[str, Any]]:
-        """What to look at, and on which model; see :meth:`look` and ``model.settings``."""
-        look = self.look(model, quiet=quiet)
-        writing = self.generate is not None
-        return look, model.settings(context=self.context, writing=writing)
 
     @property
     def draws(self) -> bool:
@@ -221,7 +161,7 @@ class InputOptions:
 
     def given(self) -> bool:
         """Whether there is anything to look at."""
-        names = (*self.SOURCES, *self.SENSES, "system", "user")
+        names = (*self.SOURCES, *self.MEDIA, "system", "user")
         return any(getattr(self, name) is not None for name in names)
 
     def _prompt(
@@ -246,7 +186,7 @@ class InputOptions:
             image=self.image,
             audio=self.audio,
             chat=self._chat(),
-            spans=named_spans(self.span, self.spans),
+            spans=named_spans(self.span),
         )
 
     def _chat(self) -> list[dict[str, Any]] | None:
@@ -257,15 +197,16 @@ class InputOptions:
 
         return read_chat(self.chat, self.system, self.user)
 
-    def _check_given(self, model: TrainedOptions) -> None:
+    def _check_given(self, model: ModelSettings) -> None:
         """Exactly one thing to look at, and nothing beside it that does not go with it."""
         given = [option(name) for name in self.SOURCES if getattr(self, name) is not None]
         said = [option(name) for name in ("system", "user") if getattr(self, name) is not None]
         if said and self.chat is None:
             given.append(said[0])
         if self.recorded is not None:
-            model.for_recorded()
-            extra = changed(self, but=("recorded", "item", "tokens", "source_tokens"))
+            if extra := changed(model):
+                raise UsageError(f"--recorded needs no model; leave out {', '.join(extra)}")
+            extra = changed(self, but=("recorded", "item", "tokens"))
             if extra:
                 raise UsageError(f"--recorded brings its own tokens; leave out {', '.join(extra)}")
         elif len(given) > 1:
@@ -277,43 +218,53 @@ class InputOptions:
             raise UsageError(f"{drawn} is for generated text; add --generate N")
         elif self.item is not None:
             raise UsageError(f"--item {self.item} chooses from a --recorded batch; add that file")
-        elif self.tokens is not None or self.source_tokens is not None:
-            name = option("source_tokens" if self.tokens is None else "tokens")
-            raise UsageError(f"{name} names the tokens of a --recorded file; add that file")
+        elif self.tokens is not None:
+            raise UsageError("--tokens names the tokens of a --recorded file; add that file")
 
 
 @dataclasses.dataclass(frozen=True)
 class TextsOptions(InputOptions):
-    """What to look at: one of those, or the lines of a file."""
+    """What to look at: one of those, or the texts of a file."""
 
-    SOURCES: ClassVar[tuple[str, ...]] = (*InputOptions.SOURCES, "lines")
+    SOURCES: ClassVar[tuple[str, ...]] = (*InputOptions.SOURCES, "texts")
 
-    lines: Annotated[
-        str | None,
-        _option(
-            "Read texts from a file, one per line ([bold]-[/] is standard input).",
-            panel=INPUT,
-            metavar="FILE",
-        ),
-    ] = None
+    texts: str | None = setting(
+        None,
+        "Read many texts from a file: one a line, .jsonl, .csv, .tsv or .parquet ([bold]-[/] is "
+        "standard input).",
+        panel=INPUT,
+        metavar="FILE",
+        common=True,
+    )
+    column: str | None = setting(
+        None, "The column or field of {texts} that holds the text.", panel=INPUT, metavar="NAME"
+    )
+    limit: int | None = setting(
+        None, "Take at most the first N texts.", panel=INPUT, metavar="N", least=1
+    )
 
     def looks(
-        self, model: TrainedOptions, *, seed: int | None = None, quiet: bool = False
-    ) -> Iterable[Look]:
-        """Everything to look at, lines one by one; see :meth:`look`."""
-        if self.lines is None:
+        self, model: ModelSettings, *, seed: int | None = None, quiet: bool = False
+    ) -> Iterable[Input]:
+        """Everything to look at, one by one; see :meth:`look`."""
+        if self.texts is None:
+            if extra := [option(name) for name in ("column", "limit") if getattr(self, name)]:
+                raise UsageError(f"{extra[0]} is for a file of texts; add --texts FILE")
             return [self.look(model, seed=seed, quiet=quiet)]
+        if has_fields(self.texts):
+            return self.grouped(model, None)[0]
+        if self.column is not None:
+            raise UsageError(f"{self.texts} has no columns; leave out --column {self.column}")
         self._check_given(model)
-        return self._prompts(self.lines, getattr(model, "seed", seed))
+        return islice(self._prompts(self.texts, getattr(model, "seed", seed)), self.limit)
 
-    def fields(
-        self, model: TrainedOptions, *, column: str | None = None, group: str | None = None
-    ) -> tuple[list[Look], list[str | None]]:
-        """Every text of a file with fields, and what it belongs to; see :func:`has_fields`.
+    def grouped(
+        self, model: ModelSettings, group: str | None
+    ) -> tuple[list[Input], list[str | None] | None]:
+        """Every text, and what each belongs to where a file has fields; see :func:`has_fields`.
 
         Args:
             model: on which model.
-            column: the field that holds the text.
             group: the field that names what a text belongs to.
 
         Raises:
@@ -321,30 +272,35 @@ class TextsOptions(InputOptions):
         """
         from attnviz.corpus import texts
 
+        if self.texts is None or not has_fields(self.texts):
+            if group is not None:
+                raise UsageError(
+                    f"--group {group} is a field of texts; add --texts FILE, a .csv, .tsv, "
+                    ".jsonl or .parquet file"
+                )
+            return list(self.looks(model)), None
         self._check_given(model)
         if self.generate is not None or self.pair is not None:
             raise UsageError(
-                f"{self.lines} brings its own fields; leave out "
+                f"{self.texts} brings its own fields; leave out "
                 f"{option('generate' if self.generate is not None else 'pair')}"
             )
-        names = texts.resolve([self.lines or ""])
-        good, _ = texts.parted(texts.read(names, column=column, group=group), strict=True)
+        names = texts.resolve([self.texts])
+        good, _ = texts.parted(texts.read(names, column=self.column, group=group), strict=True)
         if not good:
-            raise InputError(f"{self.lines} holds no text; give one per line")
-        prompts: list[Look] = [
+            raise InputError(f"{self.texts} holds no text; give one per line")
+        good = good[: self.limit]
+        spans = named_spans(self.span) or {}
+        prompts: list[Input] = [
             dataclasses.replace(
                 text.prompt,
                 special_tokens=self.special_tokens,
                 truncate=self.truncate,
-                spans={**(text.prompt.spans or {}), **(named_spans(self.span, self.spans) or {})}
-                or None,
+                spans={**(text.prompt.spans or {}), **spans} or None,
             )
             for text in good
         ]
-        return (
-            prompts,
-            [text.group for text in good],
-        )
+        return prompts, [text.group for text in good]
 
     def _prompts(self, name: str, seed: int | None) -> Iterator[Prompt]:
         from attnviz.corpus import lines
@@ -358,112 +314,48 @@ class TextsOptions(InputOptions):
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainedOptions:
-    """Which model to run it on, and where."""
+class FilesOptions(Settings):
+    """What a command about a corpus or a gold file reads."""
 
-    model: Annotated[
-        str | None,
-        _option(
-            "demo-gpt2, demo-bert, fresh, a model folder, or a hub id such as gpt2.",
-            "--model",
-            "-m",
-            panel=MODEL,
-            metavar="MODEL",
-        ),
-    ] = None
-    device: Annotated[str, _option("auto, cpu, cuda, cuda:1 or mps.", panel=MODEL)] = "auto"
-    dtype: Annotated[str, _option("auto, float32, bfloat16 or float16.", panel=MODEL)] = "auto"
-    load_in: Annotated[
-        str | None,
-        _option("Quantize the weights: 8bit or 4bit (needs bitsandbytes).", panel=MODEL),
-    ] = None
-    device_map: Annotated[
-        str | None,
-        _option(
-            "Divide the layers among all devices: auto, balanced or sequential (needs accelerate).",
-            panel=MODEL,
-        ),
-    ] = None
-
-    def for_recorded(self) -> None:
-        """Nothing here applies to recorded attention; UsageError names what was given."""
-        given = changed(self)
-        if given:
-            raise UsageError(f"--recorded needs no model; leave out {', '.join(given)}")
-
-    def settings(self, *, context: str | None = None, writing: bool = False) -> dict[str, Any]:
-        """Model, device and dtype, as the functions of the api take them; see :meth:`choose`.
-
-        Raises:
-            UsageError: fresh-layer options together with another model.
-        """
-        model = self.choose(context=context, writing=writing)
-        given: dict[str, Any] = {"device": self.device, "dtype": self.dtype}
-        if self.load_in is None and self.device_map is None:
-            return {"model": model, **given}
-        from attnviz.captures.look import load
-
-        loaded = load(model, **given, load_in=self.load_in, device_map=self.device_map)
-        return {"model": loaded, "device": "auto", "dtype": "auto"}
-
-    def choose(self, *, context: str | None = None, writing: bool = False) -> str | FreshConfig:
-        """The model to load.
-
-        Args:
-            context: the other sequence, which makes a fresh layer cross-attention.
-            writing: the model writes, and a seed is that of drawn tokens, not of fresh weights.
-        """
-        from attnviz.captures.look import DEFAULT_MODEL
-
-        return self.model or DEFAULT_MODEL
+    files: tuple[str, ...] = setting(
+        ..., "Files, patterns, - for stdin.", argument=True, metavar="FILE..."
+    )
 
 
 @dataclasses.dataclass(frozen=True)
-class ModelOptions(TrainedOptions):
-    """The same, and the shape of fresh layers."""
+class FreshOptions(ModelSettings):
+    """Which model; the sizes of a fresh layer may be said beside it."""
 
-    kind: Annotated[
-        str | None, _option("mha, gqa, mqa, mla or cross.", panel=FRESH, show_default="mha")
-    ] = None
-    d_model: Annotated[int | None, _option("Model width D.", panel=FRESH, show_default="128")] = (
-        None
+    model: str | None = like(ModelSettings, "model", default=None)
+    kind: str | None = setting(
+        None, "mha, gqa, mqa, mla or cross.", panel=FRESH, metavar="KIND", shown="mha"
     )
-    heads: Annotated[int | None, _option("Query heads H.", panel=FRESH, show_default="8")] = None
-    kv_heads: Annotated[int | None, _option("Key/value heads G, for gqa.", panel=FRESH)] = None
-    layers: Annotated[int | None, _option("Stacked layers.", panel=FRESH, show_default="1")] = None
-    causal: Annotated[
-        bool | None,
-        _option(
-            "Let a query see only keys up to its own position.",
-            "--causal/--no-causal",
-            panel=FRESH,
-            show_default="no-causal",
-        ),
-    ] = None
-    bias: Annotated[
-        bool | None,
-        _option("Biases in the projections.", "--bias/--no-bias", panel=FRESH, show_default="bias"),
-    ] = None
-    seed: Annotated[
-        int | None,
-        _option(
-            "Seed of its weights and embeddings; with --generate, of sampling.",
-            panel=FRESH,
-            show_default="0",
-        ),
-    ] = None
+    d_model: int | None = setting(None, "Model width D.", panel=FRESH, metavar="D", shown="128")
+    heads: int | None = setting(None, "Query heads H.", panel=FRESH, metavar="H", shown="8")
+    kv_heads: int | None = setting(None, "Key/value heads G, for gqa.", panel=FRESH, metavar="G")
+    layers: int | None = setting(None, "Stacked layers.", panel=FRESH, metavar="N", shown="1")
+    causal: bool | None = setting(
+        None,
+        "Let a query see only keys up to its own position.",
+        panel=FRESH,
+        shown="no-causal",
+    )
+    bias: bool | None = setting(None, "Biases in the projections.", panel=FRESH, shown="bias")
 
-    def choose(self, *, context: str | None = None, writing: bool = False) -> str | FreshConfig:
-        """The model to load: a name, or the options of a fresh layer; see :class:`TrainedOptions`.
+    def choose(self, *, context: str | None = None, seed: int | None = None) -> str | FreshConfig:
+        """The model to load: a name, or the options of a fresh layer.
+
+        Args:
+            context: the other sequence, which makes a fresh layer cross-attention.
+            seed: of a fresh layer's weights.
 
         Raises:
             UsageError: options of a fresh layer together with a trained model.
         """
-        named = ("model", "device", "dtype", "load_in", "device_map", *("seed",) * writing)
-        flags = changed(self, but=named)
+        names = [field.name for field in dataclasses.fields(FreshOptions)]
+        own = [field.name for field in dataclasses.fields(ModelSettings)]
+        flags = changed(self, but=(*own, "seed"))
         if self.model is None and not flags and context is None:
-            from attnviz.captures.look import DEFAULT_MODEL
-
             return DEFAULT_MODEL
         if self.model != "fresh" and flags:
             shape = f"{', '.join(flags)} shape{'s' if len(flags) == 1 else ''} a fresh layer"
@@ -477,39 +369,48 @@ class ModelOptions(TrainedOptions):
             return str(self.model)
         from attnviz.models.untrained import FreshConfig
 
-        given = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        fresh = {k: value for k, value in given.items() if value is not None and k not in named}
+        sizes = {name: getattr(self, name) for name in names if name not in own} | {"seed": seed}
+        fresh = {name: value for name, value in sizes.items() if value is not None}
         if context is not None:
             fresh.setdefault("kind", "cross")
         return FreshConfig(**fresh)
 
+    def asked(self, *, context: str | None = None, seed: int | None = None) -> dict[str, Any]:
+        """The settings of the model, as functions take them; see :meth:`choose`."""
+        return {
+            "model": self.choose(context=context, seed=seed),
+            "device": self.device,
+            "dtype": self.dtype,
+            "load_in": self.load_in,
+            "device_map": self.device_map,
+        }
+
 
 @dataclasses.dataclass(frozen=True)
-class OutputOptions:
+class ModelOptions(FreshOptions):
+    """The same with a seed, for commands where nothing else has one."""
+
+    seed: int | None = setting(None, "Seed of all that is drawn at random.", metavar="N", shown="0")
+
+    def choose(self, *, context: str | None = None, seed: int | None = None) -> str | FreshConfig:
+        """See :meth:`FreshOptions.choose`; the seed is its own."""
+        return super().choose(context=context, seed=self.seed if seed is None else seed)
+
+
+@dataclasses.dataclass(frozen=True)
+class Quiet(Settings):
     """How much to say."""
 
-    quiet: Annotated[bool, _option("Only results: no progress, no notes.", "--quiet", "-q")] = False
+    quiet: bool = setting(False, "Only results: no progress, no notes.", short="q", common=True)
 
 
-WITHOUT_HELP = "Ablate these heads first: 2.4, role:first; see attnviz ablate."
-WEIGHTS = "weights"
-"""What maps show unless something else is asked for."""
-WEIGH_HELP = (
-    "weights; norm, of what heads write (‖αf(x)‖); norm-residual or norm-residual-ln, of layers."
-)
-SELECT_HELP = (
-    "Heads: 4.11, L4H11, 5.*, *.3, 0-3.*, or a comma-separated list; enc:, dec: or cross: "
-    "goes in front."
-)
-
-
-def named_spans(given: list[str] | None, file: Path | None) -> dict[str, str] | None:
+def named_spans(given: Iterable[str] | None) -> dict[str, str] | None:
     """The parts of a text that were named; None where none was."""
-    if not given and file is None:
+    if not given:
         return None
     from attnviz.cli.parts import read_spans
 
-    return read_spans(given or (), file)
+    return read_spans(given)
 
 
 def has_fields(name: str) -> bool:
@@ -531,7 +432,7 @@ def say_file(text: str | None, quiet: bool, *options: str) -> None:
     """Note that a text is the name of a file, which other options read."""
     if text is not None and os.path.isfile(text):
         ways = [
-            f"{option(name, text)}{' (one text per line)' * (name == 'lines')}" for name in options
+            f"{option(name, text)}{' (one text per line)' * (name == 'texts')}" for name in options
         ]
         said = f"{text} is taken as the text itself; to read the file of that name: "
         console.note([said + " or ".join(ways)], quiet)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
-from attnviz.cli.voice import option
+from attnviz.cli.option_names import option
 from attnviz.errors import InputError, UsageError
 
 
@@ -40,23 +39,31 @@ def read_chat(name: str | None, system: str | None, user: str | None) -> list[di
     return [*before, *found, *after]
 
 
-def read_spans(given: Iterable[str], name: Path | None) -> dict[str, str] | None:
-    """Named parts of a text, of options and of a file.
+def read_spans(given: Iterable[str]) -> dict[str, str]:
+    """Named parts of a text, of options and of files (``@FILE``).
 
     Raises:
         UsageError: one without a name, or two of the same name; InputError: an unusable file.
     """
-    found: dict[str, str] = {}
-    listed = [] if name is None else _told(str(name))
-    if isinstance(listed, dict) and all(isinstance(one, str) for one in listed.values()):
-        found = dict(listed)
-    elif name is not None:
-        raise InputError(f'{name} holds no spans; write {{"document": "regex:Paris.*?river"}}')
-    for one in given:
-        title, is_one, written = one.partition("=")
+    spans: dict[str, str] = {}
+    for written in given:
+        for title, text in _named(written).items():
+            if title in spans:
+                raise UsageError(
+                    f"two spans have the name {title[:40]!r}; name one of them otherwise"
+                )
+            spans[title] = text
+    return spans
+
+
+def _named(written: str) -> dict[str, str]:
+    """The spans that one option names."""
+    if not written.startswith("@"):
+        title, is_one, text = written.partition("=")
         if not is_one:
-            raise UsageError(f"--span takes NAME=TEXT, not {one[:40]!r}")
-        if title in found:
-            raise UsageError(f"two spans have the name {title[:40]!r}; name one of them otherwise")
-        found[title] = written
-    return found or None
+            raise UsageError(f"--span takes NAME=TEXT or @FILE, not {written[:40]!r}")
+        return {title: text}
+    listed = _told(written[1:])
+    if isinstance(listed, dict) and all(isinstance(text, str) for text in listed.values()):
+        return listed
+    raise InputError(f'{written[1:]} holds no spans; write {{"document": "regex:Paris.*?river"}}')

@@ -8,7 +8,7 @@ import typer
 
 COMMANDS = (
     "heads", "explain", "heatmap", "view", "profile", "ablate", "patch", "film", "atlas", "export",
-    "diff", "card",
+    "diff", "card", "show",
 )  # fmt: skip
 """Which have it."""
 
@@ -23,8 +23,9 @@ def option() -> Any:
     """The option; what it names is loaded before the command begins."""
     holder = typer.Typer(add_completion=False)
     holder.command()(_with_option)
-    (found,) = typer.main.get_command(holder).params
-    return found
+    (plugin,) = typer.main.get_command(holder).params
+    plugin.common = False  # type: ignore[attr-defined]
+    return plugin
 
 
 def _load(files: list[str]) -> None:

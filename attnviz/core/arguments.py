@@ -1,29 +1,22 @@
-"""Arguments at the door: what annotations say is checked before anything is done.
+"""Values against annotations: what is wanted and what was given, in one line.
 
-``attnviz.__getattr__`` wraps every public function in :func:`checked`, and records that users make
-themselves call :func:`check_fields`. Both say in one line what is wanted and what was given.
-Annotations that only say how an argument is used (protocols, ``Any``) are not checked here.
+:mod:`attnviz.core.interface` checks what public functions are called with, and records that users
+make themselves call :func:`check_fields`. Annotations that only say how a value is used (protocols,
+``Any``) are not checked here.
 """
 
 from __future__ import annotations
 
-import ast
 import math
 import sys
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import MISSING, fields
-from functools import cache, wraps
-from inspect import Parameter, get_annotations, getsource, signature, unwrap
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from attnviz.errors import Setting, UsageError
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 _NAMES: dict[Any, str] = {
     str: "a string",
@@ -35,46 +28,10 @@ _NAMES: dict[Any, str] = {
     Mapping: "a mapping",
     Callable: "a function",
 }
-_TORCHS = ("device", "dtype")
-"""Arguments that torch's own objects name as well as strings do; who loads a model checks them."""
 _LARGEST = 1 << 64
 """Whole numbers are smaller than this; seeds go up to there."""
 _LONGEST = 40
 """Characters of a wrong value that are repeated."""
-
-
-def checked(function: Callable[P, R]) -> Callable[P, R]:
-    """The same function, which refuses arguments of other types than its annotations name.
-
-    It counts as one of ``attnviz`` itself, where pickle looks for it.
-
-    Returns:
-        A function that raises UsageError for such an argument, naming it, what it takes and what it
-        was given; and TypeError, as any function does, for a name that it does not know.
-    """
-    taken = signature(function)
-    named = [
-        name
-        for name, parameter in taken.parameters.items()
-        if parameter.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-        and name not in _TORCHS
-    ]
-    several = [n for n, one in taken.parameters.items() if one.kind is Parameter.VAR_POSITIONAL]
-
-    @wraps(function)
-    def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
-        given = taken.bind(*args, **kwargs).arguments
-        hints = _hints(function)
-        for name in named:
-            if name in given and given[name] is not taken.parameters[name].default:
-                check(name, given[name], hints[name])
-        for name in several:
-            for one in given.get(name, ()):
-                check(name, one, hints[name])
-        return function(*args, **kwargs)
-
-    guarded.__module__ = "attnviz"
-    return guarded
 
 
 def check_fields(record: Any) -> None:
@@ -83,12 +40,21 @@ def check_fields(record: Any) -> None:
     Raises:
         UsageError: naming the first such field, what it takes and what it was given.
     """
-    kind: Any = type(record)
-    hints = _hints(kind)
+    types = hints(type(record))
     for field in fields(record):
         value = getattr(record, field.name)
         if value is not field.default or field.default is MISSING:
-            check(field.name, value, hints[field.name])
+            check(field.name, value, types[field.name])
+
+
+_HINTS: dict[Any, dict[str, Any]] = {}
+
+
+def hints(record: Any) -> dict[str, Any]:
+    """The types of a dataclass's fields; its module imports what they name."""
+    if record not in _HINTS:
+        _HINTS[record] = get_type_hints(record, include_extras=True)
+    return _HINTS[record]
 
 
 def fits(value: object, hint: Any) -> bool:
@@ -199,27 +165,3 @@ def _shown(value: object) -> str:
     plain |= isinstance(value, list | tuple | set | dict) and not value
     text = repr(value) if plain else type(value).__name__
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
-
-
-@cache
-def _hints(owner: Any) -> dict[str, Any]:
-    """The annotations of a function or class; Any where a name is not known."""
-    found: dict[str, Any] = dict.fromkeys(signature(owner).parameters, Any)
-    for one in reversed(owner.__mro__) if isinstance(owner, type) else [unwrap(owner)]:
-        module = sys.modules[one.__module__]
-        for name, hint in get_annotations(one).items():
-            with suppress(NameError):
-                found[name] = _meant(hint, module) if isinstance(hint, str) else hint
-    return found
-
-
-def _meant(hint: str, module: types.ModuleType) -> Any:
-    """What an annotation stands for; what its module imports for type checkers alone counts."""
-    try:
-        return eval(hint, vars(module))
-    except NameError:
-        names = dict(vars(module))
-        for node in ast.parse(getsource(module)).body:
-            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-                exec(compile(ast.Module(node.body, []), module.__name__, "exec"), names)
-        return eval(hint, names)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from attnviz.core.heads import Head, Layout, Site
-from attnviz.core.key_mask import Reach
+from attnviz.core.key_mask import KeyMask
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.reasons import HeadTerms
@@ -35,7 +35,7 @@ class Capture:
     inputs: Inputs
     maps: Mapping[Site, NDArray[np.floating[Any]]]
     empty_rows: int = 0
-    reach: Mapping[Site, Reach] = field(default_factory=dict)
+    reach: Mapping[Site, KeyMask] = field(default_factory=dict)
     quantity: str = "weights"
     terms: Mapping[Head, HeadTerms] = field(default_factory=dict)
     kept: Mapping[Site, tuple[int, ...]] = field(default_factory=dict)

@@ -8,6 +8,12 @@ from dataclasses import dataclass
 Value = tuple[float, float | None, float | None]
 """A number and its 95 % interval; None where there is none."""
 
+WITHOUT_IT = ("better without it", "worse without it")
+RAISES = ("lowers it", "raises it")
+COPYING = ("lowers the token that it reads", "copies it")
+"""What orange and blue say, in every picture: of what a model loses without a head, of what a head
+writes to a logit, and of what it does to the logit of the token that it reads."""
+
 
 @dataclass(frozen=True, slots=True)
 class Measure:
@@ -20,6 +26,8 @@ class Measure:
         orange: the sign that is orange in pictures where 0 is the middle; 0 for numbers without a
             sign.
         values: by a head's name; heads that were not measured are not there.
+        ends: what orange and what blue say, of numbers with a sign: ``better without it``, ``worse
+            without it``.
     """
 
     name: str
@@ -27,6 +35,7 @@ class Measure:
     unit: str
     orange: int
     values: Mapping[str, Value]
+    ends: tuple[str, str] = ("", "")
 
 
 @dataclass(frozen=True, slots=True)

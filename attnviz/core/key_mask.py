@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reach:
+class KeyMask:
     """Which keys the queries of a layer may attend to, kept small.
 
     Attributes:
@@ -27,7 +27,7 @@ class Reach:
     sink: bool = False
 
     @classmethod
-    def of(cls, allowed: NDArray[np.bool_], *, sink: bool = False) -> Reach:
+    def of(cls, allowed: NDArray[np.bool_], *, sink: bool = False) -> KeyMask:
         """The smallest form of allowed keys, bool [H or 1, T, S]."""
         if (allowed == allowed[:1]).all():
             allowed = allowed[:1]

@@ -1,8 +1,11 @@
-"""A model that is on this machine."""
+"""Models by name: the one that runs where none is named, and those on this machine."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+DEFAULT_MODEL = "demo-gpt2"
+"""A small GPT-2 that comes with attnviz; see its MODEL_CARD.md."""
 
 
 @dataclass(frozen=True, slots=True)

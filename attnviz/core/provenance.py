@@ -13,6 +13,10 @@ Backend = Literal["untrained", "native", "hooked", "eager", "recorded"]
 """How the weights were obtained; see docs/models.md."""
 
 
+RANDOM = "random weights, nothing learned"
+"""How the exactness of a control begins: a model of the same configuration that was not trained."""
+
+
 @dataclass(frozen=True, slots=True)
 class SourceInfo:
     """Where weights came from, for the report.
@@ -33,6 +37,11 @@ class SourceInfo:
     dtype: str = "float32"
     reason: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def untrained(self) -> bool:
+        """Whether its weights were drawn at random."""
+        return self.backend == "untrained" or self.exactness.startswith(RANDOM)
 
 
 _ANY_MODELS = re.compile(

@@ -17,6 +17,7 @@ from inspect import cleandoc
 from typing import Any, ClassVar, Self, TypedDict, get_args, get_origin, get_type_hints
 
 from attnviz.core.heads import Head, Layout
+from attnviz.core.lengths import check_lengths
 from attnviz.errors import InputError
 
 SCHEMAS = "https://json-schema.org/draft/2020-12/schema"
@@ -66,8 +67,8 @@ class Record:
             name: of it, for messages.
 
         Raises:
-            InputError: another schema or version, or a part that is missing or of another type;
-                the message says which.
+            InputError: another schema or version, or a part that is missing, of another type or of
+                another length (:mod:`attnviz.core.lengths`); the message says which.
         """
         import msgspec
 
@@ -81,7 +82,9 @@ class Record:
             for key in _by_head(kind):
                 if known is not None and values[key] is not None:
                     values[key] = _with_heads(values[key], known, key)
-            return cls(**values)
+            record = cls(**values)
+            check_lengths(record)
+            return record
         except (msgspec.ValidationError, ValueError, RecursionError) as error:
             raise InputError(
                 f"{name} is damaged: {_said(error)}; make it again with attnviz {cls.command}"

@@ -9,6 +9,7 @@ default: these very characters), ``regex``, ``tokens`` (``12-40``, from 0, both 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
@@ -31,6 +32,8 @@ _KIND = re.compile(r"(text|regex|tokens|chars):(.*)", re.DOTALL)
 _RANGE = re.compile(r"\s*([0-9]{1,9})(?:-([0-9]{1,9}))?\s*")
 _LONGEST = 60
 """Characters of a name."""
+SECONDS = 1.0
+"""For a pattern, in one text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,20 +145,12 @@ def found_in(
         are more; empty where there are not.
 
     Raises:
-        UsageError: a pattern that is none; InputError: it is not there, or not so often.
+        UsageError: a pattern that is none, or takes longer than :data:`SECONDS`; InputError: it is
+            not there, or not so often.
     """
-    pattern = re.escape(query.value) if query.kind == "text" else query.value
-    try:
-        matches = [
-            (start + match.start(), start + match.end())
-            for start, end in ([(0, len(text))] if regions is None else regions)
-            for match in re.finditer(pattern, text[start:end])
-        ]
-    except re.error as error:
-        raise UsageError(
-            f"span {query.name!r}: {cut(query.value)!r} is no pattern: {error}"
-        ) from None
-    matches = [one for one in matches if one[0] < one[1]]
+    places = _literal if query.kind == "text" else _matched
+    searched = [(0, len(text))] if regions is None else regions
+    matches = [one for one in places(query, text, searched) if one[0] < one[1]]
     wanted = matches if query.which is None else matches[query.which - 1 : query.which]
     if not wanted:
         what = "a match of " * (query.kind == "regex") + f"'{cut(query.value)}'"
@@ -173,6 +168,42 @@ def found_in(
         f"Span '{query.name}': {cut(query.value)!r} is in the text {len(matches)} times; the "
         f"{which} is taken (all: takes all of them, #2: the second)."
     )
+
+
+def _literal(query: SpanQuery, text: str, regions: Sequence[Range]) -> Iterator[Range]:
+    """Where the characters of a query stand."""
+    for start, end in regions:
+        for match in re.finditer(re.escape(query.value), text[start:end]):
+            yield start + match.start(), start + match.end()
+
+
+def _matched(query: SpanQuery, text: str, regions: Sequence[Range]) -> Iterator[Range]:
+    """Where the pattern of a query matches, as long as there is time.
+
+    Python's own ``re`` cannot be stopped: ``(a+)+c`` looks at thirty letters for minutes.
+    """
+    import regex  # what transformers' tokenizers split texts with
+
+    until = time.monotonic() + SECONDS
+    try:
+        pattern = regex.compile(query.value)
+        for start, end in regions:
+            left = max(until - time.monotonic(), 0.0)
+            for match in pattern.finditer(text[start:end], timeout=left):
+                yield start + match.start(), start + match.end()
+                if time.monotonic() > until:
+                    raise TimeoutError
+    except TimeoutError:
+        raise UsageError(
+            f"span {query.name!r}: {cut(query.value)!r} was not done with a text of "
+            f"{len(text):,} characters after {SECONDS:g} s; write a pattern without repetitions "
+            "of repetitions, such as (a+)+"
+        ) from None
+    except (regex.error, RecursionError, ValueError) as error:
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise UsageError(
+            f"span {query.name!r}: {cut(query.value)!r} is no pattern: {why}"
+        ) from None
 
 
 def check_apart(spans: Sequence[Span]) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Source
-from attnviz.corpus.texts import Bad, Text
+from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.errors import InputError, UsageError
 
 WINDOW = 64
@@ -30,12 +30,12 @@ class Tokenized:
 
 
 def tokenize(
-    texts: Iterable[Text | Bad],
+    texts: Iterable[Text | InvalidRecord],
     source: Source,
     *,
     special_tokens: bool = True,
     truncate: bool = False,
-) -> Iterator[Tokenized | Bad]:
+) -> Iterator[Tokenized | InvalidRecord]:
     """Every text as a model takes it, or why it cannot.
 
     Args:
@@ -45,26 +45,26 @@ def tokenize(
         truncate: whether texts that are too long are cut.
     """
     for text in texts:
-        if isinstance(text, Bad):
+        if isinstance(text, InvalidRecord):
             yield text
             continue
         prompt = replace(text.prompt, special_tokens=special_tokens, truncate=truncate)
         try:
             inputs = source.prepare(prompt)
         except (InputError, UsageError) as error:
-            yield Bad(text.number, text.place, error.message)
+            yield InvalidRecord(text.number, text.place, error.message)
         else:
             yield Tokenized(text, inputs)
 
 
 def batches(
-    texts: Iterable[Tokenized | Bad],
+    texts: Iterable[Tokenized | InvalidRecord],
     cost: Callable[[Inputs], int],
     budget: int,
     *,
     window: int = WINDOW,
     largest: int = LARGEST_BATCH,
-) -> Iterator[tuple[Tokenized, ...] | Bad]:
+) -> Iterator[tuple[Tokenized, ...] | InvalidRecord]:
     """Texts in batches, the shortest of a window first.
 
     Args:
@@ -79,7 +79,7 @@ def batches(
     """
     waiting: list[Tokenized] = []
     for found in texts:
-        if isinstance(found, Bad):
+        if isinstance(found, InvalidRecord):
             yield found
             continue
         waiting.append(found)

@@ -40,7 +40,7 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class WorkerFailure:
     """In place of an answer: every process that tried the task died; ``reason`` says how."""
 
     reason: str
@@ -94,7 +94,7 @@ class Inline(Generic[Task, Answer]):
     def __exit__(self, *error: object) -> None:
         """Nothing waits here."""
 
-    def run(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Answer | Lost]]:
+    def run(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Answer | WorkerFailure]]:
         """Every task with its answer; raises what a task raises."""
         for task in tasks:
             with one_thread():
@@ -153,18 +153,18 @@ class Processes(Generic[Task, Answer]):
         """Whether a process had to be replaced, maybe in the middle of a file."""
         return any(each.starts > 1 for each in self._workers)
 
-    def run(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Answer | Lost]]:
+    def run(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Answer | WorkerFailure]]:
         """Every task with its answer, in order; a few tasks are taken ahead.
 
         Yields:
-            Tasks with their answers; :class:`Lost` for a task that is deadly.
+            Tasks with their answers; :class:`WorkerFailure` for a task that is deadly.
 
         Raises:
             AttnvizError: a process cannot be started, or dies before it has done anything.
             Exception: the first that a task raised, or else what ``tasks`` raised itself, once
                 the tasks before it are done.
         """
-        waiting: deque[tuple[Task, Future[Answer | Lost]]] = deque()
+        waiting: deque[tuple[Task, Future[Answer | WorkerFailure]]] = deque()
         failure: list[BaseException] = []
         for task in _until_failure(tasks, failure):
             waiting.append((task, self._threads.submit(self._ask, task)))
@@ -176,7 +176,7 @@ class Processes(Generic[Task, Answer]):
         if failure:
             raise failure[0]
 
-    def _ask(self, task: Task) -> Answer | Lost:
+    def _ask(self, task: Task) -> Answer | WorkerFailure:
         """Have a task done by whoever is idle; there are as many threads as workers."""
         idle = self._idle.get()
         try:
@@ -210,7 +210,7 @@ class _Worker:
         self._start()
 
     def ask(self, task: object) -> Any:
-        """The answer to a task, or :class:`Lost`.
+        """The answer to a task, or :class:`WorkerFailure`.
 
         Raises:
             AttnvizError: the task's own, or a process cannot be started.
@@ -222,9 +222,9 @@ class _Worker:
                 self._send(pickle.dumps(task, protocol=5))
                 return self._receive()
             if self._killed:
-                return Lost("given up")
+                return WorkerFailure("given up")
             how = self._replace()
-        return Lost(f"{ATTEMPTS} processes crashed on it, the last {how}")
+        return WorkerFailure(f"{ATTEMPTS} processes crashed on it, the last {how}")
 
     def kill(self) -> None:
         """End the process, whatever it does; it is not replaced."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
-from attnviz.corpus.executors import ATTEMPTS, Known, Lost
+from attnviz.corpus.executors import ATTEMPTS, Known, WorkerFailure
 from attnviz.errors import AttnvizError, UsageError
 
 LOCAL = "local"
@@ -81,11 +81,11 @@ class OnRay(Generic[Task, Answer]):
         if self._own:
             self._ray.shutdown()
 
-    def run(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Answer | Lost]]:
+    def run(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Answer | WorkerFailure]]:
         """Every task with its answer, in order.
 
         Yields:
-            Tasks with their answers; :class:`Lost` for a task that is deadly.
+            Tasks with their answers; :class:`WorkerFailure` for a task that is deadly.
 
         Raises:
             AttnvizError: what a task raised.
@@ -94,7 +94,7 @@ class OnRay(Generic[Task, Answer]):
         while some := list(islice(waiting, ROUND)):
             yield from self._round(some)
 
-    def _round(self, tasks: list[Task]) -> Iterator[tuple[Task, Answer | Lost]]:
+    def _round(self, tasks: list[Task]) -> Iterator[tuple[Task, Answer | WorkerFailure]]:
         """A dataset of a block for each task, so that one that is lost is one task."""
         data = self._ray.data
         context = data.DataContext.get_current()
@@ -127,7 +127,7 @@ class OnRay(Generic[Task, Answer]):
             yield tasks[number], _LOST
 
 
-_LOST = Lost(f"{ATTEMPTS} actors crashed on it; was there enough memory?")
+_LOST = WorkerFailure(f"{ATTEMPTS} actors crashed on it; was there enough memory?")
 
 
 class _Begun:

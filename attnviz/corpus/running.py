@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from attnviz.core.source import Source
-from attnviz.corpus.executors import Inline, Lost, Processes
+from attnviz.corpus.executors import Inline, Processes, WorkerFailure
 from attnviz.errors import AttnvizError, UsageError
 
 Task = TypeVar("Task")
@@ -19,7 +19,7 @@ Answer_co = TypeVar("Answer_co", covariant=True)
 class Executor(Protocol[Task, Answer_co]):
     """Does tasks, each with its answer in order; see :mod:`attnviz.corpus.executors`."""
 
-    def run(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Answer_co | Lost]]:
+    def run(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Answer_co | WorkerFailure]]:
         """Every task with its answer."""
 
 
@@ -54,7 +54,7 @@ def answered(
         AttnvizError: a task is lost.
     """
     for task, answer in running.run(tasks):
-        if isinstance(answer, Lost):
+        if isinstance(answer, WorkerFailure):
             raise AttnvizError("{} cannot be run: {}", what, answer.reason)
         yield task, answer
 

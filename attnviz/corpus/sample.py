@@ -6,10 +6,12 @@ import hashlib
 import heapq
 from collections.abc import Iterable, Iterator
 
-from attnviz.corpus.texts import Bad, Text
+from attnviz.corpus.texts import InvalidRecord, Text
 
 
-def sample(texts: Iterable[Text | Bad], size: int, seed: int = 0) -> Iterator[Text | Bad]:
+def sample(
+    texts: Iterable[Text | InvalidRecord], size: int, seed: int = 0
+) -> Iterator[Text | InvalidRecord]:
     """Some of the texts, each with the same chance, in their order.
 
     Every text draws a number by hashing the seed and its own number, and the smallest are kept:
@@ -25,7 +27,7 @@ def sample(texts: Iterable[Text | Bad], size: int, seed: int = 0) -> Iterator[Te
     """
     heap: list[tuple[int, int, Text]] = []  # the largest draw first
     for text in texts:
-        if isinstance(text, Bad):
+        if isinstance(text, InvalidRecord):
             yield text
             continue
         draw = hashlib.blake2b(f"{seed} {text.number}".encode(), digest_size=16).digest()

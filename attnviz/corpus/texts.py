@@ -1,7 +1,8 @@
 """Texts from files: a text a line, whole files, JSONL, CSV, TSV, Parquet, standard input.
 
-A line that cannot be used becomes a :class:`Bad` with its place, never an exception: what to do
-about it is the caller's business. Texts come one at a time, so their number does not matter.
+A line that cannot be used becomes a :class:`InvalidRecord` with its place, never an exception:
+what to do about it is the caller's business. Texts come one at a time, so their number does not
+matter.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Bad:
+class InvalidRecord:
     """Something read that cannot be used, and why; see :class:`Text`."""
 
     number: int
@@ -92,16 +93,18 @@ class Bad:
 Good = TypeVar("Good")
 
 
-def parted(found: Iterable[Good | Bad], *, strict: bool) -> tuple[list[Good], list[Bad]]:
+def parted(
+    found: Iterable[Good | InvalidRecord], *, strict: bool
+) -> tuple[list[Good], list[InvalidRecord]]:
     """What can be used of what was read, and what cannot.
 
     Raises:
         InputError: with ``strict``, for the first that cannot.
     """
     good: list[Good] = []
-    bad: list[Bad] = []
+    bad: list[InvalidRecord] = []
     for one in found:
-        if not isinstance(one, Bad):
+        if not isinstance(one, InvalidRecord):
             good.append(one)
         elif strict:
             raise InputError(f"{one.place}: {one.reason}")
@@ -159,19 +162,19 @@ def _sensed(folder: str) -> list[str]:
     return pictures or sounds
 
 
-def in_memory(texts: Sequence[str]) -> Iterator[Text | Bad]:
-    """Texts that a caller has, one by one; what is empty or not Unicode is :class:`Bad`."""
+def in_memory(texts: Sequence[str]) -> Iterator[Text | InvalidRecord]:
+    """Texts that a caller has, one by one; an InvalidRecord for what is empty or no Unicode."""
     for number, text in enumerate(texts, 1):
         place = f"text {number}"
         try:
             text.encode()
         except UnicodeEncodeError:
-            yield Bad(number, place, "the text is not valid Unicode")
+            yield InvalidRecord(number, place, "the text is not valid Unicode")
             continue
         yield (
             Text(number, place, Prompt(text))
             if text.strip()
-            else Bad(number, place, "the text is empty")
+            else InvalidRecord(number, place, "the text is empty")
         )
 
 
@@ -182,7 +185,7 @@ def read(
     group: str | None = None,
     whole_files: bool = False,
     senses: bool = False,
-) -> Iterator[Text | Bad]:
+) -> Iterator[Text | InvalidRecord]:
     """Every text in some files, in order.
 
     Args:
@@ -208,7 +211,7 @@ def read(
 
 def _texts(
     names: Sequence[str], column: str | None, group: str | None, whole_files: bool, senses: bool
-) -> Iterator[Text | Bad]:
+) -> Iterator[Text | InvalidRecord]:
     number = 0
     for name in names:
         place = shown(name)
@@ -286,7 +289,10 @@ def _table(name: str, column: str | None, group: str | None) -> Iterator[tuple[i
 
 def _parquet(name: str, column: str | None, group: str | None) -> Iterator[tuple[int, Values]]:
     for number, row in parquet_rows(name, column, group, _wanted(column, group)):
-        yield number, {k: v for k, v in row.items() if v or k in ("text", _GROUP)}
+        if isinstance(row, Problem):
+            yield number, row
+        else:
+            yield number, {k: v for k, v in row.items() if v or k in ("text", _GROUP)}
 
 
 def _wanted(column: str | None, group: str | None) -> dict[str, str]:
@@ -312,13 +318,21 @@ def _wrong(chat: object, spans: object, values: Mapping[str, object]) -> str:
     return ""
 
 
-def _text(number: int, place: str, values: Values) -> Text | Bad:
+def _written(value: object) -> str:
+    """A value as JSON has it, cut where it is long; of what JSON has none of, its type."""
+    try:
+        return json.dumps(value)[:40]
+    except (TypeError, ValueError):
+        return type(value).__name__
+
+
+def _text(number: int, place: str, values: Values) -> Text | InvalidRecord:
     """A text from its fields, or what is wrong with them."""
     if isinstance(values, Problem):
-        return Bad(number, place, values)
+        return InvalidRecord(number, place, values)
     chat, spans = values.get("messages"), values.get("spans")
     if wrong := _wrong(chat, spans, values):
-        return Bad(number, place, wrong)
+        return InvalidRecord(number, place, wrong)
     texts: dict[str, str | None] = dict.fromkeys((*FIELDS, _GROUP))
     for field, given in values.items():
         if field in OBJECTS or (field == "text" and chat is not None):
@@ -330,14 +344,14 @@ def _text(number: int, place: str, values: Values) -> Text | Bad:
         if value is None and field not in ("text", _GROUP):
             continue
         if not isinstance(value, str):
-            kind = "missing" if value is None else f"no text ({json.dumps(value)[:40]})"
-            return Bad(number, place, f"{shown} is {kind}")
+            kind = "missing" if value is None else f"no text ({_written(value)})"
+            return InvalidRecord(number, place, f"{shown} is {kind}")
         try:
             value.encode()
         except UnicodeEncodeError:
-            return Bad(number, place, f"{shown} is not valid Unicode")
+            return InvalidRecord(number, place, f"{shown} is not valid Unicode")
         if not value.strip() and field != "id":
-            return Bad(number, place, f"{shown} is empty")
+            return InvalidRecord(number, place, f"{shown} is empty")
         texts[field] = value
     prompt = Prompt(
         texts["text"],

@@ -13,6 +13,7 @@ import io
 from collections.abc import Iterable
 from importlib import import_module
 from importlib.util import find_spec
+from inspect import signature
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -47,7 +48,7 @@ FORMS = {
 """The module that writes each kind of file; JSON is every record's own."""
 
 
-class Shown(Record):
+class Renderable(Record):
     """A record that prints, draws and saves itself, in whichever forms its feature has."""
 
     def __str__(self) -> str:
@@ -59,6 +60,10 @@ class Shown(Record):
         """What a terminal shows, for rich to print; arguments as for ``terminal.parts``."""
         told: Iterable[Any] = self._needed("terminal", "table").parts(self, *shown, **options)
         return told
+
+    def terminal_options(self) -> frozenset[str]:
+        """The names of what :meth:`for_terminal` takes."""
+        return frozenset(signature(self._needed("terminal", "table").parts).parameters)
 
     def to_records(self) -> list[dict[str, Any]]:
         """The figures as a list of rows, None for what is not known; the columns are CSV's."""
@@ -205,7 +210,7 @@ class Shown(Record):
         return form
 
 
-class Pictured:
+class Figured:
     """What is a picture and nothing else: notebooks show it, with words for who cannot see it."""
 
     def _draw(self, format: str) -> Any:

@@ -6,54 +6,88 @@ them: :func:`using` holds in the ``with`` block, and who draws asks :func:`curre
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from typing import Any
 
+from attnviz.core.settings import Settings, setting
 from attnviz.errors import UsageError
 
 BASE_SIZE = 8.0
 """Points of the labels of axes where no size is asked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Paper:
-    """What a paper asks of a figure.
+PAPER = "For papers"
 
-    Attributes:
-        width: of the file, in inches, from 0.5 to 50; by default what the picture needs.
-        font: the family of all text, such as ``Times New Roman``; by default that of matplotlib's
-            ``font.family`` where it was changed, else DejaVu Sans.
-        font_size: of the labels of axes, in points, from 2 to 72; all other text in proportion.
-        title: in place of the picture's own; empty for none.
-        caption: whether the small print stands in the picture.
-        name: what the model is called, in place of its path.
-        mplstyle: a style of matplotlib's, by its name or file; ``attnviz.drawing.column`` is one
-            for a paper's column. What would move things from their places has no effect.
+_LENGTH = re.compile(r"\s*(\d+\.?\d*|\.\d+)\s*([a-z]*)\s*")
+_UNITS = {"": 72.0, "in": 72.0, "cm": 72 / 2.54, "mm": 72 / 25.4, "pt": 1.0}
+"""Points of each unit of length; TeX's point is a 0.4 % smaller one."""
 
-    Raises:
-        UsageError: a size out of these bounds.
-    """
 
-    width: float | None = None
-    font: str | None = None
-    font_size: float | None = None
-    title: str | None = None
-    caption: bool = True
-    name: str | None = None
-    mplstyle: str | None = None
+def _inches(text: str) -> float:
+    """A length with its unit, in inches."""
+    return _measured(text, "3.3in, 84mm, 8.4cm or 240pt") / 72
 
-    def __post_init__(self) -> None:
-        if self.width is not None and not 0.5 <= self.width <= 50:
-            raise UsageError(
-                "{width} is in inches, from 0.5 to 50, not {:g}", self.width, width=...
-            )
-        if self.font_size is not None and not 2 <= self.font_size <= 72:
-            raise UsageError(
-                "{font_size} is in points, from 2 to 72, not {:g}", self.font_size, font_size=...
-            )
+
+def _points(text: str) -> float:
+    """A size of text, in points."""
+    return _measured(text, "8 or 8pt", plain=1.0)
+
+
+def _measured(text: str, such: str, plain: float = 72.0) -> float:
+    """A length in points; UsageError for what is none."""
+    length = _LENGTH.fullmatch(str(text))
+    if length is None or length[2] not in _UNITS:
+        raise UsageError(f"{str(text)[:20]!r} is no length; write {such}")
+    return float(length[1]) * (_UNITS[length[2]] if length[2] else plain)
+
+
+@dataclass(frozen=True)
+class Paper(Settings):
+    """What a paper asks of a figure; what is None is as the picture has it."""
+
+    width: float | None = setting(
+        None,
+        "Width of the file in inches: 3.3 or, on the command line, 3.3in, 84mm, 8.4cm, 240pt.",
+        panel=PAPER,
+        metavar="LENGTH",
+        shown="as the picture needs",
+        parser=_inches,
+        least=0.5,
+        most=50,
+    )
+    font: str | None = setting(
+        None, "Font family of all text, such as 'Times New Roman'.", panel=PAPER, metavar="FAMILY"
+    )
+    font_size: float | None = setting(
+        None,
+        "Font size of the axis labels in points, 8 or 8pt; other text in proportion.",
+        panel=PAPER,
+        metavar="SIZE",
+        parser=_points,
+        least=2,
+        most=72,
+    )
+    title: str | None = setting(
+        None, "Title in place of the picture's own; '' for none.", panel=PAPER, metavar="TEXT"
+    )
+    caption: bool = setting(True, "Draw no small print.", panel=PAPER, shown="")
+    name: str | None = setting(
+        None, "What to call the model, in place of its path.", panel=PAPER, metavar="NAME"
+    )
+    mplstyle: str | None = setting(
+        None,
+        "A style of matplotlib's, by name or file; attnviz.drawing.column is for a paper's column.",
+        panel=PAPER,
+        metavar="STYLE",
+    )
+
+    def options(self) -> dict[str, Any]:
+        """What was asked for, as pictures take it."""
+        return {name: getattr(self, name) for name in self.changed()}
 
     def titled(self, own: str) -> str:
         """The title of a picture that would have its own."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -56,6 +57,15 @@ def signed(value: float, digits: int = 2, most_decimals: int = 4) -> str:
         return "0"
     decimals = max(0, min(most_decimals, digits - 1 - math.floor(math.log10(abs(value)))))
     return f"{value:+.{decimals}f}"
+
+
+_HYPHEN = re.compile(r"(?<![^\s(\[])-(?=[\d.]+(?![\d.]| \(\d))")
+"""Before a number of a sentence; not in a token, which stands in quotes or before its position."""
+
+
+def minus(sentence: str) -> str:
+    """One of our sentences with minus signs before its numbers, as pages write them."""
+    return _HYPHEN.sub("−", sentence)
 
 
 def coloured(console: Console) -> bool:

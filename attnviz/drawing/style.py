@@ -6,20 +6,13 @@ Plain Python, so that the command line can read the defaults without loading Num
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Literal
 
 from attnviz.core.quantities import QUANTITIES, quantity
+from attnviz.core.settings import Settings, setting
 from attnviz.drawing.labels import number
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
-from attnviz.errors import UsageError
-
-NORMALIZATIONS = ("global", "head", "row")
-"""What the end of the colour scale stands for: the largest weight in the picture, of each head, of
-each row."""
-
-SCALES = ("linear", "sqrt", "log")
-"""How colour follows the share of that weight: itself, its square root, its logarithm."""
 
 DECADES = 4
 """A logarithmic scale ends at this many powers of ten below its largest weight."""
@@ -31,51 +24,59 @@ _LEAST_GAP = 0.09
 """Between two numbers of a colour bar, as a share of its length."""
 
 
-@dataclass(frozen=True, slots=True)
-class Style:
+STYLE = "Input"
+
+
+@dataclass(frozen=True)
+class Style(Settings):
     """How attention maps look.
 
-    Attributes:
-        palette: one of :data:`attnviz.drawing.palette.PALETTES`.
-        normalize: one of :data:`NORMALIZATIONS`.
-        scale: one of :data:`SCALES`.
-        dpi: dots per inch, from 20 to 1200.
-        size: the longer side of one map in inches, from 0.2 to 50; None follows from the tokens.
-        labels: whether the tokens stand on the axes.
-        values: whether the weights stand in the cells, where these are large enough; None in
-            figures of a single map of few tokens.
-        words: whether subwords are merged into words, see :mod:`attnviz.scoring.words`.
-        hide_sink: whether the tokens on which heads rest, the first one and separators, are left
-            out, and each row is rescaled to sum to 1 over the others; see
-            :mod:`attnviz.scoring.shown`.
-        quantity: what the maps are of, a name of :data:`attnviz.core.quantities.QUANTITIES`; what a
-            picture is made of says it.
-
     Raises:
-        UsageError: a value that is not one of these.
+        UsageError: a value that is not one of those that it takes.
     """
 
-    palette: str = DEFAULT_PALETTE
-    normalize: str = "global"
-    scale: str = "linear"
-    dpi: float = 150.0
-    size: float | None = None
-    labels: bool = True
-    values: bool | None = None
-    words: bool = False
-    hide_sink: bool = False
-    quantity: str = "weights"
+    palette: str = setting(
+        DEFAULT_PALETTE,
+        "viridis, magma, cividis, blues or greys.",
+        panel=STYLE,
+        metavar="PALETTE",
+    )
+    normalize: Literal["global", "head", "row"] = setting(
+        "global",
+        "Upper end of the colour scale: the largest weight shown (global), of each head (head) or "
+        "of each row (row).",
+        panel=STYLE,
+    )
+    scale: Literal["linear", "sqrt", "log"] = setting(
+        "linear", "How colour scales with weight; long texts show more with log.", panel=STYLE
+    )
+    size: float | None = setting(
+        None,
+        "Longer side of a map in inches; by default it follows from the tokens.",
+        panel=STYLE,
+        metavar="INCHES",
+        least=0.2,
+        most=50,
+    )
+    dpi: float = setting(
+        150.0, "Resolution in dots per inch.", panel=STYLE, metavar="DPI", least=20, most=1200
+    )
+    words: bool = setting(
+        False, "Merge subwords into words: sum over keys, mean over queries.", panel=STYLE
+    )
+    hide_sink: bool = setting(
+        False, "Hide the first token and separators, and renormalize the rows.", panel=STYLE
+    )
+    labels: bool = setting(True, "Label the axes with no tokens.", panel=STYLE, shown="")
+    values: bool | None = setting(
+        None, "Print weights in the cells, where they fit.", panel=STYLE, shown="few tokens"
+    )
+    quantity: str = setting("weights", "What the maps are of.", command=False, python=False)
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
+        """Raise UsageError for a palette or a quantity that there is not."""
         anchors(self.palette)
         quantity(self.quantity)
-        _one_of("normalization", self.normalize, NORMALIZATIONS)
-        _one_of("scale", self.scale, SCALES)
-        if not _within(self.dpi, 20, 1200):
-            raise UsageError("{dpi} must be from 20 to 1200, not {}", _shown(self.dpi), dpi=...)
-        if self.size is not None and not _within(self.size, 0.2, 50):
-            shown = _shown(self.size)
-            raise UsageError("{size} is in inches, from 0.2 to 50, not {}", shown, size=...)
 
     def relative(self, maps: int) -> bool:
         """Whether the colour bar of so many maps shows shares, not weights."""
@@ -143,29 +144,6 @@ class Style:
             said = f"one scale{of}, from 0 to {number(top)}"
         how = {"linear": "", "sqrt": ", square-root scale", "log": ", log scale"}
         return said + how[self.scale]
-
-
-def styled(style: Style | None, changes: dict[str, Any]) -> Style:
-    """A style with some fields changed; UsageError for a field that there is not."""
-    known = [found.name for found in fields(Style)]
-    for name in changes:
-        if name not in known:
-            raise UsageError(f"unknown style field {name!r}: choose from {', '.join(known)}")
-    return replace(style or Style(), **changes)
-
-
-def _one_of(what: str, given: object, known: tuple[str, ...]) -> None:
-    if given not in known:
-        raise UsageError(f"unknown {what} {given!r}: choose one of {', '.join(known)}")
-
-
-def _within(value: object, least: float, most: float) -> bool:
-    """Whether something is a number between two others; NaN is not."""
-    return isinstance(value, int | float) and least <= value <= most
-
-
-def _shown(value: object) -> str:
-    return f"{value:g}" if isinstance(value, int | float) else repr(value)
 
 
 def _even(top: float) -> list[tuple[float, str]]:

@@ -17,7 +17,7 @@ from attnviz.core.heads import Head, Layout
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.result import Result
 from attnviz.core.scores import Estimate, HeadScores, Role
-from attnviz.drawing.forms import Shown
+from attnviz.drawing.forms import Renderable
 from attnviz.errors import InputError, UsageError
 from attnviz.features.registry import read
 from attnviz.files import name_of
@@ -35,7 +35,7 @@ class Attached:
 
     def finding(self) -> Finding | None:
         """What it says of every head; None where it says nothing of heads."""
-        return self.result.finding(self.name) if isinstance(self.result, Shown) else None
+        return self.result.finding(self.name) if isinstance(self.result, Renderable) else None
 
 
 Evidence = str | Path | Result | Attached

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 from zipfile import is_zipfile
 
+from attnviz.core.interface import interface
 from attnviz.core.record import Record, parsed
 from attnviz.errors import InputError, system_errors
 from attnviz.files import handed, name_of, opened
@@ -25,6 +27,8 @@ RESULTS = {
     "attnviz.heads": "attnviz.features.heads.result.Heads",
     "attnviz.lens": "attnviz.features.lens.result.Lens",
     "attnviz.logits": "attnviz.features.logits.result.Logits",
+    "attnviz.model": "attnviz.features.models.card.ModelCard",
+    "attnviz.models": "attnviz.features.models.card.Models",
     "attnviz.patch": "attnviz.features.patch.result.Patch",
     "attnviz.profile": "attnviz.features.profile.result.Profile",
     "attnviz.retrieval": "attnviz.features.retrieval.result.Retrieval",
@@ -36,6 +40,9 @@ RESULTS = {
     "attnviz.syntax": "attnviz.features.syntax.result.Syntax",
 }
 """The class of each schema, without its version."""
+
+_RECORDED = (".npz", ".safetensors", ".npy", ".pt", ".pth")
+"""Suffixes of files that hold attention and nothing else."""
 
 
 def result_class(schema: str) -> type[Record] | None:
@@ -62,29 +69,93 @@ def read_record(document: Any, name: str) -> Record:
     return found.from_dict(document, name)
 
 
-def read(path: str | Path) -> Any:
-    """The typed result in any file that attnviz wrote.
+@interface
+def read(
+    path: Any,
+    tokens: Any = None,
+    *,
+    source_tokens: Any = None,
+    tokenizer: Any = None,
+    item: int | None = None,
+    kind: str | None = None,
+    sinks: bool = False,
+) -> Any:
+    """What is in any file that attnviz wrote, or attention that any tool has recorded.
 
     Args:
-        path: the JSON of a command, what ``attnviz profile`` keeps, or recorded attention
-            (.npz, .safetensors), which is a :class:`~attnviz.Capture`. JSON may also come from
-            ``<(command)`` of a shell.
+        path: the JSON of a command, the state of ``attnviz profile``, a folder with the steps of a
+            film; or recorded attention, which is a :class:`~attnviz.Capture`: of attnviz's own
+            (.npz, .safetensors, .json; docs/recording.md), a TransformerLens cache or other tensors
+            by module (.npz, .safetensors, .pt), what Inseq saves of its method attention (.json),
+            a list of layers (.pt), one array of all (.npy), or a folder of .npy files. JSON may
+            also come from ``<(command)`` of a shell. Or an object: TransformerLens's
+            ``ActivationCache``, a dictionary of tensors by module path, as an nnsight trace saves
+            them, a list with an array for each layer, as BertViz takes it, one array, or a model's
+            output.
+        tokens: of recorded attention, the text of each position, or its id where there is a
+            ``tokenizer``; of the queries. Positions are shown as numbers where they are neither
+            given nor recorded.
+        source_tokens: the same for the keys of cross-attention.
+        tokenizer: a transformers tokenizer, to read ids.
+        item: which item of a recorded batch; needed where there are several.
+        kind: ``encoder``, ``decoder`` or ``cross``, for recorded layers that do not say; by default
+            decoder where no query sees a later key.
+        sinks: recorded rows may sum to less than 1, for a learned sink takes a part.
 
     Raises:
-        InputError: it cannot be read, or is nothing that attnviz wrote.
+        InputError: it cannot be read, or is nothing that attnviz knows.
+        UsageError: an item that is not there or none chosen; tokens for a file that has its own.
     """
-    path = Path(path)
-    if path.suffix.lower() in (".npz", ".safetensors"):
-        from attnviz.captures.files import read_capture
+    from attnviz.captures.files import read_recorded
 
-        return read_capture(path)
+    said = {
+        "source_tokens": source_tokens,
+        "tokenizer": tokenizer,
+        "item": item,
+        "kind": kind,
+        "sinks": sinks,
+    }
+    plain = tokens is None and all(value is None or value is False for value in said.values())
+    if not plain or not isinstance(path, str | Path):
+        return read_recorded(path, tokens, **said)
+    path = Path(path)
+    if os.path.isdir(path):
+        if any(path.glob("*.npy")):
+            return read_recorded(path)
+        return import_module("attnviz.features.film.summary").read_steps(path)
+    if path.suffix.lower() in _RECORDED:
+        return read_recorded(path)
     name = name_of(path)
     if os.path.isfile(path) and is_zipfile(path):  # a device has no end to look for
-        profile = import_module("attnviz.features.profile.function")
-        return profile.read_profile(path)
+        return import_module("attnviz.features.profile.reading").read_state(path)
     from attnviz.corpus.lines import text
 
     if name != "-" and not handed(path):  # another pipe that nobody writes to would be waited for
         with system_errors(InputError, f"cannot read {path}"):
             opened(path).close()
-    return read_record(parsed(text(str(path)), name), name)
+    written = text(str(path))
+    try:
+        document = parsed(written, name)
+    except InputError:
+        if not _is_recorded(_lenient(written)):
+            raise
+        return read_recorded(path)
+    return read_recorded(path) if _is_recorded(document) else read_record(document, name)
+
+
+def _lenient(written: str) -> Any:
+    """JSON with the NaN that other tools write; None where it is none even so."""
+    try:
+        return json.loads(written)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _is_recorded(document: Any) -> bool:
+    """Whether JSON holds recorded attention, ours or Inseq's."""
+    if isinstance(document, dict) and str(document.get("schema")).partition("/")[0] in RESULTS:
+        return False
+    from attnviz.models.imported.inseq import is_inseq
+    from attnviz.models.recorded.document import is_recording
+
+    return is_recording(document) or is_inseq(document)

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Layout, Site, SiteKind
-from attnviz.core.key_mask import Reach
+from attnviz.core.key_mask import KeyMask
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError
 from attnviz.models.recorded import SUM_TOLERANCE, marked
-from attnviz.scoring.stored import allowed_keys
+from attnviz.scoring.replay import allowed_keys
 
 NAMES: Mapping[str, SiteKind | None] = {
     "attentions": None,
@@ -70,7 +70,7 @@ def from_arrays(
     reach = {}
     if sinks:
         for site, layer in maps.items():
-            reach[site] = Reach.of(allowed_keys(layer, site.kind)[None], sink=True)
+            reach[site] = KeyMask.of(allowed_keys(layer, site.kind)[None], sink=True)
     return Capture(info, Layout(heads), Inputs(sides), maps, empty, reach)
 
 

@@ -9,6 +9,7 @@ or cuts what a model thought from an answer, shows what it left.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,12 +17,17 @@ from typing import Any
 from attnviz.core.prompt import Prompt
 from attnviz.core.spans import Range, found_in, span_query
 from attnviz.errors import InputError, ModelError, UsageError, cut
+from attnviz.models.bounded import SECONDS, OutOfBounds, bounded
 from attnviz.models.containers import one_line
 
 Chat = Sequence[Mapping[str, Any]]
 Render = Callable[[Chat], str]
 """What a template makes of messages; raises whatever a template raises."""
 
+LONGEST = 64 << 20
+"""Characters of the text of a chat."""
+_IN_ALL = 120.0
+"""Seconds for all that is asked of a template to find the messages of one chat."""
 _PRIVATE = range(0xE000, 0xF8FF)
 """Characters that Unicode leaves to whoever needs some."""
 
@@ -64,16 +70,17 @@ def as_text(prompt: Prompt, render: Render, model: str) -> tuple[Prompt, tuple[s
         to tell: what the template left out of which message.
 
     Raises:
-        InputError: no messages, or some that the template refuses; UsageError: a span with the name
-        of a message.
+        InputError: no messages, some that the template refuses, or a template without end;
+        UsageError: a span with the name of a message.
     """
     chat = prompt.chat
     if chat is None:
         return prompt, ()
     check_chat(chat)
+    render = _within_bounds(render, model)
     try:
         text = render(chat)
-    except ModelError:
+    except (ModelError, InputError):
         raise
     except Exception as error:  # templates raise what they like, and jinja2 its own
         raise InputError(
@@ -101,6 +108,33 @@ def as_text(prompt: Prompt, render: Render, model: str) -> tuple[Prompt, tuple[s
             spans[name] = written
     named = replace(prompt, chat=None, text=text, special_tokens=False, spans=spans)
     return named, tuple(notes)
+
+
+def _within_bounds(render: Render, model: str) -> Render:
+    """The same template, which may neither run for ever nor write a text that nobody can use.
+
+    Raises:
+        InputError: when it is called and does.
+    """
+    until = time.monotonic() + _IN_ALL
+
+    def rendered(chat: Chat) -> str:
+        try:
+            with bounded(min(SECONDS, until - time.monotonic())):
+                text = render(chat)
+        except OutOfBounds as error:
+            raise InputError(
+                f"the chat template of {model} was stopped: {error}; mend it, or give the text as "
+                "it is"
+            ) from None
+        if len(text) > LONGEST:
+            raise InputError(
+                f"the chat template of {model} makes a text of {len(text):,} characters, more than "
+                f"{LONGEST:,}; mend it, or give the text as it is"
+            )
+        return text
+
+    return rendered
 
 
 def _chars(ranges: Sequence[Range]) -> str:
@@ -191,6 +225,8 @@ class _Marked:
         chat = [*self._chat[: self._number], marked, *self._chat[self._number + 1 :]]
         try:
             out = self._render(chat)
+        except InputError:
+            raise
         except Exception:  # a template may look at what is said
             return []
         if out.replace(mark, "") != self._text:

@@ -88,10 +88,13 @@ def _refusing(path: Path) -> Iterator[None]:
 def _listing(path: Path) -> list[str]:
     if path.suffix == ".npz":
         with zipfile.ZipFile(path) as archive:
-            return [
-                _listed(info.filename.removesuffix(".npy"), _header(archive, info)[0])
-                for info in archive.infolist()
-            ]
+            listed = {}
+            for info in archive.infolist():
+                name = info.filename.removesuffix(".npy")
+                if name in listed:
+                    raise ValueError(f"two arrays called {name!r}")
+                listed[name] = _header(archive, info)[0]
+            return [_listed(name, shape) for name, shape in listed.items()]
     from safetensors import safe_open
 
     with safe_open(path, framework="pt") as file:

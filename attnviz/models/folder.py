@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.errors import ModelError, system_errors
-from attnviz.files import contents
+from attnviz.files import contents, is_unfinished
 from attnviz.models.configs.keys import shown
 from attnviz.models.demo import DEMOS
 from attnviz.models.hub import CONFIG, CONVERT, PICKLES, bundled, download, download_config
@@ -80,14 +80,27 @@ def locate(model: str) -> Located:
         Where it is; its weight files exist and their headers can be read.
 
     Raises:
-        ModelError: nothing there, no configuration, pickled or damaged weights, an unknown hub
-            id, or no way to reach the hub.
+        ModelError: nothing there, no configuration, pickled or damaged weights, a checkpoint whose
+            writing was cut short, an unknown hub id, or no way to reach the hub.
     """
     folder = _folder(model, download)
+    with system_errors(ModelError, f"cannot read {folder}"):
+        if is_unfinished(folder.resolve()):
+            raise ModelError(f"{folder} was never finished and checked; delete it")
+    return located(folder, model)
+
+
+def located(folder: Path, name: str) -> Located:
+    """The same of a folder that is known, finished or not.
+
+    Args:
+        folder: where the model lies.
+        name: what to call it.
+    """
     check_files(folder)
     config = read_config(folder)
     files, tensors = find_weights(folder, config)
-    return Located(model, folder, config, files, tensors)
+    return Located(name, folder, config, files, tensors)
 
 
 def locate_config(model: str) -> tuple[dict[str, Any], Path]:

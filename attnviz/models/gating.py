@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -16,12 +17,21 @@ from attnviz.core.source import Gate, Gates
 from attnviz.errors import ModelError, UsageError
 from attnviz.scoring.select import select
 
+_STANDING: ContextVar[Mapping[int, Gates]] = ContextVar(
+    "attnviz_gates", default=MappingProxyType({})
+)
+"""The gates that stand, by the ``id`` of the source; each thread and task has its own."""
+
 
 class Gated:
     """What every :class:`~attnviz.core.source.Source` shares: gates that stand for a while."""
 
     info: SourceInfo
-    _standing: Gates = MappingProxyType({})
+
+    @property
+    def _standing(self) -> Gates:
+        """The gates that stand in this thread."""
+        return _STANDING.get().get(id(self), {})
 
     @property
     def layout(self) -> Layout:
@@ -37,8 +47,8 @@ class Gated:
     def gated(self, shares: Mapping[str, float]) -> Iterator[Self]:
         """Let only a share of some heads' outputs pass, inside the ``with`` block.
 
-        Whatever runs on the model meanwhile, a capture or a whole ablation, runs on the changed
-        one. Blocks can be nested; shares then multiply.
+        Whatever this thread runs on the model meanwhile, a capture or a whole ablation, runs on
+        the changed one; other threads run it as it is. Blocks can be nested; shares then multiply.
 
         Args:
             shares: selections of heads (``"5.1"``, ``"2.*"``) and what passes of them: 0 takes
@@ -60,11 +70,11 @@ class Gated:
                 count = self.layout.heads[head.site.kind][head.layer]
                 gate = added.setdefault(head.site, Gate(torch.ones(count, device=self.info.device)))
                 gate.share[head.index] = share
-        self._standing = merged(before, added)
+        token = _STANDING.set({**_STANDING.get(), id(self): merged(before, added)})
         try:
             yield self
         finally:
-            self._standing = before
+            _STANDING.reset(token)
 
 
 def merged(inner: Gates, outer: Gates) -> Gates:

@@ -39,7 +39,14 @@ def check_prompt(prompt: Prompt, *, decoder: bool, reads: Collection[str] = ("te
                 model=...,
             )
     if "text" not in reads:
+        beside = any(getattr(prompt, one) is not None for one in reads)
         for name in ("text", "ids", "pair", "chat"):
+            if getattr(prompt, name) is not None and beside:
+                raise UsageError(
+                    "this model reads no text together with {}; leave out the {}",
+                    " and ".join(named),
+                    name,
+                )
             if getattr(prompt, name) is not None:
                 raise UsageError(
                     "this model reads {}, not text; give it a file with {}",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from attnviz.core.provenance import called
+from attnviz.core.provenance import RANDOM, called
 from attnviz.core.source import Source
 from attnviz.errors import ModelError, UsageError
 from attnviz.models import native
@@ -30,7 +30,7 @@ _MANY_LAYERS = 1000
 
 
 def load(
-    model: str,
+    model: str | Located,
     *,
     device: str = "auto",
     dtype: str = "auto",
@@ -44,7 +44,7 @@ def load(
     """Load a model: by the native backend if that knows it, else by the hooks.
 
     Args:
-        model: a bundled name, a folder, or an id on the hub.
+        model: a bundled name, a folder, or an id on the hub; or a folder that is read already.
         device: see :func:`attnviz.models.device.resolve`; ``dtype`` too.
         dtype: in which precision.
         backend: ``auto``, or the one to take. The hooks themselves fall back on eager attention.
@@ -74,14 +74,14 @@ def load(
             raise UsageError("{load_in} and {device_map} go with trained weights and the hooked "
                              "backend", load_in=..., device_map=...)  # fmt: skip
         backend = "hooked"
-    located = locate(model)
+    located = locate(model) if isinstance(model, str) else model
     where, precision = resolve(device, dtype, located.precision)
     if untrained is None:
         return _load(located, where, precision, backend, None, reads, placement)
     control = Control(untrained, scale)
-    name = f"{called(model)}, {control.title}"
+    name = f"{called(located.name)}, {control.title}"
     source = _load(replace(located, name=name), where, precision, backend, control, reads)
-    exactness = f"random weights, nothing learned; {source.info.exactness}"
+    exactness = f"{RANDOM}; {source.info.exactness}"
     source.info = replace(source.info, exactness=exactness)
     return source
 

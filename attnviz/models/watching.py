@@ -22,13 +22,13 @@ from torch import Tensor, nn
 
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Layout, Site, SiteKind
-from attnviz.core.key_mask import Reach
+from attnviz.core.key_mask import KeyMask
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError
 from attnviz.models.arrays import chosen
-from attnviz.models.dotted import Seeing, flex_refused
+from attnviz.models.sdpa_patch import SdpaWatch, flex_refused
 
 _FORWARD = signature(nn.MultiheadAttention.forward)
 _EXTRA = ("<bias>", "<zero>")
@@ -103,7 +103,7 @@ class Watch:
             for hook in hooks:
                 undo.callback(hook.remove)
             undo.enter_context(flex_refused())
-            undo.enter_context(Seeing(self._computed, lambda: self._within > 0))
+            undo.enter_context(SdpaWatch(self._computed, lambda: self._within > 0))
             yield
 
     def capture(
@@ -112,7 +112,7 @@ class Watch:
         """One item of a pass as a capture; see :meth:`Watched.capture`."""
         calls = self._pass(index)
         maps: dict[Site, NDArray[Any]] = {}
-        reach: dict[Site, Reach] = {}
+        reach: dict[Site, KeyMask] = {}
         heads: dict[SiteKind, list[int]] = {}
         sizes: dict[SiteKind, tuple[int, int]] = {}
         kinds = self._kinds(calls)
@@ -128,7 +128,7 @@ class Watch:
                 )
             site = Site(kind, len(heads.setdefault(kind, [])))
             maps[site] = call.weights[number].cpu().numpy()
-            reach[site] = Reach.of(call.allowed[number].cpu().numpy())
+            reach[site] = KeyMask.of(call.allowed[number].cpu().numpy())
             heads[kind].append(len(maps[site]))
         order: list[SiteKind] = [kind for kind in ("encoder", "decoder", "cross") if kind in heads]
         extra = {kind: call.extra for call, kind in zip(calls, kinds, strict=True)}

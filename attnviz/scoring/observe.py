@@ -20,14 +20,14 @@ from torch import Tensor
 
 from attnviz.core.capture import Capture
 from attnviz.core.heads import SITE_KINDS, Head, Layout, Site, SiteKind
-from attnviz.core.key_mask import Reach
+from attnviz.core.key_mask import KeyMask
 from attnviz.core.prompt import Inputs
 from attnviz.core.scores import SINK, HeadScores
 from attnviz.core.source import Rows
 from attnviz.scoring.axes import Axes
 from attnviz.scoring.block import Block, Place
+from attnviz.scoring.replay import blocks
 from attnviz.scoring.scores import SCORES
-from attnviz.scoring.stored import blocks
 from attnviz.scoring.sums import Sums, comparable, fold
 from attnviz.scoring.totals import SinkTotals, Totals
 
@@ -116,15 +116,15 @@ class Recorder:
         """The heads that were kept, by index, of sites of which some were not."""
         return dict(self._kept)
 
-    def reach(self, item: int = 0) -> dict[Site, Reach]:
+    def reach(self, item: int = 0) -> dict[Site, KeyMask]:
         """Which keys the queries of one item may attend to, by site; equal layers share one."""
-        found: dict[bytes, Reach] = {}
+        found: dict[bytes, KeyMask] = {}
         reaches = {}
         for site in self.maps(item):
             allowed, sink = self._allowed[item][site], site in self._sinks
             key = allowed.tobytes() + bytes([sink, allowed.shape[0] > 1])
             if key not in found:
-                found[key] = Reach.of(allowed, sink=sink)
+                found[key] = KeyMask.of(allowed, sink=sink)
             reaches[site] = found[key]
         return reaches
 
@@ -133,7 +133,7 @@ class Recorder:
         return self._empty[item]
 
 
-class Going:
+class ProgressObserver:
     """Watches how far a batch has come.
 
     Args:
@@ -151,7 +151,7 @@ class Going:
         )
 
     @classmethod
-    def through(cls, inputs: Inputs, layout: Layout, progress: Progress) -> Going:
+    def through(cls, inputs: Inputs, layout: Layout, progress: Progress) -> ProgressObserver:
         """Counts the tokens of one text."""
         all_ = inputs.length
         return cls([inputs], layout, lambda share: progress("tokens", round(share * all_), all_))
@@ -366,7 +366,7 @@ def score_capture(capture: Capture, names: Sequence[str] | None = None) -> Score
 
     Args:
         capture: maps of some or all layers. Where it does not say which keys were allowed, that is
-            inferred from the maps, see :func:`~attnviz.scoring.stored.allowed_keys`.
+            inferred from the maps, see :func:`~attnviz.scoring.replay.allowed_keys`.
         names: the scores to compute; all by default.
     """
     observer = ScoreObserver([capture.inputs], capture.layout, names, kept=capture.kept)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -16,14 +17,40 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from attnviz.core.interface import interface
 from attnviz.core.scores import UserDefined
-from attnviz.errors import AttnvizError, InputError, UsageError
+from attnviz.errors import AttnvizError, InputError, Message, UsageError
 
 GROUP = "attnviz.scores"
 """The group of entry points that packages name their modules in."""
 
 _MODULES: dict[str, str] = {}
 """Modules that have registered something, and the folders that they are imported from."""
+
+
+@contextmanager
+def running(what: str, remedy: str = "") -> Iterator[None]:
+    """In the ``with`` block a user's code runs, which can neither end nor spoil what it is part of.
+
+    What it prints goes to standard error, since standard output may be JSON.
+
+    Args:
+        what: the beginning of the sentence that says that it failed.
+        remedy: what to do about it.
+
+    Raises:
+        UsageError: whatever it raises, ``sys.exit`` among it; our own errors as they are.
+    """
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    except AttnvizError:
+        raise
+    except (Exception, SystemExit) as error:
+        message = Message("{} failed: {}", what, _said(error))
+        if remedy:
+            raise UsageError("{}; {}", message, remedy) from error
+        raise UsageError(message) from error
 
 
 def remember(function: Any) -> None:
@@ -60,9 +87,11 @@ def restore(found: Sequence[tuple[str, str]]) -> None:
     for name, folder in found:
         if find_spec(name.partition(".")[0]) is None:
             sys.path.append(folder)
-        import_module(name)
+        with running(f"the plugin {name}"):
+            import_module(name)
 
 
+@interface
 def load_plugins(*files: str | Path) -> tuple[str, ...]:
     """Run Python files that register scores and roles; without any, those of installed packages.
 
@@ -90,18 +119,13 @@ def load_plugins(*files: str | Path) -> tuple[str, ...]:
 def _installed() -> tuple[str, ...]:
     found = sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value))
     for point in found:
-        try:
+        with running(
+            f"{_package(point)} names {point.value} in the entry points {GROUP}, and that",
+            Message(
+                "mend or uninstall it, or leave out all installed ones by {plugin}", plugin="none"
+            ),
+        ):
             point.load()
-        except Exception as error:
-            raise UsageError(
-                "{} names {} in the entry points {}, and that failed: {}; mend or uninstall it, or "
-                "leave out all installed ones by {plugin}",
-                _package(point),
-                point.value,
-                GROUP,
-                _said(error),
-                plugin="none",
-            ) from error
     return tuple(point.module for point in found)
 
 
@@ -127,16 +151,14 @@ def _load(path: Path) -> str:
             f"{path} has the name of a module that is there already, {name} ({origin}); give the "
             "file another name"
         )
-    try:
+    with running(f"the plugin {path}"):
         import_module(name)
-    except Exception as error:
-        if isinstance(error, AttnvizError):
-            raise
-        raise UsageError(f"the plugin {path} failed: {_said(error)}") from error
     return name
 
 
-def _said(error: Exception) -> str:
+def _said(error: BaseException) -> str:
+    if isinstance(error, SystemExit):
+        return "it calls sys.exit"
     return " ".join(f"{type(error).__name__}: {error}".split())[:300]
 
 

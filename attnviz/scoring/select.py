@@ -3,7 +3,7 @@
 Grammar, case-insensitive, spaces ignored::
 
     selection := item ("," item)*
-    item      := "@" file                                           the circuit of attnviz patch
+    item      := "@" file      the circuit of attnviz patch; its name ends at a comma, + or an arrow
     item      := [kind ":"] layers "." heads  |  [kind ":"] "L" layers "H" heads
     layers, heads := number | number "-" number | "*"
     kind      := "enc" | "dec" | "cross"          ("encoder" and "decoder" work too)
@@ -16,7 +16,7 @@ encoder-decoder model ``4.11`` is up to three heads and ``cross:4.11`` is one.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -26,6 +26,7 @@ from attnviz.errors import InputError, SelectionError, system_errors
 from attnviz.files import contents
 
 _FORMS = "write 4.11, L4H11, 5.*, *.3, 0-3.* or a list of these with commas"
+_RENAME = "a name ends at a comma, + or ->: rename the file or its folder"
 _SPAN = r"\*|[0-9]{1,9}(?:-[0-9]{1,9})?"
 _ITEM = re.compile(
     rf"(?:(?P<kind>[a-z]+):)?(?:(?P<l>{_SPAN})\.(?P<h>{_SPAN})|l(?P<l2>{_SPAN})h(?P<h2>{_SPAN}))"
@@ -34,6 +35,9 @@ _KINDS: dict[str, SiteKind] = {
     **{prefix: kind for kind, prefix in SITE_PREFIX.items()},
     **{kind: kind for kind in SITE_PREFIX},
 }
+_FILE = re.compile(r"@((?:(?!->)[^,+→])*)")
+"""A circuit's file, with the blanks around its name, wherever heads are named: alone, in a group
+(``@a.json+3.1``) and in a path (``@a.json -> 2.0``)."""
 _SHOWN = 40
 """Characters of a faulty item that an error repeats."""
 
@@ -81,11 +85,39 @@ def select(text: str, layout: Layout) -> tuple[Head, ...]:
     chosen: set[Head] = set()
     for item in text.split(","):
         if item.strip().startswith("@"):
-            chosen.update(_circuit(item.strip()[1:], layout))
+            chosen.update(_circuit(_file(item.strip()), layout))
             continue
         compact = re.sub(r"\s+", "", item).replace("–", "-").lower()
         chosen.update(_read(compact, layout))
     return tuple(head for head in layout if head in chosen)
+
+
+def with_files(text: str, located: Callable[[str], str]) -> str:
+    """The same heads, groups or paths with other names for the files in them.
+
+    Args:
+        text: names heads, and files with ``@``.
+        located: where a file of such a name is; what it raises is raised.
+
+    Raises:
+        SelectionError: it is where no selection can name it.
+    """
+    paths = []
+    for match in _FILE.finditer(text):
+        path = located(match[1].strip())
+        if path != _file(f"@{path}"):
+            raise SelectionError(f"{path!r} cannot stand in a selection; {_RENAME}")
+        paths.append(path)
+    rest = iter(paths)
+    return _FILE.sub(lambda match: f"@{next(rest)}{' ' * match[1].endswith(' ')}", text)
+
+
+def _file(item: str) -> str:
+    """The file that an item names; SelectionError where the name would go on."""
+    match = _FILE.fullmatch(item)
+    if match is None:
+        raise SelectionError(f"cannot read {item[:_SHOWN]!r} as a circuit's file; {_RENAME}")
+    return match[1].strip()
 
 
 def _circuit(name: str, layout: Layout) -> list[Head]:

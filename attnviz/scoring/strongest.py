@@ -13,8 +13,8 @@ from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Site
 from attnviz.core.source import Rows
 from attnviz.scoring.observe import ScoreObserver
+from attnviz.scoring.replay import allowed_in
 from attnviz.scoring.scores import SCORES
-from attnviz.scoring.stored import allowed_in
 
 _CHOICES = 8
 """So many keys of every query are looked at, the strongest."""

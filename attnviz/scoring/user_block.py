@@ -16,6 +16,7 @@ from torch import Tensor
 
 from attnviz.core.tokens import Tokens
 from attnviz.errors import UsageError
+from attnviz.scoring import plugins
 from attnviz.scoring.block import Block, Place, Uniform
 
 
@@ -110,18 +111,14 @@ class UserCall:
         Raises:
             UsageError: it raises an error, or gives something of another shape.
         """
-        try:
+        sizes = list(block.weights.shape)
+        with plugins.running(f"the {self.named}, given a block of {sizes} weights,"):
             value = torch.as_tensor(self.function(block), device=block.weights.device)
             found = value.detach().expand(shape)
-        except Exception as error:
-            what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-            raise UsageError(
-                f"the {self.named} failed on a block of {list(block.weights.shape)} weights: {what}"
-            ) from error
         if value.ndim not in (0, len(shape)) and not self.shared:
             raise UsageError(
                 f"the {self.named} gives values of shape {list(value.shape)} for a block of "
-                f"{list(block.weights.shape)} weights; it must give {list(shape)}"
+                f"{sizes} weights; it must give {list(shape)}"
             )
         return found
 

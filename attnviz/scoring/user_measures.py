@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from attnviz.core.heads import Site
+from attnviz.core.interface import interface
 from attnviz.core.scores import UserDefined
 from attnviz.core.tokens import Tokens
 from attnviz.errors import UsageError
@@ -155,6 +156,7 @@ METRICS: Mapping[str, UserMetric] = MappingProxyType(_METRICS)
 FILLS: Mapping[str, UserFill] = MappingProxyType(_FILLS)
 
 
+@interface
 def metric(
     name: str,
     *,
@@ -195,6 +197,7 @@ def metric(
     return registered
 
 
+@interface
 def fill(name: str) -> Callable[[Function], Function]:
     """Register what takes a head's place, for ``ablate`` and ``patch``; a decorator.
 
@@ -241,11 +244,8 @@ def given_fill(function: Callable[[Outputs], Any]) -> UserFill:
 
 
 def _called(function: Callable[..., Any], seen: object, named: str) -> Tensor:
-    try:
+    with plugins.running(f"the {named}"):
         return torch.as_tensor(function(seen))
-    except Exception as error:
-        what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        raise UsageError(f"the {named} failed: {what}") from error
 
 
 def _check_name(

@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from attnviz.core.interface import interface
 from attnviz.core.media import Space
 from attnviz.core.scores import Score
 from attnviz.errors import UsageError
@@ -38,6 +39,7 @@ _RESERVED = ("layer", "role", "score")
 """Orders of a table, which a score of that name would hide."""
 
 
+@interface
 def score(
     name: str,
     *,
@@ -115,6 +117,7 @@ def score(
     return registered
 
 
+@interface
 def role(
     name: str,
     *,
@@ -211,11 +214,8 @@ class UserCondition:
 
     def __call__(self, found: Mapping[str, Score]) -> bool:
         """Whether the role holds; UsageError where the function raises an error."""
-        try:
+        with plugins.running(f"the {self._named}"):
             return bool(self._function(found))
-        except Exception as error:
-            what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-            raise UsageError(f"the {self._named} failed: {what}") from error
 
 
 def qualified_name(function: Callable[..., Any]) -> str:

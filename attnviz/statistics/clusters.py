@@ -31,6 +31,9 @@ FEW = 50
 
 LEVEL = 0.95
 
+_LARGEST = 2.0**62
+"""Exact sums stay below this."""
+
 _SAME = 1e-6
 """Standard errors below this share of the mean are rounding: the texts do not differ."""
 
@@ -108,6 +111,19 @@ class ClusterSums:
     def half(self, level: float = LEVEL, copies: float = 1.0) -> Floats:
         """Half the width of each interval, t(G-1)·√v; NaN where there is none."""
         return half_widths(self.freedom(copies), level) * self.error(copies)
+
+
+def summable(a: Floats, b: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
+    """Where the sums of clusters can be added exactly, [...]: they are numbers, and not too large.
+
+    Args:
+        a: [..., G], sums of each cluster; ``b`` their numbers of rows.
+        b: see ``a``.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        largest = np.maximum((a * a).sum(-1), (np.abs(a) * np.maximum(b, 1)).sum(-1))
+    found: NDArray[np.bool_] = largest < _LARGEST
+    return found
 
 
 def few_groups(groups: float, unit: str = "texts") -> str | None:

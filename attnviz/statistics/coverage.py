@@ -1,10 +1,11 @@
 """How often intervals hold, measured: what to say beside them at some number of texts.
 
-The figures are those of ``python -m proofs.coverage`` (docs/profile.md names the command), which
-takes the sentences of a treebank for the whole population: 2,001 of UD English EWT (dev), with the
-scores of the 24 heads of demo-gpt2. Other texts and models have other tails, so the figures say
-about how far to trust an interval, not exactly. A test measures again on a population made up with
-tails like these.
+The figures are those of ``python -m proofs.coverage`` (docs/profile.md and docs/claims.md name the
+commands), which takes the sentences of a treebank for the whole population: 2,001 of UD English EWT
+(dev), with the scores of the 24 heads of demo-gpt2, the effects of ablating them, the changes of
+their scores where a tenth of noise is added to all weights, and the sources of the keys of 2.0.
+Other texts and models have other tails, so the figures say about how far to trust an interval, not
+exactly. A test measures again on populations made up with tails like these.
 """
 
 from __future__ import annotations
@@ -96,13 +97,59 @@ MEASURED: Mapping[str, Mapping[int, Coverage]] = MappingProxyType(
             (200, 63, 100, 84),
             (1000, 87, 100, 93),
         ),
-        "difference of two": _table(
-            (5, 28, 92, 52),
-            (10, 31, 93, 55),
-            (20, 35, 94, 59),
-            (50, 46, 94, 71),
-            (200, 57, 96, 80),
-            (1000, 62, 94, 90),
+        "ablate, trimmed: all at once": _table(
+            (5, 96, 100, 99),
+            (10, 94, 100, 98),
+            (20, 100, 100, 100),
+            (50, 99, 100, 99),
+            (200, 94, 100, 99),
+        ),
+        "ablate, trimmed: each": _table(
+            (5, 20, 97, 93),
+            (10, 12, 95, 86),
+            (20, 20, 96, 88),
+            (50, 14, 95, 89),
+            (200, 14, 96, 90),
+        ),
+        "ablate, mean: all at once": _table(
+            (5, 34, 100, 47),
+            (10, 28, 99, 42),
+            (20, 62, 100, 62),
+            (50, 75, 100, 75),
+            (200, 66, 100, 66),
+        ),
+        "ablate, mean: each": _table(
+            (5, 2, 89, 28),
+            (10, 2, 90, 29),
+            (20, 8, 92, 37),
+            (50, 4, 90, 17),
+            (200, 5, 87, 35),
+        ),
+        "diff: all at once": _table(
+            (5, 73, 100, 92),
+            (10, 61, 100, 90),
+            (20, 99, 100, 99),
+            (50, 98, 100, 99),
+            (200, 96, 100, 98),
+        ),
+        "diff, sink: all at once": _table(
+            (5, 65, 100, 79),
+            (10, 65, 100, 83),
+            (20, 98, 100, 99),
+            (50, 82, 100, 84),
+            (200, 93, 100, 93),
+        ),
+        "sources: each": _table(
+            (5, 54, 96, 92),
+            (10, 51, 96, 92),
+            (20, 51, 96, 94),
+            (50, 48, 96, 92),
+            (200, 49, 95, 92),
+        ),
+        "sources: all at once": _table(
+            (20, 99, 100, 100),
+            (50, 96, 100, 99),
+            (200, 95, 100, 99),
         ),
         "trimmed mean": _table(
             (5, 9, 94, 84),
@@ -164,6 +211,29 @@ def word(kind: Kind, groups: float, unit: str = "texts") -> str | None:
     if not said:
         return None
     return f"95 % intervals from {groups:,.0f} {unit} cover less: {'; '.join(said)}."
+
+
+def word_of(name: str, groups: float, unit: str = "texts") -> str | None:
+    """What must be said beside the intervals of a code path; None where they hold.
+
+    Args:
+        name: of the table, such as ``sources: each``; of those that hold ``all at once`` the share
+            of samples in which all did, else that of the worst.
+        groups: how many independent texts.
+        unit: what they are called.
+    """
+    found = measured(name, groups)
+    if found is None:
+        return None
+    size, held = found
+    joint = name.endswith("all at once")
+    share = held.joint if joint else held.middle
+    if share >= LEVEL - CLOSE:
+        return None
+    return (
+        f"95 % intervals from {groups:,.0f} {unit} cover less: from {size:,} {POPULATION} they "
+        f"held {'together ' if joint else ''}in {_percent(share)} of samples."
+    )
 
 
 def _percent(share: float) -> str:

@@ -30,6 +30,10 @@ from attnviz.statistics.robust import largest_share
 from attnviz.statistics.simultaneous import REPLICATES, Bootstrap
 from attnviz.statistics.student import half_widths, p_above
 
+POWER = 0.8416
+"""Standard errors that 80 % of the estimates are not below their mean by (Student's t is not
+meant: this is said to two digits)."""
+
 Bools = NDArray[np.bool_]
 Way = Literal["max-t", "holm"]
 
@@ -47,6 +51,8 @@ class Family:
         stands: whether a mean differs from the null value, in the family.
         worth: whether it also differs by the smallest effect of interest.
         largest: the share of each sum that its largest text makes.
+        detectable: how far from the null value a mean must be to stand in 80 % of such samples:
+            so many standard errors as the joint interval has on a side, and 0.84.
         groups: of texts that were counted; identical ones are one.
         way: how it was judged.
     """
@@ -61,6 +67,7 @@ class Family:
     stands: Bools
     worth: Bools
     largest: Floats
+    detectable: Floats
     groups: int
     way: Way
 
@@ -115,6 +122,7 @@ def judge(
         stands,
         stands & (np.abs(np.nan_to_num(mean) - null) >= smallest),
         largest_share(sums),
+        joint + POWER * error,
         len(sums),
         way,
     )

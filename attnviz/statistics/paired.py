@@ -1,46 +1,132 @@
-"""The difference of two means over the same texts, and how sure it is.
+"""The differences of means over the same texts in two runs, and how sure they are together.
 
-Both are ratios Σa / Σb over the rows of texts (see :mod:`attnviz.statistics.clusters`). Their
+Both means are ratios Σa / Σb over the rows of texts (see :mod:`attnviz.statistics.clusters`). Their
 difference has, by the linearization that such ratios have (Cochran 1977, Sampling Techniques,
 chapter 6), the variance G/(G-1) · Σ u² with u_g = (a'_g - p' b'_g) / Σb' - (a_g - p b_g) / Σb: what
 both runs share in a text cancels.
+
+All intervals hold together by the bootstrap-t over texts, as in
+:mod:`attnviz.statistics.simultaneous`: Student's t with Bonferroni's correction, all there is below
+:data:`~attnviz.statistics.simultaneous.ENOUGH` texts, knows nothing of how skewed scores are.
+
+Notation in shapes: G texts, K means, R draws.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.statistics.clusters import LEAST, LEVEL
-from attnviz.statistics.student import half_width
+from attnviz.statistics.exact import Floats
+from attnviz.statistics.simultaneous import COMMON, ENOUGH, REPLICATES, poisson
+from attnviz.statistics.student import half_widths
 
 _SAME = 1e-6
+_AT_ONCE = 1024
+
+Run = tuple[Floats, NDArray[np.integer[Any]]]
+"""Sums and numbers of rows of every text, [G, K] each."""
 
 
-def difference(
-    before: Sequence[tuple[float, int]], after: Sequence[tuple[float, int]], questions: int = 1
-) -> tuple[float, float | None, float | None]:
-    """The change of a mean and its interval over texts.
+@dataclass(frozen=True, eq=False, slots=True)
+class Differences:
+    """Changes of K means, and their intervals; NaN for ends that are not known.
+
+    Attributes:
+        change: the second mean less the first.
+        low: of the intervals that hold together; ``high`` likewise.
+        high: the other end.
+    """
+
+    change: Floats
+    low: Floats
+    high: Floats
+
+
+def differences(
+    before: Run,
+    after: Run,
+    names: Sequence[str],
+    *,
+    apart: NDArray[np.bool_] | None = None,
+    seed: int = 0,
+    level: float = LEVEL,
+) -> Differences:
+    """The changes of means.
+
+    A mean with rows in few of the texts has no interval: there its spread is not known.
 
     Args:
-        before: of every text the sum over its rows, and how many; some row must count.
+        before: of every text the sums over its rows, and how many; some row of each mean counts.
         after: the same texts in the other run.
-        questions: changes whose intervals hold together with 95 % (Bonferroni).
-
-    Returns:
-        The change; the ends of its interval, None from fewer than :data:`LEAST` texts, or where
-        they all changed alike.
+        names: of the texts, no two alike.
+        apart: [K], means that are a family of their own, whose intervals hold together with
+            ``level`` by themselves.
+        seed: of the bootstrap.
+        level: of all other intervals together.
     """
-    change, influence = 0.0, np.zeros(len(before))
-    for sign, run in ((-1, before), (1, after)):
-        a, b = np.array(run, np.float64).T
-        mean = a.sum() / b.sum()
-        change += sign * mean
-        influence += sign * (a - mean * b) / b.sum()
-    counted = int(sum(one[1] > 0 or two[1] > 0 for one, two in zip(before, after, strict=True)))
-    error = float(np.sqrt(np.square(influence).sum() * counted / max(counted - 1, 1)))
-    if counted < LEAST or error <= _SAME * abs(change):
-        return float(change), None, None
-    half = half_width(counted - 1, 1 - (1 - LEVEL) / questions) * error
-    return float(change), float(change) - half, float(change) + half
+    texts = len(names)
+    change, error = (part[0] for part in _drawn(before, after, np.ones((1, texts))))
+    count = ((before[1] > 0) | (after[1] > 0)).sum(0)
+    least = ENOUGH if texts >= ENOUGH else max(LEAST, COMMON * texts)
+    known = (count >= least) & (error > _SAME * np.abs(change))
+    error = np.where(known, error, np.nan)
+    own = np.zeros(known.shape, np.bool_) if apart is None else apart
+    width = np.full(known.shape, np.nan)
+    weights = poisson(seed, names, REPLICATES) if texts >= ENOUGH else None
+    for alone in (False, True):
+        family = known & (own == alone)
+        if weights is None:
+            questions = max(int(family.sum()), 1)
+            width[family] = half_widths(count[family] - 1, 1 - (1 - level) / questions)
+            continue
+        common = count >= COMMON * texts
+        parts = [part for part in (family & common, family & ~common) if part.any()]
+        for part in parts:
+            some = [tuple(one[:, part] for one in run) for run in (before, after)]
+            most = _largest(some[0], some[1], change[part], weights)
+            inside = 1 - (1 - level) / len(parts)
+            quantile = float(np.quantile(most, inside, method="higher"))
+            width[part] = quantile if np.isfinite(quantile) else np.nan
+    return Differences(change, change - width * error, change + width * error)
+
+
+def _drawn(before: Any, after: Any, weights: Floats) -> tuple[Floats, Floats]:
+    """The changes of draws with weights [R, G] and their errors, [R, K] each."""
+    change = squares = np.zeros((len(weights), np.shape(before[0])[1]))
+    parts = []
+    for sign, (a, b) in ((-1.0, before), (1.0, after)):
+        rows = weights @ b
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean = (weights @ a) / rows
+            change = change + sign * mean
+            sums = weights @ (a * a) - 2 * mean * (weights @ (a * b)) + mean**2 * (weights @ b**2)
+            squares = squares + sums / rows**2
+        parts.append((a, b, mean, rows))
+    (a, b, p, n), (c, d, q, m) = parts
+    with np.errstate(divide="ignore", invalid="ignore"):
+        cross = weights @ (a * c) - p * (weights @ (b * c)) - q * (weights @ (a * d))
+        cross = (cross + p * q * (weights @ (b * d))) / (n * m)
+    count = ((np.asarray(before[1]) > 0) | (np.asarray(after[1]) > 0)).sum(0)
+    scale = count / np.maximum(count - 1, 1)
+    return change, np.sqrt(scale * np.maximum(squares - 2 * cross, 0))
+
+
+def _largest(before: Any, after: Any, change: Floats, weights: Floats) -> Floats:
+    """[R], the most errors of its own that any mean of a draw is off."""
+    found = np.zeros(len(weights))
+    for first in range(0, len(change), _AT_ONCE):
+        some = slice(first, first + _AT_ONCE)
+        one, two = (tuple(np.asarray(x[:, some], np.float64) for x in run)
+                    for run in (before, after))  # fmt: skip
+        drawn, error = _drawn(one, two, weights)
+        apart = np.abs(drawn - change[some])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            off = np.where(apart <= 1e-12, 0.0, apart / error)
+        found = np.maximum(found, np.nan_to_num(off, nan=0.0, posinf=np.inf).max(1))
+    return found

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnviz.captures.look import Model, load, prompt_of
+from attnviz.captures.inputs import prompt_of
+from attnviz.captures.loading import Model, load
 from attnviz.core.heads import Head
 from attnviz.core.scores import HeadScores, Score
 from attnviz.core.source import ForwardRequest, Source

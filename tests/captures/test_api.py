@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import attnviz as av
-from attnviz.captures import look
+from attnviz.captures import inputs
+from attnviz.captures.settings import ModelSettings
 from attnviz.cli import main
 
 SENTENCE = "The keys to the cabinet are on the table"
@@ -110,10 +111,11 @@ def test_maps_too_large_to_keep_are_refused_before_running(monkeypatch, minilm: 
     with pytest.raises(av.InputError, match=r"take 34\.8 kB.*select fewer heads"):
         av.capture(SENTENCE, model=minilm)
     assert len(av.capture(SENTENCE, model=minilm, select="0.*").maps) == 1
+    settings = ModelSettings(model=minilm)
     with pytest.raises(
         av.InputError, match=r"maps of 12 heads on \d texts or more .* half of .* 50\.0 kB"
     ):
-        look.captures([SENTENCE] * 9, model=minilm, options=look.LookOptions(select="0.*"))
+        inputs.captures([SENTENCE] * 9, model=settings, options=inputs.MapOptions(select="0.*"))
 
 
 @pytest.mark.parametrize(
@@ -155,7 +157,7 @@ def test_a_heatmap_without_a_selection_shows_the_first_head_there_is() -> None:
     part = av.capture("the keys to the cabinet", select="2.*")
     assert [head.name for head, _, _ in av.heatmap(part, scale="log").maps] == ["2.0"]
     assert av.heatmap(part).caption == "demo-gpt2: the keys to the cabinet"
-    with pytest.raises(av.UsageError, match="unknown style field 'color'"):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'color'"):
         av.heatmap(part, color="red")
 
 
@@ -240,7 +242,7 @@ def test_a_selection_keeps_single_heads_with_the_weights_and_scores_of_all() -> 
 
 
 def test_a_capture_of_gigabytes_is_preceded_by_a_warning(monkeypatch, capsys) -> None:
-    monkeypatch.setattr("attnviz.captures.look.LARGE", 50_000)
+    monkeypatch.setattr("attnviz.captures.inputs.LARGE", 50_000)
     with pytest.warns(av.AttnvizWarning, match=r"the maps of 24 heads on 41 tokens take 161\.4 kB"):
         av.capture("a " * 39)
     with warnings.catch_warnings():
@@ -267,7 +269,7 @@ def test_texts_in_files_are_those_of_lines_and_columns(tmp_path: Path) -> None:
     (tmp_path / "b.jsonl").write_text('{"said": "three"}\n{"said": "four"}\n')
     assert av.read_texts(tmp_path / "a.txt", limit=1) == ["one"]
     assert av.read_texts([tmp_path / "b.jsonl"], column="said") == ["three", "four"]
-    found = av.ablate(av.read_texts("sample_inputs/sentences.txt", limit=2), heads="1.4")
+    found = av.ablate(av.read_texts("sample_inputs/sentences.txt", limit=2), select="1.4")
     assert found.texts == 2
     with pytest.raises(av.AttnvizError, match="there is no file"):
         av.read_texts(tmp_path / "none.txt")

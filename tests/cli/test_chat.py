@@ -62,7 +62,7 @@ def test_every_command_takes_them(
         told = json.dumps(json.loads(out))
         assert "table" in told
     if name == "capture":
-        held = av.read_capture(tmp_path / "out.npz").inputs.sides["decoder"].keys
+        held = av.read(tmp_path / "out.npz").inputs.sides["decoder"].keys
         assert {span.name for span in held.spans} == {"system", "user", "place"}
 
 

@@ -252,7 +252,7 @@ def test_without_arguments_help_ends_with_what_is_missing(capsys, arguments, lin
 
 def test_commands_are_listed_in_groups(capsys) -> None:
     text = ok(capsys, "--help")
-    places = [text.index(f"{name} ───") for name in ("Look", "Keep", "Learn")]
+    places = [text.index(f"{name} ───") for name in ("Input", "Keep", "Learn")]
     assert places == sorted(places)
     assert places[0] < text.index(" view ") < places[1] < text.index(" export ")
 
@@ -411,7 +411,7 @@ def test_other_commands_make_the_same_mistakes(capsys, tmp_path: Path) -> None:
 def test_lines_that_cannot_be_used(capsys, tmp_path: Path, content: bytes, says: str) -> None:
     (tmp_path / "lines.txt").write_bytes(content)
     page = str(tmp_path / "page.html")
-    assert main(["view", "--lines", str(tmp_path / "lines.txt"), "-m", "fresh", "-o", page]) == 1
+    assert main(["view", "--texts", str(tmp_path / "lines.txt"), "-m", "fresh", "-o", page]) == 1
     error = capsys.readouterr().err
     assert says in error
     assert len(error.splitlines()) == 1
@@ -429,12 +429,12 @@ LONG = "x" * 300
         ["heatmap", "a b", "-o", f"{LONG}.png"],
         ["capture", "a b", "-o", f"{LONG}.npz"],
         ["view", "a b", "-o", f"{LONG}.html"],
-        ["view", "--lines", LONG, "-o", "page.html"],
+        ["view", "--texts", LONG, "-o", "page.html"],
         ["export", LONG, "-o", "maps"],
         ["export", "s.txt", "-o", LONG],
         ["export", "--recorded", f"{LONG}.npz", "-o", "maps"],
         ["profile", LONG],
-        ["shapes", "--numbers", "--input", LONG],
+        ["shapes", "--show", "numbers", "--input", LONG],
     ],
     ids=lambda arguments: " ".join(arguments)[:30],
 )
@@ -669,7 +669,10 @@ def test_an_export_without_standard_error_still_draws(tmp_path: Path) -> None:
     "arguments",
     [
         "heads abc -m fresh",
-        *(pytest.param(line, marks=pytest.mark.slow) for line in ("--help", "shapes --presets")),
+        *(
+            pytest.param(line, marks=pytest.mark.slow)
+            for line in ("--help", "shapes --show presets")
+        ),
     ],
 )
 def test_readers_that_have_seen_enough(arguments: str) -> None:
@@ -677,7 +680,9 @@ def test_readers_that_have_seen_enough(arguments: str) -> None:
 
 
 def test_readers_in_a_shell() -> None:
-    command = f"{sys.executable} -m attnviz shapes --presets | head -1; echo ${{PIPESTATUS[0]}}"
+    command = (
+        f"{sys.executable} -m attnviz shapes --show presets | head -1; echo ${{PIPESTATUS[0]}}"
+    )
     told = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert (told.stdout.splitlines()[1:], told.stderr) == (["0"], "")
 
@@ -737,7 +742,7 @@ def test_a_text_that_names_a_file_is_run_and_said(tmp_path, monkeypatch, capsys)
 def test_the_page_of_several_texts_counts_them_all(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     Path("t.txt").write_text("the cat sat\na dog\n")
-    assert main(["view", "--lines", "t.txt", "-o", "p.html"]) == 0
+    assert main(["view", "--texts", "t.txt", "-o", "p.html"]) == 0
     assert re.search(r"· 2 texts, \d+ tokens ·", capsys.readouterr().out)
     assert main(["view", "a dog", "--against", "demo-gpt2", "-o", "p.html"]) == 0
     assert re.search(r"· \d+ tokens ·", capsys.readouterr().out)

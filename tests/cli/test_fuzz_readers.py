@@ -98,7 +98,7 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("originals")
     text = "the cat sat on the mat because the cat was tired"
     (folder / "s.txt").write_text(f"{text}\na dog ran\nwe like cats\n")
-    profile = av.profile(folder / "s.txt", out=folder / "s.profile", jobs=1)
+    profile = av.profile(folder / "s.txt", state=folder / "s.profile", jobs=1)
     capture = av.capture(text, model="demo-bert")
     av.write_capture(capture, folder / "c.npz")
     av.write_capture(capture, folder / "c.safetensors")
@@ -106,13 +106,13 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> Path:
     few = [text, "a dog ran", "we like cats"]
     results: dict[str, Any] = {
         "heads": av.heads(text),
-        "ablate": av.ablate(few, heads="0.*"),
-        "sources": av.sources(text, "2.0"),
-        "shares": av.source_shares(few, "1.4"),
+        "ablate": av.ablate(few, select="0.*"),
+        "sources": av.sources(text, select="2.0"),
+        "shares": av.sources(few, select="1.4"),
         "spans": av.spans(av.Prompt(text, spans={"cat": "all:cat"})),
         "lens": av.lens(few, by="head"),
         "patch": av.patch(task="gender", count=4),
-        "circuits": av.circuits(tokens=20),
+        "circuits": av.circuits(sample=20),
     }
     for name, found in results.items():
         found.save(folder / f"{name}.json")
@@ -257,7 +257,7 @@ def film(random: Random, originals: Path) -> object:
     out = originals / "f.json"
     value = json.loads((originals / "film.json").read_text())
     out.write_text(json.dumps(mutated_json(value, random)))
-    found = av.read_film(out)
+    found = av.read(out)
     return str(found), found.to_csv()
 
 
@@ -288,7 +288,7 @@ def foreign(random: Random, originals: Path) -> object:
         data = mutated(data, random)
     out.write_bytes(data)
     av.check(out)
-    return av.heads(av.read_any(out))
+    return av.heads(av.read(out))
 
 
 def call(random: Random, originals: Path) -> object:
@@ -321,13 +321,13 @@ CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("patch", {"pairs": av.Pair("a b", "a c", "d", "e"), "heads": "0.0"}),
     ("circuits", {"tokens": 20}),
     ("film", {"inputs": "@s.txt", "model": ["demo-gpt2", "demo-gpt2"]}),
-    ("read_film", {"path": "@film.json"}),
+    ("read", {"path": "@film.json"}),
     ("select", {"text": "0.0", "where": "x"}),
     ("from_arrays", {"attentions": [np.full((1, 2, 2), 0.5, "f4")], "tokens": ["a", "b"]}),
-    ("read_capture", {"path": "@c.npz"}),
-    ("read_any", {"what": "@c.npy"}),
+    ("read", {"path": "@c.npz"}),
+    ("read", {"path": "@c.npy"}),
     ("check", {"path": "@a.json"}),
-    ("read_profile", {"path": "@s.profile"}),
+    ("read", {"path": "@s.profile"}),
     ("Prompt", {"text": "a"}),
     ("Generation", {"tokens": 2}),
     ("FreshConfig", {"heads": 2}),

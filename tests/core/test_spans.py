@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 
@@ -99,6 +100,24 @@ def test_what_is_missing_is_refused_by_name(written: str, said: str) -> None:
 def test_what_is_no_pattern_is_refused() -> None:
     with pytest.raises(UsageError, match="span 'a': '\\(' is no pattern"):
         found_in(span_query("a", "regex:("), TEXT)
+
+
+@pytest.mark.parametrize("pattern", [r"(\w+\s?)*\d$", "(?:a?){60}a{60}b", "(?R)", "(a+)+c"])
+def test_a_pattern_has_a_second(pattern: str) -> None:
+    text = "a" * 59 + " cat" * 2000
+    before = time.monotonic()
+    with pytest.raises((UsageError, InputError), match="span 'a': ") as refused:
+        found_in(span_query("a", f"regex:{pattern}"), text, [(0, 4000), (4000, len(text))])
+    assert time.monotonic() - before < 10
+    if refused.type is UsageError:
+        assert "was not done with a text of 8,059 characters after 1 s" in str(refused.value)
+
+
+def test_what_is_not_done_is_told_from_what_is_not_there() -> None:
+    with pytest.raises(UsageError, match=r"write a pattern without repetitions of repetitions"):
+        found_in(span_query("a", r"regex:(\w+\s?)*\d$"), "cat " * 2000)
+    with pytest.raises(UsageError, match="is no pattern: it is nested too deeply"):
+        found_in(span_query("a", "regex:" + "(" * 5000 + ")" * 5000), TEXT)
 
 
 def test_spans_lie_apart_or_inside() -> None:

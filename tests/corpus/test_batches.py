@@ -11,7 +11,7 @@ import attnviz as av
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.corpus.batches import Tokenized, batches, tokenize
-from attnviz.corpus.texts import Bad, Text
+from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.models.untrained import FreshConfig
 
 
@@ -45,7 +45,7 @@ def test_what_cannot_be_used_goes_through_and_changes_no_batch() -> None:
     chooser = random.Random(0)
     texts = [of_length(n, chooser.randint(1, 40)) for n in range(1, 150)]
     plain = list(batches(texts, squared, 5_000))
-    bad = Bad(150, "x:150", "broken")
+    bad = InvalidRecord(150, "x:150", "broken")
     mixed = [*texts[:70], bad, *texts[70:]]
     again = list(batches(mixed, squared, 5_000))
     assert again.count(bad) == 1
@@ -69,13 +69,13 @@ def test_tokens_are_those_of_the_model() -> None:
     source = av.load(FreshConfig(d_model=18, heads=3))
     texts = [
         Text(1, "x:1", Prompt("the keys to")),
-        Bad(2, "x:2", "broken"),
+        InvalidRecord(2, "x:2", "broken"),
         Text(3, "x:3", Prompt("the keys", pair="a pair")),
     ]
     good, broken, refused = tokenize(texts, source)
     assert isinstance(good, Tokenized)
     assert good.inputs == source.prepare(Prompt("the keys to"))
     assert broken is texts[1]
-    assert isinstance(refused, Bad)
+    assert isinstance(refused, InvalidRecord)
     assert (refused.number, refused.place) == (3, "x:3")
     assert "pair needs" in refused.reason

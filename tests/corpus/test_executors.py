@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from attnviz.corpus.executors import Inline, Lost, Processes
+from attnviz.corpus.executors import Inline, Processes, WorkerFailure
 from attnviz.corpus.running import answered
 from attnviz.errors import AttnvizError, InputError
 from tests.corpus import tasks
@@ -54,7 +54,7 @@ def test_a_process_that_dies_is_replaced_and_a_deadly_task_reported(tmp_path: Pa
         assert several.restarted
     lost = answers.pop(5)
     assert answers == {n: n for n in (0, 1, 2, 3, 4, 6, 9, 10, 11)}
-    assert isinstance(lost, Lost)
+    assert isinstance(lost, WorkerFailure)
     assert "2 processes crashed on it, the last by SIGKILL" in lost.reason
 
 

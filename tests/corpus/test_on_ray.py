@@ -17,7 +17,7 @@ import pytest
 import attnviz as av
 from attnviz.core.source import Source
 from attnviz.corpus import on_ray
-from attnviz.corpus.executors import Lost
+from attnviz.corpus.executors import WorkerFailure
 from attnviz.corpus.on_ray import OnRay
 from attnviz.errors import InputError, UsageError
 from attnviz.features.profile import run
@@ -76,7 +76,7 @@ def test_order_deaths_and_errors(tmp_path, monkeypatch) -> None:
         answers = list(actors.run([0, 1, 2, 3, 4, 5, 6, 11]))
         assert [task for task, _ in answers] == [0, 1, 2, 3, 4, 5, 6, 11]
         lost = answers.pop(5)[1]
-        assert isinstance(lost, Lost)
+        assert isinstance(lost, WorkerFailure)
         assert "actors crashed on it" in lost.reason
         assert all(task == answer for task, answer in answers)
         with pytest.raises(InputError, match="seven is not liked"):
@@ -88,9 +88,9 @@ def test_order_deaths_and_errors(tmp_path, monkeypatch) -> None:
 def test_a_profile_has_the_bits_of_one_process_though_an_actor_dies(tmp_path, monkeypatch) -> None:
     path = lines(tmp_path / "t.txt", sentences(150))
     one, two = tmp_path / "one.profile", tmp_path / "two.profile"
-    av.profile(path, model="demo-gpt2", jobs=1, out=one)
+    av.profile(path, model="demo-gpt2", jobs=1, state=one)
     monkeypatch.setattr(run, "Worker", partial(killed_once, str(tmp_path / "flag")))
-    av.profile(path, model="demo-gpt2", ray="local", jobs=2, out=two)
+    av.profile(path, model="demo-gpt2", ray="local", jobs=2, state=two)
     assert (tmp_path / "flag").exists()
     assert content(two) == content(one)
 
@@ -105,8 +105,8 @@ def test_a_cluster_that_is_not_there_and_a_model_that_cannot_travel(tmp_path) ->
 @pytest.mark.usefixtures("_running")
 def test_an_ablation_has_the_bits_of_one_process() -> None:
     texts = ["one two three one two three", "a b c a b c", "the cat and the dog and the cat"]
-    one = av.ablate(texts, heads="2.4,1.4,role:previous", gradient=True)
-    two = av.ablate(texts, heads="2.4,1.4,role:previous", gradient=True, ray="local", jobs=2)
+    one = av.ablate(texts, select="2.4,1.4,role:previous", gradient="plain")
+    two = av.ablate(texts, select="2.4,1.4,role:previous", gradient="plain", ray="local", jobs=2)
     assert two.to_json() == one.to_json()
 
 

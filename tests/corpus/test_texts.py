@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import json
+import subprocess
+import sys
 import tracemalloc
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -12,7 +16,7 @@ import pytest
 from attnviz.core.prompt import Prompt
 from attnviz.corpus.lines import LONGEST_FILE
 from attnviz.corpus.sample import sample
-from attnviz.corpus.texts import Bad, Text, read, resolve
+from attnviz.corpus.texts import InvalidRecord, Text, read, resolve
 from attnviz.errors import InputError, UsageError
 
 
@@ -44,9 +48,9 @@ def test_a_whole_file_is_a_text(tmp_path: Path) -> None:
         out.write(b"a")
         out.truncate(LONGEST_FILE + 1)
     empty, zeros = read([file(tmp_path / "empty", " \n"), str(big)], whole_files=True)
-    assert isinstance(empty, Bad)
+    assert isinstance(empty, InvalidRecord)
     assert empty.reason == "the text is empty"
-    assert isinstance(zeros, Bad)
+    assert isinstance(zeros, InvalidRecord)
     assert "zero bytes" in zeros.reason
 
 
@@ -63,7 +67,7 @@ def test_fields_of_json_and_tables_by_name(tmp_path: Path) -> None:
     assert [(t.text, t.group) for t in texts if isinstance(t, Text)] == [
         ("one", "3"), ("two", "d"), ("one", "d"),
     ]  # fmt: skip
-    assert [(b.number, b.reason) for b in texts if isinstance(b, Bad)] == [
+    assert [(b.number, b.reason) for b in texts if isinstance(b, InvalidRecord)] == [
         (3, "the group is missing"),
         (4, "the text is missing"),
         (6, "the group is empty"),
@@ -105,13 +109,13 @@ def test_memory_does_not_grow_with_the_number_of_texts(tmp_path: Path) -> None:
     assert many < 1.2 * peak(1_000) + 10_000
 
 
-def numbered(count: int) -> list[Text | Bad]:
+def numbered(count: int) -> list[Text | InvalidRecord]:
     return [Text(n, f"x:{n}", Prompt(f"text {n}")) for n in range(1, count + 1)]
 
 
 def test_a_sample_is_fair_ordered_and_repeatable() -> None:
     texts = numbered(200)
-    texts[9] = Bad(10, "x:10", "broken")
+    texts[9] = InvalidRecord(10, "x:10", "broken")
     drawn = list(sample(texts, 50, seed=3))
     assert drawn[0] is texts[9]
     numbers = [t.number for t in drawn[1:]]
@@ -143,6 +147,64 @@ def test_a_sample_of_an_endless_stream_holds_only_itself() -> None:
     assert list(itertools.islice(sample(numbered(5), 0), 1)) == []
 
 
+@pytest.mark.parametrize(
+    ("cells", "kind", "said"),
+    [
+        ([b"bytes", b"\xff"], "binary", "the text is no text (bytes)"),
+        ([b"\xff\xfe"], "string", "a cell cannot be read ('utf-8' codec"),
+        ([datetime.date(2020, 1, 1)], "date32", "the text is no text (date)"),
+        ([Decimal("1.5")], "decimal128", "the text is no text (Decimal)"),
+        ([[1] * 100], "list", "a cell is no text (list<"),
+        ([{"a": "b"}], "struct", "a cell is no text (struct<"),
+        ([None], "string", "the text is missing"),
+        ([2.5], "double", "the text is no text (2.5)"),
+    ],
+)
+def test_cells_that_are_no_text_are_bad(tmp_path, cells, kind, said) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    array = arrow.array(cells)
+    if kind == "string":
+        array = arrow.array(cells, arrow.binary()).view(arrow.string())
+    assert str(array.type).startswith(kind)
+    path = str(tmp_path / "t.parquet")
+    parquet.write_table(arrow.table({"text": array}), path)
+    found = list(read([path]))
+    assert [type(one) for one in found] == [InvalidRecord] * len(cells)
+    assert found[0].reason.startswith(said)
+
+
+@pytest.mark.parametrize("kind", ["string", "large_string", "binary", "dictionary"])
+def test_a_cell_of_many_megabytes_is_no_text(tmp_path: Path, kind: str) -> None:
+    """A file of a few kilobytes; as a dictionary, of a string that stands in it a hundred times."""
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "t.parquet"
+    words, times = ["a b", "x" * (60 << 20), "c d"], 100 if kind == "dictionary" else 1
+    if kind == "dictionary":
+        places = arrow.array([0] + [1] * times + [2], arrow.int32())
+        column = arrow.DictionaryArray.from_arrays(places, arrow.array(words))
+    else:
+        column = arrow.array(words, getattr(arrow, kind)())
+    whole = {"compression": "zstd", "dictionary_pagesize_limit": 1 << 30}
+    parquet.write_table(arrow.table({"text": column}), path, **whole)
+    assert path.stat().st_size < 1 << 16
+    code = (
+        "import resource, sys; from attnviz.corpus.texts import read; "
+        "found = [getattr(one, 'reason', '') or one.text for one in read([sys.argv[1]])]; "
+        "print(len(found), *dict.fromkeys(found), sep='|'); "
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, path], capture_output=True, text=True, check=True
+    )
+    said, megabytes = done.stdout.splitlines()
+    few = ("the text is no text (bytes)",) * 2 if kind == "binary" else ("a b", "c d")
+    kinds = dict.fromkeys((few[0], "longer than 1 MiB", few[1]))
+    assert said == "|".join((str(times + 2), *kinds))
+    assert int(megabytes) < 2500
+
+
 def test_parquet_is_a_table_too(tmp_path) -> None:
     arrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
@@ -152,7 +214,7 @@ def test_parquet_is_a_table_too(tmp_path) -> None:
     one, bad, two = read([path], group="doc")
     assert (one.text, one.group, one.name, one.place) == ("a b", "1", "x", f"{path}:1")
     assert (two.text, two.group, two.number) == ("c", "2", 3)
-    assert isinstance(bad, Bad)
+    assert isinstance(bad, InvalidRecord)
     assert bad.reason == "the text is missing"
     with pytest.raises(UsageError, match=r"no column 'words' in .*t\.parquet: choose column from"):
         list(read([path], column="words"))
@@ -177,7 +239,7 @@ def test_a_line_may_be_a_chat_and_name_its_spans(tmp_path: Path) -> None:
     assert (one.prompt, one.name) == (Prompt(chat=chat, spans={"q": "Where"}), "x")
     assert one.text == "Short.\nWhere?"
     assert two.prompt == Prompt("one two", spans={"second": "two"})
-    reasons = [each.reason for each in bad if isinstance(each, Bad)]
+    reasons = [each.reason for each in bad if isinstance(each, InvalidRecord)]
     assert reasons == [
         "its messages are no list of objects with role and content",
         "it has messages and a text; a line is one of them",

@@ -14,7 +14,7 @@ import pytest
 
 import attnviz as av
 from attnviz.core.record import Record
-from attnviz.drawing.forms import FORMS, Pictured, Shown, picture_format
+from attnviz.drawing.forms import FORMS, Figured, Renderable, picture_format
 from attnviz.errors import OutputError, UsageError
 from attnviz.features.registry import RESULTS, read, result_class
 
@@ -29,7 +29,7 @@ STARTS = {
 
 
 @dataclass(frozen=True)
-class Bare(Shown, Record):
+class Bare(Renderable, Record):
     """A result whose folder has no form at all: it is its JSON."""
 
     schema: ClassVar[str] = "attnviz.bare/1"
@@ -118,7 +118,7 @@ def test_a_page_beside_a_result_is_found(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("name", sorted(set(RESULTS) - {"attnviz.shapes"}))
 def test_the_forms_of_every_result_have_their_function(name: str) -> None:
     found: Any = result_class(name)
-    assert issubclass(found, Shown)
+    assert issubclass(found, Renderable)
     functions = {"terminal": "parts", "tables": "rows", "figure": "draw", "page": "page",
                  "finding": "finding"}  # fmt: skip
     shown = replace_nothing(found)
@@ -129,7 +129,7 @@ def test_the_forms_of_every_result_have_their_function(name: str) -> None:
     assert set(found.suffixes()) <= set(FORMS)
 
 
-def replace_nothing(cls: type[Shown]) -> Shown:
+def replace_nothing(cls: type[Renderable]) -> Renderable:
     """An instance without values, to ask for its forms."""
     return object.__new__(cls)
 
@@ -147,4 +147,4 @@ def test_pictures_alone() -> None:
         with pytest.raises(UsageError, match=r"cannot draw .*; name the file \.png, \.svg, \.pdf"):
             picture_format(Path(name))
     with pytest.raises(TypeError, match="Pictured has no picture"):
-        Pictured().to_bytes("png")
+        Figured().to_bytes("png")

@@ -24,7 +24,7 @@ def heads() -> av.Heads:
 
 @pytest.fixture(scope="module")
 def effects() -> Any:
-    return av.ablate([TEXT], heads="2.*", method="zero")
+    return av.ablate([TEXT], select="2.*", method="zero")
 
 
 def test_parquet_holds_what_the_records_hold(heads: av.Heads, effects: Any, tmp_path: Path) -> None:

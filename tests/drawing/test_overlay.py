@@ -24,7 +24,7 @@ from attnviz.drawing.overlay import box, scaled, tinted
 from attnviz.drawing.palette import ramp, rgb
 from attnviz.drawing.style import Style
 from attnviz.errors import UsageError
-from attnviz.scoring.gaze import gaze
+from attnviz.scoring.query_selection import gaze
 
 Image = pytest.importorskip("PIL.Image")
 

@@ -50,7 +50,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def reports(corpus: str) -> dict[str, Any]:
     return {
-        "ablate": av.ablate(texts(6), gradient=True),
+        "ablate": av.ablate(texts(6), gradient="plain"),
         "one": av.ablate(TEXT),
         "profile": av.profile(corpus),
         "logits": av.logits(TEXT),
@@ -164,7 +164,9 @@ def test_the_report_itself_says_the_same_as_its_file(files, reports) -> None:
 
 
 def test_heads_print_them(files, capsys) -> None:
-    given = [part for name in ("ablate", "logits", "profile") for part in ("--with", files[name])]
+    given = [
+        part for name in ("ablate", "logits", "profile") for part in ("--evidence", files[name])
+    ]
     assert main(["heads", TEXT, *map(str, given)]) == 0
     out = capsys.readouterr().out
     for title in ("Effect of ablating it (ablate.json)", "What it writes (logits.json)",
@@ -177,7 +179,7 @@ def test_heads_print_them(files, capsys) -> None:
 
 
 def test_profiles_take_them_too(files, corpus: str, capsys) -> None:
-    assert main(["profile", corpus, "--with", str(files["ablate"])]) == 0
+    assert main(["profile", corpus, "--evidence", str(files["ablate"])]) == 0
     assert "Effect of ablating it (ablate.json)" in capsys.readouterr().out
 
 
@@ -194,7 +196,7 @@ def test_a_page_measures_itself(capsys, tmp_path: Path) -> None:
     (worth,) = data["findings"]
     assert worth["name"] == "these texts"
     assert "of 2 texts" in worth["how"]
-    want = av.ablate([TEXT, "A cat sat on a mat."], gradient=True)
+    want = av.ablate([TEXT, "A cat sat on a mat."], gradient="plain")
     effects = {one.name: one.change for one in want.effects if len(one.heads) == 1}
     keys = {one["key"]: one["values"]["decoder"] for one in data["measures"]}
     assert list(keys) == ["ablate-effect", "ablate-gradient"]
@@ -217,7 +219,7 @@ def test_a_model_without_words_to_predict_is_measured_by_its_states(minilm: str)
 
 
 def test_a_kept_profile_is_read_as_it_is(files, corpus: str, tmp_path: Path) -> None:
-    av.profile(corpus, out=tmp_path / "t.profile")
+    av.profile(corpus, state=tmp_path / "t.profile")
     kept, file = read(tmp_path / "t.profile"), read(files["profile"])
     assert (kept.said, kept.measures) == (file.said, file.measures)
     assert kept.name == "t.profile"
@@ -281,7 +283,7 @@ def test_roles_stand_before_the_others_the_largest_margin_first(
 
 
 def test_table_json_and_filter(annotated: list[Path], capsys: Any) -> None:
-    given = [part for path in annotated for part in ("--with", str(path))]
+    given = [part for path in annotated for part in ("--evidence", str(path))]
     run = ["heads", ROLES_TEXT, "-m", "demo-bert", *given]
     assert main([*run, "--role", "syntactic: obj"]) == 0
     out, err = capsys.readouterr()
@@ -320,7 +322,7 @@ def test_what_is_no_result_is_one_line(tmp_path, capsys, text: str, says: str) -
     path.write_text(text)
     with pytest.raises(InputError, match=r"f\.json"):
         read_evidence(path)
-    assert main(["heads", ROLES_TEXT, "--with", str(path)]) == 1
+    assert main(["heads", ROLES_TEXT, "--evidence", str(path)]) == 1
     error = capsys.readouterr().err
     assert says in error
     assert error.count("\n") == 1
@@ -339,7 +341,7 @@ def test_annotated_roles_choose_heads_to_ablate(
     annotated: list[Path], asked: str, heads: list[str]
 ) -> None:
     options = {"model": "demo-bert", "method": "zero", "metric": "hidden", "evidence": annotated}
-    found = av.ablate(ROLES_TEXT, heads=asked, **options)
+    found = av.ablate(ROLES_TEXT, select=asked, **options)
     assert [[head.name for head in effect.heads] for effect in found.effects] == [heads]
 
 
@@ -347,11 +349,11 @@ def test_a_role_that_nothing_gives_is_refused_with_those_that_there_are(
     annotated: list[Path], capsys: Any
 ) -> None:
     line = ["ablate", ROLES_TEXT, "-m", "demo-bert", "--select", "role:nsubj", "-q"]
-    assert main([*line, "--with", str(annotated[0])]) == 2
+    assert main([*line, "--evidence", str(annotated[0])]) == 2
     assert "unknown role 'nsubj'; choose one of previous" in (error := capsys.readouterr().err)
     assert "nmod:poss, obj" in error
     with pytest.raises(UsageError, match="what was measured holds for that model alone"):
-        av.ablate(ROLES_TEXT, heads="role:obj", evidence=annotated)
+        av.ablate(ROLES_TEXT, select="role:obj", evidence=annotated)
 
 
 def test_annotated_roles_choose_heads_to_leave_out(annotated: list[Path]) -> None:
@@ -366,7 +368,7 @@ def test_relations_choose_and_order_heads_wherever_roles_do(
     annotated: list[Path], tmp_path: Path, capsys: Any
 ) -> None:
     (tmp_path / "s.txt").write_text(ROLES_TEXT)
-    given = ["-m", "demo-bert", "--with", str(annotated[0])]
+    given = ["-m", "demo-bert", "--evidence", str(annotated[0])]
     drawn = ["export", str(tmp_path / "s.txt"), "-o", str(tmp_path / "maps"), *given]
     assert main([*drawn, "--role", "nsubj"]) == 2
     assert "unknown role 'nsubj': choose one of previous" in (error := capsys.readouterr().err)

@@ -19,7 +19,7 @@ import attnviz as av
 from attnviz.cli import main
 from attnviz.core.capture import Capture
 from attnviz.core.result import Result
-from attnviz.drawing.forms import Shown
+from attnviz.drawing.forms import Renderable
 from attnviz.errors import UsageError
 from attnviz.features.atlas.gather import gather
 from attnviz.features.atlas.page import document
@@ -96,19 +96,25 @@ def _made(name: str, model: str, folder: Path) -> Made:
     kept = folder / "t.profile"
     results: dict[str, Any] = {
         "heads": av.heads(TEXT, model=model),
-        "profile": av.profile(corpus, model=model, out=kept),
-        "ablate": av.ablate(texts(5), model=model, heads="0.0, 1.*, 0.1+0.2"),
+        "profile": av.profile(corpus, model=model, state=kept),
+        "ablate": av.ablate(texts(5), model=model, select="0.0, 1.*, 0.1+0.2"),
         "syntax": av.syntax(grammar, model=model),
         "coref": av.coref(names, model=model),
         "film": av.film(corpus, model=series(name, model, folder)),
         "flow": av.flow(TEXT, model=model),
-        "sources": av.sources(TEXT, "1.4", model=model),
-        "source-shares": av.source_shares(texts(5), "1.4", model=model),
-        "circuits": av.circuits(model=model, tokens=50),
+        "sources": av.sources(TEXT, select="1.4", model=model),
+        "source-shares": av.sources(texts(5), select="1.4", model=model),
+        "circuits": av.circuits(model=model, sample=50),
         "spans": av.spans(av.Prompt(TEXT, spans={"kettle": "all:kettle"}), model=model),
         "sinks": av.sinks(texts(5), model=model),
         "retrieval": av.retrieval(
-            model=model, lengths=[40], depths=[0.5], count=12, ablate=(1,), draws=1, control=False
+            model=model,
+            lengths=[40],
+            depths=[0.5],
+            count=12,
+            group_size=(1,),
+            draws=1,
+            control=False,
         ),
         "diff": av.diff(TEXT, TEXT.replace("sang", "rang"), model=model, align="position"),
     }
@@ -169,7 +175,7 @@ def test_a_file_is_read_back_equal(made: dict[str, Made], model: str, name: str)
 def beside(one: Made, name: str) -> Iterator[Any]:
     """What a result and its file say; the same but for the name."""
     found = one.results[name]
-    assert isinstance(found, Shown)
+    assert isinstance(found, Renderable)
     for what, called in ((one.files[name], f"{name}.json"), (found, f"the {found.command} result")):
         yield what, found.finding(called)
 
@@ -192,7 +198,7 @@ def test_a_profile_takes_it(made: dict[str, Made], model: str, name: str) -> Non
     one = made[model]
     given = one.results[name].annotated_roles()
     what, said = next(beside(one, name))
-    both = av.read_profile(one.kept, evidence=what)
+    both = av.read(one.kept, evidence=what)
     assert both.findings == (() if said is None else (said,))
     for before, after in zip(one.profile().heads, both.heads, strict=True):
         mine = {role.title: estimate for role, estimate in given.get(after.head, ())}
@@ -209,7 +215,7 @@ def test_a_page_takes_it(made: dict[str, Made], model: str, name: str) -> None:
     assert embedded
     data = json.loads(embedded[1])
     found = one.results[name]
-    assert isinstance(found, Shown)
+    assert isinstance(found, Renderable)
     said = found.finding(f"{name}.json")
     assert [(told["title"], told["name"]) for told in data["findings"]] == (
         [] if said is None else [(said.title, f"{name}.json")]
@@ -272,7 +278,7 @@ def test_what_is_of_another_model_is_refused_in_one_line(
     made: dict[str, Made], name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = made["demo-gpt2"].files[name]
-    assert main(["heads", TEXT, "-m", "demo-bert", "--with", str(file)]) == 2
+    assert main(["heads", TEXT, "-m", "demo-bert", "--evidence", str(file)]) == 2
     error = capsys.readouterr().err
     assert f"{name}.json is of demo-gpt2, and this is demo-bert" in " ".join(error.split())
     assert error.count("attnviz:") == 1

@@ -50,18 +50,18 @@ def test_json_comes_from_a_pipe_of_the_shell(
         assert main(["diff", str(kept), pipe, "-q"]) == 0
     assert "demo-gpt2 (kept.json) and then demo-gpt2 (the pipe)" in capsys.readouterr().out
     with piped(written[1]) as pipe:
-        assert main(["heads", TEXT, "--with", pipe, "-q"]) == 0
+        assert main(["heads", TEXT, "--evidence", pipe, "-q"]) == 0
 
 
 def test_what_a_pipe_holds_is_checked_and_bounded(
     written: list[str], capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with piped(written[0][:100]) as pipe:
-        assert main(["heads", TEXT, "--with", pipe]) == 1
+        assert main(["heads", TEXT, "--evidence", pipe]) == 1
     assert "the pipe is not readable JSON" in capsys.readouterr().err
     monkeypatch.setattr(lines, "LONGEST_FILE", 1 << 10)
     with piped(written[0]) as pipe:
-        assert main(["heads", TEXT, "--with", pipe]) == 1
+        assert main(["heads", TEXT, "--evidence", pipe]) == 1
     assert "is longer than" in capsys.readouterr().err
 
 
@@ -75,7 +75,7 @@ def test_a_report_beside_something_else_is_told_as_it_is(
     assert "kept.json is a report and 'pipe' a text" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("option", ["--with", "--select"])
+@pytest.mark.parametrize("option", ["--evidence", "--select"])
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path, capsys: Any, option: str) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -41,7 +41,7 @@ def reports(source: Any, capture: Any, tmp_path_factory: pytest.TempPathFactory)
     return {
         "heads": av.heads(capture),
         "profile": av.profile(texts, model=source),
-        "ablate": av.ablate(TEXT, model=source, heads="0.5,2.4"),
+        "ablate": av.ablate(TEXT, model=source, select="0.5,2.4"),
         "logits": av.logits(TEXT, model=source),
         "syntax": av.syntax(INPUTS / "treebank.conllu", model=source),
         "coref": av.coref(INPUTS / "pronouns.tsv", model=source),
@@ -214,6 +214,6 @@ def test_a_head_by_its_name(capture: Any) -> None:
 
 
 def test_files_that_were_read_are_captures_too(capture: Any, tmp_path: Path) -> None:
-    read = av.read_capture(av.write_capture(capture, tmp_path / "c.npz"))
+    read = av.read(av.write_capture(capture, tmp_path / "c.npz"))
     assert (read["1.4"] == capture["1.4"]).all()
     assert read.tokens == capture.tokens

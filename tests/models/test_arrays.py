@@ -11,7 +11,7 @@ import torch
 import attnviz as av
 from attnviz.core.heads import Site
 from attnviz.errors import AttnvizError, InputError, UsageError
-from tests.models.test_borrowed import fresh
+from tests.models.test_wrapped_model import fresh
 from tests.models.tiny import LONG, SHORT
 
 L, B, H, T, S = 2, 3, 4, 5, 6
@@ -108,7 +108,7 @@ def test_what_transformers_returns_is_what_attnviz_captures(family: str) -> None
 
 def test_ids_with_a_tokenizer() -> None:
     transformers = pytest.importorskip("transformers")
-    from tests.models.test_borrowed import DEMO
+    from tests.models.test_wrapped_model import DEMO
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(DEMO)
     ids = tokenizer("the cats", return_tensors="pt").input_ids

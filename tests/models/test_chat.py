@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import resource
+import sys
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -29,6 +33,12 @@ NAMES = ("system", "user", "assistant", "user 2")
 
 
 Load = Callable[[str], Source]
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="memory has no limit elsewhere")
+LOOP = "{% for i in range(100000) %}{% for j in range(100000) %}INNER{% endfor %}{% endfor %}"
+DOUBLED = (
+    "{% set ns = namespace(x='ab') %}{% for i in range(60) %}"
+    "{% set ns.x = ns.x + ns.x %}{% endfor %}{{ ns.x }}"
+)
 
 
 @pytest.fixture(scope="module", params=["native", "hooked"])
@@ -219,3 +229,42 @@ def test_what_is_no_chat_is_refused(chat: list[dict[str, Any]], said: str) -> No
 def test_a_chat_beside_a_text_is_refused() -> None:
     with pytest.raises(UsageError, match="the messages of a chat"):
         av.capture(av.Prompt("The keys", chat=CHAT))
+
+
+@pytest.mark.parametrize(
+    "jinja",
+    [
+        LOOP.replace("INNER", ""),
+        LOOP.replace("INNER", "more and more of it"),
+        DOUBLED,
+        pytest.param("{{ 'a' * 10**10 }}", marks=on_linux),
+        pytest.param("{{ 'a'|center(10**10) }}", marks=on_linux),
+        "{% if messages[0].content != 'a' %}" + LOOP.replace("INNER", "") + "{% endif %}a",
+    ],
+    ids=["time", "output", "doubled", "repeated", "padded", "only-with-a-mark"],
+)
+def test_a_template_without_end_is_stopped(native: Load, jinja: str) -> None:
+    source = native(jinja)
+    before, traced = time.monotonic(), sys.gettrace()
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    with pytest.raises(
+        InputError, match=r"the chat template of demo-gpt2 was stopped: it (was|tak)"
+    ):
+        source.prepare(av.Prompt(chat=[{"role": "user", "content": "a"}]))
+    assert time.monotonic() - before < 60
+    assert sys.gettrace() is traced
+    assert resource.getrlimit(resource.RLIMIT_AS) == limits
+
+
+def test_a_template_that_writes_too_much_is_refused(native: Load) -> None:
+    source = native("{{ messages[0].content * 70000000 }}")
+    with pytest.raises(InputError, match="makes a text of 70,000,000 characters, more than"):
+        source.prepare(av.Prompt(chat=[{"role": "user", "content": "a"}]))
+
+
+def test_a_template_is_bounded_in_any_thread(native: Load) -> None:
+    source = native(LOOP.replace("INNER", ""))
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(source.prepare, av.Prompt(chat=[{"role": "user", "content": "a"}]))
+        with pytest.raises(InputError, match="was stopped: it was not done after 5 s"):
+            waiting.result()

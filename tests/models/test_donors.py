@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import attnviz as av
-from attnviz.captures.kept import Kept
+from attnviz.captures.activations import Activations
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import PARTS, Donor, ForwardRequest, Gate, Part, Source, Start
@@ -42,8 +42,8 @@ def batch_of(source: Source, ids: tuple[tuple[int, ...], ...]) -> list[Inputs]:
     return [source.prepare(Prompt(ids=one, special_tokens=False)) for one in ids]
 
 
-def kept_of(source: Source, batch: list[Inputs]) -> tuple[Kept, Any]:
-    kept = Kept(PARTS, source.layout.sites)
+def kept_of(source: Source, batch: list[Inputs]) -> tuple[Activations, Any]:
+    kept = Activations(PARTS, source.layout.sites)
     return kept, source.forward(batch, [kept])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ from attnviz.core.prompt import Prompt
 from attnviz.core.source import Rows
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.models import hooked
-from attnviz.models.hooked.compare import Trace, compare
+from attnviz.models.hooked.agreement import Trace, compare
 from attnviz.models.hooked.network import Item
 from tests.models.tiny import (
     FAMILIES,
@@ -399,6 +400,21 @@ def test_a_model_that_cannot_write_asks_for_the_decoders_text(tmp_path: Path) ->
     with pytest.raises(UsageError, match="no weights to generate text with"):
         source.prepare(Prompt("the old keys"))
     assert len(source.prepare(Prompt("the old keys", target="das")).sides["decoder"].queries) == 2
+
+
+def test_a_decoder_that_has_no_start_is_refused_with_that_reason(tmp_path: Path) -> None:
+    """Without a target it was asked for one, and with one it ended in transformers' ValueError."""
+    build("t5", tmp_path, gain=3)
+    tokenizer(tmp_path, "t5")
+    for name in ("config", "generation_config"):
+        path = tmp_path / f"{name}.json"
+        settings = json.loads(path.read_text())
+        settings.pop("decoder_start_token_id")
+        path.write_text(json.dumps(settings))
+    source = load(tmp_path)
+    for prompt in (Prompt("the old keys"), Prompt("the old keys", target="das haus")):
+        with pytest.raises(ModelError, match="names no decoder_start_token_id"):
+            source.prepare(prompt)
 
 
 # what cannot work

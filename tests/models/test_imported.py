@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +63,7 @@ def test_a_transformer_lens_cache_as_a_file(own: Any, tmp_path: Path, suffix: st
         save_file(cache(own), path)
     else:
         np.savez(path, **{name: tensor.numpy() for name, tensor in cache(own).items()})
-    found = av.read_any(path, own.tokens)
+    found = av.read(path, own.tokens)
     same(found, own)
     assert found.tokens == own.tokens
     assert found.inputs.notes == ()
@@ -73,18 +76,18 @@ def test_an_activation_cache_in_memory(own: Any) -> None:
     class ActivationCache:
         cache_dict = cache(own)
 
-    same(av.read_any(ActivationCache(), own.tokens), own)
+    same(av.read(ActivationCache(), own.tokens), own)
 
 
 def test_scores_before_softmax(own: Any) -> None:
-    found = av.read_any(cache(own, "hook_attn_scores"), own.tokens)
+    found = av.read(cache(own, "hook_attn_scores"), own.tokens)
     same(found, own, within=1e-6)
     assert "softmax" in found.inputs.notes[0]
 
 
 def test_layers_that_were_not_recorded_have_no_heads(own: Any) -> None:
     some = {name: value for name, value in cache(own).items() if "s.1." in name or "s.3." in name}
-    found = av.read_any(some, own.tokens)
+    found = av.read(some, own.tokens)
     (counts,) = found.layout.heads.values()
     assert counts == (0, 6, 0, 6)
     np.testing.assert_array_equal(found["3.2"], own["3.2"])
@@ -95,7 +98,7 @@ def test_layers_that_were_not_recorded_have_no_heads(own: Any) -> None:
 
 def test_positions_are_numbers_without_tokens(own: Any, tmp_path: Path) -> None:
     torch.save(cache(own), tmp_path / "c.pt")
-    found = av.read_any(tmp_path / "c.pt")
+    found = av.read(tmp_path / "c.pt")
     assert found.tokens == tuple(map(str, range(12)))
     assert "numbers" in found.inputs.notes[0]
 
@@ -107,9 +110,9 @@ def test_an_nnsight_trace_by_module_path(own: Any) -> None:
 
     hidden = torch.zeros(1, 12, 8)
     saved = {f"transformer.h.{n}.attn": Proxy((hidden, layer)) for n, layer in enumerate(maps(own))}
-    same(av.read_any({**saved, "transformer.h.0.mlp": hidden}, own.tokens), own)
+    same(av.read({**saved, "transformer.h.0.mlp": hidden}, own.tokens), own)
     named = {f"model.layers.{n}.self_attn.output.1": layer for n, layer in enumerate(maps(own))}
-    same(av.read_any(named, own.tokens), own)
+    same(av.read(named, own.tokens), own)
 
 
 def test_encoder_decoder_names() -> None:
@@ -124,7 +127,7 @@ def test_encoder_decoder_names() -> None:
         "decoder.block.0.layer.0.SelfAttention": weights(1, 2, 4, 4),
         "decoder.block.0.layer.1.EncDecAttention": weights(1, 2, 4, 3),
     }
-    found = av.read_any(saved, list("abcd"), source_tokens=list("xyz"))
+    found = av.read(saved, list("abcd"), source_tokens=list("xyz"))
     assert found.layout.heads == {"encoder": (2,), "decoder": (2,), "cross": (2,)}
     assert found.tokens == tuple("abcd")
     assert found.source_tokens == tuple("xyz")
@@ -134,13 +137,13 @@ def test_encoder_decoder_names() -> None:
 
 
 def test_lists_of_layers(own: Any, tmp_path: Path) -> None:
-    same(av.read_any(maps(own), own.tokens), own)
+    same(av.read(maps(own), own.tokens), own)
     torch.save(maps(own), tmp_path / "attention.pt")
-    same(av.read_any(tmp_path / "attention.pt", own.tokens), own)
+    same(av.read(tmp_path / "attention.pt", own.tokens), own)
     stack = np.stack([layer[0].numpy() for layer in maps(own)])
-    same(av.read_any(stack, own.tokens), own)
+    same(av.read(stack, own.tokens), own)
     np.save(tmp_path / "all.npy", stack)
-    same(av.read_any(tmp_path / "all.npy", own.tokens), own)
+    same(av.read(tmp_path / "all.npy", own.tokens), own)
 
 
 def test_a_numpy_folder_on_the_command_line(
@@ -149,9 +152,23 @@ def test_a_numpy_folder_on_the_command_line(
     for n, layer in enumerate(maps(own)):
         np.save(tmp_path / f"layer_{n}.npy", layer[0].numpy())
     (tmp_path / "tokens.json").write_text(json.dumps(own.tokens))
-    same(av.read_any(tmp_path), own)
+    same(av.read(tmp_path), own)
     assert main(["heads", "--recorded", str(tmp_path), "--json"]) == 0
     assert " moon" in json.loads(capsys.readouterr().out)["tokens"]["decoder"]["queries"]["texts"]
+
+
+@pytest.mark.parametrize("name", ["layer_0.npy", "layer_0.pt", "layer_0.npz"])
+def test_a_pipe_is_not_waited_for(name: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / name)
+    command = [sys.executable, "-m", "attnviz", "heads", "--recorded"]
+    for path in (tmp_path / name, *[tmp_path] * name.endswith(".npy")):
+        done = subprocess.run(
+            [*command, path], capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == 1
+        assert f"{name}: it is not a regular file" in done.stderr or (
+            f"{name} is not a regular file" in done.stderr
+        )
 
 
 def inseq(own: Any, start: int, plain: bool) -> dict[str, Any]:
@@ -187,7 +204,7 @@ def inseq(own: Any, start: int, plain: bool) -> dict[str, Any]:
 def test_inseq_attributions(own: Any, tmp_path: Path, plain: bool) -> None:
     path = tmp_path / "a.json"
     path.write_text(json.dumps(inseq(own, 5, plain)))
-    found = av.read_any(path)
+    found = av.read(path)
     assert found.tokens == own.tokens[:-1]
     for site, weights in own.maps.items():
         assert not found.maps[site][:, :4].any()
@@ -201,7 +218,7 @@ def test_inseq_by_another_method_is_refused(own: Any, tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text(json.dumps(document))
     with pytest.raises(InputError, match="'saliency', which are no attention"):
-        av.read_any(path)
+        av.read(path)
 
 
 class Dangerous:
@@ -213,34 +230,34 @@ def test_no_pickle_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.chdir(tmp_path)
     torch.save({"blocks.0.attn.hook_pattern": Dangerous()}, "bad.pt")
     with pytest.raises(InputError, match="can run code and is not loaded"):
-        av.read_any("bad.pt")
+        av.read("bad.pt")
     np.save("bad.npy", np.array([Dangerous()], object), allow_pickle=True)
     with pytest.raises(InputError, match=r"cannot read bad\.npy"):
-        av.read_any("bad.npy")
+        av.read("bad.npy")
     assert not Path("ran").exists()
 
 
 def test_what_is_no_attention_is_refused(own: Any, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no attention weights among these tensors"):
-        av.read_any({"h.0.mlp": torch.zeros(1, 3, 8)})
+        av.read({"h.0.mlp": torch.zeros(1, 3, 8)})
     twice = {**cache(own), "x.blocks.0.attn.hook_pattern": maps(own)[0]}
     with pytest.raises(InputError, match="leave one of them out"):
-        av.read_any(twice, own.tokens)
+        av.read(twice, own.tokens)
     with pytest.raises(InputError, match="there are 2 tokens"):
-        av.read_any(cache(own), ["a", "b"])
+        av.read(cache(own), ["a", "b"])
     with pytest.raises(UsageError, match="no attention can be read from int"):
-        av.read_any(3)
+        av.read(3)
     av.write_capture(own, tmp_path / "own.npz")
     with pytest.raises(UsageError, match="has its own tokens"):
-        av.read_any(tmp_path / "own.npz", own.tokens)
+        av.read(tmp_path / "own.npz", own.tokens)
     assert main(["heads", "a b", "--tokens", "x"]) == 2
 
 
 def test_an_item_of_a_batch(own: Any) -> None:
     two = {n: torch.cat([t, t.flip(1)]) for n, t in cache(own).items() if "pattern" in n}
     with pytest.raises(UsageError, match="choose one with item"):
-        av.read_any(two, own.tokens)
-    np.testing.assert_array_equal(av.read_any(two, own.tokens, item=1)["2.1"], own["2.4"])
+        av.read(two, own.tokens)
+    np.testing.assert_array_equal(av.read(two, own.tokens, item=1)["2.1"], own["2.4"])
 
 
 def writer() -> Any:
@@ -257,7 +274,7 @@ def test_the_reference_writer_writes_what_is_read(own: Any, tmp_path: Path) -> N
     path = tmp_path / "mine.safetensors"
     stack = [layer[0] for layer in maps(own)]
     writer()(path, stack, own.tokens, model="my server", versions={"vllm": "0"})
-    found = av.read_capture(path)
+    found = av.read(path)
     same(found, own)
     assert found.tokens == own.tokens
     assert found.source.model == "my server (mine.safetensors)"
@@ -270,7 +287,7 @@ def test_the_reference_writer_writes_cross_attention(tmp_path: Path) -> None:
     path = tmp_path / "cross.safetensors"
     given = {"cross_attentions": [[[[0.25, 0.75]]]], "decoder_attentions": [[[[1.0]]]]}
     writer()(path, given, ["x"], ["p", "q"])
-    found = av.read_capture(path)
+    found = av.read(path)
     assert found["cross:0.0"].tolist() == [[0.25, 0.75]]
 
 
@@ -282,4 +299,4 @@ def test_transformer_lens_itself(own: Any) -> None:
     folder = ROOT / "attnviz" / "models" / "demo" / "demo-gpt2"
     model = TransformerBridge.boot_transformers(str(folder), device="cpu")
     _, found = model.run_with_cache(TEXT)
-    same(av.read_any(found, model.to_str_tokens(TEXT)), own, within=1e-5)
+    same(av.read(found, model.to_str_tokens(TEXT)), own, within=1e-5)

@@ -15,7 +15,7 @@ import attnviz as av
 from attnviz.attention.attend import attend
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Layout, Site
-from attnviz.core.key_mask import Reach
+from attnviz.core.key_mask import KeyMask
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.tokens import Sides, Tokens
@@ -43,7 +43,7 @@ def test_reach_is_what_it_was_made_of(
     allowed &= (abs(back) < window) if window is not None else True
     if hole is not None:
         allowed[:, :, min(hole, keys - 1)] = False
-    reach = Reach.of(allowed)
+    reach = KeyMask.of(allowed)
     assert np.array_equal(reach.allowed(queries, keys), allowed)
     assert hole is not None or reach.bits is None
 
@@ -51,7 +51,7 @@ def test_reach_is_what_it_was_made_of(
 def test_masks_of_single_heads_are_kept() -> None:
     allowed = np.ones((3, 4, 4), bool)
     allowed[1, :, 2] = False
-    assert np.array_equal(Reach.of(allowed).allowed(4, 4), allowed)
+    assert np.array_equal(KeyMask.of(allowed).allowed(4, 4), allowed)
 
 
 SOURCES = {
@@ -70,7 +70,7 @@ def test_a_text_a_capture_and_a_file_have_the_same_scores(
 ) -> None:
     model, more = SOURCES[name]
     capture = av.capture("the cat and the dog and the cat", model=model, **more)
-    back = av.read_capture(av.write_capture(capture, tmp_path / f"c{suffix}"))
+    back = av.read(av.write_capture(capture, tmp_path / f"c{suffix}"))
     assert set(back.reach) == set(capture.layout.sites)
     for site, reach in capture.reach.items():
         shape = capture.maps[site].shape[1:]
@@ -111,7 +111,7 @@ def test_keys_that_no_head_uses_are_still_allowed(tmp_path: Path) -> None:
     recorder, scorer, inputs = watched(bias=far)
     capture = captured(recorder, inputs)
     assert not capture.maps[SITE][:, :, 4:].any()
-    back = av.read_capture(av.write_capture(capture, tmp_path / "c.npz"))
+    back = av.read(av.write_capture(capture, tmp_path / "c.npz"))
     assert back.reach[SITE].allowed(12, 12).all()
     for a, b in zip(scorer.result(), score_capture(back).result(), strict=True):
         assert b.scores["top"].chance == pytest.approx(a.scores["top"].chance)
@@ -136,7 +136,7 @@ def test_rows_with_a_learned_sink_go_round(suffix: str, tmp_path: Path) -> None:
     capture = captured(recorder, inputs)
     maps = capture.maps[SITE]
     assert (maps.sum(-1) < 0.99).all()
-    back = av.read_capture(av.write_capture(capture, tmp_path / f"c{suffix}"))
+    back = av.read(av.write_capture(capture, tmp_path / f"c{suffix}"))
     assert back.reach[SITE].sink
     assert np.array_equal(back.maps[SITE], maps)
     # entropy counts what the sink took as one more key
@@ -186,4 +186,4 @@ def test_files_that_say_something_else_are_refused(
     changes: dict[str, object], says: str, tmp_path: Path
 ) -> None:
     with pytest.raises(InputError, match=f"allowed keys does not fit its maps.*({says})"):
-        av.read_capture(lying(tmp_path, **changes))
+        av.read(lying(tmp_path, **changes))

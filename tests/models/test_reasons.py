@@ -79,12 +79,12 @@ def held(family: str, folders: Folders) -> tuple[Any, dict[Site, Any]]:
     single = family in SINGLE_PRECISION
     ours = av.load(str(folder) if single else load(folder, dtype=dtype).eval())
     if family in SEQ2SEQ:
-        from attnviz.captures.look import LookOptions, _prepared  # a target of ids has no words
+        from attnviz.captures.inputs import MapOptions, _prepared  # a target of ids has no words
         from tests.models.tiny import inputs_of
 
         prepared = inputs_of(ours, LONG, SHORT)
         ours.prepare = lambda prompt: prepared
-        capture = _prepared(Prompt(ids=LONG), ours, LookOptions(why="*.*")).capture()
+        capture = _prepared(Prompt(ids=LONG), ours, MapOptions(why="*.*")).capture()
     else:
         capture = av.capture(Prompt(ids=LONG), model=ours, why="*.*")
     kinds = {name: name or capture.layout.kinds[0] for name in names}
@@ -170,7 +170,7 @@ def test_a_reason_by_hand() -> None:
     assert why.weight == pytest.approx(why.shown, abs=1e-6)
     assert math.exp(why.score - why.top) / why.total == why.weight
     assert (why.query, why.key, why.head) == (length - 2, 3, "2.4")
-    written = av.capture(TEXT, weigh="norm")[head][length - 2, 3]
+    written = av.capture(TEXT, quantity="norm")[head][length - 2, 3]
     assert why.weight * why.norm == pytest.approx(float(written), rel=1e-4)
     records = why.to_records()
     assert sum(one["product"] for one in records) == pytest.approx(why.dot)
@@ -226,7 +226,7 @@ def test_captures_without_queries_and_keys_say_so(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"capture the text again with why='2\.4'"):
         capture.why("2.4", 1, 0)
     capture = av.capture(TEXT, why="2.4")
-    read = av.read_capture(av.write_capture(capture, tmp_path / "one.npz"))
+    read = av.read(av.write_capture(capture, tmp_path / "one.npz"))
     with pytest.raises(UsageError, match="recorded attention has none; run the model"):
         read.why("2.4", 1, 0)
     with pytest.raises(UsageError, match="recorded attention has none; run the model"):

@@ -6,6 +6,7 @@ import io
 import json
 import pickle
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -59,7 +60,7 @@ def test_round_trip(tmp_path: Path, suffix: str, kinds: tuple[str, ...]) -> None
     info = SourceInfo("my model", "hooked", "max 1e-7", "cpu", "float32", "", {"torch": "2"})
     capture = Capture(info, layout, Inputs({k: sides[k] for k in kinds}), maps)
     path = av.write_capture(capture, tmp_path / f"c{suffix}")
-    back = av.read_capture(path)
+    back = av.read(path)
     assert back.layout == layout
     assert back.inputs.sides == capture.inputs.sides
     assert all(np.array_equal(back.maps[s], maps[s]) for s in layout.sites)
@@ -69,8 +70,33 @@ def test_round_trip(tmp_path: Path, suffix: str, kinds: tuple[str, ...]) -> None
     assert back.source.versions == {"torch": "2"}
 
 
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+def test_layers_without_attention_leave_gaps(tmp_path: Path, suffix: str) -> None:
+    """Of a hybrid: it was refused, after ``models --show`` had promised it."""
+    tokens = Tokens(("a", "b", "c"), (1, 2, 3))
+    layout = Layout({"decoder": (0, 2, 0, 0, 2)})
+    maps = {Site("decoder", n): weights(2, 3, 3, seed=n) for n in (1, 4)}
+    info = SourceInfo("a hybrid", "hooked", "", "cpu", "float32")
+    capture = Capture(info, layout, Inputs({"decoder": Sides(tokens, tokens)}), maps)
+    back = av.read(av.write_capture(capture, tmp_path / f"c{suffix}"))
+    assert back.layout == layout
+    assert list(back.maps) == list(maps)
+    assert all(np.array_equal(back.maps[site], maps[site]) for site in maps)
+    with pytest.raises(UsageError, match="every head, as many in one layer as in another"):
+        recorded.dump(replace(capture, maps={Site("decoder", 1): maps[Site("decoder", 1)]}), suffix)
+
+
+@pytest.mark.parametrize(
+    "layers", [[0, 1], [2, 1, 0], [0, 1, 1], [-1, 0, 1], [0, 1, 10**9], [0, 1, "2"], 3, {}]
+)
+def test_numbers_of_layers_that_are_none(tmp_path: Path, good, layers: object) -> None:
+    meta = np.array(json.dumps({"layers": {"encoder": layers}}))
+    with pytest.raises(InputError, match="numbers of its 3 encoder layers"):
+        av.read(store(tmp_path / "x.npz", **good, meta=meta))
+
+
 def test_layer_and_head_axes_are_not_swapped(tmp_path: Path, good) -> None:
-    capture = av.read_capture(store(tmp_path / "x.npz", **good))
+    capture = av.read(store(tmp_path / "x.npz", **good))
     head = Head(Site("encoder", 2), 1)
     assert np.array_equal(capture[head], good["attentions"][2, 1])
     assert len(capture.layout) == 6
@@ -81,9 +107,9 @@ def test_kind_of_the_maps(tmp_path: Path) -> None:
     causal = np.tril(weights(1, 1, 3, 3))
     causal /= causal.sum(-1, keepdims=True)
     tokens = np.array(["a", "b", "c"])
-    decoder = av.read_capture(store(tmp_path / "d.npz", attentions=causal, tokens=tokens))
+    decoder = av.read(store(tmp_path / "d.npz", attentions=causal, tokens=tokens))
     assert decoder.layout.kinds == ("decoder",)
-    cross = av.read_capture(
+    cross = av.read(
         store(tmp_path / "c.npz", attentions=weights(1, 1, 3, 2), tokens=tokens,
               source_tokens=np.array(["p", "q"]))
     )  # fmt: skip
@@ -97,19 +123,19 @@ def test_items_of_a_batch_are_cut_to_their_tokens(tmp_path: Path) -> None:
     batch[:, 1, :, :, :2] = weights(2, 3, 4, 2)
     tokens = np.array([["a", "b", "c", "d"], ["e", "f", "", ""]])
     path = store(tmp_path / "b.npz", attentions=batch, tokens=tokens)
-    assert av.read_capture(path, item=0).maps[Site("encoder", 1)].shape == (3, 4, 4)
-    second = av.read_capture(path, item=1)
+    assert av.read(path, item=0).maps[Site("encoder", 1)].shape == (3, 4, 4)
+    second = av.read(path, item=1)
     assert second.inputs.sides["encoder"].queries.texts == ("e", "f")
     assert np.array_equal(second.maps[Site("encoder", 1)], batch[1, 1, :, :2, :2])
     with pytest.raises(UsageError, match="choose one with item from 0 to 1"):
-        av.read_capture(path)
+        av.read(path)
     with pytest.raises(UsageError, match="no item 2"):
-        av.read_capture(path, item=2)
+        av.read(path, item=2)
 
 
 def test_masked_rows_may_be_zero(tmp_path: Path, good) -> None:
     good["attentions"][1, :, 2] = 0
-    assert av.read_capture(store(tmp_path / "x.npz", **good)).empty_rows == 1
+    assert av.read(store(tmp_path / "x.npz", **good)).empty_rows == 1
 
 
 def _with(**changes: object):
@@ -148,7 +174,7 @@ def _edit(index: tuple, value: float):
 )
 def test_contents_that_are_wrong(tmp_path: Path, good, change, says: str) -> None:
     with pytest.raises(InputError, match=says) as caught:
-        av.read_capture(store(tmp_path / "x.npz", **change(good)))
+        av.read(store(tmp_path / "x.npz", **change(good)))
     assert "\n" not in str(caught.value)
 
 
@@ -160,11 +186,11 @@ def test_a_pickle_is_never_run(tmp_path: Path) -> None:
     path = tmp_path / "evil.npz"
     np.savez(path, attentions=weights(1, 1, 1, 1), tokens=np.array([Evil()], object))
     with pytest.raises(InputError, match="pickle"):
-        av.read_capture(path)
+        av.read(path)
     bare = tmp_path / "bare.npz"
     bare.write_bytes(pickle.dumps(Evil()))
     with pytest.raises(InputError, match="cannot read"):
-        av.read_capture(bare)
+        av.read(bare)
     assert not (tmp_path / "ran").exists()
 
 
@@ -181,14 +207,14 @@ def test_sizes_are_checked_before_reading(tmp_path: Path, monkeypatch) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("attentions.npy", _npy((12, 12, 100_000, 100_000), b"\0" * 64))
     with pytest.raises(InputError, match="another size"):
-        av.read_capture(path)
+        av.read(path)
     bomb = tmp_path / "bomb.npz"
     with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("attentions.npy", _npy((1, 1, 2000, 2000), b"\0" * 16_000_000))
     assert bomb.stat().st_size < 100_000
     monkeypatch.setattr("attnviz.models.memory.physical_memory", lambda: 40_000_000)
     with pytest.raises(InputError, match=r"16\.0 MB, more than a quarter"):
-        av.read_capture(bomb)
+        av.read(bomb)
 
 
 @given(data=st.data())
@@ -211,7 +237,7 @@ def test_damaged_files_give_one_line(tmp_path_factory, data) -> None:
     path.write_bytes(raw)
     message = ""
     try:
-        av.read_capture(path)
+        av.read(path)
     except AttnvizError as error:
         message = str(error)
     assert "\n" not in message
@@ -228,7 +254,7 @@ def test_encrypted_or_unknown_compression(tmp_path: Path, good, place: int, bit:
         start = raw.find(b"PK\x01\x02", start + 1)
     path.write_bytes(raw)
     with pytest.raises(InputError, match="cannot read"):
-        av.read_capture(path)
+        av.read(path)
 
 
 def test_safetensors_tokens_are_json_metadata(tmp_path: Path) -> None:
@@ -239,21 +265,21 @@ def test_safetensors_tokens_are_json_metadata(tmp_path: Path) -> None:
         {"attentions": weights(1, 1, 2, 2).astype(np.float16)}, path,
         metadata={"tokens": json.dumps(["a", "b"])},
     )  # fmt: skip
-    assert av.read_capture(path).inputs.sides["encoder"].queries.texts == ("a", "b")
+    assert av.read(path).inputs.sides["encoder"].queries.texts == ("a", "b")
 
 
 @pytest.mark.parametrize(
     ("name", "says"),
-    [("missing.npz", "is missing"), ("folder.npz", "a folder"), ("x.pt", "npz or .safetensors")],
+    [("missing.npz", "is missing"), ("folder.npz", "a folder"), ("x.pt", "No such file")],
 )
 def test_paths_that_cannot_be_read(tmp_path: Path, name: str, says: str) -> None:
     (tmp_path / "folder.npz").mkdir()
     with pytest.raises(InputError, match=says):
-        av.read_capture(tmp_path / name)
+        av.read(tmp_path / name)
 
 
 def test_what_cannot_be_written(tmp_path: Path, good) -> None:
-    capture = av.read_capture(store(tmp_path / "x.npz", **good))
+    capture = av.read(store(tmp_path / "x.npz", **good))
     with pytest.raises(UsageError, match=r"npz or \.safetensors"):
         av.write_capture(capture, tmp_path / "x.pt")
     with pytest.raises(av.OutputError, match="does not exist"):
@@ -285,7 +311,7 @@ def test_padding_on_either_side_and_empty_tokens(texts: list[str], tmp_path: Pat
     path = store(
         tmp_path / "b.npz", attentions=batch, tokens=np.array([texts]), special=[[False] * 5]
     )
-    capture = av.read_capture(path)
+    capture = av.read(path)
     assert capture.inputs.sides["encoder"].queries.texts == tuple(texts[first:last])
     stored = batch[1, 0, :, first:last, first:last]
     assert np.array_equal(capture.maps[Site("encoder", 1)], stored)
@@ -314,7 +340,7 @@ def test_a_second_member_of_the_same_name_is_refused(tmp_path: Path, good) -> No
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("attentions", b"\x93NUMPY\x01\x00")
     with pytest.raises(InputError, match="two arrays called 'attentions'"):
-        av.read_capture(path)
+        av.read(path)
 
 
 @pytest.mark.parametrize("dtype", ["complex64", "int64", "bool"])
@@ -326,11 +352,11 @@ def test_weights_that_are_no_fractions_are_refused_in_both_formats(
     array = np.eye(3)[None, None].astype(dtype)
     texts = np.array(["a", "b", "c"])
     with pytest.raises(InputError, match=f"holds {dtype}, not floating-point"):
-        av.read_capture(store(tmp_path / "x.npz", attentions=array, tokens=texts))
+        av.read(store(tmp_path / "x.npz", attentions=array, tokens=texts))
     path = tmp_path / "x.safetensors"
     save_file({"attentions": array}, path, metadata={"tokens": json.dumps(texts.tolist())})
     with pytest.raises(InputError, match=f"holds {dtype}, not floating-point"):
-        av.read_capture(path)
+        av.read(path)
 
 
 def test_double_precision_survives_safetensors(tmp_path: Path) -> None:
@@ -339,29 +365,29 @@ def test_double_precision_survives_safetensors(tmp_path: Path) -> None:
     array = weights(1, 1, 3, 3).astype(np.float64) / 3 * 3
     path = tmp_path / "x.safetensors"
     save_file({"attentions": array}, path, metadata={"tokens": json.dumps(["a", "b", "c"])})
-    assert av.read_capture(path).maps[Site("encoder", 0)].dtype == np.float64
+    assert av.read(path).maps[Site("encoder", 0)].dtype == np.float64
 
 
 def test_headers_and_metadata_that_break_their_readers(tmp_path: Path, good) -> None:
     deep = "[" * 100_000
     path = store(tmp_path / "m.npz", **good, meta=np.array(deep))
-    assert av.read_capture(path).source.model == "m.npz"
+    assert av.read(path).source.model == "m.npz"
     header = b"\x93NUMPY\x01\x00" + (10).to_bytes(2, "little") + b"(((((((((("
     with zipfile.ZipFile(tmp_path / "h.npz", "w") as archive:
         archive.writestr("attentions.npy", header)
     with pytest.raises(InputError, match="cannot read"):
-        av.read_capture(tmp_path / "h.npz")
+        av.read(tmp_path / "h.npz")
     with zipfile.ZipFile(tmp_path / "l.npz", "w", zipfile.ZIP_LZMA) as archive:
         archive.writestr("attentions.npy", b"x" * 5000)
     data = bytearray((tmp_path / "l.npz").read_bytes())
     data[60:80] = b"\xff" * 20
     (tmp_path / "l.npz").write_bytes(data)
     with pytest.raises(InputError, match="cannot read"):
-        av.read_capture(tmp_path / "l.npz")
+        av.read(tmp_path / "l.npz")
     codes = np.array(["a", "b", "c", "d"])
     codes.view(np.uint32)[0] = 0x7FFFFFFF
     with pytest.raises(InputError, match="invalid characters"):
-        av.read_capture(store(tmp_path / "c.npz", attentions=good["attentions"], tokens=codes))
+        av.read(store(tmp_path / "c.npz", attentions=good["attentions"], tokens=codes))
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".safetensors"])

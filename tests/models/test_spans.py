@@ -109,7 +109,7 @@ def test_generated_tokens_leave_the_parts_where_they_are() -> None:
 def test_captures_keep_them(tmp_path: Path, suffix: str) -> None:
     held = av.capture(av.Prompt(TEXT, spans={"a": "all:the", "b": "keys to"}))
     path = av.write_capture(held, tmp_path / f"one{suffix}")
-    assert av.read_capture(path).inputs.sides == held.inputs.sides
+    assert av.read(path).inputs.sides == held.inputs.sides
 
 
 def test_heads_keep_them_in_their_json() -> None:

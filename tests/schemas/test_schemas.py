@@ -34,7 +34,12 @@ def test_every_schema_is_valid_and_complete(name: str) -> None:
     header = (
         {"source", "layout"}
         if issubclass(found, Result)
-        else {"attnviz.shapes": {"view"}, "attnviz.check": {"file", "format"}}[name]
+        else {
+            "attnviz.shapes": {"view"},
+            "attnviz.check": {"file", "format"},
+            "attnviz.model": {"name", "family"},
+            "attnviz.models": {"models"},
+        }[name]
     )
     assert {"schema", *header} <= set(schema["required"])
     for part in schema["$defs"]:

@@ -26,8 +26,8 @@ from attnviz.core.source import Rows
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.scoring.axes import is_punctuation
 from attnviz.scoring.observe import Recorder, ScoreObserver, score_capture
+from attnviz.scoring.replay import allowed_keys
 from attnviz.scoring.scores import SCORES
-from attnviz.scoring.stored import allowed_keys
 from tests import reference, reference_scores
 
 Array = NDArray[np.float64]

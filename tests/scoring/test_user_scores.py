@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -202,16 +203,25 @@ def test_the_command_line_runs_a_plugin_in_every_process(
     for jobs in ("1", "2"):
         out = tmp_path / f"{jobs}.profile"
         states.append(out)
-        command = ["profile", str(texts), "--plugin", str(plugin), "--jobs", jobs, "-o", str(out)]
+        command = [
+            "profile",
+            str(texts),
+            "--plugin",
+            str(plugin),
+            "--jobs",
+            jobs,
+            "--state",
+            str(out),
+        ]
         assert main([*command, "-q"]) == 0
         assert "user-defined: score articles (my_scores.articles)" in capsys.readouterr().out
-    one, two = (av.read_profile(state) for state in states)
+    one, two = (av.read(state) for state in states)
     assert one == two
     assert one.heads[0].estimates["articles"].low is not None
     for name in ("articles", "first_half"):
         scores.forget(name)
         roles.forget(name)
-    assert main(["heads", "--profile", str(states[0])]) == 2
+    assert main(["show", str(states[0])]) == 2
     assert "the score articles (my_scores.articles)" in capsys.readouterr().err
 
 
@@ -241,6 +251,52 @@ def test_plugins_that_cannot_be_loaded_say_why(
         assert main(["heads", TEXT, "--plugin", str(path)]) in (1, 2)
         assert why in capsys.readouterr().err
     assert main(["heads", TEXT, "--plugin", str(tmp_path / "gone.py")]) == 1
+
+
+NOISY = """
+import sys
+import attnviz as av
+print("loading")
+{at_import}
+
+@av.role("first_key", mean=0.5)
+@av.score("first_key")
+def first_key(block):
+    print("scoring")
+    {in_score}
+    return block.on(block.key_positions == 0)
+
+@av.role("always", score="previous", mean=0.01, lift=0)
+def always(found):
+    print("judging")
+    return True
+"""
+
+
+def test_what_a_plugin_prints_is_no_part_of_the_result(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "noisy.py"
+    path.write_text(NOISY.format(at_import="", in_score=""))
+    assert main(["heads", TEXT, "--json", "--plugin", str(path)]) == 0
+    captured = capsys.readouterr()
+    assert "first_key" in json.loads(captured.out)["heads"][0]["scores"]
+    assert {"loading", "scoring", "judging"} <= set(captured.err.splitlines())
+
+
+@pytest.mark.parametrize("where", ["at_import", "in_score"])
+@pytest.mark.parametrize("code", ["0", "'enough'"])
+def test_a_plugin_cannot_end_a_command(
+    where: str, code: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / f"quits_{where}_{len(code)}.py"
+    calls = {"at_import": "", "in_score": ""} | {where: f"sys.exit({code})"}
+    path.write_text(NOISY.format(**calls))
+    assert main(["heads", TEXT, "--json", "--plugin", str(path)]) == 2
+    captured = capsys.readouterr()
+    assert not captured.out
+    assert re.search(r"(plugin .*quits_.*py|score 'first_key').* failed.*: it calls sys.exit",
+                     captured.err)  # fmt: skip
 
 
 def test_installed_packages_are_found_by_their_entry_points(

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from attnviz.statistics.clusters import ClusterSums
+from attnviz.statistics.clusters import ClusterSums, summable
 from attnviz.statistics.copies import factor, together
 from attnviz.statistics.exact import Exact
 from attnviz.statistics.simultaneous import Bootstrap, poisson
@@ -93,6 +93,18 @@ def test_nothing_is_claimed_from_one_text_or_none() -> None:
     assert sums.mean()[0] == 0.5
     assert np.isnan(sums.mean()[1])
     assert np.isnan(sums.half()).all()
+
+
+def test_sums_that_are_no_numbers_or_too_large_are_told_apart() -> None:
+    """Whole numbers of 64 bits hold sums of squares up to 2⁶²; beyond them nothing is exact."""
+    a = np.array([[1.0, 2.0], [1.0, np.nan], [np.inf, 1.0], [-1e200, 1.0], [2.0**31, 0.0],
+                  [2.0**30, 2.0**30], [2.0**40, 0.0]])  # fmt: skip
+    b = np.array([[3, 0]] * 6 + [[2**22, 0]])
+    with np.errstate(all="raise"):
+        assert summable(a, b).tolist() == [True, False, False, False, False, True, False]
+        for row in (0, 5):
+            sums = ClusterSums.of(a[row][:, None], b[row][:, None])
+            assert sums.aa.value() == (a[row] ** 2).sum()
 
 
 def test_parts_of_clusters_add_up() -> None:

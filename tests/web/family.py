@@ -13,9 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import attnviz as av
-from attnviz.drawing.style import Style
-from attnviz.features.export.execution import Execution
-from attnviz.features.export.settings import ExportSettings
 from attnviz.features.shapes.animation.page import animation_page
 from attnviz.models.untrained import FreshConfig
 from tests.features.shapes.test_drawing import animation
@@ -42,10 +39,10 @@ SETTLED = """async () => {
 
 def _gallery(folder: Path) -> Path:
     (folder / "s.txt").write_text("\n".join(TEXTS))
-    settings = ExportSettings(kinds=("heads", "layers"), style=Style(dpi=60))
+    settings = {"layout": "heads,layers", "dpi": 60}
     model = FreshConfig(d_model=32, heads=4, layers=2, causal=True)
-    one = Execution(jobs=1)
-    av.export_maps(folder / "s.txt", folder / "maps", model=model, settings=settings, execution=one)
+    one = {"jobs": 1}
+    av.export(folder / "s.txt", folder / "maps", model=model, **settings, **one)
     return folder / "maps" / "index.html"
 
 
@@ -55,7 +52,7 @@ def _atlas(folder: Path) -> Path:
 
 
 def _patch(folder: Path) -> Path:
-    found = av.patch(task="gender", count=12, circuit=True, size=4)
+    found = av.patch(task="gender", count=12, circuit=True, circuit_size=4)
     return found.save(folder / "patch.html")
 
 

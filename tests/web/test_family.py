@@ -116,6 +116,90 @@ def test_paper_is_light_and_shows_all(shown: Opened) -> None:
     page.evaluate("dispatchEvent(new Event('afterprint'))")
 
 
+OVERLAPS = """() => [...document.querySelectorAll('table tr')].flatMap(row => {
+    const boxes = [...row.children].map(cell => cell.getBoundingClientRect()).filter(b => b.width);
+    const over = (box, n) => box.left < boxes[n].right - 1 && box.top < boxes[n].bottom - 1;
+    return boxes.slice(1).filter(over)
+        .map(box => `${row.textContent.slice(0, 30)} at ${box.left}`);
+})"""
+"""Cells that lie over the one before them."""
+CUT = """() => [...document.querySelectorAll('canvas, svg, table, .legend i')]
+    .filter(one => one.checkVisibility() && one.getBoundingClientRect().width)
+    .filter(one => one.getBoundingClientRect().right > document.documentElement.clientWidth + 1
+        || one.getBoundingClientRect().left < -1)
+    .map(one => `${one.tagName} ${one.id} ${one.getBoundingClientRect().right}`)"""
+"""What reaches over the edge of the paper."""
+STUCK = """() => [...document.querySelectorAll('body *')]
+    .filter(one => one.checkVisibility() && getComputedStyle(one).position === 'sticky')
+    .map(one => `${one.tagName} ${one.id} ${one.textContent.slice(0, 20)}`)"""
+"""What would lie where the window was scrolled to."""
+GROUNDS = """() => [...document.querySelectorAll('body *')]
+    .filter(one => one.checkVisibility() && one.textContent !== undefined)
+    .filter(one => { const style = getComputedStyle(one);
+        return (style.backgroundImage !== 'none' || style.backgroundColor !== 'rgba(0, 0, 0, 0)')
+            && style.printColorAdjust !== 'exact'; }).length"""
+
+
+@pytest.mark.parametrize("width", [718, pytest.param(794, marks=pytest.mark.slow)])
+def test_paper_has_all_columns_and_all_colours(shown: Opened, width: int) -> None:
+    """A4 with a browser's margins, and with none; windows are wider."""
+    page = shown.page
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.evaluate(SETTLED)
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": width, "height": 1000})
+    page.wait_for_timeout(60)
+    found = [page.evaluate(script) for script in (OVERLAPS, CUT, STUCK, GROUNDS)]
+    page.emulate_media(media="screen")
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    page.set_viewport_size({"width": 1280, "height": 900})
+    assert found == [[], [], [], 0]
+
+
+SPOKEN = """[document.body.innerText, ...[...document.querySelectorAll('[aria-label], [title]')]
+    .map(one => `${one.getAttribute('aria-label') || ''} ${one.title || ''}`)].join('\\n')"""
+
+
+def test_a_minus_is_no_hyphen(shown: Opened) -> None:
+    assert re.findall(r".{12}(?<![\w.·])-\d.{8}", shown.page.evaluate(SPOKEN)) == []
+    for one in re.findall(r"\d ?%", shown.page.evaluate(SPOKEN)):
+        assert one[1:] == " %"
+
+
+def test_what_takes_keys_is_no_picture(shown: Opened) -> None:
+    """A screen reader passes no keys on to an image."""
+    assert shown.page.locator("canvas[tabindex][role=img], svg[tabindex][role=img]").count() == 0
+    unnamed = "canvas[tabindex]:not([aria-label]), canvas[tabindex]:not([role])"
+    assert shown.page.locator(unnamed).count() == 0
+
+
+NO_NUMBER = re.compile(r"[-+−±<]?[\d.,]+\s?(%|[(\[±].*)|[−±<]\d.*|[-+]\d.*[^\d.e+-].*")
+"""What a spreadsheet takes for a text: a minus sign of our own, a percent, an interval behind."""
+
+
+def test_files_have_numbers_as_numbers(shown: Opened) -> None:
+    if not shown.page.locator("#save-csv").count():
+        return
+    names, lines = shown.table()
+    assert lines
+    assert all(len(line) == len(names) for line in lines)
+    tokens = {n for n, name in enumerate(names) if re.search("token|query$|key$|word|string", name)}
+    texts = {cell for line in lines for n, cell in enumerate(line) if n not in tokens}
+    assert [cell for cell in texts if NO_NUMBER.fullmatch(cell)] == []
+    if "allowed" in names and shown.name in ("view", "live", "diff"):
+        place, first = names.index("allowed"), names.index("key") + 1
+        first += 2 * (names[first] == "second_query")
+        barred = [line[first:place] for line in lines if line[place] == "0"]
+        free = [line[first] for line in lines if line[place] == "1"]
+        assert barred
+        assert {cell for line in barred for cell in line} == {""}, "nothing, and no 0"
+        assert all(map(float, free))
+
+
+AXE = "axe.run({rules: {'label-content-name-mismatch': {enabled: true}}})"
+
+
 @pytest.mark.parametrize(
     "name", ["gallery", "long", "shapes", "flow", "film", "lens", "patch", "sheet"]
 )
@@ -129,11 +213,23 @@ def test_axe_finds_nothing(
     with opened(browser, viewport=size, color_scheme=scheme, reduced_motion="reduce") as found:
         visit(found, pages[name])
         found.page.evaluate(axe())
-        for state in ("", "document.getElementById('help').showModal()"):
+        chosen = "document.querySelector('.row')?.click()"  # of a flow a token
+        for state in ("", chosen, "document.getElementById('help').showModal()"):
             found.page.evaluate(state)
-            violations = found.page.evaluate("axe.run()")["violations"]
+            found.page.evaluate(SETTLED)
+            violations = found.page.evaluate(AXE)["violations"]
             assert [(v["id"], [n["html"][:120] for n in v["nodes"]]) for v in violations] == []
         assert found.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_explain_shows_the_votes_of_every_head(browser: Any, pages: dict[str, Path]) -> None:
+    for width in (390, 700, 1024, 1440):
+        with opened(browser, viewport={"width": width, "height": 800}) as found:
+            visit(found, pages["explain"])
+            inside = "e => [e.scrollWidth - e.clientWidth, e.firstChild.rows[0].cells.length]"
+            over, columns = found.page.eval_on_selector("#grid", inside)
+            assert columns == 7
+            assert over <= 0, width
 
 
 CLICKS = {

@@ -2,80 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from attnviz.core.arguments import check_fields
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import Source
 from attnviz.corpus.batches import batches, tokenize
-from attnviz.corpus.gold.halves import HALVES, Selection
 from attnviz.corpus.gold.pointing import present
+from attnviz.corpus.gold.settings import SyntaxSettings
 from attnviz.corpus.gold.tally import HitTally
 from attnviz.corpus.gold.treebank import PUNCTUATION, Sentence, stripped
 from attnviz.corpus.gold.work import Gold, Task
-from attnviz.corpus.texts import Bad, Text
-from attnviz.errors import InputError, Setting, UsageError
+from attnviz.corpus.texts import InvalidRecord, Text
+from attnviz.errors import InputError, UsageError
 
 Loader = Callable[[], Source]
 
 BATCH_TOKENS = 4096
 """Tokens of a padded batch."""
-
-
-@dataclass(frozen=True)
-class SyntaxSettings:
-    """How heads are compared with a treebank.
-
-    Attributes:
-        subtypes: take ``nmod:poss`` for a relation of its own.
-        punct: count punctuation's dependencies.
-        select_on: ``halves`` chooses heads and offsets on even documents and measures them on odd
-            ones; ``all`` does both on everything, as Clark et al. do.
-        strict: a sentence that cannot be used ends the run.
-        jobs: processes.
-        ray: where Ray is, see :class:`~attnviz.corpus.on_ray.OnRay`; None for without.
-        random: measure the same model with weights without anything learned in them as well:
-            untrained ones, and the trained ones shuffled.
-        seed: of the first of those weights, and ``seeds`` how many there are of each kind.
-        seeds: see ``seed``.
-        trees: grow every head's undirected spanning tree.
-        rooted: grow every head's directed spanning tree from the gold root (Htut et al. 2019).
-        combine: train a classifier over all heads, on the model and on such weights.
-        show: sentences to be kept with the arcs of ``relation``.
-        relation: names with commas between them; ``all`` where there is none.
-    """
-
-    subtypes: bool = False
-    punct: bool = True
-    select_on: Selection = HALVES
-    strict: bool = False
-    jobs: int = 1
-    ray: str | None = None
-    random: bool = False
-    seed: int = 0
-    seeds: int = 3
-    trees: bool = False
-    rooted: bool = False
-    combine: bool = False
-    show: int = 0
-    relation: str | None = None
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-    def check(self) -> None:
-        """Raise UsageError for a value that there is not."""
-        if self.jobs < 1:
-            raise UsageError("{} is too few; take at least 1", Setting("jobs", self.jobs))
-        if self.seeds < 1:
-            raise UsageError("{} is too few; take at least 1", Setting("seeds", self.seeds))
-        if self.show < 0:
-            raise UsageError("{} is too few; take at least 1", Setting("show", self.show))
-        if not 0 <= self.seed < 1 << 63:
-            raise UsageError("{} must be from 0 to 2^63 - 1", Setting("seed", self.seed))
 
 
 def check_single(source: Source) -> None:
@@ -121,9 +67,15 @@ class Cases:
         self.unit = "sentences"
         if len(set(self._documents.values())) < len(self.sentences):
             self.unit = "documents"
+        words: dict[int, list[object]] = {}
+        for sentence in self.sentences:
+            words.setdefault(self.document(sentence), []).append((sentence.words, sentence.heads))
+        first: dict[Hashable, int] = {}
+        same = {number: first.setdefault(tuple(said), number) for number, said in words.items()}
+        self._documents = {number: same[one] for number, one in self._documents.items()}
 
     def document(self, sentence: Sentence) -> int:
-        """The cluster that a sentence belongs to."""
+        """The cluster that a sentence belongs to; copies of a document are one."""
         return self._documents[sentence.number]
 
     def tasks(self, tally: HitTally, some: Sequence[Sentence] | None = None) -> Iterator[Task]:
@@ -133,7 +85,7 @@ class Cases:
         by_number = {s.number: s for s in wanted}
         tokenized = tokenize(texts, self.source)
         for found in batches(tokenized, lambda inputs: inputs.length, BATCH_TOKENS):
-            if isinstance(found, Bad):
+            if isinstance(found, InvalidRecord):
                 if self.settings.strict:
                     raise InputError(
                         f"{found.place}: the model cannot take this sentence; it reads at most "

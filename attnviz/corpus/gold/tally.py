@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.statistics import unanimous
+from attnviz.statistics import zero_variance
 from attnviz.statistics.clusters import LEAST, ClusterSums
 from attnviz.statistics.families import one_sided
 from attnviz.statistics.share import CaseShare
@@ -110,7 +110,7 @@ def share(hits: Integers, count: Integers, least: float = 0.0) -> CaseShare:
     """A share of cases by document, with its 95 % interval from documents as clusters.
 
     Where all documents have the same share, the interval is that of
-    :mod:`attnviz.statistics.unanimous`.
+    :mod:`attnviz.statistics.zero_variance`.
 
     Args:
         hits: [D], of each document; ``count`` [D] its cases.
@@ -126,7 +126,7 @@ def share(hits: Integers, count: Integers, least: float = 0.0) -> CaseShare:
         return CaseShare(value, max(value - half, least), min(value + half, 1.0))
     if clusters < LEAST:
         return CaseShare(value)
-    return CaseShare(value, *unanimous.ends(value, clusters, least, 1.0))
+    return CaseShare(value, *zero_variance.ends(value, clusters, least, 1.0))
 
 
 def p_above_zero(hits: Integers, count: Integers) -> float:
@@ -142,5 +142,5 @@ def p_above_zero(hits: Integers, count: Integers) -> float:
     if clusters < LEAST:
         return 1.0
     if not bool(sums.known()):
-        return unanimous.p_positive(float(sums.mean()), clusters, DIFFERENCE)
+        return zero_variance.p_positive(float(sums.mean()), clusters, DIFFERENCE)
     return float(one_sided(sums.mean(), sums.error(), sums.freedom()))

@@ -1,7 +1,8 @@
 """Sentences with gold dependencies from CoNLL-U files (https://universaldependencies.org).
 
 Words are the syntactic words: ranges (3-4) and empty nodes (3.1) are skipped, enhanced
-dependencies are not used. A sentence that cannot be used becomes a :class:`Bad` with its line.
+dependencies are not used. A sentence that cannot be used becomes a :class:`InvalidRecord` with its
+line.
 ``# newdoc`` begins a document; where a file has none, every sentence is one of its own.
 """
 
@@ -13,7 +14,7 @@ from typing import NamedTuple
 
 from attnviz.core.prompt import Prompt
 from attnviz.corpus.lines import Problem, decoded, no_text, opened, whole_number
-from attnviz.corpus.texts import Bad, parted, resolve
+from attnviz.corpus.texts import InvalidRecord, parted, resolve
 from attnviz.errors import InputError
 
 PUNCTUATION = "punct"
@@ -86,7 +87,7 @@ def spoken(words: Sequence[str]) -> Prompt:
     return Prompt(" ".join(words), words=tuple(spans))
 
 
-def read(names: Sequence[str]) -> Iterator[Sentence | Bad]:
+def read(names: Sequence[str]) -> Iterator[Sentence | InvalidRecord]:
     """Every sentence of some files, in order.
 
     Args:
@@ -103,14 +104,14 @@ def read(names: Sequence[str]) -> Iterator[Sentence | Bad]:
             number += 1
             place = f"{shown}:{first}"
             if isinstance(block, Problem):
-                yield Bad(number, place, block)
+                yield InvalidRecord(number, place, block)
                 continue
             starts = any(_comment(line).startswith("newdoc") for line in block if line[:1] == "#")
             document += starts or not marked
             marked = marked or starts
             found = _sentence(block, first)
             if isinstance(found, _Fault):
-                yield Bad(number, f"{shown}:{found.line}", found.reason)
+                yield InvalidRecord(number, f"{shown}:{found.line}", found.reason)
             elif found is not None:
                 words, heads, relations, rows = found
                 comments = tuple(_comment(line) for line in block if line[:1] == "#")
@@ -121,7 +122,7 @@ def read(names: Sequence[str]) -> Iterator[Sentence | Bad]:
                 )
 
 
-def sentences(names: Sequence[str], *, strict: bool) -> tuple[list[Sentence], list[Bad]]:
+def sentences(names: Sequence[str], *, strict: bool) -> tuple[list[Sentence], list[InvalidRecord]]:
     """All of a treebank, and what in it cannot be used.
 
     Args:

@@ -6,15 +6,18 @@ from attnviz.core.compared import Figures
 from attnviz.features.ablation.result import Ablation
 
 
-def figures(found: Ablation) -> Figures:
+def figures(result: Ablation) -> Figures:
     """The change of the metric without each group, by the first method."""
     return Figures(
-        {one.name: {"effect": one.change} for one in found.effects},
-        {one.name: frozenset(filter(None, (one.does, one.rests))) for one in found.effects},
+        {effect.name: {"effect": effect.change} for effect in result.effects},
         {
-            "metric": found.metric,
-            "methods": ", ".join(found.methods),
-            "average": found.average,
-            "at": found.at or "all tokens",
+            effect.name: frozenset(filter(None, (effect.does, effect.rests)))
+            for effect in result.effects
+        },
+        {
+            "metric": result.metric,
+            "methods": ", ".join(result.methods),
+            "average": result.average,
+            "at": result.at or "all tokens",
         },
     )

@@ -56,29 +56,30 @@ def curve(
     alone = {e.heads[0]: n for n, e in enumerate(effects) if len(e.heads) == 1}
     if set(alone) != set(layout):
         raise UsageError(
-            "a curve ablates every head; leave out {heads}", heads=settings.heads or ...
+            "a curve ablates every head; leave out {select}", select=settings.select or ...
         )
+    by = "effect" if settings.curve in (None, "remeasured") else settings.curve
     walk = _Walk(bench, fold, clusters, settings, progress)
     heads = tuple(layout)
     orders: dict[str, list[Head]] = {}
-    if settings.order != "random":
+    if by != "random":
         half = summed.only(walk.chosen_on)
-        changes = half.changes[:, 0].sum(0)
-        slopes = np.abs(half.gradients).mean(0) if settings.order == "gradient" else None
+        changes = together(half, settings.average, settings.seed).center
+        slopes = np.abs(half.gradients).mean(0) if by == "gradient" else None
         place = {head: number for number, head in enumerate(layout)}
 
         def importance(head: Head) -> tuple[float, ...]:
             cost = float(changes[alone[head]]) * metric.worse
             if slopes is not None:
                 return (float(slopes[place[head]]),)
-            if settings.order == "role":  # heads without a role first
+            if by == "role":  # heads without a role first
                 return (float(bool(effects[alone[head]].does)), cost)
             return (cost,)
 
-        orders[settings.order] = sorted(heads, key=importance)
-    if settings.remeasure and settings.order == "effect":
+        orders[by] = sorted(heads, key=importance)
+    if settings.curve == "remeasured":
         orders["effect"] = walk.remeasured(orders["effect"], metric)
-    count = max(1, settings.random_orders) if settings.order == "random" else settings.random_orders
+    count = max(1, settings.random_orders) if by == "random" else settings.random_orders
     for number in range(count):
         order = list(heads)
         random.Random(f"{settings.seed}/{number}").shuffle(order)
@@ -138,8 +139,8 @@ class _Walk:
         for batch in self._bench.measure(groups, texts=texts, first_method=True):
             measured += batch
             self._progress(stage, len(measured), total)
-        found = together(Summed.of(measured, self._clusters), self._average, self._seed)
-        return found.center, found.low, found.high
+        estimates = together(Summed.of(measured, self._clusters), self._average, self._seed)
+        return estimates.center, estimates.low, estimates.high
 
 
 def sides(fold: Sequence[int]) -> tuple[frozenset[int], frozenset[int]]:

@@ -85,20 +85,20 @@ class Means:
             lengths: the number of positions T of each kind of layers.
             sites: the layers that are filled; all by default.
         """
-        found = {}
+        means = {}
         for site in self._sums if sites is None else sites:
             sums = self._sums[site]
             counts = self._counts[site]
             overall = sums.sum(0) / counts.sum()
             length = lengths[site.kind]
             if self._over == "tokens":
-                found[site] = overall.expand(1, length, *overall.shape)
+                means[site] = overall.expand(1, length, *overall.shape)
                 continue
             own = sums / counts.clamp(min=1)[:, None, None]
             own = torch.where((counts >= self._least)[:, None, None], own, overall)
             more = overall.expand(max(0, length - len(own)), *overall.shape)
-            found[site] = torch.cat([own, more])[None, :length]
-        return found
+            means[site] = torch.cat([own, more])[None, :length]
+        return means
 
     def reach(self, kind: SiteKind) -> int:
         """How many positions have a mean of their own in layers of a kind."""
@@ -122,12 +122,12 @@ class Means:
         1 for a head that hands on one vector whatever it reads, a bias; near 0 for one whose
         outputs have no common direction.
         """
-        found = {}
+        steady = {}
         for head in layout:
             sums, norms = self._sums[head.site], self._norms[head.site]
             size = float(norms[head.index])
-            found[head] = float(sums.sum(0)[head.index].norm()) / size if size > 0 else 0.0
-        return found
+            steady[head] = float(sums.sum(0)[head.index].norm()) / size if size > 0 else 0.0
+        return steady
 
 
 def donors(
@@ -196,7 +196,7 @@ def users(fill: UserFill, source: Source, batch: Sequence[Inputs], means: Fills)
     """
     outputs = HeadOutputs(means)
     source.forward(batch, [outputs], ForwardRequest(hidden=False))
-    found = {}
+    fills = {}
     for site, z in outputs.found().items():
         mean = means[site].to(z.dtype).expand(z.shape)
         filled = z.clone()
@@ -205,8 +205,8 @@ def users(fill: UserFill, source: Source, batch: Sequence[Inputs], means: Fills)
             own = slice(0, len(tokens))
             seen = Outputs(z[number, own].clone(), mean[number, own].clone(), site, tokens)
             filled[number, own] = fill.at(seen)
-        found[site] = filled
-    return found
+        fills[site] = filled
+    return fills
 
 
 def lengths_of(batch: Sequence[Inputs]) -> dict[SiteKind, int]:

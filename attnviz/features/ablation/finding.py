@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attnviz.core.findings import Finding, Measure
+from attnviz.core.findings import WITHOUT_IT, Finding, Measure
 from attnviz.drawing.labels import percent
 from attnviz.drawing.signed import signed
 from attnviz.features.ablation.result import Ablation, Change, Effect
@@ -22,89 +22,94 @@ _VERDICTS = {
     "needed": ": needed",
     "better without": ": better without it",
     "depends": ": methods disagree on whether it is needed",
-    "small": ": significant, but below the smallest effect of interest",
+    "worse": ": worse without it, not surely by the smallest effect of interest",
+    "better": ": better without it, not surely by the smallest effect of interest",
+    "small": ": below the smallest effect of interest",
 }
 """What ablations by several methods say together."""
 
 
-def finding(found: Ablation, name: str) -> Finding:
+def finding(result: Ablation, name: str) -> Finding:
     """What ablating each head costs.
 
     Args:
-        found: the result.
+        result: of the command.
         name: of its file.
     """
-    changed = _CHANGED.get(found.metric, found.metric)
-    alone = [effect for effect in found.ranked() if _single(found, effect)]
+    changed = _CHANGED.get(result.metric, result.metric)
+    alone = [effect for effect in result.ranked() if _single(result, effect)]
     said = {
-        effect.name: list(_lines(found, effect, rank, len(alone)))
+        effect.name: list(_lines(result, effect, rank, len(alone)))
         for rank, effect in enumerate(alone, start=1)
     }
-    for group in (effect for effect in found.effects if len(effect.heads) > 1):
+    for group in (effect for effect in result.effects if len(effect.heads) > 1):
         apart = ""
         if group.members is not None:
             apart = f", the sum of single effects is {signed(group.members)}"
         label = f"{group.name}, {len(group.heads)} heads together"
-        for head in map(found.layout.name, group.heads):
+        for head in map(result.layout.name, group.heads):
             if len(said.setdefault(head, [])) < 3 + _GROUPS:
                 said[head].append(
-                    f"with others ({label}): {_change(group.first)} {found.unit}{apart}"
+                    f"with others ({label}): {_change(group.first)} {result.unit}{apart}"
                 )
-    compares = found.distance
-    sign = 0 if compares else -found.worse  # blue: the head helps
+    compares = result.distance
+    sign = 0 if compares else -result.worse  # blue: the head helps
     values = {
         effect.name: (effect.change, effect.first.joint_low, effect.first.joint_high)
         for effect in alone
     }
-    measures = [Measure("effect", f"change of the {changed} without it", found.unit, sign, values)]
+    title = f"change of the {changed} without it"
+    measures = [
+        Measure("effect", title, result.unit, sign, values, WITHOUT_IT if sign else ("", ""))
+    ]
     slopes = {e.name: (e.gradient, None, None) for e in alone if e.gradient is not None}
     if slopes:
-        measures.append(Measure("gradient", "gradient of its gate", found.unit, 0, slopes))
+        measures.append(Measure("gradient", "gradient of its gate", result.unit, 0, slopes))
     lines = {head: tuple(some) for head, some in said.items()}
     return Finding(
-        "ablate", name, "Effect of ablating it", _how(found, changed), lines, tuple(measures)
+        "ablate", name, "Effect of ablating it", _how(result, changed), lines, tuple(measures)
     )
 
 
-def _single(found: Ablation, effect: Effect) -> bool:
+def _single(result: Ablation, effect: Effect) -> bool:
     """Whether it is of one head, alone."""
-    return [found.layout.name(head) for head in effect.heads] == [effect.name]
+    return [result.layout.name(head) for head in effect.heads] == [effect.name]
 
 
-def _lines(found: Ablation, effect: Effect, rank: int, heads: int) -> Iterator[str]:
+def _lines(result: Ablation, effect: Effect, rank: int, heads: int) -> Iterator[str]:
     share = ""
-    if found.texts > 1 and effect.first.worse is not None:
+    if result.texts > 1 and effect.first.worse is not None:
         share = f", worse on {percent(effect.first.worse)} of the texts"
     verdict = _VERDICTS.get(effect.verdict or "", "")
     ranked = "" if effect.rank is None else f", rank {rank} of {heads}"
-    yield f"{_change(effect.first)} {found.unit}{ranked}{share}{verdict}"
+    yield f"{_change(effect.first)} {result.unit}{ranked}{share}{verdict}"
     others = ", ".join(f"{signed(change.change)} by {change.method}" for change in effect.by[1:])
     if others:
-        yield f"{others}{_constant(found, effect)}"
+        yield f"{others}{_constant(result, effect)}"
     if effect.gradient is not None and effect.signed is not None:
         slope = f"mean |∂/∂gate| {effect.gradient:.2g}"
         yield f"{slope}, with its sign {signed(effect.signed)}"
 
 
-def _how(found: Ablation, changed: str) -> str:
+def _how(result: Ablation, changed: str) -> str:
     """How it was measured, in sentences."""
-    compares = found.distance
-    worse = "" if compares else f"; {'below' if found.worse < 0 else 'above'} 0 is worse"
-    base = "" if compares else f"; with all heads it is {found.base:.3g} {found.unit}"
-    over = f"{found.texts:,} text{'s' if found.texts > 1 else ''}"
+    compares = result.distance
+    worse = "" if compares else f"; {'below' if result.worse < 0 else 'above'} 0 is worse"
+    base = "" if compares else f"; with all heads it is {result.base:.3g} {result.unit}"
+    over = f"{result.texts:,} text{'s' if result.texts > 1 else ''}"
     interval = "a single text has no interval"
-    if found.texts > 1:
+    if result.texts > 1:
         interval = "95 % intervals over texts, for all heads and methods at once"
-    partial = " It was interrupted: only the texts that were done are in it." * found.partial
+    partial = " It was interrupted: only the texts that were done are in it." * result.partial
     return (
-        f"Change of the {changed} without it ({found.unit}), by ablation ({found.method}), at "
-        f"{found.positions:,} positions of {over}{base}{worse}; {interval}.{partial}"
+        f"Change of the {changed} without it ({result.unit}), by ablation ({result.method}), at "
+        f"{result.positions:,} positions of {over}{base}{worse}; {interval}.{partial}"
     )
 
 
-def _constant(found: Ablation, effect: Effect) -> str:
+def _constant(result: Ablation, effect: Effect) -> str:
     """How much of a head's output zero takes that never changes."""
-    if effect.mean_share is None or "zero" not in found.methods:
+    if effect.mean_share is None or "zero" not in result.methods:
         return ""
     return f"; {percent(effect.mean_share)} of its output is its mean, which zero removes too"
 

@@ -58,8 +58,8 @@ def gradients(source: Source, trials: Sequence[Trial], metric: Metric) -> Tensor
         ),
     )
     with torch.enable_grad():
-        total = torch.stack([one.sum() for one in metric.of(Output(), output, trials)]).sum()
+        total = torch.stack([values.sum() for values in metric.of(Output(), output, trials)]).sum()
     if not total.requires_grad:
         raise UsageError("{} has no gradient; leave {gradient} out", metric.name, gradient=...)
-    found = torch.autograd.grad(total, list(shares.values()))
-    return torch.cat(found, 1).double()
+    slopes = torch.autograd.grad(total, list(shares.values()))
+    return torch.cat(slopes, 1).double()

@@ -13,6 +13,7 @@ from attnviz.core.scores import HeadScores
 from attnviz.core.source import Source
 from attnviz.features.ablation.measure import Floats
 from attnviz.features.ablation.metrics import Metric
+from attnviz.features.ablation.nearness import Nearness
 from attnviz.features.ablation.result import Change, Effect
 from attnviz.features.ablation.settings import AblationSettings
 from attnviz.features.ablation.summed import Summed, together
@@ -35,9 +36,15 @@ def rounding(source: Source, base: float, positions: int) -> float:
     return ROUNDING * unit * max(1.0, abs(base)) / math.sqrt(max(positions, 1))
 
 
-def smallest_of_interest(settings: AblationSettings, metric: Metric, base: float) -> float | None:
-    """The smallest effect of interest in the metric's unit; None for a distance."""
-    return None if metric.compares else settings.smallest * abs(base)
+def smallest_of_interest(settings: AblationSettings, metric: Metric, stake: float) -> float | None:
+    """The smallest effect of interest in the metric's unit, a share of what is at stake.
+
+    Args:
+        settings: the share.
+        metric: what is measured; None comes back for a distance.
+        stake: what the metric can lose; of texts the metric itself.
+    """
+    return None if metric.compares else settings.smallest * abs(stake)
 
 
 def judged(
@@ -46,7 +53,7 @@ def judged(
     settings: AblationSettings,
     metric: Metric,
     noise: float,
-    base: float,
+    smallest: float | None,
 ) -> tuple[Effect, ...]:
     """Every group with its changes by each method, its verdict and its rank.
 
@@ -56,10 +63,9 @@ def judged(
         settings: how.
         metric: what.
         noise: see :func:`rounding`.
-        base: the metric on the full model.
+        smallest: see :func:`smallest_of_interest`.
     """
     changes = _changes(summed, settings, metric)
-    smallest = smallest_of_interest(settings, metric, base)
     verdicts = [None if smallest is None else verdict(by, metric.worse, smallest) for by in changes]
     size = [by[0].change * metric.worse for by in changes]
     real = sorted((n for n in range(len(groups)) if abs(size[n]) > noise), key=lambda n: -size[n])
@@ -80,16 +86,59 @@ def verdict(by: Sequence[Change], worse: int, smallest: float) -> str | None:
     """
     if len(by) < 2 or any(change.sure is None for change in by):
         return None
+    spans = [_toward(change, worse) for change in by]
     signs = [math.copysign(1, c.change * worse) if c.sure else 0.0 for c in by]
-    large = [s if abs(c.change) >= smallest else 0.0 for s, c in zip(signs, by, strict=True)]
-    costs, gains = large.count(1), large.count(-1)
-    if costs >= 2 and not gains:
-        return "needed"
-    if gains >= 2 and not costs:
-        return "better without"
-    if costs or gains:
+    costs = sum(bool(c.sure) and low >= smallest for c, (low, _) in zip(by, spans, strict=True))
+    gains = sum(bool(c.sure) and high <= -smallest for c, (_, high) in zip(by, spans, strict=True))
+    worse_by, better_by = signs.count(1.0), signs.count(-1.0)
+    if all(-smallest < low and high < smallest for low, high in spans):
+        return "small"
+    if worse_by and better_by:
         return "depends"
-    return "small" if any(signs) else ""
+    if costs >= 2 or gains >= 2:
+        return "needed" if costs else "better without"
+    if costs + gains == 1 == worse_by + better_by:
+        return "depends"
+    return "worse" if worse_by else "better" if better_by else ""
+
+
+def _toward(change: Change, worse: int) -> tuple[float, float]:
+    """The ends of the joint interval, positive for the worse; infinite where they are not known."""
+    if change.joint_low is None or change.joint_high is None:
+        return -math.inf, math.inf
+    low, high = sorted((change.joint_low * worse, change.joint_high * worse))
+    return low, high
+
+
+def stood(
+    effects: Sequence[Effect], near: Mapping[str, Mapping[Head, Nearness]]
+) -> tuple[Effect, ...]:
+    """The effects with how far what stood in for heads was from what they hand on.
+
+    Args:
+        effects: of :func:`judged`.
+        near: by method, every head's.
+    """
+    return tuple(
+        replace(effect, by=tuple(_stood(change, effect.heads, near) for change in effect.by))
+        for effect in effects
+    )
+
+
+def _stood(
+    change: Change, heads: Sequence[Head], near: Mapping[str, Mapping[Head, Nearness]]
+) -> Change:
+    some = [near[change.method][head] for head in heads if head in near.get(change.method, {})]
+    off = [fill.off for fill in some if fill.off is not None]
+    return replace(
+        change,
+        apart=_mean([fill.apart for fill in some]),
+        off=_mean(off),
+    )
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return float(sum(values) / len(values)) if values else None
 
 
 def described(
@@ -109,27 +158,27 @@ def described(
         shares: of each head's output how much is its mean, where they are known.
     """
     place = {head: number for number, head in enumerate(source.layout)}
-    alone = {one.heads[0]: one.change for one in effects if len(one.heads) == 1}
-    found = []
-    for one in effects:
-        if len(one.heads) > 1:
-            members = [alone[head] for head in one.heads if head in alone]
-            whole = len(members) == len(one.heads)
-            found.append(replace(one, members=float(sum(members)) if whole else None))
+    alone = {effect.heads[0]: effect.change for effect in effects if len(effect.heads) == 1}
+    known = []
+    for effect in effects:
+        if len(effect.heads) > 1:
+            members = [alone[head] for head in effect.heads if head in alone]
+            whole = len(members) == len(effect.heads)
+            known.append(replace(effect, members=float(sum(members)) if whole else None))
             continue
-        number = place[one.heads[0]]
+        number = place[effect.heads[0]]
         score = scores[number]
-        found.append(
+        known.append(
             replace(
-                one,
-                mean_share=shares.get(one.heads[0]),
+                effect,
+                mean_share=shares.get(effect.heads[0]),
                 gradient=None if slopes is None else float(slopes[0][number]),
                 signed=None if slopes is None else float(slopes[1][number]),
                 does=score.does.name if score.does else "",
                 rests=score.rests.name if score.rests else "",
             )
         )
-    return tuple(found)
+    return tuple(known)
 
 
 def _changes(
@@ -137,7 +186,7 @@ def _changes(
 ) -> list[tuple[Change, ...]]:
     """For each group, the change by each method with its intervals."""
     methods, groups = summed.changes.shape[1:]
-    found = together(summed, settings.average, settings.seed)
+    estimates = together(summed, settings.average, settings.seed)
     worse = (summed.changes * metric.worse > 0).mean(0).reshape(-1)
     listed = []
     for group in range(groups):
@@ -145,19 +194,22 @@ def _changes(
         for number, method in enumerate(settings.methods[:methods]):
             n = number * groups + group
             low, high, least, most = (
-                _known(end[n]) for end in (found.low, found.high, *found.joint)
+                _known(end[n]) for end in (estimates.low, estimates.high, *estimates.joint)
             )
+            if metric.compares:  # never below 0, and so is no end of an interval
+                low, least = (None if end is None else max(end, 0.0) for end in (low, least))
             by.append(
                 Change(
                     method,
-                    float(found.center[n]),
+                    float(estimates.center[n]),
                     low,
                     high,
                     least,
                     most,
                     worse=None if metric.compares else float(worse[n]),
-                    sure=None if metric.compares or most is None else bool(found.sure[n]),
-                    largest=_known(found.largest[n]),
+                    sure=None if metric.compares or most is None else bool(estimates.sure[n]),
+                    largest=_known(estimates.largest[n]),
+                    detectable=None if metric.compares else _known(estimates.detectable[n]),
                 )
             )
         listed.append(tuple(by))

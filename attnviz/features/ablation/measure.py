@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from attnviz.captures.trials import Trial
 from attnviz.core.source import Source
-from attnviz.corpus.executors import Lost
+from attnviz.corpus.executors import WorkerFailure
 from attnviz.corpus.running import executor
 from attnviz.errors import AttnvizError
 from attnviz.features.ablation import gradient, sweep
@@ -115,7 +115,7 @@ class Meter:
         plan, trials = self._plan, [self._plan.trials[n] for n in task.trials]
         self._done, self._all = 0, len(task.groups) * sum(map(self._draws, task.methods))
         full = sweep.whole(self._source, trials, plan.metric)
-        base = [one.cpu().numpy() for one in full.base]
+        base = [values.cpu().numpy() for values in full.base]
         by_method = [
             self._changes(trials, task.groups, method, full, base) for method in task.methods
         ]
@@ -146,7 +146,7 @@ class Meter:
         plan, draws = self._plan, self._draws(method)
         total = [np.zeros((len(groups), len(before))) for before in base]
         for draw in range(draws):
-            fills = self._fills(trials, groups, method, draw)
+            fills = self.fills(trials, groups, method, draw)
             values = sweep.sweep(
                 self._source, trials, groups, plan.metric,
                 fills=fills, tokens=plan.tokens, full=full, told=self._tell,
@@ -165,7 +165,7 @@ class Meter:
         self._done += groups
         self._told(self._done / self._all)
 
-    def _fills(
+    def fills(
         self, trials: Sequence[Trial], groups: Sequence[Group], method: Method, draw: int
     ) -> Fills | None:
         """What takes the place of the groups' heads, in the layers that have some."""
@@ -241,11 +241,11 @@ class Bench:
         plan, self._told = self.plan, told
         numbers = [n for n, trial in enumerate(plan.trials) if texts is None or trial.text in texts]
         lengths = [plan.trials[n].inputs.length for n in numbers]
-        found = [tuple(numbers[n] for n in batch) for batch in batches(lengths, plan.tokens)]
+        parts = [tuple(numbers[n] for n in batch) for batch in batches(lengths, plan.tokens)]
         methods = plan.methods[:1] if first_method else plan.methods
-        tasks = [TrialBatch(batch, tuple(groups), methods) for batch in found]
+        tasks = [TrialBatch(batch, tuple(groups), methods) for batch in parts]
         for task, answer in self._running.run(tasks):
-            if isinstance(answer, Lost):
+            if isinstance(answer, WorkerFailure):
                 lost = ", ".join(str(self.plan.trials[n].text + 1) for n in task.trials[:5])
                 raise AttnvizError(
                     "texts {} cannot be measured: {}",
@@ -264,15 +264,15 @@ def batches(lengths: Sequence[int], tokens: int) -> list[tuple[int, ...]]:
         lengths: of each.
         tokens: at most so many in a batch, with padding (but always one item).
     """
-    found: list[tuple[int, ...]] = []
+    listed: list[tuple[int, ...]] = []
     batch: list[int] = []
     for number in sorted(range(len(lengths)), key=lambda n: (lengths[n], n)):
         length = lengths[number]
         if batch and (len(batch) == LARGEST or (len(batch) + 1) * length > tokens):
-            found.append(tuple(batch))
+            listed.append(tuple(batch))
             batch = []
         batch.append(number)
-    return [*found, tuple(batch)] if batch else found
+    return [*listed, tuple(batch)] if batch else listed
 
 
 def affordable(source: Source, metric: Metric) -> int:

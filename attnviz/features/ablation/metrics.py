@@ -72,11 +72,11 @@ class Metric:
         whole = self._looked_at(full) if self.compares else other
         values = []
         for number, trial in enumerate(trials):
-            found = []
+            parts = []
             for part in self._parts(trial, other.shape[-1]):
                 places = torch.tensor(part.positions, device=other.device)
-                found.append(self.at(whole[number, places], other[number, places], part).double())
-            values.append(torch.cat(found))
+                parts.append(self.at(whole[number, places], other[number, places], part).double())
+            values.append(torch.cat(parts))
         return values
 
     def _parts(self, trial: Trial, width: int) -> Iterator[Trial]:
@@ -87,10 +87,10 @@ class Metric:
             yield replace(trial, positions=trial.positions[some], targets=trial.targets[some])
 
     def _looked_at(self, output: Output) -> Tensor:
-        found = output.logits if self.logits else output.hidden
-        if found is None:
+        seen = output.logits if self.logits else output.hidden
+        if seen is None:
             raise ModelError(f"the model gives no {'logits' if self.logits else 'hidden states'}")
-        return found
+        return seen
 
 
 def _loss(_: Tensor, logits: Tensor, trial: Trial) -> Tensor:
@@ -146,7 +146,7 @@ def named(name: str | UserMetric) -> Metric:
 
 def names() -> tuple[str, ...]:
     """Every name that can be asked for."""
-    users = (one.name for one in USERS.values() if one.of == "texts")
+    users = (user.name for user in USERS.values() if user.of == "texts")
     return (*get_args(MetricName), *users)
 
 

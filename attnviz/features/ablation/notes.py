@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from statistics import median
 
+from attnviz.captures.trials import Trial
 from attnviz.drawing.labels import counted
 from attnviz.features.ablation.fills import LEAST
+from attnviz.features.ablation.reference import Reference
 from attnviz.features.ablation.result import LARGEST_SHARE, Ablation, Effect
 from attnviz.statistics.clusters import FEW
+from attnviz.statistics.coverage import word_of
 
 SELF_REPAIR = (
     "Other heads can make up for one that is missing; effects of single heads then understate what "
@@ -22,6 +26,14 @@ DISTANCE = (
     "This metric is a distance, which is never negative: heads are ranked by it, and "
     "none is called needed."
 )
+SHARED = (
+    "Mean and resample come from the same reference texts: where both are off, they are off "
+    "together, so their agreement counts for less than that of two independent methods."
+)
+NEARNESS = (
+    "How far what takes a head's place is from its own output, as a share of its size, and at how "
+    "many rows it is nothing that the head gives elsewhere, by distance or norm"
+)
 _NAMED = 4
 _APART = 5
 """Effects of two methods that are so many times as large as each other disagree."""
@@ -29,27 +41,37 @@ _TELLING = 10
 """From so many texts on, no single one should make up much of an effect."""
 
 
-def notes(report: Ablation, roles: Collection[str], beyond: float, noise: float) -> tuple[str, ...]:
+def notes(
+    report: Ablation,
+    roles: Collection[str],
+    reference: Reference | None,
+    tested: Sequence[Trial],
+    noise: float,
+) -> tuple[str, ...]:
     """What to say of a report.
 
     Args:
         report: all of it but its notes.
         roles: names of the groups that nobody asked for by name.
-        beyond: the share of positions that have no mean of their own.
+        reference: what filled the texts.
+        tested: what was measured.
         noise: the size of what is no more than rounding.
     """
-    return tuple(_notes(report, roles, beyond, noise))
+    return tuple(_notes(report, roles, reference, tested, noise))
 
 
-def _notes(report: Ablation, roles: Collection[str], beyond: float, noise: float) -> Iterator[str]:
+def _notes(
+    report: Ablation,
+    roles: Collection[str],
+    reference: Reference | None,
+    tested: Sequence[Trial],
+    noise: float,
+) -> Iterator[str]:
     if report.partial:
         yield f"Interrupted: only {counted(report.texts, 'text')} measured."
     yield from _texts(report)
-    if beyond:
-        yield (
-            f"At {_percent(beyond)} of the positions fewer than {LEAST} reference "
-            "texts are long enough: there the mean over all their tokens is used."
-        )
+    if reference is not None:
+        yield from _reference(report, reference, tested)
     yield from _method(report)
     yield from _rounding(report, noise)
     yield from _disagreements(report)
@@ -68,6 +90,31 @@ def _notes(report: Ablation, roles: Collection[str], beyond: float, noise: float
     yield SELF_REPAIR
 
 
+def _reference(report: Ablation, reference: Reference, tested: Sequence[Trial]) -> Iterator[str]:
+    if beyond := reference.beyond(tested):
+        yield (
+            f"At {_percent(beyond)} of the positions fewer than {LEAST} reference "
+            "texts are long enough: there the mean over all their tokens is used."
+        )
+    if reference.alone:
+        yield (
+            f"{counted(reference.alone, 'text')} of groups with fewer than {2 * LEAST} different "
+            "texts filled from any text."
+        )
+    if {"mean", "resample"} <= set(report.methods) and not reference.disjoint:
+        yield SHARED
+    told = []
+    for number, method in enumerate(report.methods):
+        by = [effect.by[number] for effect in report.effects if len(effect.heads) == 1]
+        apart = [change.apart for change in by if change.apart is not None]
+        off = [change.off for change in by if change.off is not None]
+        if apart:
+            rows = f", {_percent(median(off))} of the rows" if off else ""
+            told.append(f"{method} {median(apart):.2f}{rows}")
+    if told:
+        yield f"{NEARNESS}: {'; '.join(told)} (the median head)."
+
+
 def _texts(report: Ablation) -> Iterator[str]:
     if report.texts == 1:
         yield "A single text: there is no interval, and nothing is known about other texts."
@@ -81,10 +128,8 @@ def _texts(report: Ablation) -> Iterator[str]:
             )
         if all(effect.low is None for effect in report.effects):
             yield f"From {report.clusters} independent texts there is no interval; use {FEW}."
-        elif report.clusters < FEW:
-            yield (
-                f"Intervals from {report.clusters} texts cover less than 95 %; use {FEW} or more."
-            )
+        elif said := word_of(f"ablate, {report.average}: all at once", report.clusters):
+            yield said
 
 
 def _method(report: Ablation) -> Iterator[str]:
@@ -108,21 +153,21 @@ def _rounding(report: Ablation, noise: float) -> Iterator[str]:
 
 
 def _disagreements(report: Ablation) -> Iterator[str]:
-    found = [effect for effect in report.ranked() if disagree(report, effect)]
-    for effect in found[:_NAMED]:
+    effects = [effect for effect in report.ranked() if disagree(report, effect)]
+    for effect in effects[:_NAMED]:
         told = ", ".join(f"{change.change:+.2g} by {change.method}" for change in effect.by)
         share = effect.mean_share
         why = ""
         if share is not None and "zero" in report.methods:
             why = f"; its mean output is {_percent(share)} of its size, and zero removes that too"
         yield f"Methods disagree on {effect.name}: {told}{why}."
-    if len(found) > _NAMED:
-        yield f"The same holds for {len(found) - _NAMED} more."
+    if len(effects) > _NAMED:
+        yield f"The same holds for {len(effects) - _NAMED} more."
 
 
 def disagree(report: Ablation, effect: Effect) -> bool:
     """Whether some methods show an effect of interest and others do not, or a far larger one."""
-    if effect.verdict in (None, "", "small"):
+    if effect.verdict in (None, "", "small", "worse", "better"):
         return False
     smallest = report.smallest or 0.0
     shown = [c.sure and abs(c.change) >= smallest for c in effect.by]
@@ -137,16 +182,17 @@ def _tails(report: Ablation) -> Iterator[str]:
         (effect, change)
         for effect in report.ranked()
         for change in effect.by
-        if change.sure and (change.largest or 0.0) > LARGEST_SHARE
+        if (change.largest or 0.0) > LARGEST_SHARE
     ]
     if told:
         listed = _listed(
             [f"{_percent(change.largest or 0.0)} of {effect.name} ({change.method})"
-             for effect, change in told]
+             for effect, change in sorted(told, key=lambda item: not item[1].sure)]
         )  # fmt: skip
+        count = sum(len(effect.by) for effect in report.effects)
         yield (
-            f"One text makes up more than {_percent(LARGEST_SHARE)} of some effects ({listed}): "
-            "compare trimmed means or medians."
+            f"One text makes up more than {_percent(LARGEST_SHARE)} of {len(told)} of {count} "
+            f"effects ({listed}): compare trimmed means or medians."
         )
 
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
-from attnviz.captures.look import load
+from attnviz.captures.loading import load
 from attnviz.core.heads import Head
+from attnviz.core.interface import interface
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest, Source
-from attnviz.errors import AttnvizError, ModelError, UsageError
+from attnviz.errors import ModelError, UsageError
 from attnviz.features.ablation.pruned import Pruned
-from attnviz.models.folder import Located, locate
+from attnviz.models import pretrained
+from attnviz.models.folder import Located, locate, located
 from attnviz.models.pruned import checkpoint
 from attnviz.scoring.select import select
 
@@ -24,6 +25,7 @@ _LENGTH = 12
 """Tokens of the text on which it is checked."""
 
 
+@interface
 def prune_heads(
     model: str | Path, heads: str | Sequence[Head], folder: str | Path, *, device: str = "auto"
 ) -> Pruned:
@@ -33,7 +35,8 @@ def prune_heads(
     far as transformers can load that: models with a ``head_dim`` of their own (Llama and its kin),
     whole groups of query heads that share a key and value head, and as many in every layer. Other
     heads, and all of GPT-2, BERT and their kin, are set to zero: the same function, of the same
-    size. The new checkpoint is loaded again and compared with the model whose heads are gated.
+    size. The new checkpoint is loaded again and compared with the model whose heads are gated: it
+    is built beside the folder, and takes its place in one step once that holds.
 
     Args:
         model: a bundled model's name, a folder or a hub id; single stacks.
@@ -47,8 +50,7 @@ def prune_heads(
     Raises:
         SelectionError: no such heads. UsageError: a model in memory, or an untrained one.
         ModelError: projections of an unknown kind, or a checkpoint that does not do what the gated
-            model does; nothing is then left in the folder.
-        OutputError: something is in the folder, or it cannot be written.
+            model does. OutputError: something is in the folder, or it cannot be written.
 
     Source:
         Michel et al. 2019 (arXiv:1905.10650); groups: Ainslie et al. 2023 (arXiv:2305.13245).
@@ -56,11 +58,11 @@ def prune_heads(
     if not isinstance(model, str | Path) or str(model) == "fresh":
         raise UsageError("only a checkpoint can be written without heads; name a folder or hub id")
     source = load(model, device=device, dtype="float32")
-    found = select(heads, source.layout) if isinstance(heads, str) else tuple(heads)
+    removed = select(heads, source.layout) if isinstance(heads, str) else tuple(heads)
     if len(source.layout.kinds) != 1 or len(set(_counts(source))) != 1:
         raise ModelError("{} has layers of several kinds or sizes; heads are removed from a single "
                          "stack with as many in each layer", source.info.model)  # fmt: skip
-    return write(source, locate(str(model)), found, Path(folder), device)
+    return write(source, locate(str(model)), removed, Path(folder), device)
 
 
 def write(
@@ -72,33 +74,31 @@ def write(
         gone.setdefault(head.layer, []).append(head.index)
     count = _counts(source)[0]
     expected = _outputs(source, {head.qualified: 0.0 for head in heads})
-    checkpoint.prepare(folder)
+    checkpoint.check_free(folder)
     for cut in (True, False):
-        try:
-            written = checkpoint.write(model, gone, count, folder, cut=cut)
-            difference = _difference(expected, folder, device)
-        except AttnvizError:
-            checkpoint.clear(folder)
-            if not cut:
-                raise
-            continue
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
-        if difference <= TOLERANCE * float(expected.abs().max()):
-            name = source.layout.name
-            zeroed = tuple(name(h) for h in heads if h.index in written.how.zeroed.get(h.layer, ()))
-            lost = len(next(iter(written.how.cut.values()), ()))
-            return Pruned(
-                folder, tuple(map(name, heads)), lost, zeroed, written.parameters, written.size,
-                difference,
-            )  # fmt: skip
-        checkpoint.clear(folder)
-    raise ModelError(
-        "without these heads the checkpoint of {} gives logits that differ by {:.1e} from the "
-        "gated model, so it is not kept",
-        source.info.model,
-        difference,
+        with checkpoint.building(model, folder) as part:
+            try:
+                written = checkpoint.write(model, gone, count, part, cut=cut)
+                difference = _difference(expected, part, device)
+            except ModelError:
+                if not cut:
+                    raise
+                continue
+            if difference <= TOLERANCE * float(expected.abs().max()):
+                checkpoint.keep(part, folder)
+                break
+    else:
+        raise ModelError(
+            "without these heads the checkpoint of {} gives logits that differ by {:.1e} from the "
+            "gated model, so it is not kept",
+            source.info.model,
+            difference,
+        )
+    name = source.layout.name
+    zeroed = tuple(name(h) for h in heads if h.index in written.how.zeroed.get(h.layer, ()))
+    lost = len(next(iter(written.how.cut.values()), ()))
+    return Pruned(
+        folder, tuple(map(name, heads)), lost, zeroed, written.parameters, written.size, difference
     )
 
 
@@ -110,7 +110,8 @@ def _counts(source: Source) -> tuple[int, ...]:
 
 def _difference(expected: torch.Tensor, folder: Path, device: str) -> float:
     """How far what was written is from what it should be."""
-    made = _outputs(load(folder, device=device, dtype="float32"), {})
+    checkpoint = located(folder, "the checkpoint without these heads")
+    made = _outputs(pretrained.load(checkpoint, device=device, dtype="float32"), {})
     if made.shape != expected.shape:
         return float("inf")
     return float((made - expected).abs().max())
@@ -124,6 +125,6 @@ def _outputs(source: Source, gates: dict[str, float]) -> torch.Tensor:
     request = ForwardRequest(logits=not source.no_logits)
     with source.gated(gates):
         given = source.forward([inputs], [], request)
-    found = given.logits if given.logits is not None else given.hidden
-    assert found is not None
-    return found.detach().float().cpu()
+    values = given.logits if given.logits is not None else given.hidden
+    assert values is not None
+    return values.detach().float().cpu()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from attnviz.core.heads import Head
+from attnviz.core.lengths import Axes
 from attnviz.core.result import Result
 from attnviz.core.scores import UserDefined
-from attnviz.drawing.forms import Shown
+from attnviz.drawing.forms import Renderable
 
 DISTANCES = ("kl", "hidden")
 """Metrics of how far the ablated model is from the full one: 0 for that, and never below."""
@@ -37,6 +38,13 @@ class Change:
             report; None where that cannot be said: a single text, or a distance.
         largest: the share of the sum over all texts that its largest text makes; above 1 where
             others take away from it, None where there is no sum.
+        detectable: the smallest effect that would have been told from 0 in 80 % of such samples;
+            None where nothing can be told.
+        apart: mean distance of what took the heads' place from what they hand on themselves,
+            relative to its mean norm; a mean over the heads of a group.
+        off: share of rows at which it is off the manifold of the head's outputs on other texts:
+            farther from all of them than 95 % of real outputs are, or of a norm outside of the
+            middle 95 % of theirs; None of a single text.
     """
 
     method: str
@@ -48,6 +56,9 @@ class Change:
     worse: float | None
     sure: bool | None
     largest: float | None
+    detectable: float | None = None
+    apart: float | None = None
+    off: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +69,14 @@ class Effect:
         name: of the group, ``5.1`` or ``3.0+3.1``.
         heads: the heads that were ablated.
         by: the change by each method, in the order that was asked for.
-        verdict: ``needed`` where by at least two methods the metric is significantly worse without
-            the heads, by no less than the smallest effect of interest, and by none better; ``better
-            without`` the other way round; ``depends`` where that holds of some method, but not of
-            two, or methods contradict each other; ``small`` where a change is sure, but below the
-            smallest effect of interest; empty where nothing is distinguishable from zero. None
-            where nothing can be said: a single text, a single method, a distance.
+        verdict: by the ends of the intervals that hold together. ``needed`` where by at least two
+            methods the metric is worse without the heads by no less than the smallest effect of
+            interest, and by none better; ``better without`` the other way round; ``depends`` where
+            that holds of one method alone, or methods contradict each other; ``worse`` or
+            ``better`` where the direction is sure and the size is not; ``small`` where by all
+            methods the change is below the smallest effect of interest; empty where nothing is told
+            apart, neither from 0 nor from that effect. None where nothing can be said: a single
+            text, a single method, a distance.
         rank: by the first method, 1 for the most harmful; None for what is no more than rounding.
         mean_share: ‖mean output‖ / mean ‖output‖ of a single head on the reference; None for
             groups, or without a reference.
@@ -76,8 +89,8 @@ class Effect:
     """
 
     name: str
-    heads: tuple[Head, ...]
-    by: tuple[Change, ...]
+    heads: Annotated[tuple[Head, ...], Axes(least=1)]
+    by: Annotated[tuple[Change, ...], Axes("methods", least=1)]
     verdict: str | None = None
     rank: int | None = None
     mean_share: float | None = None
@@ -147,7 +160,7 @@ def affordable_share(points: Sequence[CurvePoint], tolerance: float, worse: int)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Ablation(Shown, Result):
+class Ablation(Renderable, Result):
     """Effects of taking heads away, and how they were measured.
 
     Attributes:
@@ -158,6 +171,10 @@ class Ablation(Shown, Result):
         reference: where means and other outputs come from, in words; empty for zero alone.
         average: how texts were averaged: ``mean``, ``trimmed`` or ``median``.
         smallest: the smallest effect of interest, in the metric's unit; None for a distance.
+        stake: what a probe's repetition is worth, of which ``smallest`` is a share: the metric
+            where the same tokens repeat nothing, less the metric; None of texts, where it is a
+            share of the metric.
+        matched: whether what takes a head's place comes from texts in the same state alone.
         worse: +1 if more of the metric is worse, -1 if less is.
         base: the metric on the full model; 0 for a distance from it.
         low: of its interval; ``high`` likewise.
@@ -177,12 +194,12 @@ class Ablation(Shown, Result):
         user_defined: the scores, roles, metric and fills that are no part of attnviz.
     """
 
-    schema: ClassVar[str] = "attnviz.ablate/2"
+    schema: ClassVar[str] = "attnviz.ablate/3"
     command: ClassVar[str] = "ablate"
 
     metric: str
     unit: str
-    methods: tuple[str, ...]
+    methods: Annotated[tuple[str, ...], Axes("methods", least=1)]
     method: str
     reference: str
     average: str
@@ -202,6 +219,8 @@ class Ablation(Shown, Result):
     by_position: Mapping[str, tuple[float | None, ...]] | None = None
     user_defined: tuple[UserDefined, ...] = ()
     at: str = ""
+    stake: float | None = None
+    matched: bool = False
 
     @property
     def distance(self) -> bool:

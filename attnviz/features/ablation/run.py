@@ -6,9 +6,12 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import torch
 
 from attnviz.captures import trials
+from attnviz.captures.copies import same_as
 from attnviz.captures.trials import Trial
+from attnviz.core.execution import Parallel
 from attnviz.core.heads import Head
 from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
@@ -18,7 +21,14 @@ from attnviz.drawing.labels import counted
 from attnviz.errors import InputError, UsageError
 from attnviz.features.ablation import gradient, reference, sweep
 from attnviz.features.ablation.curve import curve
-from attnviz.features.ablation.judge import described, judged, rounding, smallest_of_interest
+from attnviz.features.ablation.fills import LEAST
+from attnviz.features.ablation.judge import (
+    described,
+    judged,
+    rounding,
+    smallest_of_interest,
+    stood,
+)
 from attnviz.features.ablation.measure import (
     Bench,
     Floats,
@@ -29,6 +39,7 @@ from attnviz.features.ablation.measure import (
     batches,
 )
 from attnviz.features.ablation.metrics import METRICS, Metric, logit_difference, named
+from attnviz.features.ablation.nearness import nearness
 from attnviz.features.ablation.notes import notes
 from attnviz.features.ablation.reference import Reference
 from attnviz.features.ablation.result import Ablation, CurvePoint, Effect
@@ -55,9 +66,10 @@ class Study:
         source: the model.
         texts: prepared texts, or None to repeat random tokens.
         settings: how.
-        reference: texts whose means and outputs take a head's place; by default see
-            :mod:`attnviz.features.ablation.reference`.
+        reference: texts whose means and outputs take a head's place, or ``matched`` or
+            ``unmatched``; by default see :mod:`attnviz.features.ablation.reference`.
         load: loads the model in another process.
+        parallel: how many processes.
         progress: called again and again.
         groups: for each text what it belongs to, None for a text on its own; none by default.
         annotated: roles of heads that annotated text gives, to choose heads by.
@@ -66,8 +78,9 @@ class Study:
     source: Source
     texts: Sequence[Inputs] | None
     settings: AblationSettings
-    reference: Sequence[Inputs] | None = None
+    reference: Sequence[Inputs] | str | None = None
     load: Loader | None = None
+    parallel: Parallel = Parallel()
     progress: Progress = lambda stage, done, all_: None
     groups: Sequence[str | None] = ()
     annotated: Roles = field(default_factory=dict)
@@ -82,13 +95,12 @@ def run(study: Study) -> Ablation:
         UsageError, SelectionError, InputError: what was asked for makes no sense here.
     """
     settings, source = study.settings, study.source
-    settings.check()
     metric = _metric(study)
     sweep.check(source, metric)
     if settings.gradient:
         gradient.check(metric)
-    if settings.positions and (study.texts is None or len(study.texts) != 1):
-        raise UsageError("{positions} shows a single text; give one", positions=...)
+    if settings.by == "position" and (study.texts is None or len(study.texts) != 1):
+        raise UsageError("{by} shows a single text; give one", by="position")
     tested = tuple(_trials(study, metric))
     if not tested:
         raise InputError("no token to predict in these texts; give at least two words")
@@ -99,15 +111,18 @@ def run(study: Study) -> Ablation:
     scores = _scores(source, list(texts.values()), plan.tokens)
     groups, roles = _groups(study, with_roles(scores, study.annotated))
     points: tuple[CurvePoint, ...] = ()
-    with Bench(source, plan, study.load, settings.jobs, settings.ray) as bench:
+    with Bench(source, plan, study.load, study.parallel.jobs, study.parallel.ray) as bench:
         measured, partial = _measured(bench, groups + roles, study.progress, "heads")
         if not measured:
             raise InputError("interrupted before anything was measured")
         summed = Summed.of(measured, clusters)
         base, low, high = summed.mean_base()
         noise = rounding(source, base, int(summed.rows.sum()))
-        effects = judged(groups + roles, summed, settings, metric, noise, base)
+        stake = _stake(study, plan)
+        smallest = smallest_of_interest(settings, metric, stake or base)
+        effects = judged(groups + roles, summed, settings, metric, noise, smallest)
         shares = {} if plan.reference is None else plan.reference.shares
+        effects = stood(effects, nearness(source, plan))
         slopes = _slopes(summed.gradients, source, settings) if settings.gradient else None
         effects = described(effects, source, scores, slopes, shares)
         if settings.curve and not partial:
@@ -126,7 +141,9 @@ def run(study: Study) -> Ablation:
         method=_method(settings, plan),
         reference="" if plan.reference is None else plan.reference.name,
         average=settings.average,
-        smallest=smallest_of_interest(settings, metric, base),
+        smallest=smallest,
+        stake=stake,
+        matched=plan.reference is not None and plan.reference.matched,
         worse=metric.worse,
         base=base,
         low=low,
@@ -135,7 +152,7 @@ def run(study: Study) -> Ablation:
         clusters=summed.count,
         family=len(settings.methods) * len(effects),
         positions=int(summed.rows.sum()),
-        at=settings.at or "",
+        at=settings.position or "",
         effects=effects,
         correlation=_correlation(effects),
         curve=points,
@@ -143,11 +160,12 @@ def run(study: Study) -> Ablation:
         seed=settings.seed,
         partial=partial,
         tokens=tested[0].tokens.texts if len(summed.texts) == 1 else (),
-        by_position=_by_position(tested, measured, groups + roles) if settings.positions else None,
+        by_position=(
+            _by_position(tested, measured, groups + roles) if settings.by == "position" else None
+        ),
         user_defined=_user_defined(metric, settings),
     )
-    beyond = 0.0 if plan.reference is None else plan.reference.beyond(tested)
-    said = notes(report, {group.name for group in roles}, beyond, noise)
+    said = notes(report, {group.name for group in roles}, plan.reference, tested, noise)
     return replace(report, notes=(*study.notes, *said))
 
 
@@ -177,7 +195,7 @@ def _metric(study: Study) -> Metric:
 
 def _trials(study: Study, metric: Metric) -> Iterator[Trial]:
     """What is run, and where it is measured."""
-    at = study.settings.at
+    at = study.settings.position
     if at is None:
         yield from _whole(study, metric)
         return
@@ -203,28 +221,39 @@ def _whole(study: Study, metric: Metric) -> Iterator[Trial]:
     mask = trials.mask_id(source) if hides else -1
     for number, inputs in enumerate(study.texts):
         if metric.name == "logit-diff":
-            found = trials.at_mask(number, inputs, mask) if hides else trials.last(number, inputs)
+            tested = trials.at_mask(number, inputs, mask) if hides else trials.last(number, inputs)
         elif metric.name == "hidden":
-            found = trials.everywhere(number, inputs)
+            tested = trials.everywhere(number, inputs)
         elif not hides:
-            found = trials.next_tokens(number, inputs)
+            tested = trials.next_tokens(number, inputs)
         elif settings.mask == "each":
-            found = trials.each_masked(number, inputs, mask)
+            tested = trials.each_masked(number, inputs, mask)
         else:
-            found = trials.masked(number, inputs, mask, seed=settings.seed)
-        yield from found
+            tested = trials.masked(number, inputs, mask, seed=settings.seed)
+        yield from tested
 
 
 def _clusters(study: Study, tested: Sequence[Trial]) -> tuple[int, ...]:
     """By the number of a text, what it belongs to: its group, or the first of the same texts."""
     first: dict[Hashable, int] = {}
-    found = list(range(tested[-1].text + 1))
+    clusters = list(range(tested[-1].text + 1))
     for number in dict.fromkeys(trial.text for trial in tested):
         name = study.groups[number] if study.groups else None
-        same = reference.same_as(study.texts[number]) if study.texts is not None else None
+        same = same_as(study.texts[number]) if study.texts is not None else None
         if name is not None or same is not None:
-            found[number] = first.setdefault(same if name is None else name, number)
-    return tuple(found)
+            clusters[number] = first.setdefault(same if name is None else name, number)
+    return tuple(clusters)
+
+
+def _same(study: Study, texts: Sequence[int], count: int) -> tuple[int, ...]:
+    """By the number of a text, the first of the same texts; ``count`` numbers in all."""
+    first: dict[Hashable, int] = {}
+    copies = list(range(count))
+    for number in texts:
+        same = same_as(study.texts[number]) if study.texts is not None else None
+        if same is not None:
+            copies[number] = first.setdefault(same, number)
+    return tuple(copies)
 
 
 def _plan(study: Study, metric: Metric, tested: tuple[Trial, ...], fold: Sequence[int]) -> Plan:
@@ -235,38 +264,50 @@ def _plan(study: Study, metric: Metric, tested: tuple[Trial, ...], fold: Sequenc
         metric,
         settings.methods,
         settings.batch_tokens or affordable(source, metric),
-        None if settings.methods == ("zero",) else _reference(study, metric, texts, fold),
+        None if settings.methods == ("zero",) else _reference(study, metric, tested, fold),
         settings.seed,
         settings.draws or max(1, DRAWS // len(texts)),
-        settings.gradient,
-        settings.positions,
+        settings.gradient is not None,
+        settings.by == "position",
     )
 
 
 def _reference(
-    study: Study, metric: Metric, texts: Mapping[int, Inputs], fold: Sequence[int]
+    study: Study, metric: Metric, tested: Sequence[Trial], fold: Sequence[int]
 ) -> Reference:
-    """Texts that are not those they fill: given ones, the other half, or bundled sentences."""
+    """Texts that are not those they fill: asked for, in the same state, the other half, bundled."""
     source, over = study.source, study.settings.mean_over
-    own = {reference.same_as(inputs) for inputs in study.texts or ()}
+    asked, texts = study.reference, {trial.text: trial.inputs for trial in tested}
+    if study.texts is None:
+        if asked not in (None, reference.MATCHED):
+            raise UsageError(
+                "{probe} is filled from random tokens repeated at the same length, since no other "
+                "text is in their state; leave {reference} out",
+                probe=True,
+                reference=...,
+            )
+        return reference.probed(source, tested, over)
+    if asked in (None, reference.MATCHED) and (matched := _of_groups(study, texts, fold)):
+        return matched
+    own = {same_as(inputs) for inputs in study.texts or ()}
 
-    def usable(found: Sequence[Inputs]) -> list[Inputs]:
+    def usable(candidates: Sequence[Inputs]) -> list[Inputs]:
         """Those that are not measured themselves, with masks where texts have some."""
-        others = [x for x in found if reference.same_as(x) not in own - {None}]
+        others = [x for x in candidates if same_as(x) not in own - {None}]
         if not (trials.is_masked(source) and metric.logits):
             return others
         mask, seed = trials.mask_id(source), study.settings.seed
         hidden = [trials.masked(n, x, mask, seed=seed) for n, x in enumerate(others)]
-        return [trial.inputs for found in hidden for trial in found]
+        return [trial.inputs for masked in hidden for trial in masked]
 
-    if study.reference is not None:
-        others = usable(study.reference)
+    if asked is not None and not isinstance(asked, str):
+        others = usable(asked)
         if not others:
             raise UsageError(
                 "{reference} holds only texts that are measured, or nothing at all; give others",
                 reference=...,
             )
-        if dropped := len(study.reference) - len(others):
+        if dropped := len(asked) - len(others):
             study.notes.append(
                 f"{counted(dropped, 'reference text')} left out, being measured too."
             )
@@ -274,9 +315,50 @@ def _reference(
         return reference.given(source, others, len(fold), over, name)
     if {0, 1} <= set(fold):
         return reference.other_half(source, texts, fold, over)
-    found = usable(reference.bundled(source, max(texts.values(), key=lambda x: x.length)))
-    name = f"{len(found)} English sentences of attnviz"
-    return reference.given(source, found, len(fold), over, name)
+    sentences = usable(reference.bundled(source, max(texts.values(), key=lambda x: x.length)))
+    name = f"{len(sentences)} English sentences of attnviz"
+    return reference.given(source, sentences, len(fold), over, name)
+
+
+def _of_groups(study: Study, texts: Mapping[int, Inputs], fold: Sequence[int]) -> Reference | None:
+    """Texts filled from their own group; None where none was named, or all are small."""
+    named = any(study.groups[number] is not None for number in texts) if study.groups else False
+    if not named and study.reference == reference.MATCHED:
+        raise UsageError(
+            "nothing is known of what these texts have in common, so no reference matches them; "
+            "name their groups with {group}, or leave {reference} out",
+            group=...,
+            reference=...,
+        )
+    if not named:
+        return None
+    copies = _same(study, tuple(texts), len(fold))
+    settings = study.settings
+    pools = reference.same_group(
+        study.source, texts, study.groups, copies, fold, settings.mean_over, settings.seed
+    )
+    if pools is None and study.reference == reference.MATCHED:
+        raise UsageError(
+            "no group has {} different texts, which fill each other; leave {reference} out",
+            2 * LEAST,
+            reference=...,
+        )
+    return pools
+
+
+def _stake(study: Study, plan: Plan) -> float | None:
+    """What the repetition of a probe is worth: the metric without it less the metric with it."""
+    if study.texts is not None or plan.metric.compares:
+        return None
+    totals = []
+    for some in (plan.trials, trials.unrepeated(study.source, plan.trials)):
+        lengths = [trial.inputs.length for trial in some]
+        values = [
+            sweep.whole(study.source, [some[n] for n in batch], plan.metric).base
+            for batch in batches(lengths, plan.tokens)
+        ]
+        totals.append(float(torch.cat([changes for batch in values for changes in batch]).mean()))
+    return abs(totals[1] - totals[0]) or None
 
 
 def _scores(source: Source, texts: Sequence[Inputs], tokens: int) -> tuple[HeadScores, ...]:
@@ -301,11 +383,11 @@ def _groups(
     def of_role(name: str) -> tuple[Head, ...]:
         return role_heads(scores, name)
 
-    layout, asked = study.source.layout, study.settings.heads
+    layout, asked = study.source.layout, study.settings.select
     if asked is not None:
         return read_groups(asked, layout, of_role), ()
-    found = {name: of_role(name) for name in ROLES}
-    several = [Group(f"role:{n}", heads) for n, heads in found.items() if len(heads) > 1]
+    by_role = {name: of_role(name) for name in ROLES}
+    several = [Group(f"role:{n}", heads) for n, heads in by_role.items() if len(heads) > 1]
     return every_head(layout), tuple(g for g in several if len(g.heads) < len(layout))
 
 
@@ -313,31 +395,31 @@ def _measured(
     bench: Bench, groups: Sequence[Group], progress: Progress, stage: str
 ) -> tuple[list[Measured], bool]:
     """Every trial without each group, and whether it was interrupted before the end."""
-    found: list[Measured] = []
+    measured: list[Measured] = []
     trials, each = bench.plan.trials, len(groups)
-    sizes = [len(one) for one in batches([t.inputs.length for t in trials], bench.plan.tokens)]
+    sizes = [len(part) for part in batches([t.inputs.length for t in trials], bench.plan.tokens)]
 
     def told(share: float) -> None:
         """Of the batch that runs, so much is done."""
         now = sizes[len(done)] if len(done) < len(sizes) else 0
-        progress(stage, round((len(found) + share * now) * each), len(trials) * each)
+        progress(stage, round((len(measured) + share * now) * each), len(trials) * each)
 
     done: list[int] = []
     try:
         progress(stage, 0, len(trials) * each)
         for batch in bench.measure(groups, told=told):
-            found += batch
+            measured += batch
             done.append(len(batch))
-            progress(stage, len(found) * each, len(trials) * each)
+            progress(stage, len(measured) * each, len(trials) * each)
     except KeyboardInterrupt:
-        return found, True
-    return found, False
+        return measured, True
+    return measured, False
 
 
 def _slopes(by_text: Floats, source: Source, settings: AblationSettings) -> tuple[Floats, Floats]:
     """Mean |∂L/∂ξ| and mean ∂L/∂ξ over texts, for every head of the layout."""
     size, signed = np.abs(by_text).mean(0), by_text.mean(0)
-    if settings.normalize == "layer":
+    if settings.gradient == "layer":
         sites = [head.site for head in source.layout]
         for site in dict.fromkeys(sites):
             own = np.array([other == site for other in sites])
@@ -359,12 +441,12 @@ def _by_position(
     tested: Sequence[Trial], measured: Sequence[Measured], groups: Sequence[Group]
 ) -> Mapping[str, tuple[float | None, ...]]:
     """The change at every token of the only text; None where nothing is predicted."""
-    found = np.full((len(groups), len(tested[0].tokens)), np.nan)
-    for trial, one in zip(_in_order(tested), measured, strict=False):  # fewer if interrupted
-        found[:, list(trial.positions)] = one.by_position
+    changes = np.full((len(groups), len(tested[0].tokens)), np.nan)
+    for trial, values in zip(_in_order(tested), measured, strict=False):  # fewer if interrupted
+        changes[:, list(trial.positions)] = values.by_position
     return {
         group.name: tuple(None if np.isnan(v) else float(v) for v in row)
-        for group, row in zip(groups, found, strict=True)
+        for group, row in zip(groups, changes, strict=True)
     }
 
 
@@ -382,6 +464,6 @@ def _method(settings: AblationSettings, plan: Plan) -> str:
         "mean": f"mean {over}",
         "resample": f"output on another text ({draws}, seed {settings.seed})",
     }
-    words |= {name: f"{name} ({one.mark.function})" for name, one in FILLS.items()}
-    found = ", ".join(words[method] for method in settings.methods)
-    return found if plan.reference is None else f"{found}, from {plan.reference.name}"
+    words |= {name: f"{name} ({fill.mark.function})" for name, fill in FILLS.items()}
+    said = ", ".join(words[method] for method in settings.methods)
+    return said if plan.reference is None else f"{said}, from {plan.reference.name}"

@@ -1,149 +1,141 @@
-"""What can be asked of an ablation, with its defaults; the parameters of ``attnviz.ablate``."""
+"""What can be asked of an ablation."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, fields
-from typing import Any, Literal, get_args
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
-from attnviz.core.arguments import check_fields
+from attnviz.core.settings import Settings, setting
 from attnviz.errors import UsageError
-from attnviz.features.ablation.fills import MeanOver, Method
-from attnviz.features.ablation.metrics import names
-from attnviz.scoring.user_measures import FILLS, UserMetric
 
-Mask = Literal["some", "each"]
-Order = Literal["effect", "gradient", "role", "random"]
-Normalize = Literal["none", "layer"]
-Average = Literal["mean", "trimmed", "median"]
+if TYPE_CHECKING:
+    from attnviz.features.ablation.fills import Method
+
+MEASURED, CURVE = "What is measured", "How many heads can be removed"
 
 METHODS = "mean, resample"
 """Two that leave what a head always says in its place; see docs/ablate.md for the choice."""
 
-_CHOICES = {
-    "mean_over": get_args(MeanOver),
-    "mask": get_args(Mask),
-    "order": get_args(Order),
-    "normalize": get_args(Normalize),
-    "average": get_args(Average),
-}
-_LEAST = {"draws": 1, "seed": 0, "batch_tokens": 1, "random_orders": 0, "jobs": 1}
 
+@dataclass(frozen=True)
+class AblationSettings(Settings):
+    """Which heads, what takes their place, and what is measured."""
 
-@dataclass(frozen=True, slots=True)
-class AblationSettings:
-    """How heads are ablated, and what is measured.
-
-    Attributes:
-        heads: what to ablate, see :mod:`attnviz.scoring.groups`; every head alone by default.
-        method: what takes a head's place, ``zero``, ``mean`` or ``resample``, or several by comma:
-            effects are ranked by the first, and two must agree before a head is called needed.
-        mean_over: whether a mean is taken at every position by itself or over all tokens.
-        metric: what is measured; by default loss, or hidden for models without an LM head.
-        answer: for logit-diff, the token that should win.
-        against: the token it is compared with.
-        at: ``span:NAME`` to measure on the tokens of a named span alone.
-        mask: of a masked model's tokens, 15 % at once or each in turn.
-        gradient: also take gradients.
-        normalize: gradients as they are, or each layer's divided by their ℓ2 norm (Michel et al.).
-        average: over texts: the mean over all positions, the trimmed mean of the texts' own means
-            (a tenth goes at each end), or their median.
-        smallest: the smallest effect of interest, as a share of the metric on the full model; none
-            for distances from it.
-        positions: keep the change at every position; needs a single text.
-        curve: ablate heads one after the other.
-        order: of a curve.
-        remeasure: rank the heads that are left again after every tenth of them.
-        random_orders: beside a curve, so many random orders.
-        tolerance: how much a curve may cost, in the metric's unit.
-        seed: of masks, donors and random orders.
-        draws: donors for each text, for resample; by default so many that there are about eight
-            in all, and one from eight texts on.
-        batch_tokens: tokens that run at once at most; found by itself if None.
-        jobs: processes, or actors on Ray.
-        ray: where Ray is, see :class:`~attnviz.corpus.on_ray.OnRay`; None for without.
-    """
-
-    heads: str | None = None
-    method: str = METHODS
-    mean_over: MeanOver = "positions"
-    metric: str | UserMetric | None = None
-    answer: str | None = None
-    against: str | None = None
-    at: str | None = None
-    mask: Mask = "some"
-    gradient: bool = False
-    normalize: Normalize = "none"
-    average: Average = "mean"
-    smallest: float = 0.01
-    positions: bool = False
-    curve: bool = False
-    order: Order = "effect"
-    remeasure: bool = False
-    random_orders: int = 3
-    tolerance: float = 0.05
-    seed: int = 0
-    draws: int | None = None
-    batch_tokens: int | None = None
-    jobs: int = 1
-    ray: str | None = None
-
-    def __post_init__(self) -> None:
-        check_fields(self)
+    select: str | None = setting(
+        None,
+        "5.1, 2.*, 3.0+3.1 or role:induction. Heads of 2.* are ablated each alone, those of "
+        "3.0+3.1, layer:2, a role or all-but:5.1 together; several by comma. By default every head "
+        "alone, and the heads of each role together.",
+        short="s",
+        metavar="HEADS",
+        common=True,
+    )
+    method: str = setting(
+        METHODS,
+        "What replaces a head's output: zero, mean, resample. To resample is to take its output on "
+        "another text; plugins register others (av.fill). Of several, comma-separated, the first "
+        "ranks effects, and two must agree before a head is called needed.",
+        metavar="METHODS",
+        common=True,
+    )
+    mean_over: Literal["positions", "tokens"] = setting(
+        "positions", "Mean at each position, or over all tokens."
+    )
+    draws: int | None = setting(
+        None,
+        "Number of other texts to resample from, for each text.",
+        metavar="N",
+        least=1,
+        most=10_000,
+        shown="1, and more for a few texts",
+    )
+    seed: int = setting(
+        0, "Seed of masks, halves, resampling and random orders.", metavar="N", least=0
+    )
+    batch_tokens: int | None = setting(
+        None, "Largest number of tokens run at once.", metavar="N", least=1, shown="by memory"
+    )
+    metric: Any = setting(
+        None,
+        "loss, kl, logit-diff or hidden. The last is 1 - cosine of the last hidden states; plugins "
+        "register others (av.metric).",
+        panel=MEASURED,
+        metavar="METRIC",
+        shown="loss, or hidden for models without an LM head",
+        common=True,
+    )
+    answer: str | None = setting(
+        None, "For logit-diff: the right token.", panel=MEASURED, metavar="TOKEN",
+        common=True,
+    )  # fmt: skip
+    against: str | None = setting(
+        None, "For logit-diff: the other token.", panel=MEASURED, metavar="TOKEN",
+        common=True,
+    )  # fmt: skip
+    position: str | None = setting(
+        None,
+        "Measure on the tokens of a span alone: span:NAME, named by a span of the texts.",
+        panel=MEASURED,
+        metavar="SPAN",
+    )
+    mask: Literal["some", "each"] = setting(
+        "some", "For masked models: mask some tokens (15 %), or each in turn.", panel=MEASURED
+    )
+    by: Literal["head", "position"] = setting(
+        "head", "The effect on a whole text, or on each of its tokens.", panel=MEASURED
+    )
+    gradient: Literal["plain", "layer"] | None = setting(
+        None,
+        "Also measure each gate's gradient. As it is (plain), or normalized within each layer "
+        "(Michel et al. 2019).",
+        panel=MEASURED,
+        bare="plain",
+        common=True,
+    )
+    average: Literal["mean", "trimmed", "median"] = setting(
+        "trimmed",
+        "Over texts: the trimmed mean of the texts' own means (a tenth goes at each end), their "
+        "median, or the mean of all positions, whose intervals hold less often.",
+        panel=MEASURED,
+    )
+    smallest: float = setting(
+        0.01,
+        "Smallest effect of interest, as a share of the metric on the full model.",
+        panel=MEASURED,
+        metavar="SHARE",
+        least=0,
+    )
+    curve: Literal["effect", "remeasured", "gradient", "role", "random"] | None = setting(
+        None,
+        "Ablate one head after the other. The least important goes first: ordered on half of the "
+        "texts, measured on the other half; remeasured ranks the rest again after every tenth.",
+        panel=CURVE,
+        bare="effect",
+        common=True,
+    )
+    random_orders: int = setting(
+        3,
+        "Number of random orders beside the curve.",
+        panel=CURVE,
+        metavar="N",
+        least=0,
+        most=10_000,
+    )
+    tolerance: float = setting(
+        0.05,
+        "Largest increase of the metric that a curve may cost.",
+        panel=CURVE,
+        metavar="X",
+        least=0,
+    )
 
     @property
     def methods(self) -> tuple[Method, ...]:
-        """What takes a head's place, one after the other.
-
-        Raises:
-            UsageError: an unknown method, or none.
-        """
-        known = ("zero", "mean", "resample", *FILLS)
-        found = dict.fromkeys(name.strip() for name in str(self.method).split(","))
-        for name in found:
-            if name not in known:
-                raise UsageError(
-                    f"unknown method {name!r}; choose one of {', '.join(known)}, or several by "
-                    "comma"
-                )
-        return tuple(name for name in found if name in known)
-
-    def asked(self) -> dict[str, Any]:
-        """All of it as parameters."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        """What takes a head's place, one after the other."""
+        return tuple(dict.fromkeys(name.strip() for name in self.method.split(",")))
 
     def check(self) -> None:
-        """Raise UsageError on what does not exist or does not go together."""
-        _ = self.methods
-        if isinstance(self.metric, str) and self.metric not in names():
-            raise UsageError(
-                "no {metric}; choose one of {}", ", ".join(names()), metric=self.metric
-            )
-        for field in fields(self):
-            value = getattr(self, field.name)
-            choices = _CHOICES.get(field.name)
-            if choices and value is not None and value not in choices:
-                raise UsageError(
-                    f"unknown {field.name} {value!r}; choose one of {', '.join(choices)}"
-                )
-            least = _LEAST.get(field.name)
-            if least is None or value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise UsageError(f"{field.name} must be a whole number from {least}, got {value!r}")
-        for name in ("tolerance", "smallest"):
-            value = getattr(self, name)
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not number or not math.isfinite(value) or value < 0:
-                raise UsageError(f"{name} must be a number from 0, got {value!r}")
-        self._check_metric()
-
-    def _check_metric(self) -> None:
-        """Raise UsageError on what does not go together."""
-        if self.at is not None and (not self.at.startswith("span:") or self.at == "span:"):
-            raise UsageError("{at} takes span:NAME, the tokens of a span", at=self.at)
-        if self.at is not None and self.answer is not None:
-            raise UsageError("logit-diff is measured at one token; leave out {at}", at=self.at)
+        """Raise UsageError for what does not exist or does not go together."""
         if (self.answer is None) != (self.against is None):
             raise UsageError(
                 "{answer} and {against} go together: the token that should win, and the other",
@@ -160,5 +152,36 @@ class AblationSettings:
             raise UsageError(
                 "{answer} is for the metric logit-diff, not {}", self.metric, answer=...
             )
-        if self.order == "gradient" and not self.gradient and self.curve:
+        if self.position is not None and not self.position.removeprefix("span:"):
+            raise UsageError("{position} takes span:NAME, the tokens of a span", position=...)
+        if self.position is not None and not self.position.startswith("span:"):
+            raise UsageError(
+                "{position} takes span:NAME, the tokens of a span", position=self.position
+            )
+        if self.position is not None and self.answer is not None:
+            raise UsageError(
+                "logit-diff is measured at one token; leave out {position}", position=self.position
+            )
+        if self.curve == "gradient" and self.gradient is None:
             raise UsageError("an order by gradient needs {gradient}", gradient=...)
+        self._check_registered()
+
+    def _check_registered(self) -> None:
+        """Raise UsageError for a method or metric that there is not."""
+        if self.method == METHODS and self.metric is None:
+            return  # so that a command that asks for nothing of it does not import torch
+        from attnviz.features.ablation.metrics import names
+        from attnviz.scoring.user_measures import FILLS
+
+        methods = ("zero", "mean", "resample", *FILLS)
+        for name in self.methods:
+            if name not in methods:
+                raise UsageError(
+                    "unknown method {!r}; choose one of {}, or several by comma",
+                    name,
+                    ", ".join(methods),
+                )
+        if isinstance(self.metric, str) and self.metric not in names():
+            raise UsageError(
+                "no {metric}; choose one of {}", ", ".join(names()), metric=self.metric
+            )

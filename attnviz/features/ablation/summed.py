@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from attnviz.features.ablation.measure import Floats, Measured
 from attnviz.statistics import copies
 from attnviz.statistics.clusters import LEVEL, ClusterSums
-from attnviz.statistics.families import Way, judge
-from attnviz.statistics.robust import largest_share, median, per_text, trimmed_mean
+from attnviz.statistics.families import POWER, Way, judge
+from attnviz.statistics.robust import largest_share, median, per_text
 from attnviz.statistics.simultaneous import ENOUGH
+from attnviz.statistics.trimmed import trimmed_means
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +53,11 @@ class Summed:
         changes = np.zeros((len(texts), *measured[0].changes.shape))
         slopes = np.zeros((len(texts), len(measured[0].gradients)))
         for n in ordered:
-            one, i = measured[n], place[measured[n].text]
-            rows[i] += one.positions
-            base[i] += one.base
-            changes[i] += one.changes
-            slopes[i] += one.gradients
+            trial, i = measured[n], place[measured[n].text]
+            rows[i] += trial.positions
+            base[i] += trial.base
+            changes[i] += trial.changes
+            slopes[i] += trial.gradients
         belong = tuple(clusters[text] for text in texts)
         return cls(texts, belong, rows, base, changes, slopes / np.maximum(rows, 1)[:, None])
 
@@ -102,6 +103,7 @@ class Estimates:
         joint: both ends of the intervals that hold together.
         sure: whether it differs from zero, judged together.
         largest: the share of the sum that the largest text makes.
+        detectable: what would have been told from 0 in 80 % of such samples.
     """
 
     center: Floats
@@ -110,6 +112,7 @@ class Estimates:
     joint: tuple[Floats, Floats]
     sure: NDArray[np.bool_]
     largest: Floats
+    detectable: Floats
 
 
 def together(summed: Summed, average: str, seed: int) -> Estimates:
@@ -117,23 +120,33 @@ def together(summed: Summed, average: str, seed: int) -> Estimates:
 
     Args:
         summed: what was measured.
-        average: ``mean`` of all positions, by max-T (Holm below :data:`ENOUGH` texts); ``trimmed``
-            or ``median`` of the texts' own means, by Bonferroni.
+        average: ``trimmed`` mean of the texts' own means, by the bootstrap-t (Bonferroni below
+            :data:`ENOUGH` texts); their ``median``, by Bonferroni; or the ``mean`` of all
+            positions, by max-T (Holm below :data:`ENOUGH` texts).
         seed: of the bootstrap.
     """
     changes = summed.changes.reshape(len(summed.texts), -1)
     rows = np.broadcast_to(summed.rows[:, None], changes.shape)
     if average == "mean":
         way: Way = "max-t" if summed.count >= ENOUGH else "holm"
-        found = judge(changes, rows, summed.names, way=way, seed=seed)
+        means = judge(changes, rows, summed.names, way=way, seed=seed)
         return Estimates(
-            found.mean, found.low, found.high, (found.joint_low, found.joint_high),
-            found.stands, found.largest,
+            means.mean, means.low, means.high, (means.joint_low, means.joint_high),
+            means.stands, means.largest, means.detectable,
         )  # fmt: skip
     sums, counts = copies.together(summed.names, changes, rows)
-    of = trimmed_mean if average == "trimmed" else median
     values = per_text(sums, counts)
-    center, low, high = of(values)
-    joint = of(values, 1 - (1 - LEVEL) / changes.shape[1])
+    if average == "trimmed":
+        trimmed = trimmed_means(values, seed=seed)
+        ends = trimmed.joint_low, trimmed.joint_high
+        return Estimates(
+            trimmed.center, trimmed.low, trimmed.high, ends, (ends[0] > 0) | (ends[1] < 0),
+            trimmed.largest, trimmed.detectable,
+        )  # fmt: skip
+    center, low, high = median(values)
+    joint = median(values, 1 - (1 - LEVEL) / changes.shape[1])
     sure = (joint.low > 0) | (joint.high < 0)
-    return Estimates(center, low, high, (joint.low, joint.high), sure, largest_share(sums))
+    detectable = (joint.high - joint.low) / 2 + POWER * (high - low) / 4
+    return Estimates(
+        center, low, high, (joint.low, joint.high), sure, largest_share(values), detectable
+    )

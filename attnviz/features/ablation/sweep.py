@@ -140,12 +140,12 @@ def gates_of(
 
 def _by_start(groups: Sequence[Group], source: Source) -> Iterator[tuple[int | None, list[int]]]:
     """Numbers of groups by the layer that their pass can begin at; None for a whole pass."""
-    found: dict[int | None, list[int]] = {}
+    starts: dict[int | None, list[int]] = {}
     for number, group in enumerate(groups):
         layers = [site.layer for site in group.sites if site.kind == source.start_kind]
         whole = source.start_kind is None or len(layers) < len(group.sites)
-        found.setdefault(None if whole else min(layers), []).append(number)
-    yield from found.items()
+        starts.setdefault(None if whole else min(layers), []).append(number)
+    yield from starts.items()
 
 
 def _pass(

@@ -9,13 +9,13 @@ _CHANGE = ("low", "high", "joint_low", "joint_high", "worse", "sure", "largest")
 _EFFECT = ("mean_share", "gradient", "signed", "does", "rests", "members")
 
 
-def rows(found: Ablation) -> list[Row]:
+def rows(result: Ablation) -> list[Row]:
     """A row for each group of heads; None for what is not known."""
-    return [_row(found, effect) for effect in found.effects]
+    return [_row(result, effect) for effect in result.effects]
 
 
-def _row(found: Ablation, effect: Effect) -> Row:
-    heads = " ".join(found.layout.name(head) for head in effect.heads)
+def _row(result: Ablation, effect: Effect) -> Row:
+    heads = " ".join(result.layout.name(head) for head in effect.heads)
     row: Row = {"name": effect.name, "heads": heads, "rank": effect.rank, "verdict": effect.verdict}
     row |= {"effect": effect.change}
     row |= {name: getattr(effect.first, name) for name in _CHANGE}

@@ -28,33 +28,33 @@ from attnviz.features.ablation.words import (
 )
 
 
-def parts(found: Ablation, top: int | None = None) -> Iterator[RenderableType]:
+def parts(result: Ablation, top: int | None = None) -> Iterator[RenderableType]:
     """The grid, the effects, the text or the curve where asked for, and one line of origin.
 
     Args:
-        found: the result.
+        result: of the command.
         top: the rows of the table at most; by default all, and the first where they are very many.
     """
-    yield EffectsGrid(found)
-    every = found.ranked()
+    yield EffectsGrid(result)
+    every = result.ranked()
     ranked = every[: rows_shown(len(every), top)]
-    yield effects_table(found, ranked)
+    yield effects_table(result, ranked)
     if top is None and len(ranked) < len(every):
         yield Line(f"the first {len(ranked)} of {len(every):,}; a table has all of them", "dim")
-    if found.by_position:
-        yield TextByPosition(found, ranked[:8])
-    if found.curve:
-        yield curve_table(found)
-        share = affordable_share(found.curve, found.tolerance or 0.0, found.worse)
+    if result.by_position:
+        yield TextByPosition(result, ranked[:8])
+    if result.curve:
+        yield curve_table(result)
+        share = affordable_share(result.curve, result.tolerance or 0.0, result.worse)
         if share is not None:
             yield (
-                f"{share:.0%} of the heads can go, by {found.curve[0].order}, before it costs more "
-                f"than {found.tolerance:g} {found.unit}"
+                f"{share:.0%} of the heads can go, by {result.curve[0].order}, before it costs "
+                f"more than {result.tolerance:g} {result.unit}"
             )
     yield ""
-    if found.user_defined:
-        yield Line(user_defined_line(found.user_defined), "dim")
-    yield Line(closing(found), "dim")
+    if result.user_defined:
+        yield Line(user_defined_line(result.user_defined), "dim")
+    yield Line(closing(result), "dim")
 
 
 class EffectsGrid:
@@ -168,7 +168,7 @@ def _columns(report: Ablation) -> list[_Column]:
         _Column("gradient", slope, spare=1),
         _Column("sum of single", members, spare=4),
     ]
-    return [one for one in columns if any(one.cell(effect) for effect in report.effects)]
+    return [column for column in columns if any(column.cell(effect) for effect in report.effects)]
 
 
 def _nothing(_: Effect) -> str:
@@ -184,11 +184,11 @@ def curve_table(report: Ablation, lines: int = 12) -> RenderableType:
     table.add_column("kept", justify="right")
     for order in orders:
         table.add_column(f"order: {order}", justify="right")
-    found = {(point.order, point.removed): point for point in report.curve}
+    points = {(point.order, point.removed): point for point in report.curve}
     steps = sorted({round(n * total / lines) for n in range(lines + 1)})
     for removed in steps:
         kept = f"{1 - removed / total:.0%}" if total else ""
-        changes = [signed(found[order, removed].change) for order in orders]
+        changes = [signed(points[order, removed].change) for order in orders]
         table.add_row(str(removed), kept, *changes)
     return table
 
@@ -201,13 +201,13 @@ class TextByPosition:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         """Draw for this console; without colours the numbers stand behind the tokens."""
-        found = self.report.by_position or {}
-        shown = [found[effect.name] for effect in self.effects if effect.name in found]
+        rows = self.report.by_position or {}
+        shown = [rows[effect.name] for effect in self.effects if effect.name in rows]
         end = max((abs(v) for row in shown for v in row if v is not None), default=0.0)
         yield Text(f"change at every token that is predicted, full colour at ±{end:.2g}", "dim")
         for effect in self.effects:
             line = Text(f"{effect.name}: ", "bold")
-            changes = _shifted(self.report, found.get(effect.name, ()))
+            changes = _shifted(self.report, rows.get(effect.name, ()))
             for token, change in zip(self.report.tokens, changes, strict=True):
                 text = visible(token, ascii_only=options.ascii_only)
                 if change is None:
@@ -222,11 +222,11 @@ class TextByPosition:
 def closing(report: Ablation) -> str:
     """What was measured, on which model, in one line."""
     info = report.source
-    found = [measure(report)]
+    parts = [measure(report)]
     if report.correlation is not None:
-        found.append(f"rank correlation of gradient and effect {report.correlation:.2f}")
-    found += [f"{info.model}, {info.backend} backend", f"{info.device} {info.dtype}"]
-    return " · ".join(found)
+        parts.append(f"rank correlation of gradient and effect {report.correlation:.2f}")
+    parts += [f"{info.model}, {info.backend} backend", f"{info.device} {info.dtype}"]
+    return " · ".join(parts)
 
 
 def _shifted(report: Ablation, changes: Sequence[float | None]) -> Sequence[float | None]:

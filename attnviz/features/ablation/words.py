@@ -44,16 +44,30 @@ def interval(change: Change) -> str:
 
 
 def verdict(report: Ablation, effect: Effect) -> str:
-    """Whether it is needed, and by which methods where they do not all say so; empty for no."""
-    if not effect.verdict:
+    """Whether it is needed, and by which methods where they do not all say so; empty for unknown.
+
+    Where nothing is told apart, the smallest effect that would have been.
+    """
+    if effect.verdict is None:
         return ""
-    if effect.verdict == "small":
-        return f"below {signed(report.smallest or 0.0).lstrip('+')}"
     smallest = report.smallest or 0.0
-    by = [c.method for c in effect.by if c.sure and abs(c.change) >= smallest]
+    size = signed(smallest).lstrip("+")
+    if effect.verdict == "small":
+        return f"below {size}"
+    if not effect.verdict:
+        return nothing(effect)
     if effect.verdict == "depends":
-        return _depends(report, [c for c in effect.by if c.method in by])
-    return effect.verdict + ("" if len(by) == len(effect.by) else f" by {' and '.join(by)}")
+        return _depends(report, [c for c in effect.by if c.sure])
+    by = [c.method for c in effect.by if c.sure]
+    named = "" if len(by) == len(effect.by) else f" by {' and '.join(by)}"
+    unsure = f", not surely by {size}" if effect.verdict in ("worse", "better") else ""
+    return f"{effect.verdict}{named}{unsure}"
+
+
+def nothing(effect: Effect) -> str:
+    """``nothing (0.12 would show)``: by any method, in four of five such samples."""
+    known = [c.detectable for c in effect.by if c.detectable is not None]
+    return f"nothing ({signed(max(known)).lstrip('+')} would show)" if known else "nothing"
 
 
 def _depends(report: Ablation, sure: Sequence[Change]) -> str:
@@ -66,10 +80,23 @@ def _depends(report: Ablation, sure: Sequence[Change]) -> str:
     return f"{said} only" if len(sure) == 1 else said
 
 
+def of(report: Ablation) -> str:
+    """What the smallest effect of interest is a share of: `` (1 % of ...)``."""
+    whole = report.stake or abs(report.base)
+    if not report.smallest or not whole:
+        return ""
+    what = (
+        f"the {report.metric} on the full model"
+        if report.stake is None
+        else f"the {report.stake:.3g} that the repetition is worth"
+    )
+    return f" ({100 * report.smallest / whole:.3g} % of {what})"
+
+
 def largest(changes: Sequence[Change]) -> str:
-    """The share of the largest text in the first of the changes that is sure; empty for none."""
-    found = next((c.largest for c in changes if c.sure), None)
-    return "" if found is None else percent(found) if found <= 1 else "> 100 %"
+    """The share of the largest text in the first of the changes; empty for none."""
+    share = changes[0].largest
+    return "" if share is None else percent(share) if share <= 1 else "> 100 %"
 
 
 def worse(effect: Effect) -> str:
@@ -99,5 +126,7 @@ def measure(report: Ablation) -> str:
     if report.family > 1 and any(effect.first.joint_low is not None for effect in report.effects):
         parts.append(f"95 % intervals that hold for all {report.family} at once")
     if report.smallest:
-        parts.append(f"smallest effect of interest {signed(report.smallest).lstrip('+')}")
+        parts.append(
+            f"smallest effect of interest {signed(report.smallest).lstrip('+')}{of(report)}"
+        )
     return " · ".join(part for part in parts if part)

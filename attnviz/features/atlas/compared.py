@@ -8,27 +8,27 @@ from attnviz.features.atlas.result import Atlas, AtlasHead
 
 def figures(atlas: Atlas) -> Figures:
     """The mean of every score, what ablating costs, shares of antecedents, copying; and roles."""
-    heads = {atlas.layout.name(one.head): one for one in atlas.heads}
+    heads = {atlas.layout.name(head.head): head for head in atlas.heads}
     part = atlas.ablation
     return Figures(
-        {name: _of(one) for name, one in heads.items()},
-        {name: _roles(one) for name, one in heads.items()},
+        {name: _of(head) for name, head in heads.items()},
+        {name: _roles(head) for name, head in heads.items()},
         {} if part is None else {"metric": part.metric},
     )
 
 
-def _of(one: AtlasHead) -> dict[str, float | None]:
-    values = {score: estimate.mean for score, estimate in one.profile.estimates.items()}
-    if one.effect is not None:
-        values["effect"] = one.effect.change
-    if one.antecedents is not None:
-        values["antecedents"] = one.antecedents.accuracy.value
-    for name, found in (("copying plain", one.plain), ("copying first", one.first)):
-        if found is not None:
-            values[name] = found.score
+def _of(head: AtlasHead) -> dict[str, float | None]:
+    values = {score: estimate.mean for score, estimate in head.profile.estimates.items()}
+    if head.effect is not None:
+        values["effect"] = head.effect.change
+    if head.antecedents is not None:
+        values["antecedents"] = head.antecedents.accuracy.value
+    for name, copying in (("copying plain", head.plain), ("copying first", head.first)):
+        if copying is not None:
+            values[name] = copying.score
     return values
 
 
-def _roles(one: AtlasHead) -> frozenset[str]:
-    given = [role.title for role, _ in one.annotated]
-    return frozenset([*given, *(role.name for role in one.profile.scores.roles)])
+def _roles(head: AtlasHead) -> frozenset[str]:
+    given = [role.title for role, _ in head.annotated]
+    return frozenset([*given, *(role.name for role in head.profile.scores.roles)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attnviz.core.findings import Finding, Measure, Value
+from attnviz.core.findings import COPYING, WITHOUT_IT, Finding, Measure, Value
 from attnviz.drawing.shares import estimate, plain_share
 from attnviz.features.atlas import words
 from attnviz.features.atlas.result import Atlas, AtlasHead
@@ -17,7 +17,7 @@ def finding(atlas: Atlas, name: str) -> Finding:
         atlas: the result.
         name: of its file.
     """
-    said = {atlas.layout.name(one.head): tuple(_lines(atlas, one)) for one in atlas.heads}
+    said = {atlas.layout.name(head.head): tuple(_lines(atlas, head)) for head in atlas.heads}
     how = "; ".join(f"{part}: {method}" for part, method in words.methods(atlas))
     return Finding(
         "atlas",
@@ -32,55 +32,56 @@ def finding(atlas: Atlas, name: str) -> Finding:
 def _measures(atlas: Atlas) -> Iterator[Measure]:
     part = atlas.ablation
     if part is not None:
-        values = {one: e.effect for one, e in _named(atlas) if e.effect is not None}
+        values = {name: e.effect for name, e in _named(atlas) if e.effect is not None}
         yield Measure(
             "effect",
             f"change of the {part.metric} without it",
             part.unit,
             0 if part.distance else -part.worse,
             {
-                head: (effect.change, effect.first.joint_low, effect.first.joint_high)
-                for head, effect in values.items()
+                name: (effect.change, effect.first.joint_low, effect.first.joint_high)
+                for name, effect in values.items()
             },
+            ("", "") if part.distance else WITHOUT_IT,
         )
     scores: dict[str, Value] = {
-        head: (one.copying.score, None, None) for head, one in _named(atlas) if one.copying
+        name: (head.copying.score, None, None) for name, head in _named(atlas) if head.copying
     }
-    yield Measure("copying", "copying score", "", -1, scores)
+    yield Measure("copying", "copying score", "", -1, scores, COPYING)
     names: dict[str, Value] = {
-        head: (share.value, share.low, share.high)
-        for head, one in _named(atlas)
-        if one.antecedents and (share := one.antecedents.accuracy).value is not None
+        name: (share.value, share.low, share.high)
+        for name, head in _named(atlas)
+        if head.antecedents and (share := head.antecedents.accuracy).value is not None
     }
     yield Measure("accuracy", "how often it finds what is referred to", "", 0, names)
 
 
 def _named(atlas: Atlas) -> Iterator[tuple[str, AtlasHead]]:
-    for one in atlas.heads:
-        yield atlas.layout.name(one.head), one
+    for head in atlas.heads:
+        yield atlas.layout.name(head.head), head
 
 
-def _lines(atlas: Atlas, one: AtlasHead) -> Iterator[str]:
-    scores, name = one.profile.scores, atlas.layout.name
+def _lines(atlas: Atlas, head: AtlasHead) -> Iterator[str]:
+    scores, name = head.profile.scores, atlas.layout.name
     for verb, role in (("does", scores.does), ("sink:", scores.rests)):
         if role is not None and role.evidence.mean is not None:
             kind = f"is {role.title}" if role.name == "diffuse" else f"{verb} {role.title}"
             yield f"{kind} {role.evidence.mean:.2f} over many texts"
-    if one.effect is not None and atlas.ablation is not None:
-        needed = ": needed" * bool(one.needed)
-        yield f"ablated {words.change(one.effect)} {atlas.ablation.unit}{needed}"
-    for found in one.relations:
+    if head.effect is not None and atlas.ablation is not None:
+        needed = ": needed" * bool(head.needed)
+        yield f"ablated {words.change(head.effect)} {atlas.ablation.unit}{needed}"
+    for relation in head.relations:
         yield (
-            f"{found.relation} {estimate(found.accuracy)} of {found.count:,}, best offset "
-            f"{plain_share(found.offset_accuracy)}"
+            f"{relation.relation} {estimate(relation.accuracy)} of {relation.count:,}, best offset "
+            f"{plain_share(relation.offset_accuracy)}"
         )
-    names = one.antecedents
+    names = head.antecedents
     if names is not None:
         yield (
             f"antecedents {estimate(names.accuracy)} of {names.count:,}, {names.baseline} "
             f"{plain_share(names.baseline_accuracy)}"
         )
-    if one.copying is not None:
-        yield f"copying score {one.copying.score:+.2f}"
-    for edge in one.feeds[:1]:
+    if head.copying is not None:
+        yield f"copying score {head.copying.score:+.2f}"
+    for edge in head.feeds[:1]:
         yield f"feeds {edge.side} of {name(edge.reader)} ({edge.excess:+.3f} above random)"

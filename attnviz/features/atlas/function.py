@@ -12,6 +12,7 @@ import json
 import os
 import re
 import secrets
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -23,9 +24,11 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz import __version__, files
-from attnviz.captures.look import DEFAULT_MODEL, Model, capture, load
+from attnviz import __version__
+from attnviz.captures.inputs import capture
+from attnviz.captures.settings import Attaching, ModelSettings
 from attnviz.core.heads import Head
+from attnviz.core.interface import interface
 from attnviz.core.progress import Progress
 from attnviz.core.prompt import Prompt
 from attnviz.core.result import Result
@@ -33,28 +36,34 @@ from attnviz.core.scores import Role
 from attnviz.core.source import Source
 from attnviz.core.tokens import Sides
 from attnviz.corpus import texts
-from attnviz.corpus.texts import Bad, Text
-from attnviz.errors import InputError, ModelError, OutputError, UsageError, system_errors
+from attnviz.corpus.texts import InvalidRecord, Text
+from attnviz.errors import (
+    InputError,
+    ModelError,
+    OutputError,
+    system_errors,
+)
 from attnviz.features.ablation.function import ablate as run_ablate
 from attnviz.features.ablation.result import Ablation
 from attnviz.features.atlas.gather import examples, gather, readers
 from attnviz.features.atlas.result import Atlas, ExampleMap
+from attnviz.features.atlas.settings import AtlasSettings
 from attnviz.features.circuits.function import circuits as run_circuits
 from attnviz.features.circuits.result import Circuits
 from attnviz.features.coref.function import coref as run_coref
 from attnviz.features.coref.result import Coref
-from attnviz.features.evidence import Evidence, read_evidence
+from attnviz.features.evidence import read_evidence
 from attnviz.features.profile.function import profile as run_profile
 from attnviz.features.profile.result import Profile
-from attnviz.features.sources.function import source_shares as run_source_shares
+from attnviz.features.sources.function import sources as run_sources
 from attnviz.features.sources.result import SourceShares
 from attnviz.features.syntax.function import syntax as run_syntax
 from attnviz.features.syntax.result import Syntax
-from attnviz.models.identity import identity
+from attnviz.files import contents, listed, opened, place
 from attnviz.scoring.scores import SCORES
 
 ABLATED = 64
-"""Texts that heads are ablated on, unless asked otherwise."""
+"""Texts that heads are ablated on at most."""
 MEASURED_HEADS, MEASURED_TEXTS = 24, 16
 """Heads whose queries and keys are split by source at most, and texts on which they are."""
 PARTS = ("profile", "ablate", "syntax", "coref", "circuits", "sources")
@@ -66,37 +75,24 @@ _SHOWN = 40
 Part = TypeVar("Part", bound=Result)
 
 
+@interface
 def atlas(
-    inputs: str | Path | Sequence[str | Path],
+    files: str | Path | Sequence[str | Path],
     *,
-    model: str | Path = DEFAULT_MODEL,
-    conllu: str | Path | None = None,
-    gap: str | Path | None = None,
-    limit: int | None = None,
-    ablated: int = ABLATED,
-    evidence: Evidence | Sequence[Evidence] | None = None,
-    device: str = "auto",
-    dtype: str = "auto",
-    keep: str | Path | None = None,
+    settings: AtlasSettings,
+    attaching: Attaching,
+    model: ModelSettings,
+    state: str | Path | None = None,
     progress: Progress = lambda part, done, total: None,
 ) -> Atlas:
     """Profile, ablate, compare with gold annotation and read the weights of every head.
 
     Of up to 24 heads that others feed by their weights, what their queries and keys are from is
-    measured on up to 16 of the texts (:func:`attnviz.source_shares`).
+    measured on up to 16 of the texts (:func:`attnviz.sources`).
 
     Args:
-        inputs: texts, see :func:`attnviz.profile`.
-        model: a bundled model, a folder or a hub id.
-        conllu: a treebank, see :func:`attnviz.syntax`.
-        gap: ambiguous pronouns or entities, see :func:`attnviz.coref`.
-        limit: how many texts to take at most.
-        ablated: on how many of them heads are ablated.
-        evidence: results of other commands about the same model, or files with their JSON, whose
-            findings stand on the heads' cards.
-        device: where to run.
-        dtype: in which precision.
-        keep: a folder for what is done, so that the same call goes on from there: one that is not
+        files: of texts, see :func:`attnviz.profile`.
+        state: a folder for what is done, so that the same call goes on from there: one that is not
             there yet, or that this made; it is left where it is.
         progress: called while it runs.
 
@@ -104,60 +100,56 @@ def atlas(
         AttnvizError: see :mod:`attnviz.errors`; a part that a model cannot give is left out, and
             the page says why.
     """
-    if ablated < 1:
-        raise UsageError("give at least 1 text to ablate heads on, not {}", ablated)
-    beside = read_evidence(evidence)
-    source = load(model, device=device, dtype=dtype)
-    for one in beside:
-        one.result.check_model(one.name, source.info, source.layout, identity(model))
-    names = files.listed(inputs)
-    state = _state(model, names, conllu, gap, limit, device, dtype, ablated)
-    kept = _Kept(None if keep is None else Path(keep), state)
+    limit = None if settings.limit is None else min(settings.limit, sys.maxsize)
+    beside = read_evidence(attaching.evidence)
+    source = model.load()
+    for evidence in beside:
+        evidence.result.check_model(evidence.name, source.info, source.layout, model.identity)
+    names = listed(files)
+    kept = _Kept(None if state is None else Path(state), _state(model, names, settings))
 
     def profile() -> Profile:
         known = texts.read(texts.resolve(names))
-        count = sum(isinstance(one, Text) for one in islice(known, limit))
+        count = sum(isinstance(text, Text) for text in islice(known, limit))
         return run_profile(
             names,
             limit=limit,
             stability=True,
             progress=lambda at: progress("profile", at.texts, count),
-            model=model,
-            device=device,
-            dtype=dtype,
+            **model.asked(),
         )
 
     def ablate() -> Ablation:
         return run_ablate(
-            list(islice(_prompts(names, source), ablated)),
-            gradient=not source.no_logits,
+            list(islice(_prompts(names, source, limit), ABLATED)),
+            gradient=None if source.no_logits else "plain",
             progress=lambda part, done, total: progress(f"ablate: {part}", done, total),
             model=source,
         )
 
     def syntax() -> Syntax:
-        return run_syntax(str(conllu), model=source, progress=_of("syntax", progress))
+        return run_syntax(str(settings.treebank), model=source, progress=_of("syntax", progress))
 
     def coref() -> Coref:
-        return run_coref(str(gap), model=source, progress=_of("coref", progress))
+        return run_coref(str(settings.pronouns), model=source, progress=_of("coref", progress))
 
     def circuits() -> Circuits:
         return run_circuits(model=source, progress=_of("circuits", progress))
 
     def shares(profiled: Profile, circuits: Circuits) -> dict[Head, SourceShares]:
         """Of the heads that others feed by their weights, where their scores can be split."""
-        texts = list(islice(_prompts(names, source), min(ablated, MEASURED_TEXTS)))
-        does = {one.head: one.scores.does for one in profiled.heads}
-        found, wanted = {}, readers(circuits, MEASURED_HEADS)
+        texts = list(islice(_prompts(names, source, limit), MEASURED_TEXTS))
+        does = {each.head: each.scores.does for each in profiled.heads}
+        measured, wanted = {}, readers(circuits, MEASURED_HEADS)
         for done, head in enumerate(wanted):
             progress("sources", done, len(wanted))
             with suppress(InputError):  # no row of these texts counts
-                found[head] = kept.part(
+                measured[head] = kept.part(
                     SourceShares,
                     partial(_shares, texts, source, head, does[head]),
                     f"sources-{done}",
                 )
-        return found
+        return measured
 
     absent: dict[str, str] = {}
 
@@ -171,8 +163,8 @@ def atlas(
 
     profiled = kept.part(Profile, profile)
     ablation = maybe(Ablation, ablate)
-    grammar = maybe(Syntax, syntax) if conllu else None
-    names_found = maybe(Coref, coref) if gap else None
+    grammar = maybe(Syntax, syntax) if settings.treebank else None
+    names_found = maybe(Coref, coref) if settings.pronouns else None
     weights = maybe(Circuits, circuits)
     split: dict[Head, SourceShares] = {}
     if weights is not None:
@@ -189,16 +181,16 @@ def atlas(
         shares=split,
         absent=absent,
         maps=_maps(profiled, source, progress),
-        findings=[found for one in beside if (found := one.finding()) is not None],
+        findings=[finding for each in beside if (finding := each.finding()) is not None],
     )
 
 
-def forget(keep: str | Path) -> None:
+def forget(state: str | Path) -> None:
     """Remove a folder of parts once the page is written; anything else in it stays.
 
     A folder that :func:`atlas` did not make, or a link to one, is left alone.
     """
-    folder = Path(keep)
+    folder = Path(state)
     nonce = _nonce(folder)
     if nonce is None:
         return
@@ -213,9 +205,9 @@ def _nonce(folder: Path) -> str | None:
     if folder.is_symlink():
         return None
     with suppress(OSError, UnicodeDecodeError):
-        found = files.contents(folder / _MARKER, 100).decode().strip()
-        if re.fullmatch("[0-9a-f]{16}", found):
-            return found
+        nonce = contents(folder / _MARKER, 100).decode().strip()
+        if re.fullmatch("[0-9a-f]{16}", nonce):
+            return nonce
     return None
 
 
@@ -257,35 +249,37 @@ class _Kept:
             return make()
         path = self._folder / f"{name or kind.command}.{self._ending}.json"
         with suppress(OSError, ValueError, RecursionError, KeyError, TypeError, InputError):
-            found = json.loads(files.contents(path))  # if it is broken it is made anew
-            if found["state"] == self._state:
-                return kind.from_dict(found["document"])
+            stored = json.loads(contents(path))  # if it is broken it is made anew
+            if stored["state"] == self._state:
+                return kind.from_dict(stored["document"])
         made = make()
         if _nonce(self._folder) is None:
             with system_errors(OutputError, f"cannot write into {self._folder}"):
                 self._folder.mkdir(parents=True)
-            files.place(self._folder / _MARKER, (self._ending.encode(),))
+            place(self._folder / _MARKER, (self._ending.encode(),))
         whole = {"state": self._state, "document": made.to_dict()}
-        files.place(path, (json.dumps(whole).encode(),))
+        place(path, (json.dumps(whole).encode(),))
         return made
 
 
-def _state(model: Model, names: Sequence[str], *more: Any) -> str:
+def _state(model: ModelSettings, names: Sequence[str], settings: AtlasSettings) -> str:
     """What decides the results: the model, the files with what is in them, and the options."""
-    digest = hashlib.sha256(repr((__version__, sorted(identity(model).items()), more)).encode())
-    gold = [str(name) for name in more[:2] if name is not None]
+    asked = model.but(model=None).asked() | settings.asked()
+    known = sorted(model.identity.items()), sorted((name, str(asked[name])) for name in asked)
+    digest = hashlib.sha256(repr((__version__, known)).encode())
+    gold = [str(path) for path in (settings.treebank, settings.pronouns) if path is not None]
     for name in (*texts.resolve(list(names)), *gold):
         digest.update(str(name).encode())
-        with system_errors(InputError, f"cannot read {name}"), files.opened(name) as file:
+        with system_errors(InputError, f"cannot read {name}"), opened(name) as file:
             digest.update(hashlib.sha256(file.read()).digest())
     return digest.hexdigest()
 
 
-def _prompts(names: Sequence[str], source: Source) -> Iterator[str | Prompt]:
-    """The texts that the model can take whole."""
-    found: Iterator[Text | Bad] = texts.read(texts.resolve(list(names)))
-    for text in found:
-        if isinstance(text, Bad):
+def _prompts(names: Sequence[str], source: Source, limit: int | None) -> Iterator[str | Prompt]:
+    """The texts that the model can take whole, of the first so many."""
+    records: Iterator[Text | InvalidRecord] = texts.read(texts.resolve(list(names)))
+    for text in islice(records, limit):
+        if isinstance(text, InvalidRecord):
             continue
         try:
             source.prepare(text.prompt)
@@ -300,7 +294,9 @@ def _shares(
     """Where a head finds the keys of its role; of a head without one, those that it looks at."""
     known = does is not None and SCORES[does.score].on_targets
     role = does.name if does is not None and known else None
-    return run_source_shares(texts, source.layout.name(head), role=role, model=source)
+    shares = run_sources(texts, select=source.layout.name(head), role=role, model=source)
+    assert isinstance(shares, SourceShares)  # of several texts
+    return shares
 
 
 def _of(part: str, progress: Progress) -> Progress:
@@ -311,11 +307,11 @@ def _of(part: str, progress: Progress) -> Progress:
 def _maps(profiled: Profile, source: Source, progress: Progress) -> dict[Head, ExampleMap]:
     """The map of every head on its first example, cut to what can be seen; texts run once each."""
     wanted: dict[str, list[tuple[Head, int, str]]] = {}
-    for one in profiled.heads:
-        for _, best in examples(one)[:1]:
+    for profile in profiled.heads:
+        for _, best in examples(profile)[:1]:
             if best.window == 0:
-                wanted.setdefault(best.text, []).append((one.head, best.row, best.token))
-    found: dict[Head, ExampleMap] = {}
+                wanted.setdefault(best.text, []).append((profile.head, best.row, best.token))
+    maps: dict[Head, ExampleMap] = {}
     for done, (text, heads) in enumerate(wanted.items(), start=1):
         try:
             whole = capture(Prompt(text, truncate=True), model=source)
@@ -325,9 +321,9 @@ def _maps(profiled: Profile, source: Source, progress: Progress) -> dict[Head, E
             queries = whole.inputs.sides[head.site.kind].queries.texts
             # of a text that was not cut before it, nor written by a chat template
             if row < len(queries) and queries[row] == token:
-                found[head] = _cut(whole[head], whole.inputs.sides[head.site.kind], row)
+                maps[head] = _cut(whole[head], whole.inputs.sides[head.site.kind], row)
         progress("examples", done, len(wanted))
-    return found
+    return maps
 
 
 def _cut(weights: NDArray[np.floating[Any]], sides: Sides, row: int) -> ExampleMap:

@@ -61,17 +61,19 @@ def gather(
         UsageError: a result of another model than the profile's.
     """
     shares = shares or {}
-    parts = [one for one in (ablate, syntax, coref, circuits, *shares.values()) if one is not None]
-    for one in parts:
-        name = f"the {one.command} result"
-        one.check_model(name, profile.source, profile.layout, profile.identity)
+    parts = [
+        part for part in (ablate, syntax, coref, circuits, *shares.values()) if part is not None
+    ]
+    for part in parts:
+        name = f"the {part.command} result"
+        part.check_model(name, profile.source, profile.layout, profile.identity)
     effects = _effects(ablate)
-    ranked = {} if coref is None else {one.head: one for one in coref.everything.ranked}
+    ranked = {} if coref is None else {entry.head: entry for entry in coref.everything.ranked}
     edges = () if circuits is None else _edges(circuits)
     copies = {} if circuits is None else circuits.copies()
     heads = []
-    for found in profile.heads:
-        head = found.head
+    for measured in profile.heads:
+        head = measured.head
         antecedents = ranked.get(head)
         if antecedents is not None and antecedents.accuracy.value is None:
             antecedents = None
@@ -79,16 +81,16 @@ def gather(
         heads.append(
             AtlasHead(
                 profile=replace(
-                    found, tokens=_telling(found.tokens), nearest=found.nearest[:_NEAREST]
+                    measured, tokens=_telling(measured.tokens), nearest=measured.nearest[:_NEAREST]
                 ),
                 effect=effects.get(head),
                 relations=tuple(_relations(syntax, head)),
                 antecedents=antecedents,
                 annotated=tuple(
                     role
-                    for one in (syntax, coref)
-                    if one is not None
-                    for role in one.annotated_roles().get(head, ())
+                    for gold in (syntax, coref)
+                    if gold is not None
+                    for role in gold.annotated_roles().get(head, ())
                 ),
                 plain=None if circuits is None else circuits.plain.get(head),
                 first=None if circuits is None else circuits.first.get(head),
@@ -105,8 +107,8 @@ def gather(
         identity=profile.identity,
         texts=profile.texts,
         seed=profile.seed,
-        partial=any(one.partial for one in (profile, *parts)),
-        notes=tuple(dict.fromkeys(note for one in (profile, *parts) for note in one.notes)),
+        partial=any(part.partial for part in (profile, *parts)),
+        notes=tuple(dict.fromkeys(note for part in (profile, *parts) for note in part.notes)),
         heads=tuple(heads),
         windows=profile.windows,
         tokens=profile.tokens,
@@ -134,17 +136,17 @@ def examples(head: HeadProfile) -> list[tuple[str, ExampleRow]]:
         if row.sort == "best"
     }
     roles = [(role.score, best[role.score]) for role in head.scores.roles if role.score in best]
-    return roles or sorted(best.items(), key=lambda one: -one[1].value)[:1]
+    return roles or sorted(best.items(), key=lambda item: -item[1].value)[:1]
 
 
 def _usual(profile: Profile) -> dict[SiteKind, float]:
     """The distance of the median pair of heads, by kind: what a pair drawn at random has."""
-    found = {}
+    medians = {}
     for kind, rows in profile.likeness.items():
         apart = [far for n, row in enumerate(rows) for far in row[n + 1 :]]
         if apart and not any(map(math.isnan, apart)):
-            found[kind] = median(apart)
-    return found
+            medians[kind] = median(apart)
+    return medians
 
 
 def _effects(ablate: Ablation | None) -> dict[Head, Effect]:
@@ -169,37 +171,37 @@ def readers(circuits: Circuits, most: int) -> list[Head]:
         most: so many at most.
     """
     kept: dict[Head, int] = {}
-    found: dict[Head, None] = {}
+    heads: dict[Head, None] = {}
     for edge in _edges(circuits):
         kept[edge.reader] = kept.get(edge.reader, 0) + 1
         if kept[edge.reader] <= _EDGES and edge.side in ("Q", "K"):
-            found[edge.reader] = None
-    return list(found)[:most]
+            heads[edge.reader] = None
+    return list(heads)[:most]
 
 
-def _shares(found: SourceShares, reads: Sequence[Edge]) -> ReadShares:
+def _shares(shares: SourceShares, reads: Sequence[Edge]) -> ReadShares:
     """What is kept of it: the largest sources, and the heads that it reads by its weights."""
 
     def kept(side: ScoreSide, letter: str) -> tuple[SourceShare, ...]:
         wanted = {edge.writer for edge in reads if edge.side == letter}
         return tuple(
-            one
-            for place, one in enumerate(found.side(side))
-            if place < _SOURCES or one.origin.head in wanted
+            source
+            for place, source in enumerate(shares.side(side))
+            if place < _SOURCES or source.origin.head in wanted
         )
 
-    return ReadShares(found.score, found.texts, found.rows, kept("query", "Q"), kept("key", "K"))
+    return ReadShares(shares.score, shares.texts, shares.rows, kept("query", "Q"), kept("key", "K"))
 
 
-def _ablation(found: Ablation) -> AblationPart:
+def _ablation(ablation: Ablation) -> AblationPart:
     return AblationPart(
-        found.metric, found.unit, found.methods, found.method, found.texts, found.positions,
-        found.base, found.smallest, found.worse,
+        ablation.metric, ablation.unit, ablation.methods, ablation.method, ablation.texts,
+        ablation.positions, ablation.base, ablation.smallest, ablation.worse,
     )  # fmt: skip
 
 
-def _gold(found: Syntax | Coref, cases: int) -> GoldPart:
-    return GoldPart(cases, found.texts, found.unit, found.select_on)
+def _gold(result: Syntax | Coref, cases: int) -> GoldPart:
+    return GoldPart(cases, result.texts, result.unit, result.select_on)
 
 
 def _relations(syntax: Syntax | None, head: Head) -> Iterator[RelationHead]:
@@ -207,17 +209,17 @@ def _relations(syntax: Syntax | None, head: Head) -> Iterator[RelationHead]:
     if syntax is None:
         return
     roles = {role.relation for role in syntax.roles if role.head == head}
-    found = [
+    heads = [
         relation.best
         for relation in syntax.relations
         if relation.name in roles - {ALL} and relation.best and relation.best.head == head
     ]
-    found.sort(key=lambda one: -(one.margin.value or 0.0))
-    yield from found[:_RELATIONS]
+    heads.sort(key=lambda entry: -(entry.margin.value or 0.0))
+    yield from heads[:_RELATIONS]
 
 
 def _telling(tokens: Sequence[tuple[str, Share]]) -> tuple[tuple[str, Share], ...]:
     """The strings that get more weight than their frequency gives them, the most telling first."""
     more = [(text, share) for text, share in tokens if share.weight > share.uniform > 0]
-    more.sort(key=lambda one: -one[1].weight * math.log(one[1].weight / one[1].uniform))
+    more.sort(key=lambda item: -item[1].weight * math.log(item[1].weight / item[1].uniform))
     return tuple(more[:_STRINGS])

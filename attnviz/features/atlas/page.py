@@ -7,12 +7,12 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from attnviz.core.findings import Measure
+from attnviz.core.findings import COPYING, WITHOUT_IT, Measure
 from attnviz.core.heads import Head
 from attnviz.core.scores import Role
 from attnviz.drawing.labels import visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors, ink
-from attnviz.drawing.signed import SCHEMES
+from attnviz.drawing.signed import SCHEMES, minus
 from attnviz.features.atlas import words
 from attnviz.features.atlas.gather import examples
 from attnviz.features.atlas.result import Atlas, AtlasHead
@@ -36,6 +36,7 @@ def page(atlas: Atlas) -> bytes:
         },
         "scores": {score.name: score.formula for score in SCORES.values()},
         "palette": list(anchors(DEFAULT_PALETTE)),
+        "copying": list(COPYING),
         "signed": {scheme: list(colors) for scheme, colors in SCHEMES.items()},
     }
     return html_page(
@@ -49,54 +50,57 @@ def page(atlas: Atlas) -> bytes:
 
 def _roles(atlas: Atlas) -> Iterator[str]:
     """The names of the roles that its heads have."""
-    for one in atlas.heads:
-        yield from (role.name for role in one.profile.scores.roles)
+    for head in atlas.heads:
+        yield from (role.name for role in head.profile.scores.roles)
 
 
 def document(atlas: Atlas) -> dict[str, Any]:
     """What the page's script draws, as js/types.d.ts says."""
     part, source = atlas.ablation, atlas.source
-    ranks = {one.head: rank for rank, one in enumerate(atlas.ranked(), start=1)}
+    ranks = {head.head: rank for rank, head in enumerate(atlas.ranked(), start=1)}
     metric = None if part is None else {
-        "name": part.metric, "unit": part.unit, "distance": part.distance
+        "name": part.metric, "unit": part.unit, "distance": part.distance,
+        "orange": 0 if part.distance else -part.worse,
+        "ends": [] if part.distance else list(WITHOUT_IT),
     }  # fmt: skip
     return {
         "model": source.model,
         "backend": source.backend,
         "exactness": source.exactness,
-        "summary": list(words.summary(atlas)),
+        "summary": list(map(minus, words.summary(atlas))),
         "methods": [{"part": name, "said": said} for name, said in words.methods(atlas)],
         "notes": list(atlas.notes),
         "metric": metric,
-        "findings": [{"title": one.title, "name": one.name} for one in atlas.findings],
+        "findings": [{"title": finding.title, "name": finding.name} for finding in atlas.findings],
         "measures": [
             {
                 "title": f"{measure.title}, {measure.unit}" if measure.unit else measure.title,
-                "signed": bool(measure.orange),
+                "orange": measure.orange,
+                "ends": list(measure.ends),
             }
             for measure in _measures(atlas)
         ],
-        "heads": [_head(atlas, one, ranks) for one in atlas.heads],
+        "heads": [_head(atlas, head, ranks) for head in atlas.heads],
     }
 
 
 def _measures(atlas: Atlas) -> list[Measure]:
     """The numbers that other results give of the heads."""
-    return [measure for one in atlas.findings for measure in one.measures]
+    return [measure for finding in atlas.findings for measure in finding.measures]
 
 
-def _head(atlas: Atlas, one: AtlasHead, ranks: Mapping[Head, int]) -> dict[str, Any]:
-    profile, name = one.profile, atlas.layout.name
+def _head(atlas: Atlas, head: AtlasHead, ranks: Mapping[Head, int]) -> dict[str, Any]:
+    profile, name = head.profile, atlas.layout.name
     middle = len(profile.distances) // 2
-    copying = None if one.copying is None else {
-        key: None if found is None else found.score
-        for key, found in (("plain", one.plain), ("first", one.first))
+    copying = None if head.copying is None else {
+        key: None if figure is None else figure.score
+        for key, figure in (("plain", head.plain), ("first", head.first))
     }  # fmt: skip
     return {
-        "name": name(one.head),
-        "site": one.head.site.kind,
-        "layer": one.head.layer,
-        "head": one.head.index,
+        "name": name(head.head),
+        "site": head.head.site.kind,
+        "layer": head.head.layer,
+        "head": head.head.index,
         "does": _role(profile.scores.does),
         "rests": _role(profile.scores.rests),
         "scores": {score: to_builtins(estimate) for score, estimate in profile.estimates.items()},
@@ -106,31 +110,33 @@ def _head(atlas: Atlas, one: AtlasHead, ranks: Mapping[Head, int]) -> dict[str, 
             for place, share in enumerate(profile.distances)
         ],
         "nearest": [{"name": name(other), "distance": apart} for other, apart in profile.nearest],
-        "usual": atlas.usual.get(one.head.site.kind),
+        "usual": atlas.usual.get(head.head.site.kind),
         "stays": _stays(atlas, profile),
         "examples": [{"score": score, **to_builtins(row)} for score, row in examples(profile)],
-        "effect": _effect(one, ranks),
-        "relations": [_relation(found) for found in one.relations],
-        "coreference": _antecedents(one),
+        "effect": _effect(head, ranks),
+        "relations": [_relation(relation) for relation in head.relations],
+        "coreference": _antecedents(head),
         "copying": copying,
-        "copies": one.copies,
-        "feeds": [_edge(atlas, edge) for edge in one.feeds],
-        "reads": [_edge(atlas, edge) for edge in one.reads],
-        "told": [found.said.get(name(one.head), ()) for found in atlas.findings],
-        "measured": [measure.values.get(name(one.head)) for measure in _measures(atlas)],
-        "map": None if one.map is None else to_builtins(one.map),
+        "copies": head.copies,
+        "feeds": [_edge(atlas, edge) for edge in head.feeds],
+        "reads": [_edge(atlas, edge) for edge in head.reads],
+        "told": [
+            [*map(minus, finding.said.get(name(head.head), ()))] for finding in atlas.findings
+        ],
+        "measured": [measure.values.get(name(head.head)) for measure in _measures(atlas)],
+        "map": None if head.map is None else to_builtins(head.map),
     }
 
 
 def _stays(atlas: Atlas, profile: HeadProfile) -> dict[str, Any] | None:
     """In how many draws of the texts its role and its nearest head stay."""
-    found = profile.stability
-    if found is None:
+    stability = profile.stability
+    if stability is None:
         return None
-    does, near = profile.scores.does, dict(found.nearest)
+    does, near = profile.scores.does, dict(stability.nearest)
     return {
         "of": atlas.resamples,
-        "does": None if does is None else found.roles.get(does.title, 0),
+        "does": None if does is None else stability.roles.get(does.title, 0),
         "nearest": near.get(profile.nearest[0][0], 0) if profile.nearest else None,
     }
 
@@ -142,44 +148,44 @@ def _role(role: Role | None) -> dict[str, Any] | None:
     return {"name": role.name, "score": role.score, "possible": role.possible, **evidence}
 
 
-def _effect(one: AtlasHead, ranks: Mapping[Head, int]) -> dict[str, Any] | None:
-    found = one.effect
-    return None if found is None else {
-        "effect": found.change,
-        "low": found.first.joint_low,
-        "high": found.first.joint_high,
-        "gradient": found.gradient,
-        "rank": ranks[one.head],
-        "needed": one.needed,
+def _effect(head: AtlasHead, ranks: Mapping[Head, int]) -> dict[str, Any] | None:
+    effect = head.effect
+    return None if effect is None else {
+        "effect": effect.change,
+        "low": effect.first.joint_low,
+        "high": effect.first.joint_high,
+        "gradient": effect.gradient,
+        "rank": ranks[head.head],
+        "needed": head.needed,
     }  # fmt: skip
 
 
-def _relation(found: RelationHead) -> dict[str, Any]:
+def _relation(relation: RelationHead) -> dict[str, Any]:
     return {
-        "relation": found.relation,
-        "direction": found.direction,
-        **_accuracy(found),
-        "offset_accuracy": found.offset_accuracy,
-        "margin": found.margin.value,
+        "relation": relation.relation,
+        "direction": relation.direction,
+        **_accuracy(relation),
+        "offset_accuracy": relation.offset_accuracy,
+        "margin": relation.margin.value,
     }
 
 
-def _antecedents(one: AtlasHead) -> dict[str, Any] | None:
+def _antecedents(head: AtlasHead) -> dict[str, Any] | None:
     """How often it finds them, where that is its role."""
-    found = one.antecedents
-    if found is None or not one.has_role(COREFERENCE):
+    antecedents = head.antecedents
+    if antecedents is None or not head.has_role(COREFERENCE):
         return None
     return {
-        **_accuracy(found),
-        "baseline": found.baseline,
-        "baseline_accuracy": found.baseline_accuracy,
+        **_accuracy(antecedents),
+        "baseline": antecedents.baseline,
+        "baseline_accuracy": antecedents.baseline_accuracy,
     }
 
 
-def _accuracy(found: RelationHead | AntecedentHead) -> dict[str, Any]:
+def _accuracy(head: RelationHead | AntecedentHead) -> dict[str, Any]:
     """How often a head is right."""
-    share = found.accuracy
-    return {"accuracy": share.value, "low": share.low, "high": share.high, "count": found.count}
+    share = head.accuracy
+    return {"accuracy": share.value, "low": share.low, "high": share.high, "count": head.count}
 
 
 def _edge(atlas: Atlas, edge: Edge) -> dict[str, Any]:
@@ -196,10 +202,10 @@ def _edge(atlas: Atlas, edge: Edge) -> dict[str, Any]:
 
 def _measured(atlas: Atlas, edge: Edge) -> dict[str, Any] | None:
     """What the writer was measured to add to the reader's queries or keys."""
-    shares, found = atlas[edge.reader].shares, atlas.share_of(edge)
-    if shares is None or found is None:
+    shares, share = atlas[edge.reader].shares, atlas.share_of(edge)
+    if shares is None or share is None:
         return None
-    ends = {"share": found.share, "low": found.low, "high": found.high}
+    ends = {"share": share.share, "low": share.low, "high": share.high}
     return ends | {"score": shares.score or None, "rows": shares.rows, "texts": shares.texts}
 
 
@@ -208,7 +214,7 @@ def _visible(value: Any) -> Any:
     if isinstance(value, str):
         return visible(value)
     if isinstance(value, Mapping):
-        return {key: _visible(one) for key, one in value.items()}
+        return {key: _visible(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_visible(one) for one in value]
+        return [_visible(item) for item in value]
     return value

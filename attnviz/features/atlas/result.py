@@ -11,7 +11,7 @@ from attnviz.core.heads import Head, SiteKind
 from attnviz.core.result import Result
 from attnviz.core.scores import Estimate, Role
 from attnviz.corpus.gold.halves import Selection, chosen_on, measured_on
-from attnviz.drawing.forms import Shown
+from attnviz.drawing.forms import Renderable
 from attnviz.drawing.labels import model_name
 from attnviz.features.ablation.result import DISTANCES, Effect
 from attnviz.features.circuits.result import Copying, Edge
@@ -127,8 +127,8 @@ class ReadShares:
             side: Q or K, as edges have it.
             writer: the head.
         """
-        found = {"Q": self.by_query, "K": self.by_key}.get(side, ())
-        return next((one for one in found if one.origin.head == writer), None)
+        shares = {"Q": self.by_query, "K": self.by_key}.get(side, ())
+        return next((share for share in shares if share.origin.head == writer), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ class AtlasHead:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Atlas(Shown, Result):
+class Atlas(Renderable, Result):
     """Everything known about the heads of a model; ``texts`` of the header are the profile's.
 
     Attributes:
@@ -243,17 +243,17 @@ class Atlas(Shown, Result):
 
     def annotated_roles(self) -> dict[Head, tuple[tuple[Role, Estimate], ...]]:
         """The heads that annotation gives roles."""
-        return {one.head: one.annotated for one in self.heads if one.annotated}
+        return {head.head: head.annotated for head in self.heads if head.annotated}
 
     def measured_edges(self) -> Mapping[tuple[str, Head, Head], Value]:
         """The measured shares of earlier heads in queries and keys."""
         return {
-            (side, one.origin.head, head.head): (one.share, one.low, one.high)
+            (side, share.origin.head, head.head): (share.share, share.low, share.high)
             for head in self.heads
             if head.shares is not None
             for side, shares in (("Q", head.shares.by_query), ("K", head.shares.by_key))
-            for one in shares
-            if one.origin.head is not None
+            for share in shares
+            if share.origin.head is not None
         }
 
     def share_of(self, edge: Edge) -> SourceShare | None:
@@ -264,14 +264,16 @@ class Atlas(Shown, Result):
     def ranked(self) -> tuple[AtlasHead, ...]:
         """The heads that were ablated, the most harmful first."""
         worse = 1 if self.ablation is None else self.ablation.worse
-        known = [(-one.effect.change * worse, n) for n, one in enumerate(self.heads) if one.effect]
+        known = [
+            (-head.effect.change * worse, n) for n, head in enumerate(self.heads) if head.effect
+        ]
         return tuple(self.heads[n] for _, n in sorted(known))
 
     def __getitem__(self, head: Head) -> AtlasHead:
         """What is known of one head; KeyError for a head that is not there."""
-        for found in self.heads:
-            if found.head == head:
-                return found
+        for entry in self.heads:
+            if entry.head == head:
+                return entry
         raise KeyError(head)
 
     def __repr__(self) -> str:

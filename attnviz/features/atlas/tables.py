@@ -8,12 +8,12 @@ from attnviz.features.atlas.result import Atlas, AtlasHead
 _GOLD = ("accuracy", "low", "high", "count")
 
 
-def rows(found: Atlas) -> list[Row]:
+def rows(atlas: Atlas) -> list[Row]:
     """A row for each head; None for what is not known, edges as ``K of 2.0``."""
-    return [_row(found, head) for head in found.heads]
+    return [_row(atlas, head) for head in atlas.heads]
 
 
-def _row(found: Atlas, head: AtlasHead) -> Row:
+def _row(atlas: Atlas, head: AtlasHead) -> Row:
     effect, relation = head.effect, head.relations[0] if head.relations else None
     row = head_cells(head.profile.scores)
     row |= {"effect": None, "effect_low": None, "effect_high": None, "verdict": None}
@@ -25,12 +25,14 @@ def _row(found: Atlas, head: AtlasHead) -> Row:
     for what, gold in (("relation", relation), ("antecedent", head.antecedents)):
         known = dict.fromkeys(_GOLD)
         if gold is not None:
-            one = gold.accuracy
-            known = dict(zip(_GOLD, (one.value, one.low, one.high, gold.count), strict=True))
+            accuracy = gold.accuracy
+            known = dict(
+                zip(_GOLD, (accuracy.value, accuracy.low, accuracy.high, gold.count), strict=True)
+            )
         row |= {f"{what}_{name}": value for name, value in known.items()}
     row["copying"] = None if head.copying is None else head.copying.score
     row["copies"] = head.copies
-    name = found.layout.name
+    name = atlas.layout.name
     row["feeds"] = ", ".join(f"{edge.side} of {name(edge.reader)}" for edge in head.feeds)
     row["reads"] = ", ".join(f"{name(edge.writer)} by {edge.side}" for edge in head.reads)
     return row

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from attnviz.core.provenance import called
 from attnviz.drawing.labels import counted
@@ -10,6 +10,9 @@ from attnviz.features.ablation.result import Effect
 from attnviz.features.atlas.result import Atlas, AtlasHead, GoldPart
 from attnviz.features.circuits.result import Edge
 from attnviz.features.coref.result import COREFERENCE
+
+_LISTED = 6
+"""Heads that a sentence names."""
 
 
 def summary(atlas: Atlas) -> Iterator[str]:
@@ -21,9 +24,9 @@ def summary(atlas: Atlas) -> Iterator[str]:
             does.setdefault(role.title, []).append(name(head.head))
     named = sum(map(len, does.values()))
     scores = [head.profile.scores for head in atlas.heads]
-    rest = sum(one.does is None and one.rests is not None for one in scores)
+    rest = sum(head.does is None and head.rests is not None for head in scores)
     listed = "; ".join(
-        f"{role} {len(names)} ({', '.join(names[:6])}{', …' if len(names) > 6 else ''})"
+        f"{role} {len(names)} ({', '.join(names[:_LISTED])}{', …' if len(names) > _LISTED else ''})"
         for role, names in sorted(does.items(), key=lambda item: -len(item[1]))
     )
     yield (
@@ -32,15 +35,15 @@ def summary(atlas: Atlas) -> Iterator[str]:
         "only to sinks or have no clear target."
     )
     yield from _ablated(atlas)
-    found = [
-        f"{one.relation} by {name(head.head)} ({100 * (one.accuracy.value or 0):.0f} % of "
-        f"{one.count:,}, best offset {100 * (one.offset_accuracy or 0):.0f} %)"
+    relations = [
+        f"{relation.relation} by {name(head.head)} ({100 * (relation.accuracy.value or 0):.0f} % "
+        f"of {relation.count:,}, best offset {100 * (relation.offset_accuracy or 0):.0f} %)"
         for head in atlas.heads
-        for one in head.relations
-        if head.has_role(one.title)
+        for relation in head.relations
+        if head.has_role(relation.title)
     ]
-    if found:
-        yield f"Grammar, on documents that no head was chosen on: {', '.join(found)}."
+    if relations:
+        yield f"Grammar, on documents that no head was chosen on: {', '.join(relations)}."
     yield from _names(atlas)
     edges = sorted((e for head in atlas.heads for e in head.feeds), key=lambda edge: -edge.excess)
     if edges:
@@ -80,7 +83,7 @@ def methods(atlas: Atlas) -> Iterator[tuple[str, str]]:
         )
     shared = [head.shares for head in atlas.heads if head.shares is not None]
     if shared:
-        texts = counted(max(one.texts for one in shared), "text")
+        texts = counted(max(shares.texts for shares in shared), "text")
         yield (
             "sources",
             f"shares of earlier heads in queries and keys of {counted(len(shared), 'head')} that "
@@ -88,8 +91,8 @@ def methods(atlas: Atlas) -> Iterator[tuple[str, str]]:
             "of the contrast between keys that the head's role counts (or that it looks at most) "
             "and all others",
         )
-    for one in atlas.findings:
-        yield one.part, f"{one.how} ({one.name})"
+    for finding in atlas.findings:
+        yield finding.part, f"{finding.how} ({finding.name})"
     for part, why in atlas.absent.items():
         yield part, f"not there: {why}"
 
@@ -103,26 +106,26 @@ def change(effect: Effect) -> str:
 
 def _measured(atlas: Atlas) -> Iterator[str]:
     """The earlier heads that were measured to add most to keys."""
-    found = [
-        (one.share, one, head)
+    shares = [
+        (source.share, source, head)
         for head in atlas.heads
         if head.shares is not None
-        for one in head.shares.by_key
-        if one.origin.head is not None and one.low is not None and one.low > 0
+        for source in head.shares.by_key
+        if source.origin.head is not None and source.low is not None and source.low > 0
     ]
-    found.sort(key=lambda each: -each[0])
-    if found:
+    shares.sort(key=lambda each: -each[0])
+    if shares:
         told = ", ".join(
-            f"{one.origin.name(atlas.layout)} for {_name(atlas, head)} ({100 * share:.0f} %)"
-            for share, one, head in found[:3]
+            f"{source.origin.name(atlas.layout)} for {_name(atlas, head)} ({100 * share:.0f} %)"
+            for share, source, head in shares[:3]
         )
         yield f"Largest shares, measured on texts, of what sets a head's keys apart: {told}."
 
 
 def _edge(atlas: Atlas, edge: Edge) -> str:
     """Who feeds whom by the weights, and what was measured of it."""
-    name, found = atlas.layout.name, atlas.share_of(edge)
-    beside = "" if found is None else f", on texts {100 * found.share:.0f} %"
+    name, share = atlas.layout.name, atlas.share_of(edge)
+    beside = "" if share is None else f", on texts {100 * share.share:.0f} %"
     return f"{name(edge.writer)} into {edge.side} of {name(edge.reader)} ({edge.ratio:.2f}{beside})"
 
 
@@ -131,7 +134,9 @@ def _ablated(atlas: Atlas) -> Iterator[str]:
     if part is None or not ranked:
         return
     told = ", ".join(
-        f"{atlas.layout.name(one.head)} {change(one.effect)}" for one in ranked[:3] if one.effect
+        f"{atlas.layout.name(head.head)} {change(head.effect)}"
+        for head in ranked[:3]
+        if head.effect
     )
     how = f"{counted(part.texts, 'text')}, {' and '.join(part.methods)} ablation"
     if part.distance:
@@ -145,27 +150,40 @@ def _ablated(atlas: Atlas) -> Iterator[str]:
         f"Ablated one at a time ({how}, {part.metric} in {part.unit}, base {part.base:.3g}), the "
         f"costliest are {told}"
     )
-    judged = [one for one in ranked if one.needed is not None]
+    judged = [head for head in ranked if head.needed is not None]
     if not judged:
         yield f"{said}; whether heads are needed takes two methods and several texts."
         return
+    needed = [atlas.layout.name(head.head) for head in judged if head.needed]
+    test = "by two methods, all heads judged together, and by at least {:.2g}"
+    how = test.format(part.smallest or 0)
+    if not needed:
+        yield f"{said}. No head of {len(judged)} was shown to be needed: {how}."
+        return
     yield (
-        f"{said}; {sum(bool(one.needed) for one in judged)} of {len(judged)} are needed: the "
-        f"{part.metric} is significantly worse without them by two methods, all heads "
-        "judged together, "
-        f"and by at least {part.smallest or 0:.2g}."
+        f"{said}. {_named(needed)} needed: without {'it' if len(needed) == 1 else 'any of them'} "
+        f"the {part.metric} is significantly worse, {how}."
     )
 
 
+def _named(heads: Sequence[str]) -> str:
+    """``Head 0.5 is``, ``Heads 0.5 and 1.4 are``, of many the first and how many there are."""
+    if len(heads) == 1:
+        return f"Head {heads[0]} is"
+    if len(heads) > _LISTED:
+        return f"{len(heads)} heads ({', '.join(heads[:_LISTED])}, …) are"
+    return f"Heads {', '.join(heads[:-1])} and {heads[-1]} are"
+
+
 def _names(atlas: Atlas) -> Iterator[str]:
-    found = [
-        (one.antecedents.accuracy.value or 0.0, one)
-        for one in atlas.heads
-        if one.antecedents is not None and one.has_role(COREFERENCE)
+    finders = [
+        (head.antecedents.accuracy.value or 0.0, head)
+        for head in atlas.heads
+        if head.antecedents is not None and head.has_role(COREFERENCE)
     ]
-    found.sort(key=lambda one: -one[0])
-    for _, best in found[:1]:
-        told = ", ".join(f"{_name(atlas, one)} {100 * share:.0f} %" for share, one in found)
+    finders.sort(key=lambda item: -item[0])
+    for _, best in finders[:1]:
+        told = ", ".join(f"{_name(atlas, head)} {100 * share:.0f} %" for share, head in finders)
         entry = best.antecedents
         if entry is not None:
             yield (
@@ -175,8 +193,8 @@ def _names(atlas: Atlas) -> Iterator[str]:
             )
 
 
-def _name(atlas: Atlas, one: AtlasHead) -> str:
-    return atlas.layout.name(one.head)
+def _name(atlas: Atlas, head: AtlasHead) -> str:
+    return atlas.layout.name(head.head)
 
 
 def _compared(gold: GoldPart, cases: str) -> str:

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from attnviz.captures.settings import MapSettings
 from attnviz.cli import console
-from attnviz.cli.flattening import flatten
-from attnviz.cli.options import WEIGH_HELP, WEIGHTS, InputOptions, ModelOptions, OutputOptions
+from attnviz.cli.declared import command
+from attnviz.cli.options import InputOptions, ModelOptions, Quiet
+from attnviz.cli.output import FilesOutput
+from attnviz.core.settings import Settings, like
 
 
-@flatten
+@dataclass(frozen=True)
+class CaptureFiles(Settings):
+    """Where the capture goes."""
+
+    out: tuple[Path, ...] = like(
+        FilesOutput, "out", default=..., help="The .npz or .safetensors file; repeatable."
+    )
+
+
+@command
 def capture(
     prompt: InputOptions,
+    maps: MapSettings,
     model: ModelOptions,
-    output: OutputOptions,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="The .npz or .safetensors file.", metavar="FILE")
-    ],
-    weigh: Annotated[str, typer.Option(help=WEIGH_HELP, metavar="QUANTITY")] = WEIGHTS,
+    written: CaptureFiles,
+    quiet: Quiet,
 ) -> None:
-    """Write the attention weights of all heads to a file that --recorded reads.
+    """Write the attention weights of heads to a file that --recorded reads.
 
     [bold]Examples[/]
 
@@ -31,19 +39,22 @@ def capture(
       attnviz heads --recorded cat.npz
     """
     from attnviz import files
-    from attnviz.captures import look as looking
+    from attnviz.captures import inputs
     from attnviz.captures.captured import capture_path
     from attnviz.captures.files import write_capture
     from attnviz.captures.notes import notes
     from attnviz.drawing import terminal
 
-    capture_path(out)
-    files.check_writable(out)
-    look, settings = prompt.asked(model, quiet=output.quiet)
-    with console.waiting("running the model", output.quiet):
-        captured = looking.capture(look, weigh=weigh, **settings)
-        write_capture(captured, out)
-    if not output.quiet:
-        console.wrote(out)
+    for path in written.out:
+        capture_path(path)
+        files.check_writable(path)
+    text = prompt.look(model, quiet=quiet.quiet)
+    with console.waiting("running the model", quiet.quiet):
+        captured = inputs.capture(text, **maps.asked(), **model.asked(context=prompt.context))
+        for path in written.out:
+            write_capture(captured, path)
+    if not quiet.quiet:
+        for path in written.out:
+            console.wrote(path)
         console.stdout().print(terminal.closing_line(captured))
-    console.note(notes(captured.inputs, captured.source, captured.empty_rows), output.quiet)
+    console.note(notes(captured.inputs, captured.source, captured.empty_rows), quiet.quiet)

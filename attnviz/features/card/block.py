@@ -1,7 +1,8 @@
 """A block between two markers in a Markdown file, and whether it is still that of its model.
 
 The first marker has the facts that the block depends on, as JSON in an HTML comment, and a hash of
-the block's text: whether it is stale is seen without running the model.
+the block's text: whether it is stale is seen without running the model. A marker stands at the
+start of a line; one that is quoted, in a sentence or in a block of code, is text.
 """
 
 from __future__ import annotations
@@ -9,15 +10,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from attnviz.errors import InputError
 
-BEGIN, END = "<!-- attnviz-card: ", "<!-- /attnviz-card -->"
-_BLOCK = re.compile(
-    re.escape(BEGIN) + r"(?P<facts>\{.*?\}) -->\n(?P<body>.*?)\n?" + re.escape(END), re.DOTALL
-)
+_BEGIN, _CLOSE, END = "<!-- attnviz-card:", " -->", "<!-- /attnviz-card -->"
+_FENCE = re.compile(r" {0,3}(?:(?P<ticks>`{3,})[^`]*|(?P<tildes>~{3,}).*)")
+"""The line that opens a block of code, as CommonMark has it."""
 
 Facts = Mapping[str, str]
 """Of a block: what it is of, by names that people know, each with a value or a hash."""
@@ -25,11 +26,11 @@ Facts = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class CardBlock:
-    """A block as it stands in a file.
+    r"""A block as it stands in a file.
 
     Attributes:
         facts: what it says that it is of.
-        body: its text, without the markers.
+        body: its text, without the markers; its lines end in ``\n``.
     """
 
     facts: Facts
@@ -38,7 +39,7 @@ class CardBlock:
     def text(self) -> str:
         """With its markers."""
         facts = {**self.facts, "text": digest(self.body)}
-        return f"{BEGIN}{json.dumps(facts)} -->\n{self.body}\n{END}"
+        return f"{_BEGIN} {json.dumps(facts)}{_CLOSE}\n{self.body}\n{END}"
 
     def stale(self, facts: Facts) -> list[str]:
         """What of it is not as it would be now; empty where it is.
@@ -60,25 +61,14 @@ def find(text: str, name: str) -> CardBlock | None:
     Raises:
         InputError: a marker without the other, several blocks, or a first marker that is damaged.
     """
-    found = list(_BLOCK.finditer(text))
-    if not found and BEGIN.strip() not in text and END not in text:
-        return None
-    if len(found) != 1 or text.count(BEGIN) != 1 or text.count(END) != 1:
-        raise InputError(
-            f"{name} has no single pair of markers {BEGIN.strip()} … and {END}; delete what is "
-            "left of them, and the block is appended anew"
-        )
-    try:
-        facts = json.loads(found[0]["facts"])
-    except ValueError:
-        facts = None
-    if not isinstance(facts, dict) or not all(isinstance(one, str) for one in facts.values()):
-        raise InputError(f"{name} has a damaged marker {BEGIN.strip()}; delete the block")
-    return CardBlock(facts, found[0]["body"])
+    place = _place(text, name)
+    return None if place is None else place[2]
 
 
 def put(text: str, block: CardBlock, name: str) -> str:
     """The file's text with the block in the place of the old one, or at its end.
+
+    Everything else is as it was, byte by byte; the block's lines end as those of the file do.
 
     Args:
         text: of the file.
@@ -86,15 +76,73 @@ def put(text: str, block: CardBlock, name: str) -> str:
         name: of the file.
 
     Raises:
-        InputError: see :func:`find`.
+        InputError: see :func:`find`; or the file ends in a block of code.
     """
-    if find(text, name) is not None:
-        return _BLOCK.sub(lambda _: block.text(), text)
-    before = f"{text.rstrip()}\n\n" if text.strip() else ""
-    return f"{before}{block.text()}\n"
+    newline = "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
+    written = block.text().replace("\n", newline)
+    place = _place(text, name)
+    if place is not None:
+        start, end, _ = place
+        return f"{text[:start]}{written}{text[end:]}"
+    ends = text[len(text.rstrip("\r\n")) :].count("\n")
+    apart = newline * max(2 - ends, 0) if text else ""
+    longer = f"{text}{apart}{written}{newline}"
+    if find(longer, name) is None:
+        raise InputError(f"{name} ends inside a block of code; close it, or the card is code too")
+    return longer
 
 
 def digest(text: str) -> str:
     """A hash of a text, whatever its ends of lines."""
     plain = "\n".join(text.splitlines())
     return hashlib.sha256(plain.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _place(text: str, name: str) -> tuple[int, int, CardBlock] | None:
+    """Where the block begins, where its last marker ends, and the block; None without one.
+
+    Raises:
+        InputError: see :func:`find`.
+    """
+    markers = list(_markers(text))
+    if not markers:
+        return None
+    if [mark for mark, _ in markers] != [_BEGIN, END]:
+        raise InputError(
+            f"{name} has no single pair of markers {_BEGIN} … and {END}; delete what is left of "
+            "them, and the block is appended anew"
+        )
+    (_, start), (_, last) = markers
+    lines = text[start:last].replace("\r\n", "\n").split("\n")
+    block = CardBlock(_facts(lines[0], name), "\n".join(lines[1:-1]))
+    return start, last + len(END), block
+
+
+def _markers(text: str) -> Iterator[tuple[str, int]]:
+    """The markers that are not quoted, and where they begin; in one pass over the lines."""
+    fence, inside, start = "", False, 0
+    for line in text.split("\n"):
+        opening = _FENCE.fullmatch(line.rstrip("\r"))
+        if fence:  # closed by as many of its characters, or more, and nothing else
+            last = line.strip()
+            if len(last) >= len(fence) and not last.strip(fence[0]):
+                fence = ""
+        elif line.startswith((_BEGIN, END)):
+            inside = line.startswith(_BEGIN)
+            yield _BEGIN if inside else END, start
+        elif opening is not None and not inside:
+            fence = opening["ticks"] or opening["tildes"]
+        start += len(line) + 1
+
+
+def _facts(line: str, name: str) -> dict[str, str]:
+    """What a first marker says; InputError where it is damaged."""
+    facts: Any = None
+    try:
+        if line.endswith(_CLOSE):
+            facts = json.loads(line.removeprefix(_BEGIN).removesuffix(_CLOSE))
+    except (ValueError, RecursionError):
+        pass
+    if not isinstance(facts, dict) or not all(isinstance(fact, str) for fact in facts.values()):
+        raise InputError(f"{name} has a damaged marker {_BEGIN}; delete the block")
+    return facts

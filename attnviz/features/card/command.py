@@ -3,62 +3,64 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
 import typer
 
+from attnviz.captures.settings import ModelSettings
 from attnviz.cli import console
+from attnviz.cli.declared import command
 from attnviz.cli.exits import DIFFERS, NOTHING_COMPARED
-from attnviz.cli.flattening import flatten
-from attnviz.cli.options import OutputOptions
+from attnviz.cli.options import Quiet, TextsOptions
+from attnviz.core.settings import Settings, like, setting
+from attnviz.errors import UsageError
+from attnviz.features.card.settings import CardSettings
 
-_PICTURE = "attention-heads.png"
+
+@dataclass(frozen=True)
+class CardModel(ModelSettings):
+    """Whose card it is."""
+
+    model: Any = like(
+        ModelSettings,
+        "model",
+        default=None,
+        help="demo-gpt2, a model folder, or a hub id.",
+        argument=True,
+        panel=None,
+    )
 
 
-@flatten
-def card(
-    output: OutputOptions,
-    model: Annotated[
-        str | None,
-        typer.Argument(help="demo-gpt2, a model folder, or a hub id.", show_default=False),
-    ] = None,
-    lines: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A file of texts, as for profile; repeatable.",
-            metavar="FILE",
-            show_default="sentences of attnviz",
-        ),
-    ] = None,
-    limit: Annotated[
-        int | None, typer.Option(help="The first N texts only.", metavar="N", min=1)
-    ] = None,
-    picture: Annotated[
-        str,
-        typer.Option(
-            help="Name of the picture beside the card; none for no picture.", metavar="NAME"
-        ),
-    ] = _PICTURE,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="The card, such as README.md: its block is renewed, or appended.",
-            metavar="FILE",
-        ),
-    ] = None,
-    check: Annotated[
-        bool,
-        typer.Option(
-            "--check",
-            help="Write nothing; exit with 4 if the card's block is stale, with 5 if it has none.",
-        ),
-    ] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
-    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
-) -> None:
+@dataclass(frozen=True)
+class CardOptions(Settings):
+    """Which texts, and which file."""
+
+    texts: tuple[str, ...] | None = like(
+        TextsOptions,
+        "texts",
+        help="A file of texts, as for profile; repeatable.",
+        panel=None,
+        shown="sentences of attnviz",
+    )
+    out: Path | None = setting(
+        None,
+        "The card, such as README.md: its block is renewed, or appended.",
+        short="o",
+        metavar="FILE",
+        common=True,
+    )
+    check_only: bool = setting(
+        False,
+        "Write nothing; exit with 4 if the card's block is stale, with 5 if it has none.",
+        spelled=("check",),
+        common=True,
+    )
+
+
+@command
+def card(model: CardModel, options: CardOptions, settings: CardSettings, output: Quiet) -> None:
     """Write what a model's heads do into its model card, between markers, or check what is there.
 
     A block has roles with intervals, a picture, how they were measured, and the command. It is
@@ -69,52 +71,50 @@ def card(
 
       attnviz card demo-gpt2
 
-      attnviz card my-model --lines reviews.txt -o my-model/README.md
+      attnviz card my-model --texts reviews.txt -o my-model/README.md
 
-      attnviz card my-model --lines reviews.txt -o my-model/README.md --check
+      attnviz card my-model --texts reviews.txt -o my-model/README.md --check
     """
-    from attnviz import files
-    from attnviz.drawing.forms import picture_format
-    from attnviz.errors import UsageError
     from attnviz.features.card import function
 
-    if model is None:
+    if model.model is None:
         raise UsageError("card needs a model: a name, a folder or a hub id, such as demo-gpt2")
-    if check:
-        if out is None:
-            raise UsageError("{check} is of a card; name it by {out}", check=True, out="README.md")
-        _check(function.stale_card(out, model, texts=lines, limit=limit), out)
+    path = options.out
+    if options.check_only:
+        if path is None:
+            raise UsageError(
+                "{check_only} is of a card; name it by {out}", check_only=True, out="README.md"
+            )
+        stale = function.stale_card(path, model.model, files=options.texts, limit=settings.limit)
+        _check(stale, path)
         return
-    name = "" if picture == "none" else picture
-    if name:
-        picture_format(Path(name))
-    if out is not None:
-        files.check_writable(out)
+    function.check_place(path, settings.drawn)
     with console.waiting("profiling the heads", output.quiet):
-        found = function.card(
-            model, texts=lines, limit=limit, picture=name, path=out, device=device, dtype=dtype,
-            command=_command(model, lines, limit, picture, out),
-        )  # fmt: skip
-    if out is None:
-        console.put(str(found))
+        result = function.card(
+            files=options.texts,
+            path=path,
+            command=_command(model.model, options, settings),
+            **settings.asked(),
+            **model.asked(),
+        )
+    if path is None:
+        console.put(str(result))
         return
-    found.save(out)
+    result.save(path)
     if not output.quiet:
-        console.wrote(out)
+        console.wrote(path)
 
 
-def _command(
-    model: str, lines: list[str] | None, limit: int | None, picture: str, out: Path | None
-) -> str:
+def _command(model: str, options: CardOptions, settings: CardSettings) -> str:
     """The same command as anybody may run it, without folders of this machine."""
     from attnviz.core.provenance import called
 
     words = ["attnviz", "card", called(model)]
-    for name in lines or ():
-        words += ["--lines", Path(name).name]
-    words += [] if limit is None else ["--limit", str(limit)]
-    words += [] if picture == _PICTURE else ["--picture", picture]
-    return shlex.join([*words, "-o", "README.md" if out is None else out.name])
+    for name in options.texts or ():
+        words += ["--texts", Path(name).name]
+    for name in settings.changed():
+        words += [f"--{name}", str(getattr(settings, name))]
+    return shlex.join([*words, "-o", "README.md" if options.out is None else options.out.name])
 
 
 def _check(stale: tuple[str, ...] | None, path: Path) -> None:

@@ -5,25 +5,26 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
-from attnviz import files
-from attnviz.captures.look import DEFAULT_MODEL
+from attnviz import files as paths
+from attnviz.captures.settings import DEFAULT_MODEL, ModelSettings
+from attnviz.core.interface import interface
 from attnviz.core.provenance import called
 from attnviz.corpus import texts as corpus
 from attnviz.corpus.sentences import sentences
-from attnviz.errors import InputError, system_errors
+from attnviz.drawing.forms import FORMS, picture_format
+from attnviz.errors import InputError, OutputError, UsageError, system_errors
 from attnviz.features.card.block import CardBlock, Facts, find, put
 from attnviz.features.card.markdown import markdown
+from attnviz.features.card.settings import PICTURE, CardSettings
 from attnviz.features.profile.function import profile
 from attnviz.features.profile.result import Profile
 from attnviz.models.identity import identity
 from attnviz.scoring.plugins import user_defined
-
-PICTURE = "attention-heads.png"
-"""Beside the card."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,29 +49,77 @@ class Card:
 
         Args:
             path: the card, as ``README.md``. A block that is there is renewed, all else is left as
-                it is; without one it is appended; without a file that is made.
+                it is; without one it is appended; without a file that is made. The block knows its
+            picture, and no other file is replaced by one.
 
         Raises:
             InputError: the file cannot be read, or has damaged markers; OutputError: it, or the
-                picture, cannot be written.
+                picture, cannot be written, or a file that is no picture of this card stands in its
+                place. UsageError: see :func:`check_place`.
         """
         path = Path(path)
-        text = put(_read(path), self.block, str(path))
-        files.check_writable(path)
+        check_place(path, self.picture)
+        block, picture = self.block, b""
         if self.picture:
-            self.profile.save(path.with_name(self.picture))
-        files.write(path, text.encode("utf-8"))
+            picture = self.profile.to_bytes(Path(self.picture).suffix)
+            block = replace(block, facts={**block.facts, "picture": _digest(picture)})
+        text = put(_read(path), block, str(path))
+        if self.picture:
+            paths.write(path.with_name(self.picture), picture)
+        paths.write(path, text.encode("utf-8"))
         return path
 
 
+def check_place(path: Path | None, picture: str) -> None:
+    """Find out before anything is measured that a card or its picture could not be saved.
+
+    Args:
+        path: of the card; None where it is not to be saved.
+        picture: its name beside the card; empty for none.
+
+    Raises:
+        UsageError: the card has the suffix of another kind of file, or the picture has a folder or
+            a suffix of no picture. InputError, OutputError: see :meth:`Card.save`.
+    """
+    if picture:
+        if Path(picture).name != picture or not picture.isprintable():
+            raise UsageError(
+                "{picture} is the name of a file beside the card, such as {}; {!r} is none",
+                PICTURE,
+                picture,
+                picture=...,
+            )
+        picture_format(Path(picture))
+    if path is None:
+        return
+    if FORMS.get(path.suffix.lower(), "markdown") != "markdown":
+        raise UsageError(f"a card is Markdown; name it README.md, not {path.name}")
+    paths.check_writable(path)
+    block = find(_read(path), str(path))
+    if not picture:
+        return
+    beside = path.with_name(picture)
+    paths.check_writable(beside)
+    if not beside.exists():
+        return
+    with system_errors(InputError, f"cannot read {beside}"):
+        there = _digest(paths.contents(beside))
+    if block is None or block.facts.get("picture") != there:
+        raise OutputError(
+            "{} is there already, and is no picture of this card; delete it, or give {picture} "
+            "another name",
+            beside,
+            picture=...,
+        )
+
+
+@interface
 def card(
-    model: str | Path = DEFAULT_MODEL,
+    model: Any = DEFAULT_MODEL,
     *,
-    texts: str | Path | Sequence[str | Path] | None = None,
-    limit: int | None = None,
-    picture: str = PICTURE,
-    device: str = "auto",
-    dtype: str = "auto",
+    files: str | Path | Sequence[str | Path] | None = None,
+    settings: CardSettings,
+    loading: ModelSettings,
     path: str | Path | None = None,
     command: str = "",
 ) -> Card:
@@ -78,12 +127,8 @@ def card(
 
     Args:
         model: a bundled model's name, a folder or a hub id.
-        texts: files to measure on, see :func:`attnviz.profile`; by default English sentences that
-            ship with attnviz.
-        limit: how many texts to take at most.
-        picture: the name of the picture beside the card; empty for none.
-        device: where to run.
-        dtype: in which precision.
+        files: of texts to measure on, see :func:`attnviz.profile`; by default English sentences
+            that come with attnviz.
         path: of the card, for the command that the block names; without it the block has no
             picture, which would have no place.
         command: that the block says it was written by; this call by default.
@@ -95,31 +140,32 @@ def card(
         Mitchell et al. 2019 (arXiv:1810.03993) for model cards; the figures are those of
         :func:`attnviz.profile`.
     """
-    names = files.listed(texts)
-    said = list(sentences())[:limit] if texts is None else None
-    found = profile(
-        None if texts is None else names, texts=said, model=model, limit=None if said else limit,
-        device=device, dtype=dtype,
-    )  # fmt: skip
-    shown = picture if path is not None else ""
-    text = markdown(found, command or _call(model, names, limit, path), shown)
-    block = CardBlock(facts(model, texts=texts, limit=limit), text)
-    return Card(block, found, shown)
+    check_place(None, settings.drawn)
+    names, limit = paths.listed(files), settings.limit
+    if files is None:
+        profiled = profile(texts=list(sentences())[:limit], **loading.asked())
+    else:
+        profiled = profile(names, limit=limit, **loading.asked())
+    shown = settings.drawn if path is not None else ""
+    text = markdown(profiled, command or _call(model, names, limit, path), shown)
+    text = text.encode("utf-8", "replace").decode()  # names of files may be no Unicode
+    return Card(CardBlock(facts(model, files, limit), text), profiled, shown)
 
 
+@interface
 def stale_card(
     path: str | Path,
-    model: str | Path = DEFAULT_MODEL,
+    model: Any = DEFAULT_MODEL,
     *,
-    texts: str | Path | Sequence[str | Path] | None = None,
+    files: str | Path | Sequence[str | Path] | None = None,
     limit: int | None = None,
 ) -> tuple[str, ...] | None:
     """What in the block of a model's card is not as it would be now; no model runs.
 
     Args:
         path: of the card.
-        model: see :func:`card`, as for ``texts`` and ``limit``.
-        texts: see ``model``.
+        model: see :func:`card`, as for ``files`` and ``limit``.
+        files: see ``model``.
         limit: see ``model``.
 
     Returns:
@@ -130,20 +176,18 @@ def stale_card(
         InputError: the file cannot be read, or has damaged markers. ModelError: no such model.
     """
     block = find(_read(Path(path), must=True), str(path))
-    return None if block is None else tuple(block.stale(facts(model, texts=texts, limit=limit)))
+    return None if block is None else tuple(block.stale(facts(model, files, limit)))
 
 
-def facts(
-    model: str | Path, *, texts: str | Path | Sequence[str | Path] | None, limit: int | None
-) -> Facts:
+def facts(model: Any, files: str | Path | Sequence[str | Path] | None, limit: int | None) -> Facts:
     """What a block depends on; see :func:`card` for the arguments."""
     read = hashlib.sha256(f"{limit}\n".encode())
-    for name in [] if texts is None else corpus.resolve(files.listed(texts)):
-        with system_errors(InputError, f"cannot read {name}"), files.opened(Path(name)) as file:
+    for name in [] if files is None else corpus.resolve(paths.listed(files)):
+        with system_errors(InputError, f"cannot read {name}"), paths.opened(Path(name)) as file:
             read.update(file.read())
-    if texts is None:
+    if files is None:
         read.update("\n".join(sentences()).encode())
-    own = json.dumps([[one.name, one.function, one.formula] for one in user_defined()])
+    own = json.dumps([[mark.name, mark.function, mark.formula] for mark in user_defined()])
     known = json.dumps(identity(model), sort_keys=True)
     return {
         "model": hashlib.sha256(known.encode()).hexdigest()[:16],
@@ -153,14 +197,17 @@ def facts(
     }
 
 
-def _call(
-    model: str | Path, names: Sequence[str], limit: int | None, path: str | Path | None
-) -> str:
+def _digest(picture: bytes) -> str:
+    """By which a card knows its own picture."""
+    return hashlib.sha256(picture).hexdigest()[:16]
+
+
+def _call(model: Any, names: Sequence[str], limit: int | None, path: str | Path | None) -> str:
     """That writes the card anew, in Python."""
     words = [repr(called(str(model)))]
     if names:
         short = [Path(name).name for name in names]
-        words.append(f"texts={(short[0] if len(short) == 1 else short)!r}")
+        words.append(f"files={(short[0] if len(short) == 1 else short)!r}")
     words += [] if limit is None else [f"limit={limit}"]
     file = repr(Path(path or "README.md").name)
     return f"attnviz.card({', '.join([*words, f'path={file}'])}).save({file})"
@@ -170,8 +217,8 @@ def _read(path: Path, *, must: bool = False) -> str:
     """The text of a card; empty where there is no file, unless there must be one."""
     if not must and not path.exists():
         return ""
-    with system_errors(InputError, f"cannot read {path}"), files.opened(path) as file:
-        data: bytes = file.read()
+    with system_errors(InputError, f"cannot read {path}"):
+        data = paths.contents(path)
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:

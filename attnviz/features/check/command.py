@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from attnviz.cli import ending
+from attnviz.cli.declared import command
 from attnviz.cli.exits import DIFFERS
+from attnviz.cli.output import Output
+from attnviz.core.settings import Settings, setting
 
 
-def check(
-    path: Annotated[
-        Path,
-        typer.Argument(
-            help="A recording, or what another tool has written (docs/recording.md).",
-            metavar="FILE",
-            show_default=False,
-        ),
-    ],
-    json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.check/1).")] = False,
-    csv: Annotated[bool, typer.Option("--csv", help="Print CSV, one line per problem.")] = False,
-) -> None:
+@dataclass(frozen=True)
+class RecordedFile(Settings):
+    """What is checked."""
+
+    path: Path = setting(
+        ...,
+        "A recording, or what another tool has written (docs/recording.md).",
+        argument=True,
+        metavar="FILE",
+    )
+
+
+@command
+def check(recorded: RecordedFile, output: Output) -> None:
     """Check recorded attention: every problem with its path in the file, what was expected, found.
 
     Exit code 0: it can be read. 1: no such file, or none that could be. 4: something is wrong with
@@ -34,11 +38,12 @@ def check(
 
       attnviz check cat.npz
     """
-    from attnviz.features.check.function import check as checked
+    from attnviz.features.check import function
     from attnviz.features.check.result import FileCheck
 
-    ending.check(FileCheck, json, csv)
-    found = checked(path)
-    ending.show(found, False, json=json, csv=csv)
-    if not found.holds:
+    output.check_written(FileCheck)
+    result = function.check(recorded.path)
+    output.save(result)
+    output.show(result)
+    if not result.holds:
         raise typer.Exit(DIFFERS)

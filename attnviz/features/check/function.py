@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from attnviz.captures.files import read_any
+from attnviz.captures.files import read_recorded
 from attnviz.core.capture import Capture
+from attnviz.core.interface import interface
 from attnviz.core.problems import FileProblem
 from attnviz.errors import InputError
 from attnviz.features.check.result import FileCheck
@@ -15,12 +16,12 @@ from attnviz.models.recorded.fields import BY_KIND, PLAIN, read_fields
 from attnviz.models.recorded.problems import damaged, problems
 
 
+@interface
 def check(path: str | Path) -> FileCheck:
     """Check recorded attention before it is used: every problem, with its path in the file.
 
     Args:
-        path: a recording (docs/recording.md), or a file or folder that :func:`attnviz.read_any`
-            takes.
+        path: a recording (docs/recording.md), or a file or folder that :func:`attnviz.read` takes.
 
     Raises:
         InputError: it is not there, is no such file at all, or cannot be opened safely.
@@ -37,20 +38,20 @@ def check(path: str | Path) -> FileCheck:
     names = [name for name in (*PLAIN, *BY_KIND) if name in fields]
     items = fields[names[0]].shape[1] if fields[names[0]].ndim == 5 else 1
     wrong = tuple(problems(path, fields))
-    capture = None if wrong else read_any(path, item=0 if items > 1 else None)
+    capture = None if wrong else read_recorded(path, item=0 if items > 1 else None)
     return _made(path, "recording", wrong, capture, items)
 
 
 def _foreign(path: Path) -> FileCheck:
     """Another tool's file: whether it can be read."""
     items = sources.items(path)
-    found = sources.find(path, 0 if items > 1 else None)
+    source = sources.find(path, 0 if items > 1 else None)
     try:
-        capture = read_any(path, item=0 if items > 1 else None)
+        capture = read_recorded(path, item=0 if items > 1 else None)
     except InputError as error:
         wrong = (FileProblem("", "attention weights that can be read", str(error)),)
-        return _made(path, found.format, wrong, None, items)
-    return _made(path, found.format, (), capture, items)
+        return _made(path, source.format, wrong, None, items)
+    return _made(path, source.format, (), capture, items)
 
 
 def _made(

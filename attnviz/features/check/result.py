@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from attnviz.core.problems import FileProblem
-from attnviz.drawing.forms import Shown
+from attnviz.drawing.forms import Renderable
 
 
 @dataclass(frozen=True, kw_only=True)
-class FileCheck(Shown):
+class FileCheck(Renderable):
     """Whether a file can be read as recorded attention, and what is wrong with it.
 
     Attributes:

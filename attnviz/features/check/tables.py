@@ -9,9 +9,14 @@ from attnviz.features.check.result import FileCheck
 COLUMNS = ("file", "path", "expected", "found")
 
 
-def rows(found: FileCheck) -> list[dict[str, Any]]:
+def rows(result: FileCheck) -> list[dict[str, Any]]:
     """Where it is, what was expected and what is there."""
     return [
-        {"file": found.file, "path": one.path, "expected": one.expected, "found": one.found}
-        for one in found.problems
+        {
+            "file": result.file,
+            "path": problem.path,
+            "expected": problem.expected,
+            "found": problem.found,
+        }
+        for problem in result.problems
     ]

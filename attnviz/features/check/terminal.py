@@ -12,20 +12,20 @@ from attnviz.drawing.labels import counted
 from attnviz.features.check.result import FileCheck
 
 
-def parts(found: FileCheck) -> Iterator[Any]:
+def parts(result: FileCheck) -> Iterator[Any]:
     """The verdict, and below it every problem."""
-    if found.holds:
-        for kind, (layers, heads, queries, keys) in found.shapes.items():
+    if result.holds:
+        for kind, (layers, heads, queries, keys) in result.shapes.items():
             size = f"{layers} layers × {heads} heads, {queries} queries × {keys} keys"
-            yield Text(f"{found.file}: {found.format}, {kind}, {size}")
-        if found.items > 1:
-            yield f"a batch of {counted(found.items, 'item')}"
+            yield Text(f"{result.file}: {result.format}, {kind}, {size}")
+        if result.items > 1:
+            yield f"a batch of {counted(result.items, 'item')}"
         yield "can be read"
         return
-    yield Text(f"{found.file}: {found.format}, {counted(len(found.problems), 'problem')}")
+    yield Text(f"{result.file}: {result.format}, {counted(len(result.problems), 'problem')}")
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("where", "expected", "found"):
         table.add_column(name, overflow="fold")
-    for problem in found.problems:
+    for problem in result.problems:
         table.add_row(*map(Text, (problem.path or "the file", problem.expected, problem.found)))
     yield table

@@ -9,21 +9,21 @@ from attnviz.core.heads import Head
 from attnviz.features.circuits.result import Circuits
 
 
-def figures(found: Circuits) -> Figures:
+def figures(result: Circuits) -> Figures:
     """Copying, where positions send a head, and its strongest edges as writer and as reader."""
-    return Figures({found.layout.name(head): _of(found, head) for head in found.layout})
+    return Figures({result.layout.name(head): _of(result, head) for head in result.layout})
 
 
-def _of(found: Circuits, head: Head) -> dict[str, float | None]:
+def _of(result: Circuits, head: Head) -> dict[str, float | None]:
     values: dict[str, float | None] = {}
-    for name, scores in (("copying plain", found.plain), ("copying first", found.first)):
+    for name, scores in (("copying plain", result.plain), ("copying first", result.first)):
         if head in scores:
             values[name] = scores[head].score
-    if head in found.by_position:
-        means = asdict(found.by_position[head])
+    if head in result.by_position:
+        means = asdict(result.by_position[head])
         values |= {f"{place} by position": weight for place, weight in means.items()}
-    written = [edge.excess for edge in found.edges if edge.writer == head]
-    read = [edge.excess for edge in found.edges if edge.reader == head]
+    written = [edge.excess for edge in result.edges if edge.writer == head]
+    read = [edge.excess for edge in result.edges if edge.reader == head]
     values["strongest edge out"] = max(written, default=None)
     values["strongest edge in"] = max(read, default=None)
     return values

@@ -146,8 +146,8 @@ def matched(ratio: Tensor, write: Tensor, read: Tensor, room: int) -> Tensor:
     apart = (ratio.double().square() - 1 / size) / variance.clamp_min(tiny).sqrt()
     freedom = (p**3 / p3**2)[:, None] * (q**3 / q3**2)
     above = (freedom + apart * (2 * freedom).sqrt()).clamp_min(0)
-    found = gammaincc(freedom.cpu().numpy() / 2, above.cpu().numpy() / 2)
-    return torch.from_numpy(found)
+    tail = gammaincc(freedom.cpu().numpy() / 2, above.cpu().numpy() / 2)
+    return torch.from_numpy(tail)
 
 
 def _moments(gram: Tensor) -> tuple[Tensor, Tensor]:
@@ -175,12 +175,12 @@ def chance(width: int, write: int, read: int, *, mean_goes: bool, seed: int) -> 
         matrix = torch.randn(width, rank, generator=generator)
         return matrix - matrix.mean(0) if mean_goes else matrix
 
-    found = []
+    ratios = []
     for _ in range(DRAWS):
-        value, out, one, other = draw(write), draw(write), draw(read), draw(read)
-        pair = between((_triangle(value) @ out.mT)[None], (one @ _triangle(other).mT)[None])
-        found.append(float(pair))
-    drawn = torch.tensor(found, dtype=torch.float64)
+        value, out, query, key = draw(write), draw(write), draw(read), draw(read)
+        pair = between((_triangle(value) @ out.mT)[None], (query @ _triangle(key).mT)[None])
+        ratios.append(float(pair))
+    drawn = torch.tensor(ratios, dtype=torch.float64)
     return Chance(float(drawn.mean()), float(drawn.std()), DRAWS)
 
 
@@ -191,5 +191,5 @@ def _each(shared: Tensor, heads: int) -> Tensor:
 
 def _triangle(matrix: Tensor) -> Tensor:
     """R of [..., D, d] = Q R."""
-    found: Tensor = torch.linalg.qr(matrix, mode="r").R
-    return found
+    triangle: Tensor = torch.linalg.qr(matrix, mode="r").R
+    return triangle

@@ -93,15 +93,15 @@ class ReadTokens:
         read = divided(reading.norm, self.embedded)
         scores = _scores(out, self._meeting(reading.norm), value)
         others = _scores(out, self._centred.mT @ read, value)
-        found = []
+        heads = []
         for score, other, w_v, w_o in zip(scores, others, value, out, strict=True):
             written = read @ w_v  # [V, d_v]
             raised = (written * (self._centred @ w_o.mT)).sum(1)  # of the token itself
             spread = ((written @ (w_o @ self._deviation @ w_o.mT)) * written).sum(1).sqrt()
             tiny = torch.finfo(spread.dtype).tiny
             own = float((raised / spread.clamp_min(tiny)).double().mean())
-            found.append(Copying(score, other, own))
-        return tuple(found)
+            heads.append(Copying(score, other, own))
+        return tuple(heads)
 
     def chance(self, reading: Reading, output: OutputProjection, seed: int) -> Chance:
         """The score of heads with normally distributed matrices of the same shapes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attnviz.core.findings import Finding, Measure
+from attnviz.core.findings import COPYING, Finding, Measure
 from attnviz.core.heads import Head
 from attnviz.drawing.labels import number
 from attnviz.features.circuits import words
@@ -14,19 +14,19 @@ _NAMED = 3
 """Edges of each side that a head is told of, in and out."""
 
 
-def finding(found: Circuits, name: str) -> Finding:
+def finding(result: Circuits, name: str) -> Finding:
     """What each head copies, where positions alone send it, and which heads feed it.
 
     Args:
-        found: the result.
+        result: of the command.
         name: of its file.
     """
-    layout = found.layout
-    scores = found.copying()
+    layout = result.layout
+    scores = result.copying()
     strongest = {
         layout.name(head): max(of)
         for head in layout
-        if (of := [edge.excess for edge in found.edges if edge.writer == head])
+        if (of := [edge.excess for edge in result.edges if edge.writer == head])
     }
     measures = [
         Measure(
@@ -34,14 +34,18 @@ def finding(found: Circuits, name: str) -> Finding:
             "copying score",
             "",
             words.UP,
-            {layout.name(head): (one.score, None, None) for head, one in scores.items()},
+            {layout.name(head): (copying.score, None, None) for head, copying in scores.items()},
+            COPYING,
         ),
         Measure(
             "previous",
             "weight on the position before, by positions alone",
             "",
             0,
-            {layout.name(h): (one.previous, None, None) for h, one in found.by_position.items()},
+            {
+                layout.name(h): (places.previous, None, None)
+                for h, places in result.by_position.items()
+            },
         ),
         Measure(
             "writes",
@@ -56,10 +60,10 @@ def finding(found: Circuits, name: str) -> Finding:
         "matrices of the same shapes; whether it raises the tokens that it reads (copying, -1 to "
         "1); and where it would look if position embeddings were all there is."
     )
-    missing = [reason for what, reason in found.reasons.items() if what != "Q and K"]
+    missing = [reason for what, reason in result.reasons.items() if what != "Q and K"]
     if missing:
         how += f" Not all of it is known: {'; '.join(missing)}."
-    said = {layout.name(head): tuple(_lines(found, head)) for head in layout}
+    said = {layout.name(head): tuple(_lines(result, head)) for head in layout}
     return Finding(
         "circuits",
         name,
@@ -70,20 +74,20 @@ def finding(found: Circuits, name: str) -> Finding:
     )
 
 
-def _lines(found: Circuits, head: Head) -> Iterator[str]:
-    copying, places = found.copying().get(head), found.by_position.get(head)
+def _lines(result: Circuits, head: Head) -> Iterator[str]:
+    copying, places = result.copying().get(head), result.by_position.get(head)
     if copying is not None:
         yield f"copying score {copying.score:+.2f}"
-    if places is not None and found.uniform is not None:
+    if places is not None and result.uniform is not None:
         place, weight = places.strongest()
-        even = getattr(found.uniform, place)
+        even = getattr(result.uniform, place)
         yield (
             f"by positions alone most weight on {words.PLACES[place]}: {number(weight)} "
             f"(uniform {number(even)})"
         )
-    name = found.layout.name
-    for side in SIDES if found.edges else ():
-        edges = words.shown(found, side, len(found.edges))
+    name = result.layout.name
+    for side in SIDES if result.edges else ():
+        edges = words.shown(result, side, len(result.edges))
         into = [f"{name(e.writer)} ({e.excess:+.3f})" for e in edges if e.reader == head][:_NAMED]
         out = [f"{name(e.reader)} ({e.excess:+.3f})" for e in edges if e.writer == head][:_NAMED]
         if into:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from attnviz.captures.look import DEFAULT_MODEL, Model, load
+from attnviz.captures.settings import Attaching, ModelSettings
+from attnviz.core.interface import interface
 from attnviz.core.progress import Progress
 from attnviz.errors import UsageError
 from attnviz.features.circuits.result import Circuits
-from attnviz.features.circuits.run import CircuitsSettings, run
-from attnviz.models.identity import identity
+from attnviz.features.circuits.run import run
+from attnviz.features.circuits.settings import CircuitsSettings
 from attnviz.scoring.select import select
 
 if TYPE_CHECKING:
@@ -20,63 +21,48 @@ if TYPE_CHECKING:
     from attnviz.features.evidence import Evidence
 
 
+@interface
 def circuits(
     *,
-    model: Model = DEFAULT_MODEL,
-    device: str = "auto",
-    dtype: str = "auto",
+    settings: CircuitsSettings,
+    attaching: Attaching,
+    model: ModelSettings,
     progress: Progress | None = None,
-    evidence: Evidence | Sequence[Evidence] | None = None,
-    settings: CircuitsSettings | None = None,
-    **options: Any,
 ) -> Circuits:
     """Say from weights alone who can feed whom, what heads copy, and where positions send them.
 
     Composition between heads of different layers and copying scores as in Elhage et al. 2021, "A
-    Mathematical Framework for Transformer Circuits", see :mod:`attnviz.features.circuits`.
+    Mathematical Framework for Transformer Circuits", see :mod:`attnviz.features.circuits`. The
+    share that a head was measured to have in another's queries and keys (:func:`attnviz.sources`
+    of several texts, as evidence) stands beside the edge of the weights. Products are in float32
+    or better.
 
     Args:
-        model: see :func:`attnviz.load`, as for ``device`` and ``dtype``.
-        device: where to run.
-        dtype: in which precision the weights are read; products are in float32 or better.
         progress: called again and again with a stage, how much is done and how much there is.
-        evidence: what :func:`attnviz.source_shares` found of heads of this model, or files with
-            its JSON: the share that a head was measured to have in another's queries and keys
-            stands beside the edge of the weights.
-        settings: see :class:`~attnviz.features.circuits.run.CircuitsSettings`.
-        options: its fields, in place of ``settings``: ``select="1.4"``, ``keep=50``, ...
 
     Raises:
         AttnvizError: see :mod:`attnviz.errors`; ModelError where nothing of a model's matrices is
             known for certain.
     """
-    if settings is not None and options:
-        raise UsageError("give {settings} or their fields, not both", settings=...)
-    unknown = [name for name in options if name not in CircuitsSettings.__dataclass_fields__]
-    if unknown:
-        known = ", ".join(CircuitsSettings.__dataclass_fields__)
-        raise UsageError(f"unknown option {unknown[0]!r}; choose from {known}")
-    settings = settings or CircuitsSettings(**options)
-    settings.check()
-    source = load(model, device=device, dtype=dtype)
-    chosen = None if settings.select is None else select(settings.select, source.layout)
-    found = run(source, settings, chosen, progress or (lambda stage, done, total: None))
-    found = replace(found, identity=identity(model))
-    return found if evidence is None else _beside(found, evidence)
+    source = model.load()
+    heads = None if settings.select is None else select(settings.select, source.layout)
+    result = run(source, settings, heads, progress or (lambda stage, done, total: None))
+    result = replace(result, identity=model.identity)
+    return result if attaching.evidence is None else _beside(result, attaching.evidence)
 
 
-def _beside(found: Circuits, evidence: Evidence | Sequence[Evidence]) -> Circuits:
+def _beside(result: Circuits, evidence: Evidence | Sequence[Evidence]) -> Circuits:
     """The same with what other results measured between heads."""
     from attnviz.features.evidence import read_evidence
 
     measured: dict[tuple[str, Head, Head], Value] = {}
-    for one in read_evidence(evidence):
-        one.result.check_model(one.name, found.source, found.layout, found.identity)
-        edges = one.result.measured_edges()
+    for item in read_evidence(evidence):
+        item.result.check_model(item.name, result.source, result.layout, result.identity)
+        edges = item.result.measured_edges()
         if not edges:
             raise UsageError(
-                "{} measures nothing between heads; give what attnviz sources found in many texts",
-                one.name,
+                "{} measures nothing between heads; give what attnviz sources result in many texts",
+                item.name,
             )
         measured |= edges
-    return replace(found, measured=measured)
+    return replace(result, measured=measured)

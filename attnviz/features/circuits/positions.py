@@ -74,7 +74,7 @@ def _means(weights: Tensor) -> ByPosition:
     i = torch.tensor(rows, device=weights.device)
     causal = not bool(weights.triu(1).any())
     places = {"previous": i - 1, "first": i * 0, "same": i, "next": i + 1}
-    found = {name: float(weights[i, j].double().mean()) for name, j in places.items()}
+    means = {name: float(weights[i, j].double().mean()) for name, j in places.items()}
     return ByPosition(
-        found["previous"], found["first"], found["same"], None if causal else found["next"]
+        means["previous"], means["first"], means["same"], None if causal else means["next"]
     )

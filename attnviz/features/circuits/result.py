@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 from attnviz.core.findings import Value
 from attnviz.core.heads import Head
 from attnviz.core.result import Result
-from attnviz.drawing.forms import Shown
+from attnviz.drawing.forms import Renderable
 
 Side = Literal["Q", "K", "V"]
 """What of a later head an earlier one feeds: its queries, its keys or its values."""
@@ -107,7 +107,7 @@ class ByPosition:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Circuits(Shown, Result):
+class Circuits(Renderable, Result):
     """What the weights of a model alone say about its heads; ``seed`` is of random matrices too.
 
     Attributes:
@@ -171,16 +171,16 @@ class Circuits(Shown, Result):
         20 models.
         """
         times = NormalDist().inv_cdf(1 - RISK / len(self.layout))
-        found = {}
+        copying = {}
         for kind, scores in (("plain", self.plain), ("first", self.first)):
-            for head, one in scores.items():
+            for head, figure in scores.items():
                 chance = self.copying_matched[kind]
-                found[head] = one.score >= max(COPIES, chance.mean + times * chance.sd)
-        return found
+                copying[head] = figure.score >= max(COPIES, chance.mean + times * chance.sd)
+        return copying
 
     def __repr__(self) -> str:
         name = self.layout.name
-        best = (self.of(side)[0] for side in self.spread)
+        best = (edge for side in self.spread for edge in self.of(side)[:1])
         edges = ", ".join(
             f"{e.side} {name(e.writer)} → {name(e.reader)} {e.excess:+.3f}" for e in best
         )

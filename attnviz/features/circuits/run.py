@@ -9,42 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnviz.core.arguments import check_fields
 from attnviz.core.heads import Head, Site
 from attnviz.core.progress import Progress
 from attnviz.core.source import Embedding, OutputProjection, Reading, Source
-from attnviz.errors import ModelError, Setting, UsageError
+from attnviz.errors import ModelError
 from attnviz.features.circuits import compose, copying, positions
 from attnviz.features.circuits.result import ByPosition, Chance, Circuits, Copying, Side
+from attnviz.features.circuits.settings import CircuitsSettings
 from attnviz.features.circuits.strongest import Strongest
-
-
-@dataclass(frozen=True, slots=True)
-class CircuitsSettings:
-    """How circuits are looked for.
-
-    Attributes:
-        select: edges from or into these heads only, ``"1.4, 2.*"``; None for all.
-        keep: how many edges of each side the report keeps; the strongest.
-        tokens: of the vocabulary that copying is measured on, drawn at random if there are more.
-        seed: of random matrices and that choice.
-    """
-
-    select: str | None = None
-    keep: int = 1000
-    tokens: int = 4096
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-    def check(self) -> None:
-        """UsageError for what makes no sense."""
-        for name in ("keep", "tokens"):
-            if getattr(self, name) < 1:
-                raise UsageError("{} must be at least 1", Setting(name, getattr(self, name)))
-        if not 0 <= self.seed < 1 << 63:
-            raise UsageError("{} must be from 0 to 2^63 - 1", Setting("seed", self.seed))
 
 
 @dataclass
@@ -87,14 +59,19 @@ def run(
         source, sites, [source.reading(s) for s in sites], [source.output(s) for s in sites]
     )
     if all(reading.value is None and reading.query is None for reading in model.readings):
-        why = source.no_sum or model.readings[0].reason
-        raise ModelError(f"nothing can be read off the weights of {source.info.model}: {why}")
+        raise _nothing(source, source.no_sum or model.readings[0].reason)
     report = Circuits(source=source.info, layout=source.layout, seed=settings.seed)
     with torch.no_grad():
         report = _edges(report, model, settings, chosen, progress)
         report = _copying(report, model, settings, progress)
         report = _positions(report, model)
+    if not (report.chance or report.plain or report.by_position):
+        raise _nothing(source, "; ".join(dict.fromkeys(model.reasons.values())))
     return replace(report, reasons=model.reasons, notes=tuple(_notes(report, model)))
+
+
+def _nothing(source: Source, reason: str) -> ModelError:
+    return ModelError(f"nothing can be read off the weights of {source.info.model}: {reason}")
 
 
 def _edges(
@@ -115,7 +92,7 @@ def _edges(
     if missing:
         model.reasons["Q and K"] = missing
     layers = [compose.ends(*parts) for parts in zip(model.readings, model.outputs, strict=True)]
-    strongest = Strongest(settings.keep, None if chosen is None else frozenset(chosen))
+    strongest = Strongest(settings.edges, None if chosen is None else frozenset(chosen))
     chances: dict[tuple[int, int], Chance] = {}
     chance: dict[Side, Chance] = {}
     total = len(layers) * (len(layers) - 1) // 2
@@ -167,7 +144,7 @@ def _copying(
     if source.start_kind is not None and len(model.sites) > 1:
         progress("tokens through the first layer", 0, 1)
         work.append(("first", copying.after_first(source, embedded), [n for n in layers if n]))
-    found: dict[str, dict[Head, Copying]] = {"plain": {}, "first": {}}
+    scores: dict[str, dict[Head, Copying]] = {"plain": {}, "first": {}}
     chance, matched = {}, {}
     total, done = sum(len(numbers) for _, _, numbers in work), 0
     for kind, vectors, numbers in work:
@@ -177,15 +154,15 @@ def _copying(
             done += 1
             progress("copying", done, total)
             parts = model.readings[number], model.outputs[number]
-            found[kind] |= dict(zip(model.heads(number), texts.copying(*parts), strict=True))
+            scores[kind] |= dict(zip(model.heads(number), texts.copying(*parts), strict=True))
             if kind not in chance:
                 chance[kind] = texts.chance(*parts, settings.seed)
             drawn += texts.matched(*parts, settings.seed + number)
         matched[kind] = Chance(float(np.mean(drawn)), float(np.std(drawn)), len(drawn))
     return replace(
         report,
-        plain=found["plain"],
-        first=found["first"],
+        plain=scores["plain"],
+        first=scores["first"],
         copying_chance=chance,
         copying_matched=matched,
         tokens=len(chosen),
@@ -196,10 +173,10 @@ def _tokens(embedding: Embedding, settings: CircuitsSettings, words: int) -> Ten
     """The ids that copying is measured on, in order."""
     assert embedding.tokens is not None
     count = min(len(embedding.tokens), words)
-    if count <= settings.tokens:
+    if count <= settings.sample:
         return torch.arange(count, device=embedding.tokens.device)
     generator = torch.Generator().manual_seed(settings.seed)
-    drawn = torch.randperm(count, generator=generator)[: settings.tokens]
+    drawn = torch.randperm(count, generator=generator)[: settings.sample]
     return drawn.sort().values.to(embedding.tokens.device)
 
 
@@ -214,13 +191,13 @@ def _positions(report: Circuits, model: _Model) -> Circuits:
             else "no positions are added to its residual stream"
         )
         return report
-    found: dict[Head, ByPosition] = {}
+    places: dict[Head, ByPosition] = {}
     means = positions.by_position(embedding, model.readings)
     for site, of_heads in zip(model.sites, means, strict=True):
-        found |= {Head(site, n): mean for n, mean in enumerate(of_heads or ())}
+        places |= {Head(site, n): mean for n, mean in enumerate(of_heads or ())}
     length = min(len(embedding.positions), positions.MOST)
     uniform = positions.uniform(length, causal=model.readings[0].causal)
-    return replace(report, by_position=found, positions=length, uniform=uniform)
+    return replace(report, by_position=places, positions=length, uniform=uniform)
 
 
 def _notes(report: Circuits, model: _Model) -> Iterator[str]:

@@ -60,11 +60,11 @@ class Strongest:
         least = kept[-1].excess if len(kept) >= self.keep else -torch.inf
         places = best.indices[best.values > least]
         figures = zip(*(of.flatten()[places].tolist() for of in (ratio, over, pair.p)), strict=True)
-        found = [
+        edges = [
             Edge(side, writers[place // len(readers)], readers[place % len(readers)], *three)
             for place, three in zip(places.tolist(), figures, strict=True)
         ]
-        best_first = heapq.nlargest(self.keep, [*kept, *found], key=lambda edge: edge.excess)
+        best_first = heapq.nlargest(self.keep, [*kept, *edges], key=lambda edge: edge.excess)
         self._edges[side] = best_first
 
     def edges(self) -> tuple[Edge, ...]:
@@ -73,8 +73,8 @@ class Strongest:
 
     def spread(self) -> dict[Side, ExcessSpread]:
         """How the excess of all edges is distributed."""
-        found = self._excess
-        return {side: _spread(torch.cat(found[side])) for side in SIDES if side in found}
+        excess = self._excess
+        return {side: _spread(torch.cat(excess[side])) for side in SIDES if side in excess}
 
     def _among(self, heads: Sequence[Head]) -> Tensor:
         """Which of the heads are wanted, bool [n]."""

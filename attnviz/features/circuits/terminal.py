@@ -45,7 +45,7 @@ class CircuitsText:
         yield Text("")
         if report.plain:
             yield Line(words.copying_title(report), "bold")
-            scores = {head: one.score for head, one in report.copying().items()}
+            scores = {head: figure.score for head, figure in report.copying().items()}
             yield SignedGrid(report.layout, scores, 1.0, words.UP)
             yield Line(words.copying_below(report), "dim")
             yield Text("")
@@ -65,19 +65,19 @@ class CircuitsText:
             f"(rows {FIRST} to {report.positions - 2} of {report.positions} positions)",
             "bold",
         )
-        found = words.sent(report)
-        if not found:
+        heads = words.sent(report)
+        if not heads:
             yield Line("none of them anywhere in particular", "dim")
             yield Text("")
             return
         table = _table(("head", "<"), ("looks at", "<"), ("weight", ">"), ("uniform", ">"))
-        for head, place, weight, even in found[:_SENT]:
+        for head, place, weight, even in heads[:_SENT]:
             table.add_row(
                 report.layout.name(head), words.PLACES[place], number(weight), number(even)
             )
         yield table
-        if len(found) > _SENT:
-            yield Line(f"and {len(found) - _SENT} more heads", "dim")
+        if len(heads) > _SENT:
+            yield Line(f"and {len(heads) - _SENT} more heads", "dim")
         yield Text("")
 
     def _edges(self, plain: bool) -> Table:

@@ -67,12 +67,12 @@ def sent(report: Circuits) -> list[tuple[Head, str, float, float]]:
     if report.uniform is None:
         return []
     uniform: ByPosition = report.uniform
-    found = []
+    heads = []
     for head, means in report.by_position.items():
         place, weight = means.strongest()
         if weight >= max(_CLEAR, _TIMES * (even := getattr(uniform, place))):
-            found.append((head, place, weight, even))
-    return sorted(found, key=lambda one: -one[2])
+            heads.append((head, place, weight, even))
+    return sorted(heads, key=lambda row: -row[2])
 
 
 def edges_title(report: Circuits) -> str:
@@ -111,8 +111,8 @@ def edges_below(report: Circuits) -> str:
 
 def measured(report: Circuits, edge: Edge) -> str:
     """What was measured of an edge, `` (58 %)``; empty for nothing."""
-    found = report.measured.get((edge.side, edge.writer, edge.reader))
-    return "" if found is None else f" ({round(100 * found[0]) + 0:d} %)"
+    value = report.measured.get((edge.side, edge.writer, edge.reader))
+    return "" if value is None else f" ({round(100 * value[0]) + 0:d} %)"
 
 
 def closing(report: Circuits) -> str:

@@ -166,24 +166,24 @@ class CountedCases:
             return ()
         heads = list(self.layout)
         everything = np.ones(len(self.chosen), np.bool_)
-        found, p = [], []
-        for one in ranked:
-            direction = self.directions.index(one.direction)
-            hits = self.examples.right[:, heads.index(one.head), direction]
-            base = self.examples.baselines[one.baseline]
+        better, p = [], []
+        for head in ranked:
+            direction = self.directions.index(head.direction)
+            hits = self.examples.right[:, heads.index(head.head), direction]
+            base = self.examples.baselines[head.baseline]
             over = float(hits[self.chosen].mean()) - float(base[self.chosen].mean())
             if over >= TEN_POINTS:
-                found.append(one)
+                better.append(head)
                 more = hits.astype(np.int64) - base.astype(np.int64)
                 p.append(p_above_zero(*self._by_document(more, everything)))
         whole = np.array_equal(self.chosen, self.measured)
         certain = sure(p, len(heads) * len(self.directions) if whole else len(p))
         named = [
-            one
-            for one, known in zip(found, certain, strict=True)
-            if known and large(one.accuracy, one.margin)
+            head
+            for head, known in zip(better, certain, strict=True)
+            if known and large(head.accuracy, head.margin)
         ]
-        return tuple(sorted(named, key=lambda one: one.head))
+        return tuple(sorted(named, key=lambda head: head.head))
 
     def _rival(self, where: Bools) -> str:
         """The baseline that is right most often on some examples."""

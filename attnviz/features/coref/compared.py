@@ -6,16 +6,16 @@ from attnviz.core.compared import Figures
 from attnviz.features.coref.result import NAME_DIRECTIONS, Coref
 
 
-def figures(found: Coref) -> Figures:
+def figures(result: Coref) -> Figures:
     """Accuracies on all data, by kind of mention and direction, and the heads with the role."""
-    name = found.layout.name
-    values: dict[str, dict[str, float | None]] = {name(head): {} for head in found.layout}
-    for kind in found.kinds:
-        for one in kind.heads:
+    name = result.layout.name
+    values: dict[str, dict[str, float | None]] = {name(head): {} for head in result.layout}
+    for kind in result.kinds:
+        for head in kind.heads:
             for direction in NAME_DIRECTIONS:
-                values[name(one.head)][f"{kind.name} {direction}"] = getattr(one, direction)
+                values[name(head.head)][f"{kind.name} {direction}"] = getattr(head, direction)
     roles = {
         name(head): frozenset(role.title for role, _ in some)
-        for head, some in found.annotated_roles().items()
+        for head, some in result.annotated_roles().items()
     }
-    return Figures(values, roles, {"data": found.data, "candidates": found.candidates})
+    return Figures(values, roles, {"data": result.data, "candidates": result.candidates})

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from attnviz.corpus.gold.treebank import LOOKS, ConlluRow, Sentence, read
 from attnviz.corpus.lines import opened, whole_number
-from attnviz.corpus.texts import Bad, resolve
+from attnviz.corpus.texts import InvalidRecord, resolve
 from attnviz.errors import InputError
 
 KINDS = ("pronoun", "proper", "nominal", "other")
@@ -86,21 +86,21 @@ def is_treebank(names: Sequence[str]) -> bool:
     Raises:
         InputError: no such file, or some are and some are not.
     """
-    found: dict[bool, str] = {}
+    kinds: dict[bool, str] = {}
     for name in resolve(names):
         known = Path(name).suffix.lower() in _SUFFIXES
         if not known:
             with opened(name) as file:
                 known = file.peek(8).removeprefix(codecs.BOM_UTF8).startswith(_BEGINNINGS)
-        found[known] = name
-    if len(found) == 2:
+        kinds[known] = name
+    if len(kinds) == 2:
         raise InputError(
-            f"{found[True]} is CoNLL-U and {found[False]} is not; give them in separate runs"
+            f"{kinds[True]} is CoNLL-U and {kinds[False]} is not; give them in separate runs"
         )
-    return True in found
+    return True in kinds
 
 
-def documents(names: Sequence[str], *, strict: bool) -> tuple[list[Document], list[Bad]]:
+def documents(names: Sequence[str], *, strict: bool) -> tuple[list[Document], list[InvalidRecord]]:
     """All documents of some files, and the sentences and documents that cannot be used.
 
     Args:
@@ -111,18 +111,18 @@ def documents(names: Sequence[str], *, strict: bool) -> tuple[list[Document], li
         InputError: nothing usable; or, with ``strict``, something that is not.
     """
     good: list[Document] = []
-    bad: list[Bad] = []
+    bad: list[InvalidRecord] = []
     fields: dict[str, list[str]] = defaultdict(FIELDS.split("-").copy)
-    for number, found in enumerate(_grouped(read(names)), start=1):
-        broken = [one for one in found if isinstance(one, Bad)]
-        sentences = tuple(one for one in found if isinstance(one, Sentence))
+    for number, group in enumerate(_grouped(read(names)), start=1):
+        broken = [record for record in group if isinstance(record, InvalidRecord)]
+        sentences = tuple(record for record in group if isinstance(record, Sentence))
         if sentences:
             name = _file(sentences[0])
             try:
                 fields[name] = _fields(sentences) or fields[name]
                 good.append(_document(number, sentences, fields[name]))
             except _Broken as error:
-                broken.append(Bad(number, f"{name}:{error.line}", error.reason))
+                broken.append(InvalidRecord(number, f"{name}:{error.line}", error.reason))
         if broken and strict:
             raise InputError(f"{broken[0].place}: {broken[0].reason}")
         bad += broken
@@ -145,29 +145,33 @@ class _Broken(Exception):
         self.line, self.reason = line, reason
 
 
-def _file(found: Sentence | Bad) -> str:
-    return found.place.rpartition(":")[0]
+def _file(record: Sentence | InvalidRecord) -> str:
+    return record.place.rpartition(":")[0]
 
 
-def _grouped(found: Iterable[Sentence | Bad]) -> Iterator[list[Sentence | Bad]]:
+def _grouped(
+    records: Iterable[Sentence | InvalidRecord],
+) -> Iterator[list[Sentence | InvalidRecord]]:
     """What belongs to each document."""
-    group: list[Sentence | Bad] = []
-    for one in found:
-        begins = isinstance(one, Sentence) and any(c.startswith("newdoc") for c in one.comments)
-        if group and (begins or _file(one) != _file(group[0])):
+    group: list[Sentence | InvalidRecord] = []
+    for record in records:
+        begins = isinstance(record, Sentence) and any(
+            c.startswith("newdoc") for c in record.comments
+        )
+        if group and (begins or _file(record) != _file(group[0])):
             yield group
             group = []
-        group.append(one)
+        group.append(record)
     if group:
         yield group
 
 
 def _document(number: int, sentences: tuple[Sentence, ...], fields: Sequence[str]) -> Document:
-    rows = [(place, row) for place, one in enumerate(sentences) for row in one.rows]
+    rows = [(place, row) for place, sentence in enumerate(sentences) for row in sentence.rows]
     starts = [0]
-    for one in sentences:
-        starts.append(starts[-1] + len(one.words))
-    found: dict[tuple[int, str], Mention] = {}
+    for sentence in sentences:
+        starts.append(starts[-1] + len(sentence.words))
+    by_word: dict[tuple[int, str], Mention] = {}
     empty = 0
     for entity, span, head in _Reader(rows, fields).mentions():
         place, row = rows[_head(entity, span, head, rows, sentences)]
@@ -175,8 +179,8 @@ def _document(number: int, sentences: tuple[Sentence, ...], fields: Sequence[str
             empty += 1
             continue
         word = starts[place] + row.word
-        found[word, entity] = Mention(word, entity, _kind(row))
-    mentions = tuple(found[key] for key in sorted(found))
+        by_word[word, entity] = Mention(word, entity, _kind(row))
+    mentions = tuple(by_word[key] for key in sorted(by_word))
     return Document(number, sentences[0].place, sentences, mentions, empty)
 
 
@@ -254,9 +258,9 @@ class _Reader:
                 else:
                     name = inner[self._id] if self._id < len(inner) else inner[0]
                 yield from self._close(name, at, row.line)
-        waiting = [one for stack in self._open.values() for one in stack]
+        waiting = [mention for stack in self._open.values() for mention in stack]
         if waiting:
-            first = min(waiting, key=lambda one: one.start)
+            first = min(waiting, key=lambda mention: mention.start)
             names = [name for name, stack in self._open.items() if first in stack]
             line = self._rows[first.start][1].line
             raise _Broken(line, f"the mention of {names[0][:_SHOWN]} that opens here never closes")
@@ -309,8 +313,8 @@ def _pieces(row: ConlluRow) -> list[str]:
             continue
         if not _ENTITY.fullmatch(value):
             raise _Broken(row.line, f"Entity={value[:_SHOWN]} cannot be read; {_FORMS}")
-        found = _BRACKETS.findall(value)
-        if len(found) > _MOST:
-            raise _Broken(row.line, f"{len(found)} mentions begin or end here, more than {_MOST}")
-        return found
+        pieces = _BRACKETS.findall(value)
+        if len(pieces) > _MOST:
+            raise _Broken(row.line, f"{len(pieces)} mentions begin or end here, more than {_MOST}")
+        return pieces
     return []

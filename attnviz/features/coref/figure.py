@@ -82,7 +82,8 @@ def _groups(report: Coref) -> list[list[_Bar]]:
         for f in everything.ranked[:_LISTED]
     ]
     listed += [
-        _Bar(baseline_name(report, one.name), one.held_out, False) for one in everything.baselines
+        _Bar(baseline_name(report, baseline.name), baseline.held_out, False)
+        for baseline in everything.baselines
     ]
     groups = [listed]
     for kind in report.kinds[1:]:
@@ -90,7 +91,9 @@ def _groups(report: Coref) -> list[list[_Bar]]:
         if best is not None and best.accuracy.value is not None:
             name = f"{kind.name}  {report.layout.name(best.head)} {SHORT[best.direction]}"
             rival = baseline_name(report, best.baseline)
-            (share,) = (one.held_out for one in kind.baselines if one.name == best.baseline)
+            (share,) = (
+                baseline.held_out for baseline in kind.baselines if baseline.name == best.baseline
+            )
             groups.append([_Bar(name, best.accuracy, True), _Bar(rival, share, False)])
     return groups
 

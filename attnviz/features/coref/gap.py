@@ -1,8 +1,8 @@
 """Ambiguous pronouns with two names each, from tables as those of GAP.
 
 The columns are those of Webster et al. 2018 (arXiv:1810.05201). A row that cannot be used becomes
-a :class:`Bad` with its line; one that is not a choice between the names, because neither or both
-are the antecedent, is counted apart.
+a :class:`InvalidRecord` with its line; one that is not a choice between the names, because neither
+or both are the antecedent, is counted apart.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from attnviz.core.prompt import Prompt
 from attnviz.corpus.lines import Problem, lines, whole_number
-from attnviz.corpus.texts import Bad, parted, resolve
+from attnviz.corpus.texts import InvalidRecord, parted, resolve
 from attnviz.errors import InputError
 
 COLUMNS = (
@@ -104,7 +104,7 @@ class NoChoice:
     number: int
 
 
-def read(names: Sequence[str]) -> Iterator[NameChoice | NoChoice | Bad]:
+def read(names: Sequence[str]) -> Iterator[NameChoice | NoChoice | InvalidRecord]:
     """Every row of some tables.
 
     Args:
@@ -127,7 +127,9 @@ def read(names: Sequence[str]) -> Iterator[NameChoice | NoChoice | Bad]:
             raise InputError(f"{shown} is empty; its first line must name {', '.join(COLUMNS)}")
 
 
-def choices(names: Sequence[str], *, strict: bool) -> tuple[list[NameChoice], int, list[Bad]]:
+def choices(
+    names: Sequence[str], *, strict: bool
+) -> tuple[list[NameChoice], int, list[InvalidRecord]]:
     """All choices of some tables, the number of rows that are none, and what cannot be used.
 
     Args:
@@ -167,37 +169,41 @@ def _places(shown: str, header: str) -> dict[str, int]:
 
 def _row(
     number: int, place: str, text: str, places: Mapping[str, int]
-) -> NameChoice | NoChoice | Bad:
+) -> NameChoice | NoChoice | InvalidRecord:
     if isinstance(text, Problem):
-        return Bad(number, place, text)
+        return InvalidRecord(number, place, text)
     cells = text.split("\t")
     if len(cells) <= max(places.values()):
-        return Bad(number, place, f"{len(cells)} columns; the header has more")
+        return InvalidRecord(number, place, f"{len(cells)} columns; the header has more")
     row = {column: cells[n] for column, n in places.items()}
     starts = []
     for phrase in _PHRASES:
         offset = row[f"{phrase}-offset"]
         start, wanted = whole_number(offset), row[phrase]
         if start is None:
-            return Bad(number, place, f"{phrase}-offset is {offset[:20]!r}, no whole number")
-        found = row["Text"][start : start + len(wanted)]
-        if found != wanted or not wanted:
-            return Bad(
+            return InvalidRecord(
+                number, place, f"{phrase}-offset is {offset[:20]!r}, no whole number"
+            )
+        excerpt = row["Text"][start : start + len(wanted)]
+        if excerpt != wanted or not wanted:
+            return InvalidRecord(
                 number,
                 place,
-                f"at {phrase}-offset {start} the text has {found[:40]!r}, not {wanted[:40]!r}",
+                f"at {phrase}-offset {start} the text has {excerpt[:40]!r}, not {wanted[:40]!r}",
             )
         starts.append(start)
     truths = []
     for phrase in ("A-coref", "B-coref"):
         truth = _TRUTH.get(row[phrase].strip().upper())
         if truth is None:
-            return Bad(number, place, f"{phrase} is {row[phrase][:20]!r}; it is TRUE or FALSE")
+            return InvalidRecord(
+                number, place, f"{phrase} is {row[phrase][:20]!r}; it is TRUE or FALSE"
+            )
         truths.append(truth)
     ends = [start + len(row[phrase]) for start, phrase in zip(starts, _PHRASES, strict=True)]
     order = sorted(range(3), key=lambda n: starts[n])
     if any(ends[n] > starts[m] for n, m in pairwise(order)):
-        return Bad(number, place, "the pronoun and the names overlap in the text")
+        return InvalidRecord(number, place, "the pronoun and the names overlap in the text")
     if truths[0] == truths[1]:
         return NoChoice(number)
     pronoun, a, b = starts

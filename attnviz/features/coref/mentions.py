@@ -11,7 +11,7 @@ Notation in shapes: C examples of a window, W its words, N heads.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
@@ -26,7 +26,7 @@ from attnviz.corpus.gold.cases import BATCH_TOKENS, Loader, check_single
 from attnviz.corpus.gold.pointing import Pointing, present
 from attnviz.corpus.gold.treebank import Sentence, spoken
 from attnviz.corpus.running import answered, executor
-from attnviz.corpus.texts import Bad, Text
+from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.errors import InputError
 from attnviz.features.coref.choosing import AntecedentExamples, Bools, report
 from attnviz.features.coref.entities import KINDS, Document, Mention
@@ -123,11 +123,11 @@ class MentionWork:
         info, layout = self._source.info, self._source.layout
         observer = Pointing(task.batch, layout, info.device, task.candidates)
         self._source.forward(task.batch, [observer], ForwardRequest(hidden=False))
-        found = []
+        answers = []
         for number, (words, right) in enumerate(zip(task.words, task.right, strict=True)):
             pointed = observer.heads(number)[:, :, words]  # [N, 2, C]
-            found.append(np.moveaxis(right[np.arange(len(words)), pointed], 2, 0))
-        return np.concatenate(found)
+            answers.append(np.moveaxis(right[np.arange(len(words)), pointed], 2, 0))
+        return np.concatenate(answers)
 
 
 def windows(
@@ -152,7 +152,7 @@ def windows(
             room = longest
         runs[-1].append(place)
         room -= size
-    starts = np.cumsum([0, *(len(one.words) for one in document.sentences)])
+    starts = np.cumsum([0, *(len(sentence.words) for sentence in document.sentences)])
     known: set[str] = set()
     for number, run in enumerate(runs, start=first):
         low, high = int(starts[run[0]]), int(starts[run[-1] + 1])
@@ -238,22 +238,22 @@ class _Study:
         """Batches of windows that hold an example."""
         by_number = {window.number: window for window in self.windows}
         wanted = [window for window in self.windows if len(window.mentions) > 1]
-        texts = (Text(one.number, one.place, one.prompt) for one in wanted)
+        texts = (Text(window.number, window.place, window.prompt) for window in wanted)
         tokenized = tokenize(texts, self.source)
-        for found in batches(tokenized, lambda inputs: inputs.length, BATCH_TOKENS):
-            if isinstance(found, Bad):
+        for batch in batches(tokenized, lambda inputs: inputs.length, BATCH_TOKENS):
+            if isinstance(batch, InvalidRecord):
                 if self.settings.strict:
-                    raise InputError(f"{found.place}: {found.reason}")
+                    raise InputError(f"{batch.place}: {batch.reason}")
                 self.skipped[TOO_LONG] += 1
                 continue
-            task = self._task([(one.inputs, by_number[one.text.number]) for one in found])
-            self.done += len(found)
+            task = self._task([(item.inputs, by_number[item.text.number]) for item in batch])
+            self.done += len(batch)
             if task is not None:
                 yield task
 
-    def _task(self, found: Sequence[tuple[Inputs, MentionWindow]]) -> MentionTask | None:
+    def _task(self, pairs: Sequence[tuple[Inputs, MentionWindow]]) -> MentionTask | None:
         batch, words, right, candidates = [], [], [], []
-        for inputs, window in found:
+        for inputs, window in pairs:
             size = len(window.words)
             there = present(inputs, size)
             self.skipped[UNTOKENIZED] += sum(not there[m.word] for m in window.mentions)
@@ -319,7 +319,14 @@ def run_mentions(
 def _found(study: _Study, right: Bools, skipped: Mapping[str, int]) -> AntecedentExamples:
     """All answers, with the documents that they are from."""
     single = len({window.document for window, _ in study.asked}) == 1
-    numbers = [window.number if single else window.document for window, _ in study.asked]
+    first: dict[Hashable, int] = {}  # copies of a document are one
+    same = {
+        document.number: first.setdefault(
+            tuple(s.words for s in document.sentences), document.number
+        )
+        for document in study.documents
+    }
+    numbers = [window.number if single else same[window.document] for window, _ in study.asked]
     baselines = [example.baselines(window.words) for window, example in study.asked]
     order = np.lexsort(([example.word for _, example in study.asked],
                         [window.number for window, _ in study.asked]))  # fmt: skip
@@ -333,7 +340,7 @@ def _found(study: _Study, right: Bools, skipped: Mapping[str, int]) -> Anteceden
         order=KINDS,
         right=right[order],
         baselines={
-            name: np.array([found[name] for found in baselines])[order] for name in baselines[0]
+            name: np.array([answers[name] for answers in baselines])[order] for name in baselines[0]
         },
         skipped={**skipped, **study.skipped},
     )  # fmt: skip

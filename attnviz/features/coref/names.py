@@ -16,7 +16,7 @@ from attnviz.corpus.batches import batches, tokenize
 from attnviz.corpus.gold.cases import BATCH_TOKENS, Loader, check_single
 from attnviz.corpus.gold.pointing import WordMaps, present
 from attnviz.corpus.running import answered, executor
-from attnviz.corpus.texts import Bad, Text
+from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.errors import InputError
 from attnviz.features.coref.choosing import AntecedentExamples, Bools, report
 from attnviz.features.coref.gap import KINDS, PRONOUN, A, B, NameChoice
@@ -87,20 +87,20 @@ class _Study:
         by_number = {choice.number: choice for choice in self.choices}
         texts = (Text(c.number, c.place, c.prompt) for c in self.choices)
         tokenized = tokenize(texts, self.source)
-        for found in batches(tokenized, lambda inputs: inputs.length, BATCH_TOKENS):
-            if isinstance(found, Bad):
-                self._refuse(found.place)
+        for batch in batches(tokenized, lambda inputs: inputs.length, BATCH_TOKENS):
+            if isinstance(batch, InvalidRecord):
+                self._refuse(batch.place)
                 continue
             good = []
-            for one in found:
-                if present(one.inputs, 3).all():
-                    good.append(one)
+            for item in batch:
+                if present(item.inputs, 3).all():
+                    good.append(item)
                 else:
-                    self._refuse(one.text.place)
-            some = [by_number[one.text.number] for one in good]
+                    self._refuse(item.text.place)
+            some = [by_number[item.text.number] for item in good]
             self.used += some
             if good:
-                inputs = tuple(one.inputs for one in good)
+                inputs = tuple(item.inputs for item in good)
                 yield NameTask(inputs, tuple(choice.order for choice in some))
 
     def _refuse(self, place: str) -> None:
@@ -149,7 +149,7 @@ def run_names(
     first = np.array([choice.first for choice in study.used])
     pages = dict.fromkeys(choice.document for choice in choices)
     numbers = {page: number for number, page in enumerate(pages, start=1)}
-    found = AntecedentExamples(
+    examples = AntecedentExamples(
         data="names",
         candidates="names",
         window=None,
@@ -168,4 +168,4 @@ def run_names(
             "refused by the model": study.refused,
         },
     )
-    return report(source, found, select_on=settings.select_on)
+    return report(source, examples, select_on=settings.select_on)

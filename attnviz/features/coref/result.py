@@ -11,7 +11,7 @@ from attnviz.core.result import Result
 from attnviz.core.scores import Estimate, Role
 from attnviz.corpus.gold.halves import Selection, chosen_on, measured_on
 from attnviz.corpus.gold.rule import evidence
-from attnviz.drawing.forms import Shown
+from attnviz.drawing.forms import Renderable
 from attnviz.statistics.share import CaseShare
 
 NameDirection = Literal["to_name", "from_name"]
@@ -105,7 +105,7 @@ class MentionKind:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Coref(Shown, Result):
+class Coref(Renderable, Result):
     """Which heads find the antecedents of pronouns and other mentions.
 
     ``texts`` of the header is the number of clusters that intervals take as independent.
@@ -159,8 +159,8 @@ class Coref(Shown, Result):
     def annotated_roles(self) -> dict[Head, tuple[tuple[Role, Estimate], ...]]:
         """The heads that find antecedents."""
         return {
-            one.head: (evidence(COREFERENCE, one.accuracy, one.baseline_accuracy, one.count),)
-            for one in self.roles
+            head.head: (evidence(COREFERENCE, head.accuracy, head.baseline_accuracy, head.count),)
+            for head in self.roles
         }
 
     def __repr__(self) -> str:

@@ -11,23 +11,23 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def rows(found: Coref) -> list[Row]:
+def rows(result: Coref) -> list[Row]:
     """A row for each kind of example and head that can be chosen for it, the best first."""
     return [
         {
             "kind": kind.name,
-            "head": found.layout.name(one.head),
-            "direction": one.direction,
-            "accuracy": one.accuracy.value,
-            "low": one.accuracy.low,
-            "high": one.accuracy.high,
-            "count": one.count,
-            "baseline": one.baseline,
-            "baseline_accuracy": one.baseline_accuracy,
-            "margin": one.margin.value,
-            "margin_low": one.margin.low,
-            "margin_high": one.margin.high,
+            "head": result.layout.name(head.head),
+            "direction": head.direction,
+            "accuracy": head.accuracy.value,
+            "low": head.accuracy.low,
+            "high": head.accuracy.high,
+            "count": head.count,
+            "baseline": head.baseline,
+            "baseline_accuracy": head.baseline_accuracy,
+            "margin": head.margin.value,
+            "margin_low": head.margin.low,
+            "margin_high": head.margin.high,
         }
-        for kind in found.kinds
-        for one in kind.ranked
+        for kind in result.kinds
+        for head in kind.ranked
     ]

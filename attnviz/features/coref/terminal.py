@@ -27,27 +27,27 @@ from attnviz.features.coref.words import (
 _LEFT = ("", "head", "by", "baseline")
 
 
-def parts(found: Coref, *, top: int = 10) -> Iterator[RenderableType]:
+def parts(result: Coref, *, top: int = 10) -> Iterator[RenderableType]:
     """The grid, the kinds of examples, so many heads, and the legends."""
-    yield CorefGrid(found)
-    yield kinds_table(found)
+    yield CorefGrid(result)
+    yield kinds_table(result)
     yield ""
-    yield heads_table(found, top)
+    yield heads_table(result, top)
     yield ""
-    yield Line(choice_line(found))
-    yield Line(legend(found), "dim")
-    yield Line(measured(found), "dim")
+    yield Line(choice_line(result))
+    yield Line(legend(result), "dim")
+    yield Line(measured(result), "dim")
 
 
 def coref_tiles(report: Coref) -> dict[Head, Tile]:
     """How often each head is right, marked where it has the role, coloured by its margin."""
     sure = {role.head for role in report.roles}
     return {
-        found.head: Tile(
-            plain_percent(found.accuracy.value) + MARK * (found.head in sure),
-            (found.margin.value or 0.0) / FULL,
+        head.head: Tile(
+            plain_percent(head.accuracy.value) + MARK * (head.head in sure),
+            (head.margin.value or 0.0) / FULL,
         )
-        for found in report.everything.ranked
+        for head in report.everything.ranked
     }
 
 
@@ -98,24 +98,24 @@ def kinds_table(report: Coref) -> RenderableType:
 def heads_table(report: Coref, top: int) -> RenderableType:
     """The heads that are right most often where heads are chosen, and the baselines."""
     everything = report.everything
-    on_all = {one.head: one for one in everything.heads}
+    on_all = {head.head: head for head in everything.heads}
     table = _table(("head", "by", "%", "95 %", "points", "95 %", "row, all", "column, all"))
-    for found in everything.ranked[:top]:
+    for head in everything.ranked[:top]:
         table.add_row(
-            report.layout.name(found.head),
-            SHORT[found.direction],
-            percent(found.accuracy),
-            interval(found.accuracy),
-            points(found.margin),
-            interval(found.margin),
-            plain_percent(on_all[found.head].to_name),
-            plain_percent(on_all[found.head].from_name),
+            report.layout.name(head.head),
+            SHORT[head.direction],
+            percent(head.accuracy),
+            interval(head.accuracy),
+            points(head.margin),
+            interval(head.margin),
+            plain_percent(on_all[head.head].to_name),
+            plain_percent(on_all[head.head].from_name),
         )
     table.add_section()
-    for one in everything.baselines:
-        cells = (percent(one.held_out), interval(one.held_out), "", "")
-        name = baseline_name(report, one.name)
-        table.add_row(name, "", *cells, plain_percent(one.accuracy), "", style="dim")
+    for baseline in everything.baselines:
+        cells = (percent(baseline.held_out), interval(baseline.held_out), "", "")
+        name = baseline_name(report, baseline.name)
+        table.add_row(name, "", *cells, plain_percent(baseline.accuracy), "", style="dim")
     return table
 
 

@@ -19,35 +19,35 @@ MARK = "*"
 """Behind the figure of a head that finds antecedents by the rule for roles."""
 
 
-def baseline_name(found: Coref, name: str) -> str:
+def baseline_name(result: Coref, name: str) -> str:
     """A baseline in words: ``nearest name``, ``same head word``."""
     if name == "same_word":
         return "same head word"
-    return f"{name} {'name' if found.data == 'names' else 'mention'}"
+    return f"{name} {'name' if result.data == 'names' else 'mention'}"
 
 
-def choice_line(found: Coref) -> str:
+def choice_line(result: Coref) -> str:
     """What is known of the chosen head, in one line."""
-    best = found.best
+    best = result.best
     if best is None or best.accuracy.value is None:
         return "no head has a held-out figure"
-    role = " (coreference)" if any(role.head == best.head for role in found.roles) else ""
+    role = " (coreference)" if any(role.head == best.head for role in result.roles) else ""
     return (
-        f"head {found.layout.name(best.head)} by {SHORT[best.direction]}{role}: "
+        f"head {result.layout.name(best.head)} by {SHORT[best.direction]}{role}: "
         f"{percent(best.accuracy)} % (95 %: {interval(best.accuracy)}) of {best.count:,} examples "
-        f"on {found.measured_on}; the {baseline_name(found, best.baseline)} is right in "
+        f"on {result.measured_on}; the {baseline_name(result, best.baseline)} is right in "
         f"{plain_percent(best.baseline_accuracy)} %, {points(best.margin)} points "
         f"(95 %: {interval(best.margin)})"
     )
 
 
-def measured(found: Coref) -> str:
+def measured(result: Coref) -> str:
     """What was measured on what, in one line."""
-    info = found.source
+    info = result.source
     parts = [
-        f"{found.examples:,} examples from {found.texts:,} {found.unit}",
-        f"in windows of at most {found.window} tokens" if found.window else "",
-        f"head and baseline chosen on {found.chosen_on}, measured on {found.measured_on}",
+        f"{result.examples:,} examples from {result.texts:,} {result.unit}",
+        f"in windows of at most {result.window} tokens" if result.window else "",
+        f"head and baseline chosen on {result.chosen_on}, measured on {result.measured_on}",
         f"{model_name(info)}, {info.backend} backend, {info.device} {info.dtype}",
     ]
     return " · ".join(filter(None, parts))

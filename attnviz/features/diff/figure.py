@@ -62,7 +62,11 @@ def build(report: Diff, top: int, dpi: float) -> Figure:
     at = _MARGIN + head_high
     x = _MARGIN + 0.5
     names = {layout.name(head): head for head in layout}
-    far = {names[one.name]: one.distance.mean for one in report.heads if one.distance is not None}
+    far = {
+        names[change.name]: change.distance.mean
+        for change in report.heads
+        if change.distance is not None
+    }
     axes = figure.add_axes(
         (x / wide, 1 - (at + grid_high) / high, grid_wide / wide, grid_high / high)
     )

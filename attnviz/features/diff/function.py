@@ -7,96 +7,92 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from attnviz.captures.look import DEFAULT_MODEL, Look, Model, capture, find, load
+from attnviz.captures.inputs import Input, capture
+from attnviz.captures.loading import find
+from attnviz.captures.settings import ModelSettings
 from attnviz.core.capture import Capture
+from attnviz.core.interface import interface
 from attnviz.core.prompt import Prompt
 from attnviz.core.result import Result
 from attnviz.errors import InputError, UsageError
 from attnviz.features.diff import reports
 from attnviz.features.diff.result import Diff
 from attnviz.features.diff.run import compare
+from attnviz.features.diff.settings import DiffSettings
 from attnviz.features.registry import read
 from attnviz.files import handed, name_of
 from attnviz.models import recorded
-from attnviz.models.identity import identity
 
 RECORDED = (".npz", ".safetensors")
 ENDINGS = (*RECORDED, ".json", ".profile")
 """Files that hold a capture."""
 
 
+@interface
 def diff(
-    before: Look | str | Path | Result | Iterable[Look],
-    after: Look | str | Path | Result | None = None,
+    before: Input | str | Path | Result | Iterable[Input],
+    after: Input | str | Path | Result | None = None,
     *,
-    model: Model = DEFAULT_MODEL,
+    settings: DiffSettings,
     tokenizer: Any = None,
-    against: Model | None = None,
-    align: str = "token",
-    device: str = "auto",
-    dtype: str = "auto",
+    model: ModelSettings,
 ) -> Diff:
     """Say what changed between two runs, head by head.
 
     Args:
         before: a capture or its file; a result of ``heads``, ``profile``, ``ablate``, ``logits``,
             ``syntax``, ``coref`` or ``circuits``, or its JSON file, or a profile's state file
-            (.profile); or a text; with ``against`` one text or several.
-        after: what to compare it with; nothing with ``against``.
-        model: for texts, see :func:`attnviz.load`, as for ``device`` and ``dtype``.
+            (.profile); or a text; with ``other_model`` one text or several.
+        after: what to compare it with; nothing with ``other_model``.
         tokenizer: of a transformers model in memory.
-        against: the model that the same texts go through after ``model``.
-        align: which rows and keys belong together: the same ``token`` at the same position, the
-            same ``position`` of texts of the same length, or the n-th ``word``.
-        device: where to run.
-        dtype: in which precision.
 
     Raises:
         AttnvizError: see :mod:`attnviz.errors`; InputError for runs that have nothing to compare.
     """
-    if (after is None) == (against is None):
+    other = settings.other_model
+    if (after is None) == (other is None):
         raise UsageError(
-            "give two runs to compare, or texts and the other model with {against}", against=...
+            "give two runs to compare, or texts and the other model with {other_model}",
+            other_model=...,
         )
     if tokenizer is not None:
-        model = load(model, tokenizer=tokenizer, device=device, dtype=dtype)
-        device = dtype = "auto"
-    options: dict[str, Any] = {"device": device, "dtype": dtype}
-    if against is not None:
+        model = ModelSettings(model=model.load(tokenizer=tokenizer))
+    if other is not None:
         single = isinstance(before, str | Prompt | Capture | Path | Result)
-        return _through([before] if single else before, model, against, align, options)
-    return _two(before, after, model, align, options)
+        texts = [before] if single else before
+        return _through(texts, model, model.but(model=other), settings.align)
+    return _two(before, after, model, settings.align)
 
 
-def _through(looks: Any, model: Model, against: Model, align: str, options: dict[str, Any]) -> Diff:
+def _through(texts: Any, model: ModelSettings, other: ModelSettings, align: str) -> Diff:
     """Texts through two models."""
-    find(model, against)
-    one, other = load(model, **options), load(against, **options)
+    find(model.model, other.model)
+    first, second = model.load(), other.load()
 
     def pairs() -> Iterator[tuple[Capture, Capture]]:
-        for look in looks:
-            if not isinstance(look, str | Prompt):
+        for text in texts:
+            if not isinstance(text, str | Prompt):
                 raise UsageError(
                     "only texts can be run through two models; give {after} for a capture",
                     after=...,
                 )
-            yield capture(look, model=one), capture(look, model=other)
+            yield capture(text, model=first), capture(text, model=second)
 
-    found = compare(pairs(), align)
-    return replace(found, identity=identity(model), other_identity=identity(against))
+    result = compare(pairs(), align)
+    return replace(result, identity=model.identity, other_identity=other.identity)
 
 
-def _two(before: Any, after: Any, model: Model, align: str, options: dict[str, Any]) -> Diff:
+def _two(before: Any, after: Any, model: ModelSettings, align: str) -> Diff:
     """Two captures, reports or texts."""
-    found = [_report(what) for what in (before, after)]
-    if found[0] is not None and found[1] is not None:
-        return reports.compare(found[0], found[1])
-    if found[0] is not None or found[1] is not None:
-        raise InputError(_unlike(*((before, after) if found[1] is None else (after, before))))
-    captures = [_capture(what, model, options) for what in (before, after)]
+    results = [_report(what) for what in (before, after)]
+    if results[0] is not None and results[1] is not None:
+        return reports.compare(results[0], results[1])
+    if results[0] is not None or results[1] is not None:
+        raise InputError(_unlike(*((before, after) if results[1] is None else (after, before))))
+    captures = [_capture(what, model) for what in (before, after)]
     names = _names((before, after), captures)
     compared = compare([(captures[0], captures[1])], align, names)
-    known = [identity(model) if isinstance(what, str | Prompt) and not is_file(what) else {}
+    known = [model.identity if isinstance(what, str | Prompt) and not is_file(what) else {}
              for what in (before, after)]  # fmt: skip
     return replace(compared, identity=known[0], other_identity=known[1])
 
@@ -113,8 +109,8 @@ def _unlike(report: object, other: object) -> str:
 
 def _names(both: tuple[object, object], captures: Sequence[Capture]) -> tuple[str, str]:
     """What the runs were: their files, as far as the two differ, their texts, or their models."""
-    (before, after), (one, other) = both, captures
-    names = _name(before, one), _name(after, other)
+    (before, after), (earlier, later) = both, captures
+    names = _name(before, earlier), _name(after, later)
     if names[0] != names[1] or not (is_file(before) and is_file(after)):
         return names
     first, second = (Path(str(what)).resolve().parts for what in both)
@@ -146,7 +142,7 @@ def _report(what: object) -> reports.Report | None:
     return reports.report(read(str(what)), name_of(str(what)))
 
 
-def _capture(what: Any, model: Model, options: dict[str, Any]) -> Capture:
+def _capture(what: Any, model: ModelSettings) -> Capture:
     if is_file(what):
         return recorded.load(Path(what))
-    return capture(what, model=model, **options)
+    return capture(what, **model.asked())

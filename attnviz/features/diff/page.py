@@ -17,6 +17,7 @@ from attnviz.drawing.signed import SCHEMES
 from attnviz.errors import UsageError
 from attnviz.features.diff import words
 from attnviz.features.diff.result import Diff
+from attnviz.scoring.scores import SCORES
 from attnviz.web.page import html_page, parts, safe_json
 
 
@@ -37,7 +38,7 @@ def page(report: Diff) -> bytes:
             "text or capture of each"
         )
     template, style, script = parts(__package__, "main")
-    title = f"What changed: {words.title(report)}"
+    title = words.headline(report)
     return html_page(
         template,
         title=title,
@@ -55,6 +56,7 @@ def _data(report: Diff) -> dict[str, Any]:
         "before": visible(report.before),
         "after": visible(report.after),
         "below": words.below(report),
+        "same": words.same(report),
         "align": report.align,
         "origin": list(map(visible, origin)),
         "notes": [visible(str(note)) for note in report.notes],
@@ -62,20 +64,22 @@ def _data(report: Diff) -> dict[str, Any]:
             kind: [_labels(sides), _labels(report.others[kind])]
             for kind, sides in report.sides.items()
         },
-        "heads": [_head(report, by_name[one.name], asdict(one)) for one in report.heads],
+        "heads": [_head(report, by_name[change.name], asdict(change)) for change in report.heads],
         "palette": list(anchors(DEFAULT_PALETTE)),
         "signed": {scheme: list(colors) for scheme, colors in SCHEMES.items()},
     }
 
 
-def _head(report: Diff, head: Head, found: dict[str, Any]) -> dict[str, Any]:
+def _head(report: Diff, head: Head, change: dict[str, Any]) -> dict[str, Any]:
     """A head's figures, and its map in the first run and how it changed, as base64 of float32."""
-    distance = found["distance"]
+    distance = change["distance"]
     if distance is not None:
         distance = {**distance, "token": visible(distance["token"])}
     rows, columns = report.maps[head].shape
+    changes = [{**figure, "unit": _unit(figure["name"])} for figure in change["changes"]]
     return {
-        **found,
+        **change,
+        "changes": changes,
         "distance": distance,
         "kind": head.site.kind,
         "rows": rows,
@@ -84,6 +88,12 @@ def _head(report: Diff, head: Head, found: dict[str, Any]) -> dict[str, Any]:
         "change": _packed(report.maps[head]),
         "masked": _bits(report.masked.get(head)),
     }
+
+
+def _unit(score: str) -> str:
+    """Of a score; empty for shares, and for figures of reports."""
+    known = SCORES.get(score)
+    return "" if known is None or known.unit == "share" else known.unit
 
 
 def _bits(mask: NDArray[np.bool_] | None) -> str:

@@ -12,7 +12,7 @@ from attnviz.core.heads import Layout
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.record import Record
 from attnviz.core.result import Result
-from attnviz.drawing.forms import Shown
+from attnviz.drawing.forms import Renderable
 from attnviz.drawing.labels import counted
 from attnviz.errors import InputError
 from attnviz.features.diff.result import Diff, FigureChange, HeadChange
@@ -41,65 +41,67 @@ class Report:
     figures: Figures
 
 
-def report(found: Record, name: str) -> Report:
+def report(result: Record, name: str) -> Report:
     """A typed result as it is compared.
 
     Raises:
         InputError: it says nothing of heads.
     """
-    if not isinstance(found, Result) or not isinstance(found, Shown):
+    if not isinstance(result, Result) or not isinstance(result, Renderable):
         raise InputError(f"{name} holds no result about heads; give one that a command measured")
     return Report(
-        name, found.command, found.source, found.layout, found.identity, found.texts,
-        found.compared(),
+        name, result.command, result.source, result.layout, result.identity, result.texts,
+        result.compared(),
     )  # fmt: skip
 
 
-def compare(one: Report, other: Report) -> Diff:
+def compare(first: Report, other: Report) -> Diff:
     """What differs between two reports.
 
     Raises:
         InputError: reports of different kinds, settings (such as the metric) or heads.
     """
-    if one.kind != other.kind:
+    if first.kind != other.kind:
         raise InputError(
-            f"{one.name} is of {one.kind}, {other.name} of {other.kind}; compare two of one kind"
+            f"{first.name} is of {first.kind}, {other.name} of {other.kind}; compare two of one "
+            "kind"
         )
-    for key, value in one.figures.settings.items():
+    for key, value in first.figures.settings.items():
         if value != other.figures.settings.get(key):
             second = other.figures.settings.get(key)
-            raise InputError(f"{key} is {value} in {one.name}, {second} in {other.name}")
-    before, after = one.figures.values, other.figures.values
+            raise InputError(f"{key} is {value} in {first.name}, {second} in {other.name}")
+    before, after = first.figures.values, other.figures.values
     if before.keys() != after.keys():
         odd = sorted(before.keys() ^ after.keys())
         raise InputError(f"only one of the two reports has {', '.join(odd[:5])}")
-    known = [_names(run) for run in (one, other)]
+    known = [_names(run) for run in (first, other)]
     if not known[0] & known[1] and all(known):
         told = " and ".join(", ".join(sorted(some)[:5]) for some in known)
         raise InputError(f"the two reports have no figure in common ({told})")
-    heads = [_changed(name, one.figures, other.figures) for name in before]
+    heads = [_changed(name, first.figures, other.figures) for name in before]
     heads.sort(key=lambda head: -head.largest())
     return Diff(
-        source=one.source,
-        layout=one.layout,
-        identity=one.identity,
-        texts=one.texts,
-        notes=tuple(_notes(one, other)),
+        source=first.source,
+        layout=first.layout,
+        identity=first.identity,
+        texts=first.texts,
+        notes=tuple(_notes(first, other)),
         other=other.source,
         other_identity=other.identity,
-        before=f"{one.source.model} ({one.name})",
+        before=f"{first.source.model} ({first.name})",
         after=f"{other.source.model} ({other.name})",
-        kind=one.kind,
+        kind=first.kind,
         heads=tuple(heads),
     )
 
 
-def _notes(one: Report, other: Report) -> Iterator[str]:
-    if one.texts:
+def _notes(first: Report, other: Report) -> Iterator[str]:
+    if first.texts:
         yield "Reports keep no figures of single texts: their differences have no paired interval."
-    if one.texts != other.texts:
-        yield f"The first report is of {counted(one.texts, 'text')}, the second of {other.texts:,}."
-    if odd := sorted(_names(one) ^ _names(other)):
+    if first.texts != other.texts:
+        texts = counted(first.texts, "text")
+        yield f"The first report is of {texts}, the second of {other.texts:,}."
+    if odd := sorted(_names(first) ^ _names(other)):
         yield f"Only one of the two reports has {', '.join(odd[:5])}."
 
 
@@ -108,14 +110,14 @@ def _names(report: Report) -> frozenset[str]:
     return frozenset(key for values in report.figures.values.values() for key in values)
 
 
-def _changed(name: str, one: Figures, other: Figures) -> HeadChange:
-    before, after = one.values[name], other.values[name]
+def _changed(name: str, earlier: Figures, later: Figures) -> HeadChange:
+    before, after = earlier.values[name], later.values[name]
     changes = [
         _change(key, first, second)
         for key in before
         if (first := before[key]) is not None and (second := after.get(key)) is not None
     ]
-    had, has = (run.roles.get(name, frozenset()) for run in (one, other))
+    had, has = (run.roles.get(name, frozenset()) for run in (earlier, later))
     return HeadChange(
         name, None, tuple(changes), tuple(sorted(has - had)), tuple(sorted(had - has))
     )

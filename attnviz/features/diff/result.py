@@ -13,7 +13,7 @@ from attnviz.core.heads import Head, Layout
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.result import Result
 from attnviz.core.tokens import Sides
-from attnviz.drawing.forms import Shown
+from attnviz.drawing.forms import Renderable
 
 Alignment = Literal["token", "position", "word"]
 """How rows and keys are matched: by the same tokens at the same positions; by positions, of texts
@@ -50,9 +50,9 @@ class FigureChange:
         before: in the first; ``after`` in the second.
         after: see ``before``.
         change: the second less the first.
-        low: of the interval of the paired difference over texts, corrected for all heads and
-            scores (Bonferroni), 95 % for all together; None where texts cannot be paired or are too
-            few; ``high`` likewise.
+        low: of the interval of the paired difference over texts, 95 % for all heads and scores
+            together, those of ``sink`` apart; None where texts cannot be paired or are too few;
+            ``high`` likewise.
         high: the other end.
     """
 
@@ -91,7 +91,7 @@ class HeadChange:
         """The mean distance of the maps; without maps the largest change of a share or effect."""
         if self.distance is not None:
             return self.distance.mean
-        return max((abs(one.change) for one in self._shares), default=0.0)
+        return max((abs(change.change) for change in self._shares), default=0.0)
 
     @property
     def compared(self) -> bool:
@@ -100,11 +100,11 @@ class HeadChange:
 
     @property
     def _shares(self) -> list[FigureChange]:
-        return [one for one in self.changes if one.name not in OTHER_UNITS]
+        return [change for change in self.changes if change.name not in OTHER_UNITS]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Diff(Shown, Result):
+class Diff(Renderable, Result):
     """What differs between two runs; the header is that of the first.
 
     Attributes:

@@ -39,7 +39,7 @@ def alignment(name: str) -> Alignment:
 
 
 def aligned(
-    one: Capture, other: Capture, site: Site, align: Alignment
+    first: Capture, other: Capture, site: Site, align: Alignment
 ) -> tuple[Maps, Maps, tuple[Sides, Sides]]:
     """The maps of a layer in both captures, row by row and key by key the same.
 
@@ -49,8 +49,8 @@ def aligned(
     Raises:
         InputError: tokens or lengths that differ.
     """
-    maps = [distributions(capture, site) for capture in (one, other)]
-    sides = [capture.inputs.sides[site.kind] for capture in (one, other)]
+    maps = [distributions(capture, site) for capture in (first, other)]
+    sides = [capture.inputs.sides[site.kind] for capture in (first, other)]
     if align == "word":
         merged = [merge_words(*pair) for pair in zip(maps, sides, strict=True)]
         maps, sides = [m.astype(np.float64) for m, _ in merged], [s for _, s in merged]
@@ -59,26 +59,28 @@ def aligned(
     return maps[0], maps[1], (sides[0], sides[1])
 
 
-def masked(one: Capture, other: Capture, site: Site, align: Alignment) -> NDArray[np.bool_] | None:
+def masked(
+    first: Capture, other: Capture, site: Site, align: Alignment
+) -> NDArray[np.bool_] | None:
     """Bool [H or 1, T, S]: keys that no query may attend to in either run; None for none."""
-    found = []
-    for capture in (one, other):
+    blocked = []
+    for capture in (first, other):
         reach, sides = capture.reach.get(site), capture.inputs.sides[site.kind]
         if reach is None:
             return None
         allowed = reach.allowed(len(sides.queries), len(sides.keys))
         if align == "word":
             allowed = merge_words(allowed.astype(np.float64), sides)[0] > 0
-        found.append(~allowed)
-    both: NDArray[np.bool_] = found[0] & found[1]
+        blocked.append(~allowed)
+    both: NDArray[np.bool_] = blocked[0] & blocked[1]
     return both if both.any() else None
 
 
-def _check(one: Tokens, other: Tokens, align: Alignment) -> None:
+def _check(first: Tokens, other: Tokens, align: Alignment) -> None:
     """InputError where two sequences cannot be aligned."""
     unit = "words" if align == "word" else "tokens"
     if align == "token":
-        for place, (a, b) in enumerate(zip(one.texts, other.texts, strict=False)):
+        for place, (a, b) in enumerate(zip(first.texts, other.texts, strict=False)):
             if a != b:
                 raise InputError(
                     "the tokens differ from position {} on: {!r} and {!r}",
@@ -88,8 +90,8 @@ def _check(one: Tokens, other: Tokens, align: Alignment) -> None:
                     remedy="choose how rows are matched with {align}: position or word",
                     align=...,
                 )
-    if len(one) != len(other):
-        raise InputError(f"{len(one)} {unit} and {len(other)} cannot be aligned")
+    if len(first) != len(other):
+        raise InputError(f"{len(first)} {unit} and {len(other)} cannot be aligned")
 
 
 def distances(p: Maps, q: Maps) -> Maps:
@@ -102,10 +104,10 @@ def distances(p: Maps, q: Maps) -> Maps:
     p, q = (np.concatenate([m, np.maximum(1 - m.sum(-1, keepdims=True), 0)], -1) for m in (p, q))
     p, q = (m / m.sum(-1, keepdims=True) for m in (p, q))
     divergence = _entropy((p + q) / 2) - (_entropy(p) + _entropy(q)) / 2
-    found: Maps = np.sqrt(np.clip(divergence, 0, 1))
-    found[(p == q).all(-1)] = 0.0  # not the root of a rounding error
-    found[empty] = np.nan
-    return found
+    apart: Maps = np.sqrt(np.clip(divergence, 0, 1))
+    apart[(p == q).all(-1)] = 0.0  # not the root of a rounding error
+    apart[empty] = np.nan
+    return apart
 
 
 def _entropy(p: NDArray[Any]) -> NDArray[Any]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.captures.copies import repeated, same_as
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Layout
 from attnviz.core.provenance import SourceInfo
@@ -17,8 +18,16 @@ from attnviz.errors import InputError
 from attnviz.features.diff.result import Diff, Distance, FigureChange, HeadChange
 from attnviz.features.diff.rows import Maps, aligned, alignment, distances, masked
 from attnviz.scoring.observe import score_capture
-from attnviz.statistics.clusters import FEW
-from attnviz.statistics.paired import difference
+from attnviz.statistics.clusters import few_groups
+from attnviz.statistics.coverage import word_of
+from attnviz.statistics.paired import differences
+from attnviz.statistics.simultaneous import ENOUGH
+
+APART = "sink"
+"""A score whose intervals hold together by themselves: it is the same in nearly all texts and quite
+another in some, so that they hold less often, and would make those of all others wide."""
+
+HOW, FEWER = "max-T, studentized bootstrap over texts", "Student's t, Bonferroni"
 
 Rows = dict[Head, dict[str, list[tuple[float, int]]]]
 """Of every head and score, text by text: the sum over rows, and how many."""
@@ -35,16 +44,16 @@ class _Far:
     row: int = 0
     token: str = ""
 
-    def add(self, found: Maps, number: int, sides: Sides) -> None:
+    def add(self, apart: Maps, number: int, sides: Sides) -> None:
         """Take in the distances [T] of a text."""
-        counted = ~np.isnan(found)
+        counted = ~np.isnan(apart)
         if not counted.any():
             return
-        self.total += float(found[counted].sum())
+        self.total += float(apart[counted].sum())
         self.rows += int(counted.sum())
-        row = int(np.nanargmax(found))
-        if found[row] > self.largest:
-            self.largest, self.text, self.row = float(found[row]), number, row
+        row = int(np.nanargmax(apart))
+        if apart[row] > self.largest:
+            self.largest, self.text, self.row = float(apart[row]), number, row
             self.token = sides.queries.texts[row]
 
     def distance(self) -> Distance | None:
@@ -64,12 +73,12 @@ class _ScoredRun:
 
     def add(self, heads: Iterable[HeadScores]) -> None:
         """Take in a text."""
-        for one in heads:
-            of_head = self.scores.setdefault(one.head, {})
-            for name, score in one.scores.items():
+        for head in heads:
+            of_head = self.scores.setdefault(head.head, {})
+            for name, score in head.scores.items():
                 of_head.setdefault(name, []).append(((score.mean or 0.0) * score.rows, score.rows))
-            counts = self.roles.setdefault(one.head, {})
-            for role in one.roles:
+            counts = self.roles.setdefault(head.head, {})
+            for role in head.roles:
                 counts[role.name] = counts.get(role.name, 0) + 1
 
     def has(self, head: Head, texts: int) -> set[str]:
@@ -97,20 +106,26 @@ def compare(
     layout: Layout | None = None
     sources: tuple[SourceInfo, ...] = ()
     texts, sides, others = 0, dict[str, Sides](), dict[str, Sides]()
+    copies, known = 0, set[Hashable]()
     first, maps = dict[Head, Maps](), dict[Head, Maps]()
     blocked = dict[Head, NDArray[np.bool_]]()
     found_names = names
-    for one, other in pairs:
-        _check(one, other)
-        layout, sources = one.layout, (one.source, other.source)
+    for earlier, later in pairs:
+        _check(earlier, later)
+        same = same_as(earlier.inputs), same_as(later.inputs)
+        if None not in same and same in known:
+            copies += 1
+            continue
+        known.add(same)
+        layout, sources = earlier.layout, (earlier.source, later.source)
         if found_names is None:
-            found_names = one.source.model, other.source.model
-        for site in one.maps:
-            p, q, both = aligned(one, other, site, matched)
+            found_names = earlier.source.model, later.source.model
+        for site in earlier.maps:
+            p, q, both = aligned(earlier, later, site, matched)
             sides[site.kind], others[site.kind] = both
-            mask = None if texts else masked(one, other, site, matched)
+            mask = None if texts else masked(earlier, later, site, matched)
             for place, (index, row) in enumerate(
-                zip(one.indices(site), distances(p, q), strict=True)
+                zip(earlier.indices(site), distances(p, q), strict=True)
             ):
                 head = Head(site, index)
                 far.setdefault(head, _Far()).add(row, texts, both[0])
@@ -118,23 +133,21 @@ def compare(
                     first[head], maps[head] = p[place], q[place] - p[place]
                     if mask is not None:
                         blocked[head] = mask[place % len(mask)]
-        before.add(score_capture(one).result())
-        after.add(score_capture(other).result())
+        before.add(score_capture(earlier).result())
+        after.add(score_capture(later).result())
         texts += 1
     if layout is None or found_names is None:
         raise InputError("no text to compare; give at least one")
-    questions = sum(
-        len(_both(before.scores.get(head, {}), after.scores.get(head, {}))) for head in far
-    )
+    changes = _changes(before.scores, after.scores, tuple(far), texts)
     heads = [
         HeadChange(
             layout.name(head),
-            found.distance(),
-            tuple(_changes(before.scores.get(head, {}), after.scores.get(head, {}), questions)),
+            apart.distance(),
+            tuple(changes.get(head, ())),
             tuple(sorted(after.has(head, texts) - before.has(head, texts))),
             tuple(sorted(before.has(head, texts) - after.has(head, texts))),
         )
-        for head, found in far.items()
+        for head, apart in far.items()
     ]
     heads.sort(key=lambda head: -head.largest())
     report = Diff(
@@ -147,45 +160,54 @@ def compare(
         heads=tuple(heads),
         align=matched,
         texts=texts,
-        notes=tuple(_notes(texts, questions)),
+        notes=(*repeated(copies), *_notes(texts, sum(map(len, changes.values())))),
     )
     if texts > 1:
         return report
     return replace(report, sides=sides, others=others, first=first, maps=maps, masked=blocked)
 
 
-ByText = Mapping[str, list[tuple[float, int]]]
-"""Of every score, text by text: the sum over rows, and how many."""
-
-
-def _both(before: ByText, after: ByText) -> list[str]:
-    """The scores that have rows in both runs."""
-    return [
-        name
-        for name in before.keys() & after.keys()
-        if all(sum(rows for _, rows in run[name]) for run in (before, after))
+def _changes(
+    before: Rows, after: Rows, heads: Sequence[Head], texts: int
+) -> dict[Head, list[FigureChange]]:
+    """Of every head and score that has rows in both runs; all judged together."""
+    asked = [
+        (head, name)
+        for head in heads
+        for name in before.get(head, {})
+        if name in after.get(head, {})
+        and all(sum(rows for _, rows in run[head][name]) for run in (before, after))
     ]
+    if not asked:
+        return {}
+    runs = []
+    for run in (before, after):
+        both = np.array([run[head][name] for head, name in asked])  # [K, texts, 2]
+        runs.append((both[..., 0].T, both[..., 1].T))
+    means = [a.sum(0) / b.sum(0) for a, b in runs]
+    apart = np.array([name == APART for _, name in asked])
+    paired = differences(runs[0], runs[1], [str(n) for n in range(texts)], apart=apart)
+    changes: dict[Head, list[FigureChange]] = {}
+    for n, (head, name) in enumerate(asked):
+        low, high = (float(e[n]) if np.isfinite(e[n]) else None for e in (paired.low, paired.high))
+        changes.setdefault(head, []).append(
+            FigureChange(
+                name, float(means[0][n]), float(means[1][n]), float(paired.change[n]), low, high
+            )
+        )
+    return changes
 
 
-def _changes(before: ByText, after: ByText, questions: int) -> Iterable[FigureChange]:
-    """Of every score that has rows in both runs."""
-    for name in _both(before, after):
-        runs = before[name], after[name]
-        means = [sum(a for a, _ in run) / sum(b for _, b in run) for run in runs]
-        change, low, high = difference(*runs, questions)
-        yield FigureChange(name, means[0], means[1], change, low, high)
-
-
-def _check(one: Capture, other: Capture) -> None:
+def _check(first: Capture, other: Capture) -> None:
     """InputError where two captures have nothing to compare."""
-    if one.layout != other.layout:
+    if first.layout != other.layout:
         raise InputError(
-            f"{one.source.model} has {len(one.layout)} heads and {other.source.model} "
+            f"{first.source.model} has {len(first.layout)} heads and {other.source.model} "
             f"{len(other.layout)}, or other layers; only the same heads can be compared"
         )
-    if one.quantity != other.quantity:
-        raise InputError(f"one capture holds {one.quantity}, the other {other.quantity}")
-    if one.maps.keys() != other.maps.keys() or one.kept != other.kept:
+    if first.quantity != other.quantity:
+        raise InputError(f"one capture holds {first.quantity}, the other {other.quantity}")
+    if first.maps.keys() != other.maps.keys() or first.kept != other.kept:
         raise InputError("the two captures keep other heads; capture the same ones")
 
 
@@ -194,8 +216,9 @@ def _notes(texts: int, questions: int) -> Iterable[str]:
         yield "One text: a difference of scores has no interval."
         return
     yield (
-        f"Intervals of changes are 95 % for all {questions:,} heads and scores together "
-        "(Bonferroni), as far as Student's t holds: texts that weigh much make them too short."
+        f"Intervals of changes are 95 % for all {questions:,} heads and scores together, those of "
+        f"{APART} apart ({HOW if texts >= ENOUGH else FEWER}); a score that few texts have gets "
+        "none."
     )
-    if texts < FEW:
-        yield f"Intervals from {texts} texts cover less than 95 %; use {FEW} or more."
+    if said := few_groups(texts) or word_of("diff: all at once", texts):
+        yield said

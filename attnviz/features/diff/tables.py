@@ -10,16 +10,17 @@ COLUMNS = ("head", "figure", "before", "after", "change", "low", "high")
 
 def rows(report: Diff) -> list[Row]:
     """A row for each figure of each head; the distance of its maps first."""
-    found: list[Row] = []
+    listed: list[Row] = []
     for head in report.heads:
         if head.distance is not None:
-            found.append(
+            listed.append(
                 dict.fromkeys(COLUMNS)
                 | {"head": head.name, "figure": "js distance", "change": head.distance.mean}
             )
-        found += [
-            {"head": head.name, "figure": one.name, "before": one.before, "after": one.after,
-             "change": one.change, "low": one.low, "high": one.high}
-            for one in head.changes
+        listed += [
+            {"head": head.name, "figure": figure.name, "before": figure.before,
+             "after": figure.after, "change": figure.change, "low": figure.low,
+             "high": figure.high}
+            for figure in head.changes
         ]  # fmt: skip
-    return found
+    return listed

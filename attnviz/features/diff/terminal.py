@@ -51,7 +51,11 @@ class Differences:
         listed = words.differing(report, self.top)
         if not listed:
             known = report.largest is not None
-            yield Line("no difference" if known else "no head has anything to compare in both runs")
+            yield Line(
+                "nothing changed: no head differs"
+                if known
+                else "no head has anything to compare in both runs"
+            )
             return
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
         for name, side in words.columns(report):
@@ -77,10 +81,10 @@ class SignedMap:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw for this console, the head that differs most."""
-        found = words.mapped(self.report, 1)
-        if not found:
+        mapped = words.mapped(self.report, 1)
+        if not mapped:
             return
-        ((head, _),) = found
+        ((head, _),) = mapped
         values = self.report.maps[head]
         sides = self.report.sides[head.site.kind]
         plain, colours = options.ascii_only, coloured(console)
@@ -90,7 +94,7 @@ class SignedMap:
             yield Line("the signed map does not fit here; draw it with a file", "dim")
             return
         most = float(abs(values).max())
-        yield Text(f"head {found[0][1].name}", "bold")
+        yield Text(f"head {mapped[0][1].name}", "bold")
         for label, row in zip(queries, values, strict=True):
             line = Text(fit(label, gutter, "right", ascii_only=plain) + " ", no_wrap=True)
             for value in row:

@@ -20,6 +20,26 @@ def title(report: Diff) -> str:
     return f"{visible(report.before)} and then {visible(report.after)}"
 
 
+def same(report: Diff) -> bool:
+    """Whether all that could be compared is equal, and something could."""
+    return report.largest is not None and not differing(report, len(report.heads))
+
+
+def headline(report: Diff) -> str:
+    """What was found, in a sentence about heads."""
+    runs = f"{visible(report.before)} and {visible(report.after)}"
+    if same(report):
+        return f"Nothing changed: no head differs between {runs}"
+    first = report.heads[0] if report.heads else None
+    if first is None or first.distance is None:
+        return f"What changed: {title(report)}"
+    distance = first.distance
+    return (
+        f"Head {first.name} changed most between {runs}: by {number(distance.mean)} on average, "
+        f"and by {number(distance.largest)} at {visible(distance.token)} ({distance.row})"
+    )
+
+
 def below(report: Diff) -> str:
     """What was compared, and how."""
     if report.kind != "maps":
@@ -31,7 +51,7 @@ def below(report: Diff) -> str:
 def strongest(head: HeadChange) -> FigureChange | None:
     """The largest change of a share or an effect; one whose interval leaves out zero first."""
     listed = [change for change in head.changes if change.name not in OTHER_UNITS]
-    return max(listed, key=lambda one: (one.sure, abs(one.change)), default=None)
+    return max(listed, key=lambda figure: (figure.sure, abs(figure.change)), default=None)
 
 
 def phrase(change: FigureChange | None) -> str:
@@ -64,16 +84,16 @@ def cells(report: Diff, head: HeadChange, shown: Callable[[str], str]) -> list[s
         head: one of its heads.
         shown: writes a token.
     """
-    found = [head.name]
+    row = [head.name]
     if report.kind == "maps":
-        one = head.distance
-        if one is None:
-            found += ["", "", ""]
+        distance = head.distance
+        if distance is None:
+            row += ["", "", ""]
         else:
-            text = f", text {one.text + 1}" if report.texts > 1 else ""
-            place = f"{shown(one.token)} ({one.row}){text}"
-            found += [number(one.mean), number(one.largest), place]
-    return [*found, phrase(strongest(head)), roles(head)]
+            text = f", text {distance.text + 1}" if report.texts > 1 else ""
+            place = f"{shown(distance.token)} ({distance.row}){text}"
+            row += [number(distance.mean), number(distance.largest), place]
+    return [*row, phrase(strongest(head)), roles(head)]
 
 
 def differing(report: Diff, top: int) -> Sequence[HeadChange]:
@@ -84,5 +104,5 @@ def differing(report: Diff, top: int) -> Sequence[HeadChange]:
 def mapped(report: Diff, top: int) -> list[tuple[Head, HeadChange]]:
     """The heads that differ most and whose maps are there."""
     by_name = {report.layout.name(head): head for head in report.maps}
-    found = [(by_name[one.name], one) for one in report.heads if one.name in by_name]
-    return [pair for pair in found[:top] if pair[1].largest() > 0]
+    pairs = [(by_name[change.name], change) for change in report.heads if change.name in by_name]
+    return [pair for pair in pairs[:top] if pair[1].largest() > 0]

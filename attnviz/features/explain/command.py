@@ -2,48 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
-from attnviz.cli import ending
-from attnviz.cli.flattening import flatten
-from attnviz.cli.options import InputOptions, OutputOptions, TrainedOptions
+from attnviz.captures.settings import ModelSettings
+from attnviz.cli.declared import command
+from attnviz.cli.options import InputOptions
+from attnviz.cli.output import Output
 from attnviz.cli.stages import Stages
+from attnviz.drawing.paper import Paper
+from attnviz.features.explain.settings import ExplainSettings
 
 
-@flatten
+@command
 def explain(
     prompt: InputOptions,
-    model: TrainedOptions,
-    output: OutputOptions,
-    answer: Annotated[
-        str | None,
-        typer.Option(help="The word to explain.", metavar="WORD", show_default="the most probable"),
-    ] = None,
-    against: Annotated[
-        str | None,
-        typer.Option(
-            help="The word that the answer is compared with.",
-            metavar="WORD",
-            show_default="the most probable other word",
-        ),
-    ] = None,
-    seed: Annotated[
-        int, typer.Option(help="Seed of resample ablation and of sampling.", metavar="N")
-    ] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON (attnviz.explain/1).")] = False,
-    csv: Annotated[bool, typer.Option("--csv", help="Print CSV, one line per head.")] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="Also write a page (.html), a picture (.png, .svg, .pdf), .csv or .json.",
-            metavar="FILE",
-        ),
-    ] = None,
+    settings: ExplainSettings,
+    model: ModelSettings,
+    output: Output,
+    paper: Paper,
 ) -> None:
     """Explain why the model predicts a word: who votes for it, how they find it, what it needs.
 
@@ -60,13 +34,9 @@ def explain(
     from attnviz.features.explain import function
     from attnviz.features.explain.result import Explain
 
-    ending.check(Explain, json, csv, out)
-    look = prompt.look(model, seed=seed, quiet=output.quiet)
+    output.check_written(Explain)
+    text = prompt.look(model, seed=settings.seed, quiet=output.quiet)
     with Stages(output.quiet) as stages:
-        found = function.explain(
-            look, answer=answer, against=against, seed=seed, progress=stages.show,
-            **model.settings(),
-        )  # fmt: skip
-    if out is not None:
-        found.save(out)
-    ending.show(found, output.quiet, json=json, csv=csv, wrote=out)
+        result = function.explain(text, progress=stages.show, **settings.asked(), **model.asked())
+    output.save(result, **paper.options())
+    output.show(result)

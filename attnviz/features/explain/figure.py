@@ -41,30 +41,30 @@ Bars = Sequence[tuple[str, float, str]]
 """A name, a value and how it is written."""
 
 
-def draw(found: Explain, format: str = "png", dpi: float = 150) -> Any:
+def draw(result: Explain, format: str = "png", dpi: float = 150) -> Any:
     """The picture, in ``png``, ``svg`` or ``pdf``."""
-    return rendered(lambda: build(found, dpi), format, dpi)
+    return rendered(lambda: build(result, dpi), format, dpi)
 
 
-def build(found: Explain, dpi: float) -> Figure:
+def build(result: Explain, dpi: float) -> Figure:
     """The figure: what is said of all heads above, a column for each of the three below."""
-    tokens = [shorten(visible(one), _LONGEST) for one in found.tokens]
-    title = words.title(found)
-    below = [words.said(found), *words.summary(found), words.measured(found), _DRAWN]
+    tokens = [shorten(visible(token), _LONGEST) for token in result.tokens]
+    title = words.title(result)
+    below = [words.said(result), *words.summary(result), words.measured(result), _DRAWN]
     families, missing = choose([title, *below, *tokens])
-    title, below = spelled(title, missing), [spelled(one, missing) for one in below]
-    tokens = [spelled(one, missing) for one in tokens]
+    title, below = spelled(title, missing), [spelled(line, missing) for line in below]
+    tokens = [spelled(token, missing) for token in tokens]
     ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
-    charts = [*_charts(found, tokens, missing)]
+    charts = [*_charts(result, tokens, missing)]
     lefts = [0.15 + ruler.widest([name for name, _, _ in bars], 7) for _, bars in charts]
-    votes = found.votes()
-    grid_wide, grid_high = signed_figure.size(found.layout) if votes else (0.0, 0.0)
+    votes = result.votes()
+    grid_wide, grid_high = signed_figure.size(result.layout) if votes else (0.0, 0.0)
     grid_wide += 0.5 if votes else 0.0
-    names = [key.origin.name(found.layout) for one in found.heads for key in one.keys]
+    names = [key.origin.name(result.layout) for head in result.heads for key in head.keys]
     label = max(ruler.widest(tokens, 6), ruler.widest(names, 7)) + 0.12
-    mapped = bool(found.heads[0].map)
+    mapped = bool(result.heads[0].map)
     column = label + _MAP
-    head_wide = len(found.heads) * (column + _BETWEEN) - _BETWEEN
+    head_wide = len(result.heads) * (column + _BETWEEN) - _BETWEEN
     top_wide = grid_wide + sum(lefts) + len(charts) * (_BARS + _BETWEEN)
     wide = 2 * _MARGIN + max(top_wide, head_wide, 6.0)
     heading = Heading(ruler, title, below, wide, _MARGIN)
@@ -72,7 +72,7 @@ def build(found: Explain, dpi: float) -> Figure:
     top = _MARGIN + heading.high + 0.45
     second = top + tall + 0.1
     map_high = _MAP + label if mapped else 0.0
-    keys = max(1, *(len(one.keys) for one in found.heads)) * _LINE
+    keys = max(1, *(len(head.keys) for head in result.heads)) * _LINE
     high = second + 0.5 + map_high + 0.2 + keys + 0.2 + _MARGIN
     figure = Figure(figsize=(wide, high))
     heading.draw(figure)
@@ -84,9 +84,10 @@ def build(found: Explain, dpi: float) -> Figure:
     x = _MARGIN
     if votes:
         signed_figure.draw(
-            axes(x + 0.4, top, grid_wide - 0.5, grid_high), found.layout, votes,
+            axes(x + 0.4, top, grid_wide - 0.5, grid_high), result.layout, votes,
             max(map(abs, votes.values())), orange=words.UP,
-            bold={one.head for one in found.heads}, legend="votes by head (blue: for the answer)",
+            bold={head.head for head in result.heads},
+            legend="votes by head (blue: for the answer)",
         )  # fmt: skip
         x += grid_wide + 0.2
     for (legend, bars), left in zip(charts, lefts, strict=True):
@@ -94,26 +95,26 @@ def build(found: Explain, dpi: float) -> Figure:
         _bars(axes(x, top, _BARS, len(bars) * _LINE), bars, legend, families)
         x += _BARS + _BETWEEN
     x = _MARGIN
-    for one in found.heads:
-        _told(figure, (x / wide, 1 - second / high), found, one, ruler, column + 0.4)
+    for head in result.heads:
+        _told(figure, (x / wide, 1 - second / high), result, head, ruler, column + 0.4)
         y = second + 0.5
         if mapped:
-            _map(axes(x + label, y + label, _MAP, _MAP), found, one, tokens, families)
+            _map(axes(x + label, y + label, _MAP, _MAP), result, head, tokens, families)
             y += map_high
-        _keys(axes(x + label, y + 0.1, _MAP - 0.3, keys), found, one)
+        _keys(axes(x + label, y + 0.1, _MAP - 0.3, keys), result, head)
         x += column + _BETWEEN
     return figure
 
 
-def _charts(found: Explain, tokens: list[str], missing: frozenset[str]) -> list[tuple[str, Bars]]:
+def _charts(result: Explain, tokens: list[str], missing: frozenset[str]) -> list[tuple[str, Bars]]:
     """What is predicted, and what all heads add through each token."""
     predicted = [
-        (spelled(visible(one.token), missing), one.probability, percent(one.probability))
-        for one in found.predictions
+        (spelled(visible(word.token), missing), word.probability, percent(word.probability))
+        for word in result.predictions
     ]
     through = [
         (f"{tokens[n]} ({n})", value, signed(value))
-        for n, value in (found.through_tokens()[:_LISTED] if found.by_token else ())
+        for n, value in (result.through_tokens()[:_LISTED] if result.by_token else ())
     ]
     charts: list[tuple[str, Bars]] = [("what it predicts", predicted)]
     return charts + [("votes by token, of all heads", through)] * bool(through)
@@ -140,18 +141,18 @@ def _bars(axes: Axes, bars: Bars, legend: str, families: list[str]) -> None:
 def _told(
     figure: Figure,
     place: tuple[float, float],
-    found: Explain,
-    one: ExplainedHead,
+    result: Explain,
+    head: ExplainedHead,
     ruler: Ruler,
     room: float,
 ) -> None:
     """The name of a head, where it looks, and what happens without it."""
-    vote = "" if one.vote is None else f": {signed(one.vote)} logits"
-    figure.text(*place, f"head {found.layout.name(one.head)}{vote}", fontsize=8.5, va="top",
+    vote = "" if head.vote is None else f": {signed(head.vote)} logits"
+    figure.text(*place, f"head {result.layout.name(head.head)}{vote}", fontsize=8.5, va="top",
                 fontweight="bold", family=ruler.families)  # fmt: skip
-    token = words.token(found, one.position)
-    looks = f"looks at {token} {percent(one.weights[one.position])}"
-    without = f"change of the lead without it: {words.changes(one.effect)}"
+    token = words.token(result, head.position)
+    looks = f"looks at {token} {percent(head.weights[head.position])}"
+    without = f"change of the lead without it: {words.changes(head.effect)}"
     told = "\n".join((looks, *ruler.wrapped(without, 6.5, room)))
     step = 0.15 / figure.get_size_inches()[1]
     figure.text(place[0], place[1] - step, told, fontsize=6.5, va="top", color=GREY,
@@ -159,18 +160,18 @@ def _told(
 
 
 def _map(
-    axes: Axes, found: Explain, one: ExplainedHead, tokens: list[str], families: list[str]
+    axes: Axes, result: Explain, head: ExplainedHead, tokens: list[str], families: list[str]
 ) -> None:
     """All its weights, by their square root; the row of the prediction marked."""
-    weights = np.array(one.map) / 1000
-    masked = np.zeros(weights.shape, bool) if found.masked else ~np.tri(len(weights), dtype=bool)
+    weights = np.array(head.map) / 1000
+    masked = np.zeros(weights.shape, bool) if result.masked else ~np.tri(len(weights), dtype=bool)
     colors = LinearSegmentedColormap.from_list(DEFAULT_PALETTE, anchors(DEFAULT_PALETTE))
     axes.imshow(
         np.ma.array(np.sqrt(weights), mask=masked),
         cmap=colors.with_extremes(bad=masked_color(DEFAULT_PALETTE)),
         vmin=0, vmax=1, interpolation="nearest", aspect="auto",
     )  # fmt: skip
-    axes.axhspan(found.position - 0.5, found.position + 0.5, fill=False, edgecolor=ORANGE)
+    axes.axhspan(result.position - 0.5, result.position + 0.5, fill=False, edgecolor=ORANGE)
     written = len(tokens) <= _LABELLED
     places = range(len(tokens)) if written else []
     names = tokens if written else []
@@ -181,17 +182,17 @@ def _map(
     axes.spines[:].set_visible(False)
 
 
-def _keys(axes: Axes, found: Explain, one: ExplainedHead) -> None:
+def _keys(axes: Axes, result: Explain, head: ExplainedHead) -> None:
     """Where its key comes from, or why that cannot be said."""
-    if not one.keys:
+    if not head.keys:
         axes.text(0, 0.9, "where its key comes from cannot be told", fontsize=6.5, color=GREY,
                   va="top", transform=axes.transAxes)  # fmt: skip
         axes.axis("off")
         return
-    known = all(key.share is not None for key in one.keys)
-    values = [(key.share if known else None) or key.value for key in one.keys]
+    known = all(key.share is not None for key in head.keys)
+    values = [(key.share if known else None) or key.value for key in head.keys]
     bars = [
-        (key.origin.name(found.layout), value, f"{100 * value:.0f} %" if known else signed(value))
-        for key, value in zip(one.keys, values, strict=True)
+        (key.origin.name(result.layout), value, f"{100 * value:.0f} %" if known else signed(value))
+        for key, value in zip(head.keys, values, strict=True)
     ]
     _bars(axes, bars, "its key comes from", [BASE_FAMILY])

@@ -7,10 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from attnviz.captures.look import DEFAULT_MODEL, Look, Model, capture, load, prompt_of
+from attnviz.captures.inputs import Input, capture, prompt_of
+from attnviz.captures.settings import ModelSettings
 from attnviz.captures.trials import MASKS, is_masked, predicted
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head
+from attnviz.core.interface import interface
 from attnviz.core.progress import Progress
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import Source
@@ -18,11 +20,11 @@ from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.ablation.function import ablate
 from attnviz.features.ablation.result import Ablation, Effect
 from attnviz.features.explain.result import Explain, ExplainedHead
+from attnviz.features.explain.settings import ExplainSettings
 from attnviz.features.logits.function import logits
 from attnviz.features.logits.result import Logits, Prediction
 from attnviz.features.sources.function import sources
 from attnviz.features.sources.result import MEAN, SideSum
-from attnviz.models.identity import identity
 
 HEADS = 3
 """Heads that are told about one by one."""
@@ -32,15 +34,12 @@ MAP = 64
 _SOURCES = 5
 
 
+@interface
 def explain(
-    what: Look,
+    text: Input,
     *,
-    model: Model = DEFAULT_MODEL,
-    answer: str | None = None,
-    against: str | None = None,
-    seed: int = 0,
-    device: str = "auto",
-    dtype: str = "auto",
+    settings: ExplainSettings,
+    model: ModelSettings,
     progress: Progress | None = None,
 ) -> Explain:
     """Say why a model predicts a word: who votes for it, how they find it, what it needs.
@@ -50,13 +49,7 @@ def explain(
     the answer's lead those of :func:`attnviz.ablate`, all on this text.
 
     Args:
-        what: a text or prompt; for masked models with one mask.
-        model: see :func:`attnviz.load`, as for ``device`` and ``dtype``.
-        answer: the word to be explained; by default the most probable.
-        against: what its lead is measured over; by default the most probable other word.
-        seed: of what stands in for heads.
-        device: where to run.
-        dtype: in which precision.
+        text: a text or prompt; for masked models with one mask.
         progress: called again and again with a stage, how much is done and how much there is.
 
     Returns:
@@ -70,33 +63,34 @@ def explain(
         Direct logit attribution and composition, Elhage et al. 2021, "A Mathematical Framework for
         Transformer Circuits"; ablation by means, Wang et al. 2022 (arXiv:2211.00593).
     """
-    if isinstance(what, Capture):
+    if isinstance(text, Capture):
         raise UsageError(
             "recorded attention predicts nothing, since that needs the model; give a text and "
             "{model}",
             model=...,
         )
-    source = load(model, device=device, dtype=dtype)
+    answer, against = settings.answer, settings.against
+    source = model.load()
     if source.no_logits:
         raise ModelError(f"{source.info.model} predicts no words: {source.no_logits}")
-    prompt = prompt_of(what)
+    prompt = prompt_of(text)
     if is_masked(source):
         texts = predicted(source.prepare(prompt)).texts
         if sum(text in MASKS for text in texts) != 1:
             known = " or ".join(MASKS)
             raise InputError(f"one prediction is explained; give a text with one mask ({known})")
-    found = logits(prompt, model=source, token=answer, top=5)
-    others = [one for one in found.predictions if one.token != found.token and not one.mark]
+    votes = logits(prompt, model=source, token=answer, predictions=5)
+    others = [word for word in votes.predictions if word.token != votes.token and not word.mark]
     contrast = logits(prompt, model=source, token=answer, against=against or f"#{others[0].id}")
-    one, other = (_numbered(contrast, text) for text in (contrast.token, contrast.against))
-    study = _Study(source, prompt, one, other, seed, progress)
-    values = found.heads()
+    first, other = (_numbered(contrast, text) for text in (contrast.token, contrast.against))
+    study = _Study(source, prompt, first, other, settings.seed, progress)
+    values = votes.heads()
     if values:
         chosen = sorted(values, key=lambda head: -values[head])[:HEADS]
     else:
         every = study.ablate(", ".join(map(source.layout.name, source.layout)), "mean")
-        chosen = [one.heads[0] for one in every.ranked()[:HEADS]]
-    return replace(_told(study, found, contrast, chosen), identity=identity(model))
+        chosen = [effect.heads[0] for effect in every.ranked()[:HEADS]]
+    return replace(_told(study, votes, contrast, chosen), identity=model.identity)
 
 
 class _Study:
@@ -117,33 +111,33 @@ class _Study:
     def ablate(self, heads: str, method: str = METHODS) -> Ablation:
         """What happens to the answer's lead without some heads."""
         return ablate(
-            self.prompt, model=self.source, heads=heads, method=method, metric="logit-diff",
+            self.prompt, model=self.source, select=heads, method=method, metric="logit-diff",
             answer=self.answer, against=self.against, seed=self.seed, progress=self.progress,
         )  # fmt: skip
 
     def keys(self, name: str, at: int) -> tuple[tuple[SideSum, ...], str]:
         """The sources of the key that a head looks at most, and why they cannot be told."""
         try:
-            found = sources(self.prompt, name, at, against=MEAN, model=self.source)
+            result = sources(self.prompt, select=name, query=at, other_key=MEAN, model=self.source)
         except ModelError as error:
             return (), str(error)
-        return found.side("key")[:_SOURCES], ""
+        return result.side("key")[:_SOURCES], ""
 
 
-def _told(study: _Study, found: Logits, contrast: Logits, chosen: Sequence[Head]) -> Explain:
+def _told(study: _Study, result: Logits, contrast: Logits, chosen: Sequence[Head]) -> Explain:
     source = study.source
     names = [source.layout.name(head) for head in chosen]
     maps = capture(study.prompt, model=source, select=", ".join(names))
-    split = [study.keys(name, found.position) for name in names]
+    split = [study.keys(name, result.position) for name in names]
     feeder = _feeder([keys for keys, _ in split], chosen)
     groups = [*names, "+".join(names), *([source.layout.name(feeder)] if feeder else [])]
     report = study.ablate(", ".join(dict.fromkeys(groups)))
-    effects: dict[str, Effect] = {one.name: one for one in report.effects}
-    votes, values = {one.head: one for one in found.votes}, found.heads()
+    effects: dict[str, Effect] = {effect.name: effect for effect in report.effects}
+    votes, values = {vote.head: vote for vote in result.votes}, result.heads()
     explained = []
     for head, name, (keys, reason) in zip(chosen, names, split, strict=True):
         weights = np.ma.filled(maps[head].astype(np.float64), 0.0)
-        row = weights[found.position]
+        row = weights[result.position]
         small = len(weights) <= MAP
         explained.append(
             ExplainedHead(
@@ -160,50 +154,50 @@ def _told(study: _Study, found: Logits, contrast: Logits, chosen: Sequence[Head]
                 reason=reason,
             )
         )
-    together = next(one for one in report.effects if set(one.heads) == set(chosen))
+    together = next(effect for effect in report.effects if set(effect.heads) == set(chosen))
     return Explain(
         source=source.info,
         layout=source.layout,
-        tokens=found.tokens,
+        tokens=result.tokens,
         masked=is_masked(source),
-        position=found.position,
-        predictions=_predictions(found, contrast),
+        position=result.position,
+        predictions=_predictions(result, contrast),
         answer=contrast.token,
         against=contrast.against,
-        logit=found.logit,
+        logit=result.logit,
         lead=contrast.logit,
         chosen_by="votes" if values else "ablation",
-        parts=found.parts,
-        by_token=found.by_token,
+        parts=result.parts,
+        by_token=result.by_token,
         heads=tuple(explained),
         together=together,
         feeder=effects[source.layout.name(feeder)] if feeder else None,
         methods=report.methods,
         reference=report.reference,
-        reason=found.reason,
+        reason=result.reason,
         texts=1,
         seed=study.seed,
-        notes=tuple(dict.fromkeys((*found.notes, *report.notes))),
+        notes=tuple(dict.fromkeys((*result.notes, *report.notes))),
     )
 
 
-def _numbered(found: Logits, token: str) -> str:
+def _numbered(result: Logits, token: str) -> str:
     """A token that was predicted, by its id: a "." that is typed may be another token."""
-    return f"#{next(one.id for one in found.predictions if one.token == token)}"
+    return f"#{next(word.id for word in result.predictions if word.token == token)}"
 
 
-def _predictions(found: Logits, contrast: Logits) -> tuple[Prediction, ...]:
+def _predictions(result: Logits, contrast: Logits) -> tuple[Prediction, ...]:
     """The most probable words, and those that were asked for, each once."""
-    known = {one.id: one for one in (*contrast.predictions, *found.predictions)}
-    return tuple(sorted(known.values(), key=lambda one: one.rank))
+    known = {word.id: word for word in (*contrast.predictions, *result.predictions)}
+    return tuple(sorted(known.values(), key=lambda word: word.rank))
 
 
 def _feeder(keys: Sequence[Sequence[SideSum]], chosen: Sequence[Head]) -> Head | None:
     """The earlier head that adds most to the keys of all heads, in their shares."""
     sums: dict[Head, float] = {}
     for some in keys:
-        for one in some:
-            if one.origin.head is not None and one.origin.head not in chosen and one.share:
-                sums[one.origin.head] = sums.get(one.origin.head, 0.0) + one.share
+        for part in some:
+            if part.origin.head is not None and part.origin.head not in chosen and part.share:
+                sums[part.origin.head] = sums.get(part.origin.head, 0.0) + part.share
     best = max(sums, key=lambda head: sums[head], default=None)
     return best if best is not None and sums[best] > 0.1 * len(keys) else None

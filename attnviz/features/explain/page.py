@@ -10,7 +10,7 @@ from typing import Any
 
 from attnviz.drawing.labels import percent, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
-from attnviz.drawing.signed import SCHEMES, signed
+from attnviz.drawing.signed import SCHEMES, minus, signed
 from attnviz.features.ablation.result import Effect
 from attnviz.features.explain import words
 from attnviz.features.explain.result import Explain, ExplainedHead
@@ -21,37 +21,39 @@ _TOKENS = 8
 """Tokens that are listed by what came through them."""
 
 
-def page(found: Explain) -> bytes:
+def page(result: Explain) -> bytes:
     """The whole page, as UTF-8."""
-    title = words.title(found)
-    effects = [*(one.effect for one in found.heads), found.together]
-    effects += [found.feeder] if found.feeder is not None else []
+    title = words.title(result)
+    effects = [*(head.effect for head in result.heads), result.together]
+    effects += [result.feeder] if result.feeder is not None else []
     data = {
         "title": title,
-        "said": words.said(found),
-        "summary": list(words.summary(found)),
-        "tokens": [visible(one) for one in found.tokens],
-        "texts": _readable(found.tokens),
-        "position": found.position,
+        "said": words.said(result),
+        "summary": list(map(minus, words.summary(result))),
+        "tokens": [visible(token) for token in result.tokens],
+        "texts": _readable(result.tokens),
+        "position": result.position,
         "predictions": [
-            [visible(one.token), one.probability, percent(one.probability)]
-            for one in found.predictions
+            [visible(word.token), word.probability, percent(word.probability)]
+            for word in result.predictions
         ],
-        "answer": visible(found.answer),
-        "votes": _votes(found),
-        "through": [[words.token(found, n), value] for n, value in found.through_tokens()[:_TOKENS]]
-        if found.by_token
+        "answer": visible(result.answer),
+        "votes": _votes(result),
+        "through": [
+            [words.token(result, n), value] for n, value in result.through_tokens()[:_TOKENS]
+        ]
+        if result.by_token
         else [],
-        "sums": [value for _, value in sorted(found.through_tokens())] if found.by_token else [],
-        "heads": [_head(found, one) for one in found.heads],
-        "methods": found.methods,
-        "effects": [_effect(one) for one in effects],
-        "measured": words.measured(found),
+        "sums": [value for _, value in sorted(result.through_tokens())] if result.by_token else [],
+        "heads": [_head(result, head) for head in result.heads],
+        "methods": result.methods,
+        "effects": [_effect(effect) for effect in effects],
+        "measured": words.measured(result),
         "limits": words.LIMITS,
-        "closing": words.closing(found),
-        "lines": _lines(found),
+        "closing": words.closing(result),
+        "lines": _lines(result),
         "palette": anchors(DEFAULT_PALETTE),
-        "causal": not found.masked,
+        "causal": not result.masked,
         "signed": SCHEMES,
     }
     template, style, script = parts(__package__, "main")
@@ -67,50 +69,50 @@ def _readable(tokens: Sequence[str]) -> list[str]:
         tokens: of the text.
     """
     spaced = any(token.startswith(" ") for token in tokens)
-    found = []
+    texts = []
     for n, token in enumerate(tokens):
         shown = visible(token)
         if token.startswith(" ") and shown.startswith("·"):
             shown = " " + shown[1:]
         elif n and not spaced and not token.startswith("##"):
             shown = " " + shown
-        found.append(shown)
-    return found
+        texts.append(shown)
+    return texts
 
 
-def _lines(found: Explain) -> list[list[str]]:
+def _lines(result: Explain) -> list[list[str]]:
     """What the page saves as CSV."""
-    listed = rows(found)
+    listed = rows(result)
     told = [["" if value is None else str(value) for value in row.values()] for row in listed]
     return [[*listed[0]], *told]
 
 
-def _votes(found: Explain) -> list[dict[str, Any]]:
+def _votes(result: Explain) -> list[dict[str, Any]]:
     """The grid of votes: a row for each layer of each kind."""
-    values = found.votes()
+    values = result.votes()
     rows: dict[str, list[float]] = {}
     for head, value in values.items():
-        name = found.layout.name(head).rpartition(".")[0]
+        name = result.layout.name(head).rpartition(".")[0]
         rows.setdefault(name, []).append(value)
     return [{"layer": name, "values": some} for name, some in rows.items()]
 
 
-def _head(found: Explain, one: ExplainedHead) -> dict[str, Any]:
+def _head(result: Explain, head: ExplainedHead) -> dict[str, Any]:
     return {
-        "name": found.layout.name(one.head),
-        "vote": None if one.vote is None else signed(one.vote),
-        "raises": [visible(word) for word in one.raises],
-        "weights": one.weights,
-        "looks": f"{words.token(found, one.position)} {percent(one.weights[one.position])}",
+        "name": result.layout.name(head.head),
+        "vote": None if head.vote is None else minus(signed(head.vote)),
+        "raises": [visible(word) for word in head.raises],
+        "weights": head.weights,
+        "looks": f"{words.token(result, head.position)} {percent(head.weights[head.position])}",
         "keys": [
-            [key.origin.name(found.layout), key.share if key.share is not None else key.value]
-            for key in one.keys
+            [key.origin.name(result.layout), key.share if key.share is not None else key.value]
+            for key in head.keys
         ],
-        "shares": all(key.share is not None for key in one.keys),
-        "reason": one.reason,
-        "map": [[weight / 1000 for weight in row] for row in one.map],
+        "shares": all(key.share is not None for key in head.keys),
+        "reason": head.reason,
+        "map": [[weight / 1000 for weight in row] for row in head.map],
     }
 
 
 def _effect(effect: Effect) -> list[Any]:
-    return [effect.name, *(signed(one.change) for one in effect.by)]
+    return [effect.name, *(minus(signed(change.change)) for change in effect.by)]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from attnviz.core.heads import Head
+from attnviz.core.lengths import Axes, Place
 from attnviz.core.result import Result
-from attnviz.drawing.forms import Shown
+from attnviz.drawing.forms import Renderable
 from attnviz.features.ablation.result import Effect
 from attnviz.features.logits.result import LogitPart, Prediction
 from attnviz.features.sources.result import SideSum
@@ -37,8 +38,8 @@ class ExplainedHead:
     head: Head
     vote: float | None
     raises: tuple[str, ...]
-    weights: tuple[float, ...]
-    position: int
+    weights: Annotated[tuple[float, ...], Axes("keys")]
+    position: Annotated[int, Place("keys")]
     keys: tuple[SideSum, ...]
     map: tuple[tuple[int, ...], ...]
     effect: Effect
@@ -47,12 +48,14 @@ class ExplainedHead:
     @property
     def through(self) -> SideSum | None:
         """The earlier head that adds most to its key; None where none adds a tenth."""
-        heads = [one for one in self.keys if one.origin.head is not None and (one.share or 0) > 0.1]
+        heads = [
+            part for part in self.keys if part.origin.head is not None and (part.share or 0) > 0.1
+        ]
         return heads[0] if heads else None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Explain(Shown, Result):
+class Explain(Renderable, Result):
     """One prediction, explained as far as it can be measured on one text.
 
     Attributes:
@@ -79,9 +82,9 @@ class Explain(Shown, Result):
     schema: ClassVar[str] = "attnviz.explain/1"
     command: ClassVar[str] = "explain"
 
-    tokens: tuple[str, ...]
+    tokens: Annotated[tuple[str, ...], Axes("tokens")]
     masked: bool
-    position: int
+    position: Annotated[int, Place("tokens")]
     predictions: tuple[Prediction, ...]
     answer: str
     against: str
@@ -89,13 +92,17 @@ class Explain(Shown, Result):
     lead: float
     chosen_by: ChosenBy
     parts: tuple[LogitPart, ...]
-    by_token: Mapping[Head, tuple[float, ...]] | None
-    heads: tuple[ExplainedHead, ...]
+    by_token: Annotated[Mapping[Head, tuple[float, ...]] | None, Axes("", "tokens")]
+    heads: Annotated[tuple[ExplainedHead, ...], Axes(least=1)]
     together: Effect
     feeder: Effect | None
-    methods: tuple[str, ...]
+    methods: Annotated[tuple[str, ...], Axes("methods", least=1)]
     reference: str
     reason: str = ""
+
+    def __post_init__(self) -> None:
+        if not {self.answer, self.against} <= {word.token for word in self.predictions}:
+            raise ValueError("the answer or what it is held against is not among predictions")
 
     def votes(self) -> dict[Head, float]:
         """What every head adds to the answer's logit; empty where logits are no sum."""
@@ -104,12 +111,12 @@ class Explain(Shown, Result):
     def through_tokens(self) -> tuple[tuple[int, float], ...]:
         """What all heads add through each token, the largest first."""
         sums = [sum(column) for column in zip(*(self.by_token or {}).values(), strict=True)]
-        return tuple(sorted(enumerate(sums), key=lambda one: -abs(one[1])))
+        return tuple(sorted(enumerate(sums), key=lambda item: -abs(item[1])))
 
     def prediction(self, token: str) -> Prediction:
         """The answer or the word that it is compared with, as it was predicted."""
-        return next(one for one in self.predictions if one.token == token)
+        return next(word for word in self.predictions if word.token == token)
 
     def __repr__(self) -> str:
-        heads = ", ".join(self.layout.name(one.head) for one in self.heads)
+        heads = ", ".join(self.layout.name(head.head) for head in self.heads)
         return f"<Explain {self.source.model}, {self.answer!r} not {self.against!r}: {heads}>"

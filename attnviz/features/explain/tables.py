@@ -7,28 +7,28 @@ from attnviz.features.ablation.result import Change
 from attnviz.features.explain.result import Explain
 
 
-def rows(found: Explain) -> list[Row]:
+def rows(result: Explain) -> list[Row]:
     """A row for each of the heads, their group and the head that feeds them."""
     listed: list[Row] = []
-    for one in found.heads:
-        through = one.through
+    for head in result.heads:
+        through = head.through
         listed.append(
             {
-                "heads": one.effect.name,
-                "vote": one.vote,
-                "position": one.position,
-                "token": found.tokens[one.position],
-                "weight": one.weights[one.position],
-                "key_from": through and through.origin.name(found.layout),
+                "heads": head.effect.name,
+                "vote": head.vote,
+                "position": head.position,
+                "token": result.tokens[head.position],
+                "weight": head.weights[head.position],
+                "key_from": through and through.origin.name(result.layout),
                 "key_share": through and through.share,
-                **_changes(one.effect.by),
+                **_changes(head.effect.by),
             }
         )
-    for effect in (found.together, found.feeder):
+    for effect in (result.together, result.feeder):
         if effect is not None:
             listed.append(dict.fromkeys(listed[0]) | {"heads": effect.name} | _changes(effect.by))
     return listed
 
 
 def _changes(by: tuple[Change, ...]) -> Row:
-    return {f"without_{one.method}": one.change for one in by}
+    return {f"without_{change.method}": change.change for change in by}

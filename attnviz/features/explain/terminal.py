@@ -16,84 +16,82 @@ from attnviz.features.explain import words
 from attnviz.features.explain.result import Explain, ExplainedHead
 
 
-def parts(found: Explain) -> Iterator[RenderableType]:
+def parts(result: Explain) -> Iterator[RenderableType]:
     """The answer in sentences, votes, the heads that count most, and what none of it proves."""
-    yield Line(words.title(found), "bold")
-    yield Line(words.said(found))
+    yield Line(words.title(result), "bold")
+    yield Line(words.said(result))
     yield ""
-    for sentence in words.summary(found):
+    for sentence in words.summary(result):
         yield Line(sentence)
-    votes = found.votes()
+    votes = result.votes()
     if votes:
         yield ""
         yield Line("Votes by head and by token, in logits of the answer (blue: for it)", "bold")
-        yield SignedGrid(found.layout, votes, max(map(abs, votes.values())), words.UP)
-        yield TokenVotes(found)
+        yield SignedGrid(result.layout, votes, max(map(abs, votes.values())), words.UP)
+        yield TokenVotes(result)
     yield ""
     yield Line("The heads that count most", "bold")
-    yield HeadsTold(found)
-    yield Line(words.measured(found), "dim")
+    yield HeadsTold(result)
+    yield Line(words.measured(result), "dim")
     yield ""
     yield Line("What none of it proves", "bold")
     for limit in words.LIMITS:
         yield Line(f"· {limit}", "dim")
     yield ""
-    yield Line(words.closing(found), "dim")
+    yield Line(words.closing(result), "dim")
 
 
 class TokenVotes:
     """A renderable: the text, tinted by what all heads add through each token."""
 
-    def __init__(self, found: Explain) -> None:
-        self.found = found
+    def __init__(self, result: Explain) -> None:
+        self.result = result
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         """Draw for this console; the largest in figures."""
-        sums, plain = self.found.through_tokens(), options.ascii_only
+        sums, plain = self.result.through_tokens(), options.ascii_only
         most = max(abs(value) for _, value in sums)
         if coloured(console):
             line = Text()
             for position, value in sorted(sums):
-                text = visible(self.found.tokens[position], ascii_only=plain)
+                text = visible(self.result.tokens[position], ascii_only=plain)
                 line.append(text, on_terminal(value, most, words.UP))
             yield line
-        named = (
-            f"{visible(self.found.tokens[position], ascii_only=plain)} ({position}) {signed(value)}"
-            for position, value in sums[:6]
-        )
+        tokens = [visible(token, ascii_only=plain) for token in self.result.tokens]
+        named = (f"{tokens[position]} ({position}) {signed(v)}" for position, v in sums[:6])
         yield Text(f"through {', '.join(named)}")
 
 
 class HeadsTold:
     """A renderable: a line a head."""
 
-    def __init__(self, found: Explain) -> None:
-        self.found = found
+    def __init__(self, result: Explain) -> None:
+        self.result = result
 
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
     ) -> Iterator[RenderableType]:
         """Draw for this console."""
-        found, plain = self.found, options.ascii_only
+        result, plain = self.result, options.ascii_only
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
         for name, side in (("head", "left"), ("votes", "right"), ("looks at", "left"),
                            ("its key is from", "left"), ("without it", "left")):  # fmt: skip
             table.add_column(name, justify=side, overflow="fold")  # type: ignore[arg-type]
-        for one in found.heads:
-            token = f"{visible(found.tokens[one.position], ascii_only=plain)} ({one.position})"
+        for head in result.heads:
+            token = f"{visible(result.tokens[head.position], ascii_only=plain)} ({head.position})"
             table.add_row(
-                found.layout.name(one.head), "" if one.vote is None else signed(one.vote, 3),
-                f"{token} {percent(one.weights[one.position])}", self._keys(one),
-                words.changes(one.effect),
+                result.layout.name(head.head), "" if head.vote is None else signed(head.vote, 3),
+                f"{token} {percent(head.weights[head.position])}", self._keys(head),
+                words.changes(head.effect),
             )  # fmt: skip
-        for effect in (found.together, found.feeder):
+        for effect in (result.together, result.feeder):
             if effect is not None:
                 table.add_row(signs(effect.name, plain), "", "", "", words.changes(effect))
         yield table
 
-    def _keys(self, one: ExplainedHead) -> str:
+    def _keys(self, head: ExplainedHead) -> str:
         return ", ".join(
-            f"{key.origin.name(self.found.layout)} {100 * key.share:.0f} %"
-            for key in one.keys
+            f"{key.origin.name(self.result.layout)} {100 * key.share:.0f} %"
+            for key in head.keys
             if key.share is not None and abs(key.share) >= 0.1
-        ) or ("" if not one.reason else "cannot be told")
+        ) or ("" if not head.reason else "cannot be told")

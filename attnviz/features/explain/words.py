@@ -26,93 +26,96 @@ LIMITS = (
 """What none of it proves."""
 
 
-def title(found: Explain) -> str:
+def title(result: Explain) -> str:
     """The question."""
-    return f"Why does {model_name(found.source)} say {quoted(found.answer)}?"
+    return f"Why does {model_name(result.source)} say {quoted(result.answer)}?"
 
 
-def said(found: Explain) -> str:
+def said(result: Explain) -> str:
     """The prediction and the runner-up."""
-    one, other = found.prediction(found.answer), found.prediction(found.against)
-    where = f"{'at' if found.masked else 'after'} {visible(found.tokens[found.position])}"
+    first, other = result.prediction(result.answer), result.prediction(result.against)
+    where = f"{'at' if result.masked else 'after'} {visible(result.tokens[result.position])}"
     return (
-        f"{where} ({found.position}): {quoted(one.token)} {percent(one.probability)} (rank "
-        f"{one.rank:,}), {quoted(other.token)} {percent(other.probability)} (rank {other.rank:,}); "
-        f"the first leads by {found.lead:.2f} logits"
+        f"{where} ({result.position}): {quoted(first.token)} {percent(first.probability)} (rank "
+        f"{first.rank:,}), {quoted(other.token)} {percent(other.probability)} "
+        f"(rank {other.rank:,}); the first leads by {result.lead:.2f} logits"
     )
 
 
-def token(found: Explain, position: int) -> str:
+def token(result: Explain, position: int) -> str:
     """A token with its position."""
-    return f"{visible(found.tokens[position])} ({position})"
+    return f"{visible(result.tokens[position])} ({position})"
 
 
-def summary(found: Explain) -> Iterator[str]:
+def summary(result: Explain) -> Iterator[str]:
     """What was found, in full sentences."""
-    names = [found.layout.name(one.head) for one in found.heads]
-    if found.chosen_by == "votes":
-        top = found.through_tokens()[0]
+    names = [result.layout.name(head.head) for head in result.heads]
+    if result.chosen_by == "votes":
+        top = result.through_tokens()[0]
         yield (
             f"The heads that vote most for it are {_listed(names)}, with "
-            f"{_listed([signed(one.vote or 0.0) for one in found.heads])} logits of "
-            f"{found.logit:.2f}; all heads together add most through {token(found, top[0])}, "
+            f"{_listed([signed(head.vote or 0.0) for head in result.heads])} logits of "
+            f"{result.logit:.2f}; all heads together add most through {token(result, top[0])}, "
             f"{signed(top[1])}."
         )
     else:
         yield (
-            f"Logits of {model_name(found.source)} are no sum over heads: {found.reason}. So its "
+            f"Logits of {model_name(result.source)} are no sum over heads: {result.reason}. So its "
             f"heads were ablated, each alone: the lead falls most without {_listed(names)}."
         )
     places: dict[int, list[str]] = {}
-    for one, name in zip(found.heads, names, strict=True):
-        places.setdefault(one.position, []).append(f"{name} ({percent(one.weights[one.position])})")
-    looks = "; ".join(f"{_listed(some)} at {token(found, n)}" for n, some in places.items())
+    for head, name in zip(result.heads, names, strict=True):
+        places.setdefault(head.position, []).append(
+            f"{name} ({percent(head.weights[head.position])})"
+        )
+    looks = "; ".join(f"{_listed(some)} at {token(result, n)}" for n, some in places.items())
     yield f"They look most at: {looks}."
-    if found.feeder is not None:
-        feeder = found.layout.name(found.feeder.heads[0])
+    if result.feeder is not None:
+        feeder = result.layout.name(result.feeder.heads[0])
         shares = [
             f"{100 * share:.0f} % for {name}"
-            for one, name in zip(found.heads, names, strict=True)
-            if (share := share_of(one, found.feeder)) is not None
+            for head, name in zip(result.heads, names, strict=True)
+            if (share := share_of(head, result.feeder)) is not None
         ]
         keys = "that key" if len(places) == 1 else "these keys"
         yield (
             f"Of what sets {keys} apart from the other keys, head {feeder} wrote {_listed(shares)}."
         )
-    yield " ".join(_without(found, names))
+    yield " ".join(_without(result, names))
 
 
-def share_of(one: ExplainedHead, feeder: Effect) -> float | None:
+def share_of(head: ExplainedHead, feeder: Effect) -> float | None:
     """How much of a head's key the feeder wrote."""
-    return next((key.share for key in one.keys if key.origin.head == feeder.heads[0]), None)
+    return next((key.share for key in head.keys if key.origin.head == feeder.heads[0]), None)
 
 
-def _without(found: Explain, names: list[str]) -> Iterator[str]:
-    lead = f"the lead of {found.lead:.2f} changes by {changes(found.together)}"
-    if found.feeder is None:
+def _without(result: Explain, names: list[str]) -> Iterator[str]:
+    lead = f"the lead of {result.lead:.2f} changes by {changes(result.together)}"
+    if result.feeder is None:
         yield f"Without {_listed(names)} {lead}."
     else:
-        feeder = found.layout.name(found.feeder.heads[0])
-        yield f"Without {_listed(names)} {lead}; without {feeder} alone by {changes(found.feeder)}."
+        feeder = result.layout.name(result.feeder.heads[0])
+        alone = changes(result.feeder)
+        yield f"Without {_listed(names)} {lead}; without {feeder} alone by {alone}."
 
 
 def changes(effect: Effect) -> str:
     """What happens to the lead, by each method."""
-    return ", ".join(f"{signed(one.change)} ({one.method})" for one in effect.by)
+    return ", ".join(f"{signed(change.change)} ({change.method})" for change in effect.by)
 
 
-def measured(found: Explain) -> str:
+def measured(result: Explain) -> str:
     """How the last part was measured."""
     return (
-        f"Change of the lead of {quoted(found.answer)} over {quoted(found.against)} in logits, "
+        f"Change of the lead of {quoted(result.answer)} over {quoted(result.against)} in logits, "
         f"with the head's mean output or its output on another text in its place, from "
-        f"{found.reference}."
+        f"{result.reference}."
     )
 
 
-def closing(found: Explain) -> str:
+def closing(result: Explain) -> str:
     """The model and how it ran, in one line."""
-    info = found.source
+    info = result.source
     return f"{model_name(info)} · {info.backend} backend · {info.device} {info.dtype}"
 
 

@@ -30,10 +30,14 @@ class Annotation:
     def check_role(self, role: str | None) -> None:
         """UsageError for a role that does not exist, or needs annotation and is in no result."""
         wanted = None if role is None else role_name(role)
-        given = [one for several in self._roles.values() for one, _ in several]
-        if wanted is None or wanted in ROLES or any(is_called(one, wanted) for one in given):
+        given = [known_role for several in self._roles.values() for known_role, _ in several]
+        if (
+            wanted is None
+            or wanted in ROLES
+            or any(is_called(known_role, wanted) for known_role in given)
+        ):
             return
-        named = sorted({one.title for one in given})
+        named = sorted({known_role.title for known_role in given})
         if wanted.partition(":")[0] not in ANNOTATED:
             known = ", ".join([*SHOWN, *named])
             raise UsageError(f"unknown role {role!r}: choose one of {known}")
@@ -48,8 +52,8 @@ class Annotation:
 
     def check_model(self, source: SourceInfo, layout: Layout) -> None:
         """UsageError for results of another model."""
-        for one in self._results:
-            one.result.check_model(one.name, source, layout, self._identity)
+        for attached in self._results:
+            attached.result.check_model(attached.name, source, layout, self._identity)
 
     def given(self, scored: Scored) -> Scored:
         """An input whose heads have these roles before their own."""
@@ -65,5 +69,8 @@ class Annotation:
 
     def document(self) -> dict[str, Any]:
         """What another run must share to go on: which results; nothing where there are none."""
-        found = [hashlib.sha256(one.result.to_json().encode()).hexdigest() for one in self._results]
-        return {"evidence": found} if found else {}
+        digests = [
+            hashlib.sha256(attached.result.to_json().encode()).hexdigest()
+            for attached in self._results
+        ]
+        return {"evidence": digests} if digests else {}

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from attnviz.cli import console, voice
+from attnviz.cli import console, option_names
 from attnviz.cli.logged import Log
 from attnviz.drawing.labels import counted
 from attnviz.errors import AttnvizError
@@ -25,15 +25,14 @@ class ExportBar:
     Args:
         inputs: the files.
         recorded: whether they are recorded attention.
-        skip: inputs left out at the start.
         limit: inputs taken at most.
         quiet: show nothing but bad lines.
     """
 
     def __init__(
-        self, inputs: Sequence[str], *, recorded: bool, skip: int, limit: int | None, quiet: bool
+        self, inputs: Sequence[str], *, recorded: bool, limit: int | None, quiet: bool
     ) -> None:
-        self._inputs, self._recorded, self._skip, self._limit = inputs, recorded, skip, limit
+        self._inputs, self._recorded, self._limit = inputs, recorded, limit
         self._shown = not quiet and sys.stderr.isatty()
         self._log, self._all = Log(quiet), None if quiet else self._total()
         self._progress: Any = None
@@ -65,7 +64,7 @@ class ExportBar:
         """Draw what is done, and report inputs that could not be used."""
         for bad in result.bad[self._told :]:
             self._told += 1
-            text = console.one_line(f"{bad.place}: {voice.words(bad.reason)}; skipped")
+            text = console.one_line(f"{bad.place}: {option_names.words(bad.reason)}; skipped")
             if self._progress is not None:
                 self._progress.console.print(f"attnviz: {text}", soft_wrap=True)
             else:
@@ -102,4 +101,4 @@ class ExportBar:
             return None  # the export itself says what is wrong
         if known is None:
             return self._limit
-        return min(max(known - self._skip, 0), self._limit or known)
+        return min(known, self._limit or known)

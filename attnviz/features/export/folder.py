@@ -45,7 +45,7 @@ class Folder:
             if not self._fresh and not path.is_dir():
                 raise OutputError(f"{path} is a file; name a folder")
             inside.folder(self._private)
-            used = not self._fresh and any(found.name != PRIVATE for found in path.iterdir())
+            used = not self._fresh and any(entry.name != PRIVATE for entry in path.iterdir())
             ours = inside.file(self._stored).exists() or self._has(MANIFEST)
             if used and not force and not ours:
                 lose = f"; its {INDEX} would be replaced" if self._has(INDEX) else ""
@@ -67,7 +67,7 @@ class Folder:
 
         Args:
             settings: of this run.
-            sync: when to wait for the disk; see :data:`attnviz.features.export.execution.SYNC`.
+            sync: when to wait for the disk; see ``ExportRun``.
 
         Raises:
             OutputError: other settings, without force; the message says what differs.
@@ -118,8 +118,8 @@ class Folder:
 
     def sweep(self) -> None:
         """Remove unfinished files that a killed process left."""
-        for found in (self.path, self._private, *_numbered(self.path)):
-            files.sweep(found)
+        for folder in (self.path, self._private, *_numbered(self.path)):
+            files.sweep(folder)
 
 
 def _numbered(path: Path) -> list[Path]:
@@ -134,7 +134,7 @@ def _numbered(path: Path) -> list[Path]:
 def _json(path: Path) -> Any:
     """The object in a JSON file, or None where there is no such file or it is broken."""
     try:
-        found = json.loads(files.contents(path))
+        document = json.loads(files.contents(path))
     except (OSError, ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return document if isinstance(document, dict) else None

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from attnviz.captures.files import read_items
 from attnviz.core.capture import Capture
-from attnviz.corpus.texts import Bad, Text
+from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.errors import InputError, UsageError
 from attnviz.models import recorded
 
@@ -34,10 +34,10 @@ class RecordedInput:
     @cached_property
     def digest(self) -> str:
         """What tells this input from another: a hash of everything in it."""
-        found = hashlib.sha256(json.dumps([self.name, self.text]).encode())
+        sha256_ = hashlib.sha256(json.dumps([self.name, self.text]).encode())
         for weights in self.capture.maps.values():
-            found.update(weights.tobytes())
-        return found.hexdigest()[:32]
+            sha256_.update(weights.tobytes())
+        return sha256_.hexdigest()[:32]
 
 
 Input = Text | RecordedInput
@@ -68,17 +68,17 @@ def check_texts(names: Sequence[str]) -> None:
             )
 
 
-def read_recorded(names: Sequence[str]) -> Iterator[RecordedInput | Bad]:
+def read_recorded(names: Sequence[str]) -> Iterator[RecordedInput | InvalidRecord]:
     """Every item of recorded attention in some files.
 
     Raises:
-        InputError: nothing here; what is wrong with a file becomes a :class:`Bad`.
+        InputError: nothing here; what is wrong with a file becomes a :class:`InvalidRecord`.
     """
     number = 0
     for name in names:
-        for index, found in enumerate(read_items(Path(name))):
+        for index, item in enumerate(read_items(Path(name))):
             number += 1
-            if isinstance(found, InputError):
-                yield Bad(number, name, str(found).removeprefix(f"cannot read {name}: "))
+            if isinstance(item, InputError):
+                yield InvalidRecord(number, name, str(item).removeprefix(f"cannot read {name}: "))
             else:
-                yield RecordedInput(number, f"{name}:{index}", found)
+                yield RecordedInput(number, f"{name}:{index}", item)

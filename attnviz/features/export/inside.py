@@ -22,9 +22,9 @@ def folder(path: Path) -> Path:
     Raises:
         OutputError: it is a link or a file.
     """
-    found = _status(path)
-    if found is not None and not stat.S_ISDIR(found.st_mode):
-        what = "a link" if stat.S_ISLNK(found.st_mode) else "no folder"
+    status = _status(path)
+    if status is not None and not stat.S_ISDIR(status.st_mode):
+        what = "a link" if stat.S_ISLNK(status.st_mode) else "no folder"
         raise OutputError(f"{path} is {what}, which no export creates there", remedy=_REMEDY)
     return path
 
@@ -39,19 +39,19 @@ def file(path: Path, *, alone: bool = False) -> Path:
     Raises:
         OutputError: it is a link, a folder, a pipe or a device.
     """
-    found = _status(path)
-    if found is not None and not stat.S_ISREG(found.st_mode):
-        what = "a link" if stat.S_ISLNK(found.st_mode) else "not a regular file"
+    status = _status(path)
+    if status is not None and not stat.S_ISREG(status.st_mode):
+        what = "a link" if stat.S_ISLNK(status.st_mode) else "not a regular file"
         raise OutputError(f"{path} is {what}, which no export creates there", remedy=_REMEDY)
-    if alone and found is not None and found.st_nlink > 1:
+    if alone and status is not None and status.st_nlink > 1:
         raise OutputError(f"{path} has another name elsewhere", remedy=_REMEDY)
     return path
 
 
 def is_file(path: Path) -> bool:
     """Whether a regular file is there, which can be read without waiting and has an end."""
-    found = _status(path)
-    return found is not None and stat.S_ISREG(found.st_mode)
+    status = _status(path)
+    return status is not None and stat.S_ISREG(status.st_mode)
 
 
 def _status(path: Path) -> os.stat_result | None:

@@ -21,7 +21,7 @@ from attnviz import files
 from attnviz.core.heads import SITE_KINDS
 from attnviz.errors import OutputError
 from attnviz.features.export import inside
-from attnviz.features.export.names import KINDS, SAFE
+from attnviz.features.export.names import LAYOUTS, SAFE
 
 SCHEMA = "attnviz.export/1"
 MANIFEST = "manifest.jsonl"
@@ -29,7 +29,7 @@ _LONGEST_LINE = 64 << 20
 """Bytes; the longest text, with its tokens and all escaped, takes less."""
 _LONGEST_NAME = 200
 _DAMAGE = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
-_ORDER = {kind: place for place, kind in enumerate((*KINDS, "weights"))}
+_ORDER = {layout: place for place, layout in enumerate((*LAYOUTS, "weights"))}
 _SITES: dict[str | None, int] = {kind: place for place, kind in enumerate(SITE_KINDS)}
 
 
@@ -229,12 +229,12 @@ class Manifest:
             raise ValueError(f"unsafe name {file!r}")
         roles = [*line.get("roles", ()), *(r for rs in line.get("heads", {}).values() for r in rs)]
         texts = (line["text"], line["model"], digest, line["id"] or "", *roles)
-        layer, head = (-1 if line[key] is None else line[key] for key in ("layer", "head"))
+        layer, head = (-1 if line[key] is None else line[key] for key in ("layer", "index"))
         if not all(isinstance(text, str) for text in texts) or not all(
             type(count) is int for count in (number, together, layer, head)
         ):
             raise ValueError("no line of ours")
-        order = (number, _ORDER[line["kind"]], _SITES[line["site"]], layer, head)
+        order = (number, _ORDER[line["layout"]], _SITES[line["site"]], layer, head)
         if self._digests.get(number) == digest:
             digest = self._digests[number]  # one string for all files of an input
         sha256 = bytes.fromhex(line["sha256"])

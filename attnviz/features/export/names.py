@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from attnviz.core.heads import SITE_PREFIX, Head, Layout, SiteKind
 
-KINDS = ("heads", "layers", "grid", "overview")
+LAYOUTS = ("heads", "layers", "grid", "overview")
 """What a picture can hold: a head, a layer's heads, the chosen heads, all as a mosaic."""
 
 FOLDER = re.compile(r"[0-9]{4,}(-[a-z0-9-]+)?")

@@ -29,7 +29,7 @@ class ExportPicture:
 
     Attributes:
         name: its file name, with the suffix.
-        kind: of :data:`attnviz.features.export.names.KINDS`, or ``weights``.
+        kind: of :data:`attnviz.features.export.names.LAYOUTS`, or ``weights``.
         title: above an overview.
         caption: below it: the model and the text.
         sides: the tokens on the axes of all its maps.
@@ -126,13 +126,13 @@ def drawn(picture: ExportPicture, style: Style) -> bytes:
     from attnviz.drawing.figure import heatmap_figure
 
     values = bool(style.values)  # the same in every format: none unless asked for
-    found: bytes = heatmap_figure(
+    content: bytes = heatmap_figure(
         [(title, weights, sides) for title, weights in titled],
         replace(style, values=values),
         format=suffix,
         caption=picture.caption,
     )
-    return found
+    return content
 
 
 @lru_cache(maxsize=4)

@@ -30,17 +30,17 @@ _JOB_BYTES = 4 << 20
 def chosen(scored: Scored, heads: Iterable[Head], settings: ExportSettings) -> tuple[Head, ...]:
     """The heads of an input to draw, in the order of the layout.
 
-    ``role`` keeps heads that have the role on this input; ``top`` the N with the largest lift: of
-    that role, or of what a head does. Heads that only rest come after those that do something,
+    ``role`` keeps heads that have the role on this input; ``clearest`` the N with the largest lift:
+    of that role, or of what a head does. Heads that only rest come after those that do something,
     heads without a role last, by any score's lift.
     """
     kept = [head for head in heads if head in scored.scores]
     wanted = None if settings.role is None else role_name(settings.role)
     if wanted is not None:
         kept = [h for h in kept if any(is_called(r, wanted) for r in scored.scores[h].roles)]
-    if settings.top is not None:
+    if settings.clearest is not None:
         ranked = sorted(kept, key=lambda head: leading(scored.scores[head], wanted))
-        best = frozenset(ranked[: settings.top])
+        best = frozenset(ranked[: settings.clearest])
         kept = [head for head in kept if head in best]
     return tuple(kept)
 
@@ -73,7 +73,7 @@ class FilePlan:
                 _, shown = self._cropped(whole, shown, site)
             self._shown[site] = shown
         self.files: dict[str, tuple[str, tuple[Head, ...]]] = {}
-        for kind in settings.kinds:
+        for kind in settings.layouts:
             for group in self._groups(kind):
                 stem = names.stem(kind, group, scored.capture.layout)
                 self.files[f"{stem}.{settings.format}"] = (kind, group)
@@ -95,10 +95,10 @@ class FilePlan:
         """The heads that share a picture."""
         if kind == "heads":
             return [(head,) for head in self.heads]
-        found: dict[object, list[Head]] = {}
+        groups: dict[object, list[Head]] = {}
         for head in self.heads:
-            found.setdefault(head.site if kind == "layers" else head.site.kind, []).append(head)
-        return [tuple(group) for group in found.values()]
+            groups.setdefault(head.site if kind == "layers" else head.site.kind, []).append(head)
+        return [tuple(group) for group in groups.values()]
 
     def jobs(self, out: str, missing: Sequence[str], *, sync: bool) -> Iterable[Job]:
         """The work for some of the files, in parts of a bounded size.
@@ -164,7 +164,7 @@ class FilePlan:
         """Where the tokens stand in their text that a cut picture was asked for."""
         if site not in self._cut or kind == "weights":
             return {}
-        rows, keys = (list(one) for one in self._cut[site])
+        rows, keys = (list(positions) for positions in self._cut[site])
         return {"positions": {"queries": rows, "keys": keys}}
 
     def line(self, written: Written, common: Mapping[str, Any]) -> dict[str, Any]:
@@ -177,26 +177,27 @@ class FilePlan:
         kind, heads = self.files[written.name]
         scored, first = self.scored, heads[0]
         sides = self._sides(first.site.kind, kind)
-        one = kind == "heads"
+        single = kind == "heads"
         tokens: dict[str, Any] = {"queries": sides.queries.texts}
         if sides.keys != sides.queries:
             tokens["keys"] = sides.keys.texts
         line: dict[str, Any] = {
             "file": f"{self.folder}/{written.name}",
-            "kind": kind,
+            "layout": kind,
             "number": scored.input.number,
             **_input(scored.input),
             "digest": scored.input.digest,
             "together": len(self.files),
             "site": first.site.kind,
             "layer": first.layer if kind in ("heads", "layers") else None,
-            "head": first.index if one else None,
+            "index": first.index if single else None,
+            "head": first.name if single else None,
             "tokens": tokens,
             **self._positions(first.site.kind, kind),
             "sha256": written.sha256,
             "bytes": written.size,
         }
-        if one:
+        if single:
             line["roles"] = [role.title for role in scored.scores[first].roles]
             line["scores"] = _scores(scored.scores[first].scores)
         else:

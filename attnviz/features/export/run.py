@@ -18,22 +18,21 @@ from attnviz import files
 from attnviz.core.heads import Head, Layout
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.source import Source
-from attnviz.corpus.executors import Inline, Lost, Processes, cores
+from attnviz.corpus.executors import Inline, Processes, WorkerFailure, cores
 from attnviz.corpus.stopping import Stopping
-from attnviz.corpus.texts import Bad, Text
+from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.drawing.png import DEFLATE
 from attnviz.errors import InputError, OutputError, SelectionError, UsageError
 from attnviz.features.evidence import Attached
 from attnviz.features.export import gallery
 from attnviz.features.export.annotated import Annotation
-from attnviz.features.export.execution import Execution
 from attnviz.features.export.folder import Folder
 from attnviz.features.export.inputs import Input, RecordedInput
 from attnviz.features.export.manifest import SCHEMA, Manifest
 from attnviz.features.export.pictures import Job, Written, drawing, make
 from attnviz.features.export.plan import FilePlan, layout_document
 from attnviz.features.export.scored import Scored, run_recorded, run_texts
-from attnviz.features.export.settings import ExportSettings
+from attnviz.features.export.settings import ExportRun, ExportSettings
 from attnviz.scoring import select as selection
 
 _STARVED = {errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EIO}
@@ -59,7 +58,7 @@ class Exported:
     kept: int = 0
     inputs: int = 0
     seconds: float = 0.0
-    bad: list[Bad] = field(default_factory=list)
+    bad: list[InvalidRecord] = field(default_factory=list)
     model: str = ""
     notes: tuple[str, ...] = ()
 
@@ -80,11 +79,11 @@ Progress = Callable[[Exported], None]
 
 
 def export(
-    items: Iterable[Input | Bad],
+    items: Iterable[Input | InvalidRecord],
     out: Path,
     load: Callable[[], Source] | None,
     settings: ExportSettings,
-    execution: Execution,
+    how: ExportRun,
     evidence: Sequence[Attached],
     identity: Mapping[str, Any],
     progress: Progress = lambda result: None,
@@ -96,7 +95,7 @@ def export(
         out: the folder; what its manifest proves is not done again.
         load: loads the model; None for recorded attention.
         settings: what to draw.
-        execution: how to run.
+        how: how to run.
         evidence: results whose roles heads are given.
         identity: what, beside the settings, another run must share to go on here.
         progress: called after every input and every job.
@@ -106,16 +105,14 @@ def export(
         ExportInterrupted: Ctrl-C.
         AttnvizError: the model, the selection; with ``strict`` a bad input.
     """
-    settings.check()
-    execution.check()
     annotation = Annotation(evidence, identity)
     annotation.check_role(settings.role)
-    folder = Folder(out, force=execution.force)
+    folder = Folder(out, force=how.force)
     result = Exported(out, notes=annotation.notes())
     start = time.perf_counter()
     try:
         with Stopping() as stop:
-            run = _Run(folder, settings, execution, annotation, result, progress, stop)
+            run = _Run(folder, settings, how, annotation, result, progress, stop)
             try:
                 run.go(items, load, identity)
             except KeyboardInterrupt:
@@ -136,13 +133,13 @@ class _Run:
         self,
         folder: Folder,
         settings: ExportSettings,
-        execution: Execution,
+        how: ExportRun,
         annotation: Annotation,
         result: Exported,
         progress: Progress,
         stop: Stopping,
     ) -> None:
-        self.folder, self.settings, self.execution = folder, settings, execution
+        self.folder, self.settings, self.how = folder, settings, how
         self.annotation = annotation
         self.result, self.progress, self.stop = result, progress, stop
         self.executor: Inline[Job, list[Written]] | Processes[Job, list[Written]] | None = None
@@ -158,12 +155,12 @@ class _Run:
 
     def go(
         self,
-        items: Iterable[Input | Bad],
+        items: Iterable[Input | InvalidRecord],
         load: Callable[[], Source] | None,
         identity: Mapping[str, Any],
     ) -> None:
         """Everything between opening the folder and closing it."""
-        jobs = self.execution.jobs or cores()
+        jobs = self.how.jobs or cores()
         try:
             self.version = version("attnviz")
             self.executor = Processes(drawing, jobs) if jobs > 1 else Inline(make)
@@ -196,29 +193,28 @@ class _Run:
             heads = frozenset(self._selected(source.layout))
             info, layout = source.info, layout_document(source.layout)
             self.annotation.check_model(info, source.layout)
-            document |= {"model": info.model, "backend": info.backend, "layout": layout}
+            document |= {"model": info.model, "backend": info.backend, "model_layout": layout}
             document |= {"dtype": info.dtype}
             self._name(info.model)
         with self.stop.at_once():
-            self.folder.begin(document | {**identity, **self.document}, sync=self.execution.sync)
+            self.folder.begin(document | {**identity, **self.document}, sync=self.how.fsync)
         return heads
 
     def _scored(
-        self, items: Iterable[Input | Bad], source: Source | None, heads: frozenset[Head]
-    ) -> Iterator[Scored | Bad]:
+        self, items: Iterable[Input | InvalidRecord], source: Source | None, heads: frozenset[Head]
+    ) -> Iterator[Scored | InvalidRecord]:
         """The inputs after the model, or as they were recorded."""
         taken = self._read(items)
         if source is None:
-            recorded = cast("Iterator[RecordedInput | Bad]", taken)
+            recorded = cast("Iterator[RecordedInput | InvalidRecord]", taken)
             return run_recorded(recorded, self._wanted, self._kept)
-        texts = cast("Iterator[Text | Bad]", taken)
+        texts = cast("Iterator[Text | InvalidRecord]", taken)
         return run_texts(texts, source, self.settings, heads, self._wanted, self._kept)
 
-    def _read(self, items: Iterable[Input | Bad]) -> Iterator[Input | Bad]:
+    def _read(self, items: Iterable[Input | InvalidRecord]) -> Iterator[Input | InvalidRecord]:
         """The inputs to take, until Ctrl-C, which does not wait for the next one."""
-        skip, limit = self.execution.skip, self.execution.limit
-        bounds = skip, sys.maxsize if limit is None else skip + limit
-        taken = islice(items, *(min(bound, sys.maxsize) for bound in bounds))
+        limit = self.how.limit
+        taken = islice(items, None if limit is None else min(limit, sys.maxsize))
         while True:
             with self.stop.at_once():
                 item = next(taken, None)
@@ -229,10 +225,8 @@ class _Run:
     def _check_end(self) -> None:
         """After all inputs: there were some, and with force nothing else stays."""
         if not (self.result.inputs or self.result.bad):
-            if self.execution.skip:
-                raise InputError("no text is left to export after {skip}", skip=self.execution.skip)
             raise InputError("nothing to export: there is no text")
-        if self.execution.force and not (self.execution.skip or self.execution.limit):
+        if self.how.force and not self.how.limit:
             self.manifest.keep(self.seen | {bad.number for bad in self.result.bad})
 
     def _sweep(self) -> None:
@@ -259,32 +253,38 @@ class _Run:
             )
         return error
 
-    def _jobs(self, scored: Iterator[Scored | Bad], heads: frozenset[Head]) -> Iterator[Job]:
+    def _jobs(
+        self, scored: Iterator[Scored | InvalidRecord], heads: frozenset[Head]
+    ) -> Iterator[Job]:
         """What is missing of each input, until Ctrl-C."""
         for item in scored:
             if self.stop.asked():
                 return
-            if isinstance(item, Bad):
+            if isinstance(item, InvalidRecord):
                 self._skip(item)
                 continue
-            found = self.annotation.given(item)
-            mine = [h for h in found.capture.layout if h in heads]
+            annotated = self.annotation.given(item)
+            mine = [h for h in annotated.capture.layout if h in heads]
             if not heads:  # recorded attention, where every file has a layout of its own
                 try:
-                    chosen = self._selected(found.capture.layout)
+                    chosen = self._selected(annotated.capture.layout)
                 except SelectionError as error:
-                    self._skip(Bad(found.input.number, found.input.place, error.message))
+                    self._skip(
+                        InvalidRecord(annotated.input.number, annotated.input.place, error.message)
+                    )
                     continue
-                mine = [head for head in chosen if found.capture.holds(head)]
-                self._name(found.capture.source.model)
+                mine = [head for head in chosen if annotated.capture.holds(head)]
+                self._name(annotated.capture.source.model)
             try:
-                plan = FilePlan(found, mine, self.settings)
+                plan = FilePlan(annotated, mine, self.settings)
             except InputError as error:
-                self._skip(Bad(found.input.number, found.input.place, error.message))
+                self._skip(
+                    InvalidRecord(annotated.input.number, annotated.input.place, error.message)
+                )
                 continue
-            digest = found.input.digest
+            digest = annotated.input.digest
             names = [f"{plan.folder}/{name}" for name in plan.files]
-            self.manifest.forget(found.input.number, names)
+            self.manifest.forget(annotated.input.number, names)
             missing = [
                 name
                 for name, file in zip(plan.files, names, strict=True)
@@ -294,9 +294,7 @@ class _Run:
             path = f"{self.folder.path}/{plan.folder}"
             self.plans[path] = plan
             self.waiting[path] = len(missing)
-            for job in plan.jobs(
-                str(self.folder.path), missing, sync=self.execution.sync == "always"
-            ):
+            for job in plan.jobs(str(self.folder.path), missing, sync=self.how.fsync == "always"):
                 yield job
                 if self.stop.asked():
                     return
@@ -305,10 +303,10 @@ class _Run:
             self.result.inputs += 1
             self._tell()
 
-    def _skip(self, bad: Bad) -> None:
+    def _skip(self, bad: InvalidRecord) -> None:
         """Leave out an input that cannot be used; InputError where that is not wanted."""
         self.result.bad.append(bad)
-        if self.execution.strict:
+        if self.how.strict:
             raise InputError("{}: {}", bad.place, bad.reason)
         self._tell()
 
@@ -316,9 +314,9 @@ class _Run:
         """Report progress."""
         self.progress(self.result)
 
-    def _written(self, job: Job, written: list[Written] | Lost) -> None:
+    def _written(self, job: Job, written: list[Written] | WorkerFailure) -> None:
         """A job is done: into the journal with it."""
-        if isinstance(written, Lost):
+        if isinstance(written, WorkerFailure):
             raise OutputError(
                 "cannot draw {}: {}",
                 job.folder,
@@ -381,7 +379,7 @@ class _Run:
 
     def _finish(self) -> None:
         """The manifest in order, and the gallery; while there is a journal, this is not over."""
-        sync = self.execution.sync != "never"
+        sync = self.how.fsync != "never"
         self.manifest.finish(sync=sync)
         index = gallery.page(self.manifest.lines())
         files.place(self.folder.path / gallery.INDEX, index, sync=sync)

@@ -14,14 +14,14 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.scores import HeadScores
 from attnviz.core.source import ForwardRequest, Rows, Source
 from attnviz.corpus.batches import Tokenized, batches, tokenize
-from attnviz.corpus.texts import Bad, Text
+from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.errors import Message
 from attnviz.features.export.inputs import Input, RecordedInput
 from attnviz.features.export.settings import ExportSettings
 from attnviz.models.memory import human_bytes, physical_memory
 from attnviz.scoring.observe import Recorder, ScoreObserver, score_capture
+from attnviz.scoring.replay import allowed_in
 from attnviz.scoring.scores import SCORES
-from attnviz.scoring.stored import allowed_in
 
 _BATCH_BYTES = 64 << 20
 """How much the maps of a batch may take; a single input may take more."""
@@ -45,24 +45,24 @@ class Scored:
     def allowed(self, head: Head) -> NDArray[np.bool_]:
         """The keys that each query of a head may attend to, bool [T, S]."""
         held, site = self.capture, head.site
-        found = allowed_in(held.maps[site], site.kind, held.reach.get(site))
-        mine: NDArray[np.bool_] = found[held.place(head) if len(found) > 1 else 0]
+        masks = allowed_in(held.maps[site], site.kind, held.reach.get(site))
+        mine: NDArray[np.bool_] = masks[held.place(head) if len(masks) > 1 else 0]
         return mine
 
 
 def run_texts(
-    texts: Iterable[Text | Bad],
+    texts: Iterable[Text | InvalidRecord],
     source: Source,
     settings: ExportSettings,
     heads: frozenset[Head],
     wanted: Callable[[Input], bool],
     kept: Callable[[Input], None],
-) -> Iterator[Scored | Bad]:
+) -> Iterator[Scored | InvalidRecord]:
     """Run texts through a model.
 
     Args:
         texts: what to run.
-        source: the model, with the quantity of the settings' style in its maps.
+        source: the model, with the quantity of the settings in its maps.
         settings: how texts are tokenized, and that quantity.
         heads: the heads to keep.
         wanted: whether an input still has something to be done; only then it is given back.
@@ -79,43 +79,43 @@ def run_texts(
         texts, source, special_tokens=settings.special_tokens, truncate=settings.truncate
     )
     for batch in batches(_small_enough(tokenized, cost), cost, _BATCH_BYTES):
-        if isinstance(batch, Bad):
+        if isinstance(batch, InvalidRecord):
             yield batch
         else:
-            yield from _batch(batch, source, heads, wanted, kept, settings.style.quantity)
+            yield from _batch(batch, source, heads, wanted, kept, settings.quantity)
 
 
 def run_recorded(
-    items: Iterable[RecordedInput | Bad],
+    items: Iterable[RecordedInput | InvalidRecord],
     wanted: Callable[[Input], bool],
     kept: Callable[[Input], None],
-) -> Iterator[Scored | Bad]:
+) -> Iterator[Scored | InvalidRecord]:
     """Score recorded attention; arguments as for :func:`run_texts`."""
     for item in items:
-        if isinstance(item, Bad):
+        if isinstance(item, InvalidRecord):
             yield item
             continue
         if not wanted(item):
             kept(item)
             continue
         capture = item.capture
-        scores = {found.head: found for found in score_capture(capture).result()}
+        scores = {scored_head.head: scored_head for scored_head in score_capture(capture).result()}
         yield Scored(item, capture, scores)
 
 
 def _small_enough(
-    texts: Iterable[Tokenized | Bad], cost: Callable[[Inputs], int]
-) -> Iterator[Tokenized | Bad]:
+    texts: Iterable[Tokenized | InvalidRecord], cost: Callable[[Inputs], int]
+) -> Iterator[Tokenized | InvalidRecord]:
     """The texts whose maps this machine can hold; what cannot be used instead of the others."""
-    for found in texts:
-        needed = 0 if isinstance(found, Bad) else cost(found.inputs)
-        if isinstance(found, Bad) or needed <= physical_memory() // 4:
-            yield found
+    for tokenized in texts:
+        needed = 0 if isinstance(tokenized, InvalidRecord) else cost(tokenized.inputs)
+        if isinstance(tokenized, InvalidRecord) or needed <= physical_memory() // 4:
+            yield tokenized
             continue
-        yield Bad(
-            found.text.number,
-            found.text.place,
-            f"the maps of {found.inputs.length} tokens take {human_bytes(needed)}, more than "
+        yield InvalidRecord(
+            tokenized.text.number,
+            tokenized.text.place,
+            f"the maps of {tokenized.inputs.length} tokens take {human_bytes(needed)}, more than "
             "a quarter of this machine's memory; select fewer heads",
         )
 
@@ -133,31 +133,31 @@ def _batch(
     wanted: Callable[[Input], bool],
     kept: Callable[[Input], None],
     quantity: str,
-) -> Iterator[Scored | Bad]:
+) -> Iterator[Scored | InvalidRecord]:
     """Run one batch, all of it or, where nothing in it is wanted, not at all."""
-    chosen = [wanted(found.text) for found in batch]
-    for found, want in zip(batch, chosen, strict=True):
+    chosen = [wanted(tokenized.text) for tokenized in batch]
+    for tokenized, want in zip(batch, chosen, strict=True):
         if not want:
-            kept(found.text)
+            kept(tokenized.text)
     if not any(chosen):
         return
-    inputs = [found.inputs for found in batch]
+    inputs = [tokenized.inputs for tokenized in batch]
     recorder = Recorder(inputs, heads)
     sites = {head.site for head in heads}
     scorer = _EachScored(inputs, source.layout, sites, chosen, shares=quantity != "weights")
     source.forward(inputs, [recorder, scorer], ForwardRequest(hidden=False))
-    for place, found in enumerate(batch):
+    for place, tokenized in enumerate(batch):
         if not chosen[place]:
             continue
-        text, maps = found.text, recorder.maps(place)
+        text, maps = tokenized.text, recorder.maps(place)
         if not all(np.isfinite(weights).all() for weights in maps.values()):
-            yield Bad(text.number, text.place, _NAN)
+            yield InvalidRecord(text.number, text.place, _NAN)
             continue
         scores = {head.head: head for head in scorer.result(place)}
         capture = Capture(
             source.info,
             source.layout,
-            found.inputs,
+            tokenized.inputs,
             maps,
             reach=recorder.reach(place),
             quantity=quantity,

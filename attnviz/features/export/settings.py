@@ -1,76 +1,141 @@
-"""What an export draws and how: everything that changes a picture, and nothing else."""
+"""What an export draws and how it runs: everything that changes a picture, and apart the rest."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
-from attnviz.core.arguments import check_fields
-from attnviz.drawing.figure import check_format
+from attnviz.captures.settings import INPUT, MapSettings, PartSettings
+from attnviz.core.execution import RUN, Parallel
+from attnviz.core.settings import Settings, like, setting
 from attnviz.drawing.style import Style
 from attnviz.errors import UsageError
-from attnviz.features.export.names import KINDS
+from attnviz.features.export.names import LAYOUTS
 
-WEIGHTS = ("npz", "safetensors")
+PICTURES = "Pictures"
+
+_MOST_A_CORE = 4
+"""Processes for each core, at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExportSettings:
-    """Which heads of every input are drawn, as which kinds of picture.
+@dataclass(frozen=True)
+class ExportSettings(Settings):
+    """Which heads of every input are drawn, and as which pictures.
 
     Attributes:
-        select: heads, as in :mod:`attnviz.scoring.select`; all by default.
-        role: only heads that have this role on the input, or in the results attached:
-            ``induction``, ``syntactic: obj``, ``obj``.
-        top: only so many heads of each input, those with the largest lift.
-        kinds: kinds of picture, of :data:`attnviz.features.export.names.KINDS`.
-        rows: pictures have these queries alone: tokens such as ``100-160``, from 0 and with both
-            ends; an input that does not have them is left out. ``keys`` the same of keys.
-        keys: see ``rows``.
         style: how they look.
-        format: ``png``, ``svg`` or ``pdf``.
-        weights: ``npz`` or ``safetensors`` to keep the numbers beside the pictures.
-        special_tokens: whether the tokenizer adds its tokens.
-        truncate: whether texts that are too long are cut.
     """
 
-    select: str | None = None
-    role: str | None = None
-    top: int | None = None
-    kinds: tuple[str, ...] = ("heads",)
-    rows: str | None = None
-    keys: str | None = None
-    style: Style = field(default_factory=Style)
-    format: str = "png"
-    weights: str | None = None
-    special_tokens: bool = True
-    truncate: bool = False
-
-    def __post_init__(self) -> None:
-        check_fields(self)
+    select: str | None = like(MapSettings, "select", panel=PICTURES)
+    role: str | None = setting(
+        None,
+        "Only heads with this role: induction, obj. On the input, or given by {evidence}.",
+        panel=PICTURES,
+        metavar="ROLE",
+        common=True,
+    )
+    clearest: int | None = setting(
+        None,
+        "Only the N heads with the largest lift. Of each input.",
+        panel=PICTURES,
+        metavar="N",
+        least=1,
+        common=True,
+    )
+    layout: str = setting(
+        "heads",
+        "heads, layers, grid or overview. A head in each picture, a layer's in a grid, all chosen "
+        "in a grid or in a mosaic; several with commas.",
+        panel=PICTURES,
+        metavar="LAYOUT",
+        common=True,
+    )
+    rows: str | None = like(PartSettings, "rows", panel=PICTURES, common=False)
+    keys: str | None = like(PartSettings, "keys", panel=PICTURES, common=False)
+    style: Style = Style()  # noqa: RUF009 - frozen
+    format: Literal["png", "svg", "pdf"] = setting("png", "Format of the pictures.", panel=PICTURES)
+    quantity: str = like(MapSettings, "quantity", panel=PICTURES)
+    weights: Literal["npz", "safetensors"] | None = setting(
+        None, "Also save the weights, as npz or safetensors.", panel=PICTURES, metavar="FORMAT"
+    )
+    special_tokens: bool = setting(
+        True, "Leave out the tokens that the tokenizer adds.", panel=INPUT, shown=""
+    )
+    truncate: bool = setting(False, "Truncate texts that are too long for the model.", panel=INPUT)
 
     def check(self) -> None:
-        """Raise UsageError for what makes no sense."""
-        check_format(self.format)
-        if not self.kinds:
-            raise UsageError(f"no kind of picture; choose from {', '.join(KINDS)}")
-        for kind in self.kinds:
-            if kind not in KINDS:
-                raise UsageError(
-                    f"unknown kind of picture {kind!r}; choose from {', '.join(KINDS)}"
-                )
-        if self.top is not None and self.top < 1:
-            raise UsageError("{top} must be at least 1, not {}", self.top, top=...)
-        if self.weights not in (None, *WEIGHTS):
-            raise UsageError(f"cannot write weights as {self.weights!r}; choose npz or safetensors")
+        """Raise UsageError for a kind of picture that there is not, or none."""
+        for name in self.layouts:
+            if name not in LAYOUTS:
+                raise UsageError("{layout} takes {}, not {!r}", ", ".join(LAYOUTS), name,
+                                 layout=...)  # fmt: skip
+        if not self.layouts:
+            raise UsageError("{layout} takes {}, and at least one of them", ", ".join(LAYOUTS),
+                             layout=...)  # fmt: skip
+
+    @property
+    def layouts(self) -> tuple[str, ...]:
+        """The kinds of pictures, each once."""
+        return tuple(dict.fromkeys(filter(None, map(str.strip, self.layout.split(",")))))
 
     def document(self) -> dict[str, Any]:
         """The settings as JSON values."""
-        found: dict[str, Any] = json.loads(json.dumps(asdict(self)))
-        found["kinds"] = [kind for kind in KINDS if kind in self.kinds]
-        return found
+        document: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return document | {"layout": [name for name in LAYOUTS if name in self.layouts]}
+
+
+@dataclass(frozen=True)
+class ExportRun(Settings):
+    """How an export runs; nothing here changes a picture."""
+
+    column: str | None = setting(
+        None, "The column or field that holds the text.", panel=INPUT,
+        metavar="NAME", common=True,
+    )  # fmt: skip
+    recorded: bool = setting(
+        False, "The files are recorded attention (.npz, .safetensors).", panel=INPUT
+    )
+    limit: int | None = setting(
+        None, "Take at most the first N inputs.", panel=INPUT, metavar="N", least=1, common=True
+    )
+    strict: bool = setting(False, "Stop at the first input that cannot be used.", panel=INPUT)
+    jobs: int | None = like(
+        Parallel,
+        "jobs",
+        default=None,
+        help="Number of processes that draw.",
+        shown="all cores",
+        most=None,
+        common=True,
+    )
+    force: bool = setting(
+        False, "Take over a folder that holds something else. Pictures made with other settings "
+        "are removed; files that are not ours stay.", panel=RUN, common=True,
+    )  # fmt: skip
+    fsync: Literal["never", "end", "always"] = setting(
+        "end",
+        "When to wait for the disk: not at all, for the manifest and the index, or for every file.",
+        panel=RUN,
+        metavar="WHEN",
+    )
+
+    def check(self) -> None:
+        """Raise UsageError for more processes than this machine can use."""
+        if self.jobs is None:
+            return
+        from attnviz.corpus.executors import cores
+
+        most = _MOST_A_CORE * cores()
+        if self.jobs > most:
+            raise UsageError(
+                "{jobs} is more than {}, which is {} per core here",
+                most,
+                _MOST_A_CORE,
+                remedy="leave it out for one per core",
+                jobs=self.jobs,
+            )
 
 
 def difference(before: Mapping[str, Any], now: Mapping[str, Any], path: str = "") -> str | None:
@@ -78,9 +143,9 @@ def difference(before: Mapping[str, Any], now: Mapping[str, Any], path: str = ""
     for name in dict.fromkeys([*before, *now]):
         old, new = before.get(name), now.get(name)
         if isinstance(old, dict) and isinstance(new, dict):
-            found = difference(old, new, f"{path}{name} ")
-            if found:
-                return found
+            inside = difference(old, new, f"{path}{name} ")
+            if inside:
+                return inside
         elif old != new:
             return f"{path}{name} was {_shown(old)} and is now {_shown(new)}"
     return None

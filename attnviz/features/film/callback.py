@@ -8,8 +8,9 @@ from typing import Any
 
 from transformers import TrainerCallback
 
+from attnviz.core.interface import interface
 from attnviz.errors import UsageError
-from attnviz.features.film.track import SCORED, Tracker
+from attnviz.features.film.track import SCORED, Tracker, checked_settings, folder_for, warned
 
 
 class HeadsCallback(TrainerCallback):
@@ -24,14 +25,17 @@ class HeadsCallback(TrainerCallback):
         every: steps between two measurements; the beginning and the end are measured too.
         scores: those to measure; None for all.
         log: gets the numbers, a dictionary; after :meth:`attach` the Trainer's own loggers have
-            them (TensorBoard, W&B, MLflow, ...: whatever is on), under ``heads/``.
-        out: a folder for what every step gave; by default ``heads`` in the Trainer's output folder.
+            them (TensorBoard, W&B, MLflow, ...: whatever is on), under ``heads/``. If it raises,
+            that is a warning, and it is not called again.
+        state: a folder for what every step gave; by default ``heads`` in the Trainer's output
+            folder.
         each: also log the scores of every head.
 
     Raises:
-        UsageError: see :func:`attnviz.track`.
+        UsageError, InputError, OutputError: see :func:`attnviz.track`.
     """
 
+    @interface
     def __init__(
         self,
         texts: Sequence[str | Sequence[int]],
@@ -39,13 +43,13 @@ class HeadsCallback(TrainerCallback):
         scores: Sequence[str] | None = SCORED,
         log: Callable[[dict[str, float]], object] | None = None,
         *,
-        out: str | Path | None = None,
+        state: str | Path | None = None,
         each: bool = False,
     ) -> None:
-        if every < 1:
-            raise UsageError("{every} must be 1 or more", every=every)
+        checked_settings(texts, every, scores)
+        folder_for(state)
         self._texts, self._every, self._scores = texts, every, scores
-        self._log, self._out, self._each = log, out, each
+        self._log, self._state, self._each = log, state, each
         self._tracker: Tracker | None = None
         self._done = -1
 
@@ -53,8 +57,17 @@ class HeadsCallback(TrainerCallback):
         """Let a Trainer call this, and its loggers have the numbers.
 
         Args:
-            trainer: before it trains.
+            trainer: before it trains; its model and tokenizer are looked at now.
+
+        Raises:
+            UsageError: no Trainer; AttnvizError: see :func:`attnviz.track`.
         """
+        if not all(callable(getattr(trainer, name, None)) for name in ("add_callback", "log")):
+            raise UsageError(
+                "{trainer} takes transformers' Trainer, not {}", type(trainer).__name__, trainer=...
+            )
+        tokenizer = getattr(trainer, "processing_class", None)
+        self._made(trainer.args, trainer.model, tokenizer)  # refused now
         trainer.add_callback(self)
         self._log = self._log or trainer.log
         return self
@@ -64,11 +77,7 @@ class HeadsCallback(TrainerCallback):
         self._tracker = None
         if not state.is_world_process_zero:
             return
-        out = Path(args.output_dir) / "heads" if self._out is None else self._out
-        self._tracker = Tracker(
-            kwargs["model"], kwargs.get("processing_class"), self._texts, 1, self._scores, out,
-            each=self._each,
-        )  # fmt: skip
+        self._tracker = self._made(args, kwargs["model"], kwargs.get("processing_class"))
         self._measure(state, control)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -81,12 +90,23 @@ class HeadsCallback(TrainerCallback):
         self._measure(state, control)
         self._tracker = None
 
+    def _made(self, args: Any, model: Any, tokenizer: Any) -> Tracker:
+        state = Path(args.output_dir) / "heads" if self._state is None else self._state
+        return Tracker(model, tokenizer, self._texts, 1, self._scores, state, each=self._each)
+
     def _measure(self, state: Any, control: Any) -> None:
         if self._tracker is None or state.global_step == self._done:
             return
         self._done = state.global_step
         numbers: Mapping[str, float] = self._tracker.measure(state.global_step)
-        if self._log is not None:
-            wanted = control.should_log  # of the loss at this step, which logging would take back
+        if self._log is None or not numbers:
+            return
+        wanted = control.should_log  # of the loss at this step, which logging would take back
+        try:
             self._log(dict(numbers))
+        except Exception as error:  # whatever a logger raises
+            self._log = None
+            name = type(error).__name__
+            warned(f"numbers are not logged from step {state.global_step} on: {name}: {error}")
+        finally:
             control.should_log = wanted

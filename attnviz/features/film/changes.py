@@ -7,6 +7,11 @@ are drawn anew as wholes, the same draw for all steps (Künsch 1989; Poisson wei
 :mod:`attnviz.statistics.simultaneous`), and the middle is passed again. A checkpoint says only that
 something happened since the one before, so every interval begins there.
 
+Training is not smooth: from one checkpoint to the next a score goes up and down by more than texts
+explain, and a rise that is drawn anew on the same checkpoints has all of that in it. So each draw
+is of a smoothed curve (the median of three neighbours), with noise as large as what neighbouring
+checkpoints do, the median second difference (:func:`jitter`).
+
 Notation in shapes: R draws, S steps, G texts, K curves.
 """
 
@@ -22,6 +27,11 @@ from numpy.typing import NDArray
 
 from attnviz.statistics.clusters import LEAST, LEVEL
 from attnviz.statistics.simultaneous import REPLICATES, poisson
+
+JITTERED = 6
+"""From fewer checkpoints nobody can tell a rise from what training does anyway."""
+_MEDIAN = 0.6745
+"""Of the size of a normal variable, in standard deviations."""
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -39,6 +49,31 @@ def drawn(a: Floats, b: NDArray[np.integer[Any]], weights: Floats) -> Floats:
     sums = weights @ a.T
     means: Floats = sums / np.where(rows > 0, rows, np.nan)
     return means
+
+
+def jitter(curve: Floats) -> float:
+    """The standard deviation of what a curve [S] does from one checkpoint to the next.
+
+    Second differences of a line are 0, and of independent noise have √6 of its deviation; their
+    median is not moved by the few of a rise. 0 from fewer than :data:`JITTERED` checkpoints.
+    """
+    if len(curve) < JITTERED:
+        return 0.0
+    bends = np.abs(curve[:-2] - 2 * curve[1:-1] + curve[2:])
+    known = bends[np.isfinite(bends)]
+    return float(np.median(known)) / (_MEDIAN * math.sqrt(6)) if len(known) else 0.0
+
+
+def jittered(draws: Floats, curve: Floats, seed: Sequence[int]) -> Floats:
+    """Draws [R, S] of a curve [S] as another training of the same kind would give them."""
+    if len(curve) < JITTERED:
+        return draws
+    middle = np.median([curve[:-2], curve[1:-1], curve[2:]], axis=0)
+    smooth = np.concatenate([curve[:1], np.where(np.isfinite(middle), middle, curve[1:-1]),
+                             curve[-1:]])  # fmt: skip
+    noise = np.random.default_rng(list(seed)).normal(0, jitter(curve), draws.shape)
+    shaken: Floats = draws + (smooth - curve) + noise
+    return shaken
 
 
 def weights(names: Sequence[str], seed: int) -> Floats:
@@ -131,6 +166,8 @@ def shifted(draws: Floats, start: int, end: int, texts: int) -> tuple[float | No
     if texts < LEAST:
         return None, None
     change = draws[:, end] - draws[:, start]
+    if np.isnan(change).all():
+        return None, None
     tail = (1 - LEVEL) / 2
     low, high = np.nanquantile(change, (tail, 1 - tail))
     return float(low), float(high)

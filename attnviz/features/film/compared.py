@@ -6,11 +6,14 @@ from attnviz.core.compared import Figures
 from attnviz.features.film.result import Film
 
 
-def figures(found: Film) -> Figures:
+def figures(film: Film) -> Figures:
     """The mean of every score at the last step, and the roles there."""
-    heads = {found.layout.name(one.head): one for one in found.heads}
+    heads = {film.layout.name(head.head): head for head in film.heads}
     return Figures(
-        {name: {key: c.mean[-1] for key, c in one.scores.items()} for name, one in heads.items()},
-        {name: frozenset(one.roles[-1]) for name, one in heads.items()},
-        {"steps": f"{found.steps[0]} to {found.steps[-1]}"},
+        {
+            name: {key: curve.mean[-1] for key, curve in head.scores.items()}
+            for name, head in heads.items()
+        },
+        {name: frozenset(head.roles[-1]) for name, head in heads.items()},
+        {"steps": f"{film.steps[0]} to {film.steps[-1]}"},
     )

@@ -34,14 +34,14 @@ _WIDELY = 0.1
 """Where half of the checkpoints lie in so small a share of the steps, steps are logarithmic."""
 
 
-def draw(found: Film, format: str = "png") -> Any:
+def draw(film: Film, format: str = "png") -> Any:
     """Curves over a common axis, and a grid of heads with their small curves.
 
     Raises:
         UsageError: when there is no such format.
     """
     check_drawn(format)
-    return canvas.rendered(lambda: build(found), format, Style().dpi)
+    return canvas.rendered(lambda: build(film), format, Style().dpi)
 
 
 def build(film: Film) -> Figure:
@@ -110,24 +110,24 @@ def _loss(axes: Axes, film: Film, name: str, curve: StepCurve) -> None:
 
 def _apart(film: Film, axes: Axes) -> list[tuple[str, float]]:
     """Baselines whose names do not touch; the lines are always there."""
-    found: list[tuple[str, float]] = []
+    labels: list[tuple[str, float]] = []
     low, high = axes.get_ylim()
-    every = sorted(film.baselines.items(), key=lambda one: one[1])
+    every = sorted(film.baselines.items(), key=lambda baseline: baseline[1])
     least = 0.09 * (max([high, *film.baselines.values()]) - min([low, *film.baselines.values()]))
     for label, value in every:
-        near = found and value - found[-1][1] < least
-        found.append(("" if near else label, value))
-    return found
+        near = labels and value - labels[-1][1] < least
+        labels.append(("" if near else label, value))
+    return labels
 
 
 def _heads(axes: Axes, film: Film) -> None:
     """The heads that formed, each by the score of its role; else the strongest heads."""
     chosen: list[tuple[HeadFilm, str, str | None]] = []
     counts: dict[str, int] = {}
-    for one in film.formations:
-        if counts.setdefault(one.role, 0) < _MOST:
-            counts[one.role] += 1
-            chosen.append((film[one.head], one.score, one.role))
+    for formation in film.formations:
+        if counts.setdefault(formation.role, 0) < _MOST:
+            counts[formation.role] += 1
+            chosen.append((film[formation.head], formation.score, formation.role))
     if not chosen:
         for score in ("previous", "induction"):
             scored = [head for head in film.heads if score in head.scores]
@@ -184,7 +184,7 @@ def _cell(axes: Axes, film: Film, head: HeadFilm) -> None:
     color = _color(title)
     if score in head.scores:
         curve = head.scores[score]
-        values = np.array([np.nan if one is None else one for one in curve.mean])
+        values = np.array([np.nan if value is None else value for value in curve.mean])
         axes.plot(film.steps, values, color=color, linewidth=1.2)
         axes.fill_between(film.steps, 0, values, color=color, alpha=0.18, linewidth=0)
         share = film.units.get(score) == "share"
@@ -208,8 +208,8 @@ def _color(role: str | None) -> str:
 
 def _line(axes: Axes, film: Film, curve: StepCurve, color: str) -> None:
     """A curve with the band of its intervals."""
-    mean = np.array([np.nan if one is None else one for one in curve.mean])
-    half = np.array([np.nan if one is None else one for one in curve.half])
+    mean = np.array([np.nan if value is None else value for value in curve.mean])
+    half = np.array([np.nan if value is None else value for value in curve.half])
     axes.fill_between(film.steps, mean - half, mean + half, color=color, alpha=0.15, linewidth=0)
     axes.plot(film.steps, mean, color=color, linewidth=1.3, marker="o", markersize=1.8)
 
@@ -239,4 +239,4 @@ def _scale(axes: Axes, film: Film) -> None:
 
 
 def _last(curve: StepCurve) -> float:
-    return next((one for one in reversed(curve.mean) if one is not None), 0.0)
+    return next((value for value in reversed(curve.mean) if value is not None), 0.0)

@@ -10,25 +10,29 @@ from attnviz.features.film.result import Film, HeadFilm
 from attnviz.features.film.words import between, heading, meanwhile, spans
 
 
-def finding(found: Film, name: str) -> Finding:
+def finding(film: Film, name: str) -> Finding:
     """When every head formed.
 
     Args:
-        found: the film, of which the last checkpoint is the model.
+        film: the film, of which the last checkpoint is the model.
         name: of its file.
     """
-    heads = {found.layout.name(one.head): one for one in found.heads}
+    heads = {film.layout.name(head_film.head): head_film for head_film in film.heads}
     formed = {
-        found.layout.name(one.head): (float(one.step), _float(one.low), _float(one.high))
-        for one in reversed(found.formations)
+        film.layout.name(formation.head): (
+            float(formation.step),
+            _float(formation.low),
+            _float(formation.high),
+        )
+        for formation in reversed(film.formations)
     }
     return Finding(
         "film",
         name,
         "While it was trained",
-        f"{heading(found)}, on {counted(found.texts, 'text')}; a head formed at the first "
+        f"{heading(film)}, on {counted(film.texts, 'text')}; a head formed at the first "
         "checkpoint at which its score is past the middle of its rise.",
-        {head: tuple(life(found, one)) for head, one in heads.items()},
+        {head: tuple(life(film, head_film)) for head, head_film in heads.items()},
         (Measure("formed", "step at which it formed", "steps", 0, formed),) if formed else (),
     )
 
@@ -37,11 +41,12 @@ def life(film: Film, head: HeadFilm) -> Iterator[str]:
     """When it had which role, and when it formed, line by line."""
     for span in spans(film, head):
         yield f"{span.role}, steps {span.steps}"
-    for one in film.formations:
-        if one.head == head.head:
-            said = meanwhile(one)
+    for formation in film.formations:
+        if formation.head == head.head:
+            said = meanwhile(formation)
             yield (
-                f"formed for {one.role} at step {one.step:,}{between(one.low, one.high)}"
+                f"formed for {formation.role} at step {formation.step:,}"
+                f"{between(formation.low, formation.high)}"
                 f"{'; ' if said else ''}{said}"
             )
     if not any(head.roles):

@@ -11,7 +11,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from attnviz import files
 from attnviz.core.heads import Layout, SiteKind
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.scores import Role
-from attnviz.errors import InputError
+from attnviz.errors import InputError, system_errors
 from attnviz.models.containers import one_line, read_archive
 from attnviz.scoring.scores import SCORES
 from attnviz.scoring.sums import Sums, comparable
@@ -45,7 +45,7 @@ class FilmHeader(msgspec.Struct, forbid_unknown_fields=True):
         info: where its weights came from; ``identity`` what no other model shares.
         layout: its heads.
         scores: that were measured, in the order of the arrays.
-        asked: what results of one film share, see :class:`FilmAsked`.
+        asked: what results of one film share, see :meth:`FilmSettings.document`.
         texts: a hash of the tokens of every text; equal ones are one text. The last ``probes`` are
             repeated random tokens.
         files: what was read.
@@ -130,17 +130,17 @@ def path_of(folder: Path, step: int) -> Path:
     return folder / f"step-{step:08}{SUFFIX}"
 
 
-def write(folder: Path, found: MeasuredStep) -> Path:
+def write(folder: Path, measured: MeasuredStep) -> Path:
     """Write a step whole or not at all.
 
     Raises:
         OutputError: with the system's reason.
     """
     out = io.BytesIO()
-    header = msgspec.json.encode(msgspec.to_builtins(found.header, enc_hook=str))
-    arrays = {name: getattr(found, name) for name in _ARRAYS}
+    header = msgspec.json.encode(msgspec.to_builtins(measured.header, enc_hook=str))
+    arrays = {name: getattr(measured, name) for name in _ARRAYS}
     np.savez_compressed(out, allow_pickle=False, header=np.frombuffer(header, np.uint8), **arrays)
-    path = path_of(folder, found.header.step)
+    path = path_of(folder, measured.header.step)
     files.write(path, out.getvalue())
     return path
 
@@ -161,13 +161,13 @@ def read(path: Path) -> MeasuredStep:
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise InputError(f"{path} is of another version of attnviz; measure it again")
     try:
-        found = MeasuredStep(
+        step = MeasuredStep(
             msgspec.convert(document, FilmHeader), **{name: arrays[name] for name in _ARRAYS}
         )
-        _check(found)
+        _check(step, path)
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path} is damaged ({one_line(error)}); measure it again") from None
-    return found
+    return step
 
 
 def read_folder(folder: Path) -> tuple[MeasuredStep, ...]:
@@ -176,18 +176,22 @@ def read_folder(folder: Path) -> tuple[MeasuredStep, ...]:
     Raises:
         InputError: there is none, or one is damaged.
     """
-    found = sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))
-    if not found:
+    with system_errors(InputError, f"cannot read {folder}"):
+        named = [(_NAME.fullmatch(path.name), path) for path in folder.iterdir()]
+    steps = sorted((int(name[1]), path) for name, path in named if name is not None)
+    if not steps:
         raise InputError(
             f"{folder} holds no steps of a film; give a folder that attnviz film, av.track or "
             "av.HeadsCallback kept them in"
         )
-    return tuple(read(path) for path in found)
+    return tuple(read(path) for _, path in steps)
 
 
-def _check(found: MeasuredStep) -> None:
-    """ValueError where the arrays are not those of the header."""
-    header, heads = found.header, len(found.layout)
+def _check(measured: MeasuredStep, path: Path) -> None:
+    """ValueError where the arrays are not those of the header, or the name is of another step."""
+    header, heads = measured.header, len(measured.layout)
+    if path.name != path_of(path.parent, header.step).name:
+        raise ValueError(f"it is of step {header.step}, which is not that of its name")
     if unknown := [name for name in header.scores if name not in SCORES]:
         raise ValueError(f"no score is called {unknown[0]!r}")
     g, n, m = len(header.texts), len(header.scores), len(comparable(header.scores))
@@ -202,40 +206,10 @@ def _check(found: MeasuredStep) -> None:
         "predicted": ((g,), "int64"),
         "contexts": ((g,), "float64"),
         "windows": ((g,), "int64"),
-        "changes": ((len(found.changes) and heads, 2), "float64"),
+        "changes": ((len(measured.changes) and heads, 2), "float64"),
         "maps": ((heads, t, t) if t else (0, 0, 0), "uint8"),
     }
     for name, (shape, dtype) in shapes.items():
-        array = getattr(found, name)
+        array = getattr(measured, name)
         if array.shape != shape or array.dtype != dtype:
             raise ValueError(f"{name} is {array.dtype} {array.shape}, not {dtype} {shape}")
-
-
-@dataclass(frozen=True)
-class FilmAsked:
-    """How texts are run, which all steps of a film share.
-
-    Attributes:
-        scores: that are measured; all by default.
-        special_tokens: whether the tokenizer adds its own.
-        probe: scores of repetition on repeated random tokens, and not on the texts.
-        ablate: also ablate every head.
-        conllu: treebanks for syntactic roles; ``gap`` pronouns for those of coreference.
-        gap: see ``conllu``.
-        show: how many tokens of the first text to keep maps of; 0 for none.
-        seed: of what is drawn.
-    """
-
-    scores: tuple[str, ...] = field(default_factory=lambda: tuple(SCORES))
-    special_tokens: bool = True
-    probe: bool = False
-    ablate: bool = False
-    conllu: tuple[str, ...] = ()
-    gap: tuple[str, ...] = ()
-    show: int = 24
-    seed: int = 0
-
-    def document(self) -> dict[str, Any]:
-        """As a file has it."""
-        plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
-        return plain

@@ -21,9 +21,10 @@ from attnviz.core.scores import Role
 from attnviz.core.source import ForwardRequest, Source
 from attnviz.corpus.batches import Tokenized, batches
 from attnviz.corpus.executors import one_thread
-from attnviz.corpus.texts import Bad, Text
+from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.errors import InputError, UsageError
-from attnviz.features.film.kept import SCHEMA, FilmAsked, FilmHeader, MeasuredStep
+from attnviz.features.film.kept import SCHEMA, FilmHeader, MeasuredStep
+from attnviz.features.film.settings import FilmSettings
 from attnviz.features.profile.windows import windows
 from attnviz.scoring.observe import Recorder, ScoreObserver
 from attnviz.scoring.probe import MEASURED
@@ -47,7 +48,7 @@ class _Piece(Tokenized):
 
 
 @dataclass(slots=True)
-class _Found:
+class _Observed:
     """What one piece gave: sums of scores, losses of its tokens."""
 
     sums: Sums
@@ -90,23 +91,23 @@ class Prepared:
     pieces: tuple[_Piece, ...]
     digests: tuple[str, ...]
     probes: tuple[Inputs, ...]
-    bad: tuple[Bad, ...]
+    bad: tuple[InvalidRecord, ...]
 
 
-def prepare(source: Source, texts: Sequence[Text], asked: FilmAsked) -> Prepared:
+def prepare(source: Source, texts: Sequence[Text], settings: FilmSettings) -> Prepared:
     """Tokenize the texts, in windows where they are longer than the model takes.
 
     Raises:
         InputError: no text can be used; UsageError: a probe of a model without a vocabulary.
     """
     pieces: list[_Piece] = []
-    bad: list[Bad] = []
+    bad: list[InvalidRecord] = []
     for text in texts:
-        prompt = replace(text.prompt, special_tokens=asked.special_tokens)
+        prompt = replace(text.prompt, special_tokens=settings.special_tokens)
         try:
             cut = [source.prepare(prompt)] if prompt.ids else list(windows(prompt, source))
         except (InputError, UsageError) as error:
-            bad.append(Bad(text.number, text.place, error.message))
+            bad.append(InvalidRecord(text.number, text.place, error.message))
             continue
         pieces += [_Piece(text, inputs) for inputs in cut]
     if not pieces:
@@ -116,7 +117,7 @@ def prepare(source: Source, texts: Sequence[Text], asked: FilmAsked) -> Prepared
         _digest([piece.inputs for piece in some])
         for _, some in groupby(pieces, key=lambda piece: piece.text.number)
     ]
-    if asked.probe:
+    if settings.probe:
         probes = tuple(trial.inputs for trial in trials.probe(source))
         digests += [_digest([inputs]) for inputs in probes]
     else:
@@ -127,7 +128,7 @@ def prepare(source: Source, texts: Sequence[Text], asked: FilmAsked) -> Prepared
 def measure(
     source: Source,
     prepared: Prepared,
-    asked: FilmAsked,
+    settings: FilmSettings,
     *,
     step: int,
     name: str,
@@ -139,43 +140,45 @@ def measure(
     Args:
         source: the checkpoint.
         prepared: the texts, see :func:`prepare`.
-        asked: what to measure.
+        settings: what to measure.
         step: of training; ``name`` what the checkpoint is called.
         name: see ``step``.
         identity: what no other model shares.
         files: what was read.
     """
     with one_thread():
-        found = _run(source, prepared.pieces, asked.scores)
+        samples = _run(source, prepared.pieces, settings.measured)
         texts = [
-            [found[place] for place, _ in some]
+            [samples[place] for place, _ in some]
             for _, some in groupby(enumerate(prepared.pieces), key=lambda pair: pair[1].text.number)
         ]
-        sums = [_added([one.sums for one in some]) for some in texts]
-        if asked.probe:
-            sums = [_without(one, MEASURED) for one in sums]
-            sums += [_only(one, MEASURED) for one in _probe(source, prepared.probes, asked)]
+        sums = [_added([sample.sums for sample in some]) for some in texts]
+        if settings.probe:
+            sums = [_without(sample, MEASURED) for sample in sums]
+            sums += [
+                _only(sample, MEASURED) for sample in _probe(source, prepared.probes, settings)
+            ]
         empty = np.zeros(len(prepared.probes))
-        contexts = [[in_context(one.losses) for one in some] for some in texts]
-        known = [[one for one in some if one is not None] for some in contexts]
+        contexts = [[in_context(sample.losses) for sample in some] for some in texts]
+        known = [[sample for sample in some if sample is not None] for some in contexts]
         causal = _next_tokens(source)
-        maps, shown = _maps(source, prepared.pieces[0].inputs, asked.show)
-        changes, metric = _ablated(source, prepared.pieces, asked)
-        roles, notes = _annotated(source, asked)
+        maps, shown = _maps(source, prepared.pieces[0].inputs, settings.map_tokens)
+        changes, metric = _ablated(source, prepared.pieces, settings)
+        roles, notes = _annotated(source, settings)
     total = _added(sums)
-    lengths = [[len(one.losses) for one in some] for some in texts]
+    lengths = [[len(sample.losses) for sample in some] for some in texts]
     header = FilmHeader(
         SCHEMA, step, name, source.info, dict(identity or {}),
         {kind: list(counts) for kind, counts in source.layout.heads.items()}, source.layout.whole,
-        list(asked.scores), asked.document(), list(prepared.digests),
+        list(settings.measured), settings.document(), list(prepared.digests),
         len(prepared.probes), list(files),
         sum(piece.inputs.length for piece in prepared.pieces), list(shown), roles, metric,
         len(prepared.bad), notes,
     )  # fmt: skip
     return MeasuredStep(
         header,
-        np.stack([one.values for one in sums]),
-        np.stack([one.rows for one in sums]),
+        np.stack([sample.values for sample in sums]),
+        np.stack([sample.rows for sample in sums]),
         total.chances,
         total.shares,
         total.counted,
@@ -188,15 +191,15 @@ def measure(
     )
 
 
-def _run(source: Source, pieces: Sequence[_Piece], names: Sequence[str]) -> list[_Found]:
+def _run(source: Source, pieces: Sequence[_Piece], names: Sequence[str]) -> list[_Observed]:
     """Every piece through the model, in batches that depend on the texts alone."""
-    found: dict[int, _Found] = {}
+    samples: dict[int, _Observed] = {}
     places = {id(piece): place for place, piece in enumerate(pieces)}
     causal = _next_tokens(source)
     for batch in batches(
         list(pieces), _length, _BATCH_TOKENS, window=len(pieces) + 1, largest=_LARGEST
     ):
-        assert not isinstance(batch, Bad)
+        assert not isinstance(batch, InvalidRecord)
         inputs = [piece.inputs for piece in batch]
         observer = ScoreObserver(inputs, source.layout, names)
         logits = source.forward(
@@ -206,7 +209,7 @@ def _run(source: Source, pieces: Sequence[_Piece], names: Sequence[str]) -> list
             losses = np.zeros(0)
             if causal and logits is not None:
                 losses = _losses(logits[item], trials.next_tokens(0, piece.inputs))
-            found[places[id(piece)]] = _Found(observer.sums(item), losses)
+            samples[places[id(piece)]] = _Observed(observer.sums(item), losses)
     if trials.is_masked(source) and not source.no_logits:
         mask = trials.mask_id(source)
         for place, piece in enumerate(pieces):
@@ -216,8 +219,8 @@ def _run(source: Source, pieces: Sequence[_Piece], names: Sequence[str]) -> list
                     [trial.inputs], (), ForwardRequest(hidden=False, logits=True)
                 ).logits
                 assert logits is not None
-                found[place].losses = _losses(logits[0], hidden)
-    return [found[place] for place in range(len(pieces))]
+                samples[place].losses = _losses(logits[0], hidden)
+    return [samples[place] for place in range(len(pieces))]
 
 
 def _next_tokens(source: Source) -> bool:
@@ -236,13 +239,14 @@ def _losses(logits: torch.Tensor, tested: Sequence[trials.Trial]) -> NDArray[np.
     return losses.double().cpu().numpy()
 
 
-def _probe(source: Source, probes: Sequence[Inputs], asked: FilmAsked) -> Iterator[Sums]:
+def _probe(source: Source, probes: Sequence[Inputs], settings: FilmSettings) -> Iterator[Sums]:
     """The sums of repeated random tokens, one batch for those of a length."""
     for _, some in groupby(
-        sorted(enumerate(probes), key=lambda one: one[1].length), key=lambda one: one[1].length
+        sorted(enumerate(probes), key=lambda numbered: numbered[1].length),
+        key=lambda numbered: numbered[1].length,
     ):
         batch = [inputs for _, inputs in some]
-        observer = ScoreObserver(batch, source.layout, asked.scores)
+        observer = ScoreObserver(batch, source.layout, settings.measured)
         source.forward(batch, [observer], ForwardRequest(hidden=False))
         yield from (observer.sums(item) for item in range(len(batch)))
 
@@ -250,8 +254,8 @@ def _probe(source: Source, probes: Sequence[Inputs], asked: FilmAsked) -> Iterat
 def _added(sums: Sequence[Sums]) -> Sums:
     """In their order."""
     total = sums[0]
-    for one in sums[1:]:
-        total = total + one
+    for addend in sums[1:]:
+        total = total + addend
     return total
 
 
@@ -284,24 +288,24 @@ def _maps(source: Source, inputs: Inputs, show: int) -> tuple[NDArray[np.uint8],
 
 
 def _ablated(
-    source: Source, pieces: Sequence[_Piece], asked: FilmAsked
+    source: Source, pieces: Sequence[_Piece], settings: FilmSettings
 ) -> tuple[NDArray[np.float64], str]:
     """What ablating each head changes, [H, 2]: the change, and half of its interval (NaN: none)."""
-    if not asked.ablate:
+    if not settings.ablate:
         return np.zeros((0, 2)), ""
     from attnviz.features.ablation.function import ablate
 
-    report = ablate(
-        _prompts(pieces[:ABLATED]), model=source, method="mean,resample", seed=asked.seed
+    ablation = ablate(
+        _prompts(pieces[:ABLATED]), model=source, method="mean,resample", seed=settings.seed
     )
-    found: dict[Head, tuple[float, float]] = {}
-    for effect in report.effects:
+    changes: dict[Head, tuple[float, float]] = {}
+    for effect in ablation.effects:
         if len(effect.heads) == 1:
             low, high = effect.low, effect.high
             half = np.nan if low is None or high is None else (high - low) / 2
-            found[effect.heads[0]] = effect.change, half
+            changes[effect.heads[0]] = effect.change, half
     none = (np.nan, np.nan)
-    return np.array([found.get(head, none) for head in source.layout]), report.unit
+    return np.array([changes.get(head, none) for head in source.layout]), ablation.unit
 
 
 def _prompts(pieces: Sequence[_Piece]) -> list[Prompt | str]:
@@ -312,23 +316,23 @@ def _prompts(pieces: Sequence[_Piece]) -> list[Prompt | str]:
     return prompts
 
 
-def _annotated(source: Source, asked: FilmAsked) -> tuple[dict[str, list[Role]], list[str]]:
+def _annotated(source: Source, settings: FilmSettings) -> tuple[dict[str, list[Role]], list[str]]:
     """Roles that treebanks and pronouns give, by the heads' names; and what to say of them."""
     roles: dict[str, list[Role]] = {}
     notes: list[str] = []
-    if asked.conllu:
+    if settings.treebank:
         from attnviz.features.syntax.function import syntax
 
-        _gather(roles, syntax(list(asked.conllu), model=source).annotated_roles(), source)
-    if asked.gap:
+        _gather(roles, syntax(settings.treebank, model=source).annotated_roles(), source)
+    if settings.pronouns:
         from attnviz.features.coref.function import coref
 
-        _gather(roles, coref(list(asked.gap), model=source).annotated_roles(), source)
+        _gather(roles, coref(settings.pronouns, model=source).annotated_roles(), source)
     return roles, notes
 
 
-def _gather(roles: dict[str, list[Role]], found: Any, source: Source) -> None:
-    for head, several in found.items():
+def _gather(roles: dict[str, list[Role]], annotated: Any, source: Source) -> None:
+    for head, several in annotated.items():
         roles.setdefault(source.layout.name(head), []).extend(role for role, _ in several)
 
 

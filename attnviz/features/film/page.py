@@ -7,6 +7,7 @@ from typing import Any
 from attnviz.core.heads import SITE_PREFIX
 from attnviz.drawing.labels import visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors, ink
+from attnviz.drawing.signed import minus
 from attnviz.features.film import words
 from attnviz.features.film.finding import life
 from attnviz.features.film.result import Film, HeadFilm, StepCurve
@@ -18,7 +19,7 @@ def page(film: Film) -> bytes:
     """The whole page, as UTF-8."""
     template, style, script = parts(__package__, "main")
     data = safe_json(document(film))
-    return html_page(template, title=words.title(film), style=style, script=script, data=data)
+    return html_page(template, title=words.headline(film), style=style, script=script, data=data)
 
 
 def document(film: Film) -> dict[str, Any]:
@@ -33,19 +34,19 @@ def document(film: Film) -> dict[str, Any]:
         "layers": [
             f"{SITE_PREFIX[site.kind]} {site.layer}" if both else str(site.layer) for site in sites
         ],
-        "heads": [_head(film, one) for one in film.heads],
+        "heads": [_head(film, head) for head in film.heads],
         "loss": _curve(film.loss),
         "context": _curve(film.in_context),
         "baselines": [[visible(name), value] for name, value in film.baselines.items()],
         "formed": [
-            {"head": places[one.head], "score": one.score, "role": one.role}
-            for one in film.formations
+            {"head": places[formation.head], "score": formation.score, "role": formation.role}
+            for formation in film.formations
         ],
         "events": [
-            {"name": one.name, "step": one.step, "low": one.low, "high": one.high}
-            for one in film.events
+            {"name": event.name, "step": event.step, "low": event.low, "high": event.high}
+            for event in film.events
         ],
-        "told": list(words.told(film)),
+        "told": list(map(minus, words.told(film))),
         "methods": [visible(words.closing(film)), words.METHOD, *map(str, film.notes)],
         "shares": [name for name, unit in film.units.items() if unit == "share"],
         "metric": film.metric,
@@ -61,18 +62,18 @@ def document(film: Film) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _head(film: Film, one: HeadFilm) -> dict[str, Any]:
-    role, score = words.known_by(one)
+def _head(film: Film, head: HeadFilm) -> dict[str, Any]:
+    role, score = words.known_by(head)
     return {
-        "name": film.layout.name(one.head),
-        "row": film.layout.sites.index(one.head.site),
-        "column": one.head.index,
+        "name": film.layout.name(head.head),
+        "row": film.layout.sites.index(head.head.site),
+        "column": head.head.index,
         "score": score,
         "role": role,
-        "scores": {name: _curve(curve) for name, curve in one.scores.items()},
-        "roles": one.roles,
-        "effect": _curve(one.effect),
-        "life": list(life(film, one)),
+        "scores": {name: _curve(curve) for name, curve in head.scores.items()},
+        "roles": head.roles,
+        "effect": _curve(head.effect),
+        "life": list(life(film, head)),
     }
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from attnviz.core.heads import Head
 from attnviz.core.result import Result
-from attnviz.drawing.forms import Shown
+from attnviz.drawing.forms import Renderable
 
 IN_CONTEXT = "in-context score"
 """What stands among the events beside roles."""
@@ -55,7 +55,7 @@ class Shift:
         after: see ``before``.
         low: of the 95 % interval of the change over texts; None from too few texts.
         high: the other end.
-        share: of the change over the whole film.
+        share: of the change over the whole film; None where either is not sure.
     """
 
     before: float
@@ -132,6 +132,11 @@ class Order:
     high: int | None
     share: float | None
 
+    @property
+    def sure(self) -> bool:
+        """Whether the interval leaves out 0."""
+        return self.low is not None and self.low > 0
+
 
 @dataclass(frozen=True, slots=True)
 class Maps:
@@ -148,7 +153,7 @@ class Maps:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Film(Shown, Result):
+class Film(Renderable, Result):
     """What the heads of a model did at every checkpoint of its training.
 
     Attributes:
@@ -200,14 +205,14 @@ class Film(Shown, Result):
         count = len(self.steps)
         if not count or sorted(set(self.steps)) != list(self.steps):
             raise ValueError("its steps are not in order")
-        curves = [one for one in (self.loss, self.in_context) if one is not None]
-        if any(set(one.mean) == {None} for one in curves):
+        curves = [track for track in (self.loss, self.in_context) if track is not None]
+        if any(set(track.mean) == {None} for track in curves):
             raise ValueError("a loss without a number")
         for head in self.heads:
             if not head.scores:
                 raise ValueError("a head without scores")
             curves += [*head.scores.values(), *filter(None, [head.effect])]
-        lengths = {len(one) for curve in curves for one in (curve.mean, curve.half)}
+        lengths = {len(track) for curve in curves for track in (curve.mean, curve.half)}
         lengths |= {len(self.names), *(len(head.roles) for head in self.heads)}
         if lengths != {count}:
             raise ValueError(f"{count} steps with curves or names of {max(lengths - {count})}")
@@ -221,7 +226,7 @@ class Film(Shown, Result):
 
     def __getitem__(self, head: Head) -> HeadFilm:
         """One head over time; KeyError for a head that is not there."""
-        for found in self.heads:
-            if found.head == head:
-                return found
+        for film in self.heads:
+            if film.head == head:
+                return film
         raise KeyError(head)

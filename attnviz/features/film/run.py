@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from attnviz.captures.look import load
+from attnviz.captures.settings import ModelSettings
+from attnviz.core.progress import Progress
 from attnviz.corpus.executors import Inline, Processes
 from attnviz.corpus.running import Executor, answered
 from attnviz.corpus.stopping import Stopping
 from attnviz.corpus.texts import Text
 from attnviz.errors import InputError, UsageError, system_errors
 from attnviz.features.film import kept
-from attnviz.features.film.kept import FilmAsked, MeasuredStep
+from attnviz.features.film.kept import MeasuredStep
 from attnviz.features.film.measure import measure, prepare, shown_name
 from attnviz.features.film.series import Checkpoint
+from attnviz.features.film.settings import FilmSettings
 from attnviz.models.identity import identity
 
 
@@ -27,17 +29,15 @@ class FilmStudy:
 
     Attributes:
         texts: to run.
-        asked: what to measure.
+        settings: what to measure.
         files: that the texts are from.
-        device: where to run, ``dtype`` in which precision.
-        dtype: see ``device``.
+        model: where to run, and in which precision; each checkpoint takes its place.
     """
 
     texts: tuple[Text, ...]
-    asked: FilmAsked
+    settings: FilmSettings
     files: tuple[str, ...]
-    device: str = "auto"
-    dtype: str = "auto"
+    model: ModelSettings
 
 
 @dataclass(frozen=True)
@@ -49,34 +49,28 @@ class FilmWorker:
     def __call__(self, checkpoint: Checkpoint) -> MeasuredStep:
         """Load it, run every text, forget it."""
         study = self.study
-        source = load(checkpoint.model, device=study.device, dtype=study.dtype)
+        model = study.model.but(model=checkpoint.model)
+        source = model.load()
         return measure(
             source,
-            prepare(source, study.texts, study.asked),
-            study.asked,
+            prepare(source, study.texts, study.settings),
+            study.settings,
             step=checkpoint.step,
             name=shown_name(checkpoint.model),
-            identity=dict(identity(checkpoint.model)),
+            identity=dict(model.identity),
             files=study.files,
         )
 
 
 def run(
-    checkpoints: Sequence[Checkpoint],
-    study: FilmStudy,
-    *,
-    jobs: int = 1,
-    keep: Path | None = None,
-    progress: Callable[[str, int, int], None] = lambda stage, done, total: None,
+    checkpoints: Sequence[Checkpoint], study: FilmStudy, progress: Progress
 ) -> tuple[MeasuredStep, ...]:
     """Measure every checkpoint.
 
     Args:
         checkpoints: in their order.
-        study: what to measure.
-        jobs: processes, a checkpoint each at a time; the result is the same, bit by bit.
-        keep: a folder for what is done. What it holds of the same checkpoints, texts and settings
-            is not done again.
+        study: what to measure. What its folder holds of the same checkpoints, texts and settings is
+            not done again.
         progress: called after every checkpoint.
 
     Returns:
@@ -85,14 +79,15 @@ def run(
     Raises:
         AttnvizError: see :mod:`attnviz.errors`.
     """
-    done = {} if keep is None else _done(checkpoints, study, keep)
-    todo = [one for one in checkpoints if one.step not in done]
+    state = None if study.settings.state is None else Path(study.settings.state)
+    done = {} if state is None else _done(checkpoints, study, state)
+    todo = [checkpoint for checkpoint in checkpoints if checkpoint.step not in done]
     progress("checkpoints", len(done), len(checkpoints))
-    with Stopping() as stop, _executor(study, jobs, len(todo)) as workers:
-        for task, found in answered(workers, todo, "a checkpoint"):
-            done[task.step] = found
-            if keep is not None:
-                kept.write(keep, found)
+    with Stopping() as stop, _executor(study, len(todo)) as workers:
+        for task, step in answered(workers, todo, "a checkpoint"):
+            done[task.step] = step
+            if state is not None:
+                kept.write(state, step)
             progress("checkpoints", len(done), len(checkpoints))
             if stop.asked():
                 break
@@ -100,11 +95,10 @@ def run(
 
 
 def _executor(
-    study: FilmStudy, jobs: int, tasks: int
+    study: FilmStudy, tasks: int
 ) -> AbstractContextManager[Executor[Checkpoint, MeasuredStep]]:
-    if min(jobs, tasks) <= 1:
-        return Inline(FilmWorker(study))
-    return Processes(partial(FilmWorker, study), min(jobs, tasks))
+    jobs = min(study.settings.jobs, tasks)
+    return Inline(FilmWorker(study)) if jobs <= 1 else Processes(partial(FilmWorker, study), jobs)
 
 
 def _done(
@@ -113,21 +107,20 @@ def _done(
     """What the folder holds of this run; UsageError for steps of another one."""
     with system_errors(InputError, f"cannot use {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
-    found = {}
-    for one in checkpoints:
-        path = kept.path_of(folder, one.step)
+    done = {}
+    for checkpoint in checkpoints:
+        path = kept.path_of(folder, checkpoint.step)
         if not path.exists():
             continue
-        known = kept.read(path)
-        same = known.header.asked == study.asked.document() and known.header.files == list(
-            study.files
-        )
-        if not same or known.header.identity != dict(identity(one.model)):
+        step = kept.read(path)
+        header = step.header
+        same = header.asked == study.settings.document() and header.files == list(study.files)
+        if not same or header.identity != dict(identity(checkpoint.model)):
             raise UsageError(
                 "{} is of other texts, settings or weights than this run; name another folder for "
-                "{keep}, or delete it",
+                "{state}, or delete it",
                 path,
-                keep=...,
+                state=...,
             )
-        found[one.step] = known
-    return found
+        done[checkpoint.step] = step
+    return done

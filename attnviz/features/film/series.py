@@ -40,35 +40,39 @@ def series(models: str | Path | Sequence[str | Path]) -> tuple[Checkpoint, ...]:
         InputError: a pattern that fits no folder; UsageError: a name without a number, two of the
             same step, or fewer than two in all.
     """
-    names = [name for one in files.listed(models) for name in _named(one)]
-    found = sorted((Checkpoint(_step(name), name) for name in dict.fromkeys(names)), key=_by_step)
-    for before, after in pairwise(found):
+    names = [name for entry in files.listed(models) for name in _named(entry)]
+    checkpoints = sorted(
+        (Checkpoint(_step(name), name) for name in dict.fromkeys(names)), key=_by_step
+    )
+    for before, after in pairwise(checkpoints):
         if before.step == after.step:
             raise UsageError(
                 f"{before.model} and {after.model} are both of step {after.step}; name one run"
             )
-    if len(found) < 2:
+    if len(checkpoints) < 2:
         raise UsageError(
             "a film needs two checkpoints or more, and {model} names {}; give a pattern such as "
             "'runs/step-*', or name@step1000,step2000",
-            len(found),
+            len(checkpoints),
             model=...,
         )
-    return tuple(found)
+    return tuple(checkpoints)
 
 
 def _named(name: str) -> list[str]:
     if os.path.isdir(name):  # False for what no file can be called
         return [name]
     if glob.has_magic(name):
-        folders = [one for one in glob.glob(name) if os.path.isdir(one)]
+        folders = [folder for folder in glob.glob(name) if os.path.isdir(folder)]
         if not folders:
             raise InputError(f"no folder matches {name}; check the path")
         return folders
     repository, sign, revisions = name.partition("@")
     if not sign:
         raise InputError(f"there is no folder {name}; check the path")
-    return [f"{repository}@{one.strip()}" for one in revisions.split(",") if one.strip()]
+    return [
+        f"{repository}@{revision.strip()}" for revision in revisions.split(",") if revision.strip()
+    ]
 
 
 def _step(name: str) -> int:
@@ -79,5 +83,5 @@ def _step(name: str) -> int:
     return int(numbers[-1])
 
 
-def _by_step(one: Checkpoint) -> int:
-    return one.step
+def _by_step(checkpoint: Checkpoint) -> int:
+    return checkpoint.step

@@ -8,16 +8,18 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.scores import Role
+from attnviz.drawing.labels import counted
 from attnviz.errors import InputError, UsageError
 from attnviz.features.film import changes
 from attnviz.features.film.changes import Floats, Indices
-from attnviz.features.film.kept import MeasuredStep
+from attnviz.features.film.kept import MeasuredStep, read_folder
 from attnviz.features.film.result import (
     IN_CONTEXT,
     Event,
@@ -32,11 +34,20 @@ from attnviz.features.film.result import (
 from attnviz.features.profile.deciding import decide
 from attnviz.scoring.roles import ROLES
 from attnviz.scoring.scores import SCORES
-from attnviz.statistics.clusters import ClusterSums, few_groups
+from attnviz.statistics.clusters import ClusterSums, few_groups, summable
 from attnviz.statistics.copies import together
 from attnviz.statistics.coverage import word
 
 _DIGITS = 4
+
+
+def read_steps(folder: Path) -> Film:
+    """The film of the steps in a folder.
+
+    Raises:
+        InputError: there is none, or one is damaged; UsageError: see :func:`summarize`.
+    """
+    return summarize(read_folder(folder))
 
 
 def summarize(
@@ -66,11 +77,11 @@ def summarize(
         layout=series.layout,
         identity=last.identity,
         texts=len(first.texts) - first.probes,
-        seed=int(first.asked.get("seed", 0)),
+        seed=series.seed,
         partial=partial,
         notes=tuple(series.notes(heads)),
         steps=series.steps,
-        names=tuple(one.header.name for one in steps),
+        names=tuple(step.header.name for step in steps),
         heads=heads,
         clusters=len(series.names) - first.probes,
         tokens=first.tokens,
@@ -98,8 +109,8 @@ def check(steps: Sequence[MeasuredStep]) -> None:
     if len(steps) < 2:
         raise InputError("a film needs two checkpoints or more; only one was measured so far")
     first = steps[0]
-    for one in steps[1:]:
-        a, b = first.header, one.header
+    for step in steps[1:]:
+        a, b = first.header, step.header
         for what, mine, theirs in (
             ("heads", a.layout, b.layout),
             ("scores", a.scores, b.scores),
@@ -115,21 +126,28 @@ def check(steps: Sequence[MeasuredStep]) -> None:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Track:
-    """A number of every text at every step: its curve, and what its draws [R, S] say."""
+    """A number of every text at every step: its curve, its draws [R, S], and if it is known [S]."""
 
     curve: StepCurve | None
     draws: Floats
     texts: int
+    known: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, a: Floats, b: NDArray[Any], weights: Floats) -> _Track:
-        """Of sums [S, G] over rows [S, G]."""
-        texts = int((b[0] > 0).sum())
+    def of(cls, a: Floats, b: NDArray[Any], weights: Floats, seed: Sequence[int]) -> _Track:
+        """Of sums [S, G] over rows [S, G]; a step whose sums are no numbers has no rows.
+
+        ``seed`` is of what checkpoints do.
+        """
+        known = summable(a, b)
+        a, b = np.where(known[:, None], a, 0.0), np.where(known[:, None], b, 0)
+        texts = int((b.max(0) > 0).sum())
         if not texts:
-            return cls(None, np.zeros((len(weights), len(a))), 0)
+            return cls(None, np.zeros((len(weights), len(a))), 0, known)
         sums = ClusterSums.of(a.T[:, :, None], b.T[:, :, None])
         curve = StepCurve(_numbers(sums.mean()[:, 0]), _numbers(sums.half()[:, 0]))
-        return cls(curve, changes.drawn(a, b, weights), texts)
+        draws = changes.drawn(a, b, weights)
+        return cls(curve, changes.jittered(draws, sums.mean()[:, 0], seed), texts, known)
 
     def shift(self, start: int, end: int) -> Shift | None:
         """What it did between two steps."""
@@ -141,7 +159,8 @@ class _Track:
             return None
         low, high = changes.shifted(self.draws, start, end, self.texts)
         whole = last - first
-        share = (after - before) / whole if abs(whole) > 1e-9 else None
+        ends = changes.shifted(self.draws, 0, len(values) - 1, self.texts)
+        share = (after - before) / whole if _apart(*ends) and _apart(low, high) else None
         return Shift(
             before, after, _number(low), _number(high), None if share is None else _number(share)
         )
@@ -168,19 +187,20 @@ class _Series:
     def __init__(self, steps: Sequence[MeasuredStep], names: Sequence[str]) -> None:
         self.measured, self.layout = steps, steps[0].layout
         self.scores = tuple(steps[0].header.scores)
-        self.steps = tuple(one.header.step for one in steps)
+        self.steps = tuple(step.header.step for step in steps)
         self.names = tuple(dict.fromkeys(names))
-        both = [together(names, one.values, one.rows) for one in steps]
+        both = [together(names, step.values, step.rows) for step in steps]
         self.a = np.stack([a for a, _ in both])
         self.b = np.stack([b for _, b in both])
-        self.weights = changes.weights(self.names, int(steps[0].header.asked.get("seed", 0)))
-        self.loss = self._track("loss", "predicted", names)
-        self.context = self._track("contexts", "windows", names)
+        self.seed = int(steps[0].header.asked.get("seed", 0))
+        self.weights = changes.weights(self.names, self.seed)
+        self.loss = self._track("loss", "predicted", names, 0)
+        self.context = self._track("contexts", "windows", names, 1)
         sums = [ClusterSums.of(self.a[s], self.b[s]) for s in range(len(steps))]
-        self.mean = np.stack([one.mean() for one in sums])  # [S, H, n]
-        self.half = np.stack([one.half() for one in sums])
+        self.mean = np.stack([table.mean() for table in sums])  # [S, H, n]
+        self.half = np.stack([table.half() for table in sums])
         rows = np.where(self.b.sum(1) > 0, self.b.sum(1), np.nan)
-        self.chance = np.stack([one.chances for one in steps]) / rows
+        self.chance = np.stack([step.chances for step in steps]) / rows
         self.sure, self.questions = self._decided(sums)
 
     @classmethod
@@ -190,18 +210,18 @@ class _Series:
 
     def heads(self) -> tuple[HeadFilm, ...]:
         """Curves and roles of every head."""
-        found = []
-        totals = [one.total() for one in self.measured]
+        films = []
+        totals = [step.total() for step in self.measured]
         for number, head in enumerate(self.layout):
             name = self.layout.name(head)
             roles = []
-            for place, one in enumerate(self.measured):
+            for place, step in enumerate(self.measured):
                 unsure = {
                     score
                     for score, sure in zip(self.scores, self.sure[place, number], strict=True)
                     if not sure
                 }
-                given: list[Role] = list(one.header.roles.get(name, ()))
+                given: list[Role] = list(step.header.roles.get(name, ()))
                 given += totals[place].roles(number, unsure)
                 roles.append(tuple(role.title for role in given))
             curves = {
@@ -213,20 +233,20 @@ class _Series:
                 for n, score in enumerate(self.scores)
                 if self.b[:, :, number, n].any()
             }
-            found.append(HeadFilm(head, curves, tuple(roles), self._effect(number)))
-        return tuple(found)
+            films.append(HeadFilm(head, curves, tuple(roles), self._effect(number)))
+        return tuple(films)
 
     def formations(self, heads: Sequence[HeadFilm]) -> list[_Formed]:
         """Of every head for every role that it has at a step, but not at the first."""
-        found = []
-        for number, one in enumerate(heads):
-            titles = dict.fromkeys(title for roles in one.roles for title in roles)
+        dated = []
+        for number, film in enumerate(heads):
+            titles = dict.fromkeys(title for roles in film.roles for title in roles)
             for title in titles:
-                if title in ROLES and title not in one.roles[0]:
-                    formed = self._formed(number, one, title)
-                    found += [formed] if formed is not None else []
+                if title in ROLES and title not in film.roles[0]:
+                    formed = self._formed(number, film, title)
+                    dated += [formed] if formed is not None else []
         return sorted(
-            found, key=lambda item: (item.formation.step, item.formation.role, item.formation.head)
+            dated, key=lambda item: (item.formation.step, item.formation.role, item.formation.head)
         )
 
     def events(self, formed: Sequence[_Formed]) -> tuple[tuple[Event, ...], tuple[Order, ...]]:
@@ -258,22 +278,28 @@ class _Series:
 
     def notes(self, heads: Sequence[HeadFilm]) -> list[str]:
         """What the reader must not miss."""
-        found = []
+        lines = []
         header = self.measured[0].header
+        if count := int((~self.loss.known).sum()):
+            first = self.steps[int(self.loss.known.argmin())]
+            lines.append(
+                f"The loss is too large or no number at {counted(count, 'step')}, first at step "
+                f"{first:,}: training has diverged."
+            )
         count = len(self.names) - header.probes
         if repeated := len(header.texts) - header.probes - count:
-            found.append(f"{repeated:,} texts repeat another one word for word: they count as one.")
+            lines.append(f"{repeated:,} texts repeat another one word for word: they count as one.")
         said = few_groups(count) or word("each", count, "texts")
-        found += [said] if said else []
+        lines += [said] if said else []
         if bad := header.bad:
-            found.append(f"{bad:,} texts could not be used.")
+            lines.append(f"{bad:,} texts could not be used.")
         if self.loss.curve is not None and self.context.curve is None:
-            found.append(
+            lines.append(
                 "No in-context score: it takes texts of 32 predicted tokens, and a model that "
                 "predicts the next token."
             )
-        found += header.notes
-        return found
+        lines += header.notes
+        return lines
 
     def _formed(self, number: int, head: HeadFilm, role: str) -> _Formed | None:
         for evidence in ROLES[role].evidence:
@@ -286,7 +312,8 @@ class _Series:
                 continue
             a, b = self.a[:, :, number, n], self.b[:, :, number, n]
             texts = int((b[0] > 0).sum())
-            draws = changes.passed(changes.drawn(a, b, self.weights))
+            drawn = changes.drawn(a, b, self.weights)
+            draws = changes.passed(changes.jittered(drawn, curve, (self.seed, 2, number, n)))
             at = changes.when(index, draws, self.steps, texts)
             top = int(np.nanargmax(curve))
             start = self.steps.index(at.low) if at.low is not None else index - 1
@@ -306,7 +333,7 @@ class _Series:
         curve = self.context.curve
         if curve is None:
             return None
-        values = np.array([math.nan if one is None else one for one in curve.mean])
+        values = np.array([math.nan if value is None else value for value in curve.mean])
         index = int(changes.passed(-values[None])[0])
         _, high = changes.shifted(
             self.context.draws, 0, int(np.nanargmin(values)), self.context.texts
@@ -316,15 +343,18 @@ class _Series:
         return index, changes.passed(-self.context.draws), self.context.texts
 
     def _order(self, draws: Mapping[str, tuple[int, Indices, int]], first: str, then: str) -> Order:
-        (one, mine, some), (other, theirs, others) = draws[first], draws[then]
+        (earlier, mine, some), (other, theirs, others) = draws[first], draws[then]
         low, high, share = changes.apart(mine, theirs, self.steps, min(some, others))
-        return Order(first, then, self.steps[other] - self.steps[one], low, high, _number(share))
-
-    def _track(self, sums: str, counts: str, names: Sequence[str]) -> _Track:
-        both = [together(names, getattr(one, sums), getattr(one, counts)) for one in self.measured]
-        return _Track.of(
-            np.stack([a for a, _ in both]), np.stack([b for _, b in both]), self.weights
+        return Order(
+            first, then, self.steps[other] - self.steps[earlier], low, high, _number(share)
         )
+
+    def _track(self, sums: str, counts: str, names: Sequence[str], place: int) -> _Track:
+        both = [
+            together(names, getattr(step, sums), getattr(step, counts)) for step in self.measured
+        ]
+        a, b = (np.stack(part) for part in zip(*both, strict=True))
+        return _Track.of(a, b, self.weights, (self.seed, place))
 
     def _decided(self, sums: Sequence[ClusterSums]) -> tuple[NDArray[np.bool_], int]:
         """Which scores surely reach what roles take: all heads, scores and steps are one family."""
@@ -337,23 +367,28 @@ class _Series:
             return full
 
         decided = decide(
-            wide(self.mean), wide(np.stack([one.error() for one in sums])), wide(self.chance),
-            freedom=wide(np.stack([one.freedom() for one in sums])),
+            wide(self.mean), wide(np.stack([table.error() for table in sums])), wide(self.chance),
+            freedom=wide(np.stack([table.freedom() for table in sums])),
         )  # fmt: skip
         return decided.sure[:, columns].reshape(self.mean.shape), decided.questions
 
     def _effect(self, number: int) -> StepCurve | None:
-        if not all(len(one.changes) for one in self.measured):
+        if not all(len(step.changes) for step in self.measured):
             return None
-        both = np.stack([one.changes[number] for one in self.measured])
+        both = np.stack([step.changes[number] for step in self.measured])
         return StepCurve(_numbers(both[:, 0]), _numbers(both[:, 1]))
+
+
+def _apart(low: float | None, high: float | None) -> bool:
+    """Whether an interval leaves out 0."""
+    return low is not None and high is not None and (low > 0 or high < 0)
 
 
 def _maps(steps: Sequence[MeasuredStep]) -> Maps | None:
     """The maps of all steps, packed."""
-    if not all(one.maps.size for one in steps):
+    if not all(step.maps.size for step in steps):
         return None
-    packed = zlib.compress(np.stack([one.maps for one in steps]).tobytes(), 9)
+    packed = zlib.compress(np.stack([step.maps for step in steps]).tobytes(), 9)
     return Maps(tuple(steps[0].header.shown), base64.b64encode(packed).decode("ascii"))
 
 
@@ -375,7 +410,7 @@ def unpacked(film: Film) -> NDArray[np.uint8] | None:
 
 
 def _numbers(values: Floats) -> tuple[float | None, ...]:
-    return tuple(_number(float(one)) for one in values)
+    return tuple(_number(float(number)) for number in values)
 
 
 def _number(value: float | None) -> float | None:

@@ -13,28 +13,28 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def rows(found: Film) -> list[Row]:
+def rows(film: Film) -> list[Row]:
     """Loss and in-context score, then every score and effect of every head, step by step."""
-    return list(_rows(found))
+    return list(_rows(film))
 
 
-def _rows(found: Film) -> Iterator[Row]:
-    for place, (step, name) in enumerate(zip(found.steps, found.names, strict=True)):
+def _rows(film: Film) -> Iterator[Row]:
+    for place, (step, name) in enumerate(zip(film.steps, film.names, strict=True)):
         begins: Row = dict.fromkeys(COLUMNS) | {"step": step, "checkpoint": name}
-        for quantity, curve in (("loss", found.loss), ("in_context", found.in_context)):
+        for quantity, curve in (("loss", film.loss), ("in_context", film.in_context)):
             if curve is not None:
                 yield begins | {"quantity": quantity} | _numbers(curve, place)
-        for one in found.heads:
+        for head in film.heads:
             which = {
-                "site": one.head.site.kind,
-                "layer": one.head.layer,
-                "head": one.head.index,
-                "roles": " ".join(title.replace(" ", "") for title in one.roles[place]),
+                "site": head.head.site.kind,
+                "layer": head.head.layer,
+                "head": head.head.index,
+                "roles": " ".join(title.replace(" ", "") for title in head.roles[place]),
             }
-            for score, curve in one.scores.items():
+            for score, curve in head.scores.items():
                 yield begins | which | {"quantity": score} | _numbers(curve, place)
-            if one.effect is not None:
-                yield begins | which | {"quantity": "effect"} | _numbers(one.effect, place)
+            if head.effect is not None:
+                yield begins | which | {"quantity": "effect"} | _numbers(head.effect, place)
 
 
 def _numbers(curve: StepCurve, place: int) -> Row:

@@ -34,25 +34,25 @@ _BESIDE = 66
 
 
 def parts(
-    found: Film, heads: Sequence[HeadFilm] | None = None, *, everything: bool = False
+    film: Film, heads: Sequence[HeadFilm] | None = None, *, everything: bool = False
 ) -> Iterator[RenderableType]:
     """Loss and in-context score, a line a head, events, one line of origin.
 
     Args:
-        found: the film.
+        film: the film.
         heads: those to list; by default those with a role at any step, or all where none has one.
         everything: list all heads.
     """
     if heads is None:
-        some = [head for head in found.heads if any(head.roles)]
-        heads = found.heads if everything or not some else some
-    yield Lives(found, tuple(heads))
-    if rest := len(found.heads) - len(heads):
+        some = [head for head in film.heads if any(head.roles)]
+        heads = film.heads if everything or not some else some
+    yield Timelines(film, tuple(heads))
+    if rest := len(film.heads) - len(heads):
         yield Line(f"{counted(rest, 'other head')} without a role at any step", "dim")
     yield ""
-    for line in told(found):
+    for line in told(film):
         yield Line(line)
-    yield Line(closing(found), "dim")
+    yield Line(closing(film), "dim")
 
 
 def bars(
@@ -64,7 +64,7 @@ def bars(
     line = []
     for column in range(count):
         start, end = column * len(values) // count, (column + 1) * len(values) // count
-        known = [one for one in values[start:end] if one is not None]
+        known = [value for value in values[start:end] if value is not None]
         if not known:
             line.append(" ")
             continue
@@ -74,7 +74,7 @@ def bars(
 
 
 @dataclass(frozen=True)
-class Lives:
+class Timelines:
     """A renderable: the table of curves, as wide as the console lets it be."""
 
     film: Film
@@ -99,7 +99,7 @@ class Lives:
         yield table
 
     def _loss(self, name: str, curve: StepCurve, width: int, *, plain: bool) -> tuple[str, ...]:
-        known = [one for one in curve.mean if one is not None]
+        known = [value for value in curve.mean if value is not None]
         line = bars(curve.mean, min(known), max(known), width, plain=plain)
         beside = ""
         if name == "loss" and self.film.baselines:
@@ -130,9 +130,11 @@ class Lives:
         when: dict[str, list[str]] = {}
         for span in spans(self.film, head):
             when.setdefault(span.role, []).append(span.steps)
-        for one in self.film.formations:
-            if one.head == head.head and one.role in when:
-                when[one.role].append(f"formed {one.step:,}{between(one.low, one.high)}")
+        for formation in self.film.formations:
+            if formation.head == head.head and formation.role in when:
+                when[formation.role].append(
+                    f"formed {formation.step:,}{between(formation.low, formation.high)}"
+                )
         said = "; ".join(f"{role} {', '.join(steps)}" for role, steps in when.items())
         return said.replace("–", "-" if plain else "–")
 

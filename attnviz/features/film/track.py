@@ -3,71 +3,38 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import random
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from attnviz.captures.look import load
+from attnviz.captures.loading import load
+from attnviz.core.arguments import check
+from attnviz.core.interface import interface
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import Source
 from attnviz.corpus.texts import Text
-from attnviz.errors import InputError, UsageError
+from attnviz.errors import (
+    AttnvizError,
+    AttnvizWarning,
+    InputError,
+    OutputError,
+    UsageError,
+    system_errors,
+)
 from attnviz.features.film import kept
-from attnviz.features.film.kept import FilmAsked, MeasuredStep
+from attnviz.features.film.kept import MeasuredStep
 from attnviz.features.film.measure import Prepared, measure, prepare
+from attnviz.features.film.settings import MAP_TOKENS, FilmSettings
 from attnviz.scoring.scores import SCORES
 
 SCORED = ("previous", "induction")
 """What is measured unless something else is asked for."""
-
-
-def track(
-    model: Any,
-    tokenizer: Any,
-    texts: Sequence[str | Sequence[int]],
-    *,
-    every: int = 1,
-    scores: Sequence[str] | None = SCORED,
-    out: str | Path | None = None,
-    show: int = 24,
-    each: bool = False,
-    seed: int = 0,
-) -> Tracker:
-    """Measure heads while a model is trained.
-
-        heads = av.track(model, tokenizer, texts, every=100, out="run/heads")
-        for step in range(steps):
-            ...
-            log(heads(step))
-
-    Training is bit-identical with and without: weights, gradients, buffers, modes and random
-    numbers are as they were, and only rank 0 of several measures.
-
-    Args:
-        model: a transformers model, or what ``DistributedDataParallel`` or ``torch.compile`` made
-            of one; it runs uncompiled, in evaluation mode, in the precision of its weights.
-        tokenizer: its tokenizer; None for texts that are ids.
-        texts: some tens are enough to see heads form; their number is the cost. Longer ones than
-            the model takes are cut into windows.
-        every: steps between two measurements; a call at another step does nothing.
-        scores: those to measure; None for all, see :func:`attnviz.profile`.
-        out: a folder for what every step gave, which ``attnviz film FOLDER`` and
-            :func:`attnviz.read_film` put together.
-        show: maps of so many tokens of the first text are kept with it; 0 for none.
-        each: also give the scores of every head, and not of the highest alone.
-        seed: of the bootstrap of the film.
-
-    Returns:
-        What is to be called with every step.
-
-    Raises:
-        UsageError: no transformers model, one whose weights are spread over processes, no texts,
-            or a score that there is not.
-    """
-    return Tracker(model, tokenizer, texts, every, scores, out, show, each, seed)
 
 
 class Tracker:
@@ -77,6 +44,7 @@ class Tracker:
         last: what was measured last; None before that.
     """
 
+    @interface
     def __init__(
         self,
         model: Any,
@@ -84,27 +52,31 @@ class Tracker:
         texts: Sequence[str | Sequence[int]],
         every: int = 1,
         scores: Sequence[str] | None = SCORED,
-        out: str | Path | None = None,
-        show: int = 24,
+        state: str | Path | None = None,
+        map_tokens: int = MAP_TOKENS,
         each: bool = False,
         seed: int = 0,
     ) -> None:
-        if every < 1:
-            raise UsageError("{every} must be 1 or more", every=every)
-        for name in scores or ():
-            if name not in SCORES:
-                raise UsageError("no score is called {!r}; choose {}", name, ", ".join(SCORES))
+        if map_tokens < 0:
+            raise UsageError("{map_tokens} must be 0 or more", map_tokens=map_tokens)
+        self._texts, chosen = checked_settings(texts, every, scores)
         self._model, self._tokenizer, self.every = model, tokenizer, every
-        self._texts = _texts(texts)
-        chosen = tuple(name for name in SCORES if scores is None or name in scores)
-        self._asked = FilmAsked(chosen, show=show if out is not None else 0, seed=seed)
-        self._out, self._each = None if out is None else Path(out), each
+        kept_tokens = 0 if state is None else map_tokens
+        self._settings = FilmSettings(scores=chosen, map_tokens=kept_tokens, seed=seed)
+        self._state, self._each = folder_for(state), each
         self._ready: tuple[Source, Prepared, object] | None = None
+        self._unmeasured = False
         self.last: MeasuredStep | None = None
-        if not hasattr(inside(model), "config"):  # refused now, not after hours
-            load(inside(model), tokenizer=tokenizer)
-        if self._out is not None:
-            self._out.mkdir(parents=True, exist_ok=True)
+        body = inside(model)
+        if not hasattr(body, "modules"):
+            raise UsageError(
+                "{model} takes the transformers model that is trained, not {}",
+                type(model).__name__,
+                model=...,
+            )
+        if first_rank():  # refused now, not after hours
+            with undisturbed(body):
+                self._prepared(body)
 
     def __call__(self, step: int) -> dict[str, float]:
         """Measure if it is time.
@@ -114,39 +86,103 @@ class Tracker:
 
         Returns:
             ``heads/<score>``, the highest of all heads; ``heads/loss`` and ``heads/in_context`` on
-            the texts; with ``each`` also ``heads/<score>/<head>``. Empty where it is not time, and
-            on other ranks than 0.
+            the texts; with ``each`` also ``heads/<score>/<head>``. Empty where it is not time, on
+            other ranks than 0, and where the step cannot be measured.
+
+        Raises:
+            UsageError: the step is not a whole number from 0 on.
         """
-        if step % self.every or not first_rank():
+        if _checked_step(step) % self.every or not first_rank():
             return {}
         return self.measure(step)
 
     def measure(self, step: int) -> dict[str, float]:
         """The same at any step."""
-        model = inside(self._model)
-        with undisturbed(model):
-            source, prepared = self._prepared(model)
-            name = f"step-{step}"
-            self.last = measure(source, prepared, self._asked, step=step, name=name)
-        if self._out is not None:
-            kept.write(self._out, self.last)
+        step = _checked_step(step)
+        try:
+            model = inside(self._model)
+            with undisturbed(model):
+                source, prepared = self._prepared(model)
+                name = f"step-{step}"
+                self.last = measure(source, prepared, self._settings, step=step, name=name)
+        except AttnvizError as error:
+            if not self._unmeasured:
+                warned(f"step {step} is not measured, nor others like it: {error}")
+            self._unmeasured = True
+            return {}
+        if self._state is not None:
+            try:
+                kept.write(self._state, self.last)
+            except OutputError as error:
+                self._state = None
+                warned(f"steps are not kept from step {step} on: {error}")
         return scalars(self.last, each=self._each)
 
     def _prepared(self, model: Any) -> tuple[Source, Prepared]:
         """The model as a source, made anew where it has moved."""
-        where = model.device, model.dtype
+        where = getattr(model, "device", None), getattr(model, "dtype", None)
         if self._ready is None or self._ready[2] != where:
             source = load(model, tokenizer=self._tokenizer)
-            self._ready = source, prepare(source, self._texts, self._asked), where
+            self._ready = source, prepare(source, self._texts, self._settings), where
         return self._ready[:2]
 
 
-def scalars(found: MeasuredStep, *, each: bool = False) -> dict[str, float]:
+@interface
+def track(
+    model: Any,
+    tokenizer: Any,
+    texts: Sequence[str | Sequence[int]],
+    *,
+    every: int = 1,
+    scores: Sequence[str] | None = SCORED,
+    state: str | Path | None = None,
+    map_tokens: int = MAP_TOKENS,
+    each: bool = False,
+    seed: int = 0,
+) -> Tracker:
+    """Measure heads while a model is trained.
+
+        heads = av.track(model, tokenizer, texts, every=100, state="run/heads")
+        for step in range(steps):
+            ...
+            log(heads(step))
+
+    Training is bit-identical with and without: weights, gradients, buffers, modes and random
+    numbers are as they were, and only rank 0 of several measures. What cannot be measured is
+    refused here; from here on nothing that fails ends the training: a step that cannot be measured
+    (weights that are no numbers) or kept (a full disk) is left out, with one warning.
+
+    Args:
+        model: a transformers model, or what ``DistributedDataParallel`` or ``torch.compile`` made
+            of one; it runs uncompiled, in evaluation mode, in the precision of its weights.
+        tokenizer: its tokenizer; None for texts that are ids.
+        texts: some tens are enough to see heads form; their number is the cost. Longer ones than
+            the model takes are cut into windows.
+        every: steps between two measurements; a call at another step does nothing.
+        scores: those to measure; None for all, see :func:`attnviz.profile`.
+        state: a folder for what every step gave, which ``attnviz film FOLDER`` and
+            :func:`attnviz.read` put together.
+        map_tokens: maps of so many tokens of the first text are kept with it; 0 for none.
+        each: also give the scores of every head, and not of the highest alone.
+        seed: of the bootstrap of the film.
+
+    Returns:
+        What is to be called with every step.
+
+    Raises:
+        UsageError: no transformers model, one whose weights are spread over processes, no texts,
+            no score or one that there is not. InputError: no text can be used. ModelError: texts
+            without the tokenizer. OutputError: ``state`` cannot be a folder.
+    """
+    return Tracker(model, tokenizer, texts, every, scores, state, map_tokens, each, seed)
+
+
+def scalars(step: MeasuredStep, *, each: bool = False) -> dict[str, float]:
     """What a step gave, in numbers for a log; see :meth:`Tracker.__call__`."""
     numbers: dict[str, float] = {}
-    rows, values = found.rows.sum(0), found.values.sum(0)
-    heads = [found.layout.name(head) for head in found.layout]
-    for column, score in enumerate(found.header.scores):
+    rows, values = step.rows.sum(0), step.values.sum(0)
+    heads = [step.layout.name(head) for head in step.layout]
+    for column, score in enumerate(step.header.scores):
         known = {
             name: float(values[place, column] / rows[place, column])
             for place, name in enumerate(heads)
@@ -156,10 +192,10 @@ def scalars(found: MeasuredStep, *, each: bool = False) -> dict[str, float]:
             numbers[f"heads/{score}"] = max(known.values())
         if each:
             numbers |= {f"heads/{score}/{name}": value for name, value in known.items()}
-    if found.predicted.sum():
-        numbers["heads/loss"] = float(found.loss.sum() / found.predicted.sum())
-    if found.windows.sum():
-        numbers["heads/in_context"] = float(found.contexts.sum() / found.windows.sum())
+    if step.predicted.sum():
+        numbers["heads/loss"] = float(step.loss.sum() / step.predicted.sum())
+    if step.windows.sum():
+        numbers["heads/in_context"] = float(step.contexts.sum() / step.windows.sum())
     return numbers
 
 
@@ -227,13 +263,54 @@ def undisturbed(model: Any) -> Iterator[None]:
         np.random.set_state(numpy)
 
 
-def _texts(texts: Sequence[str | Sequence[int]]) -> tuple[Text, ...]:
-    found = []
-    for number, one in enumerate(texts, 1):
-        prompt = Prompt(one) if isinstance(one, str) else Prompt(ids=tuple(map(int, one)))
-        if not (one.strip() if isinstance(one, str) else prompt.ids):
-            raise InputError(f"text {number} is empty; leave it out")
-        found.append(Text(number, f"text {number}", prompt))
-    if not found:
+def checked_settings(
+    texts: Sequence[str | Sequence[int]], every: int, scores: Sequence[str] | None
+) -> tuple[tuple[Text, ...], tuple[str, ...]]:
+    """The texts, and the scores in the order of the table; see :func:`track`.
+
+    Raises:
+        UsageError, InputError: see :func:`track`.
+    """
+    if every < 1:
+        raise UsageError("{every} must be 1 or more", every=every)
+    if scores is not None and not scores:
+        raise UsageError("no {scores}; name some, or leave it out", scores=...)
+    for name in scores or ():
+        if name not in SCORES:
+            raise UsageError("no score is called {!r}; choose {}", name, ", ".join(SCORES))
+    if not texts:
         raise UsageError("no {texts}; give some tens", texts=...)
-    return tuple(found)
+    prompts = []
+    for number, text in enumerate(texts, 1):
+        prompt = Prompt(text) if isinstance(text, str) else Prompt(ids=tuple(map(int, text)))
+        if not (text.strip() if isinstance(text, str) else prompt.ids):
+            raise InputError(f"text {number} is empty; leave it out")
+        if (least := min(prompt.ids or (0,))) < 0:
+            raise InputError(f"text {number} has the token id {least}; ids go from 0")
+        prompts.append(Text(number, f"text {number}", prompt))
+    return tuple(prompts), tuple(name for name in SCORES if scores is None or name in scores)
+
+
+def folder_for(state: str | Path | None) -> Path | None:
+    """The folder that steps are kept in, made; OutputError where it cannot be one."""
+    if state is None:
+        return None
+    folder = Path(state)
+    with system_errors(OutputError, f"cannot keep steps in {folder}"):
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    return folder
+
+
+def warned(message: str) -> None:
+    """Say what has failed beside a training, which goes on."""
+    warnings.warn(f"{message}. Training goes on.", AttnvizWarning, stacklevel=3)
+
+
+def _checked_step(step: int) -> int:
+    """A number of steps; UsageError for anything else."""
+    check("step", step, int)
+    if step < 0:
+        raise UsageError("{step} must be 0 or more", step=step)
+    return int(step)

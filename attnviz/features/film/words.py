@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from attnviz.drawing import paper
-from attnviz.drawing.labels import counted, model_name, visible
+from attnviz.drawing.labels import counted, model_name, percent, visible
 from attnviz.features.film.result import (
     IN_CONTEXT,
     Event,
@@ -22,15 +22,15 @@ from attnviz.scoring.roles import ROLES
 METHOD = (
     "A head formed at the first checkpoint of its last rise past the middle between the highest "
     "value of its role's score and the lowest before that. Intervals of steps are 95 % of a "
-    "bootstrap over texts, and begin at the checkpoint before, since nothing is known of what is "
-    "between two. In-context score: loss late in a text minus loss early in it (Olsson et al. "
-    "2022)."
+    "bootstrap over texts and over what neighbouring checkpoints do, and begin at the checkpoint "
+    "before, since nothing is known of what is between two. In-context score: loss late in a text "
+    "minus loss early in it (Olsson et al. 2022)."
 )
 
 
 def _targets() -> set[str]:
     """Scores of the weight on what a role looks at."""
-    return {one.score for role in ROLES.values() for one in role.evidence} - {"entropy_share"}
+    return {bound.score for role in ROLES.values() for bound in role.evidence} - {"entropy_share"}
 
 
 _KINDS = {
@@ -66,18 +66,18 @@ class Stretch:
 
 def spans(film: Film, head: HeadFilm) -> tuple[Stretch, ...]:
     """When its roles appear and vanish, in the order of their appearance."""
-    found: list[Stretch] = []
+    stretches: list[Stretch] = []
     for title in dict.fromkeys(title for roles in head.roles for title in roles):
         start: int | None = None
         for place, step in enumerate(film.steps):
             if title in head.roles[place]:
                 start = step if start is None else start
             elif start is not None:
-                found.append(Stretch(title, start, film.steps[place - 1], step))
+                stretches.append(Stretch(title, start, film.steps[place - 1], step))
                 start = None
         if start is not None:
-            found.append(Stretch(title, start, film.steps[-1], None))
-    return tuple(sorted(found, key=lambda span: (span.start, span.role)))
+            stretches.append(Stretch(title, start, film.steps[-1], None))
+    return tuple(sorted(stretches, key=lambda span: (span.start, span.role)))
 
 
 def known_by(head: HeadFilm) -> tuple[str | None, str]:
@@ -96,7 +96,7 @@ def known_by(head: HeadFilm) -> tuple[str | None, str]:
 
 
 def _most(curve: StepCurve) -> float:
-    return max((one for one in curve.mean if one is not None), default=0.0)
+    return max((value for value in curve.mean if value is not None), default=0.0)
 
 
 def score_title(name: str) -> str:
@@ -104,13 +104,40 @@ def score_title(name: str) -> str:
     return name.replace("_", " ")
 
 
-def title(film: Film) -> str:
-    """What is shown, by the folder of the run where checkpoints lie in one."""
+def run_name(film: Film) -> str:
+    """The model, by the folder of the run where checkpoints lie in one; empty for none."""
+    if paper.current().name:
+        return str(paper.current().name)
     run, _, last = film.source.model.rpartition("/")
     numbered = re.search(r"(\d+)$", last)
-    own = bool(run) and "@" not in last and numbered and int(numbered[1]) == film.steps[-1]
-    name = visible(run.rpartition("/")[2]) if own else model_name(film.source)
-    return f"Heads during training: {paper.current().name or name}"
+    if "@" in last or not numbered or int(numbered[1]) != film.steps[-1]:
+        return model_name(film.source)
+    return visible(run.rpartition("/")[2]) if run else ""
+
+
+def title(film: Film) -> str:
+    """What is shown."""
+    name = run_name(film)
+    return f"Heads during training: {name}" if name else f"Heads during training, {_steps(film)}"
+
+
+def headline(film: Film) -> str:
+    """The clearest thing that happened, in a sentence about heads."""
+    name = run_name(film)
+    of = f" of {name}" if name else ""
+    if not film.formations:
+        return f"No head{of} takes on a role, {_steps(film)}"
+    first = max(film.formations, key=lambda one: one.most - one.least)
+    kind = _KINDS.get(first.role, first.role)
+    article = "an" if kind[0] in "aeiou" else "a"
+    return (
+        f"Head {film.layout.name(first.head)}{of} becomes {article} {kind} head at step "
+        f"{first.step:,}{between(first.low, first.high)}"
+    )
+
+
+def _steps(film: Film) -> str:
+    return f"step {film.steps[0]:,} to {film.steps[-1]:,}"
 
 
 def heading(film: Film) -> str:
@@ -119,7 +146,7 @@ def heading(film: Film) -> str:
 
 
 def between(low: int | None, high: int | None) -> str:
-    """An interval of steps, as words behind a step; empty where there is none."""
+    """An interval of steps, as words behind a step; empty for none."""
     return "" if low is None or high is None else f" ({low:,}–{high:,})"
 
 
@@ -130,40 +157,44 @@ def happens(name: str) -> str:
     return f"the first {_KINDS.get(name, name)} head forms"
 
 
-def event(found: Event) -> str:
+def event(happened: Event) -> str:
     """An event as a sentence."""
-    said = f"{happens(found.name)} at step {found.step:,}{between(found.low, found.high)}."
+    said = (
+        f"{happens(happened.name)} at step {happened.step:,}{between(happened.low, happened.high)}."
+    )
     return f"{said[0].upper()}{said[1:]}"
 
 
-def ordered(found: Order) -> str:
-    """Which of two events came first, as a sentence."""
-    first = happens(found.first)
-    when = f"{found.steps:,} steps before" if found.steps else "between the same checkpoints as"
-    ends = "" if found.low is None else f" [{found.low:,}, {found.high:,}]"
-    known = found.steps and found.share is not None
-    share = f", in this order in {found.share:.0%} of resamples" if known else ""
-    return f"{first[0].upper()}{first[1:]} {when} {happens(found.then)}{ends}{share}."
+def ordered(order: Order) -> str:
+    """Which of two events came first, as a sentence; no order where the interval holds 0."""
+    first, then = happens(order.first), happens(order.then)
+    if not order.sure:
+        ends = "" if order.low is None else f" ({order.low:,} to {order.high:,} steps between)"
+        return f"Which comes first, {first} or {then}, cannot be told{ends}."
+    return (
+        f"{first[0].upper()}{first[1:]} {order.steps:,} steps before {then} "
+        f"[{order.low:,}, {order.high:,}]."
+    )
 
 
-def meanwhile(found: Formation) -> str:
+def meanwhile(formation: Formation) -> str:
     """What the loss did while a head formed; empty where that is not known."""
     parts = []
-    for name, shift in (("loss", found.loss), (IN_CONTEXT, found.in_context)):
+    for name, shift in (("loss", formation.loss), (IN_CONTEXT, formation.in_context)):
         if shift is None:
             continue
         change = shift.after - shift.before
         ends = "" if shift.low is None else f" [{shift.low:+.2f}, {shift.high:+.2f}]"
         part = shift.share is not None and 0 <= shift.share <= 1
-        share = f", {shift.share:.0%} of its whole change" if part else ""
+        share = f", {percent(shift.share or 0.0)} of its whole change" if part else ""
         parts.append(f"{name} {change:+.2f} nats{ends}{share}")
     return "; ".join(parts)
 
 
 def told(film: Film) -> Iterator[str]:
     """The events, their order, and what the loss did, line by line."""
-    for one in film.events:
-        yield event(one)
+    for happened in film.events:
+        yield event(happened)
     for order in film.order:
         yield ordered(order)
     first: dict[str, Formation] = {}

@@ -107,7 +107,7 @@ def shares_of(writes: Writes) -> tuple[Tensor, Tensor]:
 
 def order(source: Source) -> Order:
     """Where the layers of a model normalize."""
-    found = {source.sublayer(site).order for site in source.layout.sites}
-    if found == {"post"}:
+    orders = {source.sublayer(site).order for site in source.layout.sites}
+    if orders == {"post"}:
         return "post"
-    return "pre" if found == {"pre"} else "mixed"
+    return "pre" if orders == {"pre"} else "mixed"

@@ -88,7 +88,7 @@ class _FlowFigure:
         self.label = self.ruler.widest(self.rows.shown, self.rows.size) + 0.1
         self.lines_wide = min(_STEP * len(report.layers), _LINES)
         self.map_wide = min(self.high, _MAP)
-        self.found = drawing(
+        self.drawing = drawing(
             report, columns=int(self.lines_wide / _LEAST_STEP), least=_LEAST, most=_MOST
         )
         self.title, self.notes = spelled(title, missing), [spelled(below, missing)]
@@ -97,7 +97,7 @@ class _FlowFigure:
         if not (report.reach.all() or report.followed):
             sand = "grey" if dark(style.palette) else "sand"
             self.notes.append(f"{sand} cells: tokens that cannot reach the position")
-        if len(self.found.lines) == _MOST:
+        if len(self.drawing.lines) == _MOST:
             self.notes.append(f"the {_MOST:,} strongest lines")
         if self.rows.every > 1:
             self.notes.append(f"one token in {self.rows.every} is labelled")
@@ -153,10 +153,10 @@ class _FlowFigure:
 
     def _lines(self, axes: Axes) -> None:
         """Lines across the layers, as thick as their shares; labels on both sides."""
-        found = self.found
+        drawing = self.drawing
         thick = min(_THICK, self.high / len(self.labels) * 72)
         whole = self.report.followed is None
-        drawn = sorted(found.lines, key=lambda line: whole and line.before != line.after)
+        drawn = sorted(drawing.lines, key=lambda line: whole and line.before != line.after)
         paths, colors = [], []
         for line in drawn:
             stays = whole and line.before == line.after
@@ -174,13 +174,13 @@ class _FlowFigure:
                 capstyle="butt",
             )
         )
-        columns = len(found.columns)
+        columns = len(drawing.columns)
         axes.set_xlim(0, columns)
         axes.set_ylim(len(self.labels) - 0.5, -0.5)
         axes.set_yticks(self.rows.places)
         axes.set_yticklabels(self.rows.shown, fontsize=self.rows.size, family=self.ruler.families)
         axes.tick_params(axis="y", length=0, pad=3, right=True, labelright=True)
-        axes.set_xticks([n + 0.5 for n in range(columns)], found.columns)
+        axes.set_xticks([n + 0.5 for n in range(columns)], drawing.columns)
         axes.xaxis.tick_top()
         axes.tick_params(axis="x", length=0, pad=1, labelsize=7, labelcolor=_GREY)
         axes.annotate("layer", (0, 1), (-4, 3), xycoords="axes fraction", fontsize=7, color=_GREY,

@@ -14,40 +14,40 @@ _NAMED = 3
 """Moves of a layer that are told."""
 
 
-def finding(found: Flow, name: str) -> Finding:
+def finding(result: Flow, name: str) -> Finding:
     """What each head's layer moved between positions; of a followed token, what it moved of that.
 
     Args:
-        found: the result.
+        result: the result.
         name: of its file.
     """
     moved: dict[tuple[str, int], float] = {}
     said: dict[tuple[str, int], str] = {}
-    n = len(found.tokens)
-    positions = n if found.followed is None or found.followed.direction == "from" else 1
-    for layer, edges in zip(found.layers, found.edges(found.followed), strict=True):
+    n = len(result.tokens)
+    positions = n if result.followed is None or result.followed.direction == "from" else 1
+    for layer, edges in zip(result.layers, result.edges(result.followed), strict=True):
         at = layer.kind, layer.layer
         others = np.where(np.eye(n, dtype=bool), 0.0, edges)
         moved[at] = float(others.sum()) / positions
         order = np.argsort(-others, axis=None, kind="stable")[:_NAMED]
         moves = [divmod(int(flat), n) for flat in order]
         named = ", ".join(
-            f"{place(found, j)} to {place(found, i)} ({percent(float(others[i, j]))})"
+            f"{place(result, j)} to {place(result, i)} ({percent(float(others[i, j]))})"
             for i, j in moves
             if others[i, j] > 0
         )
         said[at] = f"its layer moves most from {named}" if named else "its layer moves nothing"
     values, lines = {}, {}
-    for head in found.layout:
+    for head in result.layout:
         stack: SiteKind = "encoder" if head.site.kind == "encoder" else "decoder"
         at = stack, head.layer
         if at in moved:
-            values[found.layout.name(head)] = (moved[at], None, None)
-            lines[found.layout.name(head)] = (said[at],)
-    of = "" if found.followed is None else f" of what is followed, {found.followed.name!r},"
+            values[result.layout.name(head)] = (moved[at], None, None)
+            lines[result.layout.name(head)] = (said[at],)
+    of = "" if result.followed is None else f" of what is followed, {result.followed.name!r},"
     how = (
-        f"The share{of} that each layer moves from other positions ({through(found)}); a figure of "
-        "the layer, the same for all its heads."
+        f"The share{of} that each layer moves from other positions ({through(result)}); a figure "
+        "of the layer, the same for all its heads."
     )
     title = "share that its layer moves from other positions"
     return Finding(

@@ -58,13 +58,13 @@ def flows(
 
     tables = [np.rint(step.shares.astype(np.float64) * _UNIT).astype(np.int32) for step in steps]
     count = len(tables[0])
-    found = np.zeros((count, count))
+    totals = np.zeros((count, count))
     for end in range(count):
         graph, tokens = _upstream(tables, end)
         for node, token in enumerate(tokens):
-            found[end, token] = maximum_flow(graph, node, graph.shape[0] - 1).flow_value / _UNIT
+            totals[end, token] = maximum_flow(graph, node, graph.shape[0] - 1).flow_value / _UNIT
         progress(end + 1, count)
-    return found
+    return totals
 
 
 def _upstream(tables: Sequence[NDArray[np.int32]], end: int) -> tuple[Any, NDArray[np.int64]]:

@@ -41,12 +41,12 @@ def named(direction: Direction, asked: str, all_: Nodes) -> Followed:
         place = side[number]
         return Followed(direction, (place,), all_.tokens.texts[place])
     for side in sides:
-        found = _found(asked, all_, side)
-        if len(found) > 1:
-            places = ", ".join(str(one[0] - side.start) for one in found)
+        matches = _matches(asked, all_, side)
+        if len(matches) > 1:
+            places = ", ".join(str(match[0] - side.start) for match in matches)
             raise InputError(f"{asked!r} occurs at positions {places}; give one of them")
-        if found:
-            return Followed(direction, found[0], asked.strip())
+        if matches:
+            return Followed(direction, matches[0], asked.strip())
     texts = " ".join(
         visible(text) for side in sides for text in all_.tokens.texts[side.start :][: len(side)]
     )
@@ -63,7 +63,7 @@ def _whole(text: str) -> int | None:
         return None
 
 
-def _found(asked: str, all_: Nodes, side: range) -> list[tuple[int, ...]]:
+def _matches(asked: str, all_: Nodes, side: range) -> list[tuple[int, ...]]:
     """Tokens with that text; where there is none, words that consist of several."""
     texts, wanted = all_.tokens.texts, asked.strip()
     tokens: list[tuple[int, ...]] = [(n,) for n in side if wanted in (texts[n], texts[n].strip())]

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.heads import SITE_PREFIX
-from attnviz.drawing.labels import model_name, token_labels
+from attnviz.drawing.labels import token_labels
 from attnviz.errors import InputError
 from attnviz.features.flow.result import Flow
-from attnviz.features.flow.words import closing, formula, method, through
+from attnviz.features.flow.words import closing, formula, headline, method, through
 from attnviz.web.page import html_page, parts, safe_json
 
 LARGEST = 100e6
@@ -36,10 +36,11 @@ def page(report: Flow) -> bytes:
             f"the page would take about {size / 1e6:.0f} MB, and {LARGEST / 1e6:.0f} MB is the "
             "limit; shorten the text, or draw a picture"
         )
-    title = f"{model_name(report.source)}: {through(report)}"
+    title = headline(report)
     followed = report.followed
     data = {
         "title": title,
+        "through": through(report),
         "method": report.method,
         "called": method(report),
         "formula": formula(report),

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.heads import SiteKind
+from attnviz.core.lengths import Axes
 from attnviz.core.result import Result
 from attnviz.core.tokens import Tokens
-from attnviz.drawing.forms import Shown
+from attnviz.drawing.forms import Renderable
 from attnviz.drawing.labels import percent, visible
 
 Method = Literal["alti", "rollout", "max-flow"]
@@ -61,7 +62,7 @@ class Followed:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Flow(Shown, Result):
+class Flow(Renderable, Result):
     """What reaches every position from every token, and beside it the mean of the weights.
 
     Attributes:
@@ -90,7 +91,7 @@ class Flow(Shown, Result):
     order: Order | None
     tokens: Tokens
     targets: int
-    layers: tuple[LayerFlow, ...]
+    layers: Annotated[tuple[LayerFlow, ...], Axes(least=1)]
     total: NDArray[np.float64]
     weights: NDArray[np.float64]
     reach: NDArray[np.bool_]
@@ -98,9 +99,14 @@ class Flow(Shown, Result):
 
     def __post_init__(self) -> None:
         n = len(self.tokens)
-        for one in (self.total, self.weights, self.reach, *(step.shares for step in self.layers)):
-            if one.shape != (n, n):
-                raise ValueError(f"a matrix of {one.shape} for {n} tokens")
+        for matrix in (
+            self.total,
+            self.weights,
+            self.reach,
+            *(step.shares for step in self.layers),
+        ):
+            if matrix.shape != (n, n):
+                raise ValueError(f"a matrix of {matrix.shape} for {n} tokens")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Flow) and self.to_dict() == other.to_dict()
@@ -151,11 +157,11 @@ class Flow(Shown, Result):
                 at = step @ at
             return
         at /= at.sum()
-        found = []
+        tables = []
         for step in reversed(steps):
-            found.append(step * at[:, None])
+            tables.append(step * at[:, None])
             at = at @ step
-        yield from reversed(found)
+        yield from reversed(tables)
 
 
 def rounded(rows: Sequence[NDArray[Any]] | NDArray[Any]) -> list[list[float]]:

@@ -28,7 +28,7 @@ from attnviz.features.flow.stack import (
     steps,
 )
 from attnviz.models.memory import beyond, human_bytes
-from attnviz.scoring.stored import blocks
+from attnviz.scoring.replay import blocks
 
 _MEANING = (
     "Shares say which positions were mixed, not what a word changes: MLPs act within a "
@@ -125,8 +125,8 @@ def follow(report: Flow, direction: Direction, asked: str) -> Flow:
     Raises:
         InputError: no such token, or several.
     """
-    found = named(direction, asked, Nodes(report.tokens, report.targets))
-    return replace(report, followed=found)
+    place = named(direction, asked, Nodes(report.tokens, report.targets))
+    return replace(report, followed=place)
 
 
 def _checked(method: str) -> Method:

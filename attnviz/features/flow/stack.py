@@ -72,10 +72,10 @@ def nodes(inputs: Inputs) -> Nodes:
     source = sides["encoder"].queries if "encoder" in sides else sides["cross"].keys
     target = sides["decoder"].queries if "decoder" in sides else sides["cross"].queries
     if "cross" in sides:
-        found = (len(sides["cross"].keys), len(sides["cross"].queries))
-        if found != (len(source), len(target)):
+        counts = (len(sides["cross"].keys), len(sides["cross"].queries))
+        if counts != (len(source), len(target)):
             raise InputError(
-                f"cross-attention has {found[1]} queries and {found[0]} keys, and the two stacks "
+                f"cross-attention has {counts[1]} queries and {counts[0]} keys, and the two stacks "
                 f"{len(target)} and {len(source)} tokens: they do not belong together"
             )
     return Nodes(_joined(source, target), len(source))
@@ -92,7 +92,7 @@ def steps(
         all_: these tokens.
     """
     first = all_.targets
-    found = []
+    layers = []
     for kind, layer in _layers(blocks):
         table = np.eye(len(all_), dtype=np.float32)
         if kind == "encoder":
@@ -105,8 +105,8 @@ def steps(
             if cross is not None:
                 table[first:, first:] *= np.asarray(cross.residual, np.float32)[:, None]
                 table[first:, :first] = cross.shares
-        found.append(LayerFlow(kind, layer, table))
-    return tuple(found)
+        layers.append(LayerFlow(kind, layer, table))
+    return tuple(layers)
 
 
 def mean_weights(
@@ -135,10 +135,10 @@ def reached(allowed: Mapping[Site, NDArray[np.bool_]], all_: Nodes) -> NDArray[n
     for kind, layer in _layers(allowed):
         step = np.eye(len(all_), dtype=np.float32)
         kinds = ("encoder",) if kind == "encoder" else ("decoder", "cross")
-        for one in kinds:
-            table = allowed.get(Site(one, layer))
+        for stack in kinds:
+            table = allowed.get(Site(stack, layer))
             if table is not None:
-                rows, columns = corner(one, table.shape, all_)
+                rows, columns = corner(stack, table.shape, all_)
                 step[rows, columns] += table
         reach = (step @ reach > 0).astype(np.float32)
     return reach > 0
@@ -182,8 +182,8 @@ def _joined(source: Tokens, target: Tokens) -> Tokens:
     both: Any = (source, target)
     return Tokens(
         texts=source.texts + target.texts,
-        special=tuple(chain.from_iterable(one.special for one in both)),
-        separators=tuple(chain.from_iterable(one.separators for one in both)),
+        special=tuple(chain.from_iterable(tokens.special for tokens in both)),
+        separators=tuple(chain.from_iterable(tokens.separators for tokens in both)),
         words=source.words + tuple(w if w < 0 else w + last for w in target.words),
         segments=(0,) * len(source) + (1,) * len(target),
         spans=source.spans,

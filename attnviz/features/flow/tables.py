@@ -18,7 +18,7 @@ def rows(report: Flow) -> list[Row]:
     names = [
         (_side(n, first), n - first if n >= first else n, text) for n, text in enumerate(texts)
     ]
-    found: list[Row] = []
+    table: list[Row] = []
     followed = report.followed
     total, weights = rounded(report.total), rounded(report.weights)
     for i, to in enumerate(names):
@@ -29,8 +29,8 @@ def rows(report: Flow) -> list[Row]:
                 continue
             if report.reach[i, j]:
                 values = (*to, *origin, total[i][j], weights[i][j])
-                found.append(dict(zip(COLUMNS, values, strict=True)))
-    return found
+                table.append(dict(zip(COLUMNS, values, strict=True)))
+    return table
 
 
 def _side(node: int, first: int) -> str:

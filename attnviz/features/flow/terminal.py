@@ -92,20 +92,20 @@ class Lines:
         room = max(spare - 2 * label, _LEAST_STEP)
         to = followed is not None and followed.direction == "to"
         least = _WEAKEST if to else _LEVELS[-1]
-        found = drawing(report, columns=room // _LEAST_STEP, tokens=_MOST, least=least)
-        step = min(room // len(found.columns), _LARGEST_STEP)
-        rows = {node: row for row, node in enumerate(found.nodes)}
-        dots = Dots(len(rows), step * len(found.columns), braille=not plain)
-        for line in found.lines if followed else _strongest(found.lines):
+        drawn = drawing(report, columns=room // _LEAST_STEP, tokens=_MOST, least=least)
+        step = min(room // len(drawn.columns), _LARGEST_STEP)
+        rows = {node: row for row, node in enumerate(drawn.nodes)}
+        dots = Dots(len(rows), step * len(drawn.columns), braille=not plain)
+        for line in drawn.lines if followed else _strongest(drawn.lines):
             first = rows[line.before], line.column * step
             dots.line(first, (rows[line.after], first[1] + step - 1), line.share)
         pad = " " * (label + 1 + figures * to)
-        names = "".join(f"{name:^{step}}" for name in found.columns)
+        names = "".join(f"{name:^{step}}" for name in drawn.columns)
         yield Text(signs(pad + names.rstrip(), plain), "dim", no_wrap=True)
-        for row, node in enumerate(found.nodes):
+        for row, node in enumerate(drawn.nodes):
             chosen = followed is not None and node in followed.positions
             style = "bold" if chosen else ""
-            share = percent(float(found.ends[node])).rjust(figures) if followed else ""
+            share = percent(float(drawn.ends[node])).rjust(figures) if followed else ""
             text = Text(no_wrap=True)
             text.append(fit(texts[node], label, "right", ascii_only=plain), style)
             text.append((share if to else "") + " ", "dim")
@@ -133,8 +133,8 @@ class Lines:
 
 def _strongest(lines: Sequence[FlowLine]) -> Iterator[FlowLine]:
     """Of every position in every layer the strongest line from another token."""
-    found = {(line.column, line.after): line for line in lines if line.before != line.after}
-    yield from found.values()
+    last = {(line.column, line.after): line for line in lines if line.before != line.after}
+    yield from last.values()
 
 
 @dataclass(frozen=True)
@@ -149,8 +149,8 @@ class Shares:
         followed = report.followed
         assert followed is not None
         yield Text(signs(asked(report, followed, ascii_only=plain), plain), "bold")
-        found = ranked(report, followed)
-        top = max((max(one.flow, one.weight) for one in found), default=0.0) or 1.0
+        shares = ranked(report, followed)
+        top = max((max(share.flow, share.weight) for share in shares), default=0.0) or 1.0
         texts = [visible(text, ascii_only=plain) for text in report.tokens.texts]
         label = min(max(map(cell_len, texts)), max(options.max_width // 4, _LEAST_LABEL))
         bar = min(max((options.max_width - label - _FIGURES) // 2, 0), _BAR)
@@ -159,19 +159,20 @@ class Shares:
         for title, side in (("token" if to else "position", "<"), ("", ">"), (report.method, ">"),
                             ("", "<"), ("weights", ">"), ("", "<")):  # fmt: skip
             table.add_column(title, justify="right" if side == ">" else "left", overflow="fold")
-        for one in found[:_LISTED]:
-            if not one.flow and not one.weight:
+        for share in shares[:_LISTED]:
+            if not share.flow and not share.weight:
                 continue
             table.add_row(
-                fit(texts[one.node], label, ascii_only=plain).rstrip(),
-                str(number(report, one.node)),
-                percent(one.flow), _bar(console, round(one.flow / top * bar), plain),
-                percent(one.weight), _bar(console, round(one.weight / top * bar), plain, _GROUND),
+                fit(texts[share.node], label, ascii_only=plain).rstrip(),
+                str(number(report, share.node)),
+                percent(share.flow), _bar(console, round(share.flow / top * bar), plain),
+                percent(share.weight),
+                _bar(console, round(share.weight / top * bar), plain, _GROUND),
             )  # fmt: skip
         yield table
-        left = len([one for one in found[_LISTED:] if one.flow or one.weight])
+        left = len([share for share in shares[_LISTED:] if share.flow or share.weight])
         if left:
-            rest = sum(one.flow for one in found[_LISTED:])
+            rest = sum(share.flow for share in shares[_LISTED:])
             said = f"{left} more tokens give {percent(rest)}" if to else f"{left} more positions"
             yield Text(said, "dim")
 

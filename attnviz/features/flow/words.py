@@ -53,6 +53,26 @@ def heading(report: Flow) -> str:
     return f"what reaches each position from each token ({through(report)})"
 
 
+def headline(report: Flow) -> str:
+    """Where most of a position comes from, in a sentence: of the followed token, or of the last."""
+    found = report.followed
+    name = model_name(report.source)
+    if found is not None and found.direction == "from":
+        return f"{name}: {asked(report, found)}"
+    node = len(report.tokens) - 1 if found is None else found.positions[0]
+    shares = np.where(report.reach[node], report.total[node], 0.0)
+    own = float(shares[node])
+    rest = shares.copy()
+    rest[node] = 0.0
+    other = int(rest.argmax())
+    if rest[other] <= 0:
+        return f"{name}: {place(report, node)} takes in no other token"
+    return (
+        f"{name}: {place(report, node)} keeps {percent(own)} of itself and takes in most from "
+        f"{place(report, other)}, {percent(float(rest[other]))}"
+    )
+
+
 def asked(report: Flow, followed: Followed, *, ascii_only: bool = False) -> str:
     """What the picture of a followed token shows."""
     name = place(report, followed.positions[0], ascii_only=ascii_only)
@@ -196,14 +216,14 @@ def drawing(
     to = report.followed is not None and report.followed.direction == "to"
     nodes = _carriers(report, edges, tokens)
     shown = np.isin(np.arange(len(report.tokens)), nodes)
-    found = []
+    lines = []
     for column, table in enumerate(edges):
         drawn = (table >= least) & shown[:, None] & shown
         for after, before in np.argwhere(drawn).tolist():
-            found.append(FlowLine(column, before, after, float(table[after, before])))
-    found.sort(key=lambda line: line.share)
+            lines.append(FlowLine(column, before, after, float(table[after, before])))
+    lines.sort(key=lambda line: line.share)
     return Drawing(
-        found[-most:], names, nodes, edges[0].sum(axis=0) if to else edges[-1].sum(axis=1)
+        lines[-most:], names, nodes, edges[0].sum(axis=0) if to else edges[-1].sum(axis=1)
     )
 
 
@@ -211,24 +231,24 @@ def _merged(report: Flow, most: int) -> tuple[tuple[LayerFlow, ...], list[str]]:
     """The layers, or as few groups of neighbours of one stack as needed, and their names."""
     group = -(-len(report.layers) // max(most, 1))
     both = len({step.kind for step in report.layers}) > 1
-    found: list[LayerFlow] = []
+    merged: list[LayerFlow] = []
     first: list[int] = []
     taken = 0
     for step in report.layers:
-        if taken % group and found and found[-1].kind == step.kind:
-            table = step.shares @ found[-1].shares
-            found[-1] = LayerFlow(step.kind, step.layer, table)
+        if taken % group and merged and merged[-1].kind == step.kind:
+            table = step.shares @ merged[-1].shares
+            merged[-1] = LayerFlow(step.kind, step.layer, table)
             taken += 1
         else:
-            found.append(step)
+            merged.append(step)
             first.append(step.layer)
             taken = 1
     names = [
         (f"{SITE_PREFIX[step.kind]} " if both else "")
         + (f"{start}" if start == step.layer else f"{start}–{step.layer}")
-        for start, step in zip(first, found, strict=True)
+        for start, step in zip(first, merged, strict=True)
     ]
-    return tuple(found), names
+    return tuple(merged), names
 
 
 def _carriers(report: Flow, edges: list[NDArray[np.float64]], most: int) -> list[int]:

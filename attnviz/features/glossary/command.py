@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
+from dataclasses import dataclass
 
 from attnviz.cli import COMMANDS, console
+from attnviz.cli.declared import command
+from attnviz.core.settings import Settings, setting
 
 
-def help(
-    term: Annotated[
-        str | None,
-        typer.Argument(help="Such as 'induction head' or sink.", show_default="list all terms"),
-    ] = None,
-) -> None:
+@dataclass(frozen=True)
+class TermOptions(Settings):
+    """What is asked about."""
+
+    term: str | None = setting(
+        None, "Such as 'induction head' or sink; without it all are listed.", argument=True
+    )
+
+
+@command
+def help(options: TermOptions) -> None:
     """Say what a term means, in a few lines and with its source.
 
     [bold]Examples[/]
@@ -27,12 +32,11 @@ def help(
     from attnviz.features.glossary import terminal
 
     screen = console.stdout()
-    if term in COMMANDS and term is not None:
-        screen.print(f"{term} is a command: attnviz {term} --help")
-        return
-    if term is None:
+    if options.term is None:
         screen.print(terminal.listed(glossary.terms()))
         screen.print("attnviz help TERM says what one of them means.", style="dim")
-        return
-    for line in terminal.definition(glossary.term(term)):
-        screen.print(line)
+    elif options.term in COMMANDS:
+        screen.print(f"{options.term} is a command: attnviz {options.term} --help")
+    else:
+        for line in terminal.definition(glossary.term(options.term)):
+            screen.print(line)

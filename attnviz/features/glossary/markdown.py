@@ -14,8 +14,8 @@ Terms as attnviz uses them; `attnviz help TERM` prints one of them. This page is
 def page() -> str:
     """``docs/glossary.md``."""
     parts = [_HEAD]
-    for one in terms():
-        also = f"\n\nAlso: {', '.join(one.also)}." if one.also else ""
-        source = f"\n\nSource: {one.source}." if one.source else ""
-        parts.append(f"## {one.name}\n\n{one.text}{also}{source}\n")
+    for term in terms():
+        also = f"\n\nAlso: {', '.join(term.also)}." if term.also else ""
+        source = f"\n\nSource: {term.source}." if term.source else ""
+        parts.append(f"## {term.name}\n\n{term.text}{also}{source}\n")
     return "\n".join(parts)

@@ -10,18 +10,18 @@ from rich.text import Text
 from attnviz.core.glossary import Term
 
 
-def definition(one: Term) -> Iterator[Text]:
+def definition(term: Term) -> Iterator[Text]:
     """What a term means, other names of it, and where it is from."""
-    also = f" (also: {', '.join(one.also)})" if one.also else ""
-    yield Text.assemble((one.name, "bold"), (also, "dim"))
-    yield Text(one.text)
-    if one.source:
-        yield Text(one.source, "dim")
+    also = f" (also: {', '.join(term.also)})" if term.also else ""
+    yield Text.assemble((term.name, "bold"), (also, "dim"))
+    yield Text(term.text)
+    if term.source:
+        yield Text(term.source, "dim")
 
 
 def listed(all_: Sequence[Term]) -> Table:
     """Every term with its other names."""
     table = Table(box=None, pad_edge=False, show_header=False)
-    for one in all_:
-        table.add_row(one.name, Text(", ".join(one.also), "dim"))
+    for term in all_:
+        table.add_row(term.name, Text(", ".join(term.also), "dim"))
     return table

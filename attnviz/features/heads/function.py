@@ -7,109 +7,97 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from attnviz.captures.look import (
-    DEFAULT_MODEL,
-    Look,
-    Model,
+from attnviz.captures.ablated import ablated
+from attnviz.captures.inputs import (
+    Input,
     check_quantity,
     check_whole,
     prompt_of,
     source_for,
 )
 from attnviz.captures.notes import notes
-from attnviz.captures.without import closed
+from attnviz.captures.settings import Attaching, MapSettings, ModelSettings
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head
+from attnviz.core.interface import interface
+from attnviz.core.progress import Progress
 from attnviz.core.quantities import quantity
 from attnviz.core.scores import HeadScores, Mixing
 from attnviz.core.source import ForwardRequest, Observer
 from attnviz.errors import UsageError
 from attnviz.features.heads.result import Heads
-from attnviz.models.identity import identity
 from attnviz.models.mixing import MixingObserver
-from attnviz.models.weighed import weighed
+from attnviz.models.norm_based import with_quantity
 from attnviz.scoring import select as selection
-from attnviz.scoring.observe import Going, ScoreObserver, score_capture
+from attnviz.scoring.observe import ProgressObserver, ScoreObserver, score_capture
 from attnviz.scoring.plugins import user_defined
 
 if TYPE_CHECKING:
     from attnviz.core.findings import Finding
     from attnviz.core.measures import PrefixMatching
-    from attnviz.core.progress import Progress
     from attnviz.core.source import Source
-    from attnviz.features.evidence import Evidence
 
 
+@interface
 def heads(
-    what: Look,
+    text: Input,
     *,
-    model: Model = DEFAULT_MODEL,
     probe: bool = False,
-    select: str | None = None,
-    without: str | None = None,
-    weigh: str = "weights",
-    evidence: Evidence | Sequence[Evidence] | None = None,
-    device: str = "auto",
-    dtype: str = "auto",
+    maps: MapSettings,
+    attaching: Attaching,
+    model: ModelSettings,
     progress: Progress | None = None,
 ) -> Heads:
     """Score what every head does, and name its roles.
 
     Args:
-        what: a capture, or a text or prompt to run; a text's maps are scored on the way and never
+        text: a text or prompt to run, or a capture; a text's maps are scored on the way and never
             kept, so that long texts need little memory.
-        model: for a text or prompt, see :func:`load`, as for ``device`` and ``dtype``.
         probe: also run the model on repeated random tokens (Olsson et al. 2022,
             arXiv:2209.11895), which tells induction and duplicate-token heads from chance, and
             match prefixes as they do.
-        select: heads to report; all by default.
-        without: heads to ablate first (``"2.4, role:first"``), to see how the others change.
-        weigh: what is scored, see :func:`capture`: all but weights with rows divided by their sums,
-            since scores compare with chance.
-        evidence: what :func:`attnviz.syntax` and :func:`attnviz.coref` found out about the same
-            model, or files with its JSON; their roles stand before those of the text.
-        device: where to run.
-        dtype: in which precision.
         progress: called while the text runs, with ``"tokens"``, how many went through all layers,
             and how many there are.
 
     Raises:
         AttnvizError: see :mod:`attnviz.errors`.
     """
+    select, without, weigh = maps.select, maps.without, maps.quantity
+    evidence = attaching.evidence
     probed: tuple[HeadScores, ...] = ()
     mixed: tuple[Mixing, ...] = ()
     matching: PrefixMatching | None = None
     known: dict[str, Any] = {}
-    if isinstance(what, Capture):
+    if isinstance(text, Capture):
         check_whole(without)
-        check_quantity(what, weigh)
-        weigh = what.quantity
+        check_quantity(text, weigh)
+        weigh = text.quantity
         if probe:
             raise UsageError("a probe needs the model itself; a recorded capture has only its maps")
-        source, layout, inputs = what.source, what.layout, what.inputs
-        observer, empty = score_capture(what), what.empty_rows
+        source, layout, inputs = text.source, text.layout, text.inputs
+        observer, empty = score_capture(text), text.empty_rows
     else:
-        prompt = prompt_of(what)
+        prompt = prompt_of(text)
         more_roles: Callable[[Sequence[HeadScores]], Sequence[HeadScores]] = tuple
         if evidence is not None:
             from attnviz.features.evidence import given_roles, read_evidence, with_roles
 
             evidence = read_evidence(evidence)
             more_roles = partial(with_roles, roles=given_roles(evidence))
-        loaded = source_for(prompt, model, device, dtype)
+        loaded = source_for(prompt, model)
         inputs = loaded.prepare(prompt)
         mixing = MixingObserver(loaded, quantity(weigh), [inputs])
-        shown = weighed(loaded, weigh, shares=True, beside=[mixing])
+        shown = with_quantity(loaded, weigh, shares=True, beside=[mixing])
         observer = ScoreObserver([inputs], shown.layout)
-        with closed(loaded, without, inputs, more_roles) as inputs:
+        with ablated(loaded, without, inputs, more_roles) as inputs:
             watching: list[Observer] = [observer]
             if progress is not None:
-                watching.append(Going.through(inputs, shown.layout, progress))
+                watching.append(ProgressObserver.through(inputs, shown.layout, progress))
             shown.forward([inputs], watching, ForwardRequest(hidden=False))
             if probe:
                 probed, matching = _probed(loaded, weigh)
         source, layout, mixed = loaded.info, shown.layout, mixing.result()
-        empty, known = observer.empty_rows, dict(identity(model))
+        empty, known = observer.empty_rows, dict(model.identity)
     chosen = None if select is None else frozenset(selection.select(select, layout))
     scored = observer.result()
     more: tuple[str, ...] = ()
@@ -140,7 +128,7 @@ def _probed(source: Source, weigh: str) -> tuple[tuple[HeadScores, ...], PrefixM
     """What heads do on repeated random tokens."""
     from attnviz.scoring.probe import match_prefixes, run_probe
 
-    scored = run_probe(weighed(source, weigh, shares=True))
+    scored = run_probe(with_quantity(source, weigh, shares=True))
     return scored, match_prefixes(source) if weigh == "weights" else None
 
 

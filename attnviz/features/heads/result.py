@@ -15,11 +15,11 @@ from attnviz.core.result import Result
 from attnviz.core.scores import HeadScores, Mixing, UserDefined
 from attnviz.core.tokens import Sides
 from attnviz.drawing import html
-from attnviz.drawing.forms import Shown
+from attnviz.drawing.forms import Renderable
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Heads(Shown, Result):
+class Heads(Renderable, Result):
     """Scores of heads with chance and lift, and the roles that they support.
 
     Attributes:

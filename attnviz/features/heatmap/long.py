@@ -58,7 +58,7 @@ def long_heatmap(
     def sizes(heads: int, rows: int, keys: int) -> tuple[int, int]:
         return -(-max(rows, keys) // across), 0
 
-    found, layout = tiled(
+    reduced, layout = tiled(
         source,
         inputs,
         sizes,
@@ -69,17 +69,19 @@ def long_heatmap(
         progress=progress,
     )
     maps = []
-    for head in found.maps:
+    for head in reduced.maps:
         sides = inputs.sides[head.site.kind]
         shown = Sides(
-            _named(sides.queries, found.rows, found.size),
-            _named(sides.keys, found.keys, found.size),
+            _named(sides.queries, reduced.rows, reduced.size),
+            _named(sides.keys, reduced.keys, reduced.size),
         )
-        maps.append((head, found.shown(head, tiles), shown))
-    held = Captured(found.source, layout, found.inputs, {}, found.empty_rows, {}, weigh)
-    roles = {scores.head: scores.roles for scores in found.scores}
-    cells = _said(found.size, tiles)
-    return Heatmap(held, tuple(maps), roles, style, said_cut(cut, (found.rows, found.keys)), cells)
+        maps.append((head, reduced.shown(head, tiles), shown))
+    held = Captured(reduced.source, layout, reduced.inputs, {}, reduced.empty_rows, {}, weigh)
+    roles = {scores.head: scores.roles for scores in reduced.scores}
+    cells = _said(reduced.size, tiles)
+    return Heatmap(
+        held, tuple(maps), roles, style, said_cut(cut, (reduced.rows, reduced.keys)), cells
+    )
 
 
 def _said(size: int, tiles: str) -> str:

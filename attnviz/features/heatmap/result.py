@@ -15,12 +15,12 @@ from attnviz.core.media import Picture, patch_grid
 from attnviz.core.scores import Role
 from attnviz.core.tokens import Sides
 from attnviz.drawing.figure import heatmap_figure, mosaic_figure, overlay_figure
-from attnviz.drawing.forms import Pictured
+from attnviz.drawing.forms import Figured
 from attnviz.drawing.labels import caption, head_title, model_name, percent, visible
 from attnviz.drawing.mosaic import mosaic_png
 from attnviz.drawing.style import Style
 from attnviz.errors import SelectionError, UsageError
-from attnviz.scoring.gaze import Gaze, gaze
+from attnviz.scoring.query_selection import SelectedQuery, gaze
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,7 +32,7 @@ _PANELS = 256
 
 
 @dataclass(frozen=True, eq=False)
-class Heatmap(Pictured):
+class Heatmap(Figured):
     """Maps of some heads, ready to be drawn.
 
     ``maps`` holds each head with its [T, S] weights and the tokens on both axes, ``roles`` what
@@ -95,7 +95,7 @@ class Heatmap(Pictured):
         """
         from attnviz.drawing.axes import draw
 
-        names = [self.capture.layout.name(one) for one, _, _ in self.maps]
+        names = [self.capture.layout.name(shown) for shown, _, _ in self.maps]
         if head is not None and head not in names:
             raise SelectionError(f"no map of {head!r} here; there are {', '.join(names)}")
         _, weights, sides = self.maps[0 if head is None else names.index(head)]
@@ -144,12 +144,12 @@ class Heatmap(Pictured):
         maps, titles = [], {}
         for head, _, _ in self.maps:
             tokens = self.capture.sides(head).queries
-            found = gaze(tokens, picture, query)
-            row = self.capture[head][list(found.rows)].mean(0)
+            gazed = gaze(tokens, picture, query)
+            row = self.capture[head][list(gazed.rows)].mean(0)
             maps.append((head, patch_grid(picture, tokens.places, row)))
             share = maps[-1][1].sum() / row.sum() if row.sum() > 0 else 0.0
             titles[head] = f"{self.title(head)} ({percent(float(share))} on patches)"
-        return Overlay(self.capture, picture, tuple(maps), found, titles, self.style)
+        return Overlay(self.capture, picture, tuple(maps), gazed, titles, self.style)
 
     def __repr__(self) -> str:
         names = ", ".join(self.capture.layout.name(head) for head, _, _ in self.maps)
@@ -169,7 +169,7 @@ class Heatmap(Pictured):
 
 
 @dataclass(frozen=True, eq=False)
-class Overlay(Pictured):
+class Overlay(Figured):
     """Attention of some heads over the picture that it is of, ready to be drawn.
 
     ``maps`` holds each head with its weights [rows, columns] of patches, ``gaze`` from where is
@@ -179,7 +179,7 @@ class Overlay(Pictured):
     capture: Capture
     picture: Picture
     maps: tuple[tuple[Head, NDArray[np.floating]], ...]
-    gaze: Gaze
+    gaze: SelectedQuery
     titles: Mapping[Head, str]
     style: Style
 

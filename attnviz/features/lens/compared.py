@@ -6,14 +6,14 @@ from attnviz.core.compared import Figures
 from attnviz.features.lens.result import Lens
 
 
-def figures(found: Lens) -> Figures:
+def figures(result: Lens) -> Figures:
     """The norm of what each head writes, and how often the word it raises stands in the text."""
     return Figures(
         {
-            found.layout.name(one.head): {
-                "norm": one.norm,
-                "in text": None if one.in_text is None else one.in_text.share,
+            result.layout.name(writes.head): {
+                "norm": writes.norm,
+                "in text": None if writes.in_text is None else writes.in_text.share,
             }
-            for one in found.heads
+            for writes in result.heads
         }
     )

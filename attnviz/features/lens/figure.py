@@ -34,40 +34,40 @@ _SIZE = 7.0
 _FULL = ramp(DEFAULT_PALETTE)
 
 
-def draw(found: Lens, format: str = "png", dpi: float = 150) -> Any:
+def draw(result: Lens, format: str = "png", dpi: float = 150) -> Any:
     """The picture, in ``png``, ``svg`` or ``pdf``.
 
     Raises:
         UsageError: more positions than a picture has room for.
     """
-    if len(found.positions) > _A_LINE * _BANDS:
+    if len(result.positions) > _A_LINE * _BANDS:
         raise UsageError(
             "a picture has room for {} positions, and there are {:,}; choose one with {position}, "
             "or save a page",
             _A_LINE * _BANDS,
-            len(found.positions),
+            len(result.positions),
             position=...,
         )
-    return rendered(lambda: build(found, dpi), format, dpi)
+    return rendered(lambda: build(result, dpi), format, dpi)
 
 
-def build(found: Lens, dpi: float) -> Figure:
+def build(result: Lens, dpi: float) -> Figure:
     """The figure that fits what was read."""
-    if found.heads:
-        return _Sheet(found, dpi, _head_texts(found)).heads()
-    if len(found.positions) == 1:
-        return _Sheet(found, dpi, _texts(found)).along(found.positions[0])
-    return _Sheet(found, dpi, _texts(found)).layers()
+    if result.heads:
+        return _Sheet(result, dpi, _head_texts(result)).heads()
+    if len(result.positions) == 1:
+        return _Sheet(result, dpi, _texts(result)).along(result.positions[0])
+    return _Sheet(result, dpi, _texts(result)).layers()
 
 
-def _texts(found: Lens) -> Iterator[str]:
-    yield from (_short(word.token) for cell in found.cells for word in cell.top[:_LISTED])
-    yield from map(_short, (*found.tokens, *found.next))
+def _texts(result: Lens) -> Iterator[str]:
+    yield from (_short(word.token) for cell in result.cells for word in cell.top[:_LISTED])
+    yield from map(_short, (*result.tokens, *result.next))
 
 
-def _head_texts(found: Lens) -> Iterator[str]:
-    for one in found.heads:
-        yield from (_short(word.token) for word in (*one.raises, *one.lowers)[: 4 * _LISTED])
+def _head_texts(result: Lens) -> Iterator[str]:
+    for writes in result.heads:
+        yield from (_short(word.token) for word in (*writes.raises, *writes.lowers)[: 4 * _LISTED])
 
 
 def _short(token: str) -> str:
@@ -77,17 +77,19 @@ def _short(token: str) -> str:
 class _Sheet:
     """Fonts and sizes of one figure."""
 
-    def __init__(self, found: Lens, dpi: float, texts: Iterator[str]) -> None:
-        self.found = found
+    def __init__(self, result: Lens, dpi: float, texts: Iterator[str]) -> None:
+        self.result = result
         listed = list(texts)
-        below = [words.checked(found)] if found.cells else ["logits against the vocabulary's mean"]
-        if found.cells:
-            below = [words.sentence(found, found.positions[-1]), *below]
-        self.families, self.missing = choose([words.title(found), *below, *listed])
-        self.title, self.below = self.text(words.title(found)), [self.text(one) for one in below]
+        below = (
+            [words.checked(result)] if result.cells else ["logits against the vocabulary's mean"]
+        )
+        if result.cells:
+            below = [words.sentence(result, result.positions[-1]), *below]
+        self.families, self.missing = choose([words.title(result), *below, *listed])
+        self.title, self.below = self.text(words.title(result)), [self.text(line) for line in below]
         self.ruler = Ruler(self.families, dpi, bold=len(choose([self.title])[0]) == 1)
-        self.widest = self.ruler.widest([self.text(one) for one in listed], _SIZE)
-        self.names = [words.label(row[0].layer) for row in found.states()] if found.cells else []
+        self.widest = self.ruler.widest([self.text(line) for line in listed], _SIZE)
+        self.names = [words.label(row[0].layer) for row in result.states()] if result.cells else []
         self.left = 0.15 + self.ruler.widest([*self.names, "next"], _SIZE)
 
     def text(self, text: str) -> str:
@@ -119,11 +121,11 @@ class _Sheet:
 
     def layers(self) -> Figure:
         """Layers downwards, positions across, in as many bands as they need."""
-        found, states = self.found, self.found.states()
-        count = len(found.positions)
+        result, states = self.result, self.result.states()
+        count = len(result.positions)
         across = min(count, _A_LINE)
         room = max(0.45, self.widest + 0.1)
-        lines = len(states) + 1 + bool(found.next)
+        lines = len(states) + 1 + bool(result.next)
         bands = -(-count // across)
         wide = max(2 * _MARGIN + self.left + across * room, 5.0)
         step = lines * _HIGH + 0.2
@@ -135,13 +137,13 @@ class _Sheet:
             axes.set_xlim(0, len(columns))
             axes.set_ylim(lines, 0)
             for x, n in enumerate(columns):
-                self.word(axes, x, 0, found.tokens[found.positions[n]], bold=True)
+                self.word(axes, x, 0, result.tokens[result.positions[n]], bold=True)
                 for line, row in enumerate(states, start=1):
                     self.cell(axes, x, line, row[n].top[0].token, row[n].top[0].probability)
-                if found.next:
-                    self.word(axes, x, lines - 1, found.next[n])
+                if result.next:
+                    self.word(axes, x, lines - 1, result.next[n])
             axes.set_xticks([])
-            names = ["", *self.names, *(["next"] if found.next else [])]
+            names = ["", *self.names, *(["next"] if result.next else [])]
             axes.set_yticks([n + 0.5 for n in range(lines)], names)
         self.bar(figure, top + bands * step)
         return figure
@@ -164,7 +166,7 @@ class _Sheet:
 
     def along(self, position: int) -> Figure:
         """One position: the top words across, and what changes along the layers beside them."""
-        cells = self.found.along(position)
+        cells = self.result.along(position)
         count = min(_LISTED, len(cells[0].top))
         room = max(0.6, self.widest + 0.1)
         high = len(cells) * _HIGH
@@ -180,7 +182,7 @@ class _Sheet:
         axes.xaxis.tick_top()
         axes.set_yticks([n + 0.5 for n in range(len(cells))], self.names)
         place = _MARGIN + self.left + count * room + 0.25
-        token = self.text(_short(words.token_of(self.found, position)))
+        token = self.text(_short(words.token_of(self.result, position)))
         for name, values, told in self._curves(cells, token):
             self._curve(figure, place, top + 0.15, high, name, values, told)
             place += _CURVE + 0.25
@@ -233,9 +235,9 @@ class _Sheet:
 
     def heads(self) -> Figure:
         """The words that heads raise, blue, and lower, orange."""
-        found = self.found
-        listed: list[HeadWrites] = sorted(found.heads, key=lambda one: -one.norm)[:_HEADS]
-        listed.sort(key=found.heads.index)
+        result = self.result
+        listed: list[HeadWrites] = sorted(result.heads, key=lambda writes: -writes.norm)[:_HEADS]
+        listed.sort(key=result.heads.index)
         count = min(_LISTED, len(listed[0].raises))
         room = max(0.75, self.widest + 0.45)
         wide = 2 * _MARGIN + 0.6 + 2 * count * room
@@ -243,8 +245,8 @@ class _Sheet:
         axes = self.axes(figure, _MARGIN + 0.6, top + 0.2, 2 * count * room, len(listed) * _HIGH)
         axes.set_xlim(0, 2 * count)
         axes.set_ylim(len(listed), 0)
-        for y, one in enumerate(listed):
-            for first, moved, color in ((0, one.raises, BLUE), (count, one.lowers, ORANGE)):
+        for y, writes in enumerate(listed):
+            for first, moved, color in ((0, writes.raises, BLUE), (count, writes.lowers, ORANGE)):
                 for x, word in enumerate(moved[:count]):
                     text = f"{self.text(_short(word.token))} {signed(word.value)}"
                     axes.text(first + x, y + 0.5, text, va="center", fontsize=_SIZE, color=color,
@@ -252,7 +254,7 @@ class _Sheet:
         axes.set_xticks([0.02, count + 0.02], ["raises most", "lowers most"], ha="left")
         axes.xaxis.tick_top()
         axes.set_yticks([n + 0.5 for n in range(len(listed))],
-                        [found.layout.name(one.head) for one in listed])  # fmt: skip
+                        [result.layout.name(writes.head) for writes in listed])  # fmt: skip
         return figure
 
 

@@ -7,27 +7,27 @@ from attnviz.features.lens import words
 from attnviz.features.lens.result import Lens
 
 
-def finding(found: Lens, name: str) -> Finding | None:
+def finding(result: Lens, name: str) -> Finding | None:
     """The words that every head raises and lowers; None where states were read.
 
     Args:
-        found: the result.
+        result: the result.
         name: of its file.
     """
-    if not found.heads:
+    if not result.heads:
         return None
     said, shares = {}, {}
-    for one in found.heads:
-        lines = [words.said(one)]
-        if one.in_text is not None:
+    for writes in result.heads:
+        lines = [words.said(writes)]
+        if writes.in_text is not None:
             lines.append(f"the word that it raises most stands in the text: "
-                         f"{words.share(one.in_text)} of the rows")  # fmt: skip
-            shares[found.layout.name(one.head)] = (
-                one.in_text.share, one.in_text.low, one.in_text.high,
+                         f"{words.share(writes.in_text)} of the rows")  # fmt: skip
+            shares[result.layout.name(writes.head)] = (
+                writes.in_text.share, writes.in_text.low, writes.in_text.high,
             )  # fmt: skip
-        said[found.layout.name(one.head)] = tuple(lines)
+        said[result.layout.name(writes.head)] = tuple(lines)
     how = (
-        f"{words.title(found)}: what it adds to the residual stream, through the last "
+        f"{words.title(result)}: what it adds to the residual stream, through the last "
         "normalization with its scale, and the LM head; against the mean of the vocabulary."
     )
     measure = Measure(

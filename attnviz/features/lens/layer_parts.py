@@ -73,9 +73,9 @@ def _of_heads(source: Source, site: Site, outputs: Tensor, toward: Tensor) -> tu
     assert out.weight is not None
     heads, size, width = out.weight.shape
     each = toward.float() @ out.weight.float().reshape(heads * size, width).T
-    found = (outputs.double() * each.view(-1, heads, size).double()).sum(-1)
-    bias = found.new_zeros(len(found)) if out.bias is None else toward @ out.bias.double()
-    return found, bias
+    added = (outputs.double() * each.view(-1, heads, size).double()).sum(-1)
+    bias = added.new_zeros(len(added)) if out.bias is None else toward @ out.bias.double()
+    return added, bias
 
 
 def _check(source: Source, sums: Tensor, logits: Tensor) -> None:

@@ -23,39 +23,39 @@ LARGEST = 40_000
 _TOP = 10
 
 
-def page(found: Lens) -> bytes:
+def page(result: Lens) -> bytes:
     """The whole page, as UTF-8.
 
     Raises:
         InputError: more cells than a browser shows with ease.
     """
-    if found.heads:
-        return heads_page(found)
-    if len(found.cells) > LARGEST:
+    if result.heads:
+        return heads_page(result)
+    if len(result.cells) > LARGEST:
         raise InputError(
             "the page would have {:,} cells, and {:,} is the limit; shorten the text, or read one "
             "position with {position}",
-            len(found.cells),
+            len(result.cells),
             LARGEST,
             position=...,
         )
-    title = words.title(found)
+    title = words.title(result)
     names = _Names()
     data = {
         "title": title,
-        "said": words.sentence(found, found.positions[-1]),
-        "masked": found.masked,
-        "layers": [words.label(row[0].layer) for row in found.states()],
-        "positions": found.positions,
-        "tokens": [visible(found.tokens[n]) for n in found.positions],
-        "next": [visible(one) if one else "" for one in found.next],
-        "followed": [visible(one) for one in found.followed],
-        "cells": [_cell(one, names) for one in found.cells],
+        "said": words.sentence(result, result.positions[-1]),
+        "masked": result.masked,
+        "layers": [words.label(row[0].layer) for row in result.states()],
+        "positions": result.positions,
+        "tokens": [visible(result.tokens[n]) for n in result.positions],
+        "next": [visible(token) if token else "" for token in result.next],
+        "followed": [visible(token) for token in result.followed],
+        "cells": [_cell(cell, names) for cell in result.cells],
         "palette": anchors(DEFAULT_PALETTE),
         "names": names.listed,
-        "checked": words.checked(found),
-        "reason": f"What a layer added is not shown: {found.reason}." if found.reason else "",
-        "closing": words.closing(found),
+        "checked": words.checked(result),
+        "reason": f"What a layer added is not shown: {result.reason}." if result.reason else "",
+        "closing": words.closing(result),
     }
     template, style, script = parts(__package__, "main")
     return html_page(
@@ -79,7 +79,7 @@ class _Names:
 
 def _cell(cell: LensCell, names: _Names) -> dict[str, Any]:
     return {
-        "top": [[names.number(one.token), _short(one.probability)] for one in cell.top[:_TOP]],
+        "top": [[names.number(word.token), _short(word.probability)] for word in cell.top[:_TOP]],
         "entropy": _short(cell.entropy),
         "kl": _short(cell.kl),
         "rank": cell.rank,

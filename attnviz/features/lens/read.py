@@ -107,7 +107,7 @@ def readings(
     last = own.float().log_softmax(-1).clamp_(min=_LEAST)
     shares = last.exp()
     surprise = torch.linalg.vecdot(shares, last)  # [P], minus the entropy of the last state
-    found, place, apart = [], 0, 0.0
+    blocks, place, apart = [], 0, 0.0
     for logits in unembedded(source, inputs, states.flatten(0, 1), length):
         rows = torch.arange(place, place + len(logits), device=logits.device) % wide
         final = max((layers - 1) * wide - place, 0)
@@ -115,9 +115,9 @@ def readings(
             there = logits[final:] - own[rows[final:]]
             apart = max(apart, float(there[there.isfinite()].abs().max()))
         place += len(logits)
-        found.append(_reading(logits.float(), rows, last, shares, surprise, followed, top))
+        blocks.append(_reading(logits.float(), rows, last, shares, surprise, followed, top))
     _check(source, apart, own)
-    whole = [torch.cat(parts) for parts in zip(*found, strict=True)]
+    whole = [torch.cat(parts) for parts in zip(*blocks, strict=True)]
     return Readings(*whole, difference=apart)  # type: ignore[arg-type, misc]
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from attnviz.core.heads import Head
+from attnviz.core.lengths import Axes, Place
 from attnviz.core.result import Result
-from attnviz.drawing.forms import Shown
+from attnviz.drawing.forms import Renderable
 
 Position = int | Literal["all"] | None
 """Of a token, from 0 or, negative, from the end; all of them; None for what is usual."""
@@ -70,8 +71,8 @@ class LensCell:
     """
 
     layer: int | None
-    position: int
-    top: tuple[LensToken, ...]
+    position: Annotated[int, Place("tokens")]
+    top: Annotated[tuple[LensToken, ...], Axes(least=1)]
     entropy: float
     kl: float
     rank: int
@@ -143,7 +144,7 @@ class HeadWrites:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Lens(Shown, Result):
+class Lens(Renderable, Result):
     """States read out by layer and position, or what every head writes.
 
     Attributes:
@@ -167,18 +168,24 @@ class Lens(Shown, Result):
     schema: ClassVar[str] = "attnviz.lens/1"
     command: ClassVar[str] = "lens"
 
-    tokens: tuple[str, ...] = ()
+    tokens: Annotated[tuple[str, ...], Axes("tokens")] = ()
     masked: bool = False
-    positions: tuple[int, ...] = ()
+    positions: Annotated[tuple[int, ...], Axes("positions"), Place("tokens")] = ()
     token: str = ""
-    followed: tuple[str, ...] = ()
-    next: tuple[str, ...] = ()
-    cells: tuple[LensCell, ...] = ()
+    followed: Annotated[tuple[str, ...], Axes("positions", absent=True)] = ()
+    next: Annotated[tuple[str, ...], Axes("positions", absent=True)] = ()
+    cells: Annotated[tuple[LensCell, ...], Axes("positions", again=True)] = ()
     difference: float | None = None
     reason: str = ""
     heads: tuple[HeadWrites, ...] = ()
     rows: int = 0
     chance: float | None = None
+
+    def __post_init__(self) -> None:
+        if not (self.heads or self.cells) or (self.rows == 1 and not self.positions):
+            raise ValueError("neither states nor heads at a position")
+        if self.cells and not self.followed:
+            raise ValueError("states without the tokens that are followed")
 
     def states(self) -> tuple[tuple[LensCell, ...], ...]:
         """The cells of each state, the first state first."""

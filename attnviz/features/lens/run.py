@@ -3,44 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from attnviz.captures.kept import Kept
+from attnviz.captures.activations import Activations
 from attnviz.captures.trials import MASKS, is_masked, one_token, predicted
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Output, Source
 from attnviz.core.tokens import Tokens
-from attnviz.errors import InputError, ModelError, Setting, UsageError
+from attnviz.errors import InputError, ModelError
 from attnviz.features.lens.layer_parts import added
 from attnviz.features.lens.read import Readings, at, readings
 from attnviz.features.lens.result import Added, Lens, LensCell, LensToken, Position
-
-
-@dataclass(frozen=True, slots=True)
-class LensQuestion:
-    """What is asked.
-
-    Attributes:
-        token: that is followed along the layers; by default each position's own last prediction.
-        position: of a token, from 0 or, negative, from the end; ``"all"``; by default all, and in
-            masked models every mask.
-        top: how many words of each state.
-    """
-
-    token: str | None = None
-    position: Position = None
-    top: int = 10
-
-    def check(self) -> None:
-        """UsageError for what makes no sense."""
-        if self.top < 1:
-            raise UsageError("{} must be at least 1", Setting("top", self.top))
-        if self.position not in (None, "all") and type(self.position) is not int:
-            raise UsageError(f"a position is a whole number or 'all', not {self.position!r}")
+from attnviz.features.lens.settings import LensSettings
 
 
 def check_words(source: Source) -> None:
@@ -49,7 +26,7 @@ def check_words(source: Source) -> None:
         raise ModelError(f"{source.info.model} predicts no words: {source.no_logits}")
 
 
-def run(source: Source, inputs: Inputs, question: LensQuestion) -> Lens:
+def run(source: Source, inputs: Inputs, question: LensSettings) -> Lens:
     """Read every state of a text.
 
     Raises:
@@ -57,13 +34,12 @@ def run(source: Source, inputs: Inputs, question: LensQuestion) -> Lens:
             what was read does not end at its own logits.
         InputError: a token that is none, no such position, or no mask in the text.
     """
-    question.check()
     check_words(source)
     tokens = predicted(inputs)
     places = chosen(source, tokens, question.position)
     asked = None if question.token is None else one_token(source, question.token)
     reason = source.readout().reason
-    kept = Kept(["z"], () if reason else source.layout.sites)
+    kept = Activations(["z"], () if reason else source.layout.sites)
     output = source.forward(
         [inputs],
         () if reason else [kept],
@@ -74,13 +50,13 @@ def run(source: Source, inputs: Inputs, question: LensQuestion) -> Lens:
     own = output.logits[0, places]
     followed = own.argmax(-1) if asked is None else torch.full_like(own[:, 0], asked).long()
     states = at(output.states, places)
-    found = readings(
-        source, inputs, states, own, followed, length=len(tokens), top=question.top
+    reading = readings(
+        source, inputs, states, own, followed, length=len(tokens), top=question.predictions
     )  # fmt: skip
-    parts: Sequence[Added | None] = [None] * len(found.rank)
+    parts: Sequence[Added | None] = [None] * len(reading.rank)
     if not reason:
-        split = found.ids[:, 0] if asked is None else followed.repeat(len(states))
-        values = found.logits[:, 0] if asked is None else found.logit
+        split = reading.ids[:, 0] if asked is None else followed.repeat(len(states))
+        values = reading.logits[:, 0] if asked is None else reading.logit
         heads = {site: z[0].transpose(0, 1)[places] for site, z in kept.values["z"].items()}
         parts = _parts(source, output, states, places, heads, split, values)
     masked = is_masked(source)
@@ -94,8 +70,8 @@ def run(source: Source, inputs: Inputs, question: LensQuestion) -> Lens:
         token="" if asked is None else source.tokens([asked]).texts[0],
         followed=source.tokens(followed.tolist()).texts,
         next=() if masked else tuple(texts[n + 1] if n + 1 < len(texts) else "" for n in places),
-        cells=_cells(source, found, places, parts),
-        difference=found.difference,
+        cells=_cells(source, reading, places, parts),
+        difference=reading.difference,
         reason=reason,
         notes=inputs.notes,
         texts=1,
@@ -138,17 +114,17 @@ def _parts(
     """What made one logit of every state, in the order of the readings."""
     mlps = list(at(output.mlps, places))
     names = source.tokens(tokens.tolist()).texts
-    tokens, values = (one.view(states.shape[:2]) for one in (tokens, values.double()))
+    tokens, values = (table.view(states.shape[:2]) for table in (tokens, values.double()))
     return list(added(source, states, mlps, heads, tokens, values, names))
 
 
 def _cells(
-    source: Source, found: Readings, places: Sequence[int], parts: Sequence[Added | None]
+    source: Source, reading: Readings, places: Sequence[int], parts: Sequence[Added | None]
 ) -> tuple[LensCell, ...]:
     """The readings as records."""
-    names = dict(_named(source, found.ids))
-    columns = (found.ids, found.logits, found.probabilities, found.entropy, found.kl, found.rank,
-               found.probability)  # fmt: skip
+    names = dict(_named(source, reading.ids))
+    columns = (reading.ids, reading.logits, reading.probabilities, reading.entropy, reading.kl,
+               reading.rank, reading.probability)  # fmt: skip
     cells = []
     rows = zip(*(column.tolist() for column in columns), strict=True)
     for place, (ids, logits, shares, entropy, kl, rank, share) in enumerate(rows):

@@ -11,18 +11,18 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def rows(found: Lens) -> list[Row]:
+def rows(result: Lens) -> list[Row]:
     """A row for each word of each state; of heads for each word that one raises or lowers."""
-    return _of_heads(found) if found.heads else _of_states(found)
+    return _of_heads(result) if result.heads else _of_states(result)
 
 
-def _of_states(found: Lens) -> list[Row]:
-    followed = dict(zip(found.positions, found.followed, strict=True))
+def _of_states(result: Lens) -> list[Row]:
+    followed = dict(zip(result.positions, result.followed, strict=True))
     return [
         {
             "layer": cell.layer,
             "position": cell.position,
-            "token": found.tokens[cell.position],
+            "token": result.tokens[cell.position],
             "place": place,
             "word": word.token,
             "id": word.id,
@@ -34,26 +34,26 @@ def _of_states(found: Lens) -> list[Row]:
             "followed_rank": cell.rank,
             "followed_probability": cell.probability,
         }
-        for cell in found.cells
+        for cell in result.cells
         for place, word in enumerate(cell.top, start=1)
     ]
 
 
-def _of_heads(found: Lens) -> list[Row]:
+def _of_heads(result: Lens) -> list[Row]:
     return [
         {
-            "head": found.layout.name(one.head),
-            "norm": one.norm,
-            "in_text": one.in_text and one.in_text.share,
-            "in_text_low": one.in_text and one.in_text.low,
-            "in_text_high": one.in_text and one.in_text.high,
+            "head": result.layout.name(writes.head),
+            "norm": writes.norm,
+            "in_text": writes.in_text and writes.in_text.share,
+            "in_text_low": writes.in_text and writes.in_text.low,
+            "in_text_high": writes.in_text and writes.in_text.high,
             "does": does,
             "place": place,
             "word": word.token,
             "id": word.id,
             "value": word.value,
         }
-        for one in found.heads
-        for does, words in (("raises", one.raises), ("lowers", one.lowers))
+        for writes in result.heads
+        for does, words in (("raises", writes.raises), ("lowers", writes.lowers))
         for place, word in enumerate(words, start=1)
     ]

@@ -29,74 +29,74 @@ _LONGEST = 14
 _FULL = ramp(DEFAULT_PALETTE)
 
 
-def parts(found: Lens) -> Iterator[RenderableType]:
+def parts(result: Lens) -> Iterator[RenderableType]:
     """The table of states and the last position in detail; or what every head writes."""
-    if found.heads:
-        yield Line(words.title(found), "bold")
-        yield HeadTable(found)
-        if found.chance is not None:
+    if result.heads:
+        yield Line(words.title(result), "bold")
+        yield HeadTable(result)
+        if result.chance is not None:
             yield Line(
                 "in text: rows in which the word raised most stands in the text up to there; "
-                + words.chance(found), "dim",
+                + words.chance(result), "dim",
             )  # fmt: skip
     else:
-        if len(found.positions) > 1:
-            yield Layers(found)
+        if len(result.positions) > 1:
+            yield Layers(result)
             yield ""
-        yield from _detail(found, found.positions[-1])
+        yield from _detail(result, result.positions[-1])
         yield ""
-        yield Line(words.checked(found), "dim")
-    yield Line(words.closing(found), "dim")
+        yield Line(words.checked(result), "dim")
+    yield Line(words.closing(result), "dim")
 
 
-def _detail(found: Lens, position: int) -> Iterator[RenderableType]:
-    yield Line(words.sentence(found, position), "bold")
-    yield Along(found, position)
-    cells = found.along(position)
-    if found.token and cells[-1].added is not None:
+def _detail(result: Lens, position: int) -> Iterator[RenderableType]:
+    yield Line(words.sentence(result, position), "bold")
+    yield Along(result, position)
+    cells = result.along(position)
+    if result.token and cells[-1].added is not None:
         yield ""
-        heads = found.layout.heads[found.layout.kinds[-1]]
+        heads = result.layout.heads[result.layout.kinds[-1]]
         parted = {}
         for cell in cells[1:]:
             if cell.added is not None and cell.layer is not None:
                 for index, value in enumerate(cell.added.heads[: heads[cell.layer]]):
-                    head = next(h for h in found.layout
+                    head = next(h for h in result.layout
                                 if h.layer == cell.layer and h.index == index)  # fmt: skip
                     parted[head] = value
         most = max(map(abs, parted.values()), default=0.0)
-        yield SignedGrid(found.layout, parted, most, words.UP)
-        yield Line(f"logits of {visible(found.token)} that each head adds to its layer's state; "
+        yield SignedGrid(result.layout, parted, most, words.UP)
+        yield Line(f"logits of {visible(result.token)} that each head adds to its layer's state; "
                    "blue: raises, orange: lowers", "dim")  # fmt: skip
 
 
 class Layers:
     """A renderable: the most probable word of every state, coloured by its probability."""
 
-    def __init__(self, found: Lens) -> None:
-        self.found = found
+    def __init__(self, result: Lens) -> None:
+        self.result = result
 
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
     ) -> Iterator[RenderableType]:
         """Draw for this console, in bands of as many positions as fit."""
-        found, plain = self.found, options.ascii_only
+        result, plain = self.result, options.ascii_only
         color = coloured(console)
         longest = max(
             cell_len(visible(word, ascii_only=plain))
-            for word in (*(c.top[0].token for c in found.cells), *found.tokens)
+            for word in (*(c.top[0].token for c in result.cells), *result.tokens)
         )
         size = max(min(longest + (0 if color else 3), _MOST), _LEAST)
-        states = every_few(found.states())
+        states = every_few(result.states())
         names = [words.label(row[0].layer) for row in states]
         left = max(map(len, names))
         fitting = max((options.max_width - left) // (size + 1), 1)
-        count = len(found.positions)
+        count = len(result.positions)
         first = max(0, count - _BANDS * fitting)
         yield Line("layer ↓  token →, the most probable word"
                    + ("; brighter: more probable" if color else ", and its probability in %"),
                    "dim")  # fmt: skip
-        if len(states) < len(found.states()):
-            yield Line(f"{len(states)} of {len(found.states())} states, at even steps", "dim")
+        if len(states) < len(result.states()):
+            yield Line(f"{len(states)} of {len(result.states())} states, at even steps", "dim")
         if first:
             yield Line(f"the last {count - first} of {count} positions", "dim")
         for start in range(first, count, fitting):
@@ -114,17 +114,17 @@ class Layers:
         color: bool,
         plain: bool,
     ) -> Iterator[Text]:
-        found = self.found
-        texts = [found.tokens[found.positions[n]] for n in columns]
+        result = self.result
+        texts = [result.tokens[result.positions[n]] for n in columns]
         yield self._plain_line(left, texts, size, plain)
-        for name, row in zip(names, every_few(found.states()), strict=True):
+        for name, row in zip(names, every_few(result.states()), strict=True):
             line = Text(f"{name:>{left}}", "dim", no_wrap=True)
             for n in columns:
                 line.append(" ")
                 line.append(*_cell(row[n].top[0], size, color, plain))
             yield line
-        if found.next and any(found.next[n] for n in columns):
-            yield self._plain_line(left, [found.next[n] for n in columns], size, plain, "next")
+        if result.next and any(result.next[n] for n in columns):
+            yield self._plain_line(left, [result.next[n] for n in columns], size, plain, "next")
 
     def _plain_line(
         self, left: int, texts: Sequence[str], size: int, plain: bool, name: str = ""
@@ -149,17 +149,17 @@ def _cell(word: LensToken, size: int, color: bool, plain: bool) -> tuple[str, St
 class Along:
     """A renderable: one position layer by layer, with the token that is followed."""
 
-    def __init__(self, found: Lens, position: int) -> None:
-        self.found, self.position = found, position
+    def __init__(self, result: Lens, position: int) -> None:
+        self.result, self.position = result, position
 
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
     ) -> Iterator[RenderableType]:
         """Draw for this console."""
-        found, plain = self.found, options.ascii_only
-        cells = every_few(found.along(self.position))
+        result, plain = self.result, options.ascii_only
+        cells = every_few(result.along(self.position))
         token = shorten(
-            visible(words.token_of(found, self.position), ascii_only=plain), _LONGEST,
+            visible(words.token_of(result, self.position), ascii_only=plain), _LONGEST,
             ascii_only=plain,
         )  # fmt: skip
         room = options.max_width - 52
@@ -168,9 +168,9 @@ class Along:
                        ("entropy", ">"), ("KL to last", ">"), ("most probable", "<"))  # fmt: skip
         for cell in cells:
             top = ", ".join(
-                f"{shorten(visible(one.token, ascii_only=plain), _LONGEST, ascii_only=plain)} "
-                f"{percent(one.probability)}"
-                for one in cell.top[:count]
+                f"{shorten(visible(word.token, ascii_only=plain), _LONGEST, ascii_only=plain)} "
+                f"{percent(word.probability)}"
+                for word in cell.top[:count]
             )
             table.add_row(words.label(cell.layer), f"{cell.rank:,}", percent(cell.probability),
                           f"{cell.entropy:.2f}", f"{cell.kl:.2f}", top)  # fmt: skip
@@ -181,41 +181,43 @@ class Along:
 class HeadTable:
     """A renderable: the words that every head raises and lowers."""
 
-    def __init__(self, found: Lens) -> None:
-        self.found = found
+    def __init__(self, result: Lens) -> None:
+        self.result = result
 
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
     ) -> Iterator[RenderableType]:
         """Draw for this console."""
-        found, plain = self.found, options.ascii_only
-        many = found.rows > 1
+        result, plain = self.result, options.ascii_only
+        many = result.rows > 1
         columns = [("head", "<"), ("norm", ">"), ("raises most", "<"), ("lowers most", "<")]
         table = _table(*columns, *([("recurs, % of rows", "<"), ("in text", ">")] if many else []))
         count = max(1, min(_WORDS, (options.max_width - (40 if many else 16)) // 26))
-        listed = found.heads
+        listed = result.heads
         if rows_shown(len(listed)) < len(listed):
-            listed = tuple(sorted(listed, key=lambda one: -one.norm)[: rows_shown(len(listed))])
-        for one in listed:
-            moved = [_words(some[:count], plain) for some in (one.raises, one.lowers)]
-            more = _over_rows(one, plain) if many else []
-            table.add_row(found.layout.name(one.head), f"{one.norm:.2f}", *moved, *more)
+            listed = tuple(
+                sorted(listed, key=lambda writes: -writes.norm)[: rows_shown(len(listed))]
+            )
+        for writes in listed:
+            moved = [_words(some[:count], plain) for some in (writes.raises, writes.lowers)]
+            more = _over_rows(writes, plain) if many else []
+            table.add_row(result.layout.name(writes.head), f"{writes.norm:.2f}", *moved, *more)
         yield table
-        if len(listed) < len(found.heads):
-            said = f"the {len(listed)} heads with the largest norm of {len(found.heads):,}"
+        if len(listed) < len(result.heads):
+            said = f"the {len(listed)} heads with the largest norm of {len(result.heads):,}"
             yield Line(f"{said}; a table has all of them", "dim")
         scale = "mean over the rows; " if many else ""
         yield Line(signs(f"logits against the mean of the vocabulary, {scale}norm: "
                          "‖z W_O‖", plain), "dim")  # fmt: skip
 
 
-def _over_rows(one: HeadWrites, plain: bool) -> list[str]:
+def _over_rows(writes: HeadWrites, plain: bool) -> list[str]:
     often = " ".join(
         f"{shorten(visible(word.token, ascii_only=plain), _LONGEST, ascii_only=plain)} "
         f"{100 * word.rows:.0f}"
-        for word in one.recurring[:3]
+        for word in writes.recurring[:3]
     )
-    return [often, "" if one.in_text is None else words.share(one.in_text)]
+    return [often, "" if writes.in_text is None else words.share(writes.in_text)]
 
 
 def _words(effects: Sequence[TokenEffect], plain: bool) -> str:

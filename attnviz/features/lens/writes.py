@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from attnviz.attention.unembedding import moved, scaled
-from attnviz.captures.kept import Kept
+from attnviz.captures.activations import Activations
 from attnviz.captures.trials import predicted
 from attnviz.core.heads import Head
 from attnviz.core.prompt import Inputs
@@ -24,7 +24,7 @@ from attnviz.core.source import ForwardRequest, Source
 from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, ModelError
 from attnviz.features.lens.result import HeadWrites, Lens, RecurringToken, RowShare, TokenEffect
-from attnviz.features.lens.run import LensQuestion, check_words, chosen
+from attnviz.features.lens.run import LensSettings, check_words, chosen
 from attnviz.statistics.ratios import ratios
 
 RAISED = 5
@@ -48,7 +48,7 @@ class _Sums:
 def run_heads(
     source: Source,
     texts: Sequence[Inputs],
-    question: LensQuestion,
+    question: LensSettings,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Lens:
     """What every head writes at a position of a text, or over the rows of several.
@@ -62,7 +62,6 @@ def run_heads(
     Raises:
         ModelError: the model predicts no words, or what its heads write is no part of a sum.
     """
-    question.check()
     check_words(source)
     readout, layout = source.readout(), source.layout
     if readout.reason:
@@ -80,7 +79,7 @@ def run_heads(
     for number, inputs in enumerate(texts, 1):
         tokens = predicted(inputs)
         places = chosen(source, tokens, position)
-        kept = Kept(["z"], layout.sites)
+        kept = Activations(["z"], layout.sites)
         output = source.forward(
             [inputs], [kept], ForwardRequest(hidden=False, states=True, terms=True)
         )
@@ -92,13 +91,13 @@ def run_heads(
             assert out.weight is not None
             for index in range(z.shape[1]):
                 part = z[0, index, places].double() @ out.weight[index].double()  # [P, D]
-                one = sums[Head(site, index)]
+                head_sums = sums[Head(site, index)]
                 made = scaled(readout, stream, part)
-                one.made += made.sum(0)
-                one.norm += float(torch.linalg.vector_norm(part, dim=-1).sum())
+                head_sums.made += made.sum(0)
+                head_sums.norm += float(torch.linalg.vector_norm(part, dim=-1).sum())
                 if sum(counts) > 1 or len(texts) > 1:
-                    _raised(one, [moved(readout, some) for some in _blocks(made, readout.table)],
-                            tokens, places)  # fmt: skip
+                    effects = [moved(readout, some) for some in _blocks(made, readout.table)]
+                    _raised(head_sums, effects, tokens, places)
         progress(number)
     rows = sum(counts)
     if not rows:
@@ -111,7 +110,7 @@ def run_heads(
         tokens=predicted(texts[0]).texts if len(texts) == 1 else (),
         positions=tuple(places) if len(texts) == 1 else (),
         heads=tuple(
-            _writes(source, head, sums[head], rows, question.top, shares.get(head))
+            _writes(source, head, sums[head], rows, question.predictions, shares.get(head))
             for head in layout
         ),
         rows=rows,
@@ -125,12 +124,12 @@ def _blocks(made: Tensor, table: Tensor) -> Iterable[Tensor]:
     return torch.split(made, max(1, AT_ONCE // len(table)))
 
 
-def _raised(one: _Sums, effects: Sequence[Tensor], tokens: Tokens, places: Sequence[int]) -> None:
+def _raised(sums: _Sums, effects: Sequence[Tensor], tokens: Tokens, places: Sequence[int]) -> None:
     """Count the words that rows raise most."""
     best = torch.cat([some.topk(min(RAISED, some.shape[-1])).indices for some in effects]).tolist()
     for ids, place in zip(best, places, strict=True):
-        one.raised.update(ids)
-        one.in_text.append(int(ids[0] in tokens.ids[: place + 1]))
+        sums.raised.update(ids)
+        sums.in_text.append(int(ids[0] in tokens.ids[: place + 1]))
 
 
 def _shares(
@@ -138,35 +137,37 @@ def _shares(
 ) -> dict[Head, RowShare]:
     """How often the word that a head raises most stands in the text; texts are independent."""
     ends = np.cumsum(counts)[:-1]
-    hits = np.array([[part.sum() for part in np.split(np.array(one.in_text), ends)]
-                     for one in sums.values()], float).T  # fmt: skip
-    found = ratios(hits, np.array(counts, float), names)
+    hits = np.array([[part.sum() for part in np.split(np.array(head_sums.in_text), ends)]
+                     for head_sums in sums.values()], float).T  # fmt: skip
+    estimate = ratios(hits, np.array(counts, float), names)
 
     def known(value: float) -> float | None:
         return None if np.isnan(value) else min(max(float(value), 0.0), 1.0)
 
-    joint = not np.isnan(found.joint_low).all()
-    low, high = (found.joint_low, found.joint_high) if joint else (found.low, found.high)
+    joint = not np.isnan(estimate.joint_low).all()
+    low, high = (
+        (estimate.joint_low, estimate.joint_high) if joint else (estimate.low, estimate.high)
+    )
     return {
-        head: RowShare(float(found.value[n]), known(low[n]), known(high[n]))
+        head: RowShare(float(estimate.value[n]), known(low[n]), known(high[n]))
         for n, head in enumerate(sums)
     }
 
 
 def _writes(
-    source: Source, head: Head, one: _Sums, rows: int, top: int, share: RowShare | None
+    source: Source, head: Head, sums: _Sums, rows: int, top: int, share: RowShare | None
 ) -> HeadWrites:
     """The record of a head."""
-    effect = moved(source.readout(), one.made[None] / rows)[0]
+    effect = moved(source.readout(), sums.made[None] / rows)[0]
     ends = []
     for sign in (1, -1):
         best = (sign * effect).topk(min(top, len(effect))).indices.tolist()
         texts = source.tokens(best).texts
         ends.append(tuple(TokenEffect(text, id_, float(effect[id_]))
                           for text, id_ in zip(texts, best, strict=True)))  # fmt: skip
-    often = [(id_, n) for id_, n in one.raised.most_common(RECURRING) if n > 1]
+    often = [(id_, n) for id_, n in sums.raised.most_common(RECURRING) if n > 1]
     texts = source.tokens([id_ for id_, _ in often]).texts if often else ()
     recurring = tuple(
         RecurringToken(text, id_, n / rows) for text, (id_, n) in zip(texts, often, strict=True)
     )
-    return HeadWrites(head, one.norm / rows, ends[0], ends[1], recurring, share)
+    return HeadWrites(head, sums.norm / rows, ends[0], ends[1], recurring, share)

@@ -26,7 +26,9 @@ def holding(lessons: Iterable[Lesson], source: Native) -> tuple[Lesson, ...]:
         source: the model with its numbers as the page stores them.
     """
     passes = LessonPasses(source)
-    return tuple(one for one in lessons if all(step.holds(passes.of(step)) for step in one.steps))
+    return tuple(
+        lesson for lesson in lessons if all(step.holds(passes.of(step)) for step in lesson.steps)
+    )
 
 
 class LessonPasses:

@@ -57,7 +57,7 @@ def moved(source: Source, stored: Source, inputs: Inputs) -> RoundingErrors:
     texts = [inputs, *(source.prepare(Prompt(text, truncate=True)) for text in sentences())]
     weight = score = share = 0.0
     for text in texts:
-        (before, said), (after, heard) = (_run(one, text) for one in (source, stored))
+        (before, said), (after, heard) = (_run(model, text) for model in (source, stored))
         weight = max(weight, _farthest(before.weights, after.weights))
         score = max(score, _farthest(before.scores, after.scores))
         share = max(share, _farthest(said, heard))

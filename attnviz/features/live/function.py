@@ -7,7 +7,10 @@ import math
 import numpy as np
 import torch
 
-from attnviz.captures.look import DEFAULT_MODEL, Model, load, prompt_of
+from attnviz.captures.inputs import prompt_of
+from attnviz.captures.loading import Model, load
+from attnviz.core.interface import interface
+from attnviz.core.model_entry import DEFAULT_MODEL
 from attnviz.core.source import ForwardRequest
 from attnviz.errors import ModelError, UsageError
 from attnviz.features.live.checked import holding
@@ -16,49 +19,38 @@ from attnviz.features.live.lessons import LESSONS
 from attnviz.features.live.pack import rounded
 from attnviz.features.live.page import live_page
 from attnviz.features.live.result import LivePage
+from attnviz.features.live.settings import LiveSettings
 from attnviz.models.memory import human_bytes
 from attnviz.models.native.source import Native
 from attnviz.scoring.observe import ScoreObserver
 from attnviz.scoring.select import select
+from attnviz.web.settings import PageSettings
 
 TEXT = "The keys to the cabinet are on the table because the keys to the cabinet were lost"
 """The text that the page opens with."""
 
-MAX_MB = 100.0
-"""Larger pages are not made unless asked for."""
 
-
+@interface
 def live(
-    text: str = TEXT,
-    *,
-    model: Model = DEFAULT_MODEL,
-    bits: int = 16,
-    title: str | None = None,
-    max_mb: float = MAX_MB,
-    only: str | None = None,
+    text: str = TEXT, *, settings: LiveSettings, page: PageSettings, model: Model = DEFAULT_MODEL
 ) -> LivePage:
     """Put a whole model into one offline page: type, switch heads off, see everything change.
 
     The page has the weights, the tokenizer and a forward pass in JavaScript and WebAssembly, which
     runs in a thread of its own. How far storing the weights in few bits moves attention is measured
-    on ``text`` and on sentences of attnviz's own, and said in the page.
+    on ``text`` and on sentences of attnviz's own, and said in the page. In 8 bits weights are whole
+    numbers with a scale for every row of a matrix.
 
     Args:
         text: what stands in it when it opens; the roles of the heads are measured on it.
         model: of the native backend: a bundled model, or a BERT, DistilBERT, RoBERTa or GPT-2.
-        bits: of a weight: 16, or 8 (whole numbers with a scale for every row of a matrix).
-        title: of the page.
-        max_mb: the largest page to make, in megabytes.
-        only: heads that are on when the page opens, such as ``"@circuit.json"``; all by default.
 
     Raises:
         SelectionError: heads that the model does not have.
         ModelError: a model that runs elsewhere, or one whose tokenizer cannot be put into a page.
-        UsageError: another number of bits, or a page that would be too large.
-        InputError: a text that the model cannot take.
+        UsageError: a page that would be too large. InputError: a text that the model cannot take.
     """
-    if bits not in (16, 8):
-        raise UsageError(f"weights can be stored in 16 bits or in 8, not in {bits}")
+    bits, max_mb, title, only = page.bits or 16, page.max_mb, page.title, settings.only
     source = load(model, device="cpu", dtype="float32")
     if not isinstance(source, Native):
         raise ModelError(
@@ -81,7 +73,7 @@ def live(
     stored = source.rounded(lambda tensor: torch.from_numpy(rounded(tensor.numpy(), bits)))
     errors = moved(source, stored, inputs)
     name = source.info.model
-    page = live_page(
+    html = live_page(
         whole,
         observer.result(),
         text=text,
@@ -92,14 +84,14 @@ def live(
         off=[head.name for head in source.layout if head not in on],
         lessons=holding(LESSONS, stored) if name == DEFAULT_MODEL else (),
     )
-    if len(page) > max_mb * 1e6:
+    if len(html) > max_mb * 1e6:
         raise UsageError(
             "a page with {} takes {}; allow it with {max_mb}",
             name,
-            human_bytes(len(page)),
-            max_mb=float(np.ceil(len(page) / 1e6)),
+            human_bytes(len(html)),
+            max_mb=float(np.ceil(len(html) / 1e6)),
         )
-    return LivePage(page, title or f"attnviz live: {name}", errors.weight)
+    return LivePage(html, title or f"attnviz live: {name}", errors.weight)
 
 
 def _notes(source: Native, bits: int, errors: RoundingErrors) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ _YOURS = "Now it is yours: type something else, switch off what you like"
 
 INDUCTION = Lesson("next", "How a model finds the next word", "two heads in a row", (
     Step("The model has read six words in no order, and then five of them again.", _TWICE, "2.0",
-         ask="Which token does it expect next?", hides="words",
+         ask="Which token does it expect next?", hides="words map",
          choices=("bread", "a comma", "the"),
          told="{top}, with {p bread}: the word that followed stone the first time. Where does it "
               "find it?",
@@ -52,8 +52,8 @@ INDUCTION = Lesson("next", "How a model finds the next word", "two heads in a ro
     Step("They are on again. 3.3 looks at bread as well, one layer later; now it goes off.", _TWICE,
          "3.3", key=6, off=("3.3",), hides="words", ask="Does bread stay first?",
          choices=("yes", "no"),
-         told="Yes, with {p bread} of {was p bread}: other heads look there too, 2.0 with "
-              "{w 2.0 11 6}, 3.0 with {w 3.0 11 6}.",
+         told="Yes: bread keeps {p bread}, where it had {was p bread}. Other heads look there too, "
+              "2.0 with {w 2.0 11 6}, 3.0 with {w 3.0 11 6}.",
          holds=lambda seen: seen.top == " bread" and seen.before.w("3.3", 11, 6) > 0.5
          and min(seen.w("2.0", 11, 6), seen.w("3.0", 11, 6)) > 0.5),
     Step("3.0, 3.1, 3.3 and 3.5 all look at bread: {was w 3.0 11 6}, {was w 3.1 11 6}, "

@@ -62,7 +62,7 @@ def live_page(
         "labels": [visible(piece) for piece in model.vocabulary.texts],
         "heads": [_head(scores) for scores in heads],
         "opening": min(heads, key=leading).head.name,
-        "lessons": [_lesson(one) for one in lessons],
+        "lessons": [_lesson(lesson) for lesson in lessons],
         "off": list(off),
         "errors": {
             "weight": errors.weight,
@@ -136,7 +136,7 @@ def _rules() -> dict[str, Any]:
         "roles": [
             {
                 "name": role.name,
-                "evidence": [[one.score, one.mean, one.lift] for one in role.evidence],
+                "evidence": [[bound.score, bound.mean, bound.lift] for bound in role.evidence],
                 "unless": role.unless,
                 "rests": role.rests,
                 **_drawn(role),

@@ -72,5 +72,5 @@ class LessonPass:
 
     def _map(self, head: str) -> NDArray[np.floating[Any]]:
         layer, number = head.split(".")
-        found: NDArray[np.floating[Any]] = self.weights[int(layer), int(number)]
-        return found
+        head_map: NDArray[np.floating[Any]] = self.weights[int(layer), int(number)]
+        return head_map

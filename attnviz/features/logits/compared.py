@@ -7,9 +7,9 @@ from attnviz.drawing.labels import visible
 from attnviz.features.logits.result import Logits
 
 
-def figures(found: Logits) -> Figures:
+def figures(result: Logits) -> Figures:
     """Logits by head; none where a model's logits are no sum."""
     return Figures(
-        {found.layout.name(head): {"logits": value} for head, value in found.heads().items()},
-        settings={"token": visible(found.token), "against": visible(found.against)},
+        {result.layout.name(head): {"logits": value} for head, value in result.heads().items()},
+        settings={"token": visible(result.token), "against": visible(result.against)},
     )

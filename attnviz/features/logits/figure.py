@@ -40,7 +40,7 @@ def draw(report: Logits, format: str = "png", dpi: float = 150) -> Any:
 
 def build(report: Logits, dpi: float) -> Figure:
     """The figure: the grid, the waterfall beside it, then the tokens that heads voted through."""
-    layout, found = report.layout, steps(report)
+    layout, bars = report.layout, steps(report)
     title = f"{model_name(report.source)}: what adds to the logit of {visible(report.token)}"
     through = [
         (f"{shorten(visible(report.tokens[n]), _LONGEST)} ({n})", value)
@@ -52,12 +52,12 @@ def build(report: Logits, dpi: float) -> Figure:
     through = [(spelled(name, missing), value) for name, value in through]
     ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
     grid_wide, grid_high = signed_figure.size(layout)
-    steps_left = 0.45 + ruler.widest([step.label for step in found], 7)
+    steps_left = 0.45 + ruler.widest([step.label for step in bars], 7)
     through_left = 0.6 + ruler.widest([name for name, _ in through], 7)
     wide = 2 * _MARGIN + 0.5 + grid_wide + steps_left + _WIDE + through_left + _WIDE
     heading = Heading(ruler, title, [below], wide, _MARGIN)
     head_high = heading.high + 0.4
-    body_high = max(grid_high, len(found) * _LINE, len(through) * _LINE) + 0.45
+    body_high = max(grid_high, len(bars) * _LINE, len(through) * _LINE) + 0.45
     high = 2 * _MARGIN + head_high + body_high
     figure = Figure(figsize=(wide, high))
     heading.draw(figure)
@@ -74,15 +74,15 @@ def build(report: Logits, dpi: float) -> Figure:
         orange=UP, legend="head (blue raises, orange lowers)",
     )  # fmt: skip
     x += grid_wide + steps_left
-    _waterfall(axes(x, _WIDE, len(found) * _LINE), report)
+    _waterfall(axes(x, _WIDE, len(bars) * _LINE), report)
     x += _WIDE + through_left
     _bars(axes(x, _WIDE, len(through) * _LINE), through, families)
     return figure
 
 
 def _waterfall(axes: Axes, report: Logits) -> None:
-    found = steps(report)
-    for number, step in enumerate(found):
+    bars = steps(report)
+    for number, step in enumerate(bars):
         color = BLUE if step.value > 0 else ORANGE
         axes.barh(number, step.value, left=step.before, height=0.62, color=color)
         if number:
@@ -90,9 +90,9 @@ def _waterfall(axes: Axes, report: Logits) -> None:
         right = max(step.before, step.after)
         axes.annotate(signed(step.value), (right, number), (3, 0), textcoords="offset points",
                       fontsize=6, va="center")  # fmt: skip
-    axes.set_yticks(range(len(found)), [step.label for step in found])
+    axes.set_yticks(range(len(bars)), [step.label for step in bars])
     axes.set_xlabel("logits, cumulative from the top", fontsize=7)
-    _finish(axes, len(found))
+    _finish(axes, len(bars))
 
 
 def _bars(axes: Axes, through: list[tuple[str, float]], families: list[str]) -> None:

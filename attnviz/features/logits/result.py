@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from attnviz.core.heads import Head
+from attnviz.core.lengths import Axes, Place
 from attnviz.core.result import Result
-from attnviz.drawing.forms import Shown
+from attnviz.drawing.forms import Renderable
 
 PartKind = Literal["embedding", "head", "mlp", "bias"]
 
@@ -31,7 +32,7 @@ class Prediction:
             for, else empty.
     """
 
-    position: int
+    position: Annotated[int, Place("tokens")]
     token: str
     id: int
     logit: float
@@ -69,7 +70,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Vote:
+class HeadAttribution:
     """One of the strongest heads.
 
     Attributes:
@@ -82,13 +83,13 @@ class Vote:
 
     head: Head
     value: float
-    seen: tuple[Seen, ...]
+    seen: Annotated[tuple[Seen, ...], Axes(least=1)]
     raises: tuple[str, ...]
     lowers: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Logits(Shown, Result):
+class Logits(Renderable, Result):
     """Predictions, and one logit (or a difference of two) split into what adds up to it.
 
     Attributes:
@@ -108,17 +109,22 @@ class Logits(Shown, Result):
     schema: ClassVar[str] = "attnviz.logits/2"
     command: ClassVar[str] = "logits"
 
-    tokens: tuple[str, ...]
-    position: int
+    tokens: Annotated[tuple[str, ...], Axes("tokens")]
+    position: Annotated[int, Place("tokens")]
     predictions: tuple[Prediction, ...]
     token: str
     against: str
     logit: float
     sum: float | None = None
     parts: tuple[LogitPart, ...] = ()
-    votes: tuple[Vote, ...] = ()
-    by_token: Mapping[Head, tuple[float, ...]] | None = None
+    votes: tuple[HeadAttribution, ...] = ()
+    by_token: Annotated[Mapping[Head, tuple[float, ...]] | None, Axes("", "tokens")] = None
     reason: str = ""
+
+    def __post_init__(self) -> None:
+        own = sum(part.kind == "head" for part in self.parts)
+        if own not in (0, len(self.layout)):
+            raise ValueError(f"parts of {own} heads, and the layout has {len(self.layout)}")
 
     def heads(self) -> dict[Head, float]:
         """What every head adds."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +16,15 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Output, Readout, Source
 from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, ModelError, UsageError
-from attnviz.features.logits.result import LogitPart, Logits, Position, Prediction, Seen, Vote
+from attnviz.features.logits.result import (
+    HeadAttribution,
+    LogitPart,
+    Logits,
+    Position,
+    Prediction,
+    Seen,
+)
+from attnviz.features.logits.settings import LogitsSettings
 from attnviz.features.logits.split import StreamWatch, split, written
 
 TOLERANCE = {"float16": 0.05, "bfloat16": 0.05}
@@ -32,32 +40,7 @@ WORDS = 5
 """Words that a head raises, and lowers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What is asked.
-
-    Attributes:
-        token: the word whose logit is split; the top prediction by default.
-        against: a word whose logit is taken off.
-        position: of a token, from 0 or, negative, from the end; ``"all"``; by default the last one,
-            or every mask in a masked model's text.
-        top: how many predictions at each position.
-    """
-
-    token: str | None = None
-    against: str | None = None
-    position: Position = None
-    top: int = 5
-
-    def check(self) -> None:
-        """UsageError for what makes no sense."""
-        if self.top < 1:
-            raise UsageError(f"top must be at least 1, got {self.top}")
-        if self.position not in (None, "all") and type(self.position) is not int:
-            raise UsageError(f"a position is a whole number or 'all', not {self.position!r}")
-
-
-def run(source: Source, inputs: Inputs, question: Question) -> Logits:
+def run(source: Source, inputs: Inputs, question: LogitsSettings) -> Logits:
     """Answer it.
 
     Raises:
@@ -65,7 +48,6 @@ def run(source: Source, inputs: Inputs, question: Question) -> Logits:
         InputError: a word that is not one token, no such position, or no mask in the text.
         UsageError: one token against itself.
     """
-    question.check()
     if source.no_logits:
         raise ModelError(f"{source.info.model} predicts no words: {source.no_logits}")
     tokens, readout = predicted(inputs), source.readout()
@@ -95,7 +77,7 @@ def run(source: Source, inputs: Inputs, question: Question) -> Logits:
         layout=source.layout,
         tokens=tokens.texts,
         position=places[-1],
-        predictions=tuple(_predictions(source, tokens, logits, question.top, wanted)),
+        predictions=tuple(_predictions(source, tokens, logits, question.predictions, wanted)),
         token=_text(source, chosen),
         against="" if against is None else _text(source, against),
         logit=float(last[chosen] - (0 if against is None else last[against])),
@@ -178,7 +160,7 @@ def _split(
         ends = [moved.topk(WORDS).indices.tolist(), (-moved).topk(WORDS).indices.tolist()]
         raises, lowers = (source.tokens(ids).texts for ids in ends)
         seen = tuple(_seen(report.tokens, watch, head, sources[head]))
-        votes.append(Vote(head, values[head], seen, raises, lowers))
+        votes.append(HeadAttribution(head, values[head], seen, raises, lowers))
     return _with(report, total, parts, votes, sources)
 
 
@@ -192,7 +174,7 @@ def _with(
     report: Logits,
     total: float,
     parts: tuple[LogitPart, ...],
-    votes: Sequence[Vote],
+    votes: Sequence[HeadAttribution],
     sources: dict[Head, Tensor],
 ) -> Logits:
     length = len(report.tokens)

@@ -10,6 +10,6 @@ from attnviz.features.logits.result import LogitPart, Logits
 COLUMNS = tuple(field.name for field in fields(LogitPart))
 
 
-def rows(found: Logits) -> list[Row]:
+def rows(result: Logits) -> list[Row]:
     """A row for each part; none where a model's logits are no sum."""
-    return [asdict(part) for part in found.parts]
+    return [asdict(part) for part in result.parts]

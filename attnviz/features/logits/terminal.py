@@ -24,22 +24,22 @@ _LISTED = 12
 """Tokens that are listed by what came through them."""
 
 
-def parts(found: Logits, *, by_token: bool = False) -> Iterator[RenderableType]:
+def parts(result: Logits, *, by_token: bool = False) -> Iterator[RenderableType]:
     """Predictions, the parts of the logit, and the heads that add most; or also by token."""
-    yield TopWords(found)
-    if found.parts:
+    yield TopWords(result)
+    if result.parts:
         yield ""
-        yield Line(checked(found), "bold")
+        yield Line(checked(result), "bold")
         yield ""
-        yield Waterfall(found)
+        yield Waterfall(result)
         yield ""
-        yield HeadAttributions(found)
-        yield Votes(found)
+        yield HeadAttributions(result)
+        yield Votes(result)
         if by_token:
             yield ""
-            yield ByToken(found)
+            yield ByToken(result)
     yield ""
-    yield Line(closing(found), "dim")
+    yield Line(closing(result), "dim")
 
 
 class TopWords:
@@ -55,25 +55,25 @@ class TopWords:
         for prediction in report.predictions:
             by_place.setdefault(prediction.position, []).append(prediction)
         if len(by_place) == 1:
-            ((position, found),) = by_place.items()
+            ((position, words),) = by_place.items()
             yield Text(f"Predictions {place(report, position, ascii_only=plain)}", "bold")
             table = _table(("rank", ">"), ("word", "<"), ("probability", ">"), ("logit", ">"),
                            ("", "<"))  # fmt: skip
-            for one in found:
+            for word in words:
                 table.add_row(
-                    f"{one.rank:,}", visible(one.token, ascii_only=plain), percent(one.probability),
-                    f"{one.logit:.2f}", _MARKS[one.mark],
+                    f"{word.rank:,}", visible(word.token, ascii_only=plain),
+                    percent(word.probability), f"{word.logit:.2f}", _MARKS[word.mark],
                 )  # fmt: skip
             yield table
             return
         table = _table(("position", ">"), ("token", "<"), ("most probable", "<"),
                        ("", "<"))  # fmt: skip
-        for position, found in by_place.items():
-            top = ", ".join(_short(one, plain) for one in found if one.rank <= _SHOWN)
+        for position, words in by_place.items():
+            top = ", ".join(_short(word, plain) for word in words if word.rank <= _SHOWN)
             marked = ", ".join(
-                f"{_MARKS[one.mark]}: {_short(one, plain)} (rank {one.rank:,})"
-                for one in found
-                if one.mark
+                f"{_MARKS[word.mark]}: {_short(word, plain)} (rank {word.rank:,})"
+                for word in words
+                if word.mark
             )
             token = visible(report.tokens[position], ascii_only=plain)
             table.add_row(str(position), token, top, marked)
@@ -109,12 +109,12 @@ class Waterfall:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw for this console; a bar spans what a step adds."""
-        found = steps(self.report)
-        ends = [0.0, *(step.after for step in found)]
+        bars = steps(self.report)
+        ends = [0.0, *(step.after for step in bars)]
         low, high = min(ends), max(ends)
         unit = (high - low) / _BAR or 1.0
         table = _table(("part", "<"), ("adds", ">"), ("sum", ">"), ("", "<"))
-        for step in found:
+        for step in bars:
             start, stop = sorted((step.before, step.after))
             first = min(round((start - low) / unit), _BAR - 1)
             length = max(round((stop - low) / unit) - first, 1)
@@ -143,9 +143,9 @@ class Votes:
         table = _table(("head", "<"), ("adds", ">"), ("mostly through, weight", "<"),
                        ("raises most", "<"), ("lowers most", "<"))  # fmt: skip
         for vote in self.report.votes:
-            one = vote.seen[0]
-            token = visible(one.token, ascii_only=plain)
-            seen = f"{token} ({one.position}), {percent(one.weight)}"
+            strongest = vote.seen[0]
+            token = visible(strongest.token, ascii_only=plain)
+            seen = f"{token} ({strongest.position}), {percent(strongest.weight)}"
             table.add_row(
                 layout.name(vote.head), signed(vote.value, 3), seen,
                 _listed(vote.raises, plain), _listed(vote.lowers, plain),
@@ -161,16 +161,16 @@ class ByToken:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw for this console."""
-        found, plain = list(sums_by_token(self.report)), options.ascii_only
+        sums, plain = list(sums_by_token(self.report)), options.ascii_only
         if coloured(console):
-            most = max((abs(value) for _, value, _ in found), default=0.0)
+            most = max((abs(value) for _, value, _ in sums), default=0.0)
             line = Text()
-            for position, value, _ in sorted(found, key=lambda one: one[0]):
+            for position, value, _ in sorted(sums, key=lambda row: row[0]):
                 text = visible(self.report.tokens[position], ascii_only=plain)
                 line.append(text, on_terminal(value, most, UP))
             yield line
         table = _table(("token", "<"), ("all heads", ">"), ("of it", "<"))
-        for position, value, heads in found[:_LISTED]:
+        for position, value, heads in sums[:_LISTED]:
             token = f"{visible(self.report.tokens[position], ascii_only=plain)} ({position})"
             named = (f"{self.report.layout.name(h)} {signed(v)}" for h, v in heads[:_THROUGH])
             table.add_row(token, signed(value, 3), ", ".join(named))
@@ -186,8 +186,8 @@ def _table(*columns: tuple[str, str]) -> Table:
     return table
 
 
-def _short(one: Prediction, plain: bool) -> str:
-    return f"{visible(one.token, ascii_only=plain)} {percent(one.probability)}"
+def _short(word: Prediction, plain: bool) -> str:
+    return f"{visible(word.token, ascii_only=plain)} {percent(word.probability)}"
 
 
 def _listed(words: Iterable[str], plain: bool) -> str:

@@ -41,11 +41,11 @@ def steps(report: Logits) -> tuple[WaterfallStep, ...]:
         label = label or _layer_label(part.layer or 0, each, last, heads=part.kind == "head")
         groups[label] = groups.get(label, 0.0) + part.value
     groups["biases"] = groups.pop("biases", 0.0)
-    found, total = [], 0.0
+    bars, total = [], 0.0
     for label, value in groups.items():
-        found.append(WaterfallStep(label, value, total))
+        bars.append(WaterfallStep(label, value, total))
         total += value
-    return tuple(found)
+    return tuple(bars)
 
 
 def _layer_label(layer: int, each: int, last: int, *, heads: bool) -> str:
@@ -83,11 +83,11 @@ def by_token(report: Logits) -> Iterator[tuple[int, float, list[tuple[Head, floa
 
     The largest sums first.
     """
-    found: Mapping[Head, tuple[float, ...]] = report.by_token or {}
-    sums = [sum(values[n] for values in found.values()) for n in range(len(report.tokens))]
+    parts: Mapping[Head, tuple[float, ...]] = report.by_token or {}
+    sums = [sum(values[n] for values in parts.values()) for n in range(len(report.tokens))]
     for position in sorted(range(len(sums)), key=lambda n: -abs(sums[n])):
-        heads = sorted(found, key=lambda head: -abs(found[head][position]))
-        yield position, sums[position], [(head, found[head][position]) for head in heads]
+        heads = sorted(parts, key=lambda head: -abs(parts[head][position]))
+        yield position, sums[position], [(head, parts[head][position]) for head in heads]
 
 
 def closing(report: Logits) -> str:

@@ -4,38 +4,39 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from attnviz.cli import console
-from attnviz.cli.flattening import flatten
-from attnviz.cli.options import OutputOptions
+from attnviz.cli.declared import command
+from attnviz.cli.options import Quiet
+from attnviz.core.settings import Settings, setting
 from attnviz.errors import UsageError
 
 
-@flatten
-def mcp(
-    output: OutputOptions,
-    allow: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="A folder whose files may be read; repeatable. Links out of it are refused.",
-            metavar="FOLDER",
-            show_default="the working directory",
-        ),
-    ] = None,
-    results: Annotated[
-        Path | None,
-        typer.Option(
-            help="Where results are kept, inside of such a folder.",
-            metavar="FOLDER",
-            show_default="attnviz-results in the first of them",
-        ),
-    ] = None,
-) -> None:
+@dataclass(frozen=True)
+class ServedFolders(Settings):
+    """Which files there are for a client."""
+
+    allow: tuple[Path, ...] | None = setting(
+        None,
+        "A folder whose files may be read; repeatable. Links out of it are refused.",
+        metavar="FOLDER",
+        shown="the working directory",
+        common=True,
+    )
+    out_dir: Path | None = setting(
+        None,
+        "Where results are kept, inside of such a folder.",
+        metavar="FOLDER",
+        shown="attnviz-results in the first of them",
+        common=True,
+    )
+
+
+@command
+def mcp(served: ServedFolders, output: Quiet) -> None:
     """Serve attnviz's functions as tools to a coding agent (Model Context Protocol, stdio).
 
     A client starts this command and speaks with it over standard input and output; nothing goes
@@ -45,7 +46,7 @@ def mcp(
 
       attnviz mcp
 
-      attnviz mcp --allow data --allow models --results data/results
+      attnviz mcp --allow data --allow models --out-dir data/results
     """
     if find_spec("mcp") is None:
         raise UsageError("attnviz mcp needs the MCP SDK; install attnviz[mcp]")
@@ -54,7 +55,7 @@ def mcp(
     from attnviz.features.mcp.server import server
     from attnviz.features.mcp.tools import Tools
 
-    tools = Tools(Folders(allow or [Path.cwd()], results))
+    tools = Tools(Folders(served.allow or [Path.cwd()], served.out_dir))
     if sys.stdin.isatty():
         console.note(
             ["An MCP client is to start this command and talk to it; Ctrl-D ends it."], output.quiet

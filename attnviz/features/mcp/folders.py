@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from attnviz.errors import InputError, ModelError, UsageError, system_errors
+from attnviz import files
+from attnviz.errors import InputError, ModelError, OutputError, UsageError, system_errors
 from attnviz.models.demo import DEMOS
+from attnviz.scoring.select import with_files
 
 _PATTERN = "*?["
-_CIRCUIT = re.compile(r"@([^,+→]*?)(?=\s*(?:,|\+|→|->|$))")
 _NAMES = (*DEMOS, "fresh")
 _ENTRIES = 10_000
 """Files of a model's folder that are looked at; one that has more is no model's."""
@@ -41,6 +42,9 @@ class Folders:
     def file(self, name: str) -> Path:
         """A file to read, by its path or by its name among the results.
 
+        Links are followed here, once; whoever can put another one there before the file is opened
+        can write in these folders already.
+
         Raises:
             UsageError: it lies elsewhere, also where a link leads there. InputError: no such file.
         """
@@ -49,9 +53,9 @@ class Folders:
         path = self._inside(name)
         kept = self._inside(str(self.results / name)) if Path(name).name == name else path
         with system_errors(InputError, f"cannot read {name[:80]!r}"):
-            for found in (path, kept):
-                if found.is_file():
-                    return found
+            for place in (path, kept):
+                if place.is_file():
+                    return place
         raise InputError(
             f"no file {name[:80]!r} in {self.said}; call read without a file to see what is kept"
         )
@@ -84,7 +88,27 @@ class Folders:
         """
         if heads is None:
             return None
-        return _CIRCUIT.sub(lambda found: f"@{self.file(found[1].strip())}", heads)
+        return with_files(heads, lambda name: str(self.file(name)))
+
+    @contextmanager
+    def held_results(self, *, make: bool = False) -> Iterator[files.HeldFolder]:
+        """The folder of results, held open; no link on the way to it is followed.
+
+        Args:
+            make: it, where it is not there.
+
+        Raises:
+            OutputError: it cannot be opened, or a link or a file stands in its place.
+        """
+        root = next(folder for folder in self.allowed if self.results.is_relative_to(folder))
+        with system_errors(OutputError, f"cannot use {self.results}"):
+            try:
+                with files.held(root, self.results.relative_to(root).parts, make=make) as folder:
+                    yield folder
+            except NotADirectoryError:
+                raise OutputError(
+                    f"a link or a file stands in place of the folder {self.results}; remove it"
+                ) from None
 
     def shown(self, path: Path) -> str:
         """A path as a caller may name it."""
@@ -113,9 +137,9 @@ class Folders:
 
 def _within(folder: Path) -> list[Path]:
     """All that lies in a folder, links not followed."""
-    found: list[Path] = []
+    files: list[Path] = []
     for root, folders, names in os.walk(folder):
-        found += (Path(root) / name for name in (*folders, *names))
-        if len(found) > _ENTRIES:
+        files += (Path(root) / name for name in (*folders, *names))
+        if len(files) > _ENTRIES:
             break
-    return found
+    return files

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import attnviz as av
-from attnviz import files
 from attnviz.core.capture import Capture
 from attnviz.core.result import Result
-from attnviz.drawing.forms import Shown
+from attnviz.drawing.forms import Renderable
 from attnviz.drawing.labels import token_labels
-from attnviz.errors import OutputError, SelectionError, UsageError, system_errors
+from attnviz.errors import SelectionError, UsageError
 from attnviz.features.mcp.answer import ToolAnswer, fitted, tokens
 from attnviz.features.mcp.folders import Folders
+from attnviz.features.mcp.store import MOST_BYTES, MOST_FILES, ResultStore
+from attnviz.models import recorded
 from attnviz.models.demo import DEMOS
 
 HOW = {
@@ -45,6 +46,8 @@ HOW = {
 }
 """How the figures of each tool are measured, in a sentence or two."""
 
+Form = Literal["csv", "png", "svg", "pdf", "html"]
+"""What a kept result can be written as."""
 _ROWS = 200
 _LISTED = 40
 _KEYS = 2
@@ -59,25 +62,24 @@ class KeptResults:
     """
 
     def __init__(self, folders: Folders) -> None:
-        self._folders = folders
+        self._folders, self._store = folders, ResultStore(folders)
 
-    def answer(self, tool: str, found: Any, picture: bool = False) -> ToolAnswer:
+    def answer(self, tool: str, result: Any, picture: bool = False) -> ToolAnswer:
         """Keep a result, and say what fits.
 
         Args:
             tool: that found it; also the file's name.
-            found: the result.
+            result: the result.
             picture: whether to draw it.
         """
-        path = self._keep(tool, ".json", found.to_json().encode())
-        png = found.to_bytes("png") if picture else None
-        return ToolAnswer(self._said(tool, found, path), png)
+        path = self._store.keep(tool, ".json", result.to_json().encode())
+        png = result.to_bytes("png") if picture else None
+        return ToolAnswer(self._said(tool, result, path), png)
 
-    def capture(self, tool: str, found: Capture, heads: str, picture: bool = False) -> ToolAnswer:
+    def capture(self, tool: str, maps: Capture, heads: str, picture: bool = False) -> ToolAnswer:
         """The same of maps."""
-        path = self._path(tool, ".npz")
-        av.write_capture(found, path)
-        return self._looked(tool, found, heads, path, picture)
+        path = self._store.keep(tool, ".npz", recorded.dump(maps, ".npz"))
+        return self._looked(tool, maps, heads, path, picture)
 
     def again(
         self, path: Path, heads: str | None, first: int, save: str | None, picture: bool
@@ -88,84 +90,84 @@ class KeptResults:
             InputError: it is nothing that attnviz wrote. UsageError: a form that it does not have.
             SelectionError: no row names such a head.
         """
-        found = av.read(path)
+        result = av.read(path)
         tool = path.name.partition("-")[0]
-        if isinstance(found, Capture):
+        if isinstance(result, Capture):
             if save is not None:
                 raise UsageError("{save} writes results; draw recorded maps as a picture", save=...)
-            every = ", ".join(found.layout.name(head) for head in found.layout if found.holds(head))
-            return self._looked("look", found, heads or every, path, picture)
-        tool = found.schema.partition("/")[0].removeprefix("attnviz.")
-        if picture and not isinstance(found, Shown):
+            every = ", ".join(
+                result.layout.name(head) for head in result.layout if result.holds(head)
+            )
+            return self._looked("look", result, heads or every, path, picture)
+        tool = result.schema.partition("/")[0].removeprefix("attnviz.")
+        if picture and not isinstance(result, Renderable):
             raise UsageError("{picture} is for what heads do; read it without", picture=...)
-        png = found.to_bytes("png") if picture else None
+        png = result.to_bytes("png") if picture else None
         more: tuple[str, ...] = ()
         if save is not None:
-            if not isinstance(found, Shown):
+            if not isinstance(result, Renderable):
                 raise UsageError("{save} is for what heads do; its JSON is kept", save=...)
-            wrote = self._keep(tool, f".{save}", found.to_bytes(save))
+            _check_form(result, tool, save)
+            wrote = self._store.keep(tool, f".{save}", result.to_bytes(save))
             more = (f"Wrote: {self._folders.shown(wrote)}",)
         if heads is None and not first:
-            return ToolAnswer(self._said(tool, found, path, more), png)
-        if not isinstance(found, Shown):
-            raise UsageError("{heads} is for what heads do; read it without", heads=...)
-        table = _table(found.to_records(), heads, first)
-        return ToolAnswer(fitted(table, (*self._of(found, path), *more), "raise first"), png)
+            return ToolAnswer(self._said(tool, result, path, more), png)
+        if not isinstance(result, Renderable):
+            raise UsageError("{select} is for what heads do; read it without", select=...)
+        table = _table(result.to_records(), heads, first)
+        return ToolAnswer(fitted(table, (*self._of(result, path), *more), "raise first"), png)
 
     def listed(self) -> ToolAnswer:
         """Which models, folders and results there are."""
-        there = sorted(
-            (path for path in self._folders.results.glob("*-*.*") if path.is_file()),
-            key=lambda path: path.stat().st_mtime,
-            reverse=True,
-        )
-        names = [path.name for path in there[:_LISTED]]
+        there = self._store.names()
+        names = there[:_LISTED]
         left = len(there) - len(names)
         lines = [
             f"Models that come with attnviz: {', '.join(DEMOS)}, fresh (random weights)",
             f"Folders that may be read: {self._folders.said}",
-            f"Results, newest first, in {self._folders.results}:",
+            f"Results, newest first, in {self._folders.results} (the last {MOST_FILES:,} that were "
+            f"written, at most {MOST_BYTES >> 30} GiB, stay):",
             *(names or ["none yet"]),
             *([f"and {left} older ones"] if left else []),
         ]
         return ToolAnswer("\n".join(lines))
 
-    def _said(self, tool: str, found: Any, path: Path, more: Sequence[str] = ()) -> str:
-        notes = [f"Note: {note}" for note in found.notes] if isinstance(found, Result) else []
+    def _said(self, tool: str, result: Any, path: Path, more: Sequence[str] = ()) -> str:
+        notes = [f"Note: {note}" for note in result.notes] if isinstance(result, Result) else []
         below = (*notes[:5], *([f"How: {HOW[tool]}"] if tool in HOW else []))
         name = self._folders.shown(path)
-        left = f"read {name} with heads or first for every row"
-        return fitted(_shown(found), (*below, *self._of(found, path), *more), left)
+        left = f"read {name} with select or first for every row"
+        return fitted(_shown(result), (*below, *self._of(result, path), *more), left)
 
-    def _of(self, found: Any, path: Path) -> tuple[str, ...]:
+    def _of(self, result: Any, path: Path) -> tuple[str, ...]:
         """What it is of, and where all of it is kept."""
-        file = f"File: {self._folders.shown(path)} ({found.schema}, attnviz {av.__version__})"
-        if not isinstance(found, Result):
+        file = f"File: {self._folders.shown(path)} ({result.schema}, attnviz {av.__version__})"
+        if not isinstance(result, Result):
             return (file,)
-        known = str(found.identity.get("checkpoint", ""))[:12]
-        of = f"Of: {found.source.model}{f' (files {known})' if known else ''}"
-        seed = "" if found.seed is None else f"; seed {found.seed}"
-        texts = f"; {found.texts:,} text{'s' * (found.texts != 1)}" if found.texts else ""
-        return (f"{of}{texts}{seed}{'; interrupted' * found.partial}", file)
+        known = str(result.identity.get("checkpoint", ""))[:12]
+        of = f"Of: {result.source.model}{f' (files {known})' if known else ''}"
+        seed = "" if result.seed is None else f"; seed {result.seed}"
+        texts = f"; {result.texts:,} text{'s' * (result.texts != 1)}" if result.texts else ""
+        return (f"{of}{texts}{seed}{'; interrupted' * result.partial}", file)
 
     def _looked(
-        self, tool: str, found: Capture, heads: str, path: Path, picture: bool
+        self, tool: str, capture: Capture, heads: str, path: Path, picture: bool
     ) -> ToolAnswer:
         from attnviz.scoring.select import select
 
-        chosen = [head for head in select(heads, found.layout) if found.holds(head)]
+        chosen = [head for head in select(heads, capture.layout) if capture.holds(head)]
         if not chosen:
-            raise SelectionError("{heads} are not in this capture; look again", heads=heads)
+            raise SelectionError("{select} are not in this capture; look again", select=heads)
         lines = []
         for head in chosen:
-            sides, weights = found.sides(head), found[head]
-            lines.append(f"head {found.layout.name(head)}: query, its keys with most weight")
+            sides, weights = capture.sides(head), capture[head]
+            lines.append(f"head {capture.layout.name(head)}: query, its keys with most weight")
             names = token_labels(sides.keys)
             for row, query in enumerate(token_labels(sides.queries)):
                 best = weights[row].argsort()[::-1][:_KEYS]
                 keys = [f"{names[key]} ({key}) {weights[row, key]:.2f}" for key in best]
                 lines.append(f"{query} ({row}): {', '.join(keys)}")
-        source = found.source
+        source = capture.source
         name = self._folders.shown(path)
         told = (
             f"How: {HOW[tool]}",
@@ -174,32 +176,28 @@ class KeptResults:
         )
         png = None
         if picture:
-            png = av.heatmap(found, heads).to_bytes("png")
+            png = av.heatmap(capture, heads).to_bytes("png")
         return ToolAnswer(fitted("\n".join(lines), told, f"read {name} with fewer heads"), png)
 
-    def _keep(self, tool: str, suffix: str, data: bytes) -> Path:
-        path = self._path(tool, suffix)
-        files.write(path, data)
-        return path
 
-    def _path(self, tool: str, suffix: str) -> Path:
-        """The next name that is free, in a folder that is made where there is none."""
-        folder = self._folders.results
-        with system_errors(OutputError, f"cannot write to {folder}"):
-            folder.mkdir(parents=True, exist_ok=True)
-            taken = {path.stem for path in folder.iterdir()}
-        number = next(n for n in range(1, len(taken) + 2) if f"{tool}-{n}" not in taken)
-        return folder / f"{tool}-{number}{suffix}"
+def _check_form(result: Renderable, tool: str, save: str) -> None:
+    """UsageError for a form that results of this kind do not have."""
+    forms = [suffix.removeprefix(".") for suffix in result.suffixes()]
+    if save not in forms:
+        known = ", ".join(form for form in get_args(Form) if form in forms)
+        raise UsageError(
+            "a result of {} has no {}; {save} writes it as {}", tool, save, known, save=...
+        )
 
 
-def _shown(found: Any) -> str:
+def _shown(result: Any) -> str:
     """A result as a terminal shows it."""
-    if isinstance(found, Shown):
-        return str(found)
+    if isinstance(result, Renderable):
+        return str(result)
     from attnviz.features.shapes.forms import as_text
     from attnviz.features.shapes.table import Paint
 
-    return as_text(found, 200, Paint(colour=False)) if found.tables else found.title
+    return as_text(result, 200, Paint(colour=False)) if result.tables else result.title
 
 
 def _table(records: Sequence[dict[str, Any]], heads: str | None, first: int) -> str:
@@ -212,8 +210,8 @@ def _table(records: Sequence[dict[str, Any]], heads: str | None, first: int) -> 
     rows = [row for row in records if not wanted or wanted & _named(row)]
     if not rows[first:]:
         raise SelectionError(
-            "{heads} and {first} leave none of {} rows; read the file without them",
-            len(records), heads=..., first=...,
+            "{select} and {first} leave none of {} rows; read the file without them",
+            len(records), select=..., first=...,
         )  # fmt: skip
     shown = rows[first : first + _ROWS]
     columns = [name for name in shown[0] if any(row.get(name) is not None for row in shown)]

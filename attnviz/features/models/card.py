@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import ClassVar
+
+from attnviz.core.model_entry import ModelEntry
+from attnviz.drawing.forms import Renderable
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,8 +19,9 @@ class AlikeLayers:
         heads: query heads of each; ``kv_heads`` key/value heads.
         kv_heads: see ``heads``.
         head_dim: width of a head.
-        causal: whether a query sees only keys up to its own position.
-        window: how many positions a query sees; None for all.
+        causal: whether a query sees only keys up to its own position; None where the
+            configuration does not tell.
+        sliding_window: how many positions a query sees; None for all.
         sink: whether softmax may put weight on a learned sink that is no key.
     """
 
@@ -25,8 +30,8 @@ class AlikeLayers:
     heads: int
     kv_heads: int
     head_dim: int
-    causal: bool
-    window: int | None = None
+    causal: bool | None
+    sliding_window: int | None = None
     sink: bool = False
 
 
@@ -45,8 +50,19 @@ class Ability:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelCard:
+@dataclass(frozen=True, kw_only=True)
+class Models(Renderable):
+    """The models on this machine, usable or with the reason why not; sizes in bytes."""
+
+    schema: ClassVar[str] = "attnviz.models/1"
+    command: ClassVar[str] = "models"
+
+    models: tuple[ModelEntry, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCard(Renderable):
     """A model, from its configuration and the headers of its files.
 
     Attributes:
@@ -70,6 +86,9 @@ class ModelCard:
         notes: full sentences on what is not known.
     """
 
+    schema: ClassVar[str] = "attnviz.model/1"
+    command: ClassVar[str] = "models"
+
     name: str
     family: str
     architectures: tuple[str, ...]
@@ -87,4 +106,4 @@ class ModelCard:
     tokenizer: bool
     chat_template: bool
     abilities: tuple[Ability, ...] = ()
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()

@@ -68,8 +68,8 @@ def _cached() -> Iterator[ModelEntry]:
 
     between = constants.REPO_ID_SEPARATOR
     with system_errors(ModelError, f"cannot read the hub's cache in {constants.HF_HUB_CACHE}"):
-        found = sorted(Path(constants.HF_HUB_CACHE).glob(f"models{between}*"))
-    for repo in found:
+        repositories = sorted(Path(constants.HF_HUB_CACHE).glob(f"models{between}*"))
+    for repo in repositories:
         snapshot = _snapshot(repo)
         if snapshot is not None:
             name = "/".join(repo.name.split(between)[1:])
@@ -79,11 +79,11 @@ def _cached() -> Iterator[ModelEntry]:
 def _snapshot(repo: Path) -> Path | None:
     """The revision of a cached repository that main names, or else the newest; None if none."""
     try:
-        found = {path.name: path for path in (repo / "snapshots").iterdir() if path.is_dir()}
+        snapshots = {path.name: path for path in (repo / "snapshots").iterdir() if path.is_dir()}
         main = repo / "refs" / "main"
         named = main.read_text("utf-8").strip() if main.is_file() else ""
-        return found.get(named) or max(
-            found.values(), key=lambda path: path.stat().st_mtime, default=None
+        return snapshots.get(named) or max(
+            snapshots.values(), key=lambda path: path.stat().st_mtime, default=None
         )
     except (OSError, UnicodeError):
         return None

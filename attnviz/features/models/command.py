@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Annotated
+from dataclasses import dataclass, replace
 
-import typer
+from attnviz.cli import option_names
+from attnviz.cli.declared import command
+from attnviz.cli.output import Output
+from attnviz.core.settings import Settings, setting
 
-from attnviz.cli import console, voice
+
+@dataclass(frozen=True)
+class ModelOptions(Settings):
+    """Which models."""
+
+    show: str | None = setting(
+        None,
+        "Describe one model, without loading its weights: a bundled name, a folder or a hub id.",
+        metavar="NAME",
+        common=True,
+    )
 
 
-def models(
-    show: Annotated[
-        str | None,
-        typer.Option(
-            help="Describe one model, without loading its weights: a bundled name, a folder or a "
-            "hub id.",
-            metavar="NAME",
-        ),
-    ] = None,
-    json: Annotated[
-        bool,
-        typer.Option("--json", help="Print JSON (attnviz.models/1; of one, attnviz.model/1)."),
-    ] = False,
-    csv: Annotated[
-        bool, typer.Option("--csv", help="Print CSV, one line per model; not with --show.")
-    ] = False,
-) -> None:
+@command
+def models(options: ModelOptions, output: Output) -> None:
     """List the models on this machine: bundled ones, the hub's cache, a fresh layer.
 
     [bold]Examples[/]
@@ -37,23 +34,17 @@ def models(
 
       attnviz models --json | jq -r '.models[] | select(.usable) | .name'
     """
-    from attnviz.features.models import terminal
-    from attnviz.features.models.function import models as listed
-    from attnviz.features.models.function import show as described
+    from attnviz.features.models import function
+    from attnviz.features.models.card import ModelCard, Models
 
-    if csv and (json or show is not None):
-        other = "--json" if json else "--show"
-        raise typer.BadParameter(f"{other} and --csv exclude each other")
-    if show is not None:
-        card = described(show)
-        if json:
-            console.put(terminal.card_json(card))
-            return
-        for part in terminal.card_parts(card):
-            console.stdout().print(part)
+    output.check_written(Models if options.show is None else ModelCard)
+    if options.show is not None:
+        card = function.show(options.show)
+        output.save(card)
+        output.show(card)
         return
-    found = [replace(entry, note=voice.words(entry.note)) for entry in listed()]
-    if json or csv:
-        console.put(terminal.models_json(found) if json else terminal.models_csv(found))
-        return
-    console.stdout().print(terminal.models_table(found))
+    listed = function.models()
+    worded = tuple(replace(entry, note=option_names.words(entry.note)) for entry in listed.models)
+    result = replace(listed, models=worded)
+    output.save(result)
+    output.show(result)

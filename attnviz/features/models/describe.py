@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 from collections import Counter
@@ -13,6 +14,7 @@ from attnviz.core.provenance import called
 from attnviz.errors import AttnvizError, ModelError
 from attnviz.features.models.card import Ability, AlikeLayers, ModelCard
 from attnviz.features.models.catalog import has_tokenizer
+from attnviz.models.configs.families import FAMILIES
 from attnviz.models.configs.model import read_config as read_attention
 from attnviz.models.folder import check_files, find_weights, locate_config, read_config
 from attnviz.models.native import Unsupported
@@ -70,7 +72,7 @@ def describe(name: str) -> ModelCard:
         reason=reason,
         tokenizer=tokenizer,
         chat_template=chat,
-        abilities=tuple(_abilities(config, architectures, backend, reason, tokenizer, chat)),
+        abilities=tuple(_abilities(config, architectures, backend, reason, tokenizer, chat, idle)),
         notes=tuple(notes),
     )
 
@@ -85,6 +87,8 @@ def _layers(
         notes.append(f"Its layers and heads are told by loading alone: {error.what}.")
         return (), 0, None
     notes += [note for note in (model.partial, *model.notes) if note]
+    known = model.family in FAMILIES
+    guessed = True if _is_causal(config) else None
     groups = tuple(
         AlikeLayers(
             group.label,
@@ -92,13 +96,18 @@ def _layers(
             group.spec.heads,
             group.spec.kv_heads,
             group.spec.head_dim,
-            group.spec.causal,
+            group.spec.causal if known else guessed,
             group.spec.window,
             group.spec.sink,
         )
         for group in model.groups
     )
     return groups, model.idle, model.main.spec.d_model
+
+
+def _is_causal(config: Mapping[str, Any]) -> bool:
+    """Whether a configuration names a class that goes on with a text."""
+    return any(end in str(name) for name in config.get("architectures") or () for end in _CAUSAL)
 
 
 def _stored(files: tuple[Path, ...]) -> tuple[dict[str, int], int, int]:
@@ -129,17 +138,33 @@ def _backend(config: Mapping[str, Any]) -> tuple[str, str]:
     except Unsupported as error:
         reason = f"not the native backend: {error}"
     import transformers
-    from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
 
     family = config["model_type"]
-    named = MODEL_MAPPING_NAMES.get(family)
-    if named is None:
+    built = _class(family)
+    if built is None:
         code = ", and attnviz runs no code that comes with a model" * bool(config.get("auto_map"))
         return "", f"transformers {transformers.__version__} has no {family} models{code}"
-    built = getattr(transformers, named if isinstance(named, str) else named[0])
     if "ALL_ATTENTION_FUNCTIONS" not in vars(sys.modules[built.__module__]):
         return "eager", f"{reason}; {family} layers do not ask for an attention function"
     return "hooked", f"{reason}; eager if its weights are not those of the hooks, when it is loaded"
+
+
+def _class(family: str) -> Any:
+    """The class of transformers that runs a family; None where it has none."""
+    import transformers
+    from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
+
+    named = MODEL_MAPPING_NAMES.get(family)
+    return named and getattr(transformers, named if isinstance(named, str) else named[0])
+
+
+def _file(family: str) -> str:
+    """What a model reads that reads no text; empty where it does."""
+    taken = inspect.signature(_class(family).forward).parameters
+    if "input_ids" in taken:
+        return ""
+    sound = "sound" if taken.keys() & {"input_values", "input_features"} else ""
+    return "pictures" if "pixel_values" in taken else sound
 
 
 def _has_template(folder: Path) -> bool:
@@ -160,18 +185,24 @@ def _abilities(
     reason: str,
     tokenizer: bool,
     chat: bool,
+    idle: int,
 ) -> Iterator[Ability]:
     """What will work and what not."""
     if not backend:
         yield Ability("maps and scores", False, reason)
         return
     yield Ability("maps and scores", True, "heads, heatmap, view, profile, spans, capture, export")
-    yield Ability("texts", tokenizer, "" if tokenizer else "no tokenizer: give ids")
-    yield Ability("chat", chat and tokenizer, "" if chat else "no chat template")
-    causal = any(end in name for name in architectures for end in _CAUSAL)
+    causal = _is_causal(config)
     masked = any(_MASKED in name for name in architectures)
-    head = "" if causal or masked else "its configuration names no LM head"
-    yield Ability("predictions", causal or masked or None, head)
+    words = causal or masked
+    if backend != "native" and (file := _file(config["model_type"])):
+        yield Ability("texts", False, f"it reads {file}")
+        yield Ability("predictions", words, "" if words else f"it reads {file} and writes no words")
+    else:
+        yield Ability("texts", tokenizer, "" if tokenizer else "no tokenizer: give ids")
+        yield Ability("chat", chat and tokenizer, "" if chat else "no chat template")
+        head = "" if words else "its configuration names no LM head"
+        yield Ability("predictions", words or None, head)
     yield Ability("generated text", causal, "" if causal else "it is no decoder with an LM head")
     own = "attention in code of its own cannot be gated"
     gated = backend != "eager"
@@ -181,8 +212,11 @@ def _abilities(
         post = "each layer normalizes the sum of what it gets and what it adds"
         yield Ability("logits by head, circuits", sums, "" if sums else post)
     else:
-        yield Ability(
-            "logits by head, circuits, norms",
-            None if gated else False,
-            "proved on the model itself when it is loaded" if gated else own,
-        )
+        when = "proved on the model itself when it is loaded" if gated else own
+        works = None if gated else False
+        why = "some of its layers have no attention" if idle else ""
+        if config.get("is_encoder_decoder"):
+            why = "they are of a single stack"
+        if why:
+            yield Ability("logits by head, circuits", False, why)
+        yield Ability("norms" if why else "logits by head, circuits, norms", works, when)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from attnviz.core.model_entry import ModelEntry
-
-if TYPE_CHECKING:
-    from attnviz.features.models.card import ModelCard
+from attnviz.core.interface import interface
+from attnviz.features.models.card import ModelCard, Models
 
 
-def models() -> tuple[ModelEntry, ...]:
+def models() -> Models:
     """The models on this machine: bundled ones, the hub's cache, the fresh layer."""
     from attnviz.features.models.catalog import available
 
-    return available()
+    return Models(models=available())
 
 
+@interface
 def show(name: str) -> ModelCard:
     """What a model is, by its configuration and the headers of its files; no weight is read.
 

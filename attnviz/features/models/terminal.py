@@ -1,10 +1,8 @@
-"""The models on this machine, as a table and as JSON."""
+"""The models on this machine, and one of them, as the terminal shows them."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, fields
 
 from rich import box
 from rich.console import RenderableType
@@ -13,12 +11,16 @@ from rich.text import Text
 
 from attnviz.core.model_entry import ModelEntry
 from attnviz.drawing.labels import counted, visible
-from attnviz.drawing.tables import as_csv
 from attnviz.drawing.terminal import Line
-from attnviz.features.models.card import AlikeLayers, ModelCard
+from attnviz.features.models.card import AlikeLayers, ModelCard, Models
 
-MODELS_SCHEMA = "attnviz.models/1"
-CARD_SCHEMA = "attnviz.model/1"
+
+def parts(result: Models | ModelCard) -> Iterator[RenderableType]:
+    """The models on this machine, or one of them."""
+    if isinstance(result, Models):
+        yield models_table(result.models)
+    else:
+        yield from card_parts(result)
 
 
 def models_table(models: Sequence[ModelEntry]) -> RenderableType:
@@ -36,22 +38,6 @@ def models_table(models: Sequence[ModelEntry]) -> RenderableType:
     return table
 
 
-def models_json(models: Sequence[ModelEntry]) -> str:
-    """The models on this machine as JSON text; sizes in bytes."""
-    document = {"schema": MODELS_SCHEMA, "models": [asdict(model) for model in models]}
-    return json.dumps(document, ensure_ascii=False, indent=2)
-
-
-def models_csv(models: Sequence[ModelEntry]) -> str:
-    """The models on this machine as CSV text, a line each; sizes in bytes."""
-    return as_csv([asdict(model) for model in models], [f.name for f in fields(ModelEntry)])
-
-
-def card_json(card: ModelCard) -> str:
-    """One model as JSON text; sizes in bytes."""
-    return json.dumps({"schema": CARD_SCHEMA, **asdict(card)}, ensure_ascii=False, indent=2)
-
-
 def card_parts(card: ModelCard) -> Iterator[RenderableType]:
     """One model: what it is, its layers, and what will work."""
     yield Line(visible(card.name), "bold")
@@ -63,12 +49,14 @@ def card_parts(card: ModelCard) -> Iterator[RenderableType]:
     yield _layers_table(card.groups)
     yield ""
     works = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    for one in card.abilities:
-        sign = {True: "yes", False: "no", None: "?"}[one.works]
-        works.add_row(Text(one.name), Text(sign, "bold"), Text(one.why and visible(one.why), "dim"))
+    for ability in card.abilities:
+        sign = {True: "yes", False: "no", None: "?"}[ability.works]
+        works.add_row(
+            Text(ability.name),
+            Text(sign, "bold"),
+            Text(ability.why and visible(ability.why), "dim"),
+        )
     yield works
-    for note in card.notes:
-        yield Line(f"note: {visible(note)}", "dim")
 
 
 def _facts(card: ModelCard) -> Iterator[tuple[str, str]]:
@@ -90,9 +78,9 @@ def _layers_table(groups: Sequence[AlikeLayers]) -> Table:
     for name in ("layers", "of", "heads", "key/value heads", "head width", "sees"):
         table.add_column(name, justify="left" if name in ("of", "sees", "layers") else "right")
     for group in groups:
-        sees = "earlier keys" if group.causal else "all keys"
-        if group.window is not None:
-            sees += f", window {group.window:,}"
+        sees = {True: "earlier keys", False: "all keys", None: "?"}[group.causal]
+        if group.sliding_window is not None:
+            sees += f", window {group.sliding_window:,}"
         if group.sink:
             sees += ", learned sink"
         cells = (_ranges(group.layers), group.label, group.heads, group.kv_heads, group.head_dim)
@@ -102,13 +90,13 @@ def _layers_table(groups: Sequence[AlikeLayers]) -> Table:
 
 def _ranges(layers: Sequence[int]) -> str:
     """Numbers as ranges: ``0-3, 5``."""
-    found: list[list[int]] = []
+    ranges: list[list[int]] = []
     for layer in layers:
-        if found and found[-1][1] == layer - 1:
-            found[-1][1] = layer
+        if ranges and ranges[-1][1] == layer - 1:
+            ranges[-1][1] = layer
         else:
-            found.append([layer, layer])
-    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in found)
+            ranges.append([layer, layer])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)
 
 
 def _size(size: int) -> str:

@@ -68,8 +68,8 @@ def halves(names: Sequence[str], seed: int) -> Halves:
 
 def importance(changes: Floats, gaps: Floats) -> Floats:
     """Of each head, the larger of what it restores and removes: changes [pairs, 2, heads]."""
-    found: Floats = np.abs(changes.sum(0) / gaps.sum()).max(0)
-    return found
+    sizes: Floats = np.abs(changes.sum(0) / gaps.sum()).max(0)
+    return sizes
 
 
 def ranked(changes: Floats, gaps: Floats, layout: Layout) -> list[Head]:
@@ -109,23 +109,23 @@ def faithfulness(
         seed: of the bootstrap.
         changes: [pairs, sets], what to hold against m(full) - m(∅) instead.
     """
-    values = np.stack([one.patched[0] for one in measured])  # [pairs, sets]
-    full = np.array([one.clean for one in measured])
+    values = np.stack([sums.patched[0] for sums in measured])  # [pairs, sets]
+    full = np.array([sums.clean for sums in measured])
     gaps = full - values[:, 0]
     if abs(gaps.sum()) < judge.ROUNDING * max(np.abs(full).sum(), 1.0):
         raise InputError(
             "with all heads corrupted the metric is what it is with none: no heads carry this "
             "answer; change what is corrupted"
         )
-    found = values - values[:, :1] if changes is None else changes
-    ends = ratios(found, gaps, names, seed=seed)
+    kept = values - values[:, :1] if changes is None else changes
+    ends = ratios(kept, gaps, names, seed=seed)
     return [
         PatchShare(
-            float(found[:, n].mean()), float(ends.value[n]),
+            float(kept[:, n].mean()), float(ends.value[n]),
             *(judge.known(end[n]) for end in (ends.low, ends.high, ends.joint_low,
                                               ends.joint_high)),
         )
-        for n in range(found.shape[1])
+        for n in range(kept.shape[1])
     ]  # fmt: skip
 
 
@@ -134,17 +134,17 @@ def resampled(
 ) -> list[frozenset[Head]]:
     """The circuits of resamples of the clusters, of the same size."""
     clusters = list(dict.fromkeys(names))
-    rows = {name: [n for n, one in enumerate(names) if one == name] for name in clusters}
-    draw, found = random.Random(f"{seed}/resamples"), []
+    rows = {name: [n for n, own in enumerate(names) if own == name] for name in clusters}
+    draw, circuits = random.Random(f"{seed}/resamples"), []
     for _ in range(RESAMPLES):
         some = [n for name in draw.choices(clusters, k=len(clusters)) for n in rows[name]]
-        found.append(frozenset(ranked(changes[some], gaps[some], layout)[:size]))
-    return found
+        circuits.append(frozenset(ranked(changes[some], gaps[some], layout)[:size]))
+    return circuits
 
 
-def jaccard(one: Collection[Head], others: Sequence[Collection[Head]]) -> float:
+def jaccard(heads: Collection[Head], others: Sequence[Collection[Head]]) -> float:
     """Mean of |A ∩ B| / |A ∪ B|."""
-    mine = set(one)
+    mine = set(heads)
     return float(np.mean([len(mine & set(other)) / len(mine | set(other)) for other in others]))
 
 
@@ -169,7 +169,7 @@ def links(
         seed: of the resamples.
     """
     clusters = list(dict.fromkeys(names))
-    rows = {name: [n for n, one in enumerate(names) if one == name] for name in clusters}
+    rows = {name: [n for n, own in enumerate(names) if own == name] for name in clusters}
     draw, often = random.Random(f"{seed}/resamples"), np.zeros(len(paths))
     for members in circuits:
         some = [n for name in draw.choices(clusters, k=len(clusters)) for n in rows[name]]
@@ -211,16 +211,16 @@ def assemble(
         tuple(
             Member(
                 head, *single[head], scores["minimal"][n],
-                sum(head in one for one in circuits) / len(circuits),
+                sum(head in circuit for circuit in circuits) / len(circuits),
                 roles.get(head, ""), patterns.get(head, ()),
             )
             for n, head in enumerate(members)
         ),
         tuple(
             Link(edge, often)
-            for edge, often in sorted(edges, key=lambda one: -abs(one[0].first.share))
+            for edge, often in sorted(edges, key=lambda pair: -abs(pair[0].first.share))
         ),
         len(split.found), len(split.judged), chosen, scores["circuit"][0], scores["mean"][0],
-        scores["complete"][0], tuple(curve), tuple(one.share for one in scores["random"]), least,
-        len(circuits), jaccard(members, circuits), means,
+        scores["complete"][0], tuple(curve), tuple(score.share for score in scores["random"]),
+        least, len(circuits), jaccard(members, circuits), means,
     )  # fmt: skip

@@ -6,21 +6,21 @@ from attnviz.core.compared import Figures
 from attnviz.features.patch.result import Patch, PatchEffect, PathEffect
 
 
-def figures(found: Patch) -> Figures:
+def figures(result: Patch) -> Figures:
     """The share that each head, or group, restores or removes."""
     values: dict[str, dict[str, float | None]] = {}
-    for one in found.effects:
-        name = one.name if one.position is None else f"{one.name} at {one.position}"
-        values[name] = _shares(found, one)
-    values |= {edge.name(found.layout): _shares(found, edge) for edge in found.edges}
-    settings = {"task": found.task, "metric": found.metric, "component": found.component}
-    return Figures(values, {}, settings | {"by": found.by})
+    for effect in result.effects:
+        name = effect.name if effect.position is None else f"{effect.name} at {effect.position}"
+        values[name] = _shares(result, effect)
+    values |= {edge.name(result.layout): _shares(result, edge) for edge in result.edges}
+    settings = {"task": result.task, "metric": result.metric, "component": result.component}
+    return Figures(values, {}, settings | {"by": result.by})
 
 
-def _shares(found: Patch, one: PatchEffect | PathEffect) -> dict[str, float | None]:
+def _shares(result: Patch, effect: PatchEffect | PathEffect) -> dict[str, float | None]:
     """By direction."""
     return {
         direction: share.share
-        for direction in found.directions
-        if (share := one.of(direction)) is not None
+        for direction in result.directions
+        if (share := effect.of(direction)) is not None
     }

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attnviz.captures.kept import Kept
+from attnviz.captures.activations import Activations
 from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Normalization, Part, Source, Start
@@ -49,7 +49,7 @@ def scores(
             slopes[key] = slopes[key].add_(slope) if key in slopes else slope
     senders = list(dict.fromkeys(path.sender for path in paths))
     wrote = {head: _difference(source, runs, head) for head in senders}
-    found = np.zeros((len(paths), len(runs.pairs)))
+    changes = np.zeros((len(paths), len(runs.pairs)))
     by_reader: dict[tuple[Site | None, Part | None], list[int]] = {}
     for number, path in enumerate(paths):
         part: Part | None = None if path.side == "logits" else path.side
@@ -61,8 +61,8 @@ def scores(
         both = torch.einsum("nstd,nrtd->nsr", apart, slope).double().cpu().numpy()
         place = {head: n for n, head in enumerate(heads)}
         for number in numbers:
-            found[number] = both[:, place[paths[number].sender], paths[number].row]
-    return found
+            changes[number] = both[:, place[paths[number].sender], paths[number].row]
+    return changes
 
 
 def _difference(source: Source, runs: RunPair, head: Head) -> Tensor:
@@ -78,7 +78,7 @@ def _slopes(
     """∂m/∂(what is read), [N, rows, T, D]: by layer and input, and of the last states."""
     source, base = bench.source, runs.corrupted
     sites = source.layout.sites
-    kept = Kept(_READ, sites)
+    kept = Activations(_READ, sites)
     first = entering.detach().clone().requires_grad_()
     output, logits = bench.forward(
         list(base.batch), base.at, observers=[kept], start=Start(0, first), states=True, grad=True
@@ -86,8 +86,8 @@ def _slopes(
     total = bench.metric.of(logits, runs.clean.logits, runs.pairs).sum()
     inside = kept.values
     wanted = [inside[part][site] for site in sites for part in _READ]
-    *found, last = torch.autograd.grad(total, [*wanted, output.states[-1]])
-    by_site = iter(found)
+    *inner, last = torch.autograd.grad(total, [*wanted, output.states[-1]])
+    by_site = iter(inner)
     slopes: dict[tuple[Site | None, Part | None], Tensor] = {(None, None): last[:, None]}
     for site in sites:
         mine = {part: next(by_site) for part in _READ}
@@ -111,17 +111,17 @@ def _through(
         "k": None if reading.turned else reading.key,
         "v": reading.value,
     }
-    found: dict[Part, Tensor] = {}
+    upstream: dict[Part, Tensor] = {}
     for part, slope in slopes.items():
         matrix = matrices[part]
         if matrix is None:
             continue
         read = torch.einsum("nhtd,hed->nhte", slope, _folded(matrix, reading.norm).to(slope.dtype))
-        found[part] = _back(reading.norm, state, read)
-    rest = [part for part in slopes if part not in found]
+        upstream[part] = _back(reading.norm, state, read)
+    rest = [part for part in slopes if part not in upstream]
     if rest:
-        found |= _tracked(source, batch, site, state, {part: slopes[part] for part in rest})
-    return found
+        upstream |= _tracked(source, batch, site, state, {part: slopes[part] for part in rest})
+    return upstream
 
 
 def _folded(matrix: Tensor, norm: Normalization | None) -> Tensor:
@@ -154,16 +154,16 @@ def _tracked(
     slopes: Mapping[Part, Tensor],
 ) -> dict[Part, Tensor]:
     """The same by the model's own code, head by head: for rotary positions and the like."""
-    kept = Kept(tuple(slopes), [site])
+    kept = Activations(tuple(slopes), [site])
     first = state.clone().requires_grad_()
     start = Start(site.layer, first, site.layer + 1)
     source.forward(batch, [kept], ForwardRequest(start=start, grad=True))
-    inside, found = kept.values, {}
+    inside, upstream = kept.values, {}
     for part, slope in slopes.items():
         rows = []
         for row in range(slope.shape[1]):
             only = torch.zeros_like(slope)
             only[:, row] = slope[:, row]
             rows.append(torch.autograd.grad(inside[part][site], first, only, retain_graph=True)[0])
-        found[part] = torch.stack(rows, 1)
-    return found
+        upstream[part] = torch.stack(rows, 1)
+    return upstream

@@ -32,27 +32,27 @@ Place = Callable[[float, float, float, float], tuple[float, float, float, float]
 _TITLES: dict[Direction, str] = {"denoise": "denoising: restored", "noise": "noising: removed"}
 
 
-def draw(found: Patch, format: str = "png", dpi: float = 150) -> Any:
+def draw(result: Patch, format: str = "png", dpi: float = 150) -> Any:
     """The picture, in ``png``, ``svg`` or ``pdf``."""
-    build = _by_position if found.by == "position" else _by_head
-    if found.circuit is not None or found.edges:
+    build = _by_position if result.by == "position" else _by_head
+    if result.circuit is not None or result.edges:
         build = graph_figure.build
-    return rendered(lambda: build(found, dpi), format, dpi)
+    return rendered(lambda: build(result, dpi), format, dpi)
 
 
-def _by_head(found: Patch, dpi: float) -> Figure:
+def _by_head(result: Patch, dpi: float) -> Figure:
     """Grids side by side, and bars of the largest effects."""
     grids = {
         direction: {
-            effect.heads[0]: one.share
-            for effect in found.effects
-            if len(effect.heads) == 1 and (one := effect.of(direction)) is not None
+            effect.heads[0]: share.share
+            for effect in result.effects
+            if len(effect.heads) == 1 and (share := effect.of(direction)) is not None
         }
-        for direction in found.directions
+        for direction in result.directions
     }
     alone = all(len(values) > 1 for values in grids.values())
-    layout = found.layout
-    listed = _listed(found)
+    layout = result.layout
+    listed = _listed(result)
     left = 0.3
     grid = signed_figure.size(layout)
     names = max((len(effect.name) for effect in listed), default=0) * 0.075 + 0.35
@@ -63,33 +63,33 @@ def _by_head(found: Patch, dpi: float) -> Figure:
         across = 1 if below else len(grids)
         wide += across * (left + grid[0]) + (across - 1) * 0.2
     body = max(bars_high, (len(grids) if below else 1) * (grid[1] + _GAP) - _GAP if alone else 0.0)
-    figure, place = _sheet(found, wide, body + 0.55, dpi)
+    figure, place = _sheet(result, wide, body + 0.55, dpi)
     x, y = _MARGIN, 0.3
     for direction, values in grids.items() if alone else ():
         axes = figure.add_axes(place(x + left, y, *grid))
         bold = {
             effect.heads[0]
-            for effect in found.effects
-            if len(effect.heads) == 1 and (one := effect.of(direction)) and one.sure
+            for effect in result.effects
+            if len(effect.heads) == 1 and (share := effect.of(direction)) and share.sure
         }
         signed_figure.draw(
-            axes, layout, values, words.most(found, direction), orange=1, bold=bold,
+            axes, layout, values, words.most(result, direction), orange=1, bold=bold,
             legend=f"head · {_TITLES[direction]}",
         )  # fmt: skip
         x, y = (x, y + grid[1] + _GAP) if below else (x + left + grid[0] + 0.2, y)
     if alone and below:
         x += left + grid[0] + 0.2
     bars = figure.add_axes(place(x + names - 0.1, 0.3, _BARS, len(listed) * _BAR))
-    _bars(bars, found, listed)
+    _bars(bars, result, listed)
     return figure
 
 
-def _by_position(found: Patch, dpi: float) -> Figure:
+def _by_position(result: Patch, dpi: float) -> Figure:
     """A grid of components and tokens for each direction, one below the other where wide."""
-    grids = [(direction, *cells(found, direction)) for direction in found.directions]
+    grids = [(direction, *cells(result, direction)) for direction in result.directions]
     texts = {
-        direction: [visible(text.strip()) or "·" for text in words.tokens(found, direction)]
-        for direction in found.directions
+        direction: [visible(text.strip()) or "·" for text in words.tokens(result, direction)]
+        for direction in result.directions
     }
     tokens = max(texts.values(), key=lambda names: max(map(len, names)))  # they need most room
     shown = strongest(grids[0][1], grids[0][2], _ROWS)
@@ -101,25 +101,25 @@ def _by_position(found: Patch, dpi: float) -> Figure:
     count = len(grids)
     wide = 2 * _MARGIN + (count if beside else 1) * (left + size[0]) + (0.2 if beside else 0)
     each = size[1] + labels + 0.45
-    figure, place = _sheet(found, max(wide, 5.0), each * (1 if beside else count) + 0.1, dpi)
+    figure, place = _sheet(result, max(wide, 5.0), each * (1 if beside else count) + 0.1, dpi)
     for number, (direction, _, values) in enumerate(grids):
         x = _MARGIN + left + (number * (left + size[0] + 0.2) if beside else 0)
         y = 0.25 + (0 if beside else number * each)
         axes = figure.add_axes(place(x, y, *size))
-        _cells(axes, found, shown, values, texts[direction], direction, column)
+        _cells(axes, result, shown, values, texts[direction], direction, column)
     return figure
 
 
 def _cells(
     axes: Axes,
-    found: Patch,
+    result: Patch,
     names: Sequence[str],
     values: dict[tuple[str, int], float],
     tokens: Sequence[str],
     direction: Direction,
     column: float,
 ) -> None:
-    end = words.most(found, direction)
+    end = words.most(result, direction)
     scale = LinearSegmentedColormap.from_list("signed", [BLUE, NONE, ORANGE])
     table = [[values[name, n] for n in range(len(tokens))] for name in names]
     paints = [[_place(value, end) for value in row] for row in table]
@@ -149,14 +149,14 @@ def _place(value: float, end: float) -> float:
     return strength if value > 0 else -strength
 
 
-def _sheet(found: Patch, wide: float, body: float, dpi: float) -> tuple[Figure, Place]:
+def _sheet(result: Patch, wide: float, body: float, dpi: float) -> tuple[Figure, Place]:
     """A figure with its heading, and inches below that to matplotlib's fractions."""
-    title = words.title(found)
-    below = [words.model_does(found), words.measure(found)]
+    title = words.title(result)
+    below = [words.model_does(result), words.measure(result)]
     families, missing = choose([title, *below])
     ruler = Ruler(families, dpi, bold=len(families) == 1)
     heading = Heading(
-        ruler, spelled(title, missing), [spelled(one, missing) for one in below], wide, _MARGIN
+        ruler, spelled(title, missing), [spelled(line, missing) for line in below], wide, _MARGIN
     )
     top = _MARGIN + heading.high + 0.2
     high = top + body + _MARGIN
@@ -169,22 +169,22 @@ def _sheet(found: Patch, wide: float, body: float, dpi: float) -> tuple[Figure, 
     return figure, place
 
 
-def _listed(found: Patch) -> list[PatchEffect]:
+def _listed(result: Patch) -> list[PatchEffect]:
     """The effects that are shown one by one."""
-    return sorted(found.ranked()[:_LISTED], key=lambda effect: -effect.first.share)
+    return sorted(result.ranked()[:_LISTED], key=lambda effect: -effect.first.share)
 
 
-def _bars(axes: Axes, found: Patch, listed: Sequence[PatchEffect]) -> None:
+def _bars(axes: Axes, result: Patch, listed: Sequence[PatchEffect]) -> None:
     """The largest shares: bars for the first direction, dots for the other, intervals as lines."""
     for number, effect in enumerate(listed):
-        one = effect.first
-        axes.barh(number, one.share, height=0.62, color=ORANGE if one.share > 0 else BLUE)
-        low, high = one.low, one.high
-        if one.joint_low is not None:
-            low, high = one.joint_low, one.joint_high
+        share = effect.first
+        axes.barh(number, share.share, height=0.62, color=ORANGE if share.share > 0 else BLUE)
+        low, high = share.low, share.high
+        if share.joint_low is not None:
+            low, high = share.joint_low, share.joint_high
         if low is not None and high is not None:
             axes.plot([low, high], [number, number], color="#1b1b1b", linewidth=1)
-    if len(found.directions) > 1:
+    if len(result.directions) > 1:
         axes.scatter(
             [effect.noise.share if effect.noise else 0.0 for effect in listed], range(len(listed)),
             s=13, marker="o", facecolors="white", edgecolors="#1b1b1b", linewidths=0.8, zorder=3,
@@ -198,6 +198,6 @@ def _bars(axes: Axes, found: Patch, listed: Sequence[PatchEffect]) -> None:
     axes.tick_params(axis="x", labelsize=7)
     joint = listed and listed[0].first.joint_low is not None
     lines = "; lines: joint 95 %" if joint else "; lines: 95 %" if listed[0].first.low else ""
-    axes.set_xlabel(f"share ({_TITLES[found.directions[0]]}{lines})", fontsize=7)
+    axes.set_xlabel(f"share ({_TITLES[result.directions[0]]}{lines})", fontsize=7)
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)

@@ -80,19 +80,19 @@ class Graph:
         return max((abs(arrow.share) for arrow in self.arrows), default=0.0)
 
 
-def graph(found: Patch) -> Graph:
+def graph(result: Patch) -> Graph:
     """The graph of a result.
 
     Raises:
         UsageError: it has neither a circuit nor paths.
     """
-    circuit = found.circuit
-    if circuit is None and not found.edges:
+    circuit = result.circuit
+    if circuit is None and not result.edges:
         raise UsageError("only a circuit or paths make a graph; add {circuit} or {edges}",
                          circuit=True, edges=20)  # fmt: skip
-    layout = found.layout
-    members = {} if circuit is None else {one.head: one for one in circuit.members}
-    links = circuit.links if circuit is not None else tuple(Link(e, 0.0) for e in found.edges)
+    layout = result.layout
+    members = {} if circuit is None else {member.head: member for member in circuit.members}
+    links = circuit.links if circuit is not None else tuple(Link(e, 0.0) for e in result.edges)
     heads: dict[Head, None] = dict.fromkeys(members)
     arrows = []
     for link in links:
@@ -101,7 +101,7 @@ def graph(found: Patch) -> Graph:
             head for head in edge.receivers if not members or head in members
         ]
         for head in [None] if edge.side == LOGITS else into:
-            heads |= dict.fromkeys(one for one in (edge.sender, head) if one is not None)
+            heads |= dict.fromkeys(end for end in (edge.sender, head) if end is not None)
             end = LOGITS if head is None else layout.name(head)
             arrows.append(
                 Arrow(layout.name(edge.sender), end, edge.side, edge.first.share, edge,
@@ -160,9 +160,9 @@ def _placed(
     return nodes
 
 
-def dot(found: Patch) -> str:
+def dot(result: Patch) -> str:
     """The graph in the language of Graphviz."""
-    made = graph(found)
+    made = graph(result)
     lines = ["digraph circuit {", "  rankdir=BT;", '  node [shape=circle, fontname="sans-serif"];']
     for node in made.nodes.values():
         shape = ", shape=box" if node.name == LOGITS else ""

@@ -34,24 +34,24 @@ _PAPER = {"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.8}
 _LEAST = 6.4
 
 
-def build(found: Patch, dpi: float) -> Figure:
+def build(result: Patch, dpi: float) -> Figure:
     """The figure: heading, what colours mean, the graph, and the curve of a circuit."""
-    made = graph(found)
-    circuit = found.circuit
+    made = graph(result)
+    circuit = result.circuit
     levels = max(node.level for node in made.nodes.values()) + 1
     reach = max(abs(node.x) for node in made.nodes.values())
     graph_wide = max(2 * reach * STEP + 2 * _LEFT, 3.0)
     graph_high = (levels - 1) * RISE + 1.0
     beside = _CURVE + _RIGHT + 0.35 if circuit is not None else 0.0
     wide = max(2 * _MARGIN + _LEFT + graph_wide + beside, _LEAST)
-    title = words.title(found)
-    below = [words.model_does(found), words.measure(found)]
+    title = words.title(result)
+    below = [words.model_does(result), words.measure(result)]
     if circuit is not None:
-        below = [words.quote(found), words.circuit_measure(found)]
+        below = [words.quote(result), words.circuit_measure(result)]
     families, missing = choose([title, *below])
     ruler = Ruler(families, dpi, bold=len(families) == 1)
     heading = Heading(
-        ruler, spelled(title, missing), [spelled(one, missing) for one in below], wide, _MARGIN
+        ruler, spelled(title, missing), [spelled(line, missing) for line in below], wide, _MARGIN
     )
     sides = [side for side in COLORS if any(arrow.side == side for arrow in made.arrows)]
     top = _MARGIN + heading.high + 0.15 + 0.2
@@ -139,11 +139,11 @@ def _node(axes: Axes, node: Node) -> None:
 
 def _curve(axes: Axes, circuit: Circuit) -> None:
     """Faithfulness by size, random circuits of the same size, and the circuit itself."""
-    sizes = [one.heads for one in circuit.curve]
-    shares = [one.faithful.share for one in circuit.curve]
-    if all(one.faithful.low is not None for one in circuit.curve[1:]):
-        low = [one.faithful.low or 0.0 for one in circuit.curve]
-        high = [one.faithful.high or 0.0 for one in circuit.curve]
+    sizes = [point.heads for point in circuit.curve]
+    shares = [point.faithful.share for point in circuit.curve]
+    if all(point.faithful.low is not None for point in circuit.curve[1:]):
+        low = [point.faithful.low or 0.0 for point in circuit.curve]
+        high = [point.faithful.high or 0.0 for point in circuit.curve]
         axes.fill_between(sizes, low, high, color="#1b1b1b", alpha=0.12, linewidth=0)
     axes.plot(sizes, shares, color="#1b1b1b", linewidth=1.4, label="the most important heads")
     size = len(circuit.members)

@@ -39,10 +39,10 @@ def baseline(
         side: 0 for the clean prompts, 1 for the corrupted ones.
         held: whether every answer is held against another token.
     """
-    values = np.array([(one.clean, one.corrupted)[side] for one in measured])
+    values = np.array([(sums.clean, sums.corrupted)[side] for sums in measured])
     middle, low, high = mean(values, names)
-    wins = float(np.mean([one.wins[side] for one in measured])) if held else None
-    top = float(np.mean([one.top[side] for one in measured]))
+    wins = float(np.mean([sums.wins[side] for sums in measured])) if held else None
+    top = float(np.mean([sums.top[side] for sums in measured]))
     return TaskScore(middle, known(low), known(high), wins, top)
 
 
@@ -54,9 +54,9 @@ def gap(
     Raises:
         InputError: it is nothing: its interval holds 0, or it is no more than rounding.
     """
-    found = np.array([one.clean - one.corrupted for one in measured])
-    middle, low, high = mean(found, names)
-    size = max(1.0, *(abs(one.clean) for one in measured))
+    gaps = np.array([sums.clean - sums.corrupted for sums in measured])
+    middle, low, high = mean(gaps, names)
+    size = max(1.0, *(abs(sums.clean) for sums in measured))
     nothing = abs(middle) < ROUNDING * size
     if nothing or low <= 0 <= high:
         between = "" if math.isnan(low) else f", 95 % interval {low:+.3g} to {high:+.3g}"
@@ -68,7 +68,7 @@ def gap(
             between,
             metric=...,
         )
-    return found
+    return gaps
 
 
 def effects(
@@ -88,13 +88,13 @@ def effects(
         seed: of the bootstrap.
     """
     changes, gaps = moved(measured, directions)
-    found = shares(changes, gaps, names, seed)
-    estimated = np.stack([one.estimated for one in measured])
+    judged = shares(changes, gaps, names, seed)
+    estimated = np.stack([sums.estimated for sums in measured])
     total = float(gaps.sum())
     made = []
     for number, trial in enumerate(trials):
         by: Mapping[Direction, PatchShare] = {
-            name: found[n][number] for n, name in enumerate(directions)
+            name: judged[n][number] for n, name in enumerate(directions)
         }
         guess = float(estimated[:, number].sum()) / total if estimated.size else None
         target = trial.target
@@ -109,9 +109,9 @@ def effects(
 
 def moved(measured: Sequence[PatchSums], directions: Sequence[Direction]) -> tuple[Floats, Floats]:
     """By pair, what each run changed [pairs, directions, runs], and what there is to change."""
-    patched = np.stack([one.patched for one in measured])
+    patched = np.stack([sums.patched for sums in measured])
     clean, corrupted = (
-        np.array([getattr(one, side) for one in measured]) for side in ("clean", "corrupted")
+        np.array([getattr(sums, side) for sums in measured]) for side in ("clean", "corrupted")
     )
     changes = [
         patched[:, n] - corrupted[:, None] if name == "denoise" else clean[:, None] - patched[:, n]
@@ -138,8 +138,8 @@ def edges(
         seed: of the bootstrap.
         estimated: shares by gradients.
     """
-    found = shares(*moved(measured, directions), names, seed)
-    by = [dict(zip(directions, some, strict=True)) for some in zip(*found, strict=True)]
+    judged = shares(*moved(measured, directions), names, seed)
+    by = [dict(zip(directions, some, strict=True)) for some in zip(*judged, strict=True)]
     return tuple(
         PathEffect(
             path.sender, path.receivers, path.side, by[n].get("denoise"), by[n].get("noise"),
@@ -159,9 +159,9 @@ def shares(
     pairs, rows, columns = changes.shape
     flat = changes.reshape(pairs, -1)
     real = np.abs(flat).max(0) > ROUNDING * np.abs(gaps).mean()
-    found = ratios(flat[:, real], gaps, names, seed=seed)
+    judged = ratios(flat[:, real], gaps, names, seed=seed)
     ends = np.full((4, flat.shape[1]), np.nan)
-    ends[:, real] = (found.low, found.high, found.joint_low, found.joint_high)
+    ends[:, real] = (judged.low, judged.high, judged.joint_low, judged.joint_high)
     raw, value = flat.mean(0), flat.sum(0) / gaps.sum()
     every = [
         PatchShare(float(raw[n]), float(value[n]), *(known(end) for end in ends[:, n]))
@@ -170,18 +170,18 @@ def shares(
     return [every[row * columns : (row + 1) * columns] for row in range(rows)]
 
 
-def family(found: Sequence[PatchEffect | PathEffect]) -> int:
+def family(effects: Sequence[PatchEffect | PathEffect]) -> int:
     """How many intervals hold together."""
-    every = [one for effect in found for one in (effect.denoise, effect.noise)]
-    return sum(one is not None and one.low is not None for one in every)
+    every = [share for effect in effects for share in (effect.denoise, effect.noise)]
+    return sum(share is not None and share.low is not None for share in every)
 
 
-def correlation(found: Sequence[PatchEffect | PathEffect]) -> float | None:
+def correlation(effects: Sequence[PatchEffect | PathEffect]) -> float | None:
     """Spearman's between estimates and exact effects of denoising."""
     both = [
-        (one.estimate, one.denoise.share)
-        for one in found
-        if one.estimate is not None and one.denoise
+        (effect.estimate, effect.denoise.share)
+        for effect in effects
+        if effect.estimate is not None and effect.denoise
     ]
     if not both:
         return None

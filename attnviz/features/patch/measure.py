@@ -117,7 +117,7 @@ class PatchMeter:
         return [
             PatchSums(
                 pair.number, clean[place], corrupted[place], *answers(runs, place),
-                np.stack([one[:, place] for one in values]), guessed[:, place],
+                np.stack([answer[:, place] for answer in values]), guessed[:, place],
             )
             for place, pair in enumerate(pairs)
         ]  # fmt: skip
@@ -126,15 +126,15 @@ class PatchMeter:
         """The metric of every run in one direction, [trials or paths, N]."""
         plan, bench = self._plan, self._bench
         if plan.paths:
-            found = paths.sweep(
+            patched = paths.sweep(
                 bench, runs, plan.paths, direction, mlps=plan.mlps, tokens=plan.tokens
             )
         else:
-            found = sweep(
+            patched = sweep(
                 bench, runs, plan.trials, direction, at=plan.at, tokens=plan.tokens,
                 fill=None if plan.fill is None else FILLS[plan.fill],
             )  # fmt: skip
-        return found.numpy()
+        return patched.numpy()
 
 
 def _with_means(runs: RunPair, means: Mapping[Site, Tensor]) -> RunPair:

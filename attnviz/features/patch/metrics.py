@@ -22,6 +22,7 @@ from torch import Tensor
 
 from attnviz.errors import InputError, UsageError
 from attnviz.features.patch.pairs import Pair, PreparedPair
+from attnviz.scoring import plugins
 from attnviz.scoring.user_measures import METRICS as USERS
 from attnviz.scoring.user_measures import given_metric
 
@@ -55,12 +56,12 @@ class PairMetric:
             pairs: [N].
 
         Raises:
-            InputError: a custom metric that gives no number.
+            InputError: a custom metric that gives no number; UsageError: one that fails.
         """
         runs = len(logits) // len(pairs)
         if self.function is not None:
             each = zip(logits, list(pairs) * runs, strict=True)
-            return torch.stack([self._one(one, ready) for one, ready in each])
+            return torch.stack([self._one(row, ready) for row, ready in each])
         scores = logits if logits.dtype == torch.float64 else logits.float()
         answer = torch.tensor([pair.answer for pair in pairs], device=logits.device).repeat(runs)
         if self.name == "logit-diff":
@@ -75,14 +76,17 @@ class PairMetric:
 
     def _one(self, logits: Tensor, ready: PreparedPair) -> Tensor:
         assert self.function is not None
-        value = self.function(logits, ready.pair)
-        found = value if isinstance(value, Tensor) else _number(value)
-        if found is None or found.numel() != 1 or not math.isfinite(float(found.detach())):
+        with plugins.running(f"metric {self.name!r}, given pair {ready.number + 1},"):
+            value = self.function(logits, ready.pair)
+            number = value if isinstance(value, Tensor) else _number(value)
+            single = number is not None and number.numel() == 1
+            finite = single and math.isfinite(float(number.detach()))  # type: ignore[union-attr]
+        if number is None or not finite:
             raise InputError(
                 f"the metric gave {str(value)[:40]!r} for pair {ready.number + 1}; it must give "
                 "one finite number"
             )
-        return found.reshape(()).double()
+        return number.reshape(()).double()
 
 
 def _number(value: object) -> Tensor | None:
@@ -98,7 +102,7 @@ def metric_of(given: str | Function | None, pairs: Sequence[PreparedPair]) -> Pa
     Raises:
         UsageError: an unknown name, or a logit difference with nothing to hold the answer against.
     """
-    users = {one.name: one for one in USERS.values() if one.of == "pairs"}
+    users = {user.name: user for user in USERS.values() if user.of == "pairs"}
     if callable(given):
         user = given_metric(given, "pairs")
         return PairMetric(user.name, user.unit, user.function)

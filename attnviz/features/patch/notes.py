@@ -19,57 +19,57 @@ BOTH_WAYS = (
 )
 
 
-def notes(found: Patch) -> tuple[str, ...]:
+def notes(result: Patch) -> tuple[str, ...]:
     """What to say of a result."""
-    return tuple(_notes(found))
+    return tuple(_notes(result))
 
 
-def _notes(found: Patch) -> Iterator[str]:
-    yield from _task(found)
-    if found.clusters < found.pairs:
+def _notes(result: Patch) -> Iterator[str]:
+    yield from _task(result)
+    if result.clusters < result.pairs:
         yield (
-            f"{found.pairs:,} pairs count as {found.clusters:,}: those of one group and those with "
-            "the same clean prompt are not independent."
+            f"{result.pairs:,} pairs count as {result.clusters:,}: those of one group and those "
+            "with the same clean prompt are not independent."
         )
-    if found.clusters < LEAST:
+    if result.clusters < LEAST:
         yield (
-            f"From {found.clusters} independent pair{'s' * (found.clusters != 1)} there is no "
+            f"From {result.clusters} independent pair{'s' * (result.clusters != 1)} there is no "
             f"interval, and nothing is known about others; give {FEW} or more."
         )
-    elif found.clusters < FEW:
-        yield f"Intervals from {found.clusters} pairs cover less than 95 %; give {FEW} or more."
-    if found.metric == "kl":
+    elif result.clusters < FEW:
+        yield f"Intervals from {result.clusters} pairs cover less than 95 %; give {FEW} or more."
+    if result.metric == "kl":
         yield "KL to the clean run does not add up: shares of heads need not sum to a group's."
-    if found.circuit is not None:
+    if result.circuit is not None:
         yield (
             "Heads are in the circuit where single patches show them: those that back each other "
             "up can be missing, which completeness would show."
         )
-        if abs(found.circuit.faithful.share - found.circuit.faithful_mean.share) > MEANS_DIFFER:
+        if abs(result.circuit.faithful.share - result.circuit.faithful_mean.share) > MEANS_DIFFER:
             yield (
                 "Corrupted runs and means disagree: what both prompts share stays with corrupted "
                 "values and goes with means, and this circuit needs it."
-                if found.circuit.faithful_mean.share < found.circuit.faithful.share
+                if result.circuit.faithful_mean.share < result.circuit.faithful.share
                 else "Corrupted runs and means disagree: with corrupted values the heads outside "
                 "pull towards the other answer, with means they do not."
             )
-    if found.estimated:
+    if result.estimated:
         yield (
-            f"The {len(found.edges)} paths were chosen by estimates on the pairs that they are "
+            f"The {len(result.edges)} paths were chosen by estimates on the pairs that they are "
             "measured on."
         )
-    if found.mlps == "frozen":
+    if result.mlps == "frozen":
         yield (
             "MLPs between the ends of a path are held: what they make of a head's output on the "
             "way is not in its share."
         )
-    if len(found.directions) == 2:
+    if len(result.directions) == 2:
         yield BOTH_WAYS
 
 
-def _task(found: Patch) -> Iterator[str]:
+def _task(result: Patch) -> Iterator[str]:
     """Whether the model does the task at all."""
-    clean = found.clean
+    clean = result.clean
     wins = clean.wins
     if wins is not None and wins <= CHANCE:
         yield (
@@ -80,7 +80,7 @@ def _task(found: Patch) -> Iterator[str]:
         wins is not None
         and clean.low is not None
         and clean.low <= 0
-        and found.metric == ("logit-diff")
+        and result.metric == ("logit-diff")
     ):
         yield (
             "The model hardly does this task: the interval of the clean prompts' mean logit "
@@ -88,7 +88,7 @@ def _task(found: Patch) -> Iterator[str]:
         )
     elif wins is None and clean.top == 0:
         yield "The model does not do this task: the answer is never its most probable token."
-    wins = found.corrupted.wins
+    wins = result.corrupted.wins
     if wins is not None and wins > CHANCE:
         yield (
             f"In {_percent(wins)} of the corrupted prompts the answer wins too: there, patching "

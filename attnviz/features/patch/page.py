@@ -9,6 +9,7 @@ from typing import Any
 
 from attnviz.drawing.labels import visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
+from attnviz.drawing.signed import minus
 from attnviz.errors import UsageError
 from attnviz.features.patch import words
 from attnviz.features.patch.graph import FED, LOGITS, Graph, graph
@@ -17,34 +18,34 @@ from attnviz.scoring.roles import ROLES
 from attnviz.web.page import html_page, parts, safe_json
 
 
-def page(found: Patch) -> bytes:
+def page(result: Patch) -> bytes:
     """The whole page, as UTF-8.
 
     Raises:
         UsageError: there is no circuit to show.
     """
-    circuit = found.circuit
+    circuit = result.circuit
     if circuit is None:
         raise UsageError("only a circuit has a page; add {circuit}, or draw a picture",
                          circuit=True)  # fmt: skip
-    made = graph(found)
-    title = words.title(found)
+    made = graph(result)
+    title = words.title(result)
     data = {
         "title": title,
-        "quote": words.quote(found),
-        "task": words.model_does(found),
-        "measured": words.circuit_measure(found),
-        "closing": f"{found.source.model}, {found.source.backend} backend",
-        "tokens": [visible(token.strip()) for token in found.example.clean],
-        "answer": found.example.answer,
-        "at": found.example.at,
+        "quote": words.quote(result),
+        "task": words.model_does(result),
+        "measured": words.circuit_measure(result),
+        "closing": f"{result.source.model}, {result.source.backend} backend",
+        "tokens": [visible(token.strip()) for token in result.example.clean],
+        "answer": result.example.answer,
+        "at": result.example.at,
         "most": made.most,
-        "nodes": _nodes(found, made),
+        "nodes": _nodes(result, made),
         "arrows": _arrows(made, circuit),
         "levels": _levels(made),
         "fed": {side: f"into {name}" for side, name in FED.items()} | {LOGITS: "to the logits"},
-        "curve": [[one.heads, one.faithful.share, one.faithful.low, one.faithful.high]
-                  for one in circuit.curve],
+        "curve": [[point.heads, point.faithful.share, point.faithful.low, point.faithful.high]
+                  for point in circuit.curve],
         "random": list(circuit.random),
         "size": len(circuit.members),
         "faithful": circuit.faithful.share,
@@ -54,7 +55,7 @@ def page(found: Patch) -> bytes:
     return html_page(template, title=title, style=style, script=script, data=safe_json(data))
 
 
-def _nodes(found: Patch, made: Graph) -> list[dict[str, Any]]:
+def _nodes(result: Patch, made: Graph) -> list[dict[str, Any]]:
     listed = []
     for node in made.nodes.values():
         member = node.member
@@ -65,8 +66,8 @@ def _nodes(found: Patch, made: Graph) -> list[dict[str, Any]]:
                 "role": role,
                 "color": ROLES[role].color if role in ROLES else "",
                 "rows": [
-                    ["restores alone", f"{member.denoise:+.3f}"],
-                    ["removes alone", f"{member.noise:+.3f}"],
+                    ["restores alone", minus(f"{member.denoise:+.3f}")],
+                    ["removes alone", minus(f"{member.noise:+.3f}")],
                     ["circuit without it", _less(member.minimal)],
                     ["in resamples", words.percent(member.often)],
                 ],
@@ -76,9 +77,9 @@ def _nodes(found: Patch, made: Graph) -> list[dict[str, Any]]:
     return listed
 
 
-def _less(one: PatchShare) -> str:
-    known = words.interval(one, joint=False)
-    return f"{one.share:+.3f} less faithful" + (f" ({known})" if known else "")
+def _less(share: PatchShare) -> str:
+    known = words.interval(share, joint=False)
+    return minus(f"{share.share:+.3f} less faithful") + (f" ({known})" if known else "")
 
 
 def _arrows(made: Graph, circuit: Circuit) -> list[dict[str, Any]]:
@@ -89,6 +90,7 @@ def _arrows(made: Graph, circuit: Circuit) -> list[dict[str, Any]]:
             "side": arrow.side,
             "share": arrow.share,
             "bend": round(arrow.bend, 4),
+            "numbers": _numbers(arrow.edge.denoise) + _numbers(arrow.edge.noise) + [arrow.often],
             "rows": [
                 ["restored", _known(arrow.edge.denoise)],
                 ["removed", _known(arrow.edge.noise)],
@@ -99,9 +101,14 @@ def _arrows(made: Graph, circuit: Circuit) -> list[dict[str, Any]]:
     ]
 
 
-def _known(one: PatchShare | None) -> str:
-    known = words.interval(one)
-    return words.share(one) + (f" ({known})" if known else "")
+def _numbers(share: PatchShare | None) -> list[float | None]:
+    """A share and its joint interval."""
+    return [None] * 3 if share is None else [share.share, share.joint_low, share.joint_high]
+
+
+def _known(share: PatchShare | None) -> str:
+    known = words.interval(share)
+    return words.share(share) + (f" ({known})" if known else "")
 
 
 def _levels(made: Graph) -> list[str]:

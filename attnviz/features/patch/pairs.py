@@ -107,7 +107,7 @@ def read_pairs(name: str, group: str | None = None) -> list[Pair]:
     Raises:
         InputError: it cannot be read, or a line is no pair; UsageError: no such field.
     """
-    found = []
+    pairs = []
     for number, line in lines.lines(name):
         place = f"{lines.shown(name)}:{number}"
         text = lines.sound(line, place)
@@ -117,13 +117,13 @@ def read_pairs(name: str, group: str | None = None) -> list[Pair]:
             raise InputError(
                 f"{place} is no JSON; write an object with clean, corrupted and answer a line"
             ) from None
-        found.append(pair_of(values, place, group))
-    if not found:
+        pairs.append(pair_of(values, place, group))
+    if not pairs:
         raise InputError(f"{lines.shown(name)} holds no pairs; write one a line")
-    return found
+    return pairs
 
 
-_FIELDS = {one.name for one in fields(Pair)}
+_FIELDS = {field.name for field in fields(Pair)}
 _IDS: dict[object, Any] = {
     "clean_ids": "clean", "corrupted_ids": "corrupted", "answer_id": "answer",
     "against_id": "against",
@@ -176,15 +176,15 @@ def prepare(source: Source, pairs: Iterable[Pair], align: Align = "position") ->
         InputError: a pair that cannot be used, with its number, what is wrong and the remedy.
     """
     mask = trials.mask_id(source) if trials.is_masked(source) else None
-    found = []
+    prepared = []
     for number, pair in enumerate(pairs):
         try:
-            found.append(_ready(source, number, pair, align, mask))
+            prepared.append(_ready(source, number, pair, align, mask))
         except InputError as error:
             raise InputError("pair {}: {}", number + 1, error.message) from None
-    if not found:
+    if not prepared:
         raise InputError("there are no pairs; give at least one")
-    return found
+    return prepared
 
 
 def _ready(source: Source, number: int, pair: Pair, align: Align, mask: int | None) -> PreparedPair:
@@ -203,7 +203,7 @@ def _ready(source: Source, number: int, pair: Pair, align: Align, mask: int | No
     mine, theirs = predicted(clean).ids, predicted(corrupted).ids
     span = tuple(i for i, j in enumerate(partner) if j < 0 or mine[i] != theirs[j])
     cluster = f"group {pair.group}" if pair.group is not None else f"text {_ids(clean)}"
-    named = {one.name: one.positions for one in predicted(clean).spans}
+    named = {part.name: part.positions for part in predicted(clean).spans}
     return PreparedPair(
         number, pair, clean, corrupted, answer, against, (at[0], at[1]), partner, span, cluster,
         named,
@@ -257,13 +257,13 @@ def _partners(clean: Inputs, corrupted: Inputs, pair: Pair, align: Align) -> tup
             raise InputError("clean_span and corrupted_span go together; give both")
         return _by_spans(len(mine), len(theirs), *spans)  # type: ignore[arg-type]
     if all(
-        len(one.keys) == len(corrupted.sides[kind].keys) for kind, one in clean.sides.items()
+        len(side.keys) == len(corrupted.sides[kind].keys) for kind, side in clean.sides.items()
     ) and len(mine) == len(theirs):
         return tuple(range(len(mine)))
     if align == "word" and len(clean.sides) == 1:
         return _by_words(mine, theirs)
     sides = next(iter(clean.sides.values())).keys, next(iter(corrupted.sides.values())).keys
-    shown = " and ".join(f"{len(one)} tokens ({'|'.join(one.texts)[:70]})" for one in sides)
+    shown = " and ".join(f"{len(side)} tokens ({'|'.join(side.texts)[:70]})" for side in sides)
     raise InputError(
         "prompts of {} cannot be aligned by position; give {align}, or clean_span and "
         "corrupted_span in a file of pairs",
@@ -308,8 +308,8 @@ def _by_words(mine: Tokens, theirs: Tokens) -> tuple[int, ...]:
 
 def _words(tokens: Tokens) -> list[list[int]]:
     """Positions by word; a token that belongs to none is one of its own."""
-    found: dict[tuple[str, int], list[int]] = {}
+    places: dict[tuple[str, int], list[int]] = {}
     for place, word in enumerate(tokens.words):
         key = ("word", word) if word >= 0 else ("special", place)
-        found.setdefault(key, []).append(place)
-    return list(found.values())
+        places.setdefault(key, []).append(place)
+    return list(places.values())

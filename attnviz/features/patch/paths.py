@@ -20,7 +20,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from attnviz.captures.kept import Kept
+from attnviz.captures.activations import Activations
 from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.source import Donor, ForwardRequest, Part, Source, Start
 from attnviz.errors import ModelError, SelectionError
@@ -69,7 +69,7 @@ def read_paths(
     Raises:
         SelectionError: it cannot be read, or no receiver comes after a sender.
     """
-    found: dict[Path, None] = {}
+    paths: dict[Path, None] = {}
     for text in texts:
         parts = _ARROW.split(text.strip())
         if len(parts) != 2 or not all(parts):
@@ -78,11 +78,11 @@ def read_paths(
                 "logits"
             )
         senders = select(_all(parts[0]), layout)
-        some = [path for one in senders for path in _onward(one, parts[1], layout, shared)]
+        some = [path for sender in senders for path in _onward(sender, parts[1], layout, shared)]
         if not some:
             raise SelectionError(f"{text[:40]!r}: no receiver is in a layer after its sender")
-        found |= dict.fromkeys(some)
-    return tuple(found)
+        paths |= dict.fromkeys(some)
+    return tuple(paths)
 
 
 def every_path(layout: Layout, shared: Mapping[Site, int]) -> tuple[Path, ...]:
@@ -177,7 +177,7 @@ def sweep(
     base, donor = runs.base(direction), runs.donor(direction)
     entered = _Entered(bench.source, base, donor, mlps)
     at_once = max(1, tokens // (len(base.batch) * base.states[0].shape[1]))
-    found = torch.zeros(len(paths), len(base.batch), dtype=torch.float64)
+    changes = torch.zeros(len(paths), len(base.batch), dtype=torch.float64)
     by_layer: dict[int, list[int]] = {}
     last = len(base.states) - 1
     for number, path in enumerate(paths):
@@ -188,8 +188,8 @@ def sweep(
             some = numbers[first : first + at_once]
             logits = _logits(bench, base, [paths[n] for n in some], layer, entered)
             values = bench.metric.of(logits, runs.clean.logits, runs.pairs)
-            found[some] = values.view(len(some), -1).cpu()
-    return found
+            changes[some] = values.view(len(some), -1).cpu()
+    return changes
 
 
 def _logits(
@@ -202,7 +202,7 @@ def _logits(
         states = torch.cat([entered(path.sender, layer) for path in paths])
         return bench.forward(batch, at, start=Start(layer, states))[1]
     senders = list(dict.fromkeys(path.sender for path in paths))
-    inputs = _inputs(bench.source, base, site, [entered(one, layer) for one in senders])
+    inputs = _inputs(bench.source, base, site, [entered(sender, layer) for sender in senders])
     count, donors = len(base.batch), list[Donor]()
     for part, values in inputs.items():
         share = values.new_zeros(len(paths), count, values.shape[2])
@@ -219,7 +219,7 @@ def _inputs(
     source: Source, base: PatchRun, site: Site, states: Sequence[Tensor]
 ) -> dict[Part, Tensor]:
     """Queries, keys and values [senders, N, heads, T, d] that a layer makes of some states."""
-    kept = Kept(("q", "k", "v"), [site])
+    kept = Activations(("q", "k", "v"), [site])
     source.forward(
         list(base.batch) * len(states),
         [kept],

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from attnviz.core.heads import Head, Layout
 from attnviz.core.result import Result
 from attnviz.core.scores import UserDefined
-from attnviz.drawing.forms import Shown
+from attnviz.drawing.forms import Renderable
 
 Direction = Literal["denoise", "noise"]
 Side = Literal["q", "k", "v", "logits"]
@@ -58,9 +58,9 @@ class _BothWays:
     @property
     def first(self) -> PatchShare:
         """Denoising, or noising where that alone was asked for."""
-        found = self.denoise or self.noise
-        assert found is not None
-        return found
+        share = self.denoise or self.noise
+        assert share is not None
+        return share
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +251,7 @@ class PairExample:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Patch(Shown, Result):
+class Patch(Renderable, Result):
     """Effects of patching, and how they were measured.
 
     Attributes:

@@ -82,8 +82,8 @@ class PatchStudy:
                     f"The task has {len(pairs)} pairs of words that the tokenizer keeps whole; "
                     f"{wanted} were asked for."
                 )
-        found = prepare(source, pairs, settings.align)
-        return found, metric_of(self.metric, found)
+        prepared = prepare(source, pairs, settings.align)
+        return prepared, metric_of(self.metric, prepared)
 
 
 def run(study: PatchStudy) -> Patch:
@@ -101,9 +101,9 @@ def run(study: PatchStudy) -> Patch:
         return _traced(study, pairs, metric, shared)
     if settings.circuit:
         return _circuit(study, pairs, metric, shared)
-    found = targets(source, settings.component, settings.heads, shared)
+    chosen = targets(source, settings.component, settings.select, shared)
     places = _places(pairs, settings)
-    runs = trials(found, settings.by, places)
+    runs = trials(chosen, settings.by, places)
     plan = PatchPlan(
         tuple(pairs), metric, runs, settings.directions, settings.where,
         settings.batch_tokens or affordable(source), settings.estimate, fill=settings.fill,
@@ -112,7 +112,7 @@ def run(study: PatchStudy) -> Patch:
     if not measured:
         raise InputError("interrupted before anything was measured")
     result = _result(study, pairs, metric, measured)
-    names = judge.clusters([pairs[one.number] for one in measured])
+    names = judge.clusters([pairs[sums.number] for sums in measured])
     effects = judge.effects(runs, measured, settings.directions, names, settings.seed)
     result = replace(
         result,
@@ -138,7 +138,7 @@ def _traced(
         mlps=settings.mlps,
     )  # fmt: skip
     plan = replace(plan, tokens=settings.batch_tokens or plan.tokens)
-    every, estimated, cut = paths.read_paths(settings.paths, layout, shared), {}, False
+    every, estimated, cut = paths.read_paths(settings.listed_paths, layout, shared), {}, False
     if settings.edges:
         paths.check(source, "frozen")
         every = paths.every_path(layout, shared)
@@ -146,21 +146,21 @@ def _traced(
         guessed, cut = _measured(study, guess, "estimates")
         if not guessed or cut:
             raise InputError("interrupted before anything was measured")
-        total = sum(one.clean - one.corrupted for one in guessed)
-        by_path = np.sum([one.estimated for one in guessed], 0) / total
+        total = sum(sums.clean - sums.corrupted for sums in guessed)
+        by_path = np.sum([sums.estimated for sums in guessed], 0) / total
         estimated = dict(zip(every, by_path.tolist(), strict=True))
-        every = tuple(sorted(every, key=lambda one: -abs(estimated[one]))[: settings.edges])
+        every = tuple(sorted(every, key=lambda path: -abs(estimated[path]))[: settings.edges])
     measured, partial = _measured(study, replace(plan, paths=every))
     if not measured:
         raise InputError("interrupted before anything was measured")
     result = _result(study, pairs, metric, measured)
-    names = judge.clusters([pairs[one.number] for one in measured])
-    found = judge.edges(every, measured, settings.directions, names, settings.seed, estimated)
+    names = judge.clusters([pairs[sums.number] for sums in measured])
+    edges = judge.edges(every, measured, settings.directions, names, settings.seed, estimated)
     result = replace(
         result,
-        edges=found,
-        family=judge.family(found),
-        correlation=judge.correlation(found),
+        edges=edges,
+        family=judge.family(edges),
+        correlation=judge.correlation(edges),
         estimated=len(estimated),
         steps=settings.steps if estimated else None,
         mlps=settings.mlps,
@@ -187,8 +187,9 @@ def check(study: PatchStudy, pairs: Sequence[PreparedPair], metric: PairMetric) 
                          metric=..., jobs=..., ray=...)  # fmt: skip
     if len(study.source.layout.kinds) > 1 and (settings.where or settings.by == "position"):
         raise UsageError(
-            "an encoder-decoder model has two sequences of positions; leave out {at} and {by}",
-            at=...,
+            "an encoder-decoder model has two sequences of positions; leave out {position} and "
+            "{by}",
+            position=...,
             by=...,
         )
     if not settings.where or settings.where == "span":
@@ -200,11 +201,11 @@ def check(study: PatchStudy, pairs: Sequence[PreparedPair], metric: PairMetric) 
             except IndexError as error:
                 raise UsageError(
                     "pair {} has no position {}: its prompts have {} and {} tokens; choose another "
-                    "{at}",
+                    "{position}",
                     pair.number + 1,
                     error.args[0],
                     *pair.lengths,
-                    at=...,
+                    position=...,
                 ) from None
             except KeyError as error:
                 if pair.spans:
@@ -238,13 +239,21 @@ def _circuit(
         settings.directions, tokens=settings.batch_tokens or affordable(source),
     )  # fmt: skip
     search = Search(
-        source, pairs, plan, shared, whole, settings.seed, settings.size, settings.faithful, LEAST
+        source,
+        pairs,
+        plan,
+        shared,
+        whole,
+        settings.seed,
+        settings.circuit_size,
+        settings.faithful,
+        LEAST,
     )
-    found, alone, effects = search.run()
+    circuit, alone, effects = search.run()
     first = halves(judge.clusters(pairs), settings.seed).found
     result = _result(study, [pairs[n] for n in first], metric, alone)
     result = replace(
-        result, effects=effects, family=judge.family(effects), circuit=found, mlps="free",
+        result, effects=effects, family=judge.family(effects), circuit=circuit, mlps="free",
         example=example(source, pairs),
     )  # fmt: skip
     return replace(result, notes=(*study.notes, *notes(result)))
@@ -270,15 +279,15 @@ def _measured(
     study: PatchStudy, plan: PatchPlan, stage: str = "pairs"
 ) -> tuple[list[PatchSums], bool]:
     """Every pair in its order, and whether it was interrupted before the end."""
-    found: list[PatchSums] = []
+    measured: list[PatchSums] = []
     settings, partial = study.settings, False
     try:
         for batch in measure(study.source, plan, study.load, settings.jobs, settings.ray):
-            found += batch
-            study.progress(stage, len(found), len(plan.pairs))
+            measured += batch
+            study.progress(stage, len(measured), len(plan.pairs))
     except KeyboardInterrupt:
         partial = True
-    return sorted(found, key=lambda one: one.number), partial
+    return sorted(measured, key=lambda sums: sums.number), partial
 
 
 def _result(
@@ -293,7 +302,7 @@ def _result(
         InputError: there is nothing to take a share of.
     """
     settings, source = study.settings, study.source
-    pairs = [pairs[one.number] for one in measured]
+    pairs = [pairs[sums.number] for sums in measured]
     names = judge.clusters(pairs)
     held = all(pair.against is not None for pair in pairs)
     sides = [judge.baseline(measured, names, metric, side, held=held) for side in (0, 1)]
@@ -331,11 +340,11 @@ def _user_defined(metric: PairMetric, settings: PatchSettings) -> tuple[UserDefi
 
 def example(source: Source, pairs: Sequence[PreparedPair]) -> PairExample:
     """The first pair, as it is shown."""
-    one = pairs[0]
-    clean, corrupted = (predicted(inputs).texts for inputs in (one.clean, one.corrupted))
-    against = "" if one.against is None else source.tokens([one.against]).texts[0]
-    answer = source.tokens([one.answer]).texts[0]
-    return PairExample(clean, corrupted, answer, against, one.at[0])
+    pair = pairs[0]
+    clean, corrupted = (predicted(inputs).texts for inputs in (pair.clean, pair.corrupted))
+    against = "" if pair.against is None else source.tokens([pair.against]).texts[0]
+    answer = source.tokens([pair.answer]).texts[0]
+    return PairExample(clean, corrupted, answer, against, pair.at[0])
 
 
 def affordable(source: Source) -> int:

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attnviz.captures.kept import Kept
+from attnviz.captures.activations import Activations
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import (
@@ -36,7 +36,8 @@ class PatchRun:
     Attributes:
         batch: what runs.
         at: int64 [N], the position whose logits count.
-        values: what its attention layers had inside, see :class:`~attnviz.captures.kept.Kept`.
+        values: what its attention layers had inside, see
+            :class:`~attnviz.captures.activations.Activations`.
         states: between the layers, [N, T, D] each; empty where a pass cannot begin at one.
         mlps: what the feed-forward parts add; empty unless asked for.
         logits: [N, V] at ``at``.
@@ -113,7 +114,7 @@ class PatchBench:
         """One of the two runs, with what is to be taken from it."""
         source = self.source
         places = torch.tensor(at, device=source.info.device)
-        kept = Kept(parts, source.layout.sites)
+        kept = Activations(parts, source.layout.sites)
         output, logits = self.forward(
             batch, places, observers=[kept] if parts else [], mlps=mlps,
             states=source.start_kind is not None,
@@ -191,9 +192,9 @@ def batches(pairs: Sequence[PreparedPair], tokens: int, most: int = 16) -> list[
     by_length: dict[tuple[int, int], list[int]] = {}
     for number, pair in enumerate(pairs):
         by_length.setdefault(pair.lengths, []).append(number)
-    found = []
+    chunks = []
     for lengths in sorted(by_length):
         numbers = by_length[lengths]
         size = max(1, min(most, tokens // max(lengths)))
-        found += [tuple(numbers[n : n + size]) for n in range(0, len(numbers), size)]
-    return found
+        chunks += [tuple(numbers[n : n + size]) for n in range(0, len(numbers), size)]
+    return chunks

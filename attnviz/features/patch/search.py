@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from torch import Tensor
 
-from attnviz.captures.kept import Kept
+from attnviz.captures.activations import Activations
 from attnviz.core.heads import Head, Site
 from attnviz.core.source import ForwardRequest, Source
 from attnviz.errors import UsageError
@@ -74,7 +74,7 @@ class Search:
             min(circuit.CURVE, len(order)), self.size
         )  # fmt: skip
         sets = [circuit.without(order[:n], layout) for n in range(most + 1)]
-        curve_found = [one.share for one in self._faithful(split.found, sets, found_names)]
+        curve_found = [share.share for share in self._faithful(split.found, sets, found_names)]
         size = self._size(curve_found)
         members = order[:size]
         scores = self._judged(split, members, sets, judged_names)
@@ -82,16 +82,16 @@ class Search:
         edges = self._links(split, members, circuits, found_names, judged_names)
         effects = judge.effects(self.plan.trials, alone, DIRECTIONS, found_names, seed)
         single = {
-            head: (one.denoise.share, one.noise.share)
-            for head, one in zip(layout, effects, strict=True)
-            if one.denoise is not None and one.noise is not None
+            head: (effect.denoise.share, effect.noise.share)
+            for head, effect in zip(layout, effects, strict=True)
+            if effect.denoise is not None and effect.noise is not None
         }
         roles, patterns = self._described(first, members)
-        found = circuit.assemble(
+        assembled = circuit.assemble(
             "size" if self.size is not None else "faithful", split, order, size, single, scores,
             curve_found, circuits, edges, self.least, roles, patterns, self._means(first)[1],
         )  # fmt: skip
-        return found, alone, effects
+        return assembled, alone, effects
 
     def _pairs(self, numbers: Sequence[int]) -> tuple[PreparedPair, ...]:
         """Some of the pairs, numbered anew."""
@@ -133,28 +133,29 @@ class Search:
     ) -> dict[str, list[PatchShare]]:
         """Everything on the other half: the circuit, what is outside, and without each member."""
         layout, size = self.source.layout, len(members)
-        drawn = [circuit.without(one, layout) for one in
+        drawn = [circuit.without(heads, layout) for heads in
                  circuit.random_sets(size, layout, self.seed)]  # fmt: skip
         fewer = [
-            circuit.without([one for one in members if one != head], layout) for head in members
+            circuit.without([member for member in members if member != head], layout)
+            for head in members
         ]
         every = [*sets, circuit.corrupted(members), *drawn, *fewer]
         plan = replace(
             self.plan, pairs=self._pairs(split.judged), trials=tuple(every), directions=("noise",)
         )
         measured = self.measure(plan, "circuits")
-        found = circuit.faithfulness(measured, names, self.seed)
+        shares = circuit.faithfulness(measured, names, self.seed)
         count = len(sets)
-        values = np.stack([one.patched[0] for one in measured])
+        values = np.stack([sums.patched[0] for sums in measured])
         lost = values[:, size : size + 1] - values[:, count + 1 + len(drawn) :]
         means, _ = self._means(self._pairs(split.found))
         mean = self._faithful(split.judged, [sets[0], circuit.without(members, layout)], names,
                               means)  # fmt: skip
         return {
-            "curve": found[:count],
-            "circuit": [found[size]],
-            "complete": [found[count]],
-            "random": found[count + 1 : count + 1 + len(drawn)],
+            "curve": shares[:count],
+            "circuit": [shares[size]],
+            "complete": [shares[count]],
+            "random": shares[count + 1 : count + 1 + len(drawn)],
             "minimal": circuit.faithfulness(measured, names, self.seed, lost),
             "mean": mean[1:],
         }
@@ -194,7 +195,7 @@ class Search:
         count = 0
         for numbers in batches(pairs, self.plan.tokens):
             for side in ("clean", "corrupted"):
-                kept = Kept(["z"], self.source.layout.sites)
+                kept = Activations(["z"], self.source.layout.sites)
                 batch = [getattr(pairs[n], side) for n in numbers]
                 self.source.forward(batch, [kept], ForwardRequest(hidden=False))
                 for site, z in kept.values["z"].items():
@@ -202,7 +203,7 @@ class Search:
                     total = total if same else total.sum(0, keepdim=True)
                     sums[site] = sums[site] + total if site in sums else total
                 count += len(batch) * (1 if same else batch[0].length)
-        means = {site: (one / count).expand(longest, -1, -1) for site, one in sums.items()}
+        means = {site: (values / count).expand(longest, -1, -1) for site, values in sums.items()}
         return means, "positions" if same else "tokens"
 
     def _described(
@@ -212,11 +213,13 @@ class Search:
         batch = [pair.clean for pair in pairs]
         observer = ScoreObserver(batch, self.source.layout)
         self.source.forward(batch, [observer], ForwardRequest(hidden=False))
-        roles = {one.head: one.does.name for one in observer.result() if one.does is not None}
+        roles = {
+            scored.head: scored.does.name for scored in observer.result() if scored.does is not None
+        }
         shown = self.pairs[0].clean
         if shown.length > LONGEST:
             return roles, {}
-        kept = Kept(["pattern"], {head.site for head in members})
+        kept = Activations(["pattern"], {head.site for head in members})
         self.source.forward([shown], [kept], ForwardRequest(hidden=False))
         maps = kept.values["pattern"]
         return roles, {

@@ -1,123 +1,190 @@
-"""What can be asked of patching, with its defaults; the parameters of ``attnviz.patch``."""
+"""What can be asked of patching."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
-from typing import Any, Literal, get_args
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from attnviz.core.arguments import check_fields
+from attnviz.core.execution import Parallel
+from attnviz.core.settings import Settings, like, setting
 from attnviz.errors import Setting, UsageError
-from attnviz.features.patch.pairs import Align
-from attnviz.features.patch.paths import Mlps
 from attnviz.features.patch.result import DIRECTIONS, Direction
-from attnviz.features.patch.targets import WHOLE, Component
-from attnviz.scoring.user_measures import FILLS
 
-By = Literal["head", "position"]
-Directions = Literal["denoise", "noise", "both"]
+PAIRS, PATCHED, THROUGH = "Pairs", "What is patched", "Through whom"
+CIRCUIT = "The circuit"
 
-_AT = re.compile(r"-?[0-9]{1,6}|span|span:[^,]+")
+_POSITION = re.compile(r"-?[0-9]{1,6}|span|span:[^,]+")
 """One of the positions."""
 MOST_PAIRS = 10_000
 """Pairs of a built-in task: more would be days, and its words make few that differ."""
-_LEAST = {"size": 1, "edges": 0, "steps": 0, "count": 1, "seed": 0, "batch_tokens": 1, "jobs": 1}
 
 
-@dataclass(frozen=True, slots=True)
-class PatchSettings:
-    """What is patched, and where.
+@dataclass(frozen=True)
+class PatchSettings(Settings):
+    """Which pairs, what is patched and where, through whom, and the circuit."""
 
-    Attributes:
-        component: heads' outputs ``z``, ``q``, ``k``, ``v``, the ``pattern`` alone, ``attention``
-            and ``mlp`` sublayers, ``residual`` states.
-        by: ``head`` for all positions at once, ``position`` for each by itself.
-        heads: groups of heads; every head alone by default.
-        at: positions by comma: numbers, negative ones from the end, ``span`` for those that
-            differ between the prompts, ``span:NAME`` for a named part; all by default.
-        direction: ``denoise``, ``noise`` or both.
-        align: positions of prompts of different lengths: not at all, or by ``word``.
-        estimate: also estimate each effect by gradients (attribution patching).
-        paths: in place of all that, paths such as ``1.4 -> *.k``.
-        edges: estimate all paths by gradients, and measure so many of the strongest.
-        steps: of the gradients' mean; 0 for the corrupted run alone.
-        mlps: between the ends of a path, ``frozen`` or ``free``.
-        circuit: look for the heads that do the task, on one half of the pairs, and judge them on
-            the other.
-        size: of the circuit.
-        faithful: without a size, the smallest circuit that is so faithful where it is found.
-        fill: the name of a user's function of what takes the place of a head's output, in place of
-            the other run's output itself.
-        count: pairs of a built-in task.
-        seed: of a task's draws and of the bootstrap.
-        batch_tokens: tokens that run at once at most; found by itself if None.
-        jobs: processes, or actors on Ray.
-        ray: where Ray is, see :class:`~attnviz.corpus.on_ray.OnRay`; None for without.
-    """
-
-    component: Component = "z"
-    by: By = "head"
-    heads: str | None = None
-    at: str | None = None
-    direction: Directions = "both"
-    align: Align = "position"
-    estimate: bool = False
-    paths: tuple[str, ...] = ()
-    edges: int = 0
-    steps: int = 5
-    mlps: Mlps = "frozen"
-    circuit: bool = False
-    size: int | None = None
-    faithful: float = 0.85
-    fill: str | None = None
-    count: int = 60
-    seed: int = 0
-    batch_tokens: int | None = None
-    jobs: int = 1
-    ray: str | None = None
-
-    def __post_init__(self) -> None:
-        check_fields(self)
+    task: str | None = setting(
+        None,
+        "A built-in task, such as induction. Others: induction-swap, ioi, agreement and gender.",
+        panel=PAIRS,
+        metavar="TASK",
+        common=True,
+    )
+    count: int = setting(
+        60, "Number of pairs of a task.", panel=PAIRS, metavar="N", least=1, most=MOST_PAIRS
+    )
+    group: str | None = setting(
+        None,
+        "The field of a file that names what a pair belongs to; these are then taken as "
+        "independent.",
+        panel=PAIRS,
+        metavar="NAME",
+    )
+    align: Literal["position", "word"] = setting(
+        "position", "How prompts of different lengths are aligned.", panel=PAIRS
+    )
+    component: Literal["z", "q", "k", "v", "pattern", "attention", "mlp", "residual"] = setting(
+        "z",
+        "What is patched. Heads' outputs before W_O (z), their q, k or v after rotary positions, "
+        "the weights alone (pattern), sublayers, or the states that enter each layer (residual).",
+        panel=PATCHED,
+        common=True,
+    )
+    select: str | None = setting(
+        None,
+        "Heads: 2.0 or 2.* each alone, 2.0+2.4 or layer:2 together. Lists by comma; every head "
+        "alone by default; keys and values that several heads share go together.",
+        short="s",
+        panel=PATCHED,
+        metavar="HEADS",
+        common=True,
+    )
+    by: Literal["head", "position"] = setting(
+        "head", "All positions together, or each.", panel=PATCHED, common=True
+    )
+    position: str | None = setting(
+        None,
+        "Positions: 3 or -1,-2, span for those that differ, or span:NAME for a named part.",
+        panel=PATCHED,
+        metavar="POSITIONS",
+    )
+    direction: Literal["denoise", "noise", "both"] = setting(
+        "both",
+        "Clean values into the corrupted run (denoise), the other way round (noise), or both.",
+        panel=PATCHED,
+    )
+    metric: Any = setting(
+        None,
+        "logit-diff, prob, log-prob, kl (to the clean run), loss, or one that a plugin registers "
+        "(av.metric). In Python also a function of the logits [V] where the answer belongs, and "
+        "the pair.",
+        panel=PATCHED,
+        metavar="METRIC",
+        shown="logit-diff where the answer is held against something, else log-prob",
+    )
+    fill: Any = setting(
+        None,
+        "What is put in place: a fill that a plugin registers (av.fill), or in Python a function "
+        "of attnviz.Outputs.",
+        panel=PATCHED,
+        metavar="FILL",
+        shown="the other run's values",
+    )
+    estimate: bool = setting(
+        False,
+        "Also estimate every effect from one gradient (attribution patching).",
+        panel=PATCHED,
+    )
+    paths: tuple[str, ...] | str = setting(
+        (),
+        'Patch paths in place of heads: "1.4 -> *.k". Or "2.0 -> logits"; repeatable.',
+        panel=THROUGH,
+        metavar="PATH",
+        common=True,
+    )
+    edges: int = setting(
+        0,
+        "Measure the N strongest paths. Those between all heads are estimated by gradients first.",
+        panel=THROUGH,
+        metavar="N",
+        least=0,
+        shown="",
+        common=True,
+    )
+    steps: int = setting(
+        5,
+        "Steps of integrated gradients (EAP-IG); 0 for plain gradients (EAP).",
+        panel=THROUGH,
+        metavar="N",
+        least=0,
+        most=1000,
+    )
+    mlps: Literal["frozen", "free"] = setting(
+        "frozen",
+        "MLPs between the ends of a path: as in the run that is patched, or run again; heads "
+        "between are always held.",
+        panel=THROUGH,
+    )
+    circuit: bool = setting(
+        False,
+        "Find the heads that do the task. On half of the pairs; they are judged on the others.",
+        panel=CIRCUIT,
+        common=True,
+    )
+    circuit_size: int | None = setting(
+        None,
+        "Number of heads in the circuit.",
+        panel=CIRCUIT,
+        metavar="N",
+        least=1,
+        shown="the fewest that are faithful enough",
+    )
+    faithful: float = setting(
+        0.85,
+        "Share of the effect that the circuit is to keep, with all other heads corrupted.",
+        panel=CIRCUIT,
+        metavar="SHARE",
+        least=0.01,
+        most=1,
+    )
+    seed: int = setting(0, "Seed of a task's pairs and of the bootstrap.", metavar="N", least=0)
+    batch_tokens: int | None = setting(
+        None, "Largest number of tokens run at once.", metavar="N", least=1, shown="by memory"
+    )
+    jobs: int = like(Parallel, "jobs")
+    ray: str | None = like(Parallel, "ray")
 
     @property
     def directions(self) -> tuple[Direction, ...]:
         """Those that were asked for, denoising first."""
-        return tuple(one for one in DIRECTIONS if self.direction in (one, "both"))
+        return tuple(direction for direction in DIRECTIONS if self.direction in (direction, "both"))
 
     @property
     def where(self) -> str:
         """Positions without blanks around them; empty for all."""
-        return ",".join(one.strip() for one in (self.at or "").split(","))
+        return ",".join(place.strip() for place in (self.position or "").split(","))
 
-    def asked(self) -> dict[str, Any]:
-        """All of it as parameters."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+    @property
+    def listed_paths(self) -> tuple[str, ...]:
+        """The paths, one or several."""
+        return (self.paths,) if isinstance(self.paths, str) else tuple(self.paths or ())
 
     def check(self) -> None:
-        """Raise UsageError on what does not exist or does not go together."""
-        choices = {"component": Component, "by": By, "direction": Directions, "align": Align,
-                   "mlps": Mlps}  # fmt: skip
-        for name, kind in choices.items():
-            value, known = getattr(self, name), get_args(kind)
-            if value not in known:
-                raise UsageError(f"unknown {name} {value!r}; choose one of {', '.join(known)}")
-        for name, least in _LEAST.items():
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise UsageError("{} must be a whole number from {}", Setting(name, value), least)
-        if self.count > MOST_PAIRS:
-            raise UsageError("{} is more than {:,} pairs", Setting("count", self.count), MOST_PAIRS)
-        if self.where and not all(_AT.fullmatch(one) for one in self.where.split(",")):
+        """Raise UsageError for what does not exist or does not go together."""
+        if self.where and not all(_POSITION.fullmatch(place) for place in self.where.split(",")):
             raise UsageError(
-                "{at} takes positions such as 3 or -1,-2, span for those that differ, or span:NAME "
-                "for a part of the clean prompt",
-                at=self.at,
+                "{position} takes positions such as 3 or -1,-2, span for those that differ, or "
+                "span:NAME for a part of the clean prompt",
+                position=self.position,
             )
         self._check_together()
 
     def _check_together(self) -> None:
         """Raise UsageError on what does not go together."""
-        if self.estimate and (self.component in (*WHOLE, "attention") or self.by == "position"):
+        if self.estimate and (
+            self.component in ("attention", "mlp", "residual") or self.by == "position"
+        ):
             raise UsageError(
                 "{estimate} is of heads at all positions together, not of {component} with {by}",
                 estimate=True,
@@ -127,21 +194,21 @@ class PatchSettings:
         if self.paths and self.edges:
             raise UsageError("{edges} estimates all paths; leave out {paths}", edges=self.edges,
                              paths=...)  # fmt: skip
-        if self.size is not None and not self.circuit:
-            raise UsageError("{size} is of a circuit; add {circuit}", size=self.size, circuit=True)
-        if not 0 < self.faithful <= 1:
-            raise UsageError("{faithful} must be above 0 and at most 1", faithful=self.faithful)
+        if self.circuit_size is not None and not self.circuit:
+            raise UsageError("{circuit_size} is of a circuit; add {circuit}",
+                             circuit_size=self.circuit_size, circuit=True)  # fmt: skip
         if self.circuit and self.traced:
             raise UsageError("a circuit measures its own paths; leave out {paths} and {edges}",
                              paths=..., edges=...)  # fmt: skip
         if self.circuit and self.direction != "both":
             raise UsageError("a circuit needs both directions; leave out {direction}",
                              direction=self.direction)  # fmt: skip
-        if self.fill is not None:
+        if self.fill is not None and not callable(self.fill):
             self._check_fill(self.fill)
         if not (self.traced or self.circuit):
             return
-        for name, value in (("component", "z"), ("by", "head"), ("heads", None), ("at", None)):
+        for name, value in (("component", "z"), ("by", "head"), ("select", None),
+                            ("position", None)):  # fmt: skip
             given = getattr(self, name)
             if given != value:
                 raise UsageError(
@@ -151,6 +218,8 @@ class PatchSettings:
 
     def _check_fill(self, name: str) -> None:
         """Raise UsageError where there is no such fill, or no whole output that it could fill."""
+        from attnviz.scoring.user_measures import FILLS
+
         if name not in FILLS:
             known = ", ".join(FILLS) or "none is registered"
             raise UsageError("no fill is called {!r} ({})", name, known)

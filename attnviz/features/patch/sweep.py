@@ -44,15 +44,15 @@ def sweep(
     base = runs.base(direction)
     where = marked(runs, direction, at)
     at_once = max(1, tokens // (len(base.batch) * max(item.length for item in base.batch)))
-    found = torch.zeros(len(trials), len(base.batch), dtype=torch.float64)
+    changes = torch.zeros(len(trials), len(base.batch), dtype=torch.float64)
     patching = _Patching(bench, runs, direction, where, fill)
     for layer, numbers in _by_start(trials, bench):
         for first in range(0, len(numbers), at_once):
             some = numbers[first : first + at_once]
             logits = patching.logits([trials[n] for n in some], layer)
             values = bench.metric.of(logits, runs.clean.logits, runs.pairs)
-            found[some] = values.view(len(some), -1).detach().cpu()
-    return found
+            changes[some] = values.view(len(some), -1).detach().cpu()
+    return changes
 
 
 def marked(runs: RunPair, direction: Direction, at: str) -> Tensor | None:
@@ -67,15 +67,15 @@ def marked(runs: RunPair, direction: Direction, at: str) -> Tensor | None:
     if places is None and not at:
         return None
     length = max(item.length for item in base.batch)
-    found = torch.ones(len(base.batch), length, dtype=torch.bool, device=base.at.device)
+    mask = torch.ones(len(base.batch), length, dtype=torch.bool, device=base.at.device)
     if places is not None:
-        found &= places >= 0
+        mask &= places >= 0
     if at:
-        chosen = torch.zeros_like(found)
+        chosen = torch.zeros_like(mask)
         for row, pair in enumerate(runs.pairs):
             chosen[row, list(positions(pair, direction, at))] = True
-        found &= chosen
-    return found
+        mask &= chosen
+    return mask
 
 
 def positions(pair: PreparedPair, direction: Direction, at: str) -> Iterator[int]:
@@ -110,7 +110,7 @@ def moved(values: Tensor, places: Tensor | None) -> Tensor:
 
     Args:
         values: of the other run.
-        places: [N, T'], see :meth:`~attnviz.features.patch.runs.Both.places`.
+        places: [N, T'], see :meth:`~attnviz.features.patch.runs.VisionLanguage.places`.
     """
     if places is None:
         return values
@@ -122,13 +122,13 @@ def _by_start(
     trials: Sequence[Patching], bench: PatchBench
 ) -> Iterator[tuple[int | None, list[int]]]:
     """Numbers of trials by the layer that their run can begin at; None for a whole pass."""
-    found: dict[int | None, list[int]] = {}
+    by_start: dict[int | None, list[int]] = {}
     for number, trial in enumerate(trials):
         target, layer = trial.target, None
         if bench.source.start_kind is not None:
             layer = target.layer + (target.component == "mlp")
-        found.setdefault(layer, []).append(number)
-    yield from found.items()
+        by_start.setdefault(layer, []).append(number)
+    yield from by_start.items()
 
 
 class _Patching:
@@ -189,7 +189,7 @@ class _Patching:
         """What takes a place: the other run's values [N, H, T, d], or what a user makes of them."""
         if self.fill is None:
             return theirs
-        own, found = self.base.values["z"][site], theirs.clone()
+        own, filled = self.base.values["z"][site], theirs.clone()
         for number, item in enumerate(self.base.batch):
             tokens = item.sides[site.kind].queries
             real = slice(0, len(tokens))
@@ -199,8 +199,8 @@ class _Patching:
                 site,
                 tokens,
             )
-            found[number, :, real] = self.fill.at(seen).transpose(0, 1)
-        return found
+            filled[number, :, real] = self.fill.at(seen).transpose(0, 1)
+        return filled
 
     def _mask(self, trial: Patching, length: int) -> Tensor:
         """Bool [N, length], which positions one trial patches."""

@@ -12,28 +12,28 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def rows(found: Patch) -> list[Row]:
+def rows(result: Patch) -> list[Row]:
     """A row for each thing that was patched; None for what is not known."""
-    made = [_edge(found, edge) for edge in found.edges]
-    for effect in found.effects:
-        heads = " ".join(found.layout.name(head) for head in effect.heads)
+    made = [_edge(result, edge) for edge in result.edges]
+    for effect in result.effects:
+        heads = " ".join(result.layout.name(head) for head in effect.heads)
         row: Row = {"name": effect.name, "heads": heads, "layer": effect.layer}
         row["position"] = effect.position
         made.append(row | _shares(effect) | {"estimate": effect.estimate})
     return made
 
 
-def _edge(found: Patch, edge: PathEffect) -> Row:
+def _edge(result: Patch, edge: PathEffect) -> Row:
     """A row of a path: its heads are the sender and the receivers."""
-    heads = " ".join(found.layout.name(head) for head in (edge.sender, *edge.receivers))
-    row: Row = {"name": edge.name(found.layout), "heads": heads, "layer": edge.sender.layer}
+    heads = " ".join(result.layout.name(head) for head in (edge.sender, *edge.receivers))
+    row: Row = {"name": edge.name(result.layout), "heads": heads, "layer": edge.sender.layer}
     return row | {"position": None} | _shares(edge) | {"estimate": edge.estimate}
 
 
-def _shares(one: PatchEffect | PathEffect) -> Row:
+def _shares(effect: PatchEffect | PathEffect) -> Row:
     return {
         f"{direction}_{name}": None if share is None else getattr(share, name)
         for direction in DIRECTIONS
-        for share in [one.of(direction)]
+        for share in [effect.of(direction)]
         for name in _SHARE
     }

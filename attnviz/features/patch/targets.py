@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from attnviz.captures.kept import Kept
+from attnviz.captures.activations import Activations
 from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.source import ForwardRequest, Part, Source
 from attnviz.errors import ModelError, SelectionError, UsageError
@@ -63,9 +63,9 @@ def parts_of(component: Component) -> tuple[Part, ...]:
 
 def key_heads(source: Source, pair: PreparedPair) -> dict[Site, int]:
     """G of every layer: heads that have keys and values of their own."""
-    kept = Kept(["k"], source.layout.sites)
+    kept = Activations(["k"], source.layout.sites)
     source.forward([pair.clean], [kept], ForwardRequest(hidden=False))
-    return {site: one.shape[1] for site, one in kept.values["k"].items()}
+    return {site: keys.shape[1] for site, keys in kept.values["k"].items()}
 
 
 def targets(
@@ -87,15 +87,15 @@ def targets(
     if component in ("attention", *WHOLE):
         if heads is not None:
             raise UsageError(
-                "{component} is of a whole layer; leave out {heads}", component=component,
-                heads=heads,
+                "{component} is of a whole layer; leave out {select}", component=component,
+                select=heads,
             )  # fmt: skip
         return _whole(source, component)
     groups = every_head(layout) if heads is None else read_groups(heads, layout, _no_roles)
     made: dict[str, Target] = {}
     for group in groups:
-        one = _of_heads(group, component, layout, shared)
-        made.setdefault(one.name, one)
+        target = _of_heads(group, component, layout, shared)
+        made.setdefault(target.name, target)
     return tuple(made.values())
 
 
@@ -161,8 +161,8 @@ def _no_roles(name: str) -> tuple[Head, ...]:
     )
 
 
-def trials(found: Sequence[Target], by: str, positions: Sequence[int]) -> tuple[Patching, ...]:
+def trials(targets: Sequence[Target], by: str, positions: Sequence[int]) -> tuple[Patching, ...]:
     """The runs: every target, at all positions at once or at each by itself."""
     if by == "head":
-        return tuple(Patching(target) for target in found)
-    return tuple(Patching(target, place) for target in found for place in positions)
+        return tuple(Patching(target) for target in targets)
+    return tuple(Patching(target, place) for target in targets for place in positions)

@@ -231,21 +231,21 @@ def task_pairs(source: Source, name: str, count: int, seed: int) -> tuple[list[P
         ModelError: the model's tokenizer keeps too few of its words whole.
     """
     words = TaskWords(source, random.Random(f"{seed}/{name}"))
-    found: dict[tuple[object, object], Pair] = {}
+    pairs: dict[tuple[object, object], Pair] = {}
     for _ in range(20 * count):
         pair = TASKS[name].make(words)
         if pair is None:
             break
-        found.setdefault((pair.clean, pair.answer), pair)
-        if len(found) == count:
+        pairs.setdefault((pair.clean, pair.answer), pair)
+        if len(pairs) == count:
             break
-    if len(found) < min(LEAST, count):
+    if len(pairs) < min(LEAST, count):
         raise ModelError(
             "the task {} has {} pairs of words that {} keeps whole, and {} are needed; give pairs "
             "of your own",
             name,
-            len(found),
+            len(pairs),
             source.info.model,
             LEAST,
         )
-    return list(found.values()), count
+    return list(pairs.values()), count

@@ -27,60 +27,60 @@ _LEAST = 0.005
 _VERBS: Mapping[Direction, str] = {"denoise": "restored", "noise": "removed"}
 
 
-def parts(found: Patch, top: int | None = None) -> Iterator[RenderableType]:
+def parts(result: Patch, top: int | None = None) -> Iterator[RenderableType]:
     """The model on the task, a grid for each direction, the table, a sentence and the origin.
 
     Args:
-        found: the result.
+        result: the result.
         top: the rows of the table at most.
     """
-    yield Line(words.model_does(found), "bold")
+    yield Line(words.model_does(result), "bold")
     yield ""
-    for direction in found.directions if found.effects else ():
-        yield PatchGrid(found, direction)
-    if found.circuit is not None:
-        yield members_table(found, found.circuit)
+    for direction in result.directions if result.effects else ():
+        yield PatchGrid(result, direction)
+    if result.circuit is not None:
+        yield members_table(result, result.circuit)
         yield ""
-        if found.circuit.links:
-            yield links_table(found, found.circuit, top)
+        if result.circuit.links:
+            yield links_table(result, result.circuit, top)
             yield ""
-        yield curve_table(found, found.circuit)
-    elif found.edges:
-        yield edges_table(found, found.strongest()[: top or len(found.edges)])
+        yield curve_table(result, result.circuit)
+    elif result.edges:
+        yield edges_table(result, result.strongest()[: top or len(result.edges)])
     else:
-        most = 20 if found.by == "position" else len(found.effects)
-        yield table(found, found.ranked()[: top or most])
+        most = 20 if result.by == "position" else len(result.effects)
+        yield table(result, result.ranked()[: top or most])
     yield ""
-    yield Text(words.quote(found))
+    yield Text(words.quote(result))
     yield ""
-    if found.user_defined:
-        yield Line(user_defined_line(found.user_defined), "dim")
-    yield Line(closing(found), "dim")
+    if result.user_defined:
+        yield Line(user_defined_line(result.user_defined), "dim")
+    yield Line(closing(result), "dim")
 
 
 class PatchGrid:
     """A renderable: heads or layers, or these by position, each with its share."""
 
-    def __init__(self, found: Patch, direction: Direction) -> None:
-        self.found, self.direction = found, direction
+    def __init__(self, result: Patch, direction: Direction) -> None:
+        self.found, self.direction = result, direction
 
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
     ) -> Iterator[RenderableType]:
         """Draw for this console; nothing where there is no grid of single heads."""
-        found, direction = self.found, self.direction
-        end = words.most(found, direction)
-        if found.by == "position":
+        result, direction = self.found, self.direction
+        end = words.most(result, direction)
+        if result.by == "position":
             yield from self._by_position(console, options, end)
         else:
             alone: dict[Head, float] = {
-                effect.heads[0]: one.share
-                for effect in found.effects
-                if len(effect.heads) == 1 and (one := effect.of(direction)) is not None
+                effect.heads[0]: share.share
+                for effect in result.effects
+                if len(effect.heads) == 1 and (share := effect.of(direction)) is not None
             }
             if len(alone) < 2:
                 return
-            yield SignedGrid(found.layout, alone, end, 1)
+            yield SignedGrid(result.layout, alone, end, 1)
         scale = f"; full colour at {end:.2g}" if coloured(console) else ""
         said = f"share {_VERBS[direction]} ({words.TOWARDS[direction]}){scale}"
         yield Text(signs(said, options.ascii_only), "dim")
@@ -90,10 +90,10 @@ class PatchGrid:
         self, console: Console, options: ConsoleOptions, end: float
     ) -> Iterator[RenderableType]:
         """Components downwards, positions across, in bands; the largest components only."""
-        found, direction = self.found, self.direction
+        result, direction = self.found, self.direction
         tokens = [visible(text.strip(), ascii_only=options.ascii_only) for text in
-                  words.tokens(found, direction)]  # fmt: skip
-        names, values = cells(found, direction)
+                  words.tokens(result, direction)]  # fmt: skip
+        names, values = cells(result, direction)
         large = {name for (name, _), value in values.items() if abs(value) >= _LEAST}
         shown = [name for name in strongest(names, values, _ROWS) if name in large]
         if not shown:
@@ -118,18 +118,18 @@ class PatchGrid:
             yield Text("")
         if len(shown) < len(names):
             said = (
-                f"{len(shown)} of {len(names)} {words.nouns(found)}: those with the largest "
+                f"{len(shown)} of {len(names)} {words.nouns(result)}: those with the largest "
                 f"shares, from {_LEAST} on"
             )
             yield Text(said, "dim")
 
 
-def cells(found: Patch, direction: Direction) -> tuple[list[str], dict[tuple[str, int], float]]:
+def cells(result: Patch, direction: Direction) -> tuple[list[str], dict[tuple[str, int], float]]:
     """Names of the rows of a grid by position, and its values."""
     values = {
-        (effect.name, effect.position): one.share
-        for effect in found.effects
-        if effect.position is not None and (one := effect.of(direction)) is not None
+        (effect.name, effect.position): share.share
+        for effect in result.effects
+        if effect.position is not None and (share := effect.of(direction)) is not None
     }
     return list(dict.fromkeys(name for name, _ in values)), values
 
@@ -145,64 +145,65 @@ def strongest(
     return [name for name in names if name in kept]
 
 
-def table(found: Patch, effects: Sequence[PatchEffect]) -> RenderableType:
+def table(result: Patch, effects: Sequence[PatchEffect]) -> RenderableType:
     """One line for each effect: its shares, their intervals, and the raw change."""
-    made, tail = _table(found, effects, "patched", ["position"] * (found.by == "position"))
+    made, tail = _table(result, effects, "patched", ["position"] * (result.by == "position"))
     for effect in effects:
         row = [visible(effect.name)]
-        if found.by == "position":
-            row.append(words.place(found, effect.position or 0).removeprefix("position "))
-        made.add_row(*map(Text, row + tail(effect)), style=_style(found, effect))
+        if result.by == "position":
+            row.append(words.place(result, effect.position or 0).removeprefix("position "))
+        made.add_row(*map(Text, row + tail(effect)), style=_style(result, effect))
     return made
 
 
-def edges_table(found: Patch, edges: Sequence[PathEffect]) -> RenderableType:
+def edges_table(result: Patch, edges: Sequence[PathEffect]) -> RenderableType:
     """One line for each path."""
-    made, tail = _table(found, edges, "path", [])
+    made, tail = _table(result, edges, "path", [])
     for edge in edges:
-        row = [edge.name(found.layout), *tail(edge)]
-        made.add_row(*map(Text, row), style=_style(found, edge))
+        row = [edge.name(result.layout), *tail(edge)]
+        made.add_row(*map(Text, row), style=_style(result, edge))
     return made
 
 
-def members_table(found: Patch, circuit: Circuit) -> RenderableType:
+def members_table(result: Patch, circuit: Circuit) -> RenderableType:
     """One line for each head of a circuit."""
     made = _plain("head", "does", "restored", "removed", "minimality", "95 %", "in resamples")
-    for one in circuit.members:
+    for member in circuit.members:
         made.add_row(
-            found.layout.name(one.head), one.role, signed(one.denoise, 3, 3),
-            signed(one.noise, 3, 3), words.share(one.minimal),
-            words.interval(one.minimal, joint=False), words.percent(one.often),
+            result.layout.name(member.head), member.role, signed(member.denoise, 3, 3),
+            signed(member.noise, 3, 3), words.share(member.minimal),
+            words.interval(member.minimal, joint=False), words.percent(member.often),
         )  # fmt: skip
     return made
 
 
-def links_table(found: Patch, circuit: Circuit, top: int | None) -> RenderableType:
+def links_table(result: Patch, circuit: Circuit, top: int | None) -> RenderableType:
     """One line for each edge of a circuit."""
     joint = any(link.edge.first.joint_low is not None for link in circuit.links)
     known = "joint 95 %" if joint else "95 %"
     made = _plain("edge", "", "restored", known, "removed", known, "in resamples")
     for link in circuit.links[:top]:
         edge = link.edge
-        row = [edge.name(found.layout), ""]
+        row = [edge.name(result.layout), ""]
         for share in (edge.denoise, edge.noise):
             row += [words.share(share), words.interval(share, joint=joint)]
         made.add_row(*row, words.percent(link.often))
     return made
 
 
-def curve_table(found: Patch, circuit: Circuit) -> RenderableType:
+def curve_table(result: Patch, circuit: Circuit) -> RenderableType:
     """Faithfulness by size; random circuits beside the circuit's own."""
     made = _plain("heads", "last", "faithful", "95 %", "where found", "random circuits")
     size = len(circuit.members)
-    for one in circuit.curve[: size + 4]:
+    for point in circuit.curve[: size + 4]:
         beside = ""
-        if one.heads == size:
+        if point.heads == size:
             beside = f"{words.mean(circuit.random):.2f}, at most {max(circuit.random):.2f}"
-        last = "" if one.head is None else found.layout.name(one.head)
-        known = words.interval(one.faithful, joint=False) if one.heads else ""
-        made.add_row(str(one.heads), last, f"{one.faithful.share:.3f}", known, f"{one.found:.3f}",
-                     beside, style="bold" if one.heads == size else "")  # fmt: skip
+        last = "" if point.head is None else result.layout.name(point.head)
+        known = words.interval(point.faithful, joint=False) if point.heads else ""
+        made.add_row(str(point.heads), last, f"{point.faithful.share:.3f}", known,
+                     f"{point.found:.3f}", beside,
+                     style="bold" if point.heads == size else "")  # fmt: skip
     return made
 
 
@@ -214,46 +215,48 @@ def _plain(*titles: str) -> Table:
 
 
 def _table(
-    found: Patch, shown: Sequence[PatchEffect | PathEffect], title: str, more: Sequence[str]
+    result: Patch, shown: Sequence[PatchEffect | PathEffect], title: str, more: Sequence[str]
 ) -> tuple[Table, Callable[[PatchEffect | PathEffect], list[str]]]:
     """An empty table with its columns, and what stands in those of figures."""
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
     made.add_column(title, overflow="fold")
     for name in more:
         made.add_column(name, no_wrap=True)
-    joint = any(one.first.joint_low is not None for one in shown)
-    known = any(one.first.low is not None for one in shown)
-    guessed = any(one.estimate is not None for one in shown)
-    for direction in found.directions:
+    joint = any(effect.first.joint_low is not None for effect in shown)
+    known = any(effect.first.low is not None for effect in shown)
+    guessed = any(effect.estimate is not None for effect in shown)
+    for direction in result.directions:
         made.add_column(_VERBS[direction], justify="right", no_wrap=True)
         if known:
             made.add_column("joint 95 %" if joint else "95 %", justify="right", no_wrap=True)
     if guessed:
         made.add_column("estimate", justify="right")
-    made.add_column(f"in {found.unit or words.metric(found)}", justify="right")
+    made.add_column(f"in {result.unit or words.metric(result)}", justify="right")
 
-    def tail(one: PatchEffect | PathEffect) -> list[str]:
+    def tail(effect: PatchEffect | PathEffect) -> list[str]:
         row = []
-        for direction in found.directions:
-            share = one.of(direction)
+        for direction in result.directions:
+            share = effect.of(direction)
             row += [words.share(share), words.interval(share, joint=joint)][: 1 + known]
         if guessed:
-            row.append("" if one.estimate is None else signed(one.estimate, 3, 4))
-        return [*row, signed(one.first.raw, 3)]
+            row.append("" if effect.estimate is None else signed(effect.estimate, 3, 4))
+        return [*row, signed(effect.first.raw, 3)]
 
     return made, tail
 
 
-def _style(found: Patch, one: PatchEffect | PathEffect) -> str:
+def _style(result: Patch, effect: PatchEffect | PathEffect) -> str:
     """Faint for what does not differ from 0, where that can be said."""
-    joint = one.first.joint_low is not None or (found.clusters >= ENOUGH and one.first.low is None)
-    return "dim" if joint and not one.first.sure else ""
+    joint = effect.first.joint_low is not None or (
+        result.clusters >= ENOUGH and effect.first.low is None
+    )
+    return "dim" if joint and not effect.first.sure else ""
 
 
-def closing(found: Patch) -> str:
+def closing(result: Patch) -> str:
     """What was measured, on which model, in one line."""
-    info = found.source
-    measured = words.circuit_measure(found) if found.circuit else words.measure(found)
+    info = result.source
+    measured = words.circuit_measure(result) if result.circuit else words.measure(result)
     return " · ".join(
         [measured, f"{info.model}, {info.backend} backend",
          f"{info.device} {info.dtype}"]

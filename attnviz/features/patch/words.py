@@ -37,9 +37,9 @@ METRICS = {
 }
 
 
-def metric(found: Patch) -> str:
+def metric(result: Patch) -> str:
     """What was measured, in words."""
-    return METRICS.get(found.metric, found.metric)
+    return METRICS.get(result.metric, result.metric)
 
 
 SIDES = {"q": "queries", "k": "keys", "v": "values"}
@@ -52,39 +52,39 @@ _PLURAL = ("q", "k", "v")
 """Components that are several of a head: its queries, keys and values."""
 
 
-def title(found: Patch) -> str:
+def title(result: Patch) -> str:
     """What a picture shows."""
-    of = "pairs" if found.task == "pairs" else found.task
-    if found.circuit is not None:
-        return f"{found.source.model}: a circuit of {len(found.circuit.members)} heads ({of})"
-    if found.edges:
-        return f"{found.source.model}: through whom the answer goes ({of})"
-    return f"{found.source.model}: which {nouns(found)} carry the answer ({of})"
+    of = "pairs" if result.task == "pairs" else result.task
+    if result.circuit is not None:
+        return f"{result.source.model}: a circuit of {len(result.circuit.members)} heads ({of})"
+    if result.edges:
+        return f"{result.source.model}: through whom the answer goes ({of})"
+    return f"{result.source.model}: which {nouns(result)} carry the answer ({of})"
 
 
-def nouns(found: Patch) -> str:
+def nouns(result: Patch) -> str:
     """What was patched, as the plural of a name."""
     whole = {"attention": "attention sublayers", "mlp": "MLPs", "residual": "residual states"}
-    return whole.get(found.component, "heads")
+    return whole.get(result.component, "heads")
 
 
-def share(one: PatchShare | None) -> str:
+def share(known: PatchShare | None) -> str:
     """``+0.231``, with the digits that its interval leaves known; empty for none."""
-    if one is None:
+    if known is None:
         return ""
-    low, high = one.low, one.high
+    low, high = known.low, known.high
     if low is None or high is None or high <= low:
-        return signed(one.share, 3, 3)
+        return signed(known.share, 3, 3)
     decimals = max(1, min(4, 1 - math.floor(math.log10((high - low) / 2))))
-    text = f"{one.share:+.{decimals}f}"
+    text = f"{known.share:+.{decimals}f}"
     return "0" if float(text) == 0 else text.replace("-", MINUS)
 
 
-def interval(one: PatchShare | None, *, joint: bool = True) -> str:
+def interval(share: PatchShare | None, *, joint: bool = True) -> str:
     """``+0.196 to +0.266``; empty where there is none."""
-    ends = (None, None) if one is None else (one.low, one.high)
-    if one is not None and joint:
-        ends = (one.joint_low, one.joint_high)
+    ends = (None, None) if share is None else (share.low, share.high)
+    if share is not None and joint:
+        ends = (share.joint_low, share.joint_high)
     low, high = ends
     if low is None or high is None:
         return ""
@@ -98,123 +98,127 @@ def percent(value: float) -> str:
     return f"{round(100 * value):d} %".replace("-", MINUS)
 
 
-def model_does(found: Patch) -> str:
+def model_does(result: Patch) -> str:
     """The first line: whether the model does the task at all."""
-    clean, corrupted = (_side(found, one) for one in (found.clean, found.corrupted))
-    what = f" ({TASKS[found.task].title})" if found.task in TASKS else ""
-    of = "" if found.task == "pairs" else f"{found.task}{what}, "
+    clean, corrupted = (_side(result, side) for side in (result.clean, result.corrupted))
+    what = f" ({TASKS[result.task].title})" if result.task in TASKS else ""
+    of = "" if result.task == "pairs" else f"{result.task}{what}, "
     said = (
         "the answer wins"
-        if found.clean.wins is not None
+        if result.clean.wins is not None
         else "the answer is the most probable token"
     )
-    clean_share, corrupted_share = (percent(one.accuracy) for one in (found.clean, found.corrupted))
+    clean_share, corrupted_share = (
+        percent(side.accuracy) for side in (result.clean, result.corrupted)
+    )
     return (
-        f"{of}{counted(found.pairs, 'pair')}: {said} in {clean_share} of the clean prompts "
+        f"{of}{counted(result.pairs, 'pair')}: {said} in {clean_share} of the clean prompts "
         f"({clean}) and in {corrupted_share} of the corrupted ones ({corrupted})"
     )
 
 
-def _side(found: Patch, one: TaskScore) -> str:
+def _side(result: Patch, score: TaskScore) -> str:
     known = ""
-    if one.low is not None and one.high is not None:
-        known = f" [{one.low:.3g}, {one.high:.3g}]"
-    return f"{metric(found)} {one.mean:.3g}{known}".replace("-", MINUS).replace(
+    if score.low is not None and score.high is not None:
+        known = f" [{score.low:.3g}, {score.high:.3g}]"
+    return f"{metric(result)} {score.mean:.3g}{known}".replace("-", MINUS).replace(
         f"log{MINUS}prob", "log-prob"
     )
 
 
-def quote(found: Patch) -> str:
+def quote(result: Patch) -> str:
     """The sentence that one would quote."""
-    if found.circuit is not None:
-        return _quote_circuit(found, found.circuit)
-    if found.edges:
-        return _quote_edge(found)
-    if found.by == "position":
-        return _quote_position(found)
-    first = found.ranked()[0]
-    sure = [effect for effect in found.effects if effect.first.sure]
-    of = "" if found.task == "pairs" else f" of {found.task}"
-    pairs = f"On {counted(found.pairs, 'pair')}{of}"
-    what = metric(found)
-    parts = [part for part in (_restores(found, first, what), _removes(found, first)) if part]
+    if result.circuit is not None:
+        return _quote_circuit(result, result.circuit)
+    if result.edges:
+        return _quote_edge(result)
+    if result.by == "position":
+        return _quote_position(result)
+    first = result.ranked()[0]
+    sure = [effect for effect in result.effects if effect.first.sure]
+    of = "" if result.task == "pairs" else f" of {result.task}"
+    pairs = f"On {counted(result.pairs, 'pair')}{of}"
+    what = metric(result)
+    parts = [part for part in (_restores(result, first, what), _removes(result, first)) if part]
     said = f"{pairs}, {', and '.join(parts)}"
-    if found.family > 1 and first.first.joint_low is not None:
+    if result.family > 1 and first.first.joint_low is not None:
         direction = "restores" if first.denoise else "removes"
         said += (
-            f"; of {len(found.effects)} {nouns(found)}, {len(sure)} "
+            f"; of {len(result.effects)} {nouns(result)}, {len(sure)} "
             f"{direction if len(sure) == 1 else direction[:-1]} a share that differs from 0."
         )
         return said
     return said + "."
 
 
-def _restores(found: Patch, first: PatchEffect, what: str) -> str:
-    one = first.denoise
-    if one is None:
+def _restores(result: Patch, first: PatchEffect, what: str) -> str:
+    share = first.denoise
+    if share is None:
         return ""
-    known = interval_percent(one)
-    verb = "restore" if _many(found, first) else "restores"
+    known = interval_percent(share)
+    verb = "restore" if _many(result, first) else "restores"
     return (
-        f"{subject(found, first)} of the clean run alone {verb} {percent(one.share)} of the "
+        f"{subject(result, first)} of the clean run alone {verb} {percent(share.share)} of the "
         f"{what}{known}"
     )
 
 
-def _removes(found: Patch, first: PatchEffect) -> str:
-    one = first.noise
-    if one is None:
+def _removes(result: Patch, first: PatchEffect) -> str:
+    share = first.noise
+    if share is None:
         return ""
-    known = interval_percent(one)
-    that, verb = ("those", "remove") if _many(found, first) else ("that", "removes")
+    known = interval_percent(share)
+    that, verb = ("those", "remove") if _many(result, first) else ("that", "removes")
     if first.denoise is not None:
-        return f"{that} of the corrupted run {verb} {percent(one.share)}{known}"
+        return f"{that} of the corrupted run {verb} {percent(share.share)}{known}"
     return (
-        f"{subject(found, first)} of the corrupted run alone {verb} {percent(one.share)} of the "
-        f"{metric(found)}{known}"
+        f"{subject(result, first)} of the corrupted run alone {verb} {percent(share.share)} of the "
+        f"{metric(result)}{known}"
     )
 
 
-def subject(found: Patch, effect: PatchEffect) -> str:
+def subject(result: Patch, effect: PatchEffect) -> str:
     """``the output of 2.0``; ``MLP 2`` for what has no heads."""
-    if _whole(found, effect):
+    if _whole(result, effect):
         return effect.name
-    several = _many(found, effect) and found.component not in _PLURAL
-    return f"the {COMPONENTS[found.component]}{'s' if several else ''} of {effect.name}"
+    several = _many(result, effect) and result.component not in _PLURAL
+    return f"the {COMPONENTS[result.component]}{'s' if several else ''} of {effect.name}"
 
 
-def _whole(found: Patch, effect: PatchEffect) -> bool:
+def _whole(result: Patch, effect: PatchEffect) -> bool:
     """Whether it is no part of heads, and its name says it all."""
-    return found.component in ("attention", "mlp", "residual") or " of " in effect.name
+    return result.component in ("attention", "mlp", "residual") or " of " in effect.name
 
 
-def _many(found: Patch, effect: PatchEffect) -> bool:
+def _many(result: Patch, effect: PatchEffect) -> bool:
     """Whether several things are patched: outputs of heads, or the queries of one."""
-    several = len(effect.heads) > 1 or found.component in _PLURAL
-    return several and not _whole(found, effect)
+    several = len(effect.heads) > 1 or result.component in _PLURAL
+    return several and not _whole(result, effect)
 
 
-def interval_percent(one: PatchShare) -> str:
+def interval_percent(share: PatchShare) -> str:
     """`` (joint 95 % interval 20 to 27 %)``; empty where there is none."""
-    if one.joint_low is None or one.joint_high is None:
-        if one.low is None or one.high is None:
+    if share.joint_low is None or share.joint_high is None:
+        if share.low is None or share.high is None:
             return ""
-        return f" (95 % interval {100 * one.low:.0f} to {100 * one.high:.0f} %)".replace("-", MINUS)
+        return f" (95 % interval {100 * share.low:.0f} to {100 * share.high:.0f} %)".replace(
+            "-", MINUS
+        )
     return (
-        f" (joint 95 % interval {100 * one.joint_low:.0f} to {100 * one.joint_high:.0f} %)"
+        f" (joint 95 % interval {100 * share.joint_low:.0f} to {100 * share.joint_high:.0f} %)"
     ).replace("-", MINUS)
 
 
-def _quote_circuit(found: Patch, circuit: Circuit) -> str:
-    one = circuit.faithful
+def _quote_circuit(result: Patch, circuit: Circuit) -> str:
+    share = circuit.faithful
     known = ""
-    if one.low is not None and one.high is not None:
-        known = f" (95 % interval {100 * one.low:.0f} to {100 * one.high:.0f} %)"
-    names = ", ".join(found.layout.name(member.head) for member in circuit.members)
-    of = "" if found.task == "pairs" else f" of {found.task}"
+    if share.low is not None and share.high is not None:
+        known = f" (95 % interval {100 * share.low:.0f} to {100 * share.high:.0f} %)"
+    names = ", ".join(result.layout.name(member.head) for member in circuit.members)
+    of = "" if result.task == "pairs" else f" of {result.task}"
     return (
-        f"With all other heads corrupted, {names} keep {percent(one.share)} of the "
-        f"{metric(found)}{known} on {circuit.judged_on} pairs{of} that they were not found "
+        f"With all other heads corrupted, {names} keep {percent(share.share)} of the "
+        f"{metric(result)}{known} on {circuit.judged_on} pairs{of} that they were not found "
         f"on; random circuits of {len(circuit.members)} heads keep {percent(mean(circuit.random))} "
         f"(at most {percent(max(circuit.random))}), and all heads but these "
         f"{percent(circuit.complete.share)}."
@@ -226,9 +230,9 @@ def mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def circuit_measure(found: Patch) -> str:
+def circuit_measure(result: Patch) -> str:
     """How a circuit was found and judged, in one line."""
-    circuit = found.circuit
+    circuit = result.circuit
     assert circuit is not None
     parts = [
         f"found on {circuit.found_on} pairs, judged on the other {circuit.judged_on}",
@@ -240,77 +244,77 @@ def circuit_measure(found: Patch) -> str:
     return " · ".join(parts)
 
 
-def score(one: PatchShare) -> str:
+def score(share: PatchShare) -> str:
     """``0.86 [0.79, 0.93]``."""
     known = ""
-    if one.low is not None and one.high is not None:
-        known = f" [{one.low:.2f}, {one.high:.2f}]"
-    return f"{one.share:.2f}{known}".replace("-", MINUS)
+    if share.low is not None and share.high is not None:
+        known = f" [{share.low:.2f}, {share.high:.2f}]"
+    return f"{share.share:.2f}{known}".replace("-", MINUS)
 
 
-def _quote_edge(found: Patch) -> str:
-    first = found.strongest()[0]
-    one, verb = first.first, "restores" if first.denoise else "removes"
+def _quote_edge(result: Patch) -> str:
+    first = result.strongest()[0]
+    share, verb = first.first, "restores" if first.denoise else "removes"
     run = "clean" if first.denoise else "corrupted"
     through = "the logits" if first.side == "logits" else (
-        f"the {SIDES[first.side]} of {'+'.join(map(found.layout.name, first.receivers))}"
+        f"the {SIDES[first.side]} of {'+'.join(map(result.layout.name, first.receivers))}"
     )  # fmt: skip
-    of = f" of {found.estimated:,} that were estimated" if found.estimated else ""
+    of = f" of {result.estimated:,} that were estimated" if result.estimated else ""
     return (
-        f"On {counted(found.pairs, 'pair')}, what {found.layout.name(first.sender)} writes in the "
-        f"{run} run, entering {through} alone, {verb} {percent(one.share)} of the {metric(found)}"
-        f"{interval_percent(one)}, the most of {len(found.edges):,} paths{of}."
+        f"On {counted(result.pairs, 'pair')}, what {result.layout.name(first.sender)} writes in "
+        f"the {run} run, entering {through} alone, {verb} {percent(share.share)} of the "
+        f"{metric(result)}{interval_percent(share)}, the most of {len(result.edges):,} paths{of}."
     )
 
 
-def _quote_position(found: Patch) -> str:
-    first = found.ranked()[0]
-    one = first.first
-    verb = ("restore" if first.denoise else "remove") + ("" if _many(found, first) else "s")
+def _quote_position(result: Patch) -> str:
+    first = result.ranked()[0]
+    share = first.first
+    verb = ("restore" if first.denoise else "remove") + ("" if _many(result, first) else "s")
     return (
-        f"On {counted(found.pairs, 'pair')}, {subject(found, first)} at "
-        f"{place(found, first.position or 0)} "
-        f"alone {verb} {percent(one.share)} of the {metric(found)}"
-        f"{interval_percent(one)}, the most of all {len(found.effects):,} cells."
+        f"On {counted(result.pairs, 'pair')}, {subject(result, first)} at "
+        f"{place(result, first.position or 0)} "
+        f"alone {verb} {percent(share.share)} of the {metric(result)}"
+        f"{interval_percent(share)}, the most of all {len(result.effects):,} cells."
     )
 
 
-def place(found: Patch, position: int) -> str:
+def place(result: Patch, position: int) -> str:
     """``position 6 ( mot)``: its token is that of the first pair."""
-    return f"position {position} ({visible(tokens(found)[position].strip())})"
+    return f"position {position} ({visible(tokens(result)[position].strip())})"
 
 
-def tokens(found: Patch, direction: Direction | None = None) -> Sequence[str]:
+def tokens(result: Patch, direction: Direction | None = None) -> Sequence[str]:
     """Of the first pair's run that is patched, in the first direction unless one is named."""
-    example = found.example
-    first = direction or found.directions[0]
+    example = result.example
+    first = direction or result.directions[0]
     return example.corrupted if first == "denoise" else example.clean
 
 
-def measure(found: Patch) -> str:
+def measure(result: Patch) -> str:
     """What was measured, on what and how, in one line."""
-    values = " and ".join(TOWARDS[one] for one in found.directions)
-    where = f" at {found.positions}" if found.positions else ""
-    what = f"patching the {COMPONENTS[found.component]}{where}"
-    if found.edges:
-        what = f"a head's difference along one path (MLPs between {found.mlps})"
+    values = " and ".join(TOWARDS[direction] for direction in result.directions)
+    where = f" at {result.positions}" if result.positions else ""
+    what = f"patching the {COMPONENTS[result.component]}{where}"
+    if result.edges:
+        what = f"a head's difference along one path (MLPs between {result.mlps})"
     parts = [
-        f"share of the {metric(found)}, clean {MINUS} corrupted, that {what} moves",
+        f"share of the {metric(result)}, clean {MINUS} corrupted, that {what} moves",
         values,
-        counted(found.pairs, "pair"),
+        counted(result.pairs, "pair"),
     ]
-    if found.steps is not None:
-        how = f"EAP-IG, {found.steps} steps" if found.steps else "EAP"
-        parts.append(f"{found.estimated:,} paths estimated by {how}")
-    firsts = [one.first for one in found.effects] + [one.first for one in found.edges]
-    if found.family > 1 and any(one.joint_low is not None for one in firsts):
-        parts.append(f"95 % intervals that hold for all {found.family:,} at once")
-    if found.correlation is not None:
-        parts.append(f"rank correlation of estimates and effects {found.correlation:.2f}")
+    if result.steps is not None:
+        how = f"EAP-IG, {result.steps} steps" if result.steps else "EAP"
+        parts.append(f"{result.estimated:,} paths estimated by {how}")
+    firsts = [effect.first for effect in result.effects] + [edge.first for edge in result.edges]
+    if result.family > 1 and any(share.joint_low is not None for share in firsts):
+        parts.append(f"95 % intervals that hold for all {result.family:,} at once")
+    if result.correlation is not None:
+        parts.append(f"rank correlation of estimates and effects {result.correlation:.2f}")
     return " · ".join(parts)
 
 
-def most(found: Patch, direction: Direction) -> float:
+def most(result: Patch, direction: Direction) -> float:
     """The end of the colours: the largest share of a single target."""
-    alone = [abs(one.share) for effect in found.effects if (one := effect.of(direction))]
+    alone = [abs(share.share) for effect in result.effects if (share := effect.of(direction))]
     return max(alone, default=0.0)

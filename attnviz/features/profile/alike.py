@@ -43,13 +43,13 @@ def alike(
         For each capture the kinds of layers that have heads enough, but not too many, and a row to
         compare; captures of the same heads share their values.
     """
-    found: dict[tuple[str, str, frozenset[Head]], list[int]] = {}
+    groups: dict[tuple[str, str, frozenset[Head]], list[int]] = {}
     for number, (capture, some) in enumerate(zip(captures, heads, strict=True)):
         whole = capture.layout.whole
         key = (capture.source.model, capture.quantity, frozenset(() if whole else some))
-        found.setdefault(key, []).append(number)
+        groups.setdefault(key, []).append(number)
     out: list[Mapping[SiteKind, Alike]] = [{} for _ in captures]
-    for (_, _, some), numbers in found.items():
+    for (_, _, some), numbers in groups.items():
         together = _together([captures[number] for number in numbers], some)
         for number in numbers:
             out[number] = together
@@ -73,7 +73,7 @@ def _together(captures: Sequence[Capture], heads: Collection[Head]) -> Mapping[S
         _divergences(capture, chosen, layout, number, _WORK // len(captures))
         for number, capture in enumerate(captures)
     ]
-    found: dict[SiteKind, Alike] = {}
+    by_kind: dict[SiteKind, Alike] = {}
     for kind, some in chosen.items():
         apart, _ = distances(sample, kind, len(some))
         if np.isnan(apart).any():
@@ -81,7 +81,7 @@ def _together(captures: Sequence[Capture], heads: Collection[Head]) -> Mapping[S
         others = ~np.eye(len(some), dtype=np.bool_)
         places = plane(apart)
         total = float((apart**2).sum()) / (2 * len(some))
-        found[kind] = Alike(
+        by_kind[kind] = Alike(
             tuple(some),
             places,
             tuple(
@@ -92,7 +92,7 @@ def _together(captures: Sequence[Capture], heads: Collection[Head]) -> Mapping[S
             sum(text.rows.get(kind, 0) for text in sample),
             sum(kind in text.rows for text in sample),
         )
-    return found
+    return by_kind
 
 
 def _divergences(

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from attnviz.cli import console, voice
+from attnviz.cli import console, option_names
 from attnviz.cli.logged import Log
 from attnviz.errors import AttnvizError
 
@@ -77,7 +77,7 @@ class CorpusBar:
         for bad in done.bad:
             self._told += 1
             if self._told <= _NAMED:
-                self._say(f"{bad.place}: {voice.words(bad.reason)}; skipped")
+                self._say(f"{bad.place}: {option_names.words(bad.reason)}; skipped")
             elif self._told == _NAMED + 1:
                 self._say("more texts cannot be used; they are counted")
         self._log.tell("texts", done.texts, self._all)

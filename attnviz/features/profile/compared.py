@@ -6,11 +6,11 @@ from attnviz.core.compared import Figures
 from attnviz.features.profile.result import Profile
 
 
-def figures(found: Profile) -> Figures:
+def figures(result: Profile) -> Figures:
     """The mean of every score, and the roles."""
-    heads = {found.layout.name(one.head): one for one in found.heads}
+    heads = {result.layout.name(head.head): head for head in result.heads}
     return Figures(
-        {name: {key: e.mean for key, e in one.estimates.items()} for name, one in heads.items()},
-        {name: frozenset(role.name for role in one.scores.roles) for name, one in heads.items()},
-        {"quantity": found.quantity},
+        {name: {key: e.mean for key, e in head.estimates.items()} for name, head in heads.items()},
+        {name: frozenset(role.name for role in head.scores.roles) for name, head in heads.items()},
+        {"quantity": result.quantity},
     )

@@ -84,10 +84,10 @@ class Examples:
                 mine = self.shown.get(key)
                 tokens = {**mine.tokens, **shown.tokens} if mine else shown.tokens
                 self.shown[key] = replace(shown, tokens=tokens)
-        ranks = np.concatenate([found.ranks for found in everyone], axis=-1)
+        ranks = np.concatenate([examples.ranks for examples in everyone], axis=-1)
         order = np.argsort(ranks, axis=-1, kind="stable")[..., ::-1][..., :KEPT]
         for name in ("ranks", "texts", "rows", "values"):
-            both = np.concatenate([getattr(found, name) for found in everyone], axis=-1)
+            both = np.concatenate([getattr(examples, name) for examples in everyone], axis=-1)
             setattr(self, name, np.take_along_axis(both, order, axis=-1))
 
     def prune(self) -> None:
@@ -139,7 +139,7 @@ class Watching:
     def examples(self, item: int, inputs: Inputs, shown: ShownText) -> Examples:
         """The rows of one item, one for each head and role where there is any."""
         key, first = self._keys[item], 0
-        found = Examples(len(self._layout), 1)
+        examples = Examples(len(self._layout), 1)
         for kind in self._layout.kinds:
             texts = inputs.sides[kind].queries.texts
             sites = (site for site in self._layout.sites if site.kind == kind)
@@ -150,18 +150,18 @@ class Watching:
             for sort, every in enumerate(_ranks(seen, mixed(key, np.arange(len(texts))))):
                 ranks = np.where(there, every, _NONE)
                 rows = ranks.argmax(-1)[..., None]
-                found.ranks[sort, :, heads] = np.take_along_axis(ranks, rows, -1)
-                found.values[sort, :, heads] = np.take_along_axis(seen, rows, -1)
-                found.rows[sort, :, heads] = rows
-            used = np.unique(found.rows[:, :, heads][found.ranks[:, :, heads] != _NONE])
+                examples.ranks[sort, :, heads] = np.take_along_axis(ranks, rows, -1)
+                examples.values[sort, :, heads] = np.take_along_axis(seen, rows, -1)
+                examples.rows[sort, :, heads] = rows
+            used = np.unique(examples.rows[:, :, heads][examples.ranks[:, :, heads] != _NONE])
             shown.tokens.update({(kind, row): texts[row] for row in used.tolist()})
-        none = found.ranks == _NONE
-        found.texts[...] = key
-        for kept in (found.texts, found.rows, found.values):
+        none = examples.ranks == _NONE
+        examples.texts[...] = key
+        for kept in (examples.texts, examples.rows, examples.values):
             kept[none] = 0
         if shown.tokens:
-            found.shown[key] = shown
-        return found
+            examples.shown[key] = shown
+        return examples
 
 
 def _ranks(values: Floats, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], ...]:

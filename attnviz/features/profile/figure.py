@@ -38,14 +38,14 @@ _MANY = 24
 """Heads of a layer above which roles have their short codes."""
 
 
-def draw(found: Profile, format: str = "png") -> Any:
+def draw(result: Profile, format: str = "png") -> Any:
     """A page of pictures of a profile: roles, entropy by layer, distances, the plane of heads.
 
     Raises:
         UsageError: when there is no such format.
     """
     check_drawn(format)
-    return canvas.rendered(lambda: build(found), format, Style().dpi)
+    return canvas.rendered(lambda: build(result), format, Style().dpi)
 
 
 def build(profile: Profile) -> Figure:
@@ -62,7 +62,7 @@ def build(profile: Profile) -> Figure:
     _headline(figure, profile, width, height)
     top = height - _MARGIN - 1.05
     for kind, grid, grid_x, panel_y in zip(kinds, drawn, wide, high, strict=True):
-        own = [found for found in profile.heads if found.head.site.kind == kind]
+        own = [head for head in profile.heads if head.head.site.kind == kind]
         left = _MARGIN + 0.3
 
         def panel(x: float, y: float, w: float, h: float) -> Axes:
@@ -111,16 +111,16 @@ def _entropy(axes: Axes, heads: list[HeadProfile]) -> None:
     """Entropy by layer: a dot a head, its interval, the mean of the layer, and chance."""
     layers: dict[int, list[float]] = {}
     chances: dict[int, list[float]] = {}
-    for found in heads:
-        estimate = found.estimates["entropy"]
+    for head in heads:
+        estimate = head.estimates["entropy"]
         if estimate.mean is None or estimate.chance is None:
             continue
-        layer = found.head.layer
+        layer = head.head.layer
         beside = [other for other in heads if other.head.layer == layer]
-        x = layer + 0.6 * ((beside.index(found) + 0.5) / len(beside) - 0.5)
+        x = layer + 0.6 * ((beside.index(head) + 0.5) / len(beside) - 0.5)
         layers.setdefault(layer, []).append(estimate.mean)
         chances.setdefault(layer, []).append(estimate.chance)
-        color = _color(found)
+        color = _color(head)
         if estimate.low is not None and estimate.high is not None:
             axes.plot((x, x), (estimate.low, estimate.high), color=color, linewidth=1)
         axes.plot(x, estimate.mean, "o", color=color, markersize=3.5, markeredgewidth=0)
@@ -142,17 +142,17 @@ def _entropy(axes: Axes, heads: list[HeadProfile]) -> None:
 def _distances(axes: Axes, profile: Profile, heads: list[HeadProfile]) -> None:
     """The weight by distance, of the head that shows each role best."""
     chosen: dict[str, tuple[float, HeadProfile]] = {}
-    for found in heads:
-        for role in found.scores.roles[:1]:
+    for head in heads:
+        for role in head.scores.roles[:1]:
             mean = role.evidence.mean or 0.0
-            if role.name != "diffuse" and mean > chosen.get(role.name, (0.0, found))[0]:
-                chosen[role.name] = mean, found
+            if role.name != "diffuse" and mean > chosen.get(role.name, (0.0, head))[0]:
+                chosen[role.name] = mean, head
     best = sorted(chosen.items(), key=lambda pair: -pair[1][0])[:_CURVES]
     there = _reached(heads)
     places = range(there.start - _FARTHEST, there.stop - _FARTHEST)
-    for name, (_, found) in best:
-        shares = [share.weight for share in found.distances[1:-1][there]]
-        label = f"{profile.layout.name(found.head)} {name}"
+    for name, (_, head) in best:
+        shares = [share.weight for share in head.distances[1:-1][there]]
+        label = f"{profile.layout.name(head.head)} {name}"
         axes.plot(places, shares, color=drawn(name).color, linewidth=1.2, label=label)
     if heads and heads[0].distances:
         uniform = [share.uniform for share in heads[0].distances[1:-1][there]]
@@ -167,21 +167,21 @@ def _distances(axes: Axes, profile: Profile, heads: list[HeadProfile]) -> None:
 
 def _reached(heads: list[HeadProfile]) -> slice:
     """The distances that weight can have: a causal model looks at no later key."""
-    every = zip(*(found.distances[1:-1] for found in heads), strict=True)
-    some = [place for place, shares in enumerate(every) if any(one.uniform for one in shares)]
+    every = zip(*(head.distances[1:-1] for head in heads), strict=True)
+    some = [place for place, shares in enumerate(every) if any(share.uniform for share in shares)]
     return slice(some[0], some[-1] + 1) if some else slice(0, 0)
 
 
 def _plane(axes: Axes, profile: Profile, heads: list[HeadProfile]) -> None:
     """Heads that look at the same stand near each other."""
-    placed = [found for found in heads if found.place is not None]
-    for found in placed:
-        assert found.place is not None
-        plain = not found.scores.roles
+    placed = [head for head in heads if head.place is not None]
+    for head in placed:
+        assert head.place is not None
+        plain = not head.scores.roles
         axes.plot(
-            *found.place,
+            *head.place,
             "o",
-            color=_color(found),
+            color=_color(head),
             markersize=3.5 if plain else 5,
             markeredgewidth=0,
             zorder=1 if plain else 2,
@@ -213,14 +213,14 @@ def _names(axes: Axes, profile: Profile, heads: list[HeadProfile]) -> None:
     area = axes.get_window_extent(renderer)
     dots = [line.get_window_extent(renderer) for line in axes.get_lines()]
     taken: list[Bbox] = []
-    order = sorted(heads, key=lambda found: (not found.scores.roles, found.head))
-    for found in order:
-        assert found.place is not None
-        color = "#000000" if found.scores.roles else _GREY
+    order = sorted(heads, key=lambda head: (not head.scores.roles, head.head))
+    for head in order:
+        assert head.place is not None
+        color = "#000000" if head.scores.roles else _GREY
         for away, ha, va in _BESIDE:
             text = axes.annotate(
-                profile.layout.name(found.head).rpartition(":")[2],
-                found.place, away, textcoords="offset points",
+                profile.layout.name(head.head).rpartition(":")[2],
+                head.place, away, textcoords="offset points",
                 fontsize=5.5, color=color, ha=ha, va=va,
             )  # fmt: skip
             box = text.get_window_extent(renderer)
@@ -231,8 +231,8 @@ def _names(axes: Axes, profile: Profile, heads: list[HeadProfile]) -> None:
             text.remove()
 
 
-def _color(found: HeadProfile) -> str:
-    return drawn(found.scores.roles[0].name).color if found.scores.roles else _PALE
+def _color(head: HeadProfile) -> str:
+    return drawn(head.scores.roles[0].name).color if head.scores.roles else _PALE
 
 
 def _style(axes: Axes, title: str, x: str, y: str) -> None:

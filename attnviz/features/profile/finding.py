@@ -15,26 +15,26 @@ _STRINGS = 3
 """Token strings that a head is told of."""
 
 
-def finding(found: Profile, name: str) -> Finding:
+def finding(result: Profile, name: str) -> Finding:
     """What every head does over many texts.
 
     Args:
-        found: the result.
+        result: the result.
         name: of its file.
     """
-    heads = {found.layout.name(one.head): one for one in found.heads}
-    unit = "group" if found.grouped else "text"
-    at_once = " for all heads and scores at once" * found.simultaneous
-    norms = "" if found.quantity == "weights" else f" Not weights: {found.quantity}."
+    heads = {result.layout.name(head.head): head for head in result.heads}
+    unit = "group" if result.grouped else "text"
+    at_once = " for all heads and scores at once" * result.simultaneous
+    norms = "" if result.quantity == "weights" else f" Not weights: {result.quantity}."
     return Finding(
         "profile",
         name,
         "Over many texts",
-        f"{counted(found.texts, 'text')} ({counted(found.tokens, 'token')}) from "
-        f"{', '.join(map(called, found.files))}; "
-        f"95 % intervals over {counted(found.clusters, unit)}{at_once}."
+        f"{counted(result.texts, 'text')} ({counted(result.tokens, 'token')}) from "
+        f"{', '.join(map(called, result.files))}; "
+        f"95 % intervals over {counted(result.clusters, unit)}{at_once}."
         f"{norms}",
-        {head: tuple(_habits(one)) for head, one in heads.items()},
+        {head: tuple(_habits(profile)) for head, profile in heads.items()},
         tuple(_measures(heads)),
     )
 
@@ -42,11 +42,15 @@ def finding(found: Profile, name: str) -> Finding:
 def _measures(heads: dict[str, HeadProfile]) -> Iterator[Measure]:
     """Every score that is known of some head."""
     for score, kind in SCORES.items():
-        known = {h: one.estimates[score] for h, one in heads.items() if score in one.estimates}
+        known = {
+            h: profile.estimates[score]
+            for h, profile in heads.items()
+            if score in profile.estimates
+        }
         values = {
-            head: (one.mean, one.low, one.high)
-            for head, one in known.items()
-            if one.mean is not None
+            head: (profile.mean, profile.low, profile.high)
+            for head, profile in known.items()
+            if profile.mean is not None
         }
         if values:
             title = f"{score.replace('_', ' ')} over texts"
@@ -70,14 +74,16 @@ def _habits(head: HeadProfile) -> Iterator[str]:
 
 
 def _habit(head: HeadProfile, verb: str, role: Role) -> str:
-    found = head.evidence(role)
+    estimate = head.evidence(role)
     kind = f"is {role.title}" if role.name == "diffuse" else f"{verb} {role_name(role)}"
     where = "" if role.possible is None else f" where possible ({percent(role.possible)} of rows)"
     ends = (
-        "" if found.low is None or found.high is None else f" [{found.low:.2f}, {found.high:.2f}]"
+        ""
+        if estimate.low is None or estimate.high is None
+        else f" [{estimate.low:.2f}, {estimate.high:.2f}]"
     )
-    chance = "" if found.chance is None else f", chance {found.chance:.2g}"
+    chance = "" if estimate.chance is None else f", chance {estimate.chance:.2g}"
     return (
-        f"{kind} {found.mean or 0:.2f}{ends}{where}: {counted(found.rows, 'row')} of "
-        f"{counted(found.texts, 'text')}{chance}"
+        f"{kind} {estimate.mean or 0:.2f}{ends}{where}: {counted(estimate.rows, 'row')} of "
+        f"{counted(estimate.texts, 'text')}{chance}"
     )

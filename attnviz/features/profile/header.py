@@ -16,7 +16,7 @@ from attnviz.core.heads import SiteKind
 from attnviz.core.measures import PrefixMatching
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.scores import UserDefined
-from attnviz.corpus.texts import Bad
+from attnviz.corpus.texts import InvalidRecord
 from attnviz.features.profile.state import Run, State
 from attnviz.features.profile.work import ProfileSettings
 
@@ -40,7 +40,7 @@ class Header(msgspec.Struct, forbid_unknown_fields=True):
     grouped: bool
     matching: PrefixMatching | None
     runs: list[Run]
-    bad: list[Bad]
+    bad: list[InvalidRecord]
     bad_count: Count
     open: tuple[str, Key] | None
     texts: Count
@@ -66,16 +66,16 @@ def read(header: Any, arrays: Mapping[str, NDArray[Any]]) -> Header:
     Raises:
         ValueError: a field of another type, or heads that no array is of.
     """
-    found: Header = msgspec.convert(header, Header)
-    heads = sum(sum(counts) for counts in found.layout.values())
-    layers = sum(map(len, found.layout.values()))
+    fields: Header = msgspec.convert(header, Header)
+    heads = sum(sum(counts) for counts in fields.layout.values())
+    layers = sum(map(len, fields.layout.values()))
     for name, rows in (("counted", heads), ("sinks", heads), ("flow.tenths", heads + layers)):
         if arrays[name].shape[:1] != (rows,):
             raise ValueError(f"{name} is not of {heads} heads in {layers} layers")
-    matching = found.matching
+    matching = fields.matching
     if matching is not None and not len(matching.means) == len(matching.halves) == heads:
         raise ValueError(f"prefix matching is not of {heads} heads")
-    return found
+    return fields
 
 
 def check(state: State) -> None:

@@ -24,15 +24,15 @@ def kinds(tokens: Tokens) -> NDArray[np.float64]:
         else ``initial``; and ``repeated`` for a token that is none of the tokenizer's and occurred
         earlier in the text.
     """
-    found = np.zeros((len(KINDS), len(tokens)))
+    features = np.zeros((len(KINDS), len(tokens)))
     seen: set[object] = set()
     for place, text in enumerate(tokens.texts):
-        found[KINDS.index(_kind(tokens, place, text)), place] = 1
+        features[KINDS.index(_kind(tokens, place, text)), place] = 1
         identity = tokens.identity[place]
         if identity in seen and not tokens.special[place]:
-            found[KINDS.index("repeated"), place] = 1
+            features[KINDS.index("repeated"), place] = 1
         seen.add(identity)
-    return found
+    return features
 
 
 def _kind(tokens: Tokens, place: int, text: str) -> str:

@@ -158,12 +158,12 @@ def _pairs(weights: Tensor) -> Floats:
     """[n, r, S] -> [n(n-1)/2], the divergence of each pair of heads in bits, summed over rows."""
     share = weights / weights.sum(-1, keepdim=True).clamp(min=_TINY)  # a learned sink takes some
     entropy = _entropy(share)
-    found = []
+    distances = []
     for head in range(len(share) - 1):
         middle = (share[head] + share[head + 1 :]) / 2
         apart = _entropy(middle) - (entropy[head] + entropy[head + 1 :]) / 2
-        found.append(apart.clamp(min=0).sum(-1))
-    bits: Floats = torch.cat(found).double().numpy() if found else np.zeros(0)
+        distances.append(apart.clamp(min=0).sum(-1))
+    bits: Floats = torch.cat(distances).double().numpy() if distances else np.zeros(0)
     return bits
 
 
@@ -236,9 +236,9 @@ def related(apart: Floats, errors: Floats, texts: int) -> NDArray[np.bool_]:
     if texts < LEAST or not len(upper) or np.isnan(upper).any():
         return np.zeros((n, n), np.bool_)
     t = half_width(texts - 1, 1 - 2 * (1 - LEVEL) / n)
-    found: NDArray[np.bool_] = apart + t * errors < np.sqrt(np.median(upper**2) / 2)
-    np.fill_diagonal(found, False)
-    return found
+    near: NDArray[np.bool_] = apart + t * errors < np.sqrt(np.median(upper**2) / 2)
+    np.fill_diagonal(near, False)
+    return near
 
 
 def plane(apart: Floats) -> Floats:

@@ -79,18 +79,18 @@ class Passing:
 
     def passed(self, item: int) -> dict[Site, Passed]:
         """What went by for one item, by site in the layout's order."""
-        found = {}
+        passed = {}
         for site in self._layout.sites:
             if site in self._totals:
                 length = len(self._batch[item].sides[site.kind].keys)
                 own, chance = self._totals[site]
-                found[site] = Passed(
+                passed[site] = Passed(
                     own.keys[item, :, :length].cpu().numpy(),
                     own.distances[item].cpu().numpy(),
                     chance.keys[item, 0, :length].cpu().numpy(),
                     chance.distances[item, 0].cpu().numpy(),
                 )
-        return found
+        return passed
 
     def _counted(self, kind: SiteKind, like: Tensor) -> Tensor:
         """Bool [B, T], False for special tokens and padding."""

@@ -11,7 +11,7 @@ from attnviz.core.heads import Head, SiteKind
 from attnviz.core.measures import PrefixMatching, SinkRate
 from attnviz.core.result import Result
 from attnviz.core.scores import Estimate, HeadScores, Role, UserDefined
-from attnviz.drawing.forms import Shown
+from attnviz.drawing.forms import Renderable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -125,7 +125,7 @@ class Alike:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Profile(Shown, Result):
+class Profile(Renderable, Result):
     """What the heads of a model do over many texts.
 
     Attributes:
@@ -192,7 +192,7 @@ class Profile(Shown, Result):
 
     def __getitem__(self, head: Head) -> HeadProfile:
         """What one head does; KeyError for a head that is not there."""
-        for found in self.heads:
-            if found.head == head:
-                return found
+        for profile in self.heads:
+            if profile.head == head:
+                return profile
         raise KeyError(head)

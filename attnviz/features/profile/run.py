@@ -14,9 +14,9 @@ import numpy as np
 
 from attnviz.core.source import Source
 from attnviz.corpus import running
-from attnviz.corpus.executors import Lost
+from attnviz.corpus.executors import WorkerFailure
 from attnviz.corpus.stopping import Stopping
-from attnviz.corpus.texts import Bad, Text
+from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.errors import InputError, UsageError
 from attnviz.features.profile import saved
 from attnviz.features.profile.state import About, Run, State
@@ -44,7 +44,7 @@ class Progress:
 
     texts: int
     tokens: int
-    bad: tuple[Bad, ...]
+    bad: tuple[InvalidRecord, ...]
     seconds: float
     inside: float | None = None
 
@@ -90,14 +90,14 @@ def executor(
 
 
 def run(
-    texts: Iterable[Text | Bad],
+    texts: Iterable[Text | InvalidRecord],
     names: tuple[str, ...],
     about: About,
     executor: AbstractContextManager[running.Executor[ProfileTask, Part]],
     *,
     out: Path | None = None,
     strict: bool = False,
-    progress: Callable[[Progress], None] = lambda found: None,
+    progress: Callable[[Progress], None] = lambda update: None,
 ) -> State:
     """Run texts and add up what they say.
 
@@ -124,7 +124,9 @@ def run(
         try:
             with executor as workers:
                 for task, answer in workers.run(takewhile(lambda _: not stop.asked(), todo)):
-                    part = _lost(task, answer, about) if isinstance(answer, Lost) else answer
+                    part = (
+                        _lost(task, answer, about) if isinstance(answer, WorkerFailure) else answer
+                    )
                     if strict and part.bad:
                         raise InputError(f"{part.bad[0].place}: {part.bad[0].reason}")
                     state.add(task, part)
@@ -186,10 +188,10 @@ def _left(every: Iterator[ProfileTask], state: State, out: Path | None) -> Itera
     )
 
 
-def _lost(task: ProfileTask, lost: Lost, about: About) -> Part:
+def _lost(task: ProfileTask, lost: WorkerFailure, about: About) -> Part:
     """What is left of a task that no process survived."""
-    bad = [Bad(piece.text.number, piece.text.place, lost.reason) for piece in task.pieces]
+    bad = [InvalidRecord(piece.text.number, piece.text.place, lost.reason) for piece in task.pieces]
     shape = (0, len(about.layout), len(SCORES))
     none = np.zeros(shape), np.zeros(shape, np.int64)
-    both = sorted([*task.bad, *bad], key=lambda found: found.number)
+    both = sorted([*task.bad, *bad], key=lambda record: record.number)
     return Part(Tally(about.layout), (), (), *none, tuple(both))

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from attnviz import files
 from attnviz.core.heads import Layout
+from attnviz.drawing.forms import FORMS
 from attnviz.errors import InputError, UsageError
 from attnviz.features.profile import header as typed
 from attnviz.features.profile.examples import ShownText
@@ -35,6 +36,22 @@ _SUMMED, _COUNTED, _ROWS = ("a", "aa", "ab"), ("b", "bb", "count"), ("b", "bb")
 """Exact sums and counts of clusters; counts of draws."""
 _FLOW = ("distances", "kinds", "tenths")
 _EXAMPLES = ("ranks", "texts", "rows", "values")
+
+
+def check_place(path: Path) -> None:
+    """Find out before anything is measured that a state could not be written.
+
+    Raises:
+        UsageError: the suffix of a picture, a table or a page; OutputError: no file can be there.
+    """
+    if path.suffix.lower() in FORMS:
+        raise UsageError(
+            "{state} keeps the state that a profile goes on from; name it {}, not {}",
+            path.with_suffix(".profile").name,
+            path.name,
+            state=...,
+        )
+    files.check_writable(path)
 
 
 def write(path: Path, state: State) -> None:
@@ -74,9 +91,9 @@ def read(path: Path) -> State:
             f"again{_command(header, path)}"
         )
     try:
-        found = typed.read(header, arrays)
-        _check_scores(found, path)
-        state = _state(found, arrays)
+        typed_header = typed.read(header, arrays)
+        _check_scores(typed_header, path)
+        state = _state(typed_header, arrays)
         typed.check(state)
         return state
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
@@ -88,15 +105,18 @@ def _check_scores(header: Header, path: Path) -> None:
     known = user_defined()
     if header.user_defined == known:
         return
-    lacking = [one for one in header.user_defined if one not in known]
+    lacking = [definition for definition in header.user_defined if definition not in known]
     if lacking:
-        named = ", ".join(f"the {one.what} {one.name} ({one.function})" for one in lacking)
+        named = ", ".join(
+            f"the {definition.what} {definition.name} ({definition.function})"
+            for definition in lacking
+        )
         raise UsageError(
             "{} has {}, which is not registered here as it was; load the file that does, see "
             "{plugin}", path, named, plugin="FILE",
         )  # fmt: skip
-    more = [one for one in known if one not in header.user_defined]
-    named = ", ".join(f"the {one.what} {one.name}" for one in more)
+    more = [definition for definition in known if definition not in header.user_defined]
+    named = ", ".join(f"the {definition.what} {definition.name}" for definition in more)
     raise UsageError(
         "{} was made without {}; read it without that plugin, or make it again", path, named
     )
@@ -115,7 +135,7 @@ def _header(state: State) -> dict[str, Any]:
         "seed": about.seed,
         "simultaneous": about.simultaneous,
         "grouped": about.grouped,
-        "user_defined": [asdict(one) for one in about.user_defined],
+        "user_defined": [asdict(definition) for definition in about.user_defined],
         "matching": None if about.matching is None else asdict(about.matching),
         "runs": [asdict(run) for run in state.runs],
         "bad": [asdict(bad) for bad in state.bad],
@@ -133,24 +153,24 @@ def _header(state: State) -> dict[str, Any]:
 
 def _arrays(state: State) -> dict[str, NDArray[Any]]:
     tally = state.tally
-    found: dict[str, NDArray[Any]] = {"counted": tally.counted, "sinks": tally.sinks}
+    arrays: dict[str, NDArray[Any]] = {"counted": tally.counted, "sinks": tally.sinks}
     for name, exact in _exact(state).items():
-        found[f"{name}.whole"], found[f"{name}.part"] = exact.whole, exact.part
+        arrays[f"{name}.whole"], arrays[f"{name}.part"] = exact.whole, exact.part
     for title, sums in (("sums", state.sums), ("means", state.means)):
-        found |= {f"{title}.{name}": getattr(sums, name) for name in _COUNTED}
-    found["spread"] = state.spread.counts
-    found |= {f"drawn.{name}": getattr(state.bootstrap, name) for name in _ROWS}
-    found["copies"] = np.array(sorted(state.copies), np.uint64)
-    found["copies.count"] = np.array([state.copies[key] for key in sorted(state.copies)], np.int64)
-    found["groups"] = np.array(sorted(state.groups), np.uint64)
+        arrays |= {f"{title}.{name}": getattr(sums, name) for name in _COUNTED}
+    arrays["spread"] = state.spread.counts
+    arrays |= {f"drawn.{name}": getattr(state.bootstrap, name) for name in _ROWS}
+    arrays["copies"] = np.array(sorted(state.copies), np.uint64)
+    arrays["copies.count"] = np.array([state.copies[key] for key in sorted(state.copies)], np.int64)
+    arrays["groups"] = np.array(sorted(state.groups), np.uint64)
     if state.open is not None:
-        found |= {"open.a": state.open.a, "open.b": state.open.b}
-    found |= {f"flow.{name}": getattr(tally.flow, name) for name in _FLOW}
-    found["flow.weights"] = tally.flow.weights[: len(tally.flow.strings)]
-    found |= {f"examples.{name}": getattr(tally.examples, name) for name in _EXAMPLES}
+        arrays |= {"open.a": state.open.a, "open.b": state.open.b}
+    arrays |= {f"flow.{name}": getattr(tally.flow, name) for name in _FLOW}
+    arrays["flow.weights"] = tally.flow.weights[: len(tally.flow.strings)]
+    arrays |= {f"examples.{name}": getattr(tally.examples, name) for name in _EXAMPLES}
     for number, text in enumerate(tally.alike):
-        found |= {f"alike.{number}.{kind}": pairs for kind, pairs in text.sums.items()}
-    return found
+        arrays |= {f"alike.{number}.{kind}": pairs for kind, pairs in text.sums.items()}
+    return arrays
 
 
 def _state(header: Header, arrays: Mapping[str, NDArray[Any]]) -> State:
@@ -229,18 +249,18 @@ def _exact(state: State) -> dict[str, Exact | DrawnSums]:
     }
 
 
-def _like(mine: NDArray[Any], found: NDArray[Any]) -> NDArray[Any]:
+def _like(mine: NDArray[Any], array: NDArray[Any]) -> NDArray[Any]:
     """An array that was read, if it can take the place of another."""
-    if mine.shape != found.shape or mine.dtype != found.dtype:
-        raise ValueError(f"an array of {found.dtype} {found.shape}, not {mine.dtype} {mine.shape}")
-    return found
+    if mine.shape != array.shape or mine.dtype != array.dtype:
+        raise ValueError(f"an array of {array.dtype} {array.shape}, not {mine.dtype} {mine.shape}")
+    return array
 
 
-def _row(found: NDArray[Any], kind: str) -> NDArray[Any]:
+def _row(array: NDArray[Any], kind: str) -> NDArray[Any]:
     """An array of any length that was read, if it has one axis and holds these numbers."""
-    if found.ndim != 1 or found.dtype != kind:
-        raise ValueError(f"an array of {found.dtype} {found.shape}, not a row of {kind}")
-    return found
+    if array.ndim != 1 or array.dtype != kind:
+        raise ValueError(f"an array of {array.dtype} {array.shape}, not a row of {kind}")
+    return array
 
 
 def _text(header: Mapping[str, Any]) -> NDArray[np.uint8]:

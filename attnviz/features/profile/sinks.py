@@ -34,13 +34,13 @@ class FirstTokenSinks:
         if not any(self._enough) or rows.key_start or rows.start >= SINK_LENGTH:
             return
         weights = rows.weights[:, :, : SINK_LENGTH - rows.start, 0].sum(-1, dtype=torch.float64)
-        found = self._sums.get(rows.site)
-        self._sums[rows.site] = weights if found is None else found + weights
+        sums = self._sums.get(rows.site)
+        self._sums[rows.site] = weights if sums is None else sums + weights
 
     def found(self, item: int) -> NDArray[np.bool_] | None:
         """Bool [H] in the order of the layout; None for an item with too few tokens."""
         if not self._enough[item]:
             return None
         sums = [self._sums[site][item].cpu().numpy() for site in self._layout.sites]
-        found: NDArray[np.bool_] = np.concatenate(sums) / SINK_LENGTH > SINK_THRESHOLD
-        return found
+        sinks: NDArray[np.bool_] = np.concatenate(sums) / SINK_LENGTH > SINK_THRESHOLD
+        return sinks

@@ -41,7 +41,7 @@ def first_of(layout: Layout, kind: SiteKind) -> int:
     return sum(sum(layout.heads[before]) for before in kinds[: kinds.index(kind)])
 
 
-def _roles(state: State, found: list[Counter[str]]) -> None:
+def _roles(state: State, counts: list[Counter[str]]) -> None:
     total, drawn = state.total(), state.bootstrap
     rows = np.maximum(total.rows, 1)
     chance = total.chances / rows
@@ -59,7 +59,7 @@ def _roles(state: State, found: list[Counter[str]]) -> None:
             shares=total.shares * share[..., None],
         )
         decisions = decide(mean, errors[draw], chance, freedom=freedom)
-        for number, given in enumerate(found):
+        for number, given in enumerate(counts):
             given.update(role.title for role in sums.roles(number, decisions.unsure(number)))
 
 
@@ -68,11 +68,11 @@ def _errors(state: State) -> Floats:
     drawn, mean, count = state.bootstrap, state.bootstrap.means(), state.sums.count
     squares = drawn.aa.value() - 2 * mean * drawn.ab.value() + mean * mean * drawn.bb
     many = np.where(count > 1, count / np.maximum(count - 1, 1), np.nan)
-    found: Floats = np.sqrt(many * np.maximum(squares, 0)) / np.where(drawn.b > 0, drawn.b, np.nan)
-    return found
+    errors: Floats = np.sqrt(many * np.maximum(squares, 0)) / np.where(drawn.b > 0, drawn.b, np.nan)
+    return errors
 
 
-def _nearest(state: State, found: list[Counter[Head]]) -> None:
+def _nearest(state: State, counts: list[Counter[Head]]) -> None:
     layout, sample = state.about.layout, state.tally.alike
     if not sample:
         return
@@ -86,4 +86,4 @@ def _nearest(state: State, found: list[Counter[Head]]) -> None:
                 continue
             np.fill_diagonal(apart, np.inf)
             for number, other in enumerate(apart.argmin(1).tolist(), first_of(layout, kind)):
-                found[number][heads[other]] += 1
+                counts[number][heads[other]] += 1

@@ -15,7 +15,7 @@ from attnviz.core.heads import Layout
 from attnviz.core.measures import PrefixMatching
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.scores import UserDefined
-from attnviz.corpus.texts import Bad
+from attnviz.corpus.texts import InvalidRecord
 from attnviz.errors import InputError, UsageError
 from attnviz.features.profile.tally import Tally
 from attnviz.features.profile.tasks import ProfileTask
@@ -82,7 +82,8 @@ class About:
             "simultaneous": self.simultaneous,
             "group": self.grouped,
             "user-defined": [
-                f"{one.what} {one.name} ({one.function})" for one in self.user_defined
+                f"{definition.what} {definition.name} ({definition.function})"
+                for definition in self.user_defined
             ],
         }
 
@@ -149,7 +150,7 @@ class State:
     bootstrap: Bootstrap
     copies: Counter[int] = field(default_factory=Counter)
     groups: set[int] = field(default_factory=set)
-    bad: list[Bad] = field(default_factory=list)
+    bad: list[InvalidRecord] = field(default_factory=list)
     bad_count: int = 0
     open: Cluster | None = None
 
@@ -200,7 +201,7 @@ class State:
             self.open = Cluster(names[-1], contents[-1], a[-1].copy(), b[-1].copy())
             self._close(names[:-1], contents[:-1], a[:-1], b[:-1])
 
-    def count_bad(self, bad: tuple[Bad, ...]) -> None:
+    def count_bad(self, bad: tuple[InvalidRecord, ...]) -> None:
         """Remember texts that could not be used."""
         self.bad_count += len(bad)
         self.bad += bad[: BAD_NAMED - len(self.bad)]

@@ -184,19 +184,19 @@ def _estimates(
         half = width * error
     decisions = decide(mean, error, chance, freedom=sums.freedom(copies), width=width)
     quartiles = state.spread.quantiles().reshape(3, *mean.shape)
-    found = []
+    estimates = []
     for head in range(len(about.layout)):
-        one = {}
+        of_head = {}
         for column, (name, score) in enumerate(SCORES.items()):
             at = (head, column)
             if not sums.b[at]:
-                one[name] = Estimate(None, None, None, 0, 0)
+                of_head[name] = Estimate(None, None, None, 0, 0)
                 continue
             most = 1.0 if score.unit == "share" else math.inf
             middle = quartiles[:, *at]
             if score.unit == "tokens":
                 middle = 2**middle - 1
-            one[name] = Estimate(
+            of_head[name] = Estimate(
                 float(mean[at]),
                 float(chance[at]),
                 float(mean[at] / chance[at]) if chance[at] > 0 else None,
@@ -207,9 +207,9 @@ def _estimates(
                 float(macro[at]),
                 *_ends(macro[at], macro_half[at], most),
             )
-        found.append(one)
+        estimates.append(of_head)
     common, rare = state.bootstrap.families(sums, copies)
-    return found, decisions, (_width(width, common), _width(width, rare))
+    return estimates, decisions, (_width(width, common), _width(width, rare))
 
 
 def _ends(mean: float, half: float, most: float) -> tuple[float | None, float | None]:
@@ -262,7 +262,7 @@ def _share(weight: int, total: int, uniform: int, of: int) -> Share:
 
 
 def _examples(examples: Examples, number: int, head: Head) -> dict[str, tuple[ExampleRow, ...]]:
-    found = {}
+    examples_by_role = {}
     for role, name in enumerate(ROLES):
         rows = []
         for sort, title in enumerate(SORTS):
@@ -285,8 +285,8 @@ def _examples(examples: Examples, number: int, head: Head) -> dict[str, tuple[Ex
                     )
                 )
         if rows:
-            found[name] = tuple(rows)
-    return found
+            examples_by_role[name] = tuple(rows)
+    return examples_by_role
 
 
 def _plane(apart: Floats) -> list[tuple[float, float] | None]:
@@ -303,5 +303,5 @@ def _nearest(
     among: NDArray[np.bool_],
 ) -> tuple[tuple[Head, float], ...]:
     """The heads that are alike, the nearest first."""
-    found = likeness.nearest(apart, within, NEAREST, among)
-    return tuple((heads[n], likeness.digits(far, float(errors[within, n]))) for n, far in found)
+    nearest = likeness.nearest(apart, within, NEAREST, among)
+    return tuple((heads[n], likeness.digits(far, float(errors[within, n]))) for n, far in nearest)

@@ -10,7 +10,7 @@ _MACRO = ("macro", "macro_low", "macro_high")
 _QUARTILES = ("q1", "median", "q3")
 
 
-def rows(found: Profile) -> list[Row]:
+def rows(result: Profile) -> list[Row]:
     """A row for each head and score; None for what is not known."""
     return [
         {
@@ -20,6 +20,6 @@ def rows(found: Profile) -> list[Row]:
             **dict(zip(_QUARTILES, estimate.quartiles or (None,) * 3, strict=True)),
             **{part: getattr(estimate, part) for part in _MACRO},
         }
-        for head in found.heads
+        for head in result.heads
         for name, estimate in head.estimates.items()
     ]

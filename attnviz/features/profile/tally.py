@@ -55,8 +55,8 @@ class WeightFlow:
         by_kind = {}
         first = 0
         for number, site in enumerate(self._sites):
-            found = passed.get(site)
-            if found is None:
+            flow = passed.get(site)
+            if flow is None:
                 continue
             tokens = inputs.sides[site.kind].keys
             if site.kind not in by_kind:
@@ -64,13 +64,13 @@ class WeightFlow:
                 tenths[np.arange(len(tokens)) * TENTHS // len(tokens), range(len(tokens))] = 1
                 by_kind[site.kind] = kinds(tokens), tenths, self._rows(tokens.texts)
             features, tenths, strings = by_kind[site.kind]
-            heads = len(found.keys)
+            heads = len(flow.keys)
             for rows, keys, far in (
-                (slice(first, first + heads), found.keys, found.distances),
+                (slice(first, first + heads), flow.keys, flow.distances),
                 (
                     slice(self._heads + number, self._heads + number + 1),
-                    found.uniform_keys[None],
-                    found.uniform_distances[None],
+                    flow.uniform_keys[None],
+                    flow.uniform_distances[None],
                 ),
             ):
                 self.distances[rows] += _units(far)
@@ -141,12 +141,12 @@ class Tally:
         self.shares.add(sums.shares[None])
         self.flow.add(inputs, passed)
 
-    def add_sinks(self, found: NDArray[np.bool_] | None) -> None:
+    def add_sinks(self, sinks: NDArray[np.bool_] | None) -> None:
         """Add the heads that are sinks on a text; None where it has too few tokens."""
-        if found is not None:
+        if sinks is not None:
             self.sink_texts += 1
-            self.sink_squares += int(found.sum()) ** 2
-            self.sinks += found
+            self.sink_squares += int(sinks.sum()) ** 2
+            self.sinks += sinks
 
     def merge(self, other: Tally) -> None:
         """Add what other texts add up to."""
@@ -168,8 +168,8 @@ def _key(text: Divergences) -> int:
 
 def _sequences(inputs: Inputs) -> list[Any]:
     """The different token sequences of an input, each once."""
-    found = {id(t): t for sides in inputs.sides.values() for t in (sides.queries, sides.keys)}
-    return list(found.values())
+    sequences = {id(t): t for sides in inputs.sides.values() for t in (sides.queries, sides.keys)}
+    return list(sequences.values())
 
 
 def _units(weights: NDArray[np.float64]) -> Integers:

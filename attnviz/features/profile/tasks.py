@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.corpus.batches import WINDOW
-from attnviz.corpus.texts import Bad, Text
+from attnviz.corpus.texts import InvalidRecord, Text
 
 SEGMENT = 1 << 16
 """Characters of a text that a task holds; longer ones are cut between words."""
@@ -64,7 +64,7 @@ class ProfileTask:
     """
 
     pieces: tuple[Piece, ...]
-    bad: tuple[Bad, ...] = ()
+    bad: tuple[InvalidRecord, ...] = ()
 
     @property
     def digest(self) -> bytes:
@@ -74,18 +74,18 @@ class ProfileTask:
         return hashlib.sha256("\0".join(said).encode("utf-8", "surrogatepass")).digest()
 
 
-def tasks(texts: Iterable[Text | Bad], segment: int = SEGMENT) -> Iterator[ProfileTask]:
+def tasks(texts: Iterable[Text | InvalidRecord], segment: int = SEGMENT) -> Iterator[ProfileTask]:
     """Cut texts into tasks, in their order, of pieces of at most ``segment`` characters."""
     pieces: list[Piece] = []
-    bad: list[Bad] = []
+    bad: list[InvalidRecord] = []
     size, file = 0, ""
     for text in texts:
-        found = _LINE.sub("", text.place)
-        if (pieces or bad) and (found != file or len(pieces) >= WINDOW or size >= segment):
+        place = _LINE.sub("", text.place)
+        if (pieces or bad) and (place != file or len(pieces) >= WINDOW or size >= segment):
             yield ProfileTask(tuple(pieces), tuple(bad))
             pieces, bad, size = [], [], 0
-        file = found
-        if isinstance(text, Bad):
+        file = place
+        if isinstance(text, InvalidRecord):
             bad.append(text)
             continue
         for piece in _pieces(text, segment):

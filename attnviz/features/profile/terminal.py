@@ -37,32 +37,32 @@ from attnviz.statistics.clusters import few_groups
 
 
 def parts(
-    found: Profile, rows: Sequence[HeadScores] | None = None, *, more: str = ""
+    result: Profile, rows: Sequence[HeadScores] | None = None, *, more: str = ""
 ) -> Iterator[RenderableType]:
     """The grid, the table, published measures, what stays, what other results say, one line.
 
     Args:
-        found: the result.
+        result: the result.
         rows: heads to list, in that order; by default all with a role.
         more: what to say below the table of heads that are not listed.
     """
-    listed = [one.scores for one in found.heads if one.scores.roles] if rows is None else rows
-    yield profile_grid(found)
-    yield profile_table(found, listed)
+    listed = [head.scores for head in result.heads if head.scores.roles] if rows is None else rows
+    yield profile_grid(result)
+    yield profile_table(result, listed)
     if more:
         yield Line(f"{more}\n", "dim")
-    yield from published_lines(found)
-    yield from stability_lines(found, listed)
-    if found.findings:
-        yield Findings(found.findings, [found.layout.name(one.head) for one in listed])
-    if found.user_defined:
-        yield Line(user_defined_line(found.user_defined), "dim")
-    yield profile_line(found)
+    yield from published_lines(result)
+    yield from stability_lines(result, listed)
+    if result.findings:
+        yield Findings(result.findings, [result.layout.name(head.head) for head in listed])
+    if result.user_defined:
+        yield Line(user_defined_line(result.user_defined), "dim")
+    yield profile_line(result)
 
 
 def report(profile: Profile) -> ScoredHeads:
     """The means and roles of a profile as those of one long text."""
-    heads = tuple(found.scores for found in profile.heads)
+    heads = tuple(head.scores for head in profile.heads)
     return HeadsOf(profile.source, profile.layout, Inputs({}), heads)
 
 
@@ -73,7 +73,7 @@ def profile_grid(profile: Profile) -> RenderableType:
 
 def profile_table(profile: Profile, heads: Sequence[HeadScores]) -> RenderableType:
     """The estimates that roles rest on, one line a head; ``heads`` in this order."""
-    known = {found.head: found for found in profile.heads}
+    known = {head.head: head for head in profile.heads}
     return _Table(profile, [known[scores.head] for scores in heads])
 
 
@@ -84,7 +84,7 @@ def published_lines(profile: Profile) -> Iterator[RenderableType]:
     elif profile.layout.kinds == ("decoder",) and profile.quantity == "weights":
         yield Line(f"{SINKS}: not defined here, for no text has {SINK_LENGTH} tokens")
     if profile.matching is not None:
-        heads = {found.head for found in profile.heads}
+        heads = {head.head for head in profile.heads}
         yield Line(matching_line(profile.matching, profile.layout, heads))
 
 
@@ -92,24 +92,24 @@ def stability_lines(profile: Profile, heads: Sequence[HeadScores]) -> Iterator[R
     """How often roles and nearest heads stay when texts are drawn anew; ``heads`` in this order."""
     if not profile.resamples:
         return
-    known = {found.head: found for found in profile.heads}
+    known = {head.head: head for head in profile.heads}
     yield Text(f"of {profile.resamples} draws of the texts, with replacement:")
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
     for title in ("head", "roles given", "nearest head"):
         table.add_column(title)
-    for one in heads:
-        stays = known[one.head].stability
+    for scored in heads:
+        stays = known[scored.head].stability
         if stays is not None:
             name = profile.layout.name
             near = [(name(head), times) for head, times in stays.nearest]
-            cells = (name(one.head), _often(stays.roles.items()), _often(near[:3]))
+            cells = (name(scored.head), _often(stays.roles.items()), _often(near[:3]))
             table.add_row(*(Text(cell) for cell in cells))
     yield table
     yield Text("")
 
 
-def _often(found: Iterable[tuple[str, int]]) -> str:
-    return ", ".join(f"{name} {times}" for name, times in found) or "none"
+def _often(counts: Iterable[tuple[str, int]]) -> str:
+    return ", ".join(f"{name} {times}" for name, times in counts) or "none"
 
 
 def profile_line(profile: Profile) -> RenderableType:
@@ -175,7 +175,7 @@ class _Table:
             yield Text(f"{self._none()}\n", style="dim")
             return
         rows = [
-            [signs(cell, options.ascii_only) for cell in self._row(found)] for found in self.heads
+            [signs(cell, options.ascii_only) for cell in self._row(head)] for head in self.heads
         ]
         places = _fitting(rows, options.max_width)
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
@@ -195,12 +195,12 @@ class _Table:
             )
         return "no head shows a role on these texts"
 
-    def _row(self, found: HeadProfile) -> tuple[str, ...]:
-        name = self.profile.layout.name(found.head)
-        if not found.scores.roles:
-            return (name, "·", *[""] * 9, _perhaps(found), _sink(found), _tokens(found))
-        role, *others = found.scores.roles
-        estimate = found.evidence(role)
+    def _row(self, head: HeadProfile) -> tuple[str, ...]:
+        name = self.profile.layout.name(head.head)
+        if not head.scores.roles:
+            return (name, "·", *[""] * 9, _perhaps(head), _sink(head), _tokens(head))
+        role, *others = head.scores.roles
+        estimate = head.evidence(role)
         places = role.rests and role.name != "diffuse"
         return (
             name,
@@ -215,13 +215,16 @@ class _Table:
                 filter(
                     None,
                     [
-                        *(rest_phrase(one) if one.rests else role_phrase(one) for one in others),
-                        _perhaps(found),
+                        *(
+                            rest_phrase(other) if other.rests else role_phrase(other)
+                            for other in others
+                        ),
+                        _perhaps(head),
                     ],
                 )
             ),
-            _sink(found),
-            _tokens(found),
+            _sink(head),
+            _tokens(head),
         )
 
 
@@ -275,9 +278,9 @@ def _macro(estimate: Estimate) -> str:
     return "" if estimate.macro is None else f"{estimate.macro:.{_digits(estimate)}f}"
 
 
-def _perhaps(found: HeadProfile) -> str:
+def _perhaps(head: HeadProfile) -> str:
     """The roles that the means support, but not surely."""
-    return "undecided: " + ", ".join(r.title for r in found.undecided) if found.undecided else ""
+    return "undecided: " + ", ".join(r.title for r in head.undecided) if head.undecided else ""
 
 
 def _quartiles(estimate: Estimate) -> str:
@@ -286,18 +289,18 @@ def _quartiles(estimate: Estimate) -> str:
     return " ".join(f"{value:.2f}" for value in estimate.quartiles)
 
 
-def _sink(found: HeadProfile) -> str:
+def _sink(head: HeadProfile) -> str:
     """The weight on the key that has the most of it, text by text."""
-    estimate = found.estimates.get(SINK)
+    estimate = head.estimates.get(SINK)
     if estimate is None or estimate.mean is None:
         return ""
     interval = "" if estimate.low is None else f" ({_interval(estimate)})"
     return f"{estimate.mean:.{_digits(estimate)}f}{interval}"
 
 
-def _tokens(found: HeadProfile) -> str:
+def _tokens(head: HeadProfile) -> str:
     """The strings with the most weight, with their shares."""
     shown = []
-    for text, share in found.tokens[:2]:
+    for text, share in head.tokens[:2]:
         shown.append(f"{said_alone(shorten(visible(text), 12))} {100 * share.weight:.0f} %")
     return ", ".join(shown)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Observer, Source
 from attnviz.corpus.batches import Tokenized, batches
-from attnviz.corpus.texts import Bad
+from attnviz.corpus.texts import InvalidRecord
 from attnviz.errors import InputError, Message, UsageError
 from attnviz.features.profile.examples import LONGEST_TEXT, Examples, ShownText, Watching
 from attnviz.features.profile.likeness import Comparing, Smallest, sample_size
@@ -21,7 +21,7 @@ from attnviz.features.profile.sinks import FirstTokenSinks
 from attnviz.features.profile.tally import Tally
 from attnviz.features.profile.tasks import SEGMENT, Piece, ProfileTask, mixed
 from attnviz.features.profile.windows import windows
-from attnviz.scoring.observe import Going, ScoreObserver
+from attnviz.scoring.observe import ProgressObserver, ScoreObserver
 from attnviz.scoring.sums import Sums
 
 LARGEST_BATCH = 32
@@ -75,7 +75,7 @@ class Part:
     contents: tuple[int, ...]
     a: NDArray[np.float64]
     b: NDArray[np.int64]
-    bad: tuple[Bad, ...]
+    bad: tuple[InvalidRecord, ...]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -109,8 +109,8 @@ class Worker:
 
     def __call__(self, task: ProfileTask) -> Part:
         """What the texts of a task add up to."""
-        bad: list[Bad] = list(task.bad)
-        found: dict[int, Sums] = {}
+        bad: list[InvalidRecord] = list(task.bad)
+        sums_at: dict[int, Sums] = {}
         tally = Tally(self._source.layout)
         examples: list[Examples] = []
         prepared = list(self._prepared(task, bad))
@@ -121,17 +121,17 @@ class Worker:
         for batch in batches(
             prepared, _length, _BATCH_TOKENS, window=len(prepared) + 1, largest=LARGEST_BATCH
         ):
-            assert not isinstance(batch, Bad)
+            assert not isinstance(batch, InvalidRecord)
             some = [window for window in batch if isinstance(window, Window)]
             for window, sums in self._run(some, tally, examples, bad):
-                found[order[id(window)]] = sums
+                sums_at[order[id(window)]] = sums
         tally.examples.merge(*examples)
         tally.examples.prune()
-        kept = [(prepared[place].piece, found[place]) for place in sorted(found)]
+        kept = [(prepared[place].piece, sums_at[place]) for place in sorted(sums_at)]
         tally.texts = len({piece.text.number for piece, _ in kept if piece.part == 0})
         return _part(tally, kept, bad)
 
-    def _prepared(self, task: ProfileTask, bad: list[Bad]) -> Iterator[Window]:
+    def _prepared(self, task: ProfileTask, bad: list[InvalidRecord]) -> Iterator[Window]:
         """The windows of every text, or why there are none."""
         stride = self._settings.stride
         for piece in task.pieces:
@@ -141,7 +141,7 @@ class Worker:
             try:
                 cut = list(windows(prompt, self._source, stride, self._settings.window))
             except (InputError, UsageError) as error:
-                bad.append(Bad(piece.text.number, piece.text.place, error.message))
+                bad.append(InvalidRecord(piece.text.number, piece.text.place, error.message))
                 continue
             for number, inputs in enumerate(cut):
                 yield Window(piece.text, inputs, piece, number)
@@ -151,7 +151,7 @@ class Worker:
         batch: list[Window],
         tally: Tally,
         examples: list[Examples],
-        bad: list[Bad],
+        bad: list[InvalidRecord],
     ) -> Iterator[tuple[Window, Sums]]:
         """One batch through the model."""
         source, inputs = self._source, [window.inputs for window in batch]
@@ -171,15 +171,15 @@ class Worker:
             before, all_ = self._done, sum(item.length for item in inputs)
             self._done += all_
             watching_all.append(
-                Going(
+                ProgressObserver(
                     inputs, source.layout, lambda share: told(self._token * (before + share * all_))
                 )
             )
         source.forward(inputs, watching_all, ForwardRequest(hidden=False))
         for item, window in enumerate(batch):
             sums, passed, text = scores.sums(item), passing.passed(item), window.text
-            if not all(np.isfinite(found.keys).all() for found in passed.values()):
-                bad.append(Bad(text.number, text.place, _NAN))
+            if not all(np.isfinite(flow.keys).all() for flow in passed.values()):
+                bad.append(InvalidRecord(text.number, text.place, _NAN))
                 continue
             tally.add(window.inputs, sums, passed)
             tally.add_sinks(sinks.found(item) if window.begins else None)
@@ -192,15 +192,15 @@ class Worker:
             yield window, sums
 
 
-def _part(tally: Tally, kept: list[tuple[Piece, Sums]], bad: list[Bad]) -> Part:
+def _part(tally: Tally, kept: list[tuple[Piece, Sums]], bad: list[InvalidRecord]) -> Part:
     """Put the sums of each cluster together, in the order of the texts."""
     names, contents, a, b = [], [], [], []
-    for cluster, some in groupby(kept, key=lambda found: found[0].cluster):
+    for cluster, some in groupby(kept, key=lambda pair: pair[0].cluster):
         pieces, sums = zip(*some, strict=True)
         names.append(cluster)
         contents.append(sum(piece.content for piece in dict.fromkeys(pieces)) % (1 << 64))
-        a.append(sum(found.values for found in sums))
-        b.append(sum(found.rows for found in sums))
+        a.append(sum(text_sums.values for text_sums in sums))
+        b.append(sum(text_sums.rows for text_sums in sums))
     shape = (0, *tally.chances.whole.shape)
     return Part(
         tally,
@@ -208,7 +208,7 @@ def _part(tally: Tally, kept: list[tuple[Piece, Sums]], bad: list[Bad]) -> Part:
         tuple(contents),
         np.array(a, np.float64) if a else np.zeros(shape),
         np.array(b, np.int64) if b else np.zeros(shape, np.int64),
-        tuple(sorted(bad, key=lambda found: found.number)),
+        tuple(sorted(bad, key=lambda record: record.number)),
     )
 
 

@@ -6,16 +6,16 @@ from attnviz.core.compared import Figures
 from attnviz.features.retrieval.result import Retrieval
 
 
-def figures(found: Retrieval) -> Figures:
+def figures(result: Retrieval) -> Figures:
     """Both scores of every head."""
     values: dict[str, dict[str, float | None]] = {
-        found.layout.name(one.head): {"copied": one.copied.value, "question": one.query.value}
-        for one in found.heads
+        result.layout.name(head.head): {"copied": head.copied.value, "question": head.query.value}
+        for head in result.heads
     }
     settings = {
-        "task": found.task,
-        "lengths": ", ".join(map(str, found.lengths)),
-        "depths": ", ".join(f"{depth:g}" for depth in found.depths),
-        "seed": str(found.seed),
+        "task": result.task,
+        "lengths": ", ".join(map(str, result.lengths)),
+        "depths": ", ".join(f"{depth:g}" for depth in result.depths),
+        "seed": str(result.seed),
     }
     return Figures(values, settings=settings)

@@ -32,27 +32,27 @@ _EMPTY, _GREY, _DARK = "#f0f0f0", "#909090", "#1b1b1b"
 _FIRST = "#c4500a"
 
 
-def draw(found: Retrieval, format: str = "png", dpi: float = 150) -> Any:
+def draw(result: Retrieval, format: str = "png", dpi: float = 150) -> Any:
     """The picture, in ``png``, ``svg`` or ``pdf``."""
-    return rendered(lambda: build(found, dpi), format, dpi)
+    return rendered(lambda: build(result, dpi), format, dpi)
 
 
-def build(found: Retrieval, dpi: float) -> Figure:
+def build(result: Retrieval, dpi: float) -> Figure:
     """The figure: grids of cells to the left, heads in the middle, ablations to the right."""
-    below = [measured(found), control_line(found)]
-    heads = [found.layout.name(one.head) for one in found.heads[:_LISTED]]
-    families, missing = choose([title(found), *below, *heads])
+    below = [measured(result), control_line(result)]
+    heads = [result.layout.name(head.head) for head in result.heads[:_LISTED]]
+    families, missing = choose([title(result), *below, *heads])
     below = [spelled(line, missing) for line in below if line]
-    ruler = Ruler(families, dpi, bold=len(choose([title(found)])[0]) == 1)
-    panels = 2 if found.generates else 1
-    wide_1 = len(found.lengths) * _CELL[0]
-    high_1 = len(found.depths) * _CELL[1]
-    left = 0.15 + ruler.widest([depth_label(depth) for depth in found.depths], 7) + 0.15
+    ruler = Ruler(families, dpi, bold=len(choose([title(result)])[0]) == 1)
+    panels = 2 if result.generates else 1
+    wide_1 = len(result.lengths) * _CELL[0]
+    high_1 = len(result.depths) * _CELL[1]
+    left = 0.15 + ruler.widest([depth_label(depth) for depth in result.depths], 7) + 0.15
     middle = _GAP + ruler.widest(heads, 7)
-    right = _GAP if found.ablations else 0.0
-    wide_3 = _LOST if found.ablations else 0.0
+    right = _GAP if result.ablations else 0.0
+    wide_3 = _LOST if result.ablations else 0.0
     wide = max(2 * _MARGIN + left + wide_1 + middle + _BARS + right + wide_3, 5.0)
-    heading = Heading(ruler, spelled(title(found), missing), below, wide, _MARGIN)
+    heading = Heading(ruler, spelled(title(result), missing), below, wide, _MARGIN)
     top = _MARGIN + heading.high + 0.55
     tall = max(panels * high_1 + (panels - 1) * 0.75, len(heads) * _LINE, 1.8)
     high = top + tall + 0.5 + _MARGIN
@@ -62,39 +62,41 @@ def build(found: Retrieval, dpi: float) -> Figure:
     def axes(x: float, y: float, w: float, h: float) -> Axes:
         return figure.add_axes((x / wide, 1 - (top + y + h) / high, w / wide, h / high))
 
-    first = found.layout.name(found.heads[0].head)
+    first = result.layout.name(result.heads[0].head)
     x, y = _MARGIN + left, 0.0
-    if found.generates:
-        values = {(c.length, c.depth): c.accuracy for c in found.cells}
-        _cells(axes(x, y, wide_1, high_1), found, values, "needles retrieved, %")
+    if result.generates:
+        values = {(c.length, c.depth): c.accuracy for c in result.cells}
+        _cells(axes(x, y, wide_1, high_1), result, values, "needles retrieved, %")
         y += high_1 + 0.75
     by_head = {
-        (c.length, c.depth): c.copied if found.by == "copied" else c.query for c in found.cells
+        (c.length, c.depth): c.copied if result.by == "copied" else c.query for c in result.cells
     }
-    score = "copied" if found.by == "copied" else "weight"
-    _cells(axes(x, y, wide_1, high_1), found, by_head, f"head {first}: {score}, %")
+    score = "copied" if result.by == "copied" else "weight"
+    _cells(axes(x, y, wide_1, high_1), result, by_head, f"head {first}: {score}, %")
     x += wide_1 + middle
-    _heads(axes(x, 0, _BARS, max(len(heads) * _LINE, 0.4)), found)
-    if found.ablations:
-        _ablations(axes(x + _BARS + right, 0, _LOST, tall), found)
+    _heads(axes(x, 0, _BARS, max(len(heads) * _LINE, 0.4)), result)
+    if result.ablations:
+        _ablations(axes(x + _BARS + right, 0, _LOST, tall), result)
     return figure
 
 
 def _cells(
-    axes: Axes, found: Retrieval, values: dict[tuple[int, float], float | None], what: str
+    axes: Axes, result: Retrieval, values: dict[tuple[int, float], float | None], what: str
 ) -> None:
-    for column, length in enumerate(found.lengths):
-        for row, depth in enumerate(found.depths):
+    for column, length in enumerate(result.lengths):
+        for row, depth in enumerate(result.depths):
             value = values[length, depth]
             paint = _EMPTY if value is None else mix("#ffffff", COLOR, min(max(value, 0.0), 1.0))
             axes.add_patch(Rectangle((column, row), 1, 1, facecolor=paint, edgecolor="white"))
             axes.text(column + 0.5, row + 0.5, plain_percent(value), ha="center", va="center",
                       fontsize=6.5, color=ink(paint))  # fmt: skip
-    axes.set_xlim(0, len(found.lengths))
-    axes.set_ylim(len(found.depths), 0)
-    axes.set_xticks([n + 0.5 for n in range(len(found.lengths))], [f"{n:,}" for n in found.lengths])
+    axes.set_xlim(0, len(result.lengths))
+    axes.set_ylim(len(result.depths), 0)
+    axes.set_xticks(
+        [n + 0.5 for n in range(len(result.lengths))], [f"{n:,}" for n in result.lengths]
+    )
     axes.set_yticks(
-        [n + 0.5 for n in range(len(found.depths))], [depth_label(d) for d in found.depths]
+        [n + 0.5 for n in range(len(result.depths))], [depth_label(d) for d in result.depths]
     )
     axes.tick_params(length=0, labelsize=7)
     axes.xaxis.tick_top()
@@ -103,34 +105,34 @@ def _cells(
         side.set_visible(False)
 
 
-def _heads(axes: Axes, found: Retrieval) -> None:
-    shown = found.heads[:_LISTED]
-    for place, one in enumerate(shown):
-        share = main_score(found, one)
+def _heads(axes: Axes, result: Retrieval) -> None:
+    shown = result.heads[:_LISTED]
+    for place, head in enumerate(shown):
+        share = main_score(result, head)
         axes.barh(place, 100 * (share.value or 0.0), height=0.7, color=COLOR)
         _whisker(axes, share, place, upright=False)
-    level, said = (found.chance, "chance") if found.by == "copied" else (0.0, "")
+    level, said = (result.chance, "chance") if result.by == "copied" else (0.0, "")
     if level:
         axes.axvline(100 * level, color=_GREY, linewidth=0.8, linestyle="dotted")
         axes.axvline(100 * LEAST_COPIED, color=_GREY, linewidth=0.8, linestyle="dashed")
         said = f"; dotted: chance, dashed: {100 * LEAST_COPIED:.0f} %"
-    axes.set_yticks(range(len(shown)), [found.layout.name(one.head) for one in shown])
+    axes.set_yticks(range(len(shown)), [result.layout.name(head.head) for head in shown])
     axes.set_ylim(len(shown) - 0.4, -0.6)
     axes.set_xlim(right=100)
     axes.tick_params(axis="y", length=0, labelsize=7)
     axes.tick_params(axis="x", labelsize=7)
-    axes.set_xlabel(f"{BY[found.by]}, %\n95 % interval{said}", fontsize=7)
+    axes.set_xlabel(f"{BY[result.by]}, %\n95 % interval{said}", fontsize=7)
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
 
 
-def _ablations(axes: Axes, found: Retrieval) -> None:
-    sizes = [0, *[len(one.heads) for one in found.ablations]]
-    first = [found.accuracy, *[one.accuracy for one in found.ablations]]
-    others = [found.accuracy, *[one.random for one in found.ablations]]
+def _ablations(axes: Axes, result: Retrieval) -> None:
+    sizes = [0, *[len(ablation.heads) for ablation in result.ablations]]
+    first = [result.accuracy, *[ablation.accuracy for ablation in result.ablations]]
+    others = [result.accuracy, *[ablation.random for ablation in result.ablations]]
     for shares, color, said, apart in (
         (first, _FIRST, "the first", -0.04),
-        (others, _GREY, f"others, {found.ablations[0].draws} draws", 0.04),
+        (others, _GREY, f"others, {result.ablations[0].draws} draws", 0.04),
     ):
         places = [place + apart for place in range(len(sizes))]
         axes.plot(places, [100 * (s.value or 0.0) for s in shares], "o-", color=color, label=said,

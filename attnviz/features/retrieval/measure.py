@@ -102,12 +102,12 @@ def scored(
             asked = [Answered(needle.wanted, 1.0) for needle in batch]
         elif writes:
             asked = list(answers(source, batch))
-        seen = _seen(source, batch, [() if one is None else one.ids for one in asked])
+        seen = _seen(source, batch, [() if answer is None else answer.ids for answer in asked])
         empty = _seen(source, batch, None) if batch[0].null else [None] * len(batch)
-        for needle, one, rows, null in zip(batch, asked, seen, empty, strict=True):
-            ids = () if one is None else one.ids
+        for needle, answer, rows, null in zip(batch, asked, seen, empty, strict=True):
+            ids = () if answer is None else answer.ids
             yield NeedleScores(
-                one,
+                answer,
                 copied(rows.top, ids, needle),
                 copied_chance(ids, needle),
                 None if null is None else calibrated(rows.weight, null.weight),
@@ -135,8 +135,8 @@ def copied(top: NDArray[np.int64], ids: Ids, needle: Needle) -> Floats:
         for step, token in enumerate(ids):
             if token == needle.ids[key]:
                 hits[:, place] |= top[:, step] == key
-    found: Floats = hits.mean(1)
-    return found
+    shares: Floats = hits.mean(1)
+    return shares
 
 
 def copied_chance(ids: Ids, needle: Needle) -> float:
@@ -165,15 +165,17 @@ def calibrated(weight: Floats, null: Floats) -> Floats:
     apart = weight - null
     spread = apart.std(1, ddof=1) if apart.shape[1] > 1 else np.zeros(len(apart))
     kept = apart > (apart.mean(1) - _OUTLIER * spread)[:, None]
-    found: Floats = np.where(kept | (spread == 0)[:, None], apart, 0).sum(1)
-    return found
+    scores: Floats = np.where(kept | (spread == 0)[:, None], apart, 0).sum(1)
+    return scores
 
 
 def batches(source: Source, needles: Sequence[Needle]) -> Iterator[Sequence[Needle]]:
     """Needles in their order, as many at once as there is room for."""
     first = 0
     while first < len(needles):
-        longest = max(len(one.ids) + one.generate for one in needles[first : first + _AT_ONCE])
+        longest = max(
+            len(needle.ids) + needle.generate for needle in needles[first : first + _AT_ONCE]
+        )
         logits = longest * (source.vocab_size or 1)
         size = max(1, min(_AT_ONCE, _TOKENS // longest, _LOGITS // logits))
         yield needles[first : first + size]
@@ -194,8 +196,8 @@ def _forced(source: Source, needle: Needle) -> Inputs | None:
 def _logits(
     source: Source, batch: Sequence[Needle], ready: Sequence[Inputs | None]
 ) -> Output | None:
-    items = [one for one in ready if one is not None]
-    longest = max(len(one.ids) + one.generate for one in batch)
+    items = [inputs for inputs in ready if inputs is not None]
+    longest = max(len(needle.ids) + needle.generate for needle in batch)
     if len(items) < len(batch) or longest * (source.vocab_size or 1) > _LOGITS:
         return None
     return source.forward(items, request=ForwardRequest(hidden=False, logits=True))

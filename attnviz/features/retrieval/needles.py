@@ -30,7 +30,7 @@ from attnviz.core.source import Source
 from attnviz.corpus import lines
 from attnviz.corpus.sentences import sentences
 from attnviz.errors import InputError, ModelError, UsageError
-from attnviz.features.retrieval.settings import RetrievalSettings
+from attnviz.features.retrieval.settings import RetrievalSettings, check_many
 from attnviz.scoring.probe import starts_with
 
 NULL = "N/A"
@@ -145,7 +145,8 @@ def word_needles(source: Source, settings: RetrievalSettings) -> list[Needle]:
     generate = settings.generate or settings.answer
     least = frame.size + own + settings.cue + _FEW
     lengths = _lengths(source, settings, least, generate)
-    found: list[Needle] = []
+    check_many(len(lengths) * len(settings.depths) * settings.count)
+    needles: list[Needle] = []
     for length, depth in product(lengths, settings.depths):
         for draw in range(settings.count):
             chosen = random.Random(f"{settings.seed}/{length}/{depth:g}/{draw}")
@@ -155,10 +156,10 @@ def word_needles(source: Source, settings: RetrievalSettings) -> list[Needle]:
             others += chosen.choices(others, k=around - len(others))
             place = round(depth * around)
             parts = (tuple(others[:place]), needle, tuple(others[place:]), needle[: settings.cue])
-            number = len(found) + 1
+            number = len(needles) + 1
             answer = range(settings.cue, own)
-            found.append(frame.needle(number, length, depth, parts, answer, generate))
-    return found
+            needles.append(frame.needle(number, length, depth, parts, answer, generate))
+    return needles
 
 
 def file_needles(source: Source, name: str, settings: RetrievalSettings) -> list[Needle]:
@@ -169,31 +170,37 @@ def file_needles(source: Source, name: str, settings: RetrievalSettings) -> list
         UsageError: a length without room.
     """
     frame = _frame(source)
+    generate = settings.generate or _WRITTEN
+    if source.max_tokens is not None:
+        least = frame.size + _FEW + 2 + generate
+        if source.max_tokens < least:
+            raise _no_room(source, least)
     read = [_read(source, values, place) for values, place in _objects(name)]
     if not read:
         raise InputError(f"{lines.shown(name)} holds no needles; write one a line")
-    least = frame.size + _FEW + max(len(one.needle) + len(one.question) for one in read)
-    generate = settings.generate or _WRITTEN
-    found = []
-    for length in _lengths(source, settings, least, generate):
-        for depth, (number, one) in product(settings.depths, enumerate(read, 1)):
-            around = length - frame.size - len(one.needle) - len(one.question)
-            text = one.around(around)
+    least = frame.size + _FEW + max(len(record.needle) + len(record.question) for record in read)
+    lengths = _lengths(source, settings, least, generate)
+    check_many(len(lengths) * len(settings.depths) * len(read))
+    needles = []
+    for length in lengths:
+        for depth, (number, record) in product(settings.depths, enumerate(read, 1)):
+            around = length - frame.size - len(record.needle) - len(record.question)
+            text = record.around(around)
             place = _sentence_end(source, text, round(depth * around)) if depth < 1 else around
-            parts = (text[:place], one.needle, text[place:], one.question)
-            found.append(frame.needle(number, length, depth, parts, one.answer, generate))
-    return found
+            parts = (text[:place], record.needle, text[place:], record.question)
+            needles.append(frame.needle(number, length, depth, parts, record.answer, generate))
+    return needles
 
 
 def _words(source: Source, own: int) -> Sequence[int]:
     """Ids of common English words that the tokenizer keeps whole; none where these are few."""
     spelled = {word.lower() for text in sentences() for word in _WORD.findall(text)}
-    found = []
+    words = []
     for word in sorted(spelled):
         tokens = predicted(source.prepare(Prompt(f" {word}", special_tokens=False)))
         if len(tokens) == 1 and tokens.texts[0].strip().lower() == word:
-            found.append(tokens.ids[0])
-    return found if len(found) > 8 * own else ()
+            words.append(tokens.ids[0])
+    return words if len(words) > 8 * own else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,16 +264,16 @@ def _read(source: Source, values: dict[str, str], place: str) -> _Line:
 
 def _ids(source: Source, text: str) -> Ids:
     """Of a text of any length: pieces of it that the model can take, one after the other."""
-    found: Ids = ()
-    first, step = 0, 4 * ((source.max_tokens or LONGEST) // 8)
+    ids: Ids = ()
+    first, step = 0, max(1, (source.max_tokens or LONGEST) // 2)
     while first < len(text):
         blank = text.rfind(" ", first + 1, first + step)
         end = blank if blank > 0 and first + step < len(text) else first + step
         piece = text[first:end]
         if piece.strip():
-            found += predicted(source.prepare(Prompt(piece, special_tokens=False))).ids
+            ids += predicted(source.prepare(Prompt(piece, special_tokens=False))).ids
         first = end
-    return found
+    return ids
 
 
 def _frame(source: Source) -> _Frame:
@@ -290,10 +297,7 @@ def _lengths(
         length for length in (most // 4, most // 2, 3 * most // 4, most) if length >= least
     )
     if not wanted:
-        raise UsageError(
-            f"{source.info.model} takes {source.max_tokens} tokens, and these needles need "
-            f"{least + generate}; give shorter ones"
-        )
+        raise _no_room(source, least + generate)
     for length in wanted:
         if not least <= length <= (source.max_tokens or length + generate) - generate:
             ends = f"from {least:,}" if source.max_tokens is None else f"from {least:,} to {room:,}"
@@ -302,6 +306,19 @@ def _lengths(
                 "{lengths}", f"{length:,}", source.info.model, ends, lengths=...,
             )  # fmt: skip
     return tuple(sorted(set(wanted)))
+
+
+def _no_room(source: Source, least: int) -> UsageError:
+    """What to raise for a model that does not take so many tokens, or not unless it is asked."""
+    if source.max_tokens is None or source.max_tokens >= least:
+        return UsageError(
+            "these needles need {:,} tokens, more than the {:,} of a prompt by default; "
+            "give {lengths}", least, LONGEST, lengths=...,
+        )  # fmt: skip
+    return UsageError(
+        "{} takes {} tokens, and these needles need {:,}; give shorter ones",
+        source.info.model, source.max_tokens, least,
+    )  # fmt: skip
 
 
 def _sentence_end(source: Source, ids: Ids, place: int) -> int:

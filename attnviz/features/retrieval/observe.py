@@ -75,8 +75,8 @@ class NeedleObserver:
         top = torch.cat([self._top[site, item] for site in sites])
         first, end = self._watched[item].question
         sums = torch.cat([self._sums[site, item] for site in sites]) / max(1, end - first)
-        found = sums.numpy()
-        return SeenRows(top.numpy(), found[:, :-1], found[:, -1])
+        weights = sums.numpy()
+        return SeenRows(top.numpy(), weights[:, :-1], weights[:, -1])
 
     def _step(self, rows: Rows, item: int, watched: WatchedRows) -> None:
         weights = rows.weights[item]  # [H, r, s]

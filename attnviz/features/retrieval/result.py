@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from attnviz.core.heads import Head
+from attnviz.core.lengths import Axes, Grid
 from attnviz.core.result import Result
 from attnviz.corpus.gold.halves import Selection, chosen_on, measured_on
-from attnviz.drawing.forms import Shown
+from attnviz.drawing.forms import Renderable
 from attnviz.statistics.share import CaseShare
 
 RankedBy = Literal["copied", "query"]
@@ -137,7 +138,7 @@ class NeedleExample:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Retrieval(Shown, Result):
+class Retrieval(Renderable, Result):
     """Which heads copy a needle out of a long text, and what is lost without them.
 
     Attributes:
@@ -167,8 +168,8 @@ class Retrieval(Shown, Result):
     accuracy: CaseShare
     chance: float | None
     weight_chance: float
-    cells: tuple[RetrievalCell, ...]
-    heads: tuple[RetrievalScore, ...]
+    cells: Annotated[tuple[RetrievalCell, ...], Axes(least=1), Grid("length", "depth")]
+    heads: Annotated[tuple[RetrievalScore, ...], Axes(least=1)]
     ablations: tuple[RetrievalAblation, ...] = ()
     control: RetrievalControl | None = None
     examples: tuple[NeedleExample, ...] = ()
@@ -191,7 +192,7 @@ class Retrieval(Shown, Result):
     @property
     def found(self) -> tuple[RetrievalScore, ...]:
         """The retrieval heads: those that copy more than :data:`LEAST_COPIED`."""
-        return tuple(one for one in self.heads if (one.copied.value or 0.0) > LEAST_COPIED)
+        return tuple(head for head in self.heads if (head.copied.value or 0.0) > LEAST_COPIED)
 
     @property
     def ranked_on(self) -> str:

@@ -71,7 +71,6 @@ def run(
         control: loads the same model with random weights; None for none.
         progress: is told how far it is.
     """
-    settings.check()
     check(source)
     needles = word_needles(source, settings) if name is None else file_needles(
         source, str(name), settings
@@ -79,7 +78,7 @@ def run(
     measured = _told(scored(source, needles), "needles", len(needles), progress)
     heads = list(source.layout)
     table = _Table.of(heads, needles, measured, settings)
-    by: RankedBy = "query" if not table.generated else settings.by
+    by: RankedBy = "query" if not table.generated else settings.rank_by
     notes = list(_notes(source, table, settings, by))
     if by == "copied" and not table.ranks("copied"):
         by = "query"
@@ -139,23 +138,23 @@ class _Table:
         measured: Sequence[NeedleScores],
         settings: RetrievalSettings,
     ) -> _Table:
-        numbers = np.array([one.number for one in needles])
+        numbers = np.array([needle.number for needle in needles])
         chosen, held = halves(numbers, settings.select_on)
         if not chosen.any():  # a single needle of a file
             chosen = held
-        asked = [one.answered for one in measured]
-        query = [one.query for one in measured if one.query is not None]
+        asked = [sums.answered for sums in measured]
+        query = [sums.query for sums in measured if sums.query is not None]
         return cls(
             needles,
             heads,
             numbers,
             asked[0] is not None,
-            np.array([one is not None and one.retrieved for one in asked]),
-            np.stack([one.copied for one in measured]),
-            np.array([one.copied_chance for one in measured]),
+            np.array([answer is not None and answer.retrieved for answer in asked]),
+            np.stack([sums.copied for sums in measured]),
+            np.array([sums.copied_chance for sums in measured]),
             np.stack(query) if len(query) == len(needles) else None,
-            np.stack([one.weight for one in measured]),
-            np.stack([one.weight_chance for one in measured]),
+            np.stack([sums.weight for sums in measured]),
+            np.stack([sums.weight_chance for sums in measured]),
             chosen,
             held,
         )
@@ -171,17 +170,17 @@ class _Table:
 
     def where_chosen(self, by: RankedBy) -> Floats:
         """[N], the score that heads are ranked by."""
-        found: Floats
+        means: Floats
         if by == "query":
-            found = self.asked[self.chosen].mean(0)
+            means = self.asked[self.chosen].mean(0)
         else:
-            found = self.copied[self.chosen & self.hits].mean(0)
-        return found
+            means = self.copied[self.chosen & self.hits].mean(0)
+        return means
 
     def order(self, by: RankedBy) -> list[int]:
         """Heads, the highest score first; ties by their place."""
-        found: list[int] = np.argsort(-self.where_chosen(by), kind="stable").tolist()
-        return found
+        order: list[int] = np.argsort(-self.where_chosen(by), kind="stable").tolist()
+        return order
 
     def share(
         self, values: Floats | Bools, where: Bools | None = None, least: float = 0.0
@@ -212,11 +211,15 @@ class _Table:
 
     def cells(self, best: int) -> list[RetrievalCell]:
         """Lengths and depths, and the chosen head in each."""
-        found = []
-        for length, depth in dict.fromkeys((one.length, one.depth) for one in self.needles):
-            here = np.array([(one.length, one.depth) == (length, depth) for one in self.needles])
+        cells = []
+        for length, depth in dict.fromkeys(
+            (needle.length, needle.depth) for needle in self.needles
+        ):
+            here = np.array(
+                [(needle.length, needle.depth) == (length, depth) for needle in self.needles]
+            )
             own = self.copied[here & self.hits, best]
-            found.append(
+            cells.append(
                 RetrievalCell(
                     length,
                     depth,
@@ -226,20 +229,20 @@ class _Table:
                     float(self.asked[here, best].mean()),
                 )
             )
-        return found
+        return cells
 
     def others(self, heads: Sequence[Head], enough: int) -> Sequence[Head]:
         """Those of some heads that are no retrieval heads; all of them where these are too few."""
         if not self.ranks("copied"):
             return heads
         own = dict(zip(self.heads, self.where_chosen("copied").tolist(), strict=True))
-        found = [head for head in heads if own[head] <= LEAST_COPIED]
-        return found if len(found) >= enough else heads
+        unlike = [head for head in heads if own[head] <= LEAST_COPIED]
+        return unlike if len(unlike) >= enough else heads
 
     @property
     def held_out(self) -> list[Needle]:
         """The needles that heads are measured on."""
-        return [one for one, here in zip(self.needles, self.held, strict=True) if here]
+        return [needle for needle, here in zip(self.needles, self.held, strict=True) if here]
 
 
 def _ablations(
@@ -250,7 +253,7 @@ def _ablations(
     progress: Progress,
 ) -> list[RetrievalAblation]:
     """The first heads ablated together, and as many others as often as there are draws."""
-    sizes = sorted({k for k in settings.ablate if 2 * k <= len(ranked)})
+    sizes = sorted({k for k in settings.sizes if 2 * k <= len(ranked)})
     if not table.generated or source.no_gates:
         return []
     needles, done = table.held_out, 0
@@ -259,17 +262,17 @@ def _ablations(
     def without(heads: Sequence[Head]) -> Floats:
         nonlocal done
         names = ", ".join(source.layout.name(head) for head in heads)
-        found = []
+        retrieved = []
         with source.gated({names: 0.0}) as closed:
-            for one in answers(closed, needles):
-                found.append(one.retrieved)
+            for answer in answers(closed, needles):
+                retrieved.append(answer.retrieved)
                 done += 1
                 progress("ablations", done, total)
         values = np.zeros(len(table.needles))
-        values[table.held] = found
+        values[table.held] = retrieved
         return values
 
-    found = []
+    ablations = []
     for size in sizes:
         first, others = ranked[:size], table.others(ranked[size:], size)
         hits = without(first)
@@ -277,9 +280,9 @@ def _ablations(
         for draw in range(settings.draws):
             chosen = random.Random(f"{settings.seed}/{size}/{draw}").sample(others, size)
             drawn.append(without(chosen))
-        means = [float(one[table.held].mean()) for one in drawn]
+        means = [float(values[table.held].mean()) for values in drawn]
         mean = np.mean(drawn, 0)
-        found.append(
+        ablations.append(
             RetrievalAblation(
                 tuple(first),
                 table.share(hits),
@@ -290,7 +293,7 @@ def _ablations(
                 table.share(mean - hits, least=DIFFERENCE),
             )
         )
-    return found
+    return ablations
 
 
 def _control(
@@ -304,27 +307,29 @@ def _control(
         return None
     needles = table.held_out
     measured = _told(scored(load(), needles, given=True), "random weights", len(needles), progress)
-    copied = np.stack([one.copied for one in measured]).mean(0)
-    query = np.stack([one.weight if one.query is None else one.query for one in measured]).mean(0)
+    copied = np.stack([sums.copied for sums in measured]).mean(0)
+    query = np.stack([sums.weight if sums.query is None else sums.query for sums in measured]).mean(
+        0
+    )
     wrote = measured[0].answered is not None
     return RetrievalControl(
         settings.seed,
         len(needles),
         float(copied.mean()) if wrote else None,
         float(copied.max()) if wrote else None,
-        float(np.mean([one.copied_chance for one in measured])) if wrote else None,
+        float(np.mean([sums.copied_chance for sums in measured])) if wrote else None,
         float(query.mean()),
         float(query.max()),
     )
 
 
 def _told(
-    found: Iterable[NeedleScores], stage: str, total: int, progress: Progress
+    scores: Iterable[NeedleScores], stage: str, total: int, progress: Progress
 ) -> list[NeedleScores]:
     kept = []
     progress(stage, 0, total)
-    for number, one in enumerate(found, 1):
-        kept.append(one)
+    for number, score in enumerate(scores, 1):
+        kept.append(score)
         progress(stage, number, total)
     return kept
 
@@ -335,10 +340,10 @@ def _examples(
     def said(ids: Sequence[int]) -> str:
         return source.tokens(ids).running(range(len(ids)))
 
-    found = []
-    for needle, one in list(zip(needles, measured, strict=True))[:_EXAMPLES]:
-        written: Answered | None = one.answered
-        found.append(
+    examples = []
+    for needle, scores in list(zip(needles, measured, strict=True))[:_EXAMPLES]:
+        written: Answered | None = scores.answered
+        examples.append(
             NeedleExample(
                 needle.length,
                 needle.depth,
@@ -348,35 +353,35 @@ def _examples(
                 "" if written is None else said(written.ids),
             )
         )
-    return found
+    return examples
 
 
 def _notes(source: Source, table: _Table, settings: RetrievalSettings, by: RankedBy) -> list[str]:
     """What the reader must not miss."""
-    found = []
+    notes = []
     if not table.generated:
-        found.append(
+        notes.append(
             f"{source.info.model} generates nothing: no score while generating, no accuracy and no "
             "ablation; heads are ranked by the query-focused score."
         )
     elif by == "copied" and not table.ranks("copied"):
-        found.append(
+        notes.append(
             "The model retrieved none of the needles that heads are ranked on; they are ranked by "
             "the query-focused score, which needs no answer."
         )
     if table.query is None:
-        found.append(
+        notes.append(
             f"Without a tokenizer there is no question without content ({NULL}); the query-focused "
             "score is the weight as it is."
         )
     groups = len(np.unique(table.numbers[table.held]))
     few = few_groups(groups, "needles")
     if few:
-        found.append(few)
+        notes.append(few)
     elif groups < FEW:
-        found.append(
+        notes.append(
             f"{groups} needles are few: intervals from fewer than {FEW} cover less than they say."
         )
     if len(np.unique(table.numbers)) == 1 and settings.select_on == "halves":
-        found.append("Heads are ranked and measured on the same needle, since there is one.")
-    return found
+        notes.append("Heads are ranked and measured on the same needle, since there is one.")
+    return notes

@@ -2,72 +2,150 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
-from attnviz.core.arguments import check_fields
-from attnviz.corpus.gold.halves import HALVES, Selection
-from attnviz.errors import Setting, UsageError
-from attnviz.features.retrieval.result import RankedBy
+from attnviz.core.parsing import numbers
+from attnviz.core.settings import like, setting
+from attnviz.corpus.gold.settings import GoldSettings
+from attnviz.errors import UsageError
 
+NEEDLES, HEADS = "Needles", "Heads"
 DEPTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
+MOST_NEEDLES = 100_000
+"""Prompts of one run."""
+_MANY = 10_000
 
 
 @dataclass(frozen=True)
-class RetrievalSettings:
-    """Needles and how heads are judged by them.
+class RetrievalSettings(GoldSettings):
+    """Needles, and how heads are judged by them."""
 
-    Attributes:
-        lengths: tokens of the prompts; by default four, up to the model's or 1,024.
-        depths: where needles stand, from 0 (first) to 1 (last).
-        count: needles of random words for each length and depth.
-        cue: words of a needle that the question repeats.
-        answer: words of it that follow them, and are asked for.
-        generate: tokens that the model writes at most; by default as many as the answer has, and
-            50 for needles of a file.
-        by: the score that heads are ranked by.
-        ablate: how many of the first heads are ablated together, each as often as there are draws
-            of other heads; empty for no ablation.
-        draws: sets of random heads for each of these.
-        control: whether the same model with random weights runs as well.
-        select_on: ``halves`` ranks heads on even needles and measures on odd ones; ``all`` does
-            both on everything.
-        seed: of words, of random heads and of random weights.
-    """
+    lengths: tuple[int, ...] | None = setting(
+        None,
+        "Tokens of the prompts: 512,1024,2048.",
+        panel=NEEDLES,
+        metavar="N,N",
+        shown="four, up to the model's or 1,024",
+        parser=numbers(int),
+        typed=str,
+        least=1,
+        most=1 << 20,
+        items=1000,
+        common=True,
+    )
+    depths: tuple[float, ...] = setting(
+        DEPTHS,
+        "Where needles stand, from 0 (first) to 1 (last).",
+        panel=NEEDLES,
+        metavar="X,X",
+        shown="0,0.25,0.5,0.75,1",
+        parser=numbers(float),
+        typed=str,
+        least=0,
+        most=1,
+        items=1000,
+        common=True,
+    )
+    count: int = setting(
+        4,
+        "Needles of random words for each length and depth.",
+        panel=NEEDLES,
+        metavar="N",
+        least=1,
+        most=_MANY,
+    )
+    needle: tuple[int, int] = setting(
+        (3, 5),
+        "Words of a random needle: its cue, which the question repeats, and the answer, which is "
+        "asked for.",
+        panel=NEEDLES,
+        metavar="N,N",
+        shown="3,5",
+        parser=numbers(int),
+        typed=str,
+        least=1,
+        most=1000,
+    )
+    generate: int | None = setting(
+        None,
+        "Tokens that the model writes at most.",
+        panel=NEEDLES,
+        metavar="N",
+        least=1,
+        most=_MANY,
+        shown="as the answer has; of a file 50",
+    )
+    rank_by: Literal["copied", "query"] = setting(
+        "copied",
+        "Rank heads by what they copy, or by the weight from the question.",
+        panel=HEADS,
+        common=True,
+    )
+    group_size: tuple[int, ...] = setting(
+        (1, 2, 5),
+        "Ablate so many of the first heads. And as many others; 0 for none.",
+        panel=HEADS,
+        metavar="K,K",
+        shown="1,2,5",
+        parser=numbers(int),
+        typed=str,
+        least=0,
+        items=1000,
+        common=True,
+    )
+    draws: int = setting(
+        5, "Sets of other heads for each of these.", panel=HEADS, metavar="N", least=1, most=_MANY
+    )
+    select_on: Literal["halves", "all"] = like(
+        GoldSettings,
+        "select_on",
+        help="Rank on even needles and measure on odd ones (halves), or both on all.",
+        panel=HEADS,
+    )
+    strict: bool = like(GoldSettings, "strict", command=False, python=False)
+    control: bool = setting(
+        True, "Do not run the model with random weights too.", panel=HEADS, shown=""
+    )
+    seed: int = setting(
+        0,
+        "Seed of words, of heads drawn at random and of random weights.",
+        metavar="N",
+        least=0,
+        most=(1 << 63) - 1,
+    )
 
-    lengths: tuple[int, ...] | None = None
-    depths: tuple[float, ...] = DEPTHS
-    count: int = 4
-    cue: int = 3
-    answer: int = 5
-    generate: int | None = None
-    by: RankedBy = "copied"
-    ablate: tuple[int, ...] = (1, 2, 5)
-    draws: int = 5
-    control: bool = True
-    select_on: Selection = HALVES
-    seed: int = 0
+    @property
+    def cue(self) -> int:
+        """Words of a needle that the question repeats."""
+        return self.needle[0]
 
-    def __post_init__(self) -> None:
-        check_fields(self)
+    @property
+    def answer(self) -> int:
+        """Words of a needle that are asked for."""
+        return self.needle[1]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many of the first heads are ablated together."""
+        return tuple(size for size in self.group_size if size)
 
     def check(self) -> None:
-        """Raise UsageError for a value that there is not."""
-        for name in ("count", "cue", "answer", "draws", "generate"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UsageError("{} is too few; take at least 1", Setting(name, value))
-        if not self.depths or not all(0 <= depth <= 1 for depth in self.depths):
-            depths = _listed("depths", self.depths)
-            raise UsageError("{} must be from 0 (first) to 1 (last)", depths)
-        if self.lengths is not None and (not self.lengths or min(self.lengths) < 1):
-            raise UsageError("{} must be numbers of tokens", _listed("lengths", self.lengths))
-        if any(k < 1 for k in self.ablate):
-            raise UsageError("{} must be numbers of heads", _listed("ablate", self.ablate))
-        if not 0 <= self.seed < 1 << 63:
-            raise UsageError("{} must be from 0 to 2^63 - 1", Setting("seed", self.seed))
+        """Raise UsageError for no lengths or depths."""
+        if self.lengths == () or not self.depths:
+            raise UsageError(
+                "{lengths} and {depths} need at least one number each", lengths=..., depths=...
+            )
 
 
-def _listed(name: str, values: Iterable[float]) -> Setting:
-    """A setting as it is typed: ``--depths 0,2``."""
-    return Setting(name, ",".join(f"{value:g}" for value in values))
+def check_many(needles: int) -> None:
+    """Refuse more prompts than anybody waits for.
+
+    Raises:
+        UsageError: names what makes so many.
+    """
+    if needles > MOST_NEEDLES:
+        raise UsageError(
+            "{:,} needles are more than {:,}; take fewer {lengths}, {depths} or a smaller {count}",
+            needles, MOST_NEEDLES, lengths=..., depths=..., count=...,
+        )  # fmt: skip

@@ -11,20 +11,20 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def rows(found: Retrieval) -> list[Row]:
+def rows(result: Retrieval) -> list[Row]:
     """A row for each head, the first of the ranking first."""
     return [
         {
-            "head": found.layout.name(one.head),
-            "copied": one.copied.value,
-            "copied_low": one.copied.low,
-            "copied_high": one.copied.high,
-            "copied_all": one.copied_all.value,
-            "query": one.query.value,
-            "query_low": one.query.low,
-            "query_high": one.query.high,
-            "weight": one.weight.value,
-            "where_chosen": one.where_chosen,
+            "head": result.layout.name(head.head),
+            "copied": head.copied.value,
+            "copied_low": head.copied.low,
+            "copied_high": head.copied.high,
+            "copied_all": head.copied_all.value,
+            "query": head.query.value,
+            "query_low": head.query.low,
+            "query_high": head.query.high,
+            "weight": head.weight.value,
+            "where_chosen": head.where_chosen,
         }
-        for one in found.heads
+        for head in result.heads
     ]

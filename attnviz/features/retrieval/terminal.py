@@ -29,91 +29,91 @@ from attnviz.features.retrieval.words import (
 _TEXT = 60
 
 
-def parts(found: Retrieval, *, top: int = 10) -> Iterator[RenderableType]:
+def parts(result: Retrieval, *, top: int = 10) -> Iterator[RenderableType]:
     """Lengths and depths, the grid, so many heads, the ablations, random weights, the origin.
 
     Args:
-        found: the result.
+        result: the result.
         top: heads of the table.
     """
-    first = found.layout.name(found.heads[0].head)
-    what = "needles retrieved · " if found.generates else ""
+    first = result.layout.name(result.heads[0].head)
+    what = "needles retrieved · " if result.generates else ""
     yield Line(f"{what}head {first}, %, by depth and tokens", "dim")
-    yield cells_table(found)
+    yield cells_table(result)
     yield ""
-    yield TileGrid(found.layout, retrieval_tiles(found))
-    yield Line(f"{BY[found.by]}, %, on {found.held_out}; full colour at 40", "dim")
+    yield TileGrid(result.layout, retrieval_tiles(result))
+    yield Line(f"{BY[result.by]}, %, on {result.held_out}; full colour at 40", "dim")
     yield ""
-    yield heads_table(found, top)
-    yield Line(summary(found))
-    if found.ablations:
+    yield heads_table(result, top)
+    yield Line(summary(result))
+    if result.ablations:
         yield ""
-        yield ablations_table(found)
+        yield ablations_table(result)
     yield ""
-    for one in found.examples[:1]:
-        wrote = f" → {visible(one.generated)}" if found.generates else ""
-        text = f"{visible(one.needle)} … {visible(one.question)}{wrote}"
+    for example in result.examples[:1]:
+        wrote = f" → {visible(example.generated)}" if result.generates else ""
+        text = f"{visible(example.needle)} … {visible(example.question)}{wrote}"
         yield Line(f"the first needle: {shorten(text, _TEXT + 40)}", "dim")
-    if control_line(found):
-        yield Line(control_line(found), "dim")
-    yield Line(measured(found), "dim")
+    if control_line(result):
+        yield Line(control_line(result), "dim")
+    yield Line(measured(result), "dim")
 
 
-def cells_table(found: Retrieval) -> Table:
+def cells_table(result: Retrieval) -> Table:
     """Needles retrieved, and the first head's score, by depth (lines) and length (columns)."""
-    cells = {(cell.length, cell.depth): cell for cell in found.cells}
-    table = _table(("depth", *[f"{length:,}" for length in found.lengths]))
-    for depth in found.depths:
+    cells = {(cell.length, cell.depth): cell for cell in result.cells}
+    table = _table(("depth", *[f"{length:,}" for length in result.lengths]))
+    for depth in result.depths:
         row = []
-        for length in found.lengths:
+        for length in result.lengths:
             cell = cells[length, depth]
-            score = plain_percent(cell.copied if found.by == "copied" else cell.query)
-            row.append(f"{plain_percent(cell.accuracy)} · {score}" if found.generates else score)
+            score = plain_percent(cell.copied if result.by == "copied" else cell.query)
+            row.append(f"{plain_percent(cell.accuracy)} · {score}" if result.generates else score)
         table.add_row(depth_label(depth), *row)
     return table
 
 
-def retrieval_tiles(found: Retrieval) -> dict[Head, Tile]:
+def retrieval_tiles(result: Retrieval) -> dict[Head, Tile]:
     """The score of every head, in percent."""
     tiles = {}
-    for one in found.heads:
-        value = main_score(found, one).value
+    for head in result.heads:
+        value = main_score(result, head).value
         if value is not None and round(100 * value) > 0:
-            tiles[one.head] = Tile(f"{100 * value:.0f}", value / 0.4)
+            tiles[head.head] = Tile(f"{100 * value:.0f}", value / 0.4)
     return tiles
 
 
-def heads_table(found: Retrieval, top: int) -> Table:
+def heads_table(result: Retrieval, top: int) -> Table:
     """The first heads, and both scores of each."""
     titles = ["head", "copied %", "95 %", "all needles", "from question %", "95 %", "as it is"]
     table = _table(
-        [title for n, title in enumerate(titles) if found.generates or n not in (1, 2, 3)]
+        [title for n, title in enumerate(titles) if result.generates or n not in (1, 2, 3)]
     )
-    for one in found.heads[:top]:
-        row = [found.layout.name(one.head)]
-        if found.generates:
-            row += [percent(one.copied), interval(one.copied), percent(one.copied_all)]
-        row += [percent(one.query), interval(one.query), percent(one.weight)]
+    for head in result.heads[:top]:
+        row = [result.layout.name(head.head)]
+        if result.generates:
+            row += [percent(head.copied), interval(head.copied), percent(head.copied_all)]
+        row += [percent(head.query), interval(head.query), percent(head.weight)]
         table.add_row(*row)
     table.add_section()
-    chance = ["chance", *([chance_percent(found.chance), "", ""] if found.generates else [])]
-    table.add_row(*chance, "0", "", chance_percent(found.weight_chance), style="dim")
+    chance = ["chance", *([chance_percent(result.chance), "", ""] if result.generates else [])]
+    table.add_row(*chance, "0", "", chance_percent(result.weight_chance), style="dim")
     return table
 
 
-def ablations_table(found: Retrieval) -> Table:
+def ablations_table(result: Retrieval) -> Table:
     """Needles retrieved without the first heads, and without others."""
     table = _table(("ablated", "retrieved %", "95 %", "others %", "draws", "points", "95 %"))
-    table.add_row("nothing", percent(found.accuracy), interval(found.accuracy), "", "", "", "")
-    for one in found.ablations:
+    table.add_row("nothing", percent(result.accuracy), interval(result.accuracy), "", "", "", "")
+    for ablation in result.ablations:
         table.add_row(
-            head_list(found, one),
-            percent(one.accuracy),
-            interval(one.accuracy),
-            percent(one.random),
-            f"{plain_percent(one.least)} to {plain_percent(one.most)}",
-            points(one.margin),
-            interval(one.margin),
+            head_list(result, ablation),
+            percent(ablation.accuracy),
+            interval(ablation.accuracy),
+            percent(ablation.random),
+            f"{plain_percent(ablation.least)} to {plain_percent(ablation.most)}",
+            points(ablation.margin),
+            interval(ablation.margin),
         )
     return table
 

@@ -14,17 +14,17 @@ from attnviz.statistics.share import CaseShare
 BY = {"copied": "tokens of the answer copied", "query": "weight from the question to the needle"}
 
 
-def main_score(found: Retrieval, one: RetrievalScore) -> CaseShare:
+def main_score(result: Retrieval, score: RetrievalScore) -> CaseShare:
     """The score that heads are ranked by, on the needles that they were not chosen on."""
-    if found.by == "copied":
-        return one.copied
-    return one.weight if one.query.value is None else one.query
+    if result.by == "copied":
+        return score.copied
+    return score.weight if score.query.value is None else score.query
 
 
-def title(found: Retrieval) -> str:
+def title(result: Retrieval) -> str:
     """What a picture shows."""
-    what = "copy a needle from" if found.by == "copied" else "find a needle in"
-    return f"{model_name(found.source)}: which heads {what} a long text"
+    what = "copy a needle from" if result.by == "copied" else "find a needle in"
+    return f"{model_name(result.source)}: which heads {what} a long text"
 
 
 def depth_label(depth: float) -> str:
@@ -32,22 +32,22 @@ def depth_label(depth: float) -> str:
     return f"{100 * depth:.0f} %"
 
 
-def head_list(found: Retrieval, one: RetrievalAblation) -> str:
+def head_list(result: Retrieval, ablation: RetrievalAblation) -> str:
     """The heads that were ablated."""
-    return ", ".join(found.layout.name(head) for head in one.heads)
+    return ", ".join(result.layout.name(head) for head in ablation.heads)
 
 
-def summary(found: Retrieval) -> str:
+def summary(result: Retrieval) -> str:
     """How many retrieval heads there are, in one line."""
-    if not found.generates:
+    if not result.generates:
         return "no score while generating: the model generates nothing"
-    count = len(found.found)
-    named = ", ".join(found.layout.name(one.head) for one in found.found[:8])
+    count = len(result.found)
+    named = ", ".join(result.layout.name(head.head) for head in result.found[:8])
     more = ", …" if count > 8 else ""
-    heads = f"{count} of {len(found.heads)} heads"
+    heads = f"{count} of {len(result.heads)} heads"
     return (
         f"{heads} copy more than {100 * LEAST_COPIED:.0f} % of the answers"
-        f"{f': {named}{more}' if count else ''}; chance {chance_percent(found.chance)} %"
+        f"{f': {named}{more}' if count else ''}; chance {chance_percent(result.chance)} %"
     )
 
 
@@ -56,34 +56,34 @@ def chance_percent(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.2g}"
 
 
-def control_line(found: Retrieval) -> str:
+def control_line(result: Retrieval) -> str:
     """What random weights do, in one line; empty where they did not run."""
-    one = found.control
-    if one is None:
+    control = result.control
+    if control is None:
         return ""
     copied = ""
-    if one.copied is not None:
+    if control.copied is not None:
         copied = (
-            f"copied {chance_percent(one.copied)} % (the head with most "
-            f"{chance_percent(one.copied_most)} %, chance {chance_percent(one.chance)} %), "
+            f"copied {chance_percent(control.copied)} % (the head with most "
+            f"{chance_percent(control.copied_most)} %, chance {chance_percent(control.chance)} %), "
         )
     return (
-        f"random weights (seed {one.seed}, given the answer): {copied}from the question "
-        f"{100 * one.query:.2g} % (most {100 * one.query_most:.2g} %)"
+        f"random weights (seed {control.seed}, given the answer): {copied}from the question "
+        f"{100 * control.query:.2g} % (most {100 * control.query_most:.2g} %)"
     )
 
 
-def measured(found: Retrieval) -> str:
+def measured(result: Retrieval) -> str:
     """What was measured on what, in one line."""
-    info = found.source
-    lengths = f"{found.lengths[0]:,}"
-    if len(found.lengths) > 1:
-        lengths += f" to {found.lengths[-1]:,}"
-    what = "needles of random words" if found.task == "words" else f"needles of {found.task}"
+    info = result.source
+    lengths = f"{result.lengths[0]:,}"
+    if len(result.lengths) > 1:
+        lengths += f" to {result.lengths[-1]:,}"
+    what = "needles of random words" if result.task == "words" else f"needles of {result.task}"
     parts = [
-        f"{counted(found.needles, 'prompt')} with {what}, {lengths} tokens",
-        f"heads ranked by {BY[found.by]} on {found.ranked_on}, measured on {found.held_out}",
-        "ablation: outputs set to 0" if found.ablations else "",
+        f"{counted(result.needles, 'prompt')} with {what}, {lengths} tokens",
+        f"heads ranked by {BY[result.by]} on {result.ranked_on}, measured on {result.held_out}",
+        "ablation: outputs set to 0" if result.ablations else "",
         f"{model_name(info)}, {info.backend} backend, {info.device} {info.dtype}",
     ]
     return " · ".join(filter(None, parts))

@@ -8,27 +8,54 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
-from attnviz.cli import console, voice
+from attnviz.attention.spec import RunSizes
+from attnviz.cli import console, option_names
+from attnviz.cli.declared import command
 from attnviz.cli.exits import DIFFERS
-from attnviz.cli.flattening import flatten
+from attnviz.core.settings import Settings, declarations
 from attnviz.errors import Message, Setting, UsageError
-from attnviz.features.shapes.options import (
-    Asked,
-    FormatOptions,
-    LayerOptions,
-    PresetOptions,
-    RunOptions,
-    ViewOptions,
-)
+from attnviz.features.shapes.answers.subject import Layer, Model, Subject
+from attnviz.features.shapes.answers.worked import Example
+from attnviz.features.shapes.settings import ShapesOutput, ViewSettings
 
 if TYPE_CHECKING:
-    from attnviz.features.shapes.function import Answer
+    from attnviz.features.shapes.result import Answer
 
 PIPE_WIDTH = 110
+
+
+class Asked(NamedTuple):
+    """All settings of a call."""
+
+    layer: Layer
+    run: RunSizes
+    model: Model
+    view: ViewSettings
+    example: Example
+    output: ShapesOutput
+
+    @property
+    def named(self) -> str | None:
+        """What the user called the model; None where a fresh layer is meant."""
+        return self.model.name if self.model != Model() else None
+
+    @property
+    def subject(self) -> Subject:
+        """What the view is about."""
+        return self.layer if self.named is None else self.model
+
+    @property
+    def tiny(self) -> Example:
+        """The numbers to walk through."""
+        return self.example.but(layer=self.layer)
+
+    def given(self) -> list[str]:
+        """The names of the settings that are not what they are by default."""
+        return [name for record in self for name in record.changed()]
 
 
 class View(NamedTuple):
@@ -43,52 +70,52 @@ class View(NamedTuple):
 def _walk(asked: Asked) -> Answer:
     from attnviz.features.shapes.answers.walks import walk
 
-    return walk(asked.subject(), asked.sizes(), why=asked.view.why)
+    return walk(asked.subject, asked.run, explain=asked.view.explain)
 
 
 def _diagram(asked: Asked) -> Answer:
     from attnviz.features.shapes.answers.walks import diagram
 
-    return diagram(asked.subject(), asked.sizes(), why=asked.view.why, out=asked.output.out)
+    return diagram(asked.subject, asked.run, explain=asked.view.explain, out=asked.output.out)
 
 
 def _verify(asked: Asked) -> Answer:
     from attnviz.features.shapes.answers.walks import verify
 
-    return verify(asked.subject(), asked.sizes())
+    return verify(asked.subject, asked.run)
 
 
 def _compare(asked: Asked) -> Answer:
     from attnviz.features.shapes.answers.costs import compare
 
-    return compare(asked.subject(), asked.sizes(), memory=asked.view.memory)
+    return compare(asked.subject, asked.run, memory=asked.view.memory)
 
 
 def _sweep(asked: Asked) -> Answer:
     from attnviz.features.shapes.answers.costs import sweep
 
     along = str(asked.view.sweep)
-    return sweep(asked.subject(), along, asked.sizes(), out=asked.output.out)
+    return sweep(asked.subject, along, asked.run, out=asked.output.out)
 
 
 def _scaling(asked: Asked) -> Answer:
     from attnviz.features.shapes.answers.worked import scaling
 
-    return scaling(asked.view.seed, out=asked.output.out)
+    return scaling(asked.example.seed, out=asked.output.out)
 
 
 def _numbers(asked: Asked) -> Answer:
     from attnviz.features.shapes.answers.worked import numbers
 
-    return numbers(asked.tiny(), precision=asked.view.precision)
+    return numbers(asked.tiny, precision=asked.view.precision)
 
 
 def _animate(asked: Asked) -> Answer:
     from attnviz.features.shapes.answers.worked import animate
 
     if asked.output.out is None:
-        raise UsageError("{animate} makes a file; add {out}", animate=..., out="animation.html")
-    return animate(asked.tiny(), asked.output.out)
+        raise UsageError("{show} makes a file; add {out}", show="animation", out="animation.html")
+    return animate(asked.tiny, asked.output.out)
 
 
 def _presets(asked: Asked) -> Answer:
@@ -97,80 +124,80 @@ def _presets(asked: Asked) -> Answer:
     return presets()
 
 
-_SIZES = frozenset(f.name for f in dataclasses.fields(LayerOptions))
-_RUN = frozenset(f.name for f in dataclasses.fields(RunOptions))
-_MODEL = frozenset(f.name for f in dataclasses.fields(PresetOptions))
+def _names(record: type[Settings]) -> frozenset[str]:
+    return frozenset(declarations(record))
+
+
+_SIZES, _RUN, _MODEL = map(_names, (Layer, RunSizes, Model))
 _TINY = frozenset({"text", "input", "example", "seed", "d_model", "heads", "kv_heads", "kind"})
-_TINY |= {"causal", "window"}
+_TINY |= {"causal", "sliding_window"}
 _ONE = _SIZES - {"layers"}
 
 VIEWS: Mapping[str, View] = {
-    "walk": View(_walk, _SIZES | _RUN | _MODEL | {"why"}, frozenset({"layers"})),
-    "diagram": View(_diagram, _SIZES | _RUN | _MODEL | {"why", "out"}, has_csv=False),
+    "walk": View(_walk, _SIZES | _RUN | _MODEL | {"explain"}, frozenset({"layers"})),
+    "diagram": View(_diagram, _SIZES | _RUN | _MODEL | {"explain", "out"}, has_csv=False),
     "verify": View(_verify, _ONE | _RUN | _MODEL),
     "compare": View(_compare, _SIZES | _RUN | _MODEL | {"memory"}),
     "sweep": View(_sweep, _ONE | _RUN | _MODEL | {"out"}),
     "scaling": View(_scaling, frozenset({"seed", "out"})),
     "numbers": View(_numbers, _TINY | {"precision"}, frozenset({"precision"})),
-    "animate": View(_animate, _TINY | {"out"}, has_csv=False),
+    "animation": View(_animate, _TINY | {"out"}, has_csv=False),
     "presets": View(_presets),
 }
-"""Every view by the option that asks for it; the walk is what nobody has to ask for."""
+"""Every view by its name; the walk is what nobody has to ask for."""
 
-_OF_A_MODEL = _RUN | {"why"}
+_OF_A_MODEL = _RUN | {"explain"}
 """What the walk of a model heeds below the table of its layers, which is all that CSV holds."""
 
 
-@flatten
+@command
 def shapes(
-    layer: LayerOptions,
-    run: RunOptions,
-    model: PresetOptions,
-    view: ViewOptions,
-    output: FormatOptions,
-    text: Annotated[
-        str | None, typer.Argument(help="Words for --numbers and --animate: 'cat sat on mat'.")
-    ] = None,
+    layer: Layer,
+    run: RunSizes,
+    model: Model,
+    view: ViewSettings,
+    example: Example,
+    output: ShapesOutput,
 ) -> None:
     """Show the shape of every step of attention, why it is so, and what it costs.
 
     [bold]Examples[/]
 
-      attnviz shapes --d-model 512 --heads 8 --why
-
-      attnviz shapes --d-model 256 --heads 8 --kind cross --seq 12 --context-length 20 --verify
+      attnviz shapes --d-model 512 --heads 8 --explain
 
       attnviz shapes --preset llama3-70b --compare --memory 80GB --dtype bf16
 
-      attnviz shapes --sweep seq=128..131072 -o growth.svg
-
-      attnviz shapes --numbers "cat sat on mat" --causal
-
-      attnviz shapes --kind gqa --kv-heads 2 --diagram -o layer.svg
-
-      attnviz shapes --animate -o heads.html
+      attnviz shapes --show numbers "cat sat on mat" --causal
     """
-    asked = Asked(text, layer, run, model, view, output)
+    asked = Asked(layer, run, model, view, example, output)
     answer = _view_of(asked).answer(asked)
-    notes = tuple(console.one_line(voice.words(note)) for note in answer.notes)
+    notes = tuple(console.one_line(option_names.words(note)) for note in answer.notes)
     title = console.one_line(answer.title)
     _print(dataclasses.replace(answer, title=title, notes=notes), output)
     if getattr(answer, "equal", True) is False:
         raise typer.Exit(DIFFERS)
 
 
+def _spoken(view: str) -> Setting:
+    """A view by the option that asks for it."""
+    return Setting(view) if view in ("verify", "compare", "sweep") else Setting("show", view)
+
+
 def _view_of(asked: Asked) -> View:
     """The one view asked for; UsageError for two, and for options that it would not heed."""
-    given = asked.given()
-    views = [name for name in given if name in VIEWS]
+    given = [name for name in asked.given() if name != "show"]
+    views = [asked.view.show] if asked.view.show is not None else []
+    views += [name for name in given if name in VIEWS]
     formats = [name for name in ("json", "csv", "markdown") if name in given]
-    for several, what in ((views, "views"), (formats, "formats")):
+    for several, what in (
+        (list(map(_spoken, views)), "views"),
+        (list(map(Setting, formats)), "formats"),
+    ):
         if len(several) > 1:
-            one, other = map(Setting, several[:2])
-            raise UsageError("{} and {} are two {}; choose one", one, other, what)
+            raise UsageError("{} and {} are two {}; choose one", *several[:2], what)
     name = views[0] if views else "walk"
     view, heeds = VIEWS[name], VIEWS[name].heeds
-    if asked.model.name is not None:
+    if asked.named is not None:
         heeds -= _SIZES | (_RUN if name == "verify" else frozenset())
     for option in given:
         if option not in heeds | {name, *formats}:
@@ -183,9 +210,9 @@ def _view_of(asked: Asked) -> View:
 def _check_csv(name: str, view: View, asked: Asked) -> None:
     """Refuse CSV where there is no table, and options that change nothing in it."""
     if not view.has_csv:
-        raise UsageError("{} has no table for {csv}; leave it out", Setting(name), csv=...)
+        raise UsageError("{} has no table for {csv}; leave it out", _spoken(name), csv=...)
     silent = view.not_in_csv
-    if name == "walk" and asked.model.name is not None:
+    if name == "walk" and asked.named is not None:
         silent = _OF_A_MODEL
     for option in asked.given():
         if option in silent:
@@ -199,20 +226,22 @@ def _check_csv(name: str, view: View, asked: Asked) -> None:
 
 def _unheeded(name: str, asked: Asked, view: str) -> UsageError:
     """What to say of an option that a view does not heed; the walk is the view without a name."""
-    said: Any = f"the text {asked.text!r}" if name == "text" else Setting(name)
-    model = asked.model.name
+    said: Any = f"the text {asked.example.text!r}" if name == "text" else Setting(name)
+    model = asked.named
     if name in _SIZES and model is not None:
         return UsageError(
             "{} is fixed by {!r}; leave it out, or leave the model out", Setting(name), model
         )
     if view:
-        return UsageError("{} does not apply to {}; leave it out", said, Setting(view))
-    takers: list[Setting | Message] = [Setting(v) for v, one in VIEWS.items() if name in one.heeds]
-    listed = functools.reduce(lambda some, one: Message("{} or {}", some, one), takers)
+        return UsageError("{} does not apply to {}; leave it out", said, _spoken(view))
+    takers: list[Setting | Message] = [
+        _spoken(taker) for taker, other in VIEWS.items() if name in other.heeds
+    ]
+    listed = functools.reduce(lambda some, other: Message("{} or {}", some, other), takers)
     return UsageError("{} needs {}; add it", said, listed)
 
 
-def _print(answer: Answer, output: FormatOptions) -> None:
+def _print(answer: Answer, output: ShapesOutput) -> None:
     from attnviz.features.shapes.forms import as_csv, as_markdown, as_text
     from attnviz.features.shapes.table import Paint
 

@@ -34,7 +34,7 @@ class LayerSizes:
         latent: r of MLA. rope_dim: d_r of MLA. query_latent: width of MLA's compressed queries.
         biases: which projections have one, by their names.
         causal: whether a query sees only keys up to its own position.
-        window: how many positions a query sees, its own included; None for all.
+        sliding_window: how many positions a query sees, its own included; None for all.
         chunked: whether these are those of its own chunk.
         sink: whether softmax may put weight on a learned sink.
         gated: whether the heads' outputs pass a learned gate before W_O.
@@ -54,7 +54,7 @@ class LayerSizes:
     query_latent: int | None
     biases: tuple[str, ...]
     causal: bool
-    window: int | None
+    sliding_window: int | None
     chunked: bool
     sink: bool
     gated: bool

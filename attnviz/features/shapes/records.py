@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,17 +19,17 @@ if TYPE_CHECKING:
     from attnviz.models.configs.model import ModelSpec
 
 
-def walk_answer(walk: Walk, printed: Printed, *, why: bool, layers: int) -> result.WalkAnswer:
+def walk_answer(walk: Walk, printed: Printed, *, explain: bool, layers: int) -> result.WalkAnswer:
     """A fresh layer, step by step."""
-    return result.WalkAnswer(**printed._asdict(), **_of_layer(walk, why=why, layers=layers))
+    return result.WalkAnswer(**printed._asdict(), **_of_layer(walk, explain=explain, layers=layers))
 
 
 def model_answer(
-    model: ModelSpec, walk: Walk, printed: Printed, *, why: bool
+    model: ModelSpec, walk: Walk, printed: Printed, *, explain: bool
 ) -> result.ModelAnswer:
     """A model's layers, and the walk through its main one."""
     return result.ModelAnswer(
-        **printed._asdict(), model=_model(model), **_of_layer(walk, why=why, layers=1)
+        **printed._asdict(), model=_model(model), **_of_layer(walk, explain=explain, layers=1)
     )
 
 
@@ -36,31 +37,35 @@ def diagram_answer(
     walk: Walk,
     printed: Printed,
     *,
-    why: bool,
+    explain: bool,
     layers: int,
     model: ModelSpec | None = None,
-    file: Path | None = None,
+    files: Sequence[Path] = (),
 ) -> result.DiagramAnswer:
     """A layer that is drawn."""
     return result.DiagramAnswer(
         **printed._asdict(),
         model=None if model is None else _model(model),
-        file=None if file is None else str(file),
-        **_of_layer(walk, why=why, layers=layers),
+        files=tuple(map(str, files)),
+        **_of_layer(walk, explain=explain, layers=layers),
     )
 
 
 def verify_answer(
-    found: Verification, printed: Printed, *, attention: int | None = None, whole: int | None = None
+    verification: Verification,
+    printed: Printed,
+    *,
+    attention: int | None = None,
+    whole: int | None = None,
 ) -> result.VerifyAnswer:
     """The comparisons, and of a model the parameters that were counted."""
     return result.VerifyAnswer(
         **printed._asdict(),
-        subject=found.subject,
-        equal=not found.failures,
+        subject=verification.subject,
+        equal=not verification.failures,
         checks=tuple(
             parts.Compared(step=c.step, what=c.what, said=c.said, found=c.found, equal=c.equal)
-            for c in found.checks
+            for c in verification.checks
         ),
         attention_parameters=attention,
         whole_parameters=whole,
@@ -81,7 +86,7 @@ def layer_sizes(spec: AttentionSpec) -> parts.LayerSizes:
         query_latent=spec.query_latent or None,
         biases=tuple(sorted(spec.biases)),
         causal=spec.causal,
-        window=spec.window,
+        sliding_window=spec.window,
         chunked=spec.chunked,
         sink=spec.sink,
         gated=spec.gated,
@@ -108,14 +113,14 @@ def formula(value: Amount) -> parts.Formula:
     return parts.Formula(value.value, value.written("d"))
 
 
-def _of_layer(walk: Walk, *, why: bool, layers: int) -> dict[str, Any]:
+def _of_layer(walk: Walk, *, explain: bool, layers: int) -> dict[str, Any]:
     """The fields of every answer that walks through one layer."""
     spec, run, learned, flops = walk.spec, walk.run, walk.parameters, walk.flops
     return {
         "layer": layer_sizes(spec),
         "run": layer_run(run),
         "layers": layers,
-        "steps": tuple(_step(step, why=why) for step in walk.steps),
+        "steps": tuple(_step(step, explain=explain) for step in walk.steps),
         "costs": parts.LayerCosts(
             parameters=parts.ParameterCosts(
                 weights=learned.weights,
@@ -136,7 +141,7 @@ def _of_layer(walk: Walk, *, why: bool, layers: int) -> dict[str, Any]:
     }
 
 
-def _step(step: Step, *, why: bool) -> parts.StepCosts:
+def _step(step: Step, *, explain: bool) -> parts.StepCosts:
     return parts.StepCosts(
         key=step.key,
         name=step.name,
@@ -146,7 +151,7 @@ def _step(step: Step, *, why: bool) -> parts.StepCosts:
         parameters=step.parameters,
         flops=formula(step.flops),
         bytes=None if step.bytes is None else formula(step.bytes),
-        why=step.why if why else None,
+        why=step.why if explain else None,
     )
 
 

@@ -68,14 +68,14 @@ class Answer(Record):
         """
         check_schema(cls, document, name)
         view = document.get("view")
-        found: Any = VIEWS.get(view) if isinstance(view, str) else None
-        if found is None or not issubclass(found, cls):
-            own = [key for key, one in VIEWS.items() if issubclass(one, cls)]
+        kind: Any = VIEWS.get(view) if isinstance(view, str) else None
+        if kind is None or not issubclass(kind, cls):
+            own = [key for key, answer in VIEWS.items() if issubclass(answer, cls)]
             raise InputError(
                 f"{name} is damaged: its view is {str(view)[:40]!r}, not {' or '.join(own)} - at "
                 f"`$.view`; make it again with attnviz {cls.command}"
             )
-        read: Any = super(Answer, found).from_dict(document, name)
+        read: Any = super(Answer, kind).from_dict(document, name)
         return cast(Self, read)
 
     @classmethod
@@ -86,10 +86,10 @@ class Answer(Record):
             own["required"] = ["schema", "view", *own["required"][1:]]
             return own
         parts: dict[str, Any] = {}
-        for one in VIEWS.values():
-            own = one.json_schema()
+        for answer in VIEWS.values():
+            own = answer.json_schema()
             parts |= own.pop("$defs")
-            parts[one.__name__] = {
+            parts[answer.__name__] = {
                 key: value for key, value in own.items() if key not in ("$schema", "$id")
             }
         return {
@@ -99,7 +99,7 @@ class Answer(Record):
             "type": "object",
             "properties": {"schema": {"const": cls.schema}, "view": {"enum": list(VIEWS)}},
             "required": ["schema", "view", "title"],
-            "oneOf": [{"$ref": f"#/$defs/{one.__name__}"} for one in VIEWS.values()],
+            "oneOf": [{"$ref": f"#/$defs/{answer.__name__}"} for answer in VIEWS.values()],
             "$defs": parts,
         }
 
@@ -132,11 +132,11 @@ class ModelAnswer(LayerAnswer):
 
 @dataclass(frozen=True, kw_only=True)
 class DiagramAnswer(LayerAnswer):
-    """A layer that is drawn, perhaps a model's, perhaps into a file."""
+    """A layer that is drawn, perhaps a model's, perhaps into files."""
 
     view: Literal["diagram"] = "diagram"
     model: ModelLayers | None = None
-    file: str | None = None
+    files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -241,10 +241,10 @@ def _joined(pieces: Sequence[Sequence[Span]], paint: Paint) -> str:
     return paint.line(spans).rstrip(" ")
 
 
-def _lines(one: TableCell) -> list[list[Span]]:
+def _lines(cell: TableCell) -> list[list[Span]]:
     """A cell's spans, line by line."""
     lines: list[list[Span]] = [[]]
-    for text, tone in one.spans:
+    for text, tone in cell.spans:
         for i, part in enumerate(text.split("\n")):
             if i:
                 lines.append([])
@@ -290,7 +290,7 @@ def table_markdown(table: Table) -> str:
     lines.append("| " + " | ".join(map(_escaped, titles)) + " |")
     lines.append("| " + " | ".join(marks + (["---"] if explained else [])) + " |")
     for row in table.rows:
-        texts = [one.text.replace("\n", " ") for one in row.cells]
+        texts = [cell.text.replace("\n", " ") for cell in row.cells]
         texts += [row.under] if explained else []
         lines.append("| " + " | ".join(map(_escaped, texts)) + " |")
     return "\n".join(lines) + "\n"
@@ -310,6 +310,6 @@ def table_csv(table: Table) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([c.key for c in table.columns] + (["why"] if explained else []))
     for row in table.rows:
-        values = ["" if one.raw is None else one.raw for one in row.cells]
+        values = ["" if cell.raw is None else cell.raw for cell in row.cells]
         writer.writerow([*values, row.under] if explained else values)
     return out.getvalue()

@@ -33,25 +33,25 @@ class Largest:
 
 def largest(states: Sequence[Tensor]) -> list[Largest]:
     """Of every state [1, T, D] of one text, in their order."""
-    found = []
+    most = []
     for state in states:
         values = state[0].float()
         size = values.abs()
         place = int(size.argmax())
         position, dimension = divmod(place, values.shape[1])
         value = float(values[position, dimension])
-        found.append(Largest(value, position, dimension, float(size.flatten().median())))
-    return found
+        most.append(Largest(value, position, dimension, float(size.flatten().median())))
+    return most
 
 
 def by_layer(texts: Sequence[tuple[list[Largest], Tokens]]) -> tuple[LayerActivation, ...]:
     """The largest of all texts after every layer."""
-    found = []
+    layers = []
     for number in range(len(texts[0][0])):
-        own = [one[number] for one, _ in texts]
+        own = [states[number] for states, _ in texts]
         text = max(range(len(own)), key=lambda n: abs(own[n].value))
         most = own[text]
-        found.append(
+        layers.append(
             LayerActivation(
                 number - 1,
                 most.value,
@@ -60,7 +60,7 @@ def by_layer(texts: Sequence[tuple[list[Largest], Tokens]]) -> tuple[LayerActiva
                 text,
                 texts[text][1].texts[most.position],
                 most.median,
-                sum(one.massive for one in own),
+                sum(state.massive for state in own),
             )
         )
-    return tuple(found)
+    return tuple(layers)

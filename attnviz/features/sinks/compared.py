@@ -6,14 +6,14 @@ from attnviz.core.compared import Figures
 from attnviz.features.sinks.result import Sinks
 
 
-def figures(found: Sinks) -> Figures:
+def figures(result: Sinks) -> Figures:
     """Weight on the sink, the norm of its value and of the head's output."""
     values: dict[str, dict[str, float | None]] = {
-        found.layout.name(one.head): {
-            "share": one.share.value,
-            "norm": one.norm.value,
-            "output": one.output.value,
+        result.layout.name(head.head): {
+            "share": head.share.value,
+            "norm": head.norm.value,
+            "output": head.output.value,
         }
-        for one in found.heads
+        for head in result.heads
     }
-    return Figures(values, settings={"norms": found.norm_of})
+    return Figures(values, settings={"norms": result.norm_of})

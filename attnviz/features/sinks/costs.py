@@ -58,10 +58,10 @@ def costs(source: Source, inputs: Inputs, sinks: Mapping[Head, int]) -> TextCost
     whole = _looked_at(source, inputs, request)
 
     def cost(changed: ForwardRequest) -> float:
-        found = _looked_at(source, inputs, changed)
+        outcome = _looked_at(source, inputs, changed)
         if loss:
-            return _loss(found, ids) - base
-        return float((1 - F.cosine_similarity(whole.double(), found.double(), dim=-1)).mean())
+            return _loss(outcome, ids) - base
+        return float((1 - F.cosine_similarity(whole.double(), outcome.double(), dim=-1)).mean())
 
     base = _loss(whole, ids) if loss else 0.0
     without, moved = {}, {}
@@ -79,9 +79,9 @@ def costs(source: Source, inputs: Inputs, sinks: Mapping[Head, int]) -> TextCost
 
 def _looked_at(source: Source, inputs: Inputs, request: ForwardRequest) -> Tensor:
     output = source.forward([inputs], request=request)
-    found = output.logits if request.logits else output.hidden
-    assert found is not None
-    return found[0].cpu()
+    output_states = output.logits if request.logits else output.hidden
+    assert output_states is not None
+    return output_states[0].cpu()
 
 
 def _loss(logits: Tensor, ids: Tensor) -> float:
@@ -90,10 +90,10 @@ def _loss(logits: Tensor, ids: Tensor) -> float:
 
 
 def _by_site(heads: Mapping[Head, int]) -> dict[Site, list[Head]]:
-    found: dict[Site, list[Head]] = {}
+    by_site: dict[Site, list[Head]] = {}
     for head in heads:
-        found.setdefault(head.site, []).append(head)
-    return found
+        by_site.setdefault(head.site, []).append(head)
+    return by_site
 
 
 def _maps(source: Source, inputs: Inputs, site: Site) -> Tensor:

@@ -23,21 +23,21 @@ _NUMBERED = 13
 _DARK, _GREY, _DORMANT = "#1b1b1b", "#909090", "#c4500a"
 
 
-def draw(found: Sinks, format: str = "png", dpi: float = 150) -> Any:
+def draw(result: Sinks, format: str = "png", dpi: float = 150) -> Any:
     """The picture, in ``png``, ``svg`` or ``pdf``."""
-    return rendered(lambda: build(found, dpi), format, dpi)
+    return rendered(lambda: build(result, dpi), format, dpi)
 
 
-def build(found: Sinks, dpi: float) -> Figure:
+def build(result: Sinks, dpi: float) -> Figure:
     """The figure: heads to the left, their sinks in the middle, the states to the right."""
-    title = f"{model_name(found.source)}: attention sinks"
-    below = [summary(found), *filter(None, [activation_line(found)]), measured(found)]
-    families, missing = choose([title, *below, *[one.token for one in found.heads]])
+    title = f"{model_name(result.source)}: attention sinks"
+    below = [summary(result), *filter(None, [activation_line(result)]), measured(result)]
+    families, missing = choose([title, *below, *[head.token for head in result.heads]])
     below = [spelled(line, missing) for line in below]
     ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
-    wide_1, high_1 = size(found.layout)
+    wide_1, high_1 = size(result.layout)
     left = 0.35
-    panels = 2 if found.layers else 1
+    panels = 2 if result.layers else 1
     wide = 2 * _MARGIN + left + wide_1 + panels * (_GAP + _PANEL)
     heading = Heading(ruler, spelled(title, missing), below, wide, _MARGIN)
     top = _MARGIN + heading.high + 0.5
@@ -50,29 +50,29 @@ def build(found: Sinks, dpi: float) -> Figure:
         return figure.add_axes((x / wide, 1 - (top + h) / high, w / wide, h / high))
 
     tiles = {
-        one.head: Tile(spelled(tile_text(found, one), missing), found.rests_with(one))
-        for one in found.found
+        head.head: Tile(spelled(tile_text(result, head), missing), result.rests_with(head))
+        for head in result.found
     }
-    draw_grid(axes(_MARGIN + left, wide_1, high_1), found.layout, tiles,
+    draw_grid(axes(_MARGIN + left, wide_1, high_1), result.layout, tiles,
               "the key with the most weight; colour: its mean weight")  # fmt: skip
     x = _MARGIN + left + wide_1 + _GAP
-    _sinks(axes(x, _PANEL, tall), found)
-    if found.layers:
-        _states(axes(x + _PANEL + _GAP, _PANEL, tall), found)
+    _sinks(axes(x, _PANEL, tall), result)
+    if result.layers:
+        _states(axes(x + _PANEL + _GAP, _PANEL, tall), result)
     return figure
 
 
-def _sinks(axes: Axes, found: Sinks) -> None:
+def _sinks(axes: Axes, result: Sinks) -> None:
     """Every head: the weight on its sink, and the sink's share of what is written."""
     for dormant, color, said in (
         (False, COLOR, "heads"),
         (True, _DORMANT, "dormant heads"),
     ):
-        some = [one for one in found.heads if found.is_dormant(one) is dormant]
+        some = [head for head in result.heads if result.is_dormant(head) is dormant]
         points = [
-            (one.weight.value, one.written.value)
-            for one in some
-            if one.weight.value is not None and one.written.value is not None
+            (head.weight.value, head.written.value)
+            for head in some
+            if head.weight.value is not None and head.written.value is not None
         ]
         if points:
             axes.plot(*zip(*points, strict=True), "o", color=color, markersize=4, alpha=0.7,
@@ -82,7 +82,7 @@ def _sinks(axes: Axes, found: Sinks) -> None:
     axes.set_ylim(0, 1)
     axes.set_xlabel("share of the weight on the sink", fontsize=7)
     axes.set_ylabel(
-        f"share of what is written ({norms(found)})\nbelow the line: a no-op", fontsize=7
+        f"share of what is written ({norms(result)})\nbelow the line: a no-op", fontsize=7
     )
     axes.tick_params(labelsize=7)
     axes.legend(fontsize=7, frameon=False, loc="upper left")
@@ -90,14 +90,14 @@ def _sinks(axes: Axes, found: Sinks) -> None:
         axes.spines[side].set_visible(False)
 
 
-def _states(axes: Axes, found: Sinks) -> None:
+def _states(axes: Axes, result: Sinks) -> None:
     """The largest activation after every layer, and the median."""
-    places = [one.layer for one in found.layers]
-    axes.semilogy(places, [max(abs(one.value), 1e-6) for one in found.layers], "o-", color=_DARK,
-                  markersize=3.5, linewidth=1, label="largest")  # fmt: skip
-    axes.semilogy(places, [max(one.median, 1e-6) for one in found.layers], "o-", color=_GREY,
+    places = [layer.layer for layer in result.layers]
+    axes.semilogy(places, [max(abs(layer.value), 1e-6) for layer in result.layers], "o-",
+                  color=_DARK, markersize=3.5, linewidth=1, label="largest")  # fmt: skip
+    axes.semilogy(places, [max(layer.median, 1e-6) for layer in result.layers], "o-", color=_GREY,
                   markersize=3.5, linewidth=1, label="median")  # fmt: skip
-    some = [(one.layer, abs(one.value)) for one in found.massive]
+    some = [(layer.layer, abs(layer.value)) for layer in result.massive]
     if some:
         axes.semilogy(*zip(*some, strict=True), "o", color=_DORMANT, markersize=5, label="massive")
     axes.axhline(MASSIVE, color=_GREY, linewidth=0.8, linestyle="dotted")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from attnviz.captures.look import DEFAULT_MODEL, Look, Model, load, looks_of, prompt_of
+from attnviz.captures.copies import distinct, same_as
+from attnviz.captures.inputs import Input, looks_of, prompt_of
 from attnviz.captures.notes import notes
+from attnviz.captures.settings import ModelSettings
 from attnviz.core.capture import Capture
+from attnviz.core.interface import interface
 from attnviz.core.progress import Progress
 from attnviz.core.source import Source
-from attnviz.errors import InputError, Setting, UsageError
+from attnviz.errors import InputError, UsageError
 from attnviz.features.sinks.costs import predicts
 from attnviz.features.sinks.measure import (
     activations,
@@ -18,23 +21,20 @@ from attnviz.features.sinks.measure import (
     sinks_of,
     spent_on,
 )
-from attnviz.features.sinks.result import DORMANT, SINK, Sinks
-from attnviz.models.identity import identity
+from attnviz.features.sinks.result import Sinks
+from attnviz.features.sinks.settings import SinksSettings
 from attnviz.scoring.published import SINK_LENGTH
 from attnviz.statistics.clusters import few_groups
 
 _TOLD = 4
 
 
+@interface
 def sinks(
-    what: Look | Iterable[Look],
+    text: Input | Iterable[Input],
     *,
-    model: Model = DEFAULT_MODEL,
-    threshold: float = SINK,
-    dormant: float = DORMANT,
-    cost: bool = False,
-    device: str = "auto",
-    dtype: str = "auto",
+    settings: SinksSettings,
+    model: ModelSettings,
     progress: Progress = lambda stage, done, all_: None,
 ) -> Sinks:
     """Find the token at which each head's attention rests, at any position, and what that does.
@@ -47,14 +47,7 @@ def sinks(
     2024 (arXiv:2402.17762).
 
     Args:
-        what: a text or prompt, or several.
-        model: see :func:`attnviz.load`, as for ``device`` and ``dtype``.
-        threshold: mean weight of a sink, from 0 to 1.
-        dormant: a head is dormant below this share of the mean over its layer.
-        cost: also measure what it costs to set every head with a sink to zero, and to take the
-            sink from its attention.
-        device: where to run.
-        dtype: in which precision.
+        text: a text or prompt, or several.
         progress: called again and again with a stage, how much is done and how much there is.
 
     Returns:
@@ -65,49 +58,49 @@ def sinks(
         UsageError: recorded attention, which has no values, or a model with a decoder of its own;
         AttnvizError: see :mod:`attnviz.errors`.
     """
-    for name, value in (("threshold", threshold), ("dormant", dormant)):
-        if not value >= 0:
-            raise UsageError("{} must be at least 0", Setting(name, value))
-    looks = list(looks_of(what))
-    if not looks:
+    texts = list(looks_of(text))
+    if not texts:
         raise InputError("no text to measure; give at least one")
-    if any(isinstance(one, Capture) for one in looks):
+    prompts = [prompt_of(item) for item in texts if not isinstance(item, Capture)]
+    if len(prompts) < len(texts):
         raise UsageError(
             "recorded attention has no values, which sinks are told by; give a text and {model}",
             model=...,
         )
-    source = load(model, device=device, dtype=dtype)
+    source = model.load()
     _check(source)
-    ready = [source.prepare(prompt_of(one)) for one in looks if not isinstance(one, Capture)]
-    texts = []
+    ready = [source.prepare(prompt) for prompt in prompts]
+    ready, copies = distinct(ready, [same_as(inputs) for inputs in ready])
+    sums = []
     for number, inputs in enumerate(ready):
         progress("texts", number, len(ready))
-        texts.append(measured(source, inputs))
+        sums.append(measured(source, inputs))
     progress("texts", len(ready), len(ready))
-    spent = spent_on(source, ready, texts, threshold, progress) if cost else []
-    told = list(dict.fromkeys(note for one in ready for note in notes(one, source.info, 0)))
-    few = few_groups(len(texts)) if len(texts) > 1 else None
-    if min(len(one.tokens) for one in texts) < SINK_LENGTH:
+    ablate, threshold = settings.ablate, settings.threshold
+    spent = spent_on(source, ready, sums, threshold, progress) if ablate else []
+    told = list(dict.fromkeys(note for item in ready for note in notes(item, source.info, 0)))
+    few = few_groups(len(sums)) if len(sums) > 1 else None
+    if min(len(measured.tokens) for measured in sums) < SINK_LENGTH:
         told.append(
             f"Texts of fewer than {SINK_LENGTH} tokens give every head much weight on its first "
             "keys; compare with chance."
         )
     loss = predicts(source)
-    tokens = sum(one.tokens for one in spent)
+    tokens = sum(costs.tokens for costs in spent)
     return Sinks(
         source=source.info,
         layout=source.layout,
-        identity=identity(model),
-        texts=len(texts),
-        notes=(*told[-_TOLD:], *([few] if few else [])),
-        tokens=sum(len(one.tokens) for one in texts),
+        identity=model.identity,
+        texts=len(sums),
+        notes=(*told[-_TOLD:], *copies, *([few] if few else [])),
+        tokens=sum(len(measured.tokens) for measured in sums),
         norm_of=norm_of(source),
         threshold=threshold,
-        dormant_below=dormant,
-        unit=("nats" if loss else "1 - cosine") if cost else None,
+        dormant_below=settings.dormant,
+        unit=("nats" if loss else "1 - cosine") if ablate else None,
         base=sum(o.base * o.tokens for o in spent) / tokens if spent and loss else None,
-        heads=sinks_of(source, texts, threshold, spent),
-        layers=activations(texts),
+        heads=sinks_of(source, sums, threshold, spent),
+        layers=activations(sums),
     )
 
 

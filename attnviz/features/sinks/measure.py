@@ -112,13 +112,13 @@ def sinks_of(
         threshold: of the mean weight on a sink.
         spent: what heads cost on each text; empty where that was not asked for.
     """
-    found = []
+    sinks = []
     for number, head in enumerate(source.layout):
-        values = {name: [one.figures[name][number] for one in texts] for name in _FIGURES}
-        places = [int(one.places[number]) for one in texts]
-        named = [one.tokens.texts[place] for one, place in zip(texts, places, strict=True)]
+        values = {name: [text.figures[name][number] for text in texts] for name in _FIGURES}
+        places = [int(text.places[number]) for text in texts]
+        named = [text.tokens.texts[place] for text, place in zip(texts, places, strict=True)]
         (position, at), (token, times) = _most(places), _most(named)
-        found.append(
+        sinks.append(
             HeadSink(
                 head,
                 texts=sum(bool(value > threshold) for value in values["share"]),
@@ -128,11 +128,11 @@ def sinks_of(
                 token_texts=times,
                 chance=float(np.mean(values.pop("chance"))),
                 **{name: mean(some) for name, some in values.items()},
-                without=_cost([one.without.get(head) for one in spent]),
-                without_sink=_cost([one.without_sink.get(head) for one in spent]),
+                without=_cost([costs.without.get(head) for costs in spent]),
+                without_sink=_cost([costs.without_sink.get(head) for costs in spent]),
             )
         )
-    return tuple(found)
+    return tuple(sinks)
 
 
 def mean(values: Sequence[float]) -> SinkMean:
@@ -157,20 +157,20 @@ def spent_on(
     heads = [
         (number, head)
         for number, head in enumerate(source.layout)
-        if 2 * sum(one.figures["share"][number] > threshold for one in texts) > len(texts)
+        if 2 * sum(text.figures["share"][number] > threshold for text in texts) > len(texts)
     ]
-    found = []
-    for done, (inputs, one) in enumerate(zip(ready, texts, strict=True)):
+    spent = []
+    for done, (inputs, text) in enumerate(zip(ready, texts, strict=True)):
         progress("costs", done, len(texts))
-        places: dict[Head, int] = {head: int(one.places[number]) for number, head in heads}
-        found.append(costs(source, inputs, places))
+        places: dict[Head, int] = {head: int(text.places[number]) for number, head in heads}
+        spent.append(costs(source, inputs, places))
     progress("costs", len(texts), len(texts))
-    return found
+    return spent
 
 
 def activations(texts: Sequence[TextSinks]) -> tuple[LayerActivation, ...]:
     """The largest of all texts after every layer; nothing where the states are not shown."""
-    return by_layer([(one.states, one.tokens) for one in texts]) if texts[0].states else ()
+    return by_layer([(text.states, text.tokens) for text in texts]) if texts[0].states else ()
 
 
 def _cost(values: Sequence[float | None]) -> SinkMean | None:

@@ -86,9 +86,9 @@ class SinkObserver:
 
     def _empty(self, heads: int) -> SinkSums:
         zero = torch.zeros(heads, self._length, dtype=torch.float64)
-        one = torch.zeros(heads, dtype=torch.float64)
+        zeros = torch.zeros(heads, dtype=torch.float64)
         few = zero[:1]
-        return SinkSums(zero, few.clone(), few.clone(), zero - 1, one, one.clone(), 0)
+        return SinkSums(zero, few.clone(), few.clone(), zero - 1, zeros, zeros.clone(), 0)
 
     def _norms(self, site: Site, values: Tensor, heads: int) -> Tensor:
         """[H, keys], of v W_O where that is known, else of v."""
@@ -101,5 +101,5 @@ class SinkObserver:
         weight = weight.double()
         gram = weight @ weight.transpose(1, 2)  # ‖v W‖² = v (W Wᵀ) vᵀ, never [H, keys, D]
         squares = ((values @ gram) * values).sum(-1)
-        found: Tensor = squares.clamp(min=0).sqrt()
-        return found
+        lengths: Tensor = squares.clamp(min=0).sqrt()
+        return lengths

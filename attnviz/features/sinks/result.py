@@ -7,15 +7,11 @@ from typing import ClassVar, Literal
 
 from attnviz.core.heads import Head
 from attnviz.core.result import Result
-from attnviz.core.scores import SINK_SHARE
-from attnviz.drawing.forms import Shown
+from attnviz.drawing.forms import Renderable
 
 NormOf = Literal["output", "value"]
 """Whether norms are of what a key adds through W_O, ‖v W_O‖, or of its value alone, ‖v‖."""
 CostUnit = Literal["nats", "1 - cosine"]
-SINK = SINK_SHARE
-DORMANT = 0.5
-"""A head whose output is smaller than this share of its layer's mean is called dormant."""
 MASSIVE, TIMES = 100.0, 1000.0
 """An activation larger than the first, and so many times the median, is massive (Sun et al.)."""
 
@@ -106,7 +102,7 @@ class LayerActivation:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Sinks(Shown, Result):
+class Sinks(Renderable, Result):
     """Where attention rests, and what that does.
 
     Attributes:
@@ -132,39 +128,39 @@ class Sinks(Shown, Result):
     heads: tuple[HeadSink, ...]
     layers: tuple[LayerActivation, ...] = ()
 
-    def has_sink(self, one: HeadSink) -> bool:
+    def has_sink(self, head: HeadSink) -> bool:
         """Whether a head has a sink in most texts, or a learned one that takes so much weight."""
-        return 2 * one.texts > self.texts or self.rests_on_learned(one)
+        return 2 * head.texts > self.texts or self.rests_on_learned(head)
 
-    def rests_on_learned(self, one: HeadSink) -> bool:
+    def rests_on_learned(self, head: HeadSink) -> bool:
         """Whether a head's sink is a learned one, which is no key."""
-        learned = one.learned.value or 0.0
-        return learned > self.threshold and learned > (one.share.value or 0.0)
+        learned = head.learned.value or 0.0
+        return learned > self.threshold and learned > (head.share.value or 0.0)
 
-    def rests_with(self, one: HeadSink) -> float:
+    def rests_with(self, head: HeadSink) -> float:
         """How much weight is on a head's sink, of either kind."""
-        own = one.learned if self.rests_on_learned(one) else one.share
+        own = head.learned if self.rests_on_learned(head) else head.share
         return own.value or 0.0
 
-    def is_dormant(self, one: HeadSink) -> bool:
+    def is_dormant(self, head: HeadSink) -> bool:
         """Whether a head's output is small for its layer."""
-        return one.output.value is not None and one.output.value < self.dormant_below
+        return head.output.value is not None and head.output.value < self.dormant_below
 
     @property
     def found(self) -> tuple[HeadSink, ...]:
         """The heads with a sink, that with most weight on it first."""
-        some = [one for one in self.heads if self.has_sink(one)]
-        return tuple(sorted(some, key=lambda one: -self.rests_with(one)))
+        some = [head for head in self.heads if self.has_sink(head)]
+        return tuple(sorted(some, key=lambda head: -self.rests_with(head)))
 
     @property
     def dormant(self) -> tuple[HeadSink, ...]:
         """The heads whose output is small for their layer."""
-        return tuple(one for one in self.heads if self.is_dormant(one))
+        return tuple(head for head in self.heads if self.is_dormant(head))
 
     @property
     def massive(self) -> tuple[LayerActivation, ...]:
         """The layers after which some activation is massive."""
-        return tuple(one for one in self.layers if one.massive)
+        return tuple(layer for layer in self.layers if layer.massive)
 
     def __repr__(self) -> str:
         return f"<Sinks {self.source.model}, {len(self.found)} of {len(self.heads)} heads>"

@@ -13,27 +13,27 @@ COLUMNS = (
 _NONE = SinkMean(None)
 
 
-def rows(found: Sinks) -> list[Row]:
+def rows(result: Sinks) -> list[Row]:
     """A row for each head."""
     listed = []
-    for one in found.heads:
-        without, moved = one.without or _NONE, one.without_sink or _NONE
+    for head in result.heads:
+        without, moved = head.without or _NONE, head.without_sink or _NONE
         listed.append(
             {
-                "head": found.layout.name(one.head),
-                "position": one.position,
-                "token": one.token,
-                "texts": one.texts,
-                "share": one.share.value,
-                "share_low": one.share.low,
-                "share_high": one.share.high,
-                "chance": one.chance,
-                "weight": one.weight.value,
-                "norm": one.norm.value,
-                "written": one.written.value,
-                "learned": one.learned.value,
-                "output": one.output.value,
-                "dormant": found.is_dormant(one),
+                "head": result.layout.name(head.head),
+                "position": head.position,
+                "token": head.token,
+                "texts": head.texts,
+                "share": head.share.value,
+                "share_low": head.share.low,
+                "share_high": head.share.high,
+                "chance": head.chance,
+                "weight": head.weight.value,
+                "norm": head.norm.value,
+                "written": head.written.value,
+                "learned": head.learned.value,
+                "output": head.output.value,
+                "dormant": result.is_dormant(head),
                 "without": without.value,
                 "without_low": without.low,
                 "without_high": without.high,

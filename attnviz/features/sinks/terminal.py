@@ -30,59 +30,61 @@ from attnviz.features.sinks.words import (
 _NAME = 26
 
 
-def parts(found: Sinks, *, top: int = 12) -> Iterator[RenderableType]:
+def parts(result: Sinks, *, top: int = 12) -> Iterator[RenderableType]:
     """The grid, so many heads with sinks, the states, the origin.
 
     Args:
-        found: the result.
+        result: the result.
         top: lines of the table.
     """
-    yield TileGrid(found.layout, sink_tiles(found))
+    yield TileGrid(result.layout, sink_tiles(result))
     yield Line(
-        f"the key with the most weight, where it has more than {found.threshold:g}; full colour at "
-        "all of the weight",
+        f"the key with the most weight, where it has more than {result.threshold:g}; full colour "
+        "at all of the weight",
         "dim",
     )
     yield ""
-    if found.found:
-        yield sinks_table(found, top)
+    if result.found:
+        yield sinks_table(result, top)
         yield Line(
-            f"norm: {norms(found)} of the sink against other keys; written: its share of the "
+            f"norm: {norms(result)} of the sink against other keys; written: its share of the "
             "weight times norm; output: of the head, against its layer",
             "dim",
         )
-    yield Line(summary(found))
-    learned = max((one.learned.value or 0.0 for one in found.heads), default=0.0)
+    yield Line(summary(result))
+    learned = max((head.learned.value or 0.0 for head in result.heads), default=0.0)
     if learned > 0:
         yield Line(f"learned sinks, which are no keys, take up to {learned:.2f} of a head's weight")
-    if activation_line(found):
-        yield Line(activation_line(found))
+    if activation_line(result):
+        yield Line(activation_line(result))
     yield ""
-    yield Line(measured(found), "dim")
+    yield Line(measured(result), "dim")
 
 
-def sink_tiles(found: Sinks) -> dict[Head, Tile]:
+def sink_tiles(result: Sinks) -> dict[Head, Tile]:
     """The sink of every head that has one."""
-    return {one.head: Tile(tile_text(found, one), found.rests_with(one)) for one in found.found}
+    return {
+        head.head: Tile(tile_text(result, head), result.rests_with(head)) for head in result.found
+    }
 
 
-def sinks_table(found: Sinks, top: int) -> Table:
+def sinks_table(result: Sinks, top: int) -> Table:
     """The heads with most weight on their sink."""
-    several, costs = found.texts > 1, found.unit is not None
-    learned = any(one.learned.value for one in found.heads)
+    several, costs = result.texts > 1, result.unit is not None
+    learned = any(head.learned.value for head in result.heads)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
     table.add_column(Text("head"))
     table.add_column(Text("sink"))
     names = ["share", *(["95 %"] if several else []), "chance", *(["learned"] if learned else [])]
     names += ["norm", "written", "output"]
-    names += [f"without it, {found.unit}", "without sink"] if costs else []
+    names += [f"without it, {result.unit}", "without sink"] if costs else []
     for name in names:
         table.add_column(Text(name), justify="right")
-    for one in found.found[:top]:
-        row = [found.layout.name(one.head), shorten(sink_name(found, one), _NAME)]
-        row += [share(one.share), *([ends(one.share)] if several else [])]
-        row += [f"{one.chance:.2f}", *([share(one.learned)] if learned else [])]
-        row += [times(one.norm), share(one.written), times(one.output)]
-        row += [signed(one.without), signed(one.without_sink)] if costs else []
+    for head in result.found[:top]:
+        row = [result.layout.name(head.head), shorten(sink_name(result, head), _NAME)]
+        row += [share(head.share), *([ends(head.share)] if several else [])]
+        row += [f"{head.chance:.2f}", *([share(head.learned)] if learned else [])]
+        row += [times(head.norm), share(head.written), times(head.output)]
+        row += [signed(head.without), signed(head.without_sink)] if costs else []
         table.add_row(*row)
     return table

@@ -6,9 +6,9 @@ from attnviz.drawing.labels import counted, model_name, visible
 from attnviz.features.sinks.result import HeadSink, LayerActivation, SinkMean, Sinks
 
 
-def tile_text(found: Sinks, one: HeadSink) -> str:
+def tile_text(result: Sinks, head: HeadSink) -> str:
     """A head's sink in few letters."""
-    return "learned" if found.rests_on_learned(one) else visible(one.token).strip() or "·"
+    return "learned" if result.rests_on_learned(head) else visible(head.token).strip() or "·"
 
 
 def share(mean: SinkMean) -> str:
@@ -33,61 +33,63 @@ def signed(mean: SinkMean | None) -> str:
     return "–" if mean is None or mean.value is None else f"{mean.value:+.3f}"
 
 
-def sink_name(found: Sinks, one: HeadSink) -> str:
+def sink_name(result: Sinks, head: HeadSink) -> str:
     """The token and place of a head's sink."""
-    if found.rests_on_learned(one):
+    if result.rests_on_learned(head):
         return "learned, no key"
-    token = visible(one.token)
-    if found.texts == 1:
-        return f"{token} ({one.position})"
-    where = f"at {one.position} in {one.at}" if 2 * one.at > found.texts else "at many places"
-    return f"{token} in {one.token_texts}, {where}"
+    token = visible(head.token)
+    if result.texts == 1:
+        return f"{token} ({head.position})"
+    where = f"at {head.position} in {head.at}" if 2 * head.at > result.texts else "at many places"
+    return f"{token} in {head.token_texts}, {where}"
 
 
-def activation_line(found: Sinks) -> str:
+def activation_line(result: Sinks) -> str:
     """What the states have, in one line; empty where they were not seen."""
-    if not found.layers:
+    if not result.layers:
         return ""
-    some = found.massive
+    some = result.massive
     if not some:
-        most = max(found.layers, key=lambda one: abs(one.value))
+        most = max(result.layers, key=lambda layer: abs(layer.value))
         return f"no massive activation; the largest is {activation(most)}"
-    layers = f"after {counted(len(some), 'layer')} of {len(found.layers) - 1}"
-    most = max(some, key=lambda one: abs(one.value))
+    layers = f"after {counted(len(some), 'layer')} of {len(result.layers) - 1}"
+    most = max(some, key=lambda layer: abs(layer.value))
     return f"massive activations {layers}; the largest is {activation(most)}"
 
 
-def activation(one: LayerActivation) -> str:
+def activation(layer: LayerActivation) -> str:
     """A value and where it is."""
-    after = "in the embeddings" if one.layer < 0 else f"after layer {one.layer}"
-    ratio = "" if one.times is None else f", {one.times:,.0f} times the median"
+    after = "in the embeddings" if layer.layer < 0 else f"after layer {layer.layer}"
+    ratio = "" if layer.times is None else f", {layer.times:,.0f} times the median"
     return (
-        f"{one.value:,.1f} {after} at {visible(one.token)} ({one.position}), "
-        f"dimension {one.dimension}{ratio}"
+        f"{layer.value:,.1f} {after} at {visible(layer.token)} ({layer.position}), "
+        f"dimension {layer.dimension}{ratio}"
     )
 
 
-def norms(found: Sinks) -> str:
+def norms(result: Sinks) -> str:
     """What norms are of."""
-    return "‖v W_O‖" if found.norm_of == "output" else "‖v‖"
+    return "‖v W_O‖" if result.norm_of == "output" else "‖v‖"
 
 
-def summary(found: Sinks) -> str:
+def summary(result: Sinks) -> str:
     """How many heads have sinks, and how many are dormant."""
-    heads = f"{len(found.found)} of {counted(len(found.heads), 'head')}"
-    mostly = " in most texts" if found.texts > 1 else ""
-    dormant = f"{len(found.dormant)} dormant (output below {found.dormant_below:g} of the layer's)"
-    return f"{heads} with more than {found.threshold:g} on one key{mostly}; {dormant}"
+    heads = f"{len(result.found)} of {counted(len(result.heads), 'head')}"
+    mostly = " in most texts" if result.texts > 1 else ""
+    dormant = (
+        f"{len(result.dormant)} dormant (output below {result.dormant_below:g} of the layer's)"
+    )
+    return f"{heads} with more than {result.threshold:g} on one key{mostly}; {dormant}"
 
 
-def measured(found: Sinks) -> str:
+def measured(result: Sinks) -> str:
     """What was measured on what, in one line."""
-    info = found.source
-    base = "" if found.base is None else f"loss {found.base:.3f} nats"
+    info = result.source
+    base = "" if result.base is None else f"loss {result.base:.3f} nats"
     parts = [
-        counted(found.texts, "text"),
-        counted(found.tokens, "token"),
-        f"norms: {norms(found)}",
+        counted(result.texts, "text"),
+        counted(result.tokens, "token"),
+        f"norms: {norms(result)}",
         base,
         f"{model_name(info)}, {info.backend} backend, {info.device} {info.dtype}",
     ]

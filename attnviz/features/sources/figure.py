@@ -27,20 +27,20 @@ _WIDE = 2.6
 _LISTED = 12
 
 
-def draw(found: Sources | SourceShares, format: str = "png", dpi: float = 150) -> Any:
+def draw(result: Sources | SourceShares, format: str = "png", dpi: float = 150) -> Any:
     """The picture, in ``png``, ``svg`` or ``pdf``."""
-    if isinstance(found, SourceShares):
-        return rendered(lambda: build_shares(found, dpi), format, dpi)
-    return rendered(lambda: build(found, dpi), format, dpi)
+    if isinstance(result, SourceShares):
+        return rendered(lambda: build_shares(result, dpi), format, dpi)
+    return rendered(lambda: build(result, dpi), format, dpi)
 
 
-def build(found: Sources, dpi: float) -> Figure:
+def build(result: Sources, dpi: float) -> Figure:
     """The matrix: sources of the query downwards, of the key across, sums beside and below."""
-    rows, columns, values = words.grouped(found)
-    title = f"{model_name(found.source)}: {words.subject(found)}"
-    below = [words.checked(found), words.sentence(found)]
+    rows, columns, values = words.grouped(result)
+    title = f"{model_name(result.source)}: {words.subject(result)}"
+    below = [words.checked(result), words.sentence(result)]
     families, missing = choose([title, *below])
-    title, below = spelled(title, missing), [spelled(one, missing) for one in below]
+    title, below = spelled(title, missing), [spelled(line, missing) for line in below]
     ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
     left = 0.35 + ruler.widest(rows, 7)
     above = 0.3 + ruler.widest(columns, 7)
@@ -65,15 +65,15 @@ def build(found: Sources, dpi: float) -> Figure:
     return figure
 
 
-def build_shares(found: SourceShares, dpi: float) -> Figure:
+def build_shares(result: SourceShares, dpi: float) -> Figure:
     """The shares of both sides, with their intervals."""
-    title = f"{model_name(found.source)}: where {found.name} finds its keys"
-    below = [words.rows_of(found), words.shares_sentence(found)]
+    title = f"{model_name(result.source)}: where {result.name} finds its keys"
+    below = [words.rows_of(result), words.shares_sentence(result)]
     sides: tuple[ScoreSide, ...] = ("key", "query")
-    listed = {side: found.side(side)[:_LISTED] for side in sides}
-    names = {side: [words.label(found, one.origin) for one in listed[side]] for side in sides}
+    listed = {side: result.side(side)[:_LISTED] for side in sides}
+    names = {side: [words.label(result, share.origin) for share in listed[side]] for side in sides}
     families, missing = choose([title, *below])
-    title, below = spelled(title, missing), [spelled(one, missing) for one in below]
+    title, below = spelled(title, missing), [spelled(line, missing) for line in below]
     ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
     left = [0.35 + ruler.widest(names[side], 7) for side in sides]
     wide = 2 * _MARGIN + sum(left) + 2 * _WIDE + 0.3
@@ -89,11 +89,11 @@ def build_shares(found: SourceShares, dpi: float) -> Figure:
         height = len(listed[side]) * _LINE
         place = (x / wide, 1 - (top + height) / high, _WIDE / wide, height / high)
         axes = figure.add_axes(place)
-        for number, one in enumerate(listed[side]):
-            paint = BLUE if one.share > 0 else ORANGE
-            axes.barh(number, 100 * one.share, height=0.62, color=paint)
-            if one.low is not None and one.high is not None:
-                ends = [100 * one.low, 100 * one.high]
+        for number, share in enumerate(listed[side]):
+            paint = BLUE if share.share > 0 else ORANGE
+            axes.barh(number, 100 * share.share, height=0.62, color=paint)
+            if share.low is not None and share.high is not None:
+                ends = [100 * share.low, 100 * share.high]
                 axes.plot(ends, [number, number], color="black", linewidth=1)
         axes.set_yticks(range(len(names[side])), names[side])
         axes.set_ylim(len(names[side]) - 0.4, -0.6)

@@ -2,111 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 
-from attnviz.captures.look import DEFAULT_MODEL, Look, Model, load, prompt_of
+from attnviz.captures.inputs import Input, prompt_of
+from attnviz.captures.settings import ModelSettings
 from attnviz.core.capture import Capture
+from attnviz.core.interface import interface
+from attnviz.core.progress import Progress
 from attnviz.errors import UsageError
 from attnviz.features.sources.measure import measure
-from attnviz.features.sources.result import MEAN, Others, Sources, SourceShares
-from attnviz.features.sources.run import Against, SplitAsked, answer
-from attnviz.models.identity import identity
+from attnviz.features.sources.result import MEAN, Sources, SourceShares
+from attnviz.features.sources.run import answer
+from attnviz.features.sources.settings import SourcesSettings
 
 
+@interface
 def sources(
-    what: Look,
-    head: str,
-    at: int = -1,
+    text: Input | Iterable[Input],
     *,
-    key: int | None = None,
-    against: Against = None,
-    model: Model = DEFAULT_MODEL,
-    device: str = "auto",
-    dtype: str = "auto",
-) -> Sources:
-    """Split one attention score before softmax by what its query and its key were made of.
+    settings: SourcesSettings,
+    model: ModelSettings,
+    progress: Progress | None = None,
+) -> Sources | SourceShares:
+    """Split attention scores before softmax by what query and key were made of.
 
     With the scale of every normalization held at its value, query and key are sums over what
     earlier parts of the model wrote to the residual stream, so the score is a sum over pairs of
     these, s q_a·k_b (Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits"). That
     the pairs add up to the model's own score, to 1e-4 of it in float32, is checked in every run.
 
+    Of several texts, every row counts on which the head can find its keys: the mean score of the
+    keys that count less that of all other keys is split. Shares are ratios of sums over the rows,
+    with intervals over the texts.
+
     Args:
-        what: a text or prompt.
-        head: whose score, such as ``"2.0"``; one head.
-        at: position of the query, from 0 or, negative, from the end.
-        key: position of the key; by default the one with the largest weight.
-        against: split the difference to another score: of the key at this position; ``"mean"``, the
-            mean over all other keys; or ``"rest"``, that mean by their weights among themselves,
-            which is how the logarithm of the weight's odds changes.
-        model: see :func:`attnviz.load`, as for ``device`` and ``dtype``.
-        device: where to run.
-        dtype: in which precision.
+        text: a text or prompt, or several.
+        progress: of several texts, called again and again with a stage, how much is done and how
+            much there is.
 
     Returns:
-        The matrix of sources [N, M] in units of the score, sums by side, and the query's row.
+        Of one text the matrix of sources [N, M] in units of the score, sums by side, and the
+        query's row; of several the share of each source.
 
     Raises:
-        UsageError: several heads, recorded attention, or a key against itself.
-        InputError: no such position, or a key that the model blocks.
+        UsageError: several heads, recorded attention, no such role, or a key against itself.
+        InputError: no such position, a key that the model blocks, or no row that counts.
         ModelError: the sources do not add up to the score, or cannot be told.
     """
-    if isinstance(what, Capture):
-        raise UsageError(
-            "recorded attention has no queries and keys to split, since those need the model; "
-            "give a text and {model}",
-            model=...,
-        )
-    asked = SplitAsked(head, at, key, against)
-    asked.check()
-    source = load(model, device=device, dtype=dtype)
-    inputs = source.prepare(prompt_of(what))
-    return replace(answer(source, inputs, asked), identity=identity(model))
-
-
-def source_shares(
-    texts: Iterable[Look],
-    head: str,
-    *,
-    role: str | None = None,
-    against: Others = MEAN,
-    seed: int = 0,
-    model: Model = DEFAULT_MODEL,
-    device: str = "auto",
-    dtype: str = "auto",
-    progress: Callable[[str, int, int], None] | None = None,
-) -> SourceShares:
-    """Say where a head finds its keys, over the rows of many texts on which it can.
-
-    On every row, the mean score of the keys that count less that of all other keys is split as
-    :func:`sources` does. Shares are ratios of sums over the rows, with intervals over the texts.
-
-    Args:
-        texts: texts or prompts.
-        head: whose keys, such as ``"2.0"``; one head.
-        role: whose target keys count, such as ``"induction"``; by default of the role that the
-            head has on these texts, and if it has none, the key with the largest weight.
-        against: ``"mean"`` where all keys count alike in both means; ``"rest"`` where each counts
-            by its weight among them: what changes the logarithm of these keys' odds.
-        seed: of the bootstrap behind the joint intervals.
-        model: see :func:`attnviz.load`, as for ``device`` and ``dtype``.
-        device: where to run.
-        dtype: in which precision.
-        progress: called again and again with a stage, how much is done and how much there is.
-
-    Raises:
-        UsageError: several heads, or no such role.
-        InputError: no text, or none with a row that counts.
-        ModelError: sources that do not add up to the scores, or cannot be told.
-    """
+    single = isinstance(text, Input)
     prompts = []
-    for one in texts:
-        if isinstance(one, Capture):
-            raise UsageError("recorded attention has no queries and keys to split; give texts")
-        prompts.append(prompt_of(one))
-    source = load(model, device=device, dtype=dtype)
-    prepared = [source.prepare(one) for one in prompts]
-    tell = progress or (lambda stage, done, all_: None)
-    found = measure(source, prepared, head, role, against, seed, tell)
-    return replace(found, identity=identity(model))
+    for each in [text] if isinstance(text, Input) else text:
+        if isinstance(each, Capture):
+            raise UsageError(
+                "recorded attention has no queries and keys to split, since those need the model; "
+                "give a text and {model}",
+                model=...,
+            )
+        prompts.append(prompt_of(each))
+    if single:
+        settings.check_one()
+    else:
+        settings.check_several()
+    source = model.load()
+    inputs = [source.prepare(prompt) for prompt in prompts]
+    result: Sources | SourceShares
+    if single:
+        result = answer(source, inputs[0], settings)
+    else:
+        other = MEAN if settings.other_key is None else settings.other_key
+        tell = progress or (lambda stage, done, all_: None)
+        result = measure(source, inputs, settings.select, settings.role, other, settings.seed, tell)
+    return replace(result, identity=model.identity)

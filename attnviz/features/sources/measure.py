@@ -1,4 +1,9 @@
-"""Over many texts: what share of a head's contrast between keys comes from where."""
+"""Over many texts: what share of a head's contrast between keys comes from where.
+
+Every text counts alike, by the mean over its rows: rows of one text say much the same, and where
+each counts for itself, the texts with many repeated words decide. Of sentences of a treebank that
+is so few that 95 % intervals held in 55 to 88 % of samples; with texts alike they hold in 93 to 97.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from attnviz.captures.copies import distinct
 from attnviz.core.heads import Head
 from attnviz.core.origins import Origin
 from attnviz.core.progress import Progress
@@ -21,7 +27,8 @@ from attnviz.scoring.roles import SHOWN, role_name
 from attnviz.scoring.scores import SCORES
 from attnviz.scoring.strongest import targets
 from attnviz.scoring.sums import Sums, fold
-from attnviz.statistics.clusters import FEW
+from attnviz.statistics.clusters import few_groups
+from attnviz.statistics.coverage import word_of
 from attnviz.statistics.ratios import ratios
 
 
@@ -49,7 +56,7 @@ def measure(
     texts: Sequence[Inputs],
     head: str,
     role: str | None,
-    against: Others,
+    other_key: Others,
     seed: int,
     progress: Progress,
 ) -> SourceShares:
@@ -60,7 +67,7 @@ def measure(
         texts: prepared.
         head: its name.
         role: whose targets count; None for that of the head on these texts.
-        against: see :class:`~attnviz.features.sources.result.SourceShares`.
+        other_key: see :class:`~attnviz.features.sources.result.SourceShares`.
         seed: of the bootstrap.
         progress: called again and again.
 
@@ -70,23 +77,23 @@ def measure(
     """
     if not texts:
         raise InputError("no text to measure; give at least one")
-    if against not in (MEAN, REST):
-        raise UsageError("{against} is mean or rest, not {!r}", against, against=...)
-    one = one_head(source, head)
-    score = _own(source, texts, one, progress) if role is None else _asked(role)
-    found = []
+    if other_key not in (MEAN, REST):
+        raise UsageError("{other_key} is mean or rest, not {!r}", other_key, other_key=...)
+    chosen = one_head(source, head)
+    score = _own(source, texts, chosen, progress) if role is None else _asked(role)
+    measured = []
     for number, inputs in enumerate(texts):
-        found.append(_text(source, inputs, one, score, against))
+        measured.append(_text(source, inputs, chosen, score, other_key))
         progress("sources", number + 1, len(texts))
-    used = [text for text in found if text.rows]
+    used, copies = distinct([text for text in measured if text.rows],
+                            [text.name for text in measured if text.rows])  # fmt: skip
     if not used:
         raise InputError(
             f"no row of these texts has a key that {score or 'the largest weight'} counts and "
             "another one; give longer texts or another role"
         )
-    total = sum(text.contrast for text in used)
-    rows = sum(text.rows for text in used)
-    if abs(total) < 1e-9 * rows:
+    contrast = _over_texts(used, [text.contrast for text in used])
+    if abs(contrast) < 1e-9:
         raise InputError("the scores of these rows do not differ, so that there are no shares")
     return SourceShares(
         source=source.info,
@@ -95,27 +102,28 @@ def measure(
         seed=seed,
         notes=(
             *dict.fromkeys(note for inputs in texts for note in inputs.notes),
-            *_notes(used, len(texts)),
+            *copies,
+            *_notes(used, sum(not text.rows for text in measured), len(texts)),
         ),
-        head=one,
+        head=chosen,
         score=score,
-        against=against,
+        other_key=other_key,
         chosen=role is not None,
-        rows=rows,
-        of_rows=sum(text.of_rows for text in found),
-        contrast=total / rows,
-        added=sum(text.added for text in used) / rows,
-        by_query=_shares(used, "query", rows, seed),
-        by_key=_shares(used, "key", rows, seed),
+        rows=sum(text.rows for text in used),
+        of_rows=sum(text.of_rows for text in measured),
+        contrast=contrast,
+        added=_over_texts(used, [text.added for text in used]),
+        by_query=_shares(used, "query", seed),
+        by_key=_shares(used, "key", seed),
     )
 
 
 def _asked(role: str) -> str:
     """The score whose targets a role has."""
     known = {
-        name: one.evidence[0].score
-        for name, one in SHOWN.items()
-        if one.evidence and SCORES[one.evidence[0].score].on_targets
+        name: shown.evidence[0].score
+        for name, shown in SHOWN.items()
+        if shown.evidence and SCORES[shown.evidence[0].score].on_targets
     }
     name = role_name(role)
     if name not in known:
@@ -133,12 +141,12 @@ def _own(source: Source, texts: Sequence[Inputs], head: Head, progress: Progress
         progress("roles", number + 1, len(texts))
     heads = list(source.layout)
     total = fold(parts, Sums.zero(len(heads)))
-    roles = [one for one in total.roles(heads.index(head)) if SCORES[one.score].on_targets]
-    acting = [one for one in roles if not one.rests] or roles
+    roles = [role for role in total.roles(heads.index(head)) if SCORES[role.score].on_targets]
+    acting = [role for role in roles if not role.rests] or roles
     return acting[0].score if acting else ""
 
 
-def _text(source: Source, inputs: Inputs, head: Head, score: str, against: Others) -> _Text:
+def _text(source: Source, inputs: Inputs, head: Head, score: str, other_key: Others) -> _Text:
     """Split the contrasts of one text."""
     capture = plain(source, inputs, head)
     terms = capture.terms[head]
@@ -157,34 +165,40 @@ def _text(source: Source, inputs: Inputs, head: Head, score: str, against: Other
         return text
     mix = np.zeros((length, keys))
     for sign, some in ((1.0, wanted), (-1.0, allowed & ~wanted)):
-        mix[counts] += sign * mean_of(scores[counts], some[counts], weighed=against == REST)
-    found = split(source, inputs, head, terms)
-    query = found.queries(counts.tolist())
+        mix[counts] += sign * mean_of(scores[counts], some[counts], weighed=other_key == REST)
+    parts = split(source, inputs, head, terms)
+    query = parts.queries(counts.tolist())
     q = terms.query[counts].astype(np.float64)
     k = mix[counts] @ terms.key.astype(np.float64)  # [rows, d]
     toward = mix[counts].T @ q  # [S, d]
     text.contrast = terms.scale * float((q * k).sum())
     text.added = 0.0 if terms.bias is None else float((mix * terms.bias).sum())
     of_query = terms.scale * np.einsum("npd,pd->n", query.values.cpu().numpy(), k)
-    of_key = terms.scale * np.einsum("msd,sd->m", found.keys.values.cpu().numpy(), toward)
+    of_key = terms.scale * np.einsum("msd,sd->m", parts.keys.values.cpu().numpy(), toward)
     for side, origins, values in (
         ("query", query.origins, of_query),
-        ("key", found.key_origins, of_key),
+        ("key", parts.key_origins, of_key),
     ):
         text.sides[side] = dict(zip(origins, values.tolist(), strict=True))
     return text
 
 
-def _shares(texts: Sequence[_Text], side: str, rows: int, seed: int) -> tuple[SourceShare, ...]:
+def _over_texts(texts: Sequence[_Text], values: Sequence[float]) -> float:
+    """The mean over texts of the means over their rows."""
+    return float(np.mean([value / text.rows for text, value in zip(texts, values, strict=True)]))
+
+
+def _shares(texts: Sequence[_Text], side: str, seed: int) -> tuple[SourceShare, ...]:
     """The shares of one side's sources, the largest first."""
     origins = list(dict.fromkeys(origin for text in texts for origin in text.sides[side]))
+    rows = np.array([text.rows for text in texts], np.float64)
     a = np.array([[text.sides[side].get(origin, 0.0) for origin in origins] for text in texts])
-    judged = ratios(a, np.array([text.contrast for text in texts]), [t.name for t in texts],
-                    seed=seed)  # fmt: skip
-    found = [
+    a, b = a / rows[:, None], np.array([text.contrast for text in texts]) / rows
+    judged = ratios(a, b, [text.name for text in texts], seed=seed)
+    shares = [
         SourceShare(
             origin,
-            float(a[:, n].sum() / rows),
+            float(a[:, n].mean()),
             float(judged.value[n]),
             *(
                 float(ends[n]) if np.isfinite(ends[n]) else None
@@ -193,12 +207,12 @@ def _shares(texts: Sequence[_Text], side: str, rows: int, seed: int) -> tuple[So
         )
         for n, origin in enumerate(origins)
     ]
-    return tuple(sorted(found, key=lambda one: -abs(one.share)))
+    return tuple(sorted(shares, key=lambda share: -abs(share.share)))
 
 
-def _notes(used: Sequence[_Text], texts: int) -> Iterator[str]:
+def _notes(used: Sequence[_Text], none: int, texts: int) -> Iterator[str]:
     yield HELD
-    if len(used) < texts:
-        yield f"{texts - len(used)} of {texts} texts have no row that counts."
-    if len({text.name for text in used}) < FEW:
-        yield f"Below {FEW} texts the intervals cover less than they say."
+    if none:
+        yield f"{none} of {texts} texts have no row that counts."
+    if said := few_groups(len(used)) or word_of("sources: each", len(used)):
+        yield said

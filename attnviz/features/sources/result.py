@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from attnviz.core.findings import Value
 from attnviz.core.heads import Head
+from attnviz.core.lengths import Axes, Place
 from attnviz.core.origins import Origin
 from attnviz.core.result import Result
-from attnviz.drawing.forms import Shown
+from attnviz.drawing.forms import Renderable
 
 ScoreSide = Literal["query", "key"]
 
@@ -75,12 +76,12 @@ class RowKey:
         by_key: what each source of the key adds, in the order of ``key_origins``.
     """
 
-    position: int
+    position: Annotated[int, Place("keys")]
     token: str
     weight: float
     score: float
     added: float
-    by_key: tuple[float, ...]
+    by_key: Annotated[tuple[float, ...], Axes("key sources")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +90,8 @@ class SourceShare:
 
     Attributes:
         origin: the source.
-        value: mean over the rows, in units of the score.
-        share: of the contrast, a ratio of sums over the rows.
+        value: mean over the texts of the means over their rows, in units of the score.
+        share: of the contrast, a ratio of two such means.
         low, high: ends of the share's own 95 % interval over texts; None from fewer than five.
         joint_low, joint_high: ends of the intervals that hold for all sources of the side at once;
             None from fewer than twenty texts.
@@ -106,7 +107,7 @@ class SourceShare:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class SourceShares(Shown, Result):
+class SourceShares(Renderable, Result):
     """Where a head finds its keys, over the rows of many texts on which it can.
 
     On every row the contrast is the mean score of the keys that count less that of all others.
@@ -115,23 +116,23 @@ class SourceShares(Shown, Result):
         head: whose.
         score: whose target keys count, a name of the head scores; empty for the key with the
             largest weight in each row.
-        against: ``mean`` where all keys count alike in both means; ``rest`` where each counts by
+        other_key: ``mean`` where all keys count alike in both means; ``rest`` where each counts by
             its weight among them, so that the contrast is what changes the logarithm of the odds.
         chosen: whether the score was asked for; else it is of the role that the head has here.
         rows: how many there are; on so many of ``of_rows``.
         of_rows: rows of the texts.
-        contrast: its mean over the rows.
+        contrast: its mean over the texts, of each the mean over its rows.
         added: what positions add to it beside (ALiBi, a relative bias).
         by_query: what every source of the query adds, the largest first; ``by_key`` of the keys.
         by_key: see ``by_query``.
     """
 
-    schema: ClassVar[str] = "attnviz.source-shares/1"
+    schema: ClassVar[str] = "attnviz.source-shares/2"
     command: ClassVar[str] = "sources"
 
     head: Head
     score: str
-    against: Others
+    other_key: Others
     chosen: bool
     rows: int
     of_rows: int
@@ -145,6 +146,11 @@ class SourceShares(Shown, Result):
         """Of the head."""
         return self.layout.name(self.head)
 
+    def both_signs(self, side: ScoreSide) -> tuple[float, float]:
+        """The shares of a side's sources that add to the contrast, and of those that take away."""
+        shares = [part.share for part in self.side(side)]
+        return sum(x for x in shares if x > 0), sum(x for x in shares if x < 0)
+
     def side(self, side: ScoreSide) -> tuple[SourceShare, ...]:
         """What every source of one side adds, the largest first."""
         return self.by_query if side == "query" else self.by_key
@@ -152,21 +158,21 @@ class SourceShares(Shown, Result):
     def measured_edges(self) -> Mapping[tuple[str, Head, Head], Value]:
         """The shares of earlier heads in its queries and keys."""
         return {
-            (name, one.origin.head, self.head): (one.share, one.low, one.high)
+            (name, share.origin.head, self.head): (share.share, share.low, share.high)
             for name, shares in (("Q", self.by_query), ("K", self.by_key))
-            for one in shares
-            if one.origin.head is not None
+            for share in shares
+            if share.origin.head is not None
         }
 
     def __repr__(self) -> str:
         top = ", ".join(
-            f"{one.origin.name(self.layout)} {100 * one.share:.0f} %" for one in self.by_key[:3]
+            f"{part.origin.name(self.layout)} {100 * part.share:.0f} %" for part in self.by_key[:3]
         )
         return f"<SourceShares of {self.name}, {self.texts} texts, {self.rows} rows: keys {top}>"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Sources(Shown, Result):
+class Sources(Renderable, Result):
     """One score before softmax, or the difference of two, as a sum over pairs of sources.
 
     score = Σ_ab matrix[a][b] + added, with a over ``query_origins`` and b over ``key_origins``.
@@ -175,7 +181,7 @@ class Sources(Shown, Result):
         head: whose.
         query: position of the query; ``key`` of the key.
         key: see ``query``.
-        against: position of the key whose score is taken off; ``mean`` for the mean over all
+        other_key: position of the key whose score is taken off; ``mean`` for the mean over all
             others, ``rest`` for that by their weights among themselves; None for nothing.
         queries: text of every query's token; ``keys`` of every key's.
         keys: see ``queries``.
@@ -192,23 +198,23 @@ class Sources(Shown, Result):
         reads: the strongest earlier heads of both sides, by the token that they read.
     """
 
-    schema: ClassVar[str] = "attnviz.sources/1"
+    schema: ClassVar[str] = "attnviz.sources/2"
     command: ClassVar[str] = "sources"
 
     head: Head
-    query: int
-    key: int
-    against: int | Others | None
-    queries: tuple[str, ...]
-    keys: tuple[str, ...]
+    query: Annotated[int, Place("queries")]
+    key: Annotated[int, Place("keys")]
+    other_key: Annotated[int | Others | None, Place("keys")]
+    queries: Annotated[tuple[str, ...], Axes("queries")]
+    keys: Annotated[tuple[str, ...], Axes("keys")]
     weight: float
     score: float
     added: float
     sum: float
     softcap: float | None
-    query_origins: tuple[Origin, ...]
-    key_origins: tuple[Origin, ...]
-    matrix: tuple[tuple[float, ...], ...]
+    query_origins: Annotated[tuple[Origin, ...], Axes("query sources", least=1)]
+    key_origins: Annotated[tuple[Origin, ...], Axes("key sources", least=1)]
+    matrix: Annotated[tuple[tuple[float, ...], ...], Axes("query sources", "key sources")]
     row: tuple[RowKey, ...] = ()
     reads: tuple[ReadToken, ...] = ()
 
@@ -223,11 +229,11 @@ class Sources(Shown, Result):
         sums = [sum(row) for row in rows]
         total = sum(sums)
         known = abs(total) > CANCELS * sum(map(abs, sums))
-        found = [
+        sides = [
             SideSum(origin, value, value / total if known else None)
             for origin, value in zip(origins, sums, strict=True)
         ]
-        return tuple(sorted(found, key=lambda one: -abs(one.value)))
+        return tuple(sorted(sides, key=lambda part: -abs(part.value)))
 
     @property
     def name(self) -> str:
@@ -236,7 +242,7 @@ class Sources(Shown, Result):
 
     def __repr__(self) -> str:
         top = ", ".join(
-            f"{one.origin.name(self.layout)} {one.value:+.2g}" for one in self.side("key")[:3]
+            f"{part.origin.name(self.layout)} {part.value:+.2g}" for part in self.side("key")[:3]
         )
         return (
             f"<Sources of {self.name}, {self.query} to {self.key}: {self.score:.3g}; "

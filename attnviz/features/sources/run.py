@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +24,10 @@ from attnviz.features.sources.result import (
     ScoreSide,
     Sources,
 )
+from attnviz.features.sources.settings import SourcesSettings
 from attnviz.features.sources.split import Floats, SplitHead, split
-from attnviz.models.opened import Opening, reason
-from attnviz.models.parted import Parts
+from attnviz.models.decomposition import Parts, check_layers
+from attnviz.models.qk_recorder import QKRecorder, reason
 from attnviz.scoring.observe import Recorder
 from attnviz.scoring.select import select
 
@@ -43,36 +44,7 @@ HELD = (
 Against = int | Others | None
 
 
-@dataclass(frozen=True, slots=True)
-class SplitAsked:
-    """What is asked.
-
-    Attributes:
-        head: its name.
-        at: position of the query, from 0 or, negative, from the end.
-        key: position of the key; None for the one with the largest weight.
-        against: see :class:`~attnviz.features.sources.result.Sources`.
-    """
-
-    head: str
-    at: int = -1
-    key: int | None = None
-    against: Against = None
-
-    def check(self) -> None:
-        """UsageError for what makes no sense."""
-        given = [
-            self.at,
-            *(one for one in (self.key, self.against) if one not in (None, MEAN, REST)),
-        ]
-        for place in given:
-            if type(place) is not int:
-                raise UsageError("a position is a whole number, not {!r}", place)
-        if isinstance(self.key, str):
-            raise UsageError("a key is a whole number, not {!r}", self.key)
-
-
-def answer(source: Source, inputs: Inputs, asked: SplitAsked) -> Sources:
+def answer(source: Source, inputs: Inputs, asked: SourcesSettings) -> Sources:
     """Answer it.
 
     Raises:
@@ -80,20 +52,19 @@ def answer(source: Source, inputs: Inputs, asked: SplitAsked) -> Sources:
         UsageError: several heads, or a key against itself.
         ModelError: the sources cannot be told, or do not add up to the score.
     """
-    asked.check()
-    head = one_head(source, asked.head)
+    head = one_head(source, asked.select)
     capture = plain(source, inputs, head)
-    why, against = _asked(capture, head, asked)
-    found = split(source, inputs, head, capture.terms[head])
-    mix = _mix(why, against)
-    query = found.query(why.query)
-    by_key = found.by_key(why.query)
-    matrix = found.matrix(query, mix)
-    scores = found.scores(why.query)
+    why, other_key = _asked(capture, head, asked)
+    parts = split(source, inputs, head, capture.terms[head])
+    mix = _mix(why, other_key)
+    query = parts.query(why.query)
+    by_key = parts.by_key(why.query)
+    matrix = parts.matrix(query, mix)
+    scores = parts.scores(why.query)
     added = _added(why)
     scaled, bias = float(mix @ scores), float(mix @ added)
     total = float(matrix.sum())
-    found.check(np.array([total]), np.array([scaled]))
+    parts.check(np.array([total]), np.array([scaled]))
     result = Sources(
         source=source.info,
         layout=source.layout,
@@ -102,7 +73,7 @@ def answer(source: Source, inputs: Inputs, asked: SplitAsked) -> Sources:
         head=head,
         query=why.query,
         key=why.key,
-        against=against,
+        other_key=other_key,
         queries=why.queries,
         keys=why.keys,
         weight=why.shown,
@@ -111,21 +82,21 @@ def answer(source: Source, inputs: Inputs, asked: SplitAsked) -> Sources:
         sum=total + bias,
         softcap=why.terms.softcap,
         query_origins=query.origins,
-        key_origins=found.key_origins,
+        key_origins=parts.key_origins,
         matrix=tuple(map(tuple, matrix.tolist())),
         row=tuple(_row(why, capture[head][why.query], by_key, scores, added)),
     )
     q, k = (x.astype(np.float64) for x in (why.q, mix @ why.terms.key))
     reads = (
-        *_reads(result, found, query, k, inputs, "query"),
-        *_reads(result, found, found.keys, q, inputs, "key"),
+        *_reads(result, parts, query, k, inputs, "query"),
+        *_reads(result, parts, parts.keys, q, inputs, "key"),
     )
     return replace(result, reads=reads, notes=(*result.notes, *_notes(result)))
 
 
 def plain(source: Source, inputs: Inputs, head: Head) -> Capture:
     """A pass that nothing listens to: the head's weights, and what they are made of."""
-    recorder, opening = Recorder([inputs], {head}), Opening(source, inputs, [head])
+    recorder, opening = Recorder([inputs], {head}), QKRecorder(source, inputs, [head])
     source.forward([inputs], [recorder, opening], ForwardRequest(hidden=False, terms=True))
     maps, empty, reach = recorder.maps(), recorder.empty_rows(), recorder.reach()
     return Captured(
@@ -135,36 +106,42 @@ def plain(source: Source, inputs: Inputs, head: Head) -> Capture:
 
 
 def one_head(source: Source, name: str) -> Head:
-    """The head of a selection that means one; UsageError for several."""
+    """The head of a selection that means one, of which sources can be told.
+
+    Raises:
+        UsageError: several heads; ModelError: see
+            :func:`~attnviz.models.decomposition.check_layers`.
+    """
     if not isinstance(name, str):
-        raise UsageError("{head} is the name of a head, such as 2.0, not {!r}", name, head=...)
+        raise UsageError("{select} is the name of a head, such as 2.0, not {!r}", name, select=...)
     chosen = select(name, source.layout)
     if len(chosen) != 1:
-        raise UsageError("{head} means {} heads; name one", len(chosen), head=name)
+        raise UsageError("{select} means {} heads; name one", len(chosen), select=name)
+    check_layers(source, chosen[0])
     return chosen[0]
 
 
-def _asked(capture: Capture, head: Head, asked: SplitAsked) -> tuple[Reason, Against]:
+def _asked(capture: Capture, head: Head, asked: SourcesSettings) -> tuple[Reason, Against]:
     """The weight that is asked about, and what it is compared with."""
     sides = capture.sides(head)
-    at = _place("query", asked.at, len(sides.queries))
+    at = _place("query", -1 if asked.query is None else asked.query, len(sides.queries))
     first = reason(capture, head, at, 0)
     allowed = np.flatnonzero(np.isfinite(first.row))
     if not len(allowed):
         raise InputError(f"query {at} may attend to no key")
     key = int(first.row.argmax()) if asked.key is None else asked.key
     key = _place("key", key, len(sides.keys))
-    against = asked.against
-    if isinstance(against, int):
-        against = _place("key", against, len(sides.keys))
-        if against == key:
+    other_key = asked.other_key
+    if isinstance(other_key, int):
+        other_key = _place("key", other_key, len(sides.keys))
+        if other_key == key:
             raise UsageError("key {} cannot be compared with itself", key)
-    elif against is not None and len(allowed) < 2:
+    elif other_key is not None and len(allowed) < 2:
         raise InputError(f"query {at} may attend to one key only, which has no rest")
-    for place in (key, against):
+    for place in (key, other_key):
         if isinstance(place, int) and place not in allowed:
             raise InputError(f"query {at} may not attend to key {place}: the model blocks it")
-    return reason(capture, head, at, key), against
+    return reason(capture, head, at, key), other_key
 
 
 def _place(what: str, place: int, length: int) -> int:
@@ -173,15 +150,15 @@ def _place(what: str, place: int, length: int) -> int:
     return place % length
 
 
-def _mix(why: Reason, against: Against) -> Floats:
+def _mix(why: Reason, other_key: Against) -> Floats:
     """[S], the factors on the row's scores that make what is split."""
     mix = np.zeros(len(why.keys))
-    if against in (MEAN, REST):
+    if other_key in (MEAN, REST):
         others = np.isfinite(why.row)
         others[why.key] = False
-        mix = -mean_of(why.row[None], others[None], weighed=against == REST)[0]
-    elif isinstance(against, int):
-        mix[against] = -1.0
+        mix = -mean_of(why.row[None], others[None], weighed=other_key == REST)[0]
+    elif isinstance(other_key, int):
+        mix[other_key] = -1.0
     mix[why.key] = 1.0
     return mix
 
@@ -199,8 +176,8 @@ def mean_of(scores: Floats, some: NDArray[np.bool_], *, weighed: bool) -> Floats
         powers = np.exp(masked - masked.max(1, keepdims=True))
     else:
         powers = some.astype(np.float64)
-    found: Floats = powers / powers.sum(1, keepdims=True)
-    return found
+    factors: Floats = powers / powers.sum(1, keepdims=True)
+    return factors
 
 
 def _added(why: Reason) -> Floats:
@@ -226,7 +203,7 @@ def _row(
 
 def _reads(
     result: Sources,
-    found: SplitHead,
+    split_head: SplitHead,
     parts: Parts,
     other: Floats,
     inputs: Inputs,
@@ -236,17 +213,17 @@ def _reads(
 
     Args:
         result: without them.
-        found: what it is from.
+        split_head: what it is from.
         parts: of the side.
         other: [d], the other side whole.
         inputs: the text.
         side: which.
     """
-    heads = [one.origin.head for one in result.side(side) if one.origin.head is not None]
+    heads = [part.origin.head for part in result.side(side) if part.origin.head is not None]
     place = result.query if side == "query" else result.key
     for head in heads[:READERS]:
-        weights, through = found.anatomist.by_token(parts, head, place)
-        values = found.terms.scale * (through.cpu().numpy() @ other)
+        weights, through = split_head.anatomist.by_token(parts, head, place)
+        values = split_head.terms.scale * (through.cpu().numpy() @ other)
         texts = inputs.sides[head.site.kind].keys.texts
         for position in np.argsort(-np.abs(values), kind="stable")[:TOKENS].tolist():
             weight, value = float(weights[position]), float(values[position])

@@ -2,11 +2,11 @@
 
 With the scale of every normalization held at its value here, query and key are linear in what was
 written to the residual stream at their positions: q_i = Σ_a q_a, k_j = Σ_b k_b
-(:mod:`attnviz.models.parted`). So s q_i·k_j = Σ_ab s q_a·k_b, a matrix over pairs of sources (the
-terms of Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits", with what rotary
-positions and normalizations make of them on this text). The difference to another key is the same
-with k_j - k_j'; that to the rest of the row with k_j - Σ_j' w_j' k_j' over the other keys, w their
-weights among themselves, is the derivative of the logarithm of the odds α_j / (1 - α_j).
+(:mod:`attnviz.models.decomposition`). So s q_i·k_j = Σ_ab s q_a·k_b, a matrix over pairs of
+sources (the terms of Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits", with
+what rotary positions and normalizations make of them on this text). The difference to another key
+is the same with k_j - k_j'; that to the rest of the row with k_j - Σ_j' w_j' k_j' over the others,
+w their weights among themselves, is the derivative of the logarithm of the odds α_j / (1 - α_j).
 
 Shapes: N sources of the query, M of the key, S keys, d width of a query.
 """
@@ -25,8 +25,8 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.reasons import HeadTerms
 from attnviz.core.source import Source
 from attnviz.errors import ModelError
-from attnviz.models.followed import follow
-from attnviz.models.parted import Anatomist, Parts
+from attnviz.models.decomposition import Decomposition, Parts
+from attnviz.models.tracing import follow
 
 Floats = NDArray[np.float64]
 
@@ -50,7 +50,7 @@ class SplitHead:
 
     head: Head
     terms: HeadTerms
-    anatomist: Anatomist
+    anatomist: Decomposition
     keys: Parts
     exact: float
     model: str
@@ -70,17 +70,17 @@ class SplitHead:
         Raises:
             ModelError: they do not.
         """
-        found = self.anatomist.query(self.head, places)
-        q, k = (parts.values.sum(0).cpu().numpy() for parts in (found, self.keys))
+        asked = self.anatomist.query(self.head, places)
+        q, k = (parts.values.sum(0).cpu().numpy() for parts in (asked, self.keys))
         for place, row in zip(places, q @ k.T, strict=True):
             self.check(self.terms.scale * row, self.scores(place))
-        return found
+        return asked
 
     def scores(self, place: int) -> Floats:
         """[S], s q·k of one query with every key, as the model has it."""
         q, k = self.terms.query[place], self.terms.key
-        found: Floats = self.terms.scale * (k.astype(np.float64) @ q.astype(np.float64))
-        return found
+        scores: Floats = self.terms.scale * (k.astype(np.float64) @ q.astype(np.float64))
+        return scores
 
     def by_key(self, place: int) -> Floats:
         """[M, S], what every source of the keys adds to the scores of one query.
@@ -89,9 +89,9 @@ class SplitHead:
             ModelError: they do not add up to the scores.
         """
         q = self.terms.query[place].astype(np.float64)
-        found: Floats = self.terms.scale * (self.keys.values.cpu().numpy() @ q)
-        self.check(found.sum(0), self.scores(place))
-        return found
+        added: Floats = self.terms.scale * (self.keys.values.cpu().numpy() @ q)
+        self.check(added.sum(0), self.scores(place))
+        return added
 
     def matrix(self, query: Parts, mix: Floats) -> Floats:
         """[N, M], what pairs of sources add to a mixture of scores.
@@ -101,8 +101,8 @@ class SplitHead:
             mix: [S], the factor on the score of every key.
         """
         key = np.einsum("s,msd->md", mix, self.keys.values.cpu().numpy())
-        found: Floats = self.terms.scale * (query.values[:, 0].cpu().numpy() @ key.T)
-        return found
+        products: Floats = self.terms.scale * (query.values[:, 0].cpu().numpy() @ key.T)
+        return products
 
     def check(self, sums: Floats, scores: Floats) -> None:
         """ModelError where sums are not the scores."""
@@ -130,7 +130,7 @@ def split(source: Source, inputs: Inputs, head: Head, terms: HeadTerms) -> Split
         ModelError: what the layer reads cannot be followed.
     """
     followed = follow(source, inputs)
-    anatomist = Anatomist(followed, source)
+    anatomist = Decomposition(followed, source)
     keys = anatomist.key(head, range(len(terms.key)))
     exact = LOW.get(source.info.dtype, EXACT)
     return SplitHead(head, terms, anatomist, keys, exact, source.info.model)

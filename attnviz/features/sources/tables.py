@@ -6,32 +6,32 @@ from attnviz.drawing.tables import Row
 from attnviz.features.sources.result import Sources, SourceShares
 
 
-def rows(found: Sources | SourceShares) -> list[Row]:
+def rows(result: Sources | SourceShares) -> list[Row]:
     """A row for each pair of sources of a score; of many texts, for each source of a side."""
-    if isinstance(found, SourceShares):
+    if isinstance(result, SourceShares):
         return [
             {
                 "side": side,
-                "source": one.origin.name(found.layout),
-                "kind": one.origin.kind,
-                "value": one.value,
-                "share": one.share,
-                "low": one.low,
-                "high": one.high,
-                "joint_low": one.joint_low,
-                "joint_high": one.joint_high,
+                "source": share.origin.name(result.layout),
+                "kind": share.origin.kind,
+                "value": share.value,
+                "share": share.share,
+                "low": share.low,
+                "high": share.high,
+                "joint_low": share.joint_low,
+                "joint_high": share.joint_high,
             }
-            for side, shares in (("query", found.by_query), ("key", found.by_key))
-            for one in shares
+            for side, shares in (("query", result.by_query), ("key", result.by_key))
+            for share in shares
         ]
     return [
         {
-            "query_source": query.name(found.layout),
+            "query_source": query.name(result.layout),
             "query_kind": query.kind,
-            "key_source": key.name(found.layout),
+            "key_source": key.name(result.layout),
             "key_kind": key.kind,
             "value": value,
         }
-        for query, values in zip(found.query_origins, found.matrix, strict=True)
-        for key, value in zip(found.key_origins, values, strict=True)
+        for query, values in zip(result.query_origins, result.matrix, strict=True)
+        for key, value in zip(result.key_origins, values, strict=True)
     ]

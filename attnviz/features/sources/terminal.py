@@ -22,40 +22,40 @@ _LISTED = 12
 _KEYS = 6
 
 
-def parts(found: Sources | SourceShares) -> Iterator[RenderableType]:
+def parts(result: Sources | SourceShares) -> Iterator[RenderableType]:
     """One score: its matrix, sums by side and the row; many texts: shares of both sides."""
-    if isinstance(found, SourceShares):
-        yield Line(words.rows_of(found), "bold")
+    if isinstance(result, SourceShares):
+        yield Line(words.rows_of(result), "bold")
         yield ""
         for side in words.SIDES:
-            yield ShareBars(found, side)
+            yield ShareBars(result, side)
             yield ""
-        yield Text(words.shares_sentence(found))
+        yield Text(words.shares_sentence(result))
         yield ""
-        yield Line(words.closing(found), "dim")
+        yield Line(words.closing(result), "dim")
         return
-    yield Subject(found)
+    yield Subject(result)
     yield ""
-    yield SourceMatrix(found)
+    yield SourceMatrix(result)
     yield ""
     for side in words.SIDES:
-        yield SideBars(found, side)
+        yield SideBars(result, side)
         yield ""
-    if found.reads:
-        yield Reads(found)
+    if result.reads:
+        yield Reads(result)
         yield ""
-    yield RowKeys(found)
+    yield RowKeys(result)
     yield ""
-    yield Text(words.sentence(found))
+    yield Text(words.sentence(result))
     yield ""
-    yield Line(words.closing(found), "dim")
+    yield Line(words.closing(result), "dim")
 
 
 class Subject:
     """A renderable: whose score it is, and that the sources add up to it."""
 
-    def __init__(self, found: Sources) -> None:
-        self.found = found
+    def __init__(self, result: Sources) -> None:
+        self.found = result
 
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
@@ -68,8 +68,8 @@ class Subject:
 class SourceMatrix:
     """A renderable: sources of the query downwards, of the key across."""
 
-    def __init__(self, found: Sources) -> None:
-        self.found = found
+    def __init__(self, result: Sources) -> None:
+        self.found = result
 
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
@@ -97,8 +97,8 @@ class SourceMatrix:
 class SideBars:
     """A renderable: what every source of one side adds."""
 
-    def __init__(self, found: Sources, side: ScoreSide) -> None:
-        self.found, self.side = found, side
+    def __init__(self, result: Sources, side: ScoreSide) -> None:
+        self.found, self.side = result, side
 
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
@@ -118,23 +118,23 @@ class SideBars:
 class ShareBars:
     """A renderable: the shares of one side over many texts."""
 
-    def __init__(self, found: SourceShares, side: ScoreSide) -> None:
-        self.found, self.side = found, side
+    def __init__(self, result: SourceShares, side: ScoreSide) -> None:
+        self.found, self.side = result, side
 
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
     ) -> Iterator[RenderableType]:
         """Draw for this console."""
         shares = self.found.side(self.side)[:_LISTED]
-        most = max((abs(one.share) for one in shares), default=0.0)
+        most = max((abs(share.share) for share in shares), default=0.0)
         table = _table(
             (f"the {self.side} is from", "<"), ("share of the contrast", ">"), ("adds", ">"),
             ("", "<"),
         )  # fmt: skip
-        for one in shares:
+        for share in shares:
             table.add_row(
-                words.label(self.found, one.origin), words.share_of(one), signed(one.value, 3),
-                _bar(one.share, most, console, options),
+                words.label(self.found, share.origin), words.share_of(share),
+                signed(share.value, 3), _bar(share.share, most, console, options),
             )  # fmt: skip
         yield table
 
@@ -142,8 +142,8 @@ class ShareBars:
 class Reads:
     """A renderable: the tokens that the strongest earlier heads read."""
 
-    def __init__(self, found: Sources) -> None:
-        self.found = found
+    def __init__(self, result: Sources) -> None:
+        self.found = result
 
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
@@ -151,11 +151,11 @@ class Reads:
         """Draw for this console."""
         table = _table(("one level down", "<"), ("reads", "<"), ("weight", ">"), ("adds", ">"))
         before = ""
-        for one in self.found.reads:
-            head = f"{one.side}: head {self.found.layout.name(one.head)}"
-            token = f"{visible(one.token, ascii_only=options.ascii_only)} ({one.position})"
+        for read in self.found.reads:
+            head = f"{read.side}: head {self.found.layout.name(read.head)}"
+            token = f"{visible(read.token, ascii_only=options.ascii_only)} ({read.position})"
             name = "" if head == before else head
-            table.add_row(name, token, percent(one.weight), signed(one.value, 3))
+            table.add_row(name, token, percent(read.weight), signed(read.value, 3))
             before = head
         yield table
 
@@ -163,19 +163,20 @@ class Reads:
 class RowKeys:
     """A renderable: the strongest keys of the row and the sources of their scores."""
 
-    def __init__(self, found: Sources) -> None:
-        self.found = found
+    def __init__(self, result: Sources) -> None:
+        self.found = result
 
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
     ) -> Iterator[RenderableType]:
         """Draw for this console."""
-        found = self.found
+        result = self.found
         table = _table(("keys of the row", "<"), ("weight", ">"), ("score", ">"), ("of it", "<"))
-        for key in sorted(found.row, key=lambda one: -one.weight)[:_KEYS]:
+        for key in sorted(result.row, key=lambda row: -row.weight)[:_KEYS]:
             order = sorted(range(len(key.by_key)), key=lambda n: -abs(key.by_key[n]))[:3]
             named = (
-                f"{words.label(found, found.key_origins[n])} {signed(key.by_key[n])}" for n in order
+                f"{words.label(result, result.key_origins[n])} {signed(key.by_key[n])}"
+                for n in order
             )
             token = f"{visible(key.token, ascii_only=options.ascii_only)} ({key.position})"
             table.add_row(token, percent(key.weight), f"{key.score:.2f}", ", ".join(named))

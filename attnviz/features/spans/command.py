@@ -2,191 +2,94 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from attnviz.cli import ending
-from attnviz.cli.flattening import changed, flatten
-from attnviz.cli.options import (
-    WEIGH_HELP,
-    WEIGHTS,
-    ModelOptions,
-    OutputOptions,
-    TextsOptions,
-    has_fields,
-)
-from attnviz.cli.paper_options import PaperOptions
+from attnviz.captures.settings import MapSettings
+from attnviz.cli.declared import changed, command
+from attnviz.cli.options import FreshOptions, TextsOptions
+from attnviz.cli.output import Output, TableOptions
 from attnviz.cli.stages import Stages
+from attnviz.core.settings import Settings, like, setting
+from attnviz.drawing.paper import Paper
 from attnviz.errors import UsageError
+from attnviz.features.spans.settings import DocumentSettings, SpansSettings
 
-FIELDS = ("context", "question", "answer")
-COUNTED, RESULT, DOCUMENTS = "What counts", "Result", "Documents (TEXT is a .jsonl file)"
-
-
-def _option(help: str, panel: str, *names: str, **more: Any) -> Any:
-    return typer.Option(*names, help=help, rich_help_panel=panel, **more)
+ROWS = 10
+"""Lines of the table, where nothing is said."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class SpansInput(TextsOptions):
     """The same, or a file of questions with documents."""
 
-    text: Annotated[
-        str | None,
-        typer.Argument(help="The text to run, or a .jsonl file of questions.", show_default=False),
-    ] = None
-    context: Annotated[
-        str | None,
-        _option(
-            "The field with the right document, or a list of them.", DOCUMENTS, metavar="FIELD"
-        ),
-    ] = None
-    question: Annotated[
-        str | None, _option("The field with the question.", DOCUMENTS, metavar="FIELD")
-    ] = None
-    answer: Annotated[
-        str | None, _option("The field with its answer.", DOCUMENTS, metavar="FIELD")
-    ] = None
-    gold: Annotated[
-        str | None,
-        _option(
-            "The field with the number of the right document in the list, from 0.",
-            DOCUMENTS,
-            metavar="FIELD",
-            show_default="the first is right",
-        ),
-    ] = None
-    distractors: Annotated[
-        int,
-        _option(
-            "Number of documents from other lines to put beside a single one.",
-            DOCUMENTS,
-            metavar="N",
-            min=1,
-        ),
-    ] = 3
-    select_on: Annotated[
-        str,
-        _option(
-            "Choose heads on even examples and measure them on odd ones (halves), or both on all.",
-            DOCUMENTS,
-        ),
-    ] = "halves"
-    strict: Annotated[
-        bool, _option("Stop at the first example that cannot be used.", DOCUMENTS, "--strict")
-    ] = False
-
-    def of_documents(self) -> dict[str, Any]:
-        """What was said of a file of questions; nothing where there is none.
-
-        Raises:
-            UsageError: a field that is missing, or options of a text.
-        """
-        others = ("gold", "distractors", "select_on", "strict")
-        asked = changed(self, but=[f.name for f in dataclasses.fields(TextsOptions)])
-        missing = [name for name in FIELDS if getattr(self, name) is None]
-        if len(missing) == len(FIELDS) and not asked:
-            return {}
-        if missing:
-            raise UsageError(f"documents need {', '.join(f'--{n} FIELD' for n in missing)} as well")
-        extra = changed(self, but=("text", *FIELDS, *others))
-        if self.text is None or extra:
-            what = f"leave out {', '.join(extra)}" if extra else "name it"
-            raise UsageError(f"documents are read from a .jsonl file; {what}")
-        return {name: getattr(self, name) for name in (*FIELDS, *others)}
+    text: str | None = like(
+        TextsOptions, "text", help="The text to run, or a .jsonl file of questions."
+    )
 
 
-@flatten
+@dataclass(frozen=True)
+class SpansTable(Settings):
+    """What of the result is shown."""
+
+    to: str | None = setting(None, "Rank heads by this span alone.", metavar="NAME", common=True)
+    select: str | None = like(
+        MapSettings,
+        "select",
+        help="Show the matrix from span to span of these heads. Such as 4.11, 5.*; by default of "
+        "the first.",
+    )
+
+
+@command
 def spans(
     prompt: SpansInput,
-    model: ModelOptions,
-    output: OutputOptions,
-    paper: PaperOptions,
-    rows: Annotated[
-        str | None,
-        _option(
-            "Whose weight: last (the last token's), all, or the name of a span.",
-            COUNTED,
-            "--from",
-            metavar="ROWS",
-            show_default="last; of documents, answer",
-        ),
-    ] = None,
-    weigh: Annotated[str, _option(WEIGH_HELP, COUNTED, metavar="QUANTITY")] = WEIGHTS,
-    to: Annotated[
-        str | None, _option("Rank heads by this span alone.", RESULT, metavar="NAME")
-    ] = None,
-    select: Annotated[
-        str | None,
-        _option(
-            "Heads whose matrix from span to span is shown.",
-            RESULT,
-            "--select",
-            "-s",
-            metavar="HEADS",
-            show_default="the first",
-        ),
-    ] = None,
-    top: Annotated[int, _option("Lines of the table.", RESULT, metavar="N", min=1)] = 10,
-    json: Annotated[bool, _option("Print JSON (attnviz.spans/1).", RESULT, "--json")] = False,
-    csv: Annotated[
-        bool, _option("Print CSV, one line per head and span.", RESULT, "--csv")
-    ] = False,
-    plot: Annotated[Path | None, _option(ending.WRITTEN, RESULT, metavar="FILE")] = None,
+    settings: SpansSettings,
+    shown: SpansTable,
+    documents: DocumentSettings,
+    model: FreshOptions,
+    table: TableOptions,
+    output: Output,
+    paper: Paper,
 ) -> None:
     r"""Measure how much heads attend to named parts of a text: messages, documents, a question.
 
     [bold]Examples[/]
 
-      attnviz spans "The keys to the cabinet are on the table" --span thing="keys to the cabinet"
+      attnviz spans "The keys are on the table" --span thing="keys"
 
-      attnviz spans --chat messages.json --span document="regex:Paris.*" --model my-model
+      attnviz spans --texts sentences.txt --span first="regex:\w+" --from all
 
-      attnviz spans --lines sample_inputs/sentences.txt --span first="regex:\w+" --from all
-
-      attnviz spans sample_inputs/questions.jsonl --context doc --question q --answer a
+      attnviz spans questions.jsonl --fields context=doc,question=q,answer=a
     """
-    drawn = paper.options()
     from attnviz.features.spans import function
     from attnviz.features.spans.result import Spans
 
-    ending.check(Spans, json, csv, plot)
-    documents = prompt.of_documents()
+    output.check_written(Spans)
+    text: Any
+    if documents.changed(but=("seed",)):
+        if extra := changed(prompt, but=("text",)):
+            raise UsageError(f"documents are read from a .jsonl file; leave out {', '.join(extra)}")
+        if prompt.text is None:
+            raise UsageError("documents are read from a .jsonl file; name it")
+        text = Path(prompt.text)
+    else:
+        text = list(prompt.looks(model, seed=documents.seed, quiet=output.quiet))
     with Stages(output.quiet) as stages:
-        if documents:
-            found = function.spans(
-                Path(prompt.text or ""),
-                rows=rows,
-                weigh=weigh,
-                progress=stages.show,
-                **documents,
-                **model.settings(),
-            )
-        else:
-            found = function.spans(
-                _looks(prompt, model, quiet=output.quiet),
-                rows=rows,
-                weigh=weigh,
-                progress=stages.show,
-                **model.settings(writing=prompt.generate is not None),
-            )
-    if to is not None and to not in found.names:
-        raise UsageError(f"no span {to[:40]!r}; choose from {', '.join(found.names)}")
-    chosen: tuple[Any, ...] = ()
-    if select is not None:
+        result = function.spans(
+            text,
+            progress=stages.show,
+            **settings.asked(),
+            **documents.asked(),
+            **model.asked(context=prompt.context, seed=documents.seed),
+        )
+    if shown.to is not None and shown.to not in result.names:
+        raise UsageError(f"no span {shown.to[:40]!r}; choose from {', '.join(result.names)}")
+    heads: tuple[Any, ...] = ()
+    if shown.select is not None:
         from attnviz.scoring import select as selection
 
-        chosen = tuple(selection.select(select, found.layout))
-    if plot is not None:
-        found.save(plot, **drawn)
-    ending.show(found, output.quiet, top=top, to=to, heads=chosen, json=json, csv=csv)
-
-
-def _looks(prompt: SpansInput, model: ModelOptions, *, quiet: bool) -> Any:
-    """What to measure: a text, the lines of a file, or its texts where it has fields."""
-    if prompt.lines is not None and has_fields(prompt.lines):
-        return prompt.fields(model)[0]
-    return list(prompt.looks(model, quiet=quiet))
+        heads = tuple(selection.select(shown.select, result.layout))
+    output.save(result, **paper.options())
+    output.show(result, top=table.top or ROWS, to=shown.to, heads=heads)

@@ -7,19 +7,19 @@ from attnviz.core.spans import ELSEWHERE
 from attnviz.features.spans.result import Spans
 
 
-def figures(found: Spans) -> Figures:
+def figures(result: Spans) -> Figures:
     """Shares by span of the same name, and how often the right document is found."""
-    name = found.layout.name
+    name = result.layout.name
     values: dict[str, dict[str, float | None]] = {
-        name(one.head): {
+        name(head.head): {
             span: share.mean
-            for span, share in zip(found.names, one.shares, strict=True)
+            for span, share in zip(result.names, head.shares, strict=True)
             if span != ELSEWHERE  # what the others leave
         }
-        for one in found.heads
+        for head in result.heads
     }
-    if found.documents is not None:
-        for one in found.documents.ranked:
-            values[name(one.head)]["right document"] = one.accuracy.value
-    settings = {"rows": found.rows, "quantity": found.quantity}
+    if result.documents is not None:
+        for head in result.documents.ranked:
+            values[name(head.head)]["right document"] = head.accuracy.value
+    settings = {"rows": result.rows, "quantity": result.quantity}
     return Figures(values, settings=settings)

@@ -5,6 +5,10 @@ document the distractors are documents of other lines, drawn from a seed; of a l
 others, and the right one is the first unless a field names its number. The right document stands
 first, second, ... equally often, but where a field says which one it is, and the order is the
 file's.
+
+Heads are chosen on one half of the examples and measured on the other, and no document is in both:
+a head that finds a document for what it is would be chosen and praised for the same one. Examples
+that share a document stay together, and count as one where certainty is concerned.
 """
 
 from __future__ import annotations
@@ -12,59 +16,24 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnviz.core.arguments import check_fields
 from attnviz.core.prompt import Prompt
 from attnviz.core.spans import Range
-from attnviz.corpus.gold.halves import HALVES, Selection
+from attnviz.corpus.gold.halves import HALVES
 from attnviz.corpus.lines import Problem, lines, shown
-from attnviz.corpus.texts import Bad
-from attnviz.errors import InputError, Setting, UsageError
+from attnviz.corpus.texts import InvalidRecord
+from attnviz.errors import InputError, UsageError
 from attnviz.features.spans.result import ANSWER, DISTRACTORS, QUESTION, RIGHT
+from attnviz.features.spans.settings import DocumentSettings
 
 RULES = ("first", "last", "longest", "question", "answer")
 """Rules without attention, see :class:`~attnviz.features.spans.result.DocumentRule`."""
 _WORD = re.compile(r"\w+")
-
-
-@dataclass(frozen=True)
-class DocumentSettings:
-    """Which fields of a file are what, and how heads are chosen.
-
-    Attributes:
-        context: the field with the right document, or a list of documents.
-        question: the field with the question; ``answer`` with its answer.
-        answer: see ``question``.
-        gold: the field with the number of the right document in the list, from 0.
-        distractors: how many are drawn where the file has one document a line.
-        select_on: ``halves`` chooses heads and the baseline on even examples and measures them on
-            odd ones; ``all`` does both on everything.
-        seed: of what is drawn.
-        strict: an example that cannot be used ends the run.
-    """
-
-    context: str = "context"
-    question: str = "question"
-    answer: str = "answer"
-    gold: str | None = None
-    distractors: int = 3
-    select_on: Selection = HALVES
-    seed: int = 0
-    strict: bool = False
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-    def check(self) -> None:
-        """Raise UsageError for a value that there is not."""
-        if self.distractors < 1:
-            raise UsageError("{} is too few; take at least 1", Setting("distractors", 0))
-        if not 0 <= self.seed < 1 << 63:
-            raise UsageError("{} must be from 0 to 2^63 - 1", Setting("seed", self.seed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +47,9 @@ class DocumentExample:
         right: see ``documents``.
         question: the text; ``answer`` too.
         answer: see ``question``.
+        half: 0 where heads are chosen on it, 1 where they are measured; ``cluster`` what it shares
+            documents with.
+        cluster: see ``half``.
     """
 
     number: int
@@ -86,6 +58,8 @@ class DocumentExample:
     right: int
     question: str
     answer: str
+    half: int = 0
+    cluster: int = 0
 
     def prompt(self) -> Prompt:
         """The text, and the characters of every part of it."""
@@ -98,7 +72,7 @@ class DocumentExample:
         question = (len(text), len(text) + len(self.question))
         text += f"{self.question}\nAnswer: "
         answer = (len(text), len(text) + len(self.answer))
-        others = [one for number, one in enumerate(ranges) if number != self.right]
+        others = [span for number, span in enumerate(ranges) if number != self.right]
         spans = {
             RIGHT: [ranges[self.right]],
             DISTRACTORS: others,
@@ -120,24 +94,23 @@ class DocumentExample:
 
 def read_examples(
     name: str | Path, settings: DocumentSettings
-) -> tuple[list[DocumentExample], list[Bad]]:
+) -> tuple[list[DocumentExample], list[InvalidRecord]]:
     """The examples of a file, and the lines that cannot be used.
 
     Raises:
         InputError: no such file, or no line that can be used; with ``strict``, the first that
             cannot.
     """
-    settings.check()
     name = str(name)
     if Path(name).suffix.lower() not in (".jsonl", ".ndjson"):
         raise UsageError(f"{name} is no .jsonl file, with an object on every line")
     rows: list[tuple[int, str, dict[str, Any]]] = []
-    bad: list[Bad] = []
+    bad: list[InvalidRecord] = []
     for number, line in lines(name):
         place = f"{shown(name)}:{number}"
         row = _row(line, settings)
         if isinstance(row, str):
-            bad.append(Bad(number, place, row))
+            bad.append(InvalidRecord(number, place, row))
         else:
             rows.append((number, place, row))
     if settings.strict and bad:
@@ -161,23 +134,23 @@ def _row(line: str | Problem, settings: DocumentSettings) -> dict[str, Any] | st
     for field in (settings.question, settings.answer):
         if not isinstance(value.get(field), str) or not value[field].strip():
             return f"{field!r} is no text"
-    found = value.get(settings.context)
-    documents = [found] if isinstance(found, str) else found
+    context = value.get(settings.context)
+    documents = [context] if isinstance(context, str) else context
     if not isinstance(documents, list) or not documents:
         return f"{settings.context!r} is neither a text nor a list of texts"
-    if not all(isinstance(one, str) and one.strip() for one in documents):
+    if not all(isinstance(document, str) and document.strip() for document in documents):
         return f"{settings.context!r} has a document that is no text"
     gold = None if settings.gold is None else value.get(settings.gold)
     if settings.gold is not None and (
         isinstance(gold, bool) or not isinstance(gold, int) or not 0 <= gold < len(documents)
     ):
         return f"{settings.gold!r} is no number of a document, from 0 to {len(documents) - 1}"
-    if isinstance(found, list) and len(documents) < 2:
+    if isinstance(context, list) and len(documents) < 2:
         return f"{settings.context!r} has a single document in its list; one alone is a text"
     return {
         "question": value[settings.question].strip(),
         "answer": value[settings.answer].strip(),
-        "documents": [one.strip() for one in documents],
+        "documents": [document.strip() for document in documents],
         "gold": gold,
     }
 
@@ -185,25 +158,74 @@ def _row(line: str | Problem, settings: DocumentSettings) -> dict[str, Any] | st
 def _examples(
     rows: Sequence[tuple[int, str, dict[str, Any]]], settings: DocumentSettings
 ) -> Iterator[DocumentExample]:
-    pool = list(dict.fromkeys(row["documents"][0] for _, _, row in rows))
-    for index, (number, place, row) in enumerate(rows):
+    clusters, halves = _apart([row["documents"] for _, _, row in rows], settings)
+    pools = [
+        list(dict.fromkeys(
+            row["documents"][0] for (_, _, row), half in zip(rows, halves, strict=True)
+            if half == side and len(row["documents"]) == 1
+        ))
+        for side in (0, 1)
+    ]  # fmt: skip
+    done = [0, 0]
+    for (number, place, row), half, cluster in zip(rows, halves, clusters, strict=True):
         documents, gold = row["documents"], row["gold"]
         drawn = random.Random(f"{settings.seed} {number}")
         if len(documents) == 1:
-            others = [one for one in pool if one != documents[0]]
+            others = [document for document in pools[half] if document != documents[0]]
             if len(others) < settings.distractors:
+                where = "" if settings.select_on != HALVES else " in one half of the examples"
                 raise InputError(
-                    f"{len(others)} other documents are too few for {settings.distractors} "
-                    "distractors; take fewer, or give every line a list of documents"
+                    f"{len(others)} other documents{where} are too few for "
+                    f"{settings.distractors} distractors; take fewer, or give every line a list "
+                    "of documents"
                 )
             documents = [documents[0], *drawn.sample(others, settings.distractors)]
             gold = None
         if gold is None:
             right, *others = documents
             drawn.shuffle(others)
-            gold = index // 2 % len(documents)  # alike in both halves
+            gold = done[half] % len(documents)  # alike in both halves
             documents = [*others[:gold], right, *others[gold:]]
-        yield DocumentExample(number, place, tuple(documents), gold, row["question"], row["answer"])
+        done[half] += 1
+        yield DocumentExample(
+            number, place, tuple(documents), gold, row["question"], row["answer"], half, cluster
+        )
+
+
+def _apart(
+    documents: Sequence[Sequence[str]], settings: DocumentSettings
+) -> tuple[list[int], list[int]]:
+    """Of every example the cluster that it shares documents with, and the half of that.
+
+    Raises:
+        InputError: all examples share documents, so that there are no halves.
+    """
+    of: dict[str, int] = {}  # the first example with a document
+    clusters = list(range(len(documents)))
+
+    def root(number: int) -> int:
+        while clusters[number] != number:
+            number = clusters[number]
+        return number
+
+    for number, some in enumerate(documents):
+        for document in some:
+            clusters[root(number)] = root(of.setdefault(document, number))
+    clusters = [root(number) for number in range(len(clusters))]
+    if settings.select_on != HALVES:
+        return clusters, [0] * len(clusters)
+    sizes = Counter(clusters)
+    if len(sizes) == 1 < len(clusters):
+        raise InputError(
+            "all examples share documents, so that no half can be held out; choose and measure "
+            "on everything, with {select_on}",
+            select_on="all",
+        )
+    filled, side = [0, 0], dict[int, int]()
+    for cluster, size in sorted(sizes.items(), key=lambda item: -item[1]):
+        side[cluster] = int(filled[1] < filled[0])
+        filled[side[cluster]] += size
+    return clusters, [side[cluster] for cluster in clusters]
 
 
 def _chars(ranges: Sequence[Range]) -> str:

@@ -28,24 +28,24 @@ _BASELINE = "#b0b0b0"
 _EMPTY = "#f0f0f0"
 
 
-def draw(found: Spans, format: str = "png", dpi: float = 150) -> Any:
+def draw(result: Spans, format: str = "png", dpi: float = 150) -> Any:
     """The picture, in ``png``, ``svg`` or ``pdf``."""
-    return rendered(lambda: build(found, dpi), format, dpi)
+    return rendered(lambda: build(result, dpi), format, dpi)
 
 
-def build(found: Spans, dpi: float) -> Figure:
+def build(result: Spans, dpi: float) -> Figure:
     """The figure: heads by spans; beside it the best heads' documents, or a head's own matrix."""
-    heads, sheet = listed(found), found.documents
-    title = f"{model_name(found.source)}: share of the weight ({whose(found)}) on each span"
-    below = measured(found)
-    names = [shorten(visible(name), _NAME) for name in found.names]
-    bars = [] if sheet is None else _bars(found)
+    heads, sheet = listed(result), result.documents
+    title = f"{model_name(result.source)}: share of the weight ({whose(result)}) on each span"
+    below = measured(result)
+    names = [shorten(visible(name), _NAME) for name in result.names]
+    bars = [] if sheet is None else _bars(result)
     families, missing = choose([title, below, *names])
     title, below = spelled(title, missing), spelled(below, missing)
     names = [spelled(name, missing) for name in names]
     ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
     labels = [name for name, *_ in bars] if sheet is not None else names
-    left = 0.1 + ruler.widest([found.layout.name(one.head) for one in heads], 7)
+    left = 0.1 + ruler.widest([result.layout.name(head.head) for head in heads], 7)
     middle = _GAP + ruler.widest(labels, 7)
     wide_1 = len(names) * _CELL[0]
     wide_2 = _BARS if sheet is not None else wide_1
@@ -61,29 +61,29 @@ def build(found: Spans, dpi: float) -> Figure:
     def axes(x: float, w: float, h: float) -> Axes:
         return figure.add_axes((x / wide, 1 - (top + h) / high, w / wide, h / high))
 
-    _shares(axes(_MARGIN + left, wide_1, high_1), found, heads, names)
+    _shares(axes(_MARGIN + left, wide_1, high_1), result, heads, names)
     x = _MARGIN + left + wide_1 + middle
     if sheet is not None:
-        _documents(axes(x, wide_2, high_2), found, bars)
+        _documents(axes(x, wide_2, high_2), result, bars)
     elif heads:
-        _matrix(axes(x, wide_2, high_2), found, heads[0], names)
+        _matrix(axes(x, wide_2, high_2), result, heads[0], names)
     return figure
 
 
-def listed(found: Spans) -> list[SpanWeights]:
+def listed(result: Spans) -> list[SpanWeights]:
     """The heads with the largest lifts; of documents, those that find the right one."""
-    if found.documents is not None:
-        own = {one.head: one for one in found.heads}
-        return [own[one.head] for one in found.documents.ranked[:_LISTED]]
+    if result.documents is not None:
+        own = {head.head: head for head in result.heads}
+        return [own[head.head] for head in result.documents.ranked[:_LISTED]]
     by_head: dict[Head, SpanWeights] = {}
-    for one, _, _ in found.ranked():
-        by_head.setdefault(one.head, one)
+    for head, _, _ in result.ranked():
+        by_head.setdefault(head.head, head)
     return list(by_head.values())[:_LISTED]
 
 
-def _shares(axes: Axes, found: Spans, heads: list[SpanWeights], names: list[str]) -> None:
-    for row, one in enumerate(heads):
-        for column, (name, share) in enumerate(zip(found.names, one.shares, strict=True)):
+def _shares(axes: Axes, result: Spans, heads: list[SpanWeights], names: list[str]) -> None:
+    for row, head in enumerate(heads):
+        for column, (name, share) in enumerate(zip(result.names, head.shares, strict=True)):
             text = "" if share.mean is None else f"{100 * share.mean:.0f}"
             if text and name != ELSEWHERE:
                 text += f" {lift(share)}"
@@ -91,20 +91,20 @@ def _shares(axes: Axes, found: Spans, heads: list[SpanWeights], names: list[str]
     _finish(axes, len(heads), len(names))
     axes.set_xticks([n + 0.5 for n in range(len(names))], names)
     axes.set_yticks(
-        [n + 0.5 for n in range(len(heads))], [found.layout.name(one.head) for one in heads]
+        [n + 0.5 for n in range(len(heads))], [result.layout.name(head.head) for head in heads]
     )
     axes.set_xlabel("% of the weight, × chance", fontsize=7)
 
 
-def _matrix(axes: Axes, found: Spans, one: SpanWeights, names: list[str]) -> None:
-    for row, line in enumerate(one.matrix):
+def _matrix(axes: Axes, result: Spans, head: SpanWeights, names: list[str]) -> None:
+    for row, line in enumerate(head.matrix):
         for column, mean in enumerate(line):
             _cell(axes, row, column, mean, "" if mean is None else f"{100 * mean:.0f}")
     _finish(axes, len(names), len(names))
     axes.set_xticks([n + 0.5 for n in range(len(names))], names)
     axes.set_yticks([n + 0.5 for n in range(len(names))], names)
     axes.set_xlabel(
-        f"head {found.layout.name(one.head)}: % from each line to each span", fontsize=7
+        f"head {result.layout.name(head.head)}: % from each line to each span", fontsize=7
     )
 
 
@@ -125,19 +125,19 @@ def _finish(axes: Axes, rows: int, columns: int) -> None:
         side.set_visible(False)
 
 
-def _bars(found: Spans) -> list[tuple[str, float, float | None, float | None, bool]]:
+def _bars(result: Spans) -> list[tuple[str, float, float | None, float | None, bool]]:
     """Heads, then chance and the rules: name, accuracy, its interval, whether it is a head."""
-    sheet = found.documents
+    sheet = result.documents
     assert sheet is not None
     bars: list[tuple[str, float, float | None, float | None, bool]] = [
         (
-            found.layout.name(one.head) + MARK * (one.head in sheet.sure),
-            one.accuracy.value or 0.0,
-            one.accuracy.low,
-            one.accuracy.high,
+            result.layout.name(head.head) + MARK * (head.head in sheet.sure),
+            head.accuracy.value or 0.0,
+            head.accuracy.low,
+            head.accuracy.high,
             True,
         )
-        for one in sheet.ranked[:_LISTED]
+        for head in sheet.ranked[:_LISTED]
     ]
     bars.append(("chance", sheet.chance, None, None, False))
     for rule in sheet.rules:
@@ -148,10 +148,10 @@ def _bars(found: Spans) -> list[tuple[str, float, float | None, float | None, bo
 
 def _documents(
     axes: Axes,
-    found: Spans,
+    result: Spans,
     bars: list[tuple[str, float, float | None, float | None, bool]],
 ) -> None:
-    sheet = found.documents
+    sheet = result.documents
     assert sheet is not None
     for place, (_, value, low, high, head) in enumerate(bars):
         axes.barh(place, 100 * value, height=0.7, color=COLOR if head else _BASELINE)

@@ -12,21 +12,21 @@ _TOLD = 3
 """Spans that are told of a head."""
 
 
-def finding(found: Spans, name: str) -> Finding:
+def finding(result: Spans, name: str) -> Finding:
     """What each head gives to the spans, or how often it finds the right document.
 
     Args:
-        found: the result.
+        result: the result.
         name: of its file.
     """
-    return _of_documents(found, name) if found.documents is not None else _of_spans(found, name)
+    return _of_documents(result, name) if result.documents is not None else _of_spans(result, name)
 
 
-def _of_spans(found: Spans, name: str) -> Finding:
-    said, values = {}, {span: dict[str, Value]() for span in found.names if span != ELSEWHERE}
-    for one in found.heads:
-        head, told = found.layout.name(one.head), []
-        for span, share in zip(found.names, one.shares, strict=True):
+def _of_spans(result: Spans, name: str) -> Finding:
+    said, values = {}, {span: dict[str, Value]() for span in result.names if span != ELSEWHERE}
+    for weights in result.heads:
+        head, told = result.layout.name(weights.head), []
+        for span, share in zip(result.names, weights.shares, strict=True):
             if span == ELSEWHERE or share.mean is None:
                 continue
             values[span][head] = (share.mean, share.joint_low, share.joint_high)
@@ -38,30 +38,30 @@ def _of_spans(found: Spans, name: str) -> Finding:
         for span, some in values.items()
         if some
     )
-    texts = f"{found.texts} texts" if found.texts > 1 else "one text"
-    intervals = "; 95 % intervals hold for all heads and spans at once" if found.family else ""
+    texts = f"{result.texts} texts" if result.texts > 1 else "one text"
+    intervals = "; 95 % intervals hold for all heads and spans at once" if result.family else ""
     how = (
-        f"The share of the weight ({whose(found)}) on each span, and how many times the share of "
+        f"The share of the weight ({whose(result)}) on each span, and how many times the share of "
         f"the keys that it is; {texts}{intervals}."
     )
     return Finding("spans", name, "Which parts it attends to", how, said, measures)
 
 
-def _of_documents(found: Spans, name: str) -> Finding:
-    sheet = found.documents
+def _of_documents(result: Spans, name: str) -> Finding:
+    sheet = result.documents
     assert sheet is not None
     values: dict[str, Value] = {}
     said = {}
     rival = f"{RULE_NAMES[sheet.baseline]} {plain_share(sheet.rival.accuracy.value)}"
-    for one in sheet.ranked:
-        if one.accuracy.value is None:
+    for score in sheet.ranked:
+        if score.accuracy.value is None:
             continue
-        head = found.layout.name(one.head)
-        values[head] = (one.accuracy.value, one.accuracy.low, one.accuracy.high)
+        head = result.layout.name(score.head)
+        values[head] = (score.accuracy.value, score.accuracy.low, score.accuracy.high)
         beside = f"chance {plain_share(sheet.chance)}, {rival}"
-        said[head] = (f"{estimate(one.accuracy)} of {sheet.measured_on}, {beside}",)
+        said[head] = (f"{estimate(score.accuracy)} of {sheet.measured_on}, {beside}",)
     how = (
-        f"How often the document with the most weight per token ({whose(found)}) is the right one "
+        f"How often the document with the most weight per token ({whose(result)}) is the right one "
         f"of {sheet.documents:.3g}, on {sheet.measured_on} that no head was chosen on; 95 % "
         "intervals."
     )

@@ -16,8 +16,9 @@ from attnviz.core.tokens import Tokens
 from attnviz.errors import UsageError
 from attnviz.features.spans.observe import SpanObserver, SpanSums, by_name
 from attnviz.features.spans.result import NamedSpan, SpanShare, SpanWeights
-from attnviz.scoring.stored import blocks
+from attnviz.scoring.replay import blocks
 from attnviz.statistics.clusters import ClusterSums
+from attnviz.statistics.copies import together
 from attnviz.statistics.families import Family, Way, judge
 from attnviz.statistics.simultaneous import ENOUGH
 
@@ -31,10 +32,10 @@ _SHOWN = 200
 
 def shortened(notes: Iterable[str]) -> list[str]:
     """What to tell of many texts, each thing once, and of the same kind of thing the first few."""
-    found = list(dict.fromkeys(notes))
-    if len(found) <= _TOLD:
-        return found
-    return [*found[: _TOLD - 1], f"{len(found) - _TOLD + 1} more notes of this kind."]
+    different = list(dict.fromkeys(notes))
+    if len(different) <= _TOLD:
+        return different
+    return [*different[: _TOLD - 1], f"{len(different) - _TOLD + 1} more notes of this kind."]
 
 
 def check_stack(model: str, layout: Layout) -> None:
@@ -128,31 +129,32 @@ class Measuring:
 
     def spans(self) -> tuple[NamedSpan, ...]:
         """What each span is."""
-        found = []
+        named = []
         for name in self.names:
             held = [(groups[name], tokens) for _, groups, tokens in self._texts if groups.get(name)]
             shown = "" if not held else held[0][1].running(held[0][0])
             mean = sum(len(places) for places, _ in held) / len(held) if held else 0.0
-            found.append(NamedSpan(name, len(held), mean, shown[:_SHOWN]))
-        return tuple(found)
+            named.append(NamedSpan(name, len(held), mean, shown[:_SHOWN]))
+        return tuple(named)
 
     def heads(self) -> tuple[SpanWeights, ...]:
         """What every head gives to each span."""
-        asked = ClusterSums((len(self.layout), len(self.names)))
         zero = np.zeros((len(self.layout), len(self.names) + 1, len(self.names)))
         values, chances, tokens = zero.copy(), zero.copy(), zero.copy()
         rows = np.zeros(zero.shape, np.int64)
         for sums, _, _ in self._texts:
-            asked.add(sums.values[None, :, -1], sums.rows[None, :, -1])
             values += sums.values
             chances += sums.chances
             tokens += sums.per_token
             rows += sums.rows
-        half = asked.half()
+        # texts of the same words with other spans are not independent
+        own = [(sums.values[:, -1], sums.rows[:, -1]) for sums, _, _ in self._texts]
+        asked = together(self._names, *(np.array(part) for part in zip(*own, strict=True)))
+        half = ClusterSums.of(*asked).half()
         joint = self._joint()
         with np.errstate(invalid="ignore", divide="ignore"):
             mean, chance, per_token = values / rows, chances / rows, tokens / rows
-        found = []
+        weights = []
         for number, head in enumerate(self.layout):
             shares = tuple(
                 _share(
@@ -167,11 +169,16 @@ class Measuring:
                 for k in range(len(self.names))
             )
             matrix = tuple(
-                tuple(None if np.isnan(one) else float(one) for one in line)
+                tuple(None if np.isnan(share) else float(share) for share in line)
                 for line in mean[number, :-1]
             )
-            found.append(SpanWeights(head, shares, matrix))
-        return tuple(found)
+            weights.append(SpanWeights(head, shares, matrix))
+        return tuple(weights)
+
+    @property
+    def _names(self) -> list[str]:
+        """What tells texts apart."""
+        return [str(tokens.identity) for _, _, tokens in self._texts]
 
     def _joint(self) -> Joint | None:
         """What holds for all heads and spans at once; None for a single text."""
@@ -182,9 +189,8 @@ class Measuring:
             np.array([getattr(sums, name)[:, -1, :-1] for sums, _, _ in self._texts])
             for name in ("values", "chances", "rows")
         )
-        names = [str(tokens.identity) for _, _, tokens in self._texts]
-        way: Way = "max-t" if len(set(names)) >= ENOUGH else "holm"
-        shares, excess = (judge(a, rows, names, way=way) for a in (values, values - chances))
+        way: Way = "max-t" if len(set(self._names)) >= ENOUGH else "holm"
+        shares, excess = (judge(a, rows, self._names, way=way) for a in (values, values - chances))
         return Joint(shares, excess)
 
 

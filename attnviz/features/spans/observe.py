@@ -82,8 +82,8 @@ class SpanObserver:
         reached = allowed @ keys  # [H or 1, r, K]
         seen = (reached > 0).double()
         chance = reached / allowed.sum(2, keepdim=True).clamp(min=1)
-        found = weights @ keys * seen
-        parts = (found, chance, found / reached.clamp(min=1), seen)
+        weighed = weights @ keys * seen
+        parts = (weighed, chance, weighed / reached.clamp(min=1), seen)
         sums = torch.stack(
             [queries.T @ part.expand(len(weights), -1, -1) for part in parts]
         )  # [4, H, R, K]
@@ -98,10 +98,10 @@ class SpanObserver:
 
     def _members(self, groups: Sequence[Sequence[int]], length: int) -> Tensor:
         """[T, groups], 1 where a position is in a group."""
-        found = torch.zeros(length, len(groups), dtype=torch.float64)
+        members = torch.zeros(length, len(groups), dtype=torch.float64)
         for number, places in enumerate(groups):
-            found[list(places), number] = 1
-        return found.to(self._device)
+            members[list(places), number] = 1
+        return members.to(self._device)
 
 
 def by_name(groups: Mapping[str, Sequence[int]], names: Sequence[str]) -> list[Sequence[int]]:

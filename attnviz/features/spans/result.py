@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from attnviz.core.heads import Head
+from attnviz.core.lengths import Axes
 from attnviz.core.result import Result
 from attnviz.core.spans import ELSEWHERE
 from attnviz.corpus.gold.halves import Selection, chosen_on, measured_on
-from attnviz.drawing.forms import Shown
+from attnviz.drawing.forms import Renderable
 from attnviz.statistics.share import CaseShare
 
 RIGHT, DISTRACTORS, QUESTION, ANSWER = "right", "distractors", "question", "answer"
@@ -79,8 +80,8 @@ class SpanWeights:
     """
 
     head: Head
-    shares: tuple[SpanShare, ...]
-    matrix: tuple[tuple[float | None, ...], ...]
+    shares: Annotated[tuple[SpanShare, ...], Axes("spans")]
+    matrix: Annotated[tuple[tuple[float | None, ...], ...], Axes("spans", "spans")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +128,8 @@ class DocumentSheet:
         skipped: see ``examples``.
         documents: in an example, the mean.
         chance: how often a document that is drawn is the right one.
-        select_on: ``halves`` where heads and the baseline are chosen on even examples and measured
-            on odd ones, ``all`` where both is done on everything.
+        select_on: ``halves`` where heads and the baseline are chosen on one half of the examples
+            and measured on the other, ``all`` where both is done on everything.
         rules: without attention, see :class:`DocumentRule`.
         baseline: the best of them where heads are chosen.
         ranked: all heads, those that are right most often where heads are chosen first.
@@ -143,7 +144,7 @@ class DocumentSheet:
     select_on: Selection
     rules: tuple[DocumentRule, ...]
     baseline: str
-    ranked: tuple[DocumentChoice, ...]
+    ranked: Annotated[tuple[DocumentChoice, ...], Axes(least=1)]
     sure: tuple[Head, ...] = ()
 
     @property
@@ -168,7 +169,7 @@ class DocumentSheet:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Spans(Shown, Result):
+class Spans(Renderable, Result):
     """How much of their weight heads give to named parts of texts.
 
     Attributes:
@@ -185,7 +186,7 @@ class Spans(Shown, Result):
 
     rows: str
     quantity: str
-    spans: tuple[NamedSpan, ...]
+    spans: Annotated[tuple[NamedSpan, ...], Axes("spans", least=1)]
     heads: tuple[SpanWeights, ...]
     documents: DocumentSheet | None = None
 
@@ -197,7 +198,7 @@ class Spans(Shown, Result):
     @property
     def family(self) -> int:
         """How many intervals hold together: heads times spans; 0 without any."""
-        return sum(share.joint_low is not None for one in self.heads for share in one.shares)
+        return sum(share.joint_low is not None for head in self.heads for share in head.shares)
 
     def ranked(self, to: str | None = None) -> list[tuple[SpanWeights, str, SpanShare]]:
         """Heads and spans, the largest lift first.
@@ -205,10 +206,12 @@ class Spans(Shown, Result):
         Args:
             to: the name of one span; by default all but the tokens that are in none.
         """
-        found = [
-            one for one in self._pairs() if one[1] == to or (to is None and one[1] != ELSEWHERE)
+        triples = [
+            triple
+            for triple in self._pairs()
+            if triple[1] == to or (to is None and triple[1] != ELSEWHERE)
         ]
-        return sorted(found, key=lambda one: -(one[2].lift or 0.0))
+        return sorted(triples, key=lambda triple: -(triple[2].lift or 0.0))
 
     def _pairs(self) -> Iterator[tuple[SpanWeights, str, SpanShare]]:
         for head in self.heads:

@@ -1,8 +1,9 @@
 """Which heads attend from an answer to the document that it stands in.
 
 A head takes the document whose tokens have the most weight on average, summed over the rows of the
-answer: lengths do not decide. Heads and the best rule without attention are chosen on even
-examples and measured on odd ones, so that the best of many does not flatter.
+answer: lengths do not decide. Heads and the best rule without attention are chosen on one half of
+the examples and measured on the other, which shares no document with it, so that the best of many
+does not flatter.
 
 Notation in shapes: C examples, N heads.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +24,7 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.source import Source
 from attnviz.core.spans import ELSEWHERE, LAST
 from attnviz.core.tokens import Tokens
-from attnviz.corpus.gold.halves import halves
+from attnviz.corpus.gold.halves import HALVES
 from attnviz.corpus.gold.rule import enough, sure
 from attnviz.corpus.gold.tally import DIFFERENCE, p_above_zero, share
 from attnviz.errors import InputError, UsageError
@@ -44,7 +46,7 @@ from attnviz.features.spans.result import (
     DocumentSheet,
     Spans,
 )
-from attnviz.models.weighed import weighed
+from attnviz.models.norm_based import with_quantity
 from attnviz.statistics.clusters import FEW, few_groups
 
 _NAMES = (RIGHT, DISTRACTORS, QUESTION, ANSWER, ELSEWHERE)
@@ -80,7 +82,7 @@ def sheet(
         raise UsageError(f"no rows {rows!r}; of documents choose {', '.join(_ROWS)}")
     check_stack(source.info.model, source.layout)
     examples, bad = read_examples(name, settings)
-    shown = weighed(source, weigh, shares=True)
+    shown = with_quantity(source, weigh, shares=True)
     measuring = Measuring(shown.layout, _NAMES, rows)
     used: list[DocumentExample] = []
     right: list[Bools] = []
@@ -106,7 +108,7 @@ def sheet(
             strict=True,
         )
     skipped = {"lines that cannot be used": len(bad), "longer than the model": refused}
-    found = _sheet(used, np.stack(right), shown.layout, settings, skipped)
+    documents = _sheet(used, np.stack(right), shown.layout, settings, skipped)
     return Spans(
         source=source.info,
         layout=shown.layout,
@@ -116,7 +118,7 @@ def sheet(
         quantity=weigh,
         spans=measuring.spans(),
         heads=measuring.heads(),
-        documents=found,
+        documents=documents,
         notes=(*_notes(len(used), settings), *shortened(told)),
     )
 
@@ -139,9 +141,9 @@ def _measured(
 def _documents(tokens: Tokens, right: int) -> list[Sequence[int]]:
     """The positions of every document, in the order in which they stand there."""
     spans = {span.name: span for span in tokens.spans}
-    found: list[Sequence[int]] = [range(a, b) for a, b in spans[DISTRACTORS].ranges]
-    found.insert(right, spans[RIGHT].positions)
-    return found
+    places: list[Sequence[int]] = [range(a, b) for a, b in spans[DISTRACTORS].ranges]
+    places.insert(right, spans[RIGHT].positions)
+    return places
 
 
 def _sheet(
@@ -152,17 +154,24 @@ def _sheet(
     skipped: Mapping[str, int],
 ) -> DocumentSheet:
     """Every head against chance and the rules, [C, N] hits."""
-    numbers = np.arange(1, len(examples) + 1)
-    chosen, measured = halves(numbers, settings.select_on)
-    if not chosen.any():  # a single example
-        chosen = measured
-    one = np.ones(int(measured.sum()), np.int64)
+    every = np.ones(len(examples), np.bool_)
+    held = np.array([example.half == 1 for example in examples])
+    both = settings.select_on == HALVES and held.any() and not held.all()
+    chosen, measured = (~held, held) if both else (every, every)
+    clusters = np.array([example.cluster for example in examples])[measured]
+    of = np.unique(clusters, return_inverse=True)[1]
+    sizes = np.bincount(of)
+
+    def summed(values: NDArray[Any]) -> NDArray[Any]:
+        """Of the measured examples [C], by cluster."""
+        return np.bincount(of, np.asarray(values[measured], np.float64), len(sizes))
+
     by_rule = {
         rule: np.array([example.by_rule(rule) == example.right for example in examples])
         for rule in RULES
     }
     rules = tuple(
-        DocumentRule(rule, share(hits[measured].astype(np.int64), one), float(hits[chosen].mean()))
+        DocumentRule(rule, share(summed(hits), sizes), float(hits[chosen].mean()))
         for rule, hits in by_rule.items()
     )
     baseline = max(rules, key=lambda rule: rule.where_chosen).name
@@ -173,18 +182,18 @@ def _sheet(
     ranked, p = [], []
     for place in np.argsort(-accuracy, kind="stable").tolist():
         hits = right[:, place].astype(np.int64)
-        margin = (hits - base)[measured]
+        margin = summed(hits - base)
         ranked.append(
             DocumentChoice(
                 heads[place],
-                share(hits[measured], one),
+                share(summed(hits), sizes),
                 float(accuracy[place]),
-                share(margin, one, DIFFERENCE),
+                share(margin, sizes, DIFFERENCE),
             )
         )
-        p.append(max(p_above_zero(margin, one), p_above_zero((hits - chance)[measured], one)))
+        p.append(max(p_above_zero(margin, sizes), p_above_zero(summed(hits - chance), sizes)))
     count = int(measured.sum())
-    passed = sure(p, len(p)) if enough(count, count) else [False] * len(p)
+    passed = sure(p, len(p)) if enough(count, len(sizes)) else [False] * len(p)
     return DocumentSheet(
         examples=len(examples),
         skipped={reason: number for reason, number in skipped.items() if number},
@@ -199,7 +208,7 @@ def _sheet(
 
 
 def _sure(ranked: Sequence[DocumentChoice], passed: Sequence[bool]) -> list[Head]:
-    return [one.head for one, well in zip(ranked, passed, strict=True) if well]
+    return [head.head for head, well in zip(ranked, passed, strict=True) if well]
 
 
 def _notes(count: int, settings: DocumentSettings) -> list[str]:

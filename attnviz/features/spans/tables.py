@@ -12,16 +12,16 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def rows(found: Spans) -> list[Row]:
+def rows(result: Spans) -> list[Row]:
     """A row for each head and span, the largest lift first; the head's accuracy beside it."""
-    sheet = found.documents
-    right = {} if sheet is None else {one.head: one for one in sheet.ranked}
+    sheet = result.documents
+    right = {} if sheet is None else {head.head: head for head in sheet.ranked}
     listed = []
-    for one, name, share in found.ranked():
-        choice = right.get(one.head)
+    for head, name, share in result.ranked():
+        choice = right.get(head.head)
         listed.append(
             {
-                "head": found.layout.name(one.head),
+                "head": result.layout.name(head.head),
                 "span": name,
                 "share": share.mean,
                 "low": share.low,

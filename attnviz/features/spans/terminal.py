@@ -31,103 +31,103 @@ _TEXT = 40
 
 
 def parts(
-    found: Spans, *, top: int = 10, to: str | None = None, heads: Sequence[Head] = ()
+    result: Spans, *, top: int = 10, to: str | None = None, heads: Sequence[Head] = ()
 ) -> Iterator[RenderableType]:
     """What the spans are, the grid, so many heads, matrices, and the legends.
 
     Args:
-        found: the result.
+        result: the result.
         top: lines of the table.
         to: only this span in it.
         heads: whose matrices follow; by default that of the first in the table.
     """
-    yield _named(found)
+    yield _named(result)
     yield ""
-    yield TileGrid(found.layout, span_tiles(found))
+    yield TileGrid(result.layout, span_tiles(result))
     yield Line("the span with the largest lift; full colour where it has all of the weight", "dim")
     yield ""
-    ranked = found.ranked(to)
-    yield _lifts(found, ranked[:top])
-    for one in [h for h in found.heads if h.head in heads] or [one for one, _, _ in ranked[:1]]:
+    ranked = result.ranked(to)
+    yield _lifts(result, ranked[:top])
+    for head in [h for h in result.heads if h.head in heads] or [head for head, _, _ in ranked[:1]]:
         yield ""
-        yield _matrix(found, one)
-    if found.documents is not None:
+        yield _matrix(result, head)
+    if result.documents is not None:
         yield ""
-        yield documents_table(found, top)
+        yield documents_table(result, top)
         yield ""
-        yield Line(choice_line(found))
+        yield Line(choice_line(result))
         yield Line(
             f"{MARK} significantly above chance and every rule, by Holm's correction over all "
             "heads; a head takes the document whose tokens have the most weight on average",
             "dim",
         )
     yield ""
-    yield Line(measured(found), "dim")
+    yield Line(measured(result), "dim")
 
 
-def span_tiles(found: Spans) -> dict[Head, Tile]:
+def span_tiles(result: Spans) -> dict[Head, Tile]:
     """The span with the largest lift above chance of every head, as strong as its share."""
     tiles = {}
-    for one in found.heads:
+    for head in result.heads:
         named = [
             (share.lift or 0.0, share, name)
-            for name, share in zip(found.names, one.shares, strict=True)
+            for name, share in zip(result.names, head.shares, strict=True)
             if name != ELSEWHERE
         ]
         most, share, name = max(named, key=lambda each: each[0])
         if most > 1:
-            tiles[one.head] = Tile(name, share.mean or 0.0)
+            tiles[head.head] = Tile(name, share.mean or 0.0)
     return tiles
 
 
-def _named(found: Spans) -> Table:
+def _named(result: Spans) -> Table:
     table = _table(("span", "tokens", "text"))
-    several = found.texts > 1
+    several = result.texts > 1
     if several:
         table.add_column("texts", justify="right")
-    for span in found.spans:
+    for span in result.spans:
         text = "" if span.name == ELSEWHERE else shorten(visible(span.shown), _TEXT)
         cells = [visible(span.name), f"{span.tokens:.3g}", text]
         table.add_row(*cells, *([f"{span.texts:,}"] if several else []))
     return table
 
 
-def _lifts(found: Spans, ranked: Sequence[tuple[SpanWeights, str, SpanShare]]) -> Table:
+def _lifts(result: Spans, ranked: Sequence[tuple[SpanWeights, str, SpanShare]]) -> Table:
     titles = ["head", "span", "%", "95 %", "chance", "lift", "per token", "rows"]
-    table = _table([title for title in titles if title != "95 %" or found.texts > 1])
-    for one, name, share in ranked:
-        mark = MARK if share.sure and found.documents is None else ""
-        cells = [found.layout.name(one.head) + mark, visible(name)]
+    table = _table([title for title in titles if title != "95 %" or result.texts > 1])
+    for head, name, share in ranked:
+        mark = MARK if share.sure and result.documents is None else ""
+        cells = [result.layout.name(head.head) + mark, visible(name)]
         cells += [percent(joint(share))]
-        cells += [interval(joint(share))] if found.texts > 1 else []
+        cells += [interval(joint(share))] if result.texts > 1 else []
         cells += [plain_percent(share.chance), lift(share), per_token(share), f"{share.rows:,}"]
         table.add_row(*cells)
     return table
 
 
-def _matrix(found: Spans, one: SpanWeights) -> Table:
+def _matrix(result: Spans, head: SpanWeights) -> Table:
     """Mean weight in percent, from the spans of the lines to those of the columns."""
-    table = _table((f"{found.layout.name(one.head)}: from, to", *map(visible, found.names)))
+    table = _table((f"{result.layout.name(head.head)}: from, to", *map(visible, result.names)))
     for column in table.columns[1:]:
         column.justify = "right"
-    for name, line in zip(found.names, one.matrix, strict=True):
+    for name, line in zip(result.names, head.matrix, strict=True):
         table.add_row(visible(name), *map(plain_percent, line))
     return table
 
 
-def documents_table(found: Spans, top: int) -> Table:
+def documents_table(result: Spans, top: int) -> Table:
     """The heads that are right most often where heads are chosen, and the rules."""
-    sheet = found.documents
+    sheet = result.documents
     assert sheet is not None
     table = _table(("head", "right %", "95 %", "points", "95 %", "where chosen"))
-    for one in sheet.ranked[:top]:
+    for head in sheet.ranked[:top]:
         table.add_row(
-            found.layout.name(one.head) + MARK * (one.head in sheet.sure),
-            percent(one.accuracy),
-            interval(one.accuracy),
-            points(one.margin),
-            interval(one.margin),
-            plain_percent(one.where_chosen),
+            result.layout.name(head.head) + MARK * (head.head in sheet.sure),
+            percent(head.accuracy),
+            interval(head.accuracy),
+            points(head.margin),
+            interval(head.margin),
+            plain_percent(head.where_chosen),
         )
     table.add_section()
     table.add_row("chance", plain_percent(sheet.chance), "", "", "", "", style="dim")

@@ -19,11 +19,11 @@ RULE_NAMES = {
 }
 
 
-def whose(found: Spans) -> str:
+def whose(result: Spans) -> str:
     """Whose weight it is, in words."""
-    if found.rows == LAST:
+    if result.rows == LAST:
         return "the last token's"
-    return "all tokens'" if found.rows == EVERY else f"that of the tokens of {found.rows!r}"
+    return "all tokens'" if result.rows == EVERY else f"that of the tokens of {result.rows!r}"
 
 
 def case(share: SpanShare) -> CaseShare:
@@ -48,31 +48,33 @@ def per_token(share: SpanShare) -> str:
     return "–" if share.per_token is None else f"{100 * share.per_token:.2g}"
 
 
-def choice_line(found: Spans) -> str:
+def choice_line(result: Spans) -> str:
     """What is known of the chosen head, in one line."""
-    sheet = found.documents
+    sheet = result.documents
     if sheet is None or sheet.best.accuracy.value is None:
         return "no head has a held-out figure"
     best, rival = sheet.best, sheet.rival
     return (
-        f"head {found.layout.name(best.head)}{MARK * (best.head in sheet.sure)}: right document in "
-        f"{percent(best.accuracy)} % (95 %: {interval(best.accuracy)}) of {sheet.measured_on}; "
+        f"head {result.layout.name(best.head)}{MARK * (best.head in sheet.sure)}: right document "
+        f"in {percent(best.accuracy)} % (95 %: {interval(best.accuracy)}) of {sheet.measured_on}; "
         f"chance {plain_percent(sheet.chance)} %, {RULE_NAMES[rival.name]} "
         f"{plain_percent(rival.accuracy.value)} %, {points(best.margin)} points "
         f"(95 %: {interval(best.margin)})"
     )
 
 
-def measured(found: Spans) -> str:
+def measured(result: Spans) -> str:
     """What was measured on what, in one line."""
-    info, sheet = found.source, found.documents
-    quantity = "" if found.quantity == "weights" else f"{said_alone(found.quantity)}, rows sum to 1"
+    info, sheet = result.source, result.documents
+    quantity = (
+        "" if result.quantity == "weights" else f"{said_alone(result.quantity)}, rows sum to 1"
+    )
     parts = [
-        counted(found.texts, "example" if sheet else "text"),
+        counted(result.texts, "example" if sheet else "text"),
         f"{sheet.documents:.3g} documents each" if sheet else "",
-        f"weight: {whose(found)}",
+        f"weight: {whose(result)}",
         quantity,
-        _joint_line(found),
+        _joint_line(result),
         f"head and rule chosen on {sheet.chosen_on}, measured on {sheet.measured_on}"
         if sheet
         else "",
@@ -81,9 +83,9 @@ def measured(found: Spans) -> str:
     return " · ".join(filter(None, parts))
 
 
-def _joint_line(found: Spans) -> str:
+def _joint_line(result: Spans) -> str:
     """What the intervals of shares promise."""
-    if not found.family:
+    if not result.family:
         return ""
-    sure = "" if found.documents is not None else f"; {MARK} differs from chance in that family"
-    return f"95 % intervals hold for all {found.family:,} shares at once{sure}"
+    sure = "" if result.documents is not None else f"; {MARK} differs from chance in that family"
+    return f"95 % intervals hold for all {result.family:,} shares at once{sure}"

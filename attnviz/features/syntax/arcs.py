@@ -19,7 +19,7 @@ RIGHT, WRONG = "✓", "✗"
 
 
 @dataclass(frozen=True, slots=True)
-class Bow:
+class DrawnArc:
     """An arc to be drawn.
 
     Attributes:
@@ -45,30 +45,30 @@ class Bow:
         return max(self.head, self.dependent)
 
 
-def bows(parse: Parse, *, ascii_only: bool = False) -> tuple[list[Bow], list[Bow]]:
+def drawn_arcs(parse: Parse, *, ascii_only: bool = False) -> tuple[list[DrawnArc], list[DrawnArc]]:
     """The arcs above, and those below."""
     above, below = [], []
     for arc in parse.arcs:
         name = visible(arc.relation, ascii_only=ascii_only)
         mark = signs(RIGHT if arc.right else WRONG, ascii_only)
-        above.append(Bow(arc.head, arc.dependent, name))
-        below.append(Bow(arc.predicted, arc.dependent, f"{mark} {name}", arc.right))
+        above.append(DrawnArc(arc.head, arc.dependent, name))
+        below.append(DrawnArc(arc.predicted, arc.dependent, f"{mark} {name}", arc.right))
     return above, below
 
 
-def levels(arcs: Sequence[Bow]) -> list[int]:
+def levels(arcs: Sequence[DrawnArc]) -> list[int]:
     """How far each arc is from the words, from 1: an arc runs outside of those that it spans."""
-    found = [0] * len(arcs)
+    heights = [0] * len(arcs)
     order = sorted(range(len(arcs)), key=lambda n: (arcs[n].end - arcs[n].left, arcs[n].left))
     for place, number in enumerate(order):
         mine = arcs[number]
         under = [
-            found[other]
+            heights[other]
             for other in order[:place]
             if max(mine.left, arcs[other].left) < min(mine.end, arcs[other].end)
         ]
-        found[number] = 1 + max(under, default=0)
-    return found
+        heights[number] = 1 + max(under, default=0)
+    return heights
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +94,14 @@ class WordLine:
         """Where arcs arrive at a word."""
         return self.lefts[word] + self.widths[word] / 2
 
-    def ends(self, arc: Bow) -> tuple[float, float]:
+    def ends(self, arc: DrawnArc) -> tuple[float, float]:
         """Where an arc leaves its head, and where it arrives."""
         side = self.side if arc.dependent > arc.head else -self.side
         return self.middle(arc.head) + side, self.middle(arc.dependent)
 
 
 def line_up(
-    widths: Sequence[float], gap: float, side: float, arcs: Sequence[tuple[Bow, float]]
+    widths: Sequence[float], gap: float, side: float, arcs: Sequence[tuple[DrawnArc, float]]
 ) -> WordLine:
     """Put words side by side, as close as they and the labels of their arcs allow.
 

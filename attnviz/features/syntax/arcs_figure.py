@@ -15,7 +15,7 @@ from attnviz.drawing.canvas import rendered
 from attnviz.drawing.fonts import Ruler, choose, spelled
 from attnviz.drawing.heading import GREY, Heading
 from attnviz.drawing.labels import model_name, visible
-from attnviz.features.syntax.arcs import Bow, WordLine, bows, levels, line_up, lines
+from attnviz.features.syntax.arcs import DrawnArc, WordLine, drawn_arcs, levels, line_up, lines
 from attnviz.features.syntax.parses import Parse
 from attnviz.features.syntax.result import Syntax
 
@@ -49,7 +49,7 @@ class _Block:
     name: str
     words: tuple[str, ...]
     line: WordLine
-    arcs: tuple[list[tuple[Bow, int]], list[tuple[Bow, int]]]
+    arcs: tuple[list[tuple[DrawnArc, int]], list[tuple[DrawnArc, int]]]
     up: float
     down: float
 
@@ -65,7 +65,7 @@ def build(report: Syntax, dpi: float) -> Figure:
     below = list(lines(report))
     words = [visible(word) for parse in report.shown for word in parse.words]
     names = [visible(parse.name) for parse in report.shown]
-    labels = [bow.label for parse in report.shown for side in bows(parse) for bow in side]
+    labels = [arc.label for parse in report.shown for side in drawn_arcs(parse) for arc in side]
     families, missing = choose([title, *below, *words, *names, *labels])
     ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
     blocks = [_block(parse, ruler, missing) for parse in report.shown]
@@ -95,8 +95,8 @@ def build(report: Syntax, dpi: float) -> Figure:
 def _block(parse: Parse, ruler: Ruler, missing: frozenset[str]) -> _Block:
     """Measure a sentence."""
     words = tuple(spelled(visible(word), missing) for word in parse.words)
-    above, below = bows(parse)
-    room = [(bow, ruler.width(bow.label, _LABEL) + 2 * _CORNER + 0.1) for bow in (*above, *below)]
+    above, below = drawn_arcs(parse)
+    room = [(arc, ruler.width(arc.label, _LABEL) + 2 * _CORNER + 0.1) for arc in (*above, *below)]
     widths = [max(ruler.width(word, _WORD), 0.06) for word in words]
     line = line_up(widths, _GAP, _SIDE, room)
     sides = [list(zip(arcs, levels(arcs), strict=True)) for arcs in (above, below)]
@@ -112,15 +112,15 @@ def _draw(axes: Axes, block: _Block, y: float, families: Sequence[str]) -> None:
                   ha="center", va="baseline", color=_INK, family=list(families))  # fmt: skip
     for sign, side in zip((-1, 1), block.arcs, strict=True):
         # right arcs over wrong ones where they share a way
-        for bow, level in sorted(side, key=lambda pair: (pair[0].right is True, -pair[1])):
-            _arc(axes, block.line, bow, y + sign * 0.1, sign * (_STEP * level + 0.06), families)
+        for arc, level in sorted(side, key=lambda pair: (pair[0].right is True, -pair[1])):
+            _arc(axes, block.line, arc, y + sign * 0.1, sign * (_STEP * level + 0.06), families)
 
 
 def _arc(
-    axes: Axes, line: WordLine, bow: Bow, foot: float, rise: float, families: Sequence[str]
+    axes: Axes, line: WordLine, arc: DrawnArc, foot: float, rise: float, families: Sequence[str]
 ) -> None:
     """One arc with its label and its arrow, ``rise`` from its foot."""
-    start, arrow = (_MARGIN + end for end in line.ends(bow))
+    start, arrow = (_MARGIN + end for end in line.ends(arc))
     left, right = sorted((start, arrow))
     sign = 1.0 if rise > 0 else -1.0
     flat, turn = foot + rise, foot + rise - sign * _CORNER
@@ -130,12 +130,12 @@ def _arc(
     ]  # fmt: skip
     codes = [Path.MOVETO, Path.LINETO, Path.CURVE3, Path.CURVE3, Path.LINETO, Path.CURVE3]
     path = Path(points, [*codes, Path.CURVE3, Path.LINETO])
-    color = _COLORS[bow.right]
-    style = {"linewidth": 0.9, "linestyle": _DASHES[bow.right], "edgecolor": color}
+    color = _COLORS[arc.right]
+    style = {"linewidth": 0.9, "linestyle": _DASHES[arc.right], "edgecolor": color}
     axes.add_patch(PathPatch(path, facecolor="none", capstyle="butt", zorder=2, **style))
     half, deep = _ARROW
     tip = [(arrow, foot), (arrow - half, foot + sign * deep), (arrow + half, foot + sign * deep)]
     axes.add_patch(Polygon(tip, closed=True, facecolor=color, linewidth=0, zorder=3))
-    axes.text((left + right) / 2, flat, bow.label, fontsize=_LABEL, ha="center",
+    axes.text((left + right) / 2, flat, arc.label, fontsize=_LABEL, ha="center",
               va="center_baseline", color=color, family=list(families), zorder=4,
               bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8})  # fmt: skip

@@ -9,7 +9,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from attnviz.drawing.labels import isolate, shorten, signs, visible
-from attnviz.features.syntax.arcs import Bow, WordLine, bows, levels, line_up
+from attnviz.features.syntax.arcs import DrawnArc, WordLine, drawn_arcs, levels, line_up
 from attnviz.features.syntax.parses import Parse
 
 _GAP = 2
@@ -47,7 +47,7 @@ class ArcSentence:
             shorten(visible(word, ascii_only=ascii_only), _LONGEST, ascii_only=ascii_only)
             for word in self.parse.words
         ]
-        above, below = bows(self.parse, ascii_only=ascii_only)
+        above, below = drawn_arcs(self.parse, ascii_only=ascii_only)
         first, last = _window([cell_len(word) for word in words], above, below, options.max_width)
         pairs = [
             (_moved(up, first), _moved(down, first))
@@ -55,7 +55,7 @@ class ArcSentence:
             if first <= min(up.left, down.left) and max(up.end, down.end) < last
         ]
         shown = words[first:last]
-        line = _line([cell_len(word) for word in shown], [bow for pair in pairs for bow in pair])
+        line = _line([cell_len(word) for word in shown], [arc for pair in pairs for arc in pair])
         yield Text(visible(self.parse.name, ascii_only=ascii_only), "dim")
         yield from _rows([up for up, _ in pairs], line, ascii_only, upwards=True)
         text, end = Text(no_wrap=True), 0
@@ -74,11 +74,11 @@ class ArcSentence:
         yield Text("")
 
 
-def _moved(bow: Bow, first: int) -> Bow:
-    return Bow(bow.head - first, bow.dependent - first, bow.label, bow.right)
+def _moved(arc: DrawnArc, first: int) -> DrawnArc:
+    return DrawnArc(arc.head - first, arc.dependent - first, arc.label, arc.right)
 
 
-def _line(widths: Sequence[int], arcs: Sequence[Bow]) -> WordLine:
+def _line(widths: Sequence[int], arcs: Sequence[DrawnArc]) -> WordLine:
     """Whole cells for everything."""
     wide = [float(width - (width + 1) % 2) for width in widths]  # so that a middle is a cell
     line = line_up(
@@ -91,25 +91,25 @@ def _line(widths: Sequence[int], arcs: Sequence[Bow]) -> WordLine:
 
 
 def _window(
-    widths: Sequence[int], above: Sequence[Bow], below: Sequence[Bow], room: int
+    widths: Sequence[int], above: Sequence[DrawnArc], below: Sequence[DrawnArc], room: int
 ) -> tuple[int, int]:
     """The words to draw, the first and the one after the last: all, or where most arcs fit."""
-    best, found = (0, 1), -1
+    best, most = (0, 1), -1
     for first in range(len(widths)):
         last = first + 1
         for end in range(first + 1, len(widths) + 1):
             inside = [
-                _moved(bow, first)
+                _moved(arc, first)
                 for pair in zip(above, below, strict=True)
                 if first <= min(b.left for b in pair) and max(b.end for b in pair) < end
-                for bow in pair
+                for arc in pair
             ]
             line = _line(widths[first:end], inside)
             if line.lefts[-1] + widths[end - 1] > room:
                 break
             last, count = end, len(inside)
-            if count > found:
-                best, found = (first, end), count
+            if count > most:
+                best, most = (first, end), count
         if best[0] == first:
             best = (first, last)
         if last == len(widths):
@@ -118,7 +118,7 @@ def _window(
 
 
 def _rows(
-    arcs: Sequence[Bow], line: WordLine, ascii_only: bool, *, upwards: bool
+    arcs: Sequence[DrawnArc], line: WordLine, ascii_only: bool, *, upwards: bool
 ) -> Iterator[Text]:
     """The lines of text above or below the words."""
     heights = levels(arcs)

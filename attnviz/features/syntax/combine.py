@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 from attnviz.core.heads import Layout
 from attnviz.core.progress import Progress
 from attnviz.core.source import ForwardRequest, Rows, Source
-from attnviz.corpus.gold.cases import Cases, Loader, SyntaxSettings
+from attnviz.corpus.gold.cases import Cases, Loader
 from attnviz.corpus.gold.pointing import WordMaps, present
+from attnviz.corpus.gold.settings import SyntaxSettings
 from attnviz.corpus.gold.tally import ALL, DIFFERENCE, HitTally, share
 from attnviz.corpus.gold.treebank import Sentence
 from attnviz.corpus.gold.work import Task
@@ -107,12 +108,12 @@ class _Reading:
         )
         first = self._first[rows.site]
         for start, (i, j) in ((first, (word, other)), (first + self._heads, (other, word))):
-            found = maps[item, :, i, j].cpu().numpy()  # [M, H]
-            columns = slice(start, start + found.shape[1])
+            weights = maps[item, :, i, j].cpu().numpy()  # [M, H]
+            columns = slice(start, start + weights.shape[1])
             if self._weights is None:
-                self.features[:, columns] = found
+                self.features[:, columns] = weights
             else:
-                self.scores += found @ self._weights[columns]
+                self.scores += weights @ self._weights[columns]
 
 
 class CombineWork:
@@ -133,8 +134,8 @@ class CombineWork:
         if task.weights is None:
             return observer.features, pairs.starts, pairs.right
         parts = np.split(observer.scores, pairs.starts[1:]) if len(pairs.starts) else []
-        found = pairs.starts + np.array([part.argmax() for part in parts], np.int64)
-        return observer.features, pairs.starts, np.asarray(found == pairs.right, np.int64)
+        chosen = pairs.starts + np.array([part.argmax() for part in parts], np.int64)
+        return observer.features, pairs.starts, np.asarray(chosen == pairs.right, np.int64)
 
 
 def fit(blocks: Sequence[Answer]) -> Floats:
@@ -164,10 +165,10 @@ def fit(blocks: Sequence[Answer]) -> Floats:
         return loss / cases + penalty, slope / cases + PENALTY * weights
 
     start = np.zeros(blocks[0][0].shape[1])
-    found = minimize(
+    solution = minimize(
         objective, start, jac=True, method="L-BFGS-B", options={"maxiter": _STEPS, "ftol": 1e-9}
     )
-    weights: Floats = found.x
+    weights: Floats = solution.x
     return weights
 
 
@@ -193,12 +194,12 @@ class _Study:
 
     def hits(self, some: Sequence[Sentence], tally: HitTally, weights: Floats) -> Counter[int]:
         """How many heads it finds in each document of some sentences."""
-        found: Counter[int] = Counter()
+        hits: Counter[int] = Counter()
         for task, (_, _, right) in self._run(some, tally, weights):
             sizes = [len(gold.words) for gold in task.gold]
             for gold, part in zip(task.gold, np.split(right, np.cumsum(sizes)[:-1]), strict=True):
-                found[gold.document] += int(part.sum())
-        return found
+                hits[gold.document] += int(part.sum())
+        return hits
 
     def _run(
         self, some: Sequence[Sentence], tally: HitTally, weights: Floats | None
@@ -255,7 +256,7 @@ def combine(
     counted = [measured.cases[document, ALL] for document in documents]
     count = np.array([distances.total() for distances in counted], np.int64)
     right = np.array([hits[d] for d in documents], np.int64)
-    found = np.array([d[offset] for d in counted], np.int64)
+    at_offset = np.array([d[offset] for d in counted], np.int64)
 
     def without(control: Control, loader: Loader) -> CombinedControl:
         study = _Study(loader(), loader, sentences, settings, told)
@@ -267,28 +268,28 @@ def combine(
     there, back = np.split(weights, 2)
     return Combined(
         uas=share(right, count),
-        controls=tuple(without(*one) for one in controls),
+        controls=tuple(without(*control) for control in controls),
         offset=offset,
-        offset_accuracy=share(found, count).value,
-        margin=share(right - found, count, DIFFERENCE),
+        offset_accuracy=share(at_offset, count).value,
+        margin=share(right - at_offset, count, DIFFERENCE),
         count=int(count.sum()),
         trained=seen.total(),
         sentences=len(kept),
         left_out=len(even) - len(kept),
         weights=tuple(
-            CombinedWeight(*one)
-            for one in zip(source.layout, there.tolist(), back.tolist(), strict=True)
+            CombinedWeight(*parts)
+            for parts in zip(source.layout, there.tolist(), back.tolist(), strict=True)
         ),
     )
 
 
 def _distances(tally: HitTally) -> Counter[int]:
     """Of all dependencies."""
-    found: Counter[int] = Counter()
+    total: Counter[int] = Counter()
     for (_, name), distances in tally.cases.items():
         if name == ALL:
-            found += distances
-    return found
+            total += distances
+    return total
 
 
 def _fitting(sentences: Sequence[Sentence], heads: int) -> int:

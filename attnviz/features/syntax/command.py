@@ -2,188 +2,58 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from dataclasses import dataclass
 
-import typer
-
-from attnviz.cli import ending
-from attnviz.cli.flattening import flatten
-from attnviz.cli.options import JOBS, RAY, OutputOptions, TrainedOptions
-from attnviz.cli.paper_options import PaperOptions
+from attnviz.captures.settings import ModelSettings
+from attnviz.cli.declared import command
+from attnviz.cli.options import FilesOptions
+from attnviz.cli.output import Output
 from attnviz.cli.stages import Stages
+from attnviz.core.settings import like
+from attnviz.corpus.gold.settings import SyntaxSettings
+from attnviz.drawing.paper import Paper
 
-COUNTED, CONTROL, RESULT = "What counts", "Comparisons", "Result"
+
+@dataclass(frozen=True)
+class TreebankFiles(FilesOptions):
+    """The gold annotation."""
+
+    files: tuple[str, ...] = like(
+        FilesOptions, "files", help="CoNLL-U files, patterns, - for stdin."
+    )
 
 
-@flatten
+@command
 def syntax(
-    model: TrainedOptions,
-    output: OutputOptions,
-    paper: PaperOptions,
-    inputs: Annotated[
-        list[str],
-        typer.Argument(help="CoNLL-U files, patterns, - for stdin.", metavar="FILE..."),
-    ],
-    relation: Annotated[
-        str | None,
-        typer.Option(
-            help="Show only these relations, such as obj or nsubj,obj.",
-            rich_help_panel=RESULT,
-            metavar="NAMES",
-        ),
-    ] = None,
-    subtypes: Annotated[
-        bool,
-        typer.Option(
-            "--subtypes",
-            help="Keep subtypes separate: nmod:poss and nmod.",
-            rich_help_panel=COUNTED,
-        ),
-    ] = False,
-    punct: Annotated[
-        bool,
-        typer.Option(
-            " /--no-punct",
-            help="Leave out the dependencies of punctuation.",
-            show_default=False,
-            rich_help_panel=COUNTED,
-        ),
-    ] = True,
-    select_on: Annotated[
-        str,
-        typer.Option(
-            help="Choose heads on even documents and measure them on odd ones (halves), or both "
-            "on all.",
-            rich_help_panel=COUNTED,
-        ),
-    ] = "halves",
-    strict: Annotated[
-        bool,
-        typer.Option(
-            "--strict",
-            help="Stop at the first sentence that cannot be used.",
-            rich_help_panel=COUNTED,
-        ),
-    ] = False,
-    random: Annotated[
-        bool,
-        typer.Option(
-            "--random",
-            help="Also run the same model with untrained and with shuffled weights, as controls.",
-            rich_help_panel=CONTROL,
-        ),
-    ] = False,
-    seed: Annotated[
-        int, typer.Option(help="Seed of the first of those weights.", rich_help_panel=CONTROL)
-    ] = 0,
-    seeds: Annotated[
-        int, typer.Option(help="Number of models of each kind.", rich_help_panel=CONTROL)
-    ] = 3,
-    trees: Annotated[
-        bool,
-        typer.Option(
-            "--trees",
-            help="Also score the undirected maximum spanning tree of every head against the chain "
-            "of neighbours.",
-            rich_help_panel=CONTROL,
-        ),
-    ] = False,
-    rooted: Annotated[
-        bool,
-        typer.Option(
-            "--rooted-trees",
-            help="Also score the directed tree from the gold root (Htut et al. 2019).",
-            rich_help_panel=CONTROL,
-        ),
-    ] = False,
-    combine: Annotated[
-        bool,
-        typer.Option(
-            "--combine",
-            help="Also train a classifier over all heads, scored on held-out text against "
-            "untrained weights.",
-            rich_help_panel=CONTROL,
-        ),
-    ] = False,
-    jobs: Annotated[int, JOBS] = 1,
-    ray: Annotated[str | None, RAY] = None,
-    show: Annotated[
-        int,
-        typer.Option(
-            help="Show N sentences, the treebank's arcs above and the best heads' below.",
-            rich_help_panel=RESULT,
-            metavar="N",
-            show_default=False,
-        ),
-    ] = 0,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="Draw these sentences: a .png, .svg or .pdf file.",
-            rich_help_panel=RESULT,
-            metavar="FILE",
-        ),
-    ] = None,
-    json: Annotated[
-        bool,
-        typer.Option("--json", help="Print JSON (attnviz.syntax/3).", rich_help_panel=RESULT),
-    ] = False,
-    csv: Annotated[
-        bool,
-        typer.Option("--csv", help="Print CSV, one line per relation.", rich_help_panel=RESULT),
-    ] = False,
-    plot: Annotated[
-        Path | None,
-        typer.Option(help=ending.WRITTEN, rich_help_panel=RESULT, metavar="FILE"),
-    ] = None,
+    inputs: TreebankFiles,
+    settings: SyntaxSettings,
+    model: ModelSettings,
+    output: Output,
+    paper: Paper,
 ) -> None:
     """Compare where heads look with the dependencies of a treebank.
 
+    A picture shows the heads of relations, or with --sentences those sentences with their arcs.
+
     [bold]Examples[/]
 
-      attnviz syntax en_ewt-ud-dev.conllu --model bert-base-uncased
+      attnviz syntax dev.conllu --model bert-base-uncased
 
-      attnviz syntax dev.conllu --relation obj,nsubj --no-punct
+      attnviz syntax dev.conllu --relation obj,det --sentences 3 -o arcs.svg
 
-      attnviz syntax dev.conllu --relation obj,det --show 3 -o arcs.svg
-
-      attnviz syntax dev.conllu --random --trees --combine
-
-      attnviz syntax dev.conllu --select-on all --json
+      attnviz syntax dev.conllu --control --also trees,combined
     """
-    drawn = paper.options()
+    from attnviz.drawing.forms import FORMS
     from attnviz.features.syntax import function
     from attnviz.features.syntax.result import Syntax
 
-    ending.check(Syntax, json, csv, plot, picture=out)
-    if out is not None and not show:
-        raise typer.BadParameter("--out draws sentences; say how many with --show")
+    output.check_written(Syntax)
     with Stages(output.quiet) as stages:
-        found = function.syntax(
-            inputs,
-            subtypes=subtypes,
-            punct=punct,
-            select_on=select_on,
-            strict=strict,
-            jobs=jobs,
-            ray=ray,
-            random=random,
-            seed=seed,
-            seeds=seeds,
-            trees=trees,
-            rooted=rooted,
-            combine=combine,
-            show=show,
-            relation=relation,
-            progress=stages.show,
-            **model.settings(),
+        result = function.syntax(
+            inputs.files, progress=stages.show, **settings.asked(), **model.asked()
         )
-    found.named(relation)  # a name that there is not is said before anything is written
-    if plot is not None:
-        found.save(plot, **drawn)
-    if out is not None:
-        found.arcs().save(out, **drawn)
-    ending.show(found, output.quiet, relation=relation, json=json, csv=csv)
+    for path in output.out or ():
+        picture = FORMS[path.suffix.lower()] == "figure"
+        shown = result.arcs() if picture and settings.sentences else result
+        shown.save(path, **paper.options())
+    output.show(result, relation=settings.relation)

@@ -8,9 +8,10 @@ from typing import get_args
 
 from attnviz.core.progress import Progress
 from attnviz.core.source import Source
-from attnviz.corpus.gold.cases import Loader, SyntaxSettings
+from attnviz.corpus.gold.cases import Loader
+from attnviz.corpus.gold.settings import SyntaxSettings
 from attnviz.corpus.gold.treebank import Sentence
-from attnviz.corpus.texts import Bad
+from attnviz.corpus.texts import InvalidRecord
 from attnviz.features.syntax.combine import combine
 from attnviz.features.syntax.parses import Trees
 from attnviz.features.syntax.relations import run
@@ -28,7 +29,7 @@ def compare(
     sentences: Sequence[Sentence],
     settings: SyntaxSettings,
     *,
-    bad: Sequence[Bad] = (),
+    bad: Sequence[InvalidRecord] = (),
     load: Loader | None = None,
     controls: Callable[[Control], Loader],
     progress: Progress = lambda stage, done, all_: None,
@@ -49,13 +50,13 @@ def compare(
     """
     settings.check()
     drawn: Controls = ()
-    if settings.random or settings.combine:
+    if settings.control or settings.combine:
         seeds = range(settings.seed, settings.seed + settings.seeds)
         wanted = [Control(seed, scale) for scale in get_args(Scale) for seed in seeds]
-        drawn = [(one, controls(one)) for one in wanted]
+        drawn = [(control, controls(control)) for control in wanted]
         drawn[0][1]()  # a model that there is no such thing of is refused before anything is run
     report = _measured(source, sentences, settings, bad, load, "", progress)
-    if settings.random:
+    if settings.control:
         report = replace(report, untrained=tuple(_without(
             drawn, sentences, settings, bad, progress
         )))  # fmt: skip
@@ -64,7 +65,7 @@ def compare(
         report = replace(report, combined=combined)
     if drawn:
         report = replace(report, seed=settings.seed)
-    if settings.show:
+    if settings.sentences:
         report = replace(report, shown=show(source, sentences, settings, report))
     return report
 
@@ -73,15 +74,20 @@ def _without(
     controls: Controls,
     sentences: Sequence[Sentence],
     settings: SyntaxSettings,
-    bad: Sequence[Bad],
+    bad: Sequence[InvalidRecord],
     progress: Progress,
 ) -> Iterator[Untrained]:
     """The figures of every control."""
     for control, load in controls:
         stage = f"{control.title}: "
-        found = _measured(load(), sentences, settings, bad, load, stage, progress)
+        measured = _measured(load(), sentences, settings, bad, load, stage, progress)
         yield Untrained(
-            control.seed, control.scale, found.relations, found.roles, found.trees, found.rooted
+            control.seed,
+            control.scale,
+            measured.relations,
+            measured.roles,
+            measured.trees,
+            measured.rooted,
         )
 
 
@@ -89,7 +95,7 @@ def _measured(
     source: Source,
     sentences: Sequence[Sentence],
     settings: SyntaxSettings,
-    bad: Sequence[Bad],
+    bad: Sequence[InvalidRecord],
     load: Loader | None,
     stage: str,
     progress: Progress,

@@ -6,17 +6,17 @@ from attnviz.core.compared import Figures
 from attnviz.features.syntax.result import DIRECTIONS, Syntax
 
 
-def figures(found: Syntax) -> Figures:
+def figures(result: Syntax) -> Figures:
     """Accuracies on all data, by relation and direction, and the relations that are roles."""
-    name = found.layout.name
-    values: dict[str, dict[str, float | None]] = {name(head): {} for head in found.layout}
-    for relation in found.relations:
-        for one in relation.heads:
+    name = result.layout.name
+    values: dict[str, dict[str, float | None]] = {name(head): {} for head in result.layout}
+    for relation in result.relations:
+        for score in relation.heads:
             for direction in DIRECTIONS:
-                values[name(one.head)][f"{relation.name} {direction}"] = getattr(one, direction)
+                values[name(score.head)][f"{relation.name} {direction}"] = getattr(score, direction)
     roles = {
         name(head): frozenset(role.title for role, _ in some)
-        for head, some in found.annotated_roles().items()
+        for head, some in result.annotated_roles().items()
     }
-    settings = {"subtypes": str(found.subtypes), "punct": str(found.punct)}
+    settings = {"subtypes": str(result.subtypes), "punct": str(result.punct)}
     return Figures(values, roles, settings)

@@ -11,41 +11,48 @@ _RELATIONS = 3
 """How many a head is told to find."""
 
 
-def finding(found: Syntax, name: str) -> Finding:
+def finding(result: Syntax, name: str) -> Finding:
     """The relations that no other head finds as well.
 
     Args:
-        found: the result.
+        result: the result.
         name: of its file.
     """
-    roles = {(role.head, role.relation) for role in found.roles}
+    roles = {(role.head, role.relation) for role in result.roles}
     best = [
         relation.best
-        for relation in found.relations
+        for relation in result.relations
         if relation.name != ALL and relation.best and relation.best.margin.value is not None
     ]
-    best.sort(key=lambda one: ((one.head, one.relation) not in roles, -(one.margin.value or 0.0)))
+    best.sort(
+        key=lambda leader: (
+            (leader.head, leader.relation) not in roles,
+            -(leader.margin.value or 0.0),
+        )
+    )
     said: dict[str, list[str]] = {}
     margins: dict[str, Value] = {}
-    for one in best:
-        head = found.layout.name(one.head)
+    for leader in best:
+        head = result.layout.name(leader.head)
         lines = said.setdefault(head, [])
         if len(lines) < _RELATIONS:
             lines.append(
-                f"{one.relation} {estimate(one.accuracy)} of {one.count:,}, best offset "
-                f"{plain_share(one.offset_accuracy)}"
-                + ("" if (one.head, one.relation) in roles else " (no role)")
+                f"{leader.relation} {estimate(leader.accuracy)} of {leader.count:,}, best offset "
+                f"{plain_share(leader.offset_accuracy)}"
+                + ("" if (leader.head, leader.relation) in roles else " (no role)")
             )
-        margin = one.margin.value or 0.0
+        margin = leader.margin.value or 0.0
         if head not in margins or margin > margins[head][0]:
-            margins[head] = (margin, one.margin.low, one.margin.high)
+            margins[head] = (margin, leader.margin.low, leader.margin.high)
     title = "largest lead over the best offset, of the relations it finds best"
     return Finding(
         "syntax",
         name,
         "Relations it finds best of all heads",
-        f"How often it points at the gold head or dependent, in {found.measured_on} that no "
+        f"How often it points at the gold head or dependent, in {result.measured_on} that no "
         "head was chosen on; the best fixed offset beside it; 95 % intervals.",
         {head: tuple(lines) for head, lines in said.items()},
-        (Measure("lead", title, "", -1, margins),) if margins else (),
+        (Measure("lead", title, "", -1, margins, ("behind the offset", "ahead of it")),)
+        if margins
+        else (),
     )

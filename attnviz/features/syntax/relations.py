@@ -14,14 +14,15 @@ from numpy.typing import NDArray
 from attnviz.core.heads import Head, Layout
 from attnviz.core.progress import Progress
 from attnviz.core.source import Source
-from attnviz.corpus.gold.cases import Cases, Loader, SyntaxSettings, check_single
+from attnviz.corpus.gold.cases import Cases, Loader, check_single
 from attnviz.corpus.gold.halves import EVERYTHING, halves
 from attnviz.corpus.gold.rule import TEN_POINTS, enough, large, sure
+from attnviz.corpus.gold.settings import SyntaxSettings
 from attnviz.corpus.gold.tally import ALL, DIFFERENCE, HitTable, HitTally, p_above_zero
 from attnviz.corpus.gold.treebank import Sentence
 from attnviz.corpus.gold.work import Work
 from attnviz.corpus.running import answered, executor
-from attnviz.corpus.texts import Bad
+from attnviz.corpus.texts import InvalidRecord
 from attnviz.errors import InputError
 from attnviz.features.syntax.result import DIRECTIONS, HeadAccuracy, Relation, RelationHead, Syntax
 from attnviz.statistics.clusters import FEW
@@ -34,7 +35,7 @@ def run(
     sentences: Sequence[Sentence],
     settings: SyntaxSettings,
     *,
-    bad: Sequence[Bad] = (),
+    bad: Sequence[InvalidRecord] = (),
     load: Loader | None = None,
     progress: Progress = lambda stage, done, all_: None,
 ) -> Syntax:
@@ -84,9 +85,9 @@ def _report(study: Cases, tally: HitTally, unusable: int) -> Syntax:
     asked = family if settings.select_on == EVERYTHING else len(candidates)
     certain = sure([p for _, p in candidates], asked)
     roles = [
-        one
-        for (one, _), known in zip(candidates, certain, strict=True)
-        if known and large(one.accuracy, one.margin)
+        candidate
+        for (candidate, _), known in zip(candidates, certain, strict=True)
+        if known and large(candidate.accuracy, candidate.margin)
     ]
     documents = len({document for document, _ in tally.cases})
     skipped = {"unusable": unusable, "refused by the model": study.refused}

@@ -14,7 +14,7 @@ from attnviz.core.result import Result
 from attnviz.core.scores import Estimate, Role
 from attnviz.corpus.gold.halves import Selection, chosen_on, measured_on
 from attnviz.corpus.gold.rule import evidence
-from attnviz.drawing.forms import Pictured, Shown
+from attnviz.drawing.forms import Figured, Renderable
 from attnviz.errors import Setting, UsageError
 from attnviz.features.syntax.parses import Combined, Parse, Trees
 from attnviz.models.controls import Scale
@@ -116,7 +116,7 @@ class Untrained:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Syntax(Shown, Result):
+class Syntax(Renderable, Result):
     """Which heads follow which dependency relations of a treebank.
 
     ``texts`` of the header is the number of clusters that intervals take as independent.
@@ -175,13 +175,13 @@ class Syntax(Shown, Result):
 
     def annotated_roles(self) -> dict[Head, tuple[tuple[Role, Estimate], ...]]:
         """Of each head with a role the relations that it finds."""
-        found: dict[Head, tuple[tuple[Role, Estimate], ...]] = {}
-        for one in self.roles:
+        roles: dict[Head, tuple[tuple[Role, Estimate], ...]] = {}
+        for role in self.roles:
             given = evidence(
-                SYNTACTIC, one.accuracy, one.offset_accuracy, one.count, of=one.relation
+                SYNTACTIC, role.accuracy, role.offset_accuracy, role.count, of=role.relation
             )
-            found[one.head] = (*found.get(one.head, ()), given)
-        return found
+            roles[role.head] = (*roles.get(role.head, ()), given)
+        return roles
 
     def named(self, names: str | None) -> tuple[Relation, ...]:
         """Some relations by name, in the order given; all of them for None.
@@ -224,7 +224,7 @@ class Syntax(Shown, Result):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Arcs(Pictured):
+class Arcs(Figured):
     """Sentences with the arcs of a treebank above and those of heads below, as a picture."""
 
     report: Syntax

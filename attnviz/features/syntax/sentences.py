@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from attnviz.core.source import ForwardRequest, Source
-from attnviz.corpus.gold.cases import Cases, SyntaxSettings
+from attnviz.corpus.gold.cases import Cases
 from attnviz.corpus.gold.halves import EVERYTHING
 from attnviz.corpus.gold.pointing import Pointing
+from attnviz.corpus.gold.settings import SyntaxSettings
 from attnviz.corpus.gold.tally import ALL, HitTally
 from attnviz.corpus.gold.treebank import Sentence
 from attnviz.corpus.gold.work import Task
@@ -23,7 +24,7 @@ from attnviz.features.syntax.result import DIRECTIONS, RelationHead, Syntax
 def show(
     source: Source, sentences: Sequence[Sentence], settings: SyntaxSettings, report: Syntax
 ) -> tuple[Parse, ...]:
-    """The first ``settings.show`` of them, or as many as there are.
+    """The first ``settings.sentences`` of them, or as many as there are.
 
     Args:
         source: the model.
@@ -44,18 +45,18 @@ def show(
         )
     if len(best) > 1:
         best.pop(ALL, None)  # one arc from each word
-    found: list[Parse] = []
+    parses: list[Parse] = []
     for sentence, task in _held_out(source, sentences, settings):
         if {*task.gold[0].names, ALL}.issuperset(best):
-            found.append(_parse(source, sentence, task, best))
-        if len(found) == settings.show:
+            parses.append(_parse(source, sentence, task, best))
+        if len(parses) == settings.sentences:
             break
-    if not found:
+    if not parses:
         raise InputError(
             f"no sentence of {report.measured_on} has {' and '.join(best)}; name other relations, "
             "or fewer"
         )
-    return tuple(found)
+    return tuple(parses)
 
 
 def _held_out(

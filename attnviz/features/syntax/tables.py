@@ -11,15 +11,15 @@ _BEST = (
 )  # fmt: skip
 
 
-def rows(found: Syntax) -> list[Row]:
+def rows(result: Syntax) -> list[Row]:
     """A row for each relation: ``count`` cases in all, ``held_out`` those that are measured on."""
-    sure = {(role.head, role.relation) for role in found.roles}
+    sure = {(role.head, role.relation) for role in result.roles}
     listed: list[Row] = []
-    for relation in found.relations:
+    for relation in result.relations:
         row: Row = {"relation": relation.name, "count": relation.count, **dict.fromkeys(_BEST)}
         if best := relation.best:
             row |= {
-                "head": found.layout.name(best.head),
+                "head": result.layout.name(best.head),
                 "direction": best.direction,
                 "accuracy": best.accuracy.value,
                 "low": best.accuracy.low,

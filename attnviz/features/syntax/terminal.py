@@ -21,42 +21,42 @@ from attnviz.features.syntax.words import SHORT, WITHOUT, measured, scales
 from attnviz.models.controls import Scale
 
 
-def parts(found: Syntax, *, relation: str | None = None) -> Iterator[RenderableType]:
+def parts(result: Syntax, *, relation: str | None = None) -> Iterator[RenderableType]:
     """The grid, the table, sentences with arcs, what is found in whole ones, and the legends.
 
     Args:
-        found: the result.
+        result: the result.
         relation: only these, by name with commas between them; then there is no grid.
     """
     if relation is None:
-        yield SyntaxGrid(found)
-    yield syntax_table(found, found.named(relation))
+        yield SyntaxGrid(result)
+    yield syntax_table(result, result.named(relation))
     yield ""
-    for parse in found.shown:
+    for parse in result.shown:
         yield ArcSentence(parse)
-    for line in arcs.lines(found):
+    for line in arcs.lines(result):
         yield Line(line, "dim")
-    if found.shown:
+    if result.shown:
         yield ""
-    if found.trees or found.rooted or found.combined:
-        yield trees_terminal.whole_table(found)
+    if result.trees or result.rooted or result.combined:
+        yield trees_terminal.whole_table(result)
         yield ""
-    yield Line(legend(found), "dim")
-    for line in control_lines(found):
+    yield Line(legend(result), "dim")
+    for line in control_lines(result):
         yield Line(line, "dim")
-    for line in trees_terminal.whole_lines(found):
+    for line in trees_terminal.whole_lines(result):
         yield Line(line, "dim")
-    yield Line(measured(found), "dim")
+    yield Line(measured(result), "dim")
 
 
 def strongest(report: Syntax) -> dict[Head, RelationHead]:
     """Of each head with syntactic roles the one with the largest margin."""
-    found: dict[Head, RelationHead] = {}
+    best: dict[Head, RelationHead] = {}
     for role in report.roles:
         margin = role.margin.value or 0.0
-        if role.head not in found or margin > (found[role.head].margin.value or 0.0):
-            found[role.head] = role
-    return found
+        if role.head not in best or margin > (best[role.head].margin.value or 0.0):
+            best[role.head] = role
+    return best
 
 
 class SyntaxGrid:
@@ -124,14 +124,14 @@ def syntax_table(report: Syntax, relations: Sequence[Relation]) -> RenderableTyp
 
 def highest(report: Syntax, scale: Scale, name: str) -> str:
     """The accuracy of the best head without training, in %, the highest of all seeds."""
-    found = [
+    accuracies = [
         relation.best.accuracy
-        for one in report.untrained
-        if one.scale == scale
-        for relation in one.relations
+        for control in report.untrained
+        if control.scale == scale
+        for relation in control.relations
         if relation.name == name and relation.best and relation.best.accuracy.value is not None
     ]
-    return percent(max(found, key=lambda share: share.value or 0.0)) if found else "–"
+    return percent(max(accuracies, key=lambda share: share.value or 0.0)) if accuracies else "–"
 
 
 def legend(report: Syntax) -> str:
@@ -143,7 +143,7 @@ def legend(report: Syntax) -> str:
     kinds = scales(report)
     if not kinds:
         return meaning
-    seeds = sum(one.scale == kinds[0] for one in report.untrained)
+    seeds = sum(control.scale == kinds[0] for control in report.untrained)
     return (
         f"{meaning}; {', '.join(WITHOUT[scale] for scale in kinds)}: % of the best head of weights "
         "as drawn before training, and of the trained ones in random order, chosen and measured "
@@ -154,12 +154,12 @@ def legend(report: Syntax) -> str:
 def control_lines(report: Syntax) -> Iterator[str]:
     """How many heads get a role without training, a line for each kind of weights."""
     for scale in scales(report):
-        runs = [one for one in report.untrained if one.scale == scale]
-        heads = [len({role.head for role in one.roles}) for one in runs]
+        runs = [control for control in report.untrained if control.scale == scale]
+        heads = [len({role.head for role in run.roles}) for run in runs]
         line = (
             f"{model_name(report.source)}, {WITHOUT[scale]} (seed"
-            f"{'s' * (len(runs) > 1)} {', '.join(str(one.seed) for one in runs)}): "
+            f"{'s' * (len(runs) > 1)} {', '.join(str(run.seed) for run in runs)}): "
             f"{', '.join(str(count) for count in heads)} of {len(report.layout)} heads syntactic"
         )
-        found = dict.fromkeys(visible(role.relation) for one in runs for role in one.roles)
-        yield f"{line} ({', '.join(found)}), which needs no training" if found else line
+        relations = dict.fromkeys(visible(role.relation) for run in runs for role in run.roles)
+        yield f"{line} ({', '.join(relations)}), which needs no training" if relations else line

@@ -28,9 +28,10 @@ from attnviz.core.heads import Layout, Site
 from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Rows, Source
-from attnviz.corpus.gold.cases import Cases, Loader, SyntaxSettings
+from attnviz.corpus.gold.cases import Cases, Loader
 from attnviz.corpus.gold.halves import halves
 from attnviz.corpus.gold.pointing import WordMaps, present
+from attnviz.corpus.gold.settings import SyntaxSettings
 from attnviz.corpus.gold.tally import ALL, DIFFERENCE, HitTally, share
 from attnviz.corpus.gold.treebank import Sentence
 from attnviz.corpus.gold.work import Gold, Task
@@ -72,9 +73,9 @@ def spanning(weights: Weights) -> NDArray[np.bool_]:
     tree = minimum_spanning_tree(graph).tocoo()
     numbers = np.empty((words, words), np.int64)
     numbers[left, right] = np.arange(len(left))
-    found = np.zeros(both.shape, np.bool_)
-    found[tree.row // words, numbers[tree.row % words, tree.col % words]] = True
-    return found
+    edges = np.zeros(both.shape, np.bool_)
+    edges[tree.row // words, numbers[tree.row % words, tree.col % words]] = True
+    return edges
 
 
 def rooted(weights: Weights, root: int) -> NDArray[np.bool_]:
@@ -92,10 +93,10 @@ def rooted(weights: Weights, root: int) -> NDArray[np.bool_]:
     numbers = np.zeros((words, words), np.int64)
     numbers[left, right] = numbers[right, left] = np.arange(len(left))
     others = np.delete(np.arange(words), root)
-    found = np.zeros((heads, len(left)), np.bool_)
-    for head, one in enumerate(np.asarray(weights, np.float64)):
-        found[head, numbers[arborescence(one, root)[others], others]] = True
-    return found
+    edges = np.zeros((heads, len(left)), np.bool_)
+    for head, scores in enumerate(np.asarray(weights, np.float64)):
+        edges[head, numbers[arborescence(scores, root)[others], others]] = True
+    return edges
 
 
 def arborescence(score: Weights, root: int) -> Integers:
@@ -138,10 +139,10 @@ def _cycle(parent: Integers) -> Integers | None:
             state[word] = start + 1
             word = above[word]
         if state[word] == start + 1 and above[word] != word:
-            found = [word]
-            while above[found[-1]] != word:
-                found.append(above[found[-1]])
-            return np.array(sorted(found))
+            cycle = [word]
+            while above[cycle[-1]] != word:
+                cycle.append(above[cycle[-1]])
+            return np.array(sorted(cycle))
     return None
 
 
@@ -164,14 +165,14 @@ class _Growing:
             return
         hits = []
         given = zip(maps.cpu().numpy(), self._gold, self._roots, strict=True)
-        for one, (words, pairs), root in given:
-            found = np.zeros((len(one), 0), np.bool_)
+        for sentence_maps, (words, pairs), root in given:
+            edges = np.zeros((len(sentence_maps), 0), np.bool_)
             if len(pairs):
-                some = one[:, words][:, :, words]
+                some = sentence_maps[:, words][:, :, words]
                 start = int(np.searchsorted(words, root)) % len(words)
                 tree = rooted(some, start) if self._way == "rooted" else spanning(some)
-                found = tree[:, pairs]
-            hits.append(found.sum(1))
+                edges = tree[:, pairs]
+            hits.append(edges.sum(1))
         self._found[rows.site] = hits
 
     def hits(self, item: int) -> Integers:
@@ -211,10 +212,10 @@ class TreeWork:
         """How many dependencies of each document are in each head's trees, [N]."""
         observer = _Growing(task, self._source.layout, self._source.info.device, self._way)
         self._source.forward(task.batch, [observer], ForwardRequest(hidden=False))
-        found: dict[int, Integers] = {}
+        hits: dict[int, Integers] = {}
         for item, gold in enumerate(task.gold):
-            found[gold.document] = found.get(gold.document, 0) + observer.hits(item)
-        return found
+            hits[gold.document] = hits.get(gold.document, 0) + observer.hits(item)
+        return hits
 
 
 def grow(
@@ -240,12 +241,12 @@ def grow(
     counted = [tally.cases[document, ALL] for document in documents.tolist()]
     count = np.array([distances.total() for distances in counted])
     chain = np.array([distances[1] + distances[-1] for distances in counted])
-    found = np.stack([hits[document] for document in documents.tolist()])  # [D, N]
+    counts = np.stack([hits[document] for document in documents.tolist()])  # [D, N]
     chosen, measured = halves(documents, settings.select_on)
     best = None
     if chosen.any():
-        place = int(found[chosen].sum(0).argmax())
-        own = found[:, place]
+        place = int(counts[chosen].sum(0).argmax())
+        own = counts[:, place]
         best = TreeChoice(
             head=list(source.layout)[place],
             uuas=share(own[measured], count[measured]),
@@ -259,7 +260,7 @@ def grow(
         chain=int(chain.sum()) / total,
         heads=tuple(
             TreeHead(head, uuas)
-            for head, uuas in zip(source.layout, (found.sum(0) / total).tolist(), strict=True)
+            for head, uuas in zip(source.layout, (counts.sum(0) / total).tolist(), strict=True)
         ),
         best=best,
     )

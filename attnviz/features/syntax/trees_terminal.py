@@ -70,9 +70,9 @@ def _blocks(report: Syntax) -> Iterator[tuple[str, list[Row]]]:
     """Titles and rows, each block against what its title says."""
     for title, trees, drawn in (
         ("undirected trees (UUAS), points above the chain", report.trees,
-         [(one.scale, one.trees) for one in report.untrained]),
+         [(control.scale, control.trees) for control in report.untrained]),
         ("trees from the root (UUAS), points above the chain", report.rooted,
-         [(one.scale, one.rooted) for one in report.untrained]),
+         [(control.scale, control.rooted) for control in report.untrained]),
     ):  # fmt: skip
         if trees is not None and trees.best is not None:
             yield title, list(_trees(report, trees.best, drawn))
@@ -88,20 +88,20 @@ def _blocks(report: Syntax) -> Iterator[tuple[str, list[Row]]]:
         yield (
             "directed (UAS), points of all heads above these",
             [
-                (f"all heads, {WITHOUT[one.scale]}", one.uas, one.margin)
-                for one in strongest_controls(combined)
+                (f"all heads, {WITHOUT[control.scale]}", control.uas, control.margin)
+                for control in strongest_controls(combined)
             ],
         )
 
 
 def strongest_controls(combined: Combined) -> list[CombinedControl]:
     """Of each kind of weights without training the seed with the highest figure."""
-    found: dict[str, CombinedControl] = {}
-    for one in combined.controls:
-        before = found.get(one.scale)
-        if before is None or (one.uas.value or 0.0) > (before.uas.value or 0.0):
-            found[one.scale] = one
-    return list(found.values())
+    highest: dict[str, CombinedControl] = {}
+    for control in combined.controls:
+        before = highest.get(control.scale)
+        if before is None or (control.uas.value or 0.0) > (before.uas.value or 0.0):
+            highest[control.scale] = control
+    return list(highest.values())
 
 
 def _trees(
@@ -111,6 +111,10 @@ def _trees(
     for scale in scales(report):
         choices = [trees.best for kind, trees in drawn if kind == scale and trees and trees.best]
         if choices:
-            one = max(choices, key=lambda choice: choice.uuas.value or 0.0)
-            yield f"{WITHOUT[scale]}, head {report.layout.name(one.head)}", one.uuas, one.margin
+            strongest = max(choices, key=lambda choice: choice.uuas.value or 0.0)
+            yield (
+                f"{WITHOUT[scale]}, head {report.layout.name(strongest.head)}",
+                strongest.uuas,
+                strongest.margin,
+            )
     yield f"head {report.layout.name(best.head)}", best.uuas, best.margin

@@ -14,21 +14,21 @@ WITHOUT: Mapping[Scale, str] = {"default": "untrained", "trained": "shuffled"}
 """Weights with nothing learned in them, as columns and lines call them."""
 
 
-def scales(found: Syntax) -> tuple[Scale, ...]:
+def scales(result: Syntax) -> tuple[Scale, ...]:
     """The kinds of weights without training that there are."""
-    return tuple(dict.fromkeys(one.scale for one in found.untrained))
+    return tuple(dict.fromkeys(control.scale for control in result.untrained))
 
 
-def measured(found: Syntax) -> str:
+def measured(result: Syntax) -> str:
     """What was measured on what, in one line."""
-    info = found.source
-    if found.chosen_on == found.measured_on:
-        chosen = f"head and offset chosen and measured on {found.measured_on}"
+    info = result.source
+    if result.chosen_on == result.measured_on:
+        chosen = f"head and offset chosen and measured on {result.measured_on}"
     else:
-        chosen = f"head and offset chosen on {found.chosen_on}, measured on {found.measured_on}"
+        chosen = f"head and offset chosen on {result.chosen_on}, measured on {result.measured_on}"
     parts = [
-        f"{found.sentences:,} sentences, {found.words:,} words",
-        f"{found.texts:,} {found.unit} as clusters",
+        f"{result.sentences:,} sentences, {result.words:,} words",
+        f"{result.texts:,} {result.unit} as clusters",
         chosen,
         "95 % intervals",
         f"{model_name(info)}, {info.backend} backend, {info.device} {info.dtype}",

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 
 from attnviz.cli import console
-from attnviz.cli.flattening import flatten
-from attnviz.cli.options import OutputOptions
+from attnviz.cli.declared import command
+from attnviz.cli.options import Quiet
 
 
-@flatten
-def demo(output: OutputOptions) -> None:
+@command
+def demo(output: Quiet) -> None:
     """Take a one-minute tour: five sentences, for each a head to look at and why it matters.
 
     In a terminal Enter goes on and q quits; elsewhere it runs to the end.
@@ -45,15 +45,15 @@ def demo(output: OutputOptions) -> None:
     else:
         screen.rule("which heads are needed: heads of demo-gpt2 ablated")
         with console.waiting("ablating heads", output.quiet):
-            report = needed()
-        screen.print(effects_table(report, report.ranked()))
+            ablation = needed()
+        screen.print(effects_table(ablation, ablation.ranked()))
         screen.print(f"\n{WHY_NEEDED}\n")
         screen.rule("which heads are enough: the circuit of demo-gpt2")
         with console.waiting("patching heads", output.quiet):
-            found = circuit()
-        if found.circuit is not None:
-            screen.print(members_table(found, found.circuit))
+            patch = circuit()
+        if patch.circuit is not None:
+            screen.print(members_table(patch, patch.circuit))
             screen.print()
-            screen.print(links_table(found, found.circuit, 8))
-        screen.print(f"\n{quote(found)}\n\n{WHY_CIRCUIT}\n")
+            screen.print(links_table(patch, patch.circuit, 8))
+        screen.print(f"\n{quote(patch)}\n\n{WHY_CIRCUIT}\n")
     screen.print('Your turn: attnviz heads "a sentence of your own"', style="bold")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from attnviz.captures.look import capture as look_at
+from attnviz.captures.inputs import capture as look_at
 from attnviz.core.scores import HeadScores, Role
 from attnviz.errors import ModelError
 from attnviz.features.ablation.function import ablate
@@ -87,14 +87,14 @@ def visit(stop: Stop) -> tuple[HeadScores, Role, Heatmap]:
         ModelError: the bundled model has no such head, which the tests rule out.
     """
     capture = look_at(stop.text, model=stop.model)
-    report = heads(capture)
-    found = [
-        (role, scores) for scores in report.heads for role in scores.roles if role.name == stop.role
+    scored = heads(capture)
+    shown = [
+        (role, scores) for scores in scored.heads for role in scores.roles if role.name == stop.role
     ]
-    if not found:
+    if not shown:
         raise ModelError(f"no {stop.role} head in {stop.model}; install attnviz again")
-    role, best = max(found, key=lambda pair: pair[0].evidence.mean or 0.0)
-    return best, role, heatmap(capture, report.layout.name(best.head))
+    role, best = max(shown, key=lambda pair: pair[0].evidence.mean or 0.0)
+    return best, role, heatmap(capture, scored.layout.name(best.head))
 
 
 CIRCUIT = 7
@@ -110,7 +110,9 @@ WHY_CIRCUIT = (
 
 def circuit() -> Patch:
     """The heads of demo-gpt2 that go on with a repeated sequence: the last stop of the tour."""
-    return patch(task="induction-swap", count=24, circuit=True, size=CIRCUIT, model="demo-gpt2")
+    return patch(
+        task="induction-swap", count=24, circuit=True, circuit_size=CIRCUIT, model="demo-gpt2"
+    )
 
 
 NEEDED = "0.5, 1.4, 2.0, 2.4, 3.0, 3.1, 3.3, 3.5, 3.0+3.1+3.3+3.5"
@@ -127,4 +129,4 @@ WHY_NEEDED = (
 
 def needed() -> Ablation:
     """Which of those heads repetition needs."""
-    return ablate(probe=True, heads=NEEDED, model="demo-gpt2")
+    return ablate(probe=True, select=NEEDED, model="demo-gpt2")

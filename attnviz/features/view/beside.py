@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from attnviz.core.findings import Finding, Measure
 from attnviz.core.heads import Head, Layout
 from attnviz.drawing.labels import visible
+from attnviz.drawing.signed import minus
 
 Told = TypeVar("Told")
 
@@ -27,7 +28,9 @@ def beside(findings: Sequence[Finding], layout: Layout, heads: Collection[Head])
     for finding in findings:
         parts[finding.part] += 1
         again = "" if parts[finding.part] == 1 else str(parts[finding.part])
-        said = {head: [visible(line) for line in lines] for head, lines in finding.said.items()}
+        said = {
+            head: [minus(visible(line)) for line in lines] for head, lines in finding.said.items()
+        }
         told.append(
             {
                 "title": finding.title,
@@ -47,7 +50,7 @@ def _measure(
 ) -> dict[str, Any]:
     """One number of the page's heads, to five digits."""
     values = {
-        head: [None if one is None else float(f"{one:.5g}") for one in value]
+        head: [None if x is None else float(f"{x:.5g}") for x in value]
         for head, value in measure.values.items()
     }
     return {
@@ -57,14 +60,15 @@ def _measure(
         "from": visible(finding.name),
         "finding": number,
         "orange": measure.orange,
+        "ends": list(measure.ends),
         "values": _by_kind(values, named),
     }
 
 
 def _by_kind(values: Mapping[str, Told], named: Mapping[str, Head]) -> dict[str, dict[str, Told]]:
-    found: dict[str, dict[str, Told]] = {}
+    by_kind: dict[str, dict[str, Told]] = {}
     for name, value in values.items():
         if name in named:
             head = named[name]
-            found.setdefault(head.site.kind, {})[head.name] = value
-    return found
+            by_kind.setdefault(head.site.kind, {})[head.name] = value
+    return by_kind

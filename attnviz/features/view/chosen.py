@@ -5,46 +5,40 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from attnviz.captures.look import Look, Model, load, prompt_of, source_for
+from attnviz.captures.inputs import Input, prompt_of, source_for
+from attnviz.captures.settings import ModelSettings
 from attnviz.captures.tiled import LONG, is_long
 from attnviz.core.capture import Capture
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.scores import HeadScores
 from attnviz.core.source import ForwardRequest, Source
 from attnviz.errors import Setting, UsageError
+from attnviz.features.view.settings import ViewSettings
 from attnviz.scoring import select as selection
 from attnviz.scoring.arrange import arrange
 from attnviz.scoring.observe import ScoreObserver, score_capture
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False)
 class Loaded:
     """A model, loaded if that was needed to see how long a text is; its tokens if it is long."""
 
-    model: Model
+    model: ModelSettings
     inputs: Inputs | None = None
 
 
-def alone(
-    what: Look | Iterable[Look],
-    model: Model,
-    top: int | None,
-    device: str,
-    dtype: str,
-    cut: Mapping[str, str | None],
-) -> Loaded:
+def alone(text: Input | Iterable[Input], model: ModelSettings, settings: ViewSettings) -> Loaded:
     """See whether there is a single text, and a long one, or a part of one is wanted.
 
-    Parameters are those of :func:`attnviz.view`, ``cut`` its rows and keys. The model is loaded
-    where its heads are to be chosen.
+    The model is loaded where its heads are to be chosen.
 
     Raises:
         UsageError: a part of something else than a single text.
     """
-    part = next((name for name, value in cut.items() if value is not None), None)
-    if top is not None:
-        model = load(model, device=device, dtype=dtype)
-    several = what if isinstance(what, list | tuple) else [what]
+    part = next((name for name in ("rows", "keys") if getattr(settings, name) is not None), None)
+    if settings.clearest is not None:
+        model = ModelSettings(model=model.load())
+    several = text if isinstance(text, list | tuple) else [text]
     prompt = several[0] if len(several) == 1 else None
     prompt = prompt_of(prompt) if isinstance(prompt, str | Prompt) else None
     if prompt is None or prompt.image is not None or prompt.audio is not None:
@@ -59,9 +53,11 @@ def alone(
     written = prompt.chat is not None or prompt.generate is not None
     if part is None and not written and size <= LONG:
         return Loaded(model)
-    source = source_for(prompt, model, device, dtype)
+    source = source_for(prompt, model)
     inputs = replace(source.prepare(prompt), texts=prompt.texts)
-    return Loaded(source, inputs if part is not None or is_long(inputs) else None)
+    return Loaded(
+        ModelSettings(model=source), inputs if part is not None or is_long(inputs) else None
+    )
 
 
 def check_long(inputs: Inputs, others: Mapping[str, object]) -> None:
@@ -80,21 +76,21 @@ def check_long(inputs: Inputs, others: Mapping[str, object]) -> None:
             )
 
 
-def strongest(what: Sequence[Look | Inputs], source: Source, top: int, select: str | None) -> str:
+def strongest(
+    texts: Sequence[Input | Inputs], source: Source, count: int, select: str | None
+) -> str:
     """The heads that do something, the strongest evidence first, as a selection.
 
     Args:
-        what: what is looked at; heads are scored on the first of it.
+        texts: heads are scored on the first of them.
         source: runs it, unless that is a capture.
-        top: how many.
+        count: how many.
         select: among which heads; all by default.
 
     Raises:
-        UsageError: fewer than one; SelectionError: no such heads.
+        SelectionError: no such heads.
     """
-    if top < 1:
-        raise UsageError("{top} must be at least 1, not {}", top, top=...)
-    first = what[0]
+    first = texts[0]
     if isinstance(first, Capture):
         layout, scored = first.layout, score_capture(first).result()
     else:
@@ -105,12 +101,12 @@ def strongest(what: Sequence[Look | Inputs], source: Source, top: int, select: s
         scored = observer.result()
     chosen = frozenset(layout if select is None else selection.select(select, layout))
     among = [scores for scores in scored if scores.head in chosen]
-    return ", ".join(scores.head.qualified for scores in best(among, top))
+    return ", ".join(scores.head.qualified for scores in best(among, count))
 
 
-def best(scored: Sequence[HeadScores], top: int) -> tuple[HeadScores, ...]:
+def best(scored: Sequence[HeadScores], count: int) -> tuple[HeadScores, ...]:
     """The heads with the strongest evidence, those that only rest last."""
-    doing = arrange(scored, sort="score", top=top)
-    if len(doing) == top:
+    doing = arrange(scored, sort="score", top=count)
+    if len(doing) == count:
         return doing
-    return (*doing, *[one for one in scored if one not in doing][: top - len(doing)])
+    return (*doing, *[head for head in scored if head not in doing][: count - len(doing)])

@@ -15,11 +15,11 @@ import numpy as np
 from attnviz.core.capture import Capture
 from attnviz.core.findings import Finding
 from attnviz.core.heads import Head, Site, SiteKind
-from attnviz.core.key_mask import Reach
+from attnviz.core.key_mask import KeyMask
 from attnviz.core.quantities import QUANTITIES
 from attnviz.core.scores import HeadScores, Role, Score
 from attnviz.core.tokens import Tokens
-from attnviz.drawing.labels import head_phrase, origin, percent, visible
+from attnviz.drawing.labels import counted, head_phrase, origin, percent, visible
 from attnviz.drawing.palette import (
     DEFAULT_PALETTE,
     FEW,
@@ -101,7 +101,7 @@ def document(
         runs: what each text was run on, where every text is there twice, one run behind the other.
     """
     chunks: list[str] = []
-    planes = {id(one): one for some in alike for one in some.values()}
+    planes = {id(plane): plane for some in alike for plane in some.values()}
     numbers = {key: number for number, key in enumerate(planes)}
     items = [
         _item((capture, scored), beside, chosen, bits, chunks)
@@ -117,7 +117,7 @@ def document(
         "title": visible(title),
         "bits": bits,
         "items": items,
-        "planes": [_plane(one) for one in planes.values()],
+        "planes": [_plane(plane) for plane in planes.values()],
         **beside(findings, captures[0].layout, frozenset().union(*heads)),
         "roles": [
             {
@@ -238,8 +238,9 @@ def _kinds(
             full = max(head["top"] for site in sites for head in site["heads"]) or 1.0
         ours = [scored[h] for h in chosen if h in scored and h.site.kind == kind]
         # a page that explains some heads opens on one of these
-        ours = [one for one in ours if one.head in capture.terms] or ours
+        ours = [scored_head for scored_head in ours if scored_head.head in capture.terms] or ours
         opening = min(ours, key=leading) if ours else None
+        among = counted(len(ours), "head") + " that are explained" * bool(capture.terms)
         queries, keys = places[kind]
         kinds.append(
             {
@@ -248,7 +249,7 @@ def _kinds(
                 "queries": queries,
                 "keys": keys,
                 "opening": opening.head.name if opening else "",
-                "see": _see(capture, opening) if opening else None,
+                "see": _see(capture, opening, among) if opening else None,
                 "sites": sites,
                 "quantity": capture.quantity,
                 "whole": capture.layout.whole,
@@ -277,21 +278,55 @@ def _plane(alike: Alike) -> dict[str, Any]:
     }
 
 
-def _see(capture: Capture, scored: HeadScores) -> dict[str, Any] | None:
+def _see(capture: Capture, scored: HeadScores, among: str) -> dict[str, Any] | None:
     """What the head that the page opens on shows most clearly, and the pair of tokens to see it at.
 
     The role is the one that puts the head first; its pair is None where the role is about no
-    single keys, or comes from other texts.
+    single keys, or comes from other texts. With it comes its doubt: ``hedge`` stands before what
+    is said, ``doubt`` behind it, with the figure.
+
+    Args:
+        capture: of the text.
+        scored: the head, the clearest of several.
+        among: of how many, in words.
     """
     roles = [role for role in scored.roles if not role.rests] or list(scored.roles)
     if not roles:
         return None
-    role = max(roles, key=lambda one: one.evidence.lift or 0.0)
+    role = max(roles, key=lambda other_role: other_role.evidence.lift or 0.0)
     pair = strongest_pair(capture, scored.head, role.score) if role.score in SCORES else None
     verb = "sink:" if role.rests else "does"
     said = "is diffuse" if role.name == "diffuse" else f"{verb} {role.title}"
     weight = None if pair is None else _short(float(capture[scored.head][pair]))
-    return {"said": _PLAIN.get(role.name, said), "pair": pair, "weight": weight}
+    hedge, doubt = _doubt(role, among, random=capture.source.untrained)
+    return {
+        "said": _PLAIN.get(role.name, said),
+        "pair": pair,
+        "weight": weight,
+        "hedge": hedge,
+        "doubt": doubt,
+    }
+
+
+def _doubt(role: Role, among: str, *, random: bool) -> tuple[str, str]:
+    """How sure a role is of the head that was chosen for it: before what is said of it, and after.
+
+    Args:
+        role: of the head that is the clearest of so many.
+        among: of how many heads, in words.
+        random: whether the model's weights were drawn at random.
+    """
+    score = role.evidence
+    chosen = f"the clearest of {among}"
+    if random:
+        return "by chance ", f"the weights are random, nothing was learned; it is {chosen}"
+    rows = counted(score.rows, "row")
+    if role.few_rows:
+        return "perhaps ", f"on {rows} of this text, too few to tell; {chosen}"
+    mean = "" if score.mean is None else f"{score.mean:.2f} on average over {rows}"
+    if score.mean is not None and score.chance is not None:
+        mean += f", by chance {score.chance:.2f}"
+    return "", "; ".join(part for part in (mean, f"{chosen}, in this text alone") if part)
 
 
 def _cut(text: str, most: int) -> str:
@@ -367,7 +402,7 @@ def _reach(
     return {"causal": reach.causal, "window": reach.window, "sink": reach.sink, "bits": bits}
 
 
-def _own_reach(capture: Capture, head: Head) -> Reach:
+def _own_reach(capture: Capture, head: Head) -> KeyMask:
     """The keys that one head may reach, where heads of a layer differ."""
     reach = capture.reach[head.site]
     if reach.bits is None or len(reach.bits) == 1:

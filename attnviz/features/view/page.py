@@ -101,7 +101,7 @@ def estimate(captures: Sequence[Capture], heads: Sequence[Collection[Head]], bit
         for site, maps in capture.maps.items():
             count = sum(head.site == site for head in chosen)
             total += packed_bytes([maps], bits) * count // len(maps) + count * _SCORES_BYTES
-        total += sum(terms_bytes(one) for head, one in capture.terms.items() if head in chosen)
+        total += sum(terms_bytes(terms) for head, terms in capture.terms.items() if head in chosen)
     return total
 
 

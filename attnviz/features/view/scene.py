@@ -27,27 +27,29 @@ def scene(inputs: Inputs) -> dict[str, Any] | None:
     """The picture as a data URI, or the peaks of the sound frame by frame; None for a text."""
     if inputs.picture is not None:
         return _picture(inputs.picture)
-    sequences = (one for sides in inputs.sides.values() for one in (sides.keys, sides.queries))
+    sequences = (
+        tokens for sides in inputs.sides.values() for tokens in (sides.keys, sides.queries)
+    )
     line = next(filter(None, map(timeline, sequences)), None)
     return None if inputs.sound is None or line is None else _sound(inputs.sound, line)
 
 
-def cells(tokens: Tokens, found: dict[str, Any] | None) -> list[int]:
+def cells(tokens: Tokens, scene_data: dict[str, Any] | None) -> list[int]:
     """Where the tokens of one sequence stand in a scene; empty where none of them does.
 
     Returns:
         For each token the number of its patch or frame, row by row; -1 for one that has no place,
         -2 for a frame after the sound's end.
     """
-    if found is None or not any(tokens.places):
+    if scene_data is None or not any(tokens.places):
         return []
-    if found["kind"] == "picture":
-        wide: int = found["columns"]
+    if scene_data["kind"] == "picture":
+        wide: int = scene_data["columns"]
         return [
             int(place[0]) * wide + int(place[1]) if len(place) == 2 else _OUTSIDE
             for place in tokens.places
         ]
-    frames = iter(range(found["columns"]))
+    frames = iter(range(scene_data["columns"]))
     return [
         _OUTSIDE if not place else _HIDDEN if special else next(frames)
         for place, special in zip(tokens.places, tokens.special, strict=True)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.heads import Layout
-from attnviz.core.key_mask import Reach
+from attnviz.core.key_mask import KeyMask
 from attnviz.core.origins import Origin
 from attnviz.core.reasons import HeadTerms
 
@@ -45,7 +45,7 @@ class PackedTerms:
 
 def pack_terms(
     terms: HeadTerms,
-    reach: Reach,
+    reach: KeyMask,
     weights: NDArray[np.floating[Any]],
     layout: Layout | None = None,
 ) -> PackedTerms:
@@ -75,8 +75,8 @@ def pack_terms(
         floats += [of_query[1], of_key[1]]
         codes += [of_query[0], of_key[0]]
         named = {"query": _named(origins.query, layout), "key": _named(origins.key, layout)}
-    raw = b"".join(np.ascontiguousarray(one, "<f4").tobytes() for one in floats)
-    raw += b"".join(one.astype("<i2").tobytes() for one in codes)
+    raw = b"".join(np.ascontiguousarray(part, "<f4").tobytes() for part in floats)
+    raw += b"".join(part.astype("<i2").tobytes() for part in codes)
     if reach.bits is not None:
         raw += np.packbits(allowed, axis=None).tobytes()
     facts = {
@@ -130,8 +130,8 @@ def _codes(x: NDArray[np.floating[Any]]) -> tuple[NDArray[np.int16], NDArray[np.
 
 def _read(codes: NDArray[np.int16], tops: NDArray[np.float32]) -> NDArray[np.float64]:
     """What the page reads."""
-    found: NDArray[np.float64] = codes * (tops.astype(np.float64) / _STEPS)
-    return found
+    values: NDArray[np.float64] = codes * (tops.astype(np.float64) / _STEPS)
+    return values
 
 
 def _short(

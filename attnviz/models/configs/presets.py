@@ -66,5 +66,5 @@ def preset(name: str) -> Preset:
     close = difflib.get_close_matches(name.lower(), list(known), n=3, cutoff=0.4)
     hint = f"did you mean {' or '.join(close)}?" if close else "nothing is similar to it;"
     raise UsageError(
-        "unknown preset {!r}; {} {presets} lists all {}", name, hint, len(known), presets=True
+        "unknown preset {!r}; {} {show} lists all {}", name, hint, len(known), show="presets"
     )

@@ -8,11 +8,11 @@ from typing import Literal
 from attnviz.errors import ModelError
 from attnviz.models.configs.keys import Config, shown
 
-Reach = Literal["full", "window", "chunk", "none"]
+KeyMask = Literal["full", "window", "chunk", "none"]
 """All keys, those of a sliding window, those of the query's own chunk; none: no attention."""
 
 _LISTS = ("layer_types", "layers_block_type", "layer_block_types")
-_WORDS: Sequence[tuple[str, Reach]] = (
+_WORDS: Sequence[tuple[str, KeyMask]] = (
     ("linear", "none"),  # before "attention": linear_attention keeps a state, no keys
     ("sliding", "window"),
     ("local", "window"),
@@ -23,7 +23,7 @@ _WORDS: Sequence[tuple[str, Reach]] = (
     ("hybrid", "full"),  # attention beside a state-space part
 )
 
-_PATTERNS: Sequence[tuple[str, Reach]] = (
+_PATTERNS: Sequence[tuple[str, KeyMask]] = (
     ("full_attention_interval", "none"),
     ("no_rope_layer_interval", "chunk"),
     ("sliding_window_pattern", "window"),
@@ -31,7 +31,9 @@ _PATTERNS: Sequence[tuple[str, Reach]] = (
 """Every n-th layer sees everything; the others what stands here."""
 
 
-def reaches(config: Config, layers: int, *, every: int = 0, windowed: bool = False) -> list[Reach]:
+def reaches(
+    config: Config, layers: int, *, every: int = 0, windowed: bool = False
+) -> list[KeyMask]:
     """How far every layer sees, from whatever way its family has of saying so.
 
     A list of names (``layer_types``, ``layers_block_type``), numbers of the layers that attend
@@ -72,7 +74,7 @@ def reaches(config: Config, layers: int, *, every: int = 0, windowed: bool = Fal
     return ["window" if windowed else "full"] * layers
 
 
-def _reach(word: str) -> Reach:
+def _reach(word: str) -> KeyMask:
     return next((reach for part, reach in _WORDS if part in word.lower()), "none")
 
 

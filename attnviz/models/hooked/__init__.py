@@ -11,8 +11,8 @@ attention, ``stack.py`` the layers at which a pass can begin. ``tokenizer.py`` r
 Written for transformers 4.56 and later, which is imported inside functions: that takes seconds.
 """
 
-from attnviz.models.hooked.borrowed import borrow
 from attnviz.models.hooked.loading import load
 from attnviz.models.hooked.source import Hooked
+from attnviz.models.hooked.wrapped_model import borrow
 
 __all__ = ["Hooked", "borrow", "load"]

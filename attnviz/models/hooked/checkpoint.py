@@ -12,8 +12,8 @@ from attnviz.errors import ModelError
 from attnviz.models.containers import one_line
 from attnviz.models.controls import Control, shuffle
 from attnviz.models.device import PLAIN, Placement
+from attnviz.models.hooked.logging import quiet
 from attnviz.models.hooked.network import HookedModel
-from attnviz.models.hooked.quiet import quiet
 
 _BESIDES = ("pooler", "logits_bias")
 """Weights that no attention depends on; a checkpoint may lack them."""

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnviz.attention.attend import attend
+from attnviz.attention.attend import attend_unchecked
 from attnviz.core.heads import Site
 from attnviz.core.source import Donors, Gates, Observer
 from attnviz.errors import ModelError
@@ -227,10 +227,10 @@ def attention(
         observers = tuple(run.observers)
         if run.residual is not None:
             residual, run.residual = run.residual, None
-            residual = residual.view(query.shape[0], length, -1)  # some layers flatten the batch
+            residual = residual.reshape(query.shape[0], length, -1)  # some layers flatten the batch
         if run.received is not None:
             run.received(query, key, value, query.shape[-1] ** -0.5 if scaling is None else scaling)
-    attended = attend(
+    attended = attend_unchecked(
         query,
         key,
         value,

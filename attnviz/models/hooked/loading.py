@@ -9,13 +9,13 @@ import torch
 from attnviz.errors import ModelError
 from attnviz.models.controls import Control
 from attnviz.models.device import PLAIN, Placement
-from attnviz.models.hooked.both import Both
 from attnviz.models.hooked.checkpoint import load_network
-from attnviz.models.hooked.senses import load_senses
-from attnviz.models.hooked.sensing import Sensing
+from attnviz.models.hooked.media_model import MediaModel
+from attnviz.models.hooked.processors import load_processors
 from attnviz.models.hooked.source import Hooked
 from attnviz.models.hooked.survey import survey
 from attnviz.models.hooked.tokenizer import load_texts
+from attnviz.models.hooked.vision_language import VisionLanguage
 
 
 def load(
@@ -54,13 +54,13 @@ def load(
                 f"{name}: {network.family} models attend inside windows that differ from layer to "
                 "layer, not from every patch to every other; take a ViT"
             )
-        senses = load_senses(path, name, part, network.accepted, network.reads[0])
+        senses = load_processors(path, name, part, network.accepted, network.reads[0])
         sample = senses.sample()
         network.sample = network.example(sample.features)
         texts = load_texts(path, name)
         found = survey(network, name)
-        return Sensing(network, found, texts, name, reason, senses=senses, sample=sample)
+        return MediaModel(network, found, texts, name, reason, senses=senses, sample=sample)
     found, texts = survey(network, name), load_texts(path, name)
     if "image" in network.reads and not network.seq2seq:
-        return Both(network, found, texts, name, reason, folder=path)
+        return VisionLanguage(network, found, texts, name, reason, folder=path)
     return Hooked(network, found, texts, name, reason)

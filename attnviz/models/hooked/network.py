@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import inspect
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -16,13 +18,16 @@ from attnviz.core.generation import Generation
 from attnviz.errors import ModelError
 from attnviz.models.configs.keys import GUESS
 from attnviz.models.containers import one_line
-from attnviz.models.foreign import refusing
+from attnviz.models.external_errors import refusing
 from attnviz.models.hooked.generating import Drawn, Told
-from attnviz.models.hooked.quiet import quiet
+from attnviz.models.hooked.logging import quiet
 
 WRITES_AT_MOST = 32
 """Tokens that an encoder-decoder model generates where no target text is given."""
 
+
+_LOCKS: WeakKeyDictionary[nn.Module, threading.RLock] = WeakKeyDictionary()
+_LOCKING = threading.Lock()
 
 _SENSES = {"pixel_values": "image", "input_values": "audio", "input_features": "audio"}
 """Arguments of models that see or hear."""
@@ -81,6 +86,12 @@ class HookedModel:
         self.device = device
         self.seq2seq = seq2seq
         self.no_logits = no_logits
+
+    @property
+    def lock(self) -> threading.RLock:
+        """Held while the model runs: hooks and modes are a module's and every thread sees them."""
+        with _LOCKING:
+            return _LOCKS.setdefault(self.model, threading.RLock())
 
     @property
     def can_write(self) -> bool:
@@ -203,7 +214,7 @@ class HookedModel:
             arguments["use_cache"] = False
         if weights:
             arguments["output_attentions"] = True
-        with quiet():
+        with self.lock, quiet():
             if module is self.body:
                 output: Mapping[str, Any] = module(**arguments, return_dict=True)
                 return output
@@ -305,7 +316,7 @@ class HookedModel:
             arguments |= {"inputs": inputs, "attention_mask": mask}
         cache = cache and not item.features
         try:
-            with quiet(), torch.no_grad(), self._reading() as read:
+            with self.lock, quiet(), torch.no_grad(), self._reading() as read:
                 written = self.model.generate(
                     **arguments,
                     max_new_tokens=generation.tokens,
@@ -318,6 +329,8 @@ class HookedModel:
         except Exception as error:  # whatever a model's own code raises
             if cache:  # such as one for as many layers as the encoder has: the same, only slower
                 return self.write(item, generation, tell, cache=False)
+            if self.seq2seq and item.ids:
+                self.teach(item.ids[:1])  # refuses where a target would fare no better
             raise ModelError(
                 "this {} model cannot generate {}: {}",
                 self.family,
@@ -367,13 +380,14 @@ class HookedModel:
         ends = self.ends()
         if prepare is not None and ends:
             # the shift to the right pushes the end token out (and mBART's turns it to the front)
-            shifted = prepare(labels=torch.tensor([[*labels, ends[0]]], device=self.device))
-            return tuple(int(token) for token in shifted[0])
-        start = self._generation("decoder_start_token_id") or self._generation("bos_token_id")
+            with contextlib.suppress(Exception):  # a model's own code, where no start is named
+                shifted = prepare(labels=torch.tensor([[*labels, ends[0]]], device=self.device))
+                return tuple(int(token) for token in shifted[0])
+        start = self._generation("bos_token_id") if first is None else first
         if start is None:
             raise ModelError(
-                f"the {self.family} model names no decoder_start_token_id in its configuration; "
-                "add it to config.json"
+                f"the {self.family} model names no decoder_start_token_id in its configuration, "
+                "without which its decoder cannot begin; add it to config.json"
             )
         return (int(start), *labels)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from attnviz.core.source import Normalization
-from attnviz.models.hooked.compare import is_low
+from attnviz.models.hooked.agreement import is_low
 
 TOLERANCE = 1e-5
 """Largest difference of a sum, relative to its largest number, that counts as none."""

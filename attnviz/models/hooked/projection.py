@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from attnviz.attention.layers import output_slices
 from attnviz.core.source import OutputProjection
-from attnviz.models.hooked.compare import is_low
+from attnviz.models.hooked.agreement import is_low
 
 TOLERANCE = 1e-5
 """Largest difference of the projection's output, relative to the largest, that counts as none."""

@@ -76,7 +76,7 @@ def find_residual(
     def left(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         found = output[0] if isinstance(output, tuple | list) and output else output
         if isinstance(found, Tensor) and states and found.numel() == states[0].numel():
-            first = found.view(states[0].shape)[0]  # some layers flatten the batch
+            first = found.reshape(states[0].shape)[0]  # some layers flatten the batch
             ran[id(module)] = (args[0] if args else None, first)
 
     with torch.no_grad(), contextlib.ExitStack() as undo:
@@ -88,9 +88,12 @@ def find_residual(
     mlps = []
     for number, layer in enumerate(stack.layers):
         projection = by_layer.get(number)
-        if projection is None or projection.weight is None:
-            why = "it has no attention" if projection is None else projection.reason
-            return _none(f"layer {number} cannot be split over its heads: {why}")
+        if projection is None:
+            return _none(f"layer {number} has no attention, so that what it adds has no heads")
+        if projection.weight is None:
+            return _none(
+                f"layer {number} cannot be split over its heads, since {projection.reason}"
+            )
         mlp = _mlp(layer, projection.weight, ran, states[number][0], states[number + 1][0])
         if mlp is None:
             return _none(

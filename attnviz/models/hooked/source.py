@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Self, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -32,12 +32,12 @@ from attnviz.errors import ModelError, UsageError
 from attnviz.models import limits
 from attnviz.models.chat import as_text
 from attnviz.models.gating import Gated, merged
-from attnviz.models.hooked.compare import lengths, real
+from attnviz.models.hooked.agreement import lengths, real
 from attnviz.models.hooked.eager import check_room, hand_out, returned
 from attnviz.models.hooked.generating import stepwise
 from attnviz.models.hooked.interface import WatchedPass, hooking
 from attnviz.models.hooked.network import WRITES_AT_MOST, HookedModel, Item, without_end
-from attnviz.models.hooked.overheard import Overhearing
+from attnviz.models.hooked.qk_hook import QKHook
 from attnviz.models.hooked.reading import Anatomy, find_anatomy
 from attnviz.models.hooked.residual import Residual, find_residual
 from attnviz.models.hooked.stack import Stack, find_stack
@@ -49,6 +49,23 @@ from attnviz.models.spans import needs_offsets, spanned
 
 _WINDOWS = ("sliding_window", "window_size", "local_attention")
 """Where configurations keep the size of a sliding window."""
+
+
+_T = TypeVar("_T")
+
+
+class _Tried(cached_property[_T]):
+    """What is tried on the model when it is first needed, while no other thread runs it."""
+
+    @overload
+    def __get__(self, instance: None, owner: type[Any] | None = None) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> _T: ...
+    def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
+        if instance is None:
+            return self
+        with instance._network.lock:  # before the lock that cached_property has in Python 3.11
+            return super().__get__(instance, owner)
 
 
 class Hooked(Gated):
@@ -140,7 +157,7 @@ class Hooked(Gated):
         """The kind of a single stack whose layers are a plain list."""
         return None if self._single is None else self._survey.kind
 
-    @cached_property
+    @_Tried
     def _stack(self) -> Stack | None:
         """The layers at which a pass can begin, tried when they are first needed."""
         if self.info.backend != "hooked":
@@ -179,13 +196,14 @@ class Hooked(Gated):
             raise ModelError(f"what {self._name} adds up cannot be told: {self.readout().reason}")
         kept: list[Tensor] = []
         added: list[Tensor] = []
-        with running(
+        tracked = running(
             self._name,
             batch,
             self._network.device,
             grad=request.grad,
             kept=request.states or request.mlps,
-        ):
+        )
+        with self._network.lock, tracked:
             if self.info.backend == "hooked":
                 first, end = (0, None) if start is None else (start.layer, start.end)
                 plan = [
@@ -220,7 +238,7 @@ class Hooked(Gated):
         last = output.get("last_hidden_state")
         sizes = (len(items), -1, added[0].shape[-1]) if added else ()
         scores = output.get("logits") if request.logits else None
-        return Output(last, scores, tuple(kept), tuple(one.view(sizes) for one in added))
+        return Output(last, scores, tuple(kept), tuple(part.reshape(sizes) for part in added))
 
     def output(self, site: Site) -> OutputProjection:
         """W_O and b_O of a layer, where they were proved at loading."""
@@ -229,7 +247,7 @@ class Hooked(Gated):
         none = OutputProjection(None, None, "the layer has no attention")
         return self._survey.projections.get(site, none)
 
-    @cached_property
+    @_Tried
     def _sublayers(self) -> Sublayers:
         """What stands around attention, tried when it is first needed."""
         plan, projections = self._survey.plan, self._survey.projections
@@ -242,7 +260,7 @@ class Hooked(Gated):
         none = Sublayer(None, reason="the layer has no attention")
         return self._sublayers.known.get(site, none)
 
-    @cached_property
+    @_Tried
     def _residual(self) -> Residual:
         """Whether the residual stream adds up, tried when it is first needed."""
         if self.info.backend == "eager":
@@ -256,7 +274,7 @@ class Hooked(Gated):
         """Why what heads write does not reach later layers in a known way; empty where it does."""
         return self._residual.no_sum
 
-    @cached_property
+    @_Tried
     def _anatomy(self) -> Anatomy:
         """What the layers read, tried when it is first needed."""
         return find_anatomy(self._network, self._single, self._survey.plan)
@@ -294,7 +312,7 @@ class Hooked(Gated):
         expected = lengths(items)
         if observers:
             check_room(self._name, self.layout, expected, len(items) * network.dtype.itemsize)
-        with Overhearing() if terms else contextlib.nullcontext() as heard:
+        with QKHook() if terms else contextlib.nullcontext() as heard:
             output = network.run(
                 items, weights=bool(observers), segments=self._texts.segments, logits=logits
             )

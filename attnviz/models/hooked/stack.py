@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from attnviz.core.heads import Site
 from attnviz.core.source import Start
-from attnviz.models.hooked.compare import TOLERANCE_LOW, change, is_low
+from attnviz.models.hooked.agreement import TOLERANCE_LOW, change, is_low
 from attnviz.models.hooked.network import HookedModel, Item
 
 TOLERANCE = 1e-5

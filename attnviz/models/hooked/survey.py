@@ -22,7 +22,7 @@ from attnviz.core.provenance import Backend
 from attnviz.core.source import OutputProjection, Rows
 from attnviz.errors import ModelError
 from attnviz.models.containers import one_line
-from attnviz.models.hooked.compare import Maps, Trace, compare, is_low, lengths, real
+from attnviz.models.hooked.agreement import Maps, Trace, compare, is_low, lengths, real
 from attnviz.models.hooked.eager import returned
 from attnviz.models.hooked.interface import NAME, WatchedPass, hooking, register
 from attnviz.models.hooked.network import HookedModel, Item
@@ -67,6 +67,11 @@ def survey(network: HookedModel, name: str) -> Survey:
     Raises:
         ModelError: no backend gives weights from token to token, or they are not finite.
     """
+    with network.lock:
+        return _survey(network, name)
+
+
+def _survey(network: HookedModel, name: str) -> Survey:
     items = sample(network)
     with torch.no_grad():
         eager = _eager_pass(network, items)
@@ -78,7 +83,7 @@ def survey(network: HookedModel, name: str) -> Survey:
         exactness = difference or exactness
     chosen = eager if reason else hooked
     low = is_low(network.dtype)
-    if not chosen.maps:
+    if not chosen.maps or (reason and eager.fault):
         raise ModelError(
             "{}: this {} model gives no attention weights: eager: {}; hooked: {}",
             name,
@@ -107,6 +112,8 @@ def survey(network: HookedModel, name: str) -> Survey:
     absent = [kind for kind in SITE_KINDS if network.seq2seq and kind not in layout.kinds]
     if absent:
         exactness += f"; {' and '.join(absent)} attention is not from token to token and left out"
+    elif eager.maps and eager.fault:
+        exactness += "; layers without weights from token to token are left out"
     if reason:
         network.switch("eager")
         return Survey("eager", exactness, reason, layout, kind)
@@ -123,9 +130,9 @@ def sample(network: HookedModel) -> list[Item]:
     if network.sample is not None:
         return [network.sample]
     vocabulary = network.vocab_size
-    named = {
+    named = set(network.ends()) | {
         getattr(network.config, f"{name}_token_id", None)
-        for name in ("pad", "bos", "eos", "decoder_start", "image", "audio", "video")
+        for name in ("pad", "bos", "decoder_start", "image", "audio", "video")
     }
     pool = [n for n in range(min(vocabulary, 1000)) if n not in named] or [0]
     limit = network.max_tokens or max(_LENGTHS[0])
@@ -148,12 +155,16 @@ def _eager_pass(network: HookedModel, items: Sequence[Item]) -> Trace:
     if not maps:
         return Trace(states=states, fault="output_attentions returned nothing")
     sizes = lengths(items)
-    for site, weights in maps.items():
-        queries, keys = sizes[site.kind]
-        if weights.shape[2:] != (queries, keys) or len(weights) != len(items):
-            fault = f"{_shape(weights)} weights for {queries}×{keys} tokens"
-            return Trace(states=states, fault=fault)
-    return Trace(maps, states)
+    fitting = {
+        site: weights
+        for site, weights in maps.items()
+        if weights.shape[2:] == sizes[site.kind] and len(weights) == len(items)
+    }
+    fault = ""
+    if other := next((site for site in maps if site not in fitting), None):
+        queries, keys = sizes[other.kind]
+        fault = f"{_shape(maps[other])} weights for {queries}×{keys} tokens"
+    return Trace(fitting, states, fault)
 
 
 def _hooked_pass(network: HookedModel, items: Sequence[Item]) -> Trace:

@@ -8,8 +8,8 @@ from typing import Any
 
 from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, Message, ModelError, UsageError
-from attnviz.models.foreign import muted, provoke, refusing
-from attnviz.models.hooked.quiet import quiet
+from attnviz.models.external_errors import muted, provoke, refusing
+from attnviz.models.hooked.logging import quiet
 from attnviz.models.text import (
     Offsets,
     TokenReader,

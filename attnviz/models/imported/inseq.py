@@ -17,7 +17,7 @@ from attnviz.core.heads import SiteKind
 from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError
 from attnviz.models.containers import one_line
-from attnviz.models.imported.found import Found, Layers
+from attnviz.models.imported.recording import Found, Layers
 from attnviz.models.recorded.tokens import marked
 
 Array = NDArray[Any]

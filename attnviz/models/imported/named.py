@@ -15,7 +15,7 @@ import numpy as np
 
 from attnviz.core.heads import SiteKind
 from attnviz.errors import InputError
-from attnviz.models.imported.found import Found, Layers
+from attnviz.models.imported.recording import Found, Layers
 
 PATTERN, SCORES = "hook_pattern", "hook_attn_scores"
 

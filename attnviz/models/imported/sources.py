@@ -15,11 +15,11 @@ import numpy as np
 
 from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, UsageError, system_errors
-from attnviz.files import contents
+from attnviz.files import contents, opened
 from attnviz.models import arrays
 from attnviz.models.containers import list_arrays, one_line, read_arrays, read_tensors
 from attnviz.models.imported import inseq, named
-from attnviz.models.imported.found import Found
+from attnviz.models.imported.recording import Found
 from attnviz.models.recorded import JSON, SUFFIXES, document
 from attnviz.models.recorded.fields import BY_KIND, PLAIN
 
@@ -155,9 +155,10 @@ def _torch(path: Path) -> Any:
     import torch
 
     with system_errors(InputError, f"cannot read {path}"):
-        path.open("rb").close()
+        file = opened(path)
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        with file:
+            return torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
         raise InputError(
             f"{path} holds a pickle of more than tensors, which can run code and is not loaded; "
@@ -169,9 +170,10 @@ def _torch(path: Path) -> Any:
 
 def _npy(path: Path) -> Any:
     with system_errors(InputError, f"cannot read {path}"):
-        path.open("rb").close()
+        file = opened(path)
     try:
-        return np.load(path, allow_pickle=False)
+        with file:
+            return np.load(file, allow_pickle=False)
     except Exception as error:
         raise InputError(f"cannot read {path}: {one_line(error)}; save it again") from None
 

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attnviz.attention.attend import attend
+from attnviz.attention.attend import attend_unchecked
 from attnviz.core.heads import Site
 from attnviz.core.source import Donors, Gates, Observer
 from attnviz.models.native.config import Config
@@ -195,7 +195,7 @@ class Network:
         if cache is not None:
             key, value = cache.extend(number, key, value)
         site = Site(family.kind, number)
-        attended = attend(
+        attended = attend_unchecked(
             query,
             key,
             value,

@@ -36,8 +36,8 @@ from attnviz.core.source import (
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, Message, ModelError, UsageError
 from attnviz.models import limits, text
+from attnviz.models.external_errors import refusing
 from attnviz.models.folder import Located, ends
-from attnviz.models.foreign import refusing
 from attnviz.models.gating import Gated, merged
 from attnviz.models.native.network import Network
 from attnviz.models.native.words import Words

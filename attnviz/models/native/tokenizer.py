@@ -26,7 +26,7 @@ from tokenizers import (
 from attnviz.errors import ModelError
 from attnviz.files import contents
 from attnviz.models.configs.keys import shown
-from attnviz.models.foreign import muted, provoke, refusing
+from attnviz.models.external_errors import muted, provoke, refusing
 from attnviz.models.native.families import Spelling
 from attnviz.models.native.unsupported import Unsupported
 

@@ -1,9 +1,16 @@
-"""A folder in, a folder out: the checkpoint without some heads, as plain transformers loads it."""
+"""A folder in, a folder out: the checkpoint without some heads, as plain transformers loads it.
+
+It is built in a hidden folder beside its place, whose name says that it is unfinished, and takes
+its place in one step once it is checked. :func:`attnviz.models.folder.locate` refuses such names.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Collection, Mapping
+import os
+import shutil
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +20,7 @@ from torch import Tensor
 from attnviz import files
 from attnviz.errors import ModelError, OutputError, system_errors
 from attnviz.models.folder import INDEX, Located
+from attnviz.models.hub import CONFIG
 from attnviz.models.pruned import projections
 from attnviz.models.pruned.remove import Removal, StoredSizes, plan, removed, sizes_of, zeroing
 
@@ -34,6 +42,49 @@ class PrunedFiles:
     size: tuple[int, int]
 
 
+@contextlib.contextmanager
+def building(model: Located, folder: Path) -> Iterator[Path]:
+    """An empty folder beside another one, for what is to take its place.
+
+    What is still there in the end is removed: files with the names that :func:`write` gives, and
+    the folder unless something else has come into it.
+
+    Args:
+        model: the checkpoint that is written without some heads.
+        folder: where it is to go.
+
+    Raises:
+        OutputError: it cannot be made.
+    """
+    target = Path(os.path.realpath(folder))
+    with system_errors(OutputError, f"cannot write {folder}"):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part = files.unfinished(target)
+        part.mkdir()
+    try:
+        yield part
+    finally:
+        with contextlib.suppress(OSError):
+            for name in (*(path.name for path in _copied(model)), CONFIG, SINGLE):
+                (part / name).unlink(missing_ok=True)
+            part.rmdir()
+
+
+def keep(part: Path, folder: Path) -> None:
+    """Let a finished folder take its place, if that is still free.
+
+    Raises:
+        OutputError: something has come into its place, which stays; or the system refuses.
+    """
+    check_free(folder)
+    target = Path(os.path.realpath(folder))
+    with system_errors(OutputError, f"cannot write {folder}"):
+        if target.exists():
+            shutil.copymode(target, part)
+            target.rmdir()  # which only an empty folder allows
+        part.rename(target)
+
+
 def write(
     model: Located, gone: Mapping[int, Collection[int]], heads: int, folder: Path, *, cut: bool
 ) -> PrunedFiles:
@@ -43,13 +94,14 @@ def write(
         model: the checkpoint.
         gone: the heads, by layer.
         heads: of every layer.
-        folder: where to; it must not be there, or be empty.
+        folder: where to, from :func:`building`.
         cut: take out what every layer can lose, and zero the rest; else zero everything.
 
     Raises:
         ModelError: projections that are not known, or quantized; OutputError: nothing can be
             written there.
     """
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     if model.config.get("quantization_config"):
@@ -64,18 +116,19 @@ def write(
 
     how = plan(gone, found.names, sizes, loadable) if whole else zeroing(gone)
     made = removed(tensors, found, sizes, how)
-    prepare(folder)
     with system_errors(OutputError, f"cannot write {folder}"):
-        for path in sorted(model.folder.iterdir()):
-            if path.is_file() and path.suffix != ".safetensors" and path.name != INDEX:
-                files.write(folder / path.name, files.contents(path))
+        for path in _copied(model):
+            files.write(folder / path.name, files.contents(path))
         lost = len(next(iter(how.cut.values()), ()))
         left = sizes.heads - lost, sizes.groups - lost // sizes.each
         fewer = _config(model.config, *left, sizes.width) if lost else model.config
         config = json.dumps(fewer, indent=2, ensure_ascii=False)
-        files.write(folder / "config.json", f"{config}\n".encode())
-        save_file(made, folder / SINGLE, metadata={"format": "pt"})
-        (folder / SINGLE).chmod((folder / "config.json").stat().st_mode)
+        files.write(folder / CONFIG, f"{config}\n".encode())
+        try:
+            save_file(made, folder / SINGLE, metadata={"format": "pt"})
+        except SafetensorError as error:  # of the system: a full disk, too large a file
+            raise OSError(str(error)) from None
+        (folder / SINGLE).chmod((folder / CONFIG).stat().st_mode)
     return PrunedFiles(
         how,
         (_count(tensors), _count(made)),
@@ -84,23 +137,25 @@ def write(
 
 
 def check_free(folder: Path) -> None:
-    """OutputError for a folder in which there is something already."""
+    """OutputError for a folder in which there is something already, or that must stay itself."""
     with system_errors(OutputError, f"cannot write {folder}"):
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        if not folder.exists():
+            return
+        if not folder.is_dir() or any(folder.iterdir()):
             raise OutputError(f"{folder} is there already; name a folder that is not, or empty")
+        if os.path.ismount(folder) or folder.samefile("."):
+            raise OutputError(
+                f"{folder} is a mount point or the folder you are in; name a folder inside it"
+            )
 
 
-def prepare(folder: Path) -> None:
-    """Make the folder; OutputError where there is something already, or it cannot be made."""
-    check_free(folder)
-    with system_errors(OutputError, f"cannot write {folder}"):
-        folder.mkdir(parents=True, exist_ok=True)
-
-
-def clear(folder: Path) -> None:
-    """Remove the files that :func:`write` wrote."""
-    for path in folder.iterdir():
-        path.unlink()
+def _copied(model: Located) -> list[Path]:
+    """Files that stay as they are."""
+    return [
+        path
+        for path in sorted(model.folder.iterdir())
+        if path.is_file() and path.suffix != ".safetensors" and path.name not in (INDEX, CONFIG)
+    ]
 
 
 def _tensors(model: Located) -> dict[str, Tensor]:

@@ -47,8 +47,9 @@ class Recording(Record):
         source_words: see ``words``.
         source_segments: see ``segments``.
         meta: what is known of the model: ``model``, ``backend``, ``exactness``, ``device``,
-            ``dtype``, ``versions``, ``quantity`` (weights), ``kinds``, ``written`` (how many of
-            the last tokens the model wrote), ``spans``, ``reach``.
+            ``dtype``, ``versions``, ``quantity`` (weights), ``kinds``, ``layers`` (their numbers by
+            kind, where some have no attention), ``written`` (how many of the last tokens the model
+            wrote), ``spans``, ``reach``.
     """
 
     schema: ClassVar[str] = "attnviz.capture/1"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.heads import SiteKind
 from attnviz.errors import InputError
-from attnviz.models import placed, reaches
+from attnviz.models import media_layout, recorded_masks
 from attnviz.models.containers import list_arrays, read_arrays
 from attnviz.models.recorded import document
 
@@ -55,7 +55,7 @@ def read_fields(path: Path) -> dict[str, Array]:
 def names() -> set[str]:
     """Every field that the format knows."""
     flags = {prefix + flag for prefix in ("", "source_") for flag in ("tokens", *FLAGS)}
-    return {*PLAIN, *BY_KIND, *flags, *placed.FIELDS, reaches.BITS, "meta"}
+    return {*PLAIN, *BY_KIND, *flags, *media_layout.FIELDS, recorded_masks.BITS, "meta"}
 
 
 def meta_of(fields: dict[str, Any]) -> dict[str, Any]:

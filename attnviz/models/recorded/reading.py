@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from attnviz.attention.sizes import MAX_LAYERS
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Layout, Site, SiteKind
-from attnviz.core.key_mask import Reach
+from attnviz.core.key_mask import KeyMask
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo, called
 from attnviz.core.quantities import QUANTITIES
 from attnviz.core.tokens import Sides, Tokens
-from attnviz.errors import InputError, UsageError
-from attnviz.models import placed, reaches
+from attnviz.errors import InputError, UsageError, cut
+from attnviz.models import media_layout, recorded_masks
 from attnviz.models.containers import one_line
 from attnviz.models.recorded.checks import check_sums, distributions, slack
 from attnviz.models.recorded.fields import BY_KIND, PLAIN, Array, meta_of, read_fields
@@ -100,12 +102,14 @@ def _capture(path: Path, fields: dict[str, Any], item: int | None) -> Capture:
         spans = {"encoder": (columns, columns) if named else (rows, rows), "decoder": (rows, rows)}
         array = _cut(fields[name], *spans.get(kind, (rows, columns)))
         array = distributions(path, name, array, sides[kind])
-        heads[kind] = (array.shape[1],) * array.shape[0]
-        maps |= {Site(kind, layer): array[layer] for layer in range(array.shape[0])}
-    reach: dict[Site, Reach] = {}
+        layers = _layers(path, meta, kind, len(array))
+        count = array.shape[1]
+        heads[kind] = tuple(count if n in layers else 0 for n in range(layers[-1] + 1))
+        maps |= {Site(kind, layer): one for layer, one in zip(layers, array, strict=True)}
+    reach: dict[Site, KeyMask] = {}
     if "reach" in meta:
         try:
-            reach = reaches.unpack(meta["reach"], fields.get(reaches.BITS), maps)
+            reach = recorded_masks.unpack(meta["reach"], fields.get(recorded_masks.BITS), maps)
         except (ValueError, TypeError, KeyError, OverflowError) as error:
             raise InputError(
                 f"{path}: what it says of allowed keys does not fit its maps ({one_line(error)}); "
@@ -132,7 +136,7 @@ def _placed(
     """The same with the places of its tokens, and the picture or sound in which they are."""
     try:
         queries, keys = (
-            replace(one, places=placed.places(fields.get(f"{prefix}places"), len(one)))
+            replace(one, places=media_layout.places(fields.get(f"{prefix}places"), len(one)))
             for prefix, one in zip(("", "source_"), found, strict=True)
         )
         if found[0] is found[1]:
@@ -145,8 +149,8 @@ def _placed(
                 kind: Sides(named[id(sides.queries)], named[id(sides.keys)])
                 for kind, sides in inputs.sides.items()
             },
-            picture=placed.picture(fields.get("picture"), meta.get("picture"), listed),
-            sound=placed.sound(fields.get("sound"), meta.get("sound")),
+            picture=media_layout.picture(fields.get("picture"), meta.get("picture"), listed),
+            sound=media_layout.sound(fields.get("sound"), meta.get("sound")),
         )
     except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise InputError(
@@ -205,6 +209,25 @@ def _one_item(path: Path, name: str, array: Array, item: int | None) -> Array:
     if not 0 <= (item or 0) < count:
         raise UsageError(f"{path} has no item {item}; it holds {count}, from 0")
     return array[:, item or 0]
+
+
+def _layers(path: Path, meta: dict[str, Any], kind: SiteKind, count: int) -> Sequence[int]:
+    """The numbers of the layers whose maps a file holds: as it says, or one after the other."""
+    named = meta.get("layers")
+    listed = named.get(kind) if isinstance(named, dict) else None
+    if listed is None:
+        return range(count)
+    if (
+        not isinstance(listed, list)
+        or len(listed) != count
+        or any(type(layer) is not int or not 0 <= layer < MAX_LAYERS for layer in listed)
+        or any(a >= b for a, b in itertools.pairwise(listed))
+    ):
+        raise InputError(
+            f"{path}: its meta must list the numbers of its {count} {kind} layers, rising from 0, "
+            f"not {cut(str(listed))}"
+        )
+    return listed
 
 
 def _kind(array: Array, cross: bool, meta: dict[str, Any]) -> SiteKind:

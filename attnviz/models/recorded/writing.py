@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from attnviz.core.capture import Capture
+from attnviz.core.heads import Site
 from attnviz.core.tokens import Tokens
 from attnviz.errors import UsageError
-from attnviz.models import placed, reaches
+from attnviz.models import media_layout, recorded_masks
 from attnviz.models.recorded.fields import FLAGS, SCHEMA, SUFFIXES, Array
 
 
@@ -31,31 +32,38 @@ def dump(capture: Capture, suffix: str) -> bytes:
         raise UsageError(f"cannot write attention as {suffix or 'a file without suffix'!r}; "
                          f"name the file .npz or .safetensors")  # fmt: skip
     arrays: dict[str, Array] = {}
-    kinds = capture.layout.kinds
+    layout = capture.layout
+    kinds = layout.kinds
+    gaps: dict[str, list[int]] = {}
     for kind in kinds:
-        maps = [capture.maps.get(site) for site in capture.layout.sites if site.kind == kind]
+        layers = [layer for layer, heads in enumerate(layout.heads[kind]) if heads]
+        maps = [capture.maps.get(Site(kind, layer)) for layer in layers]
         shapes = {None if m is None else m.shape for m in maps}
         if None in shapes or len(shapes) > 1 or capture.kept:
             raise UsageError("a capture file needs every head, as many in one layer as in another")
         name = "attentions" if len(kinds) == 1 else f"{kind}_attentions"
         arrays[name] = np.stack([m for m in maps if m is not None])
+        if len(layers) < layout.layers(kind):
+            gaps[kind] = layers
     sides = capture.inputs.sides[kinds[-1]]  # cross where there is one: it has both sequences
     lists = _token_lists("", sides.queries)
     if kinds[-1] == "cross":
         lists |= _token_lists("source_", sides.keys)
     meta = {"schema": SCHEMA, **asdict(capture.source), "kinds": list(kinds)}
-    meta["reach"], bits = reaches.pack(capture)
+    meta["reach"], bits = recorded_masks.pack(capture)
     if len(bits):
-        arrays[reaches.BITS] = bits
+        arrays[recorded_masks.BITS] = bits
     meta["written"] = sides.queries.written
     if spans := capture.inputs.sides[
         kinds[0]
     ].keys.spans:  # of the text, not of what a decoder says
         meta["spans"] = [asdict(span) for span in spans]
+    if gaps:
+        meta["layers"] = gaps
     meta["versions"] = dict(capture.source.versions)
-    meta |= {"quantity": capture.quantity, "whole": capture.layout.whole}
+    meta |= {"quantity": capture.quantity, "whole": layout.whole}
     named = {"": sides.queries} | ({"source_": sides.keys} if kinds[-1] == "cross" else {})
-    beside, said = placed.pack(capture.inputs, named)
+    beside, said = media_layout.pack(capture.inputs, named)
     arrays |= beside
     meta |= said
     if suffix == ".npz":

@@ -27,10 +27,3 @@ export function signedBar(value, most) {
   drawn.style.left = `${value < 0 ? 50 - size : 50}%`;
   return make("div", { class: "signed" }, drawn);
 }
-
-/** A value with its sign. @param {number} value */
-export function signedText(value) {
-  if (Math.abs(value) < 0.00005) return "0";
-  const digits = Math.abs(value) >= 9.995 ? 1 : Math.abs(value) >= 0.0995 ? 2 : 3;
-  return `${value > 0 ? "+" : "\u2212"}${Math.abs(value).toFixed(digits)}`;
-}

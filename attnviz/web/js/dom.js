@@ -41,32 +41,12 @@ export function table(titles, rows) {
 }
 
 /**
- * A weight for people: two decimals, three below 0.1, four below 0.01.
- * @param {number} value
- */
-export function shown(value) {
-  if (value === 0) return "0";
-  if (Math.abs(value) < 0.0001) return value > 0 ? "<0.0001" : ">-0.0001";
-  const digits = Math.abs(value) < 0.00995 ? 4 : Math.abs(value) < 0.0995 ? 3 : 2;
-  return value.toFixed(digits);
-}
-
-/**
  * @param {number} value
  * @param {number} low
  * @param {number} high
  */
 export function clamp(value, low, high) {
   return Math.min(Math.max(value, low), high);
-}
-
-/**
- * So many of something: `1 query`, `2 queries`.
- * @param {number} count
- * @param {string} noun of one
- */
-export function plural(count, noun) {
-  return `${count.toLocaleString("en")} ${count === 1 ? noun : noun.endsWith("ry") ? `${noun.slice(0, -1)}ies` : `${noun}s`}`;
 }
 
 /** @param {string} text */

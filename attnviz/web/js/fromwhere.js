@@ -1,5 +1,5 @@
 import { make } from "./dom.js";
-import { signed } from "./scores.js";
+import { signed } from "./numbers.js";
 
 /** @typedef {import("./reason.js").Reason} Reason */
 /** @typedef {import("./reason.js").Origins} Origins */

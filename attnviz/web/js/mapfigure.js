@@ -1,4 +1,5 @@
-import { plural, make } from "./dom.js";
+import { make } from "./dom.js";
+import { plural } from "./numbers.js";
 import { fitted, prepared } from "./painter.js";
 
 /** @typedef {import("./drawing.js").Painter} Painter */

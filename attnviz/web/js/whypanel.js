@@ -1,7 +1,7 @@
-import { fill, make, plural } from "./dom.js";
+import { fill, make } from "./dom.js";
+import { filed, plain, plural, signed } from "./numbers.js";
 import { fromWhere } from "./fromwhere.js";
 import { reasonOf } from "./reason.js";
-import { plain, signed } from "./scores.js";
 
 /** @typedef {import("./reason.js").Terms} Terms */
 /** @typedef {import("./reason.js").Reason} Reason */
@@ -93,15 +93,19 @@ function steps({ terms, r, c, weightText, error, shown }, reason) {
   /** @type {[string, string, string][]} */
   const lines = [
     ["q·k", signed(reason.dot, off), `the sum of ${plural(reason.q.length, "product")}${turned ? "; q and k turned by their positions" : ""}`],
-    ["scaled", signed(reason.scaled, off * scale), `times ${Number(scale.toPrecision(4))}`],
   ];
+  // what softmax takes is the scaled product itself, where nothing is done to that
+  const alone = softcap === null && !(bias && allowed(r, c)) && allowed(r, c);
+  if (!alone) lines.push(["scaled", signed(reason.scaled, off * scale), `times ${filed(scale, 4)}`]);
   if (softcap !== null) lines.push(["capped", signed(reason.capped, off * scale), `${softcap} tanh(score / ${softcap})`]);
   if (bias && allowed(r, c)) lines.push(["bias", signed(reason.added), "added for the position, or by a mask"]);
   if (!allowed(r, c)) lines.push(["blocked", "−∞", "the query may not attend to this key"]);
-  lines.push(["score", signed(reason.row[c], off * scale), "what softmax takes"]);
+  lines.push(["score", signed(reason.row[c], off * scale), alone ? `q·k times ${filed(scale, 4)}, which softmax takes` : "what softmax takes"]);
   if (sink !== null) lines.push(["sink", signed(sink), "the score of a learned sink that is no key"]);
-  lines.push(["softmax", plain(reason.powers[c], error * reason.total), Number.isFinite(reason.top) ? `e^(score − top), the row's top score ${signed(reason.top, off * scale)}; divided by the row's sum ${plain(reason.total, error * reason.total)}` : "a row without any key"]);
-  lines.push(["weight", weightText(reason.weight), shown]);
+  const keys = Number.isFinite(reason.top);
+  lines.push(["numerator", plain(reason.powers[c], error * reason.total), keys ? `e^(score − top); the row's top score is ${signed(reason.top, off * scale)}` : "a row without any key"]);
+  if (keys) lines.push(["sum", plain(reason.total, error * reason.total), `of the numerators of the row's keys${sink === null ? "" : " and of the sink"}`]);
+  lines.push(["weight", weightText(reason.weight), `${keys ? "numerator over sum; " : ""}${shown}`]);
   lines.push([noun, plain(reason.norm), `of the key's value${written ? ", through W_O" : "; W_O is not known"}`]);
   lines.push([`α${noun}`, plain(reason.weight * reason.norm, error * reason.norm), "what the head writes for this key"]);
   return lines;

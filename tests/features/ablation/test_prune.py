@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,9 @@ import torch
 import attnviz as av
 from attnviz.cli import main
 from attnviz.core.source import ForwardRequest
+from attnviz.features.ablation import prune
 from attnviz.models.demo import DEMOS
+from tests import forking
 from tests.models.tiny import SHORT
 
 transformers = pytest.importorskip("transformers")
@@ -152,5 +156,107 @@ def test_a_checkpoint_that_does_something_else_is_not_kept(
     monkeypatch.setattr(checkpoint, "removed", lambda tensors, *_: tensors)
     with pytest.raises(av.ModelError, match=r"differ by .* from the gated model, so it is not"):
         av.prune_heads("demo-gpt2", "2.0", tmp_path / "a")
-    assert list((tmp_path / "a").iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
     assert set(DEMOS) >= {"demo-gpt2"}
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_what_comes_into_the_folder_meanwhile_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    folder = tmp_path / "new"
+    if there:
+        folder.mkdir()
+    check = prune._difference
+
+    def meanwhile(*arguments: Any) -> float:
+        folder.mkdir(exist_ok=True)
+        for name in ("mine.txt", "config.json"):
+            (folder / name).write_text("mine")
+        return check(*arguments)
+
+    monkeypatch.setattr(prune, "_difference", meanwhile)
+    with pytest.raises(av.OutputError, match="is there already; name a folder that is not"):
+        av.prune_heads("demo-gpt2", "2.0", folder)
+    assert {path.name: path.read_text() for path in folder.iterdir()} == {
+        "mine.txt": "mine",
+        "config.json": "mine",
+    }
+    assert list(tmp_path.iterdir()) == [folder], "what was built is gone"
+
+
+def test_what_comes_into_the_folder_that_is_built_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def meanwhile(expected: Any, part: Path, device: str) -> float:
+        (part / "mine.txt").write_text("mine")
+        return 1e9
+
+    monkeypatch.setattr(prune, "_difference", meanwhile)
+    with pytest.raises(av.ModelError, match="so it is not kept"):
+        av.prune_heads("demo-gpt2", "2.0", tmp_path / "new")
+    assert {path.name for path in tmp_path.rglob("*") if path.is_file()} == {"mine.txt"}
+
+
+def test_an_empty_folder_keeps_its_mode_and_a_link_leads_to_the_new_one(tmp_path: Path) -> None:
+    there, link = tmp_path / "there", tmp_path / "link"
+    there.mkdir(mode=0o700)
+    link.symlink_to(there)
+    av.prune_heads("demo-gpt2", "2.0", link)
+    assert link.is_symlink()
+    assert there.stat().st_mode & 0o777 == 0o700
+    assert av.load(there).layout == av.load(link).layout == av.load("demo-gpt2").layout
+
+
+def test_a_folder_that_must_stay_itself_is_refused_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["ablate", "a b", "--select", "2.0", "--write", "."]) == 1
+    assert "the folder you are in; name a folder inside it" in capsys.readouterr().err
+
+
+KILLED = """
+import os, signal, sys
+import attnviz as av
+from attnviz.features.ablation import prune
+from attnviz.models.pruned import checkpoint
+
+def killed(*arguments, **more):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+place, name = (checkpoint, "keep") if sys.argv[2] == "checked" else (prune, "_difference")
+setattr(place, name, killed)
+av.prune_heads("demo-gpt2", "2.0", sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("moment", ["written", "checked"])
+def test_a_killed_process_leaves_nothing_that_loads(tmp_path: Path, moment: str) -> None:
+    process = forking.Popen([sys.executable, "-c", KILLED, str(tmp_path / "new"), moment])
+    assert process.wait(timeout=120) == -signal.SIGKILL
+    (part,) = tmp_path.iterdir()  # all of it, and no folder of the name that was asked for
+    assert {"config.json", "model.safetensors"} <= {path.name for path in part.iterdir()}
+    for name in (part, Path(f"{part}/../{part.name}")):
+        with pytest.raises(av.ModelError, match="was never finished and checked; delete it"):
+            av.load(name)
+    assert av.prune_heads("demo-gpt2", "2.0", tmp_path / "new").zeroed == ("2.0",)
+
+
+FULL = """
+import resource, sys
+from attnviz.cli import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (4_000_000, 4_000_000))
+sys.exit(main(["ablate", "a b a b", "--select", "2.0", "--write", sys.argv[1]]))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of files are those of Linux")
+def test_a_full_disk_is_said_in_a_line(tmp_path: Path) -> None:
+    process = forking.run([sys.executable, "-c", FULL, str(tmp_path / "new")], text=True)
+    said = " ".join(process.stderr.split())
+    assert process.returncode == 1, said
+    assert "File too large" in said
+    assert "choose another place" in said
+    assert "Traceback" not in said
+    assert list(tmp_path.iterdir()) == []

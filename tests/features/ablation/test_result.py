@@ -31,10 +31,10 @@ TEXTS = [
 @pytest.fixture(scope="module")
 def real() -> dict[str, Ablation]:
     return {
-        "texts": av.ablate(TEXTS, heads="0.5, 2.4, 3.0+3.1", gradient=True),
-        "curve": av.ablate(TEXTS, curve=True, random_orders=1, method="mean"),
-        "positions": av.ablate(TEXTS[0], heads="0.5", positions=True),
-        "distance": av.ablate(TEXTS, model="demo-bert", metric="kl", heads="1.*", method="zero"),
+        "texts": av.ablate(TEXTS, select="0.5, 2.4, 3.0+3.1", gradient="plain"),
+        "curve": av.ablate(TEXTS, curve="effect", random_orders=1, method="mean"),
+        "positions": av.ablate(TEXTS[0], select="0.5", by="position"),
+        "distance": av.ablate(TEXTS, model="demo-bert", metric="kl", select="1.*", method="zero"),
     }
 
 
@@ -96,8 +96,8 @@ def test_methods_disagree_about_sizes_and_about_what_matters(real: dict[str, Abl
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"schema": "attnviz.ablate/1"}, "reads version 2; make it again with attnviz ablate"),
-        ({"schema": "attnviz.coref/2"}, "is attnviz.coref/2, not attnviz.ablate/2"),
+        ({"schema": "attnviz.ablate/1"}, "reads version 3; make it again with attnviz ablate"),
+        ({"schema": "attnviz.coref/2"}, "is attnviz.coref/2, not attnviz.ablate/3"),
         ({"family": "many"}, r"Expected `int`, got `str` - at `\$.family`; make it again"),
         ({"base": None}, r"Expected `float`, got `null` - at `\$.base`"),
         ({"effects": [{"name": "0.5"}]}, r"missing required field `heads` - at `\$.effects"),

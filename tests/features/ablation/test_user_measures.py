@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -26,9 +29,9 @@ def test_a_metric_of_the_same_formula_gives_the_same_effects() -> None:
     def loss(seen: av.Predictions) -> torch.Tensor:
         return F.cross_entropy(seen.logits, seen.targets, reduction="none")
 
-    for metric, ours in (("own-kl", "kl"), (loss, "loss")):
-        mine = av.ablate(TEXTS, metric=metric, heads="1.*", method="zero", gradient=ours == "loss")
-        theirs = av.ablate(TEXTS, metric=ours, heads="1.*", method="zero", gradient=ours == "loss")
+    for metric, ours, slopes in (("own-kl", "kl", None), (loss, "loss", "plain")):
+        mine = av.ablate(TEXTS, metric=metric, select="1.*", method="zero", gradient=slopes)
+        theirs = av.ablate(TEXTS, metric=ours, select="1.*", method="zero", gradient=slopes)
         assert [one.change for one in mine.effects] == [one.change for one in theirs.effects]
         assert [one.gradient for one in mine.effects] == [one.gradient for one in theirs.effects]
         assert mine.distance == theirs.distance
@@ -45,17 +48,17 @@ def test_fills_of_the_same_values_give_the_same_effects() -> None:
     def average(seen: av.Outputs) -> torch.Tensor:
         return seen.other
 
-    mine = av.ablate(TEXTS, heads="2.*", method="nothing, average")
-    theirs = av.ablate(TEXTS, heads="2.*", method="zero, mean")
+    mine = av.ablate(TEXTS, select="2.*", method="nothing, average")
+    theirs = av.ablate(TEXTS, select="2.*", method="zero, mean")
     for one, other in zip(mine.effects, theirs.effects, strict=True):
         for own, ours in zip(one.by, other.by, strict=True):
             assert own.change == pytest.approx(ours.change, abs=1e-6)
-    same = av.ablate(TEXTS, heads="2.*", fill=lambda seen: seen.outputs, method="zero")
+    same = av.ablate(TEXTS, select="2.*", fill=lambda seen: seen.outputs, method="zero")
     assert same.methods == ("custom", "zero")
     assert max(abs(one.change) for one in same.effects) < 1e-6
-    other = av.patch(task="induction", count=6, heads="2.*")
-    given = av.patch(task="induction", count=6, heads="2.*", fill="average")
-    own = av.patch(task="induction", count=6, heads="2.*", fill=lambda seen: seen.outputs)
+    other = av.patch(task="induction", count=6, select="2.*")
+    given = av.patch(task="induction", count=6, select="2.*", fill="average")
+    own = av.patch(task="induction", count=6, select="2.*", fill=lambda seen: seen.outputs)
     assert [one.first.share for one in given.effects] == [one.first.share for one in other.effects]
     assert max(abs(one.first.share) for one in own.effects) < 1e-6
     assert [one.name for one in given.user_defined] == ["average"]
@@ -67,9 +70,25 @@ def test_a_metric_of_pairs_has_its_name() -> None:
         return logits[100] - logits[200]
 
     pair = av.Pair("The king smiled because", "The queen smiled because", " he")
-    found = av.patch(pair, heads="2.0", metric="two-tokens", align="word")
+    found = av.patch(pair, select="2.0", metric="two-tokens", align="word")
     assert found.metric == "two-tokens"
     assert [one.function.rpartition(".")[2] for one in found.user_defined] == ["two_tokens"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (lambda logits, pair: logits[10**9], "IndexError: "),
+        (lambda logits, pair: pair.nothing, "AttributeError: "),
+        (lambda logits, pair: sys.exit(0), "it calls sys.exit"),
+        (lambda logits, pair: 10**400, "OverflowError: "),
+        (lambda logits, pair: torch.view_as_complex(torch.ones(2)) * 1j, "RuntimeError: "),
+    ],
+)
+def test_a_metric_of_pairs_that_fails_is_named(wrong: Any, said: str) -> None:
+    pair = av.Pair("The king smiled because", "The queen smiled because", " he")
+    with pytest.raises(UsageError, match=f"metric 'custom', given pair 1, failed: {said}"):
+        av.patch(pair, select="2.0", metric=wrong, align="word")
 
 
 def test_what_is_wrong_is_named() -> None:
@@ -84,6 +103,8 @@ def test_what_is_wrong_is_named() -> None:
     with pytest.raises(UsageError, match="no fill is called 'nobody'"):
         av.patch(task="induction", fill="nobody")
     with pytest.raises(UsageError, match="failed: KeyError"):
-        av.ablate(TEXTS, heads="1.0", method="zero", metric=lambda seen: {}["a"])
+        av.ablate(TEXTS, select="1.0", method="zero", metric=lambda seen: {}["a"])
     with pytest.raises(UsageError, match="has no gradient"):
-        av.ablate(TEXTS, metric=lambda seen: (seen.logits.argmax(-1) > 3).double(), gradient=True)
+        av.ablate(
+            TEXTS, metric=lambda seen: (seen.logits.argmax(-1) > 3).double(), gradient="plain"
+        )

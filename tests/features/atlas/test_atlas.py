@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from math import log
@@ -15,7 +16,9 @@ import pytest
 
 import attnviz as av
 from attnviz.cli import main
-from attnviz.errors import InputError
+from attnviz.drawing.palette import rgb
+from attnviz.drawing.signed import BLUE, ORANGE, color
+from attnviz.errors import InputError, UsageError
 from attnviz.features.atlas import function as atlases
 from attnviz.features.atlas.page import document
 from attnviz.features.atlas.result import Atlas
@@ -38,7 +41,7 @@ def sentences(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def demo(sentences: Path) -> Atlas:
-    return av.atlas(sentences, conllu=TREEBANK, gap=PRONOUNS)
+    return av.atlas(sentences, treebank=TREEBANK, pronouns=PRONOUNS)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +56,7 @@ def repeats(tmp_path_factory: pytest.TempPathFactory) -> Atlas:
 def bert(minilm: str, tmp_path_factory: pytest.TempPathFactory) -> Atlas:
     path = tmp_path_factory.mktemp("two") / "sentences.txt"
     path.write_text("".join(SENTENCES.read_text("utf-8").splitlines(keepends=True)[:2]))
-    return av.atlas(path, model=minilm, conllu=TREEBANK, ablated=2)
+    return av.atlas(path, model=minilm, treebank=TREEBANK)
 
 
 def test_its_figures_are_those_of_the_commands(sentences: Path, demo: Atlas) -> None:
@@ -63,7 +66,7 @@ def test_its_figures_are_those_of_the_commands(sentences: Path, demo: Atlas) -> 
         assert one.profile.estimates == profile[one.head].estimates
         assert one.profile.scores == profile[one.head].scores
     lines = [line for line in sentences.read_text("utf-8").splitlines() if line.strip()]
-    costs = {e.heads: e for e in av.ablate(lines, gradient=True).effects if len(e.heads) == 1}
+    costs = {e.heads: e for e in av.ablate(lines, gradient="plain").effects if len(e.heads) == 1}
     for one in demo.heads:
         assert one.effect == costs[(one.head,)]
     drawn = document(demo)["heads"]
@@ -72,6 +75,28 @@ def test_its_figures_are_those_of_the_commands(sentences: Path, demo: Atlas) -> 
     edge = max(av.circuits().edges, key=lambda one: one.excess)
     assert demo[edge.writer].feeds[0] == edge
     assert edge in demo[edge.reader].reads
+
+
+def test_a_limit_holds_for_every_part(sentences: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    split: list[int] = []
+    run = atlases.run_sources
+
+    def counted(texts: Any, *given: Any, **more: Any) -> Any:
+        split.append(len(texts))
+        return run(texts, *given, **more)
+
+    monkeypatch.setattr(atlases, "run_sources", counted)
+    found = av.atlas(sentences, limit=2)
+    assert found.texts == 2
+    assert found.ablation is not None
+    assert found.ablation.texts == 2
+    assert set(split) == {2}
+
+
+def test_no_text_is_no_limit(sentences: Path) -> None:
+    for limit in (0, -5):
+        with pytest.raises(UsageError, match=f"limit must be at least 1, not {limit}"):
+            av.atlas(sentences, limit=limit)
 
 
 def test_a_map_is_that_of_capture(demo: Atlas) -> None:
@@ -89,7 +114,7 @@ def test_a_map_is_that_of_capture(demo: Atlas) -> None:
 def test_shares_measured_on_texts_stand_beside_the_weights(sentences: Path, demo: Atlas) -> None:
     lines = sentences.read_text("utf-8").splitlines()
     reader = next(one for one in demo.heads if demo.layout.name(one.head) == "2.0")
-    found = av.source_shares(lines, "2.0", role="induction")
+    found = av.sources(lines, select="2.0", role="induction")
     assert reader.shares is not None
     assert (reader.shares.rows, reader.shares.texts) == (found.rows, found.texts)
     writer = next(one for one in demo.heads if demo.layout.name(one.head) == "1.4").head
@@ -134,6 +159,15 @@ def test_the_summary_says_what_is_known(demo: Atlas) -> None:
     assert {method["part"] for method in document(demo)["methods"]} == set(atlases.PARTS)
 
 
+def test_what_is_needed_is_a_sentence_about_heads(demo: Atlas, repeats: Atlas) -> None:
+    (said,) = (line for line in document(repeats)["summary"] if line.startswith("Ablated"))
+    assert ". Heads 0.5 and 1.4 are needed: without any of them the loss is significantly" in said
+    (said,) = (line for line in document(demo)["summary"] if line.startswith("Ablated"))
+    assert not any(head["effect"]["needed"] for head in document(demo)["heads"])
+    assert ". No head of 24 was shown to be needed: by two methods" in said
+    assert "significantly worse" not in said
+
+
 def test_what_a_model_cannot_give_is_said(bert: Atlas) -> None:
     assert len(document(bert)["heads"]) == 72
     assert all(head["coreference"] is None for head in document(bert)["heads"])
@@ -148,17 +182,17 @@ def test_it_goes_on_where_it_was(
     with monkeypatch.context() as broken:
         broken.setattr(atlases, "run_circuits", _interrupt)
         with pytest.raises(KeyboardInterrupt):
-            av.atlas(few, keep=keep)
+            av.atlas(few, state=keep)
     kept = {path.name.partition(".")[0] for path in keep.iterdir()}
     assert kept == {"attnviz-atlas", "profile", "ablate"}
     with monkeypatch.context() as sure:
         sure.setattr(atlases, "run_profile", _interrupt)
         sure.setattr(atlases, "run_ablate", _interrupt)
-        found = av.atlas(few, keep=keep)
+        found = av.atlas(few, state=keep)
         with pytest.raises(KeyboardInterrupt):  # other texts: nothing of it holds
-            av.atlas(sentences, keep=keep)
-        with pytest.raises(KeyboardInterrupt):  # nor on other texts to ablate on
-            av.atlas(few, keep=keep, ablated=1)
+            av.atlas(sentences, state=keep)
+        with pytest.raises(KeyboardInterrupt):  # nor on fewer of them
+            av.atlas(few, state=keep, limit=1)
     assert found == av.atlas(few)
     (keep / "mine.txt").write_text("stays")
     atlases.forget(keep)
@@ -168,8 +202,8 @@ def test_it_goes_on_where_it_was(
 def _made(atlas: Atlas) -> Callable[..., Atlas]:
     """An atlas of one part that is made at once."""
 
-    def make(*_: Any, keep: Path | None = None, **__: Any) -> Atlas:
-        atlases._Kept(keep, "state").part(Atlas, lambda: atlas)
+    def make(*_: Any, state: Path | None = None, **__: Any) -> Atlas:
+        atlases._Kept(state, "the same").part(Atlas, lambda: atlas)
         return atlas
 
     return make
@@ -185,7 +219,7 @@ def test_only_a_folder_of_its_own_is_used_and_removed(
     monkeypatch.setattr(atlases, "atlas", _made(demo))
     monkeypatch.setattr(atlases, "PARTS", ("atlas",))
     page, parts, mine = (tmp_path / name for name in ("c.html", ".c.html.parts", "mine"))
-    line = ["atlas", "--lines", str(sentences), "-o", str(page)]
+    line = ["atlas", "--texts", str(sentences), "-o", str(page)]
     mine.mkdir()
     (mine / "ablate.json").write_text("mine")
     parts.symlink_to(mine)
@@ -216,7 +250,7 @@ def test_json_and_a_page_are_both_written(
     monkeypatch.setattr(atlases, "atlas", _made(demo))
     monkeypatch.setattr(atlases, "PARTS", ("atlas",))
     page = tmp_path / "j.html"
-    assert main(["atlas", "--lines", str(sentences), "--json", "-o", str(page)]) == 0
+    assert main(["atlas", "--texts", str(sentences), "--json", "-o", str(page)]) == 0
     assert Atlas.from_json(capsys.readouterr().out) == demo
     assert [path.name for path in tmp_path.iterdir()] == ["j.html"]
 
@@ -227,12 +261,12 @@ def _interrupt(*_: Any, **__: Any) -> None:
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"inputs": "nowhere.txt"}, "nowhere.txt"), ({"ablated": 0}, "at least 1"),
-     ({"conllu": "no.conllu"}, "no.conllu")],
+    [({"files": "nowhere.txt"}, "nowhere.txt"), ({"ablated": 2}, "ablated is called limit now"),
+     ({"treebank": "no.conllu"}, "no.conllu")],
 )  # fmt: skip
 def test_what_cannot_be_made(sentences: Path, options: dict[str, Any], words: str) -> None:
     with pytest.raises(av.AttnvizError, match=words):
-        av.atlas(**{"inputs": sentences, **options})
+        av.atlas(**{"files": sentences, **options})
 
 
 @pytest.fixture(scope="module")
@@ -344,6 +378,30 @@ def test_the_grid_is_tinted_and_the_address_holds_it_all(page: Opened, demo: Atl
     assert look.inner_text("#card h2") == "Head 1.4"
 
 
+def test_what_a_head_is_worth_has_the_colours_of_every_other_picture(
+    page: Opened, demo: Atlas
+) -> None:
+    look = page.page
+    look.select_option("#tint", "cost")
+    top = max(abs(one.effect.change) for one in demo.heads if one.effect)
+    ground = "one => one.style.background.match(/\\d+/g).map(Number)"
+    for one in demo.heads:
+        assert one.effect is not None
+        name, change = demo.layout.name(one.head), one.effect.change
+        red, green, blue = rgb(color(change, top, -1))  # as av.ablate's picture draws it
+        shown = look.eval_on_selector(f'#grid [data-head="{name}"]', ground)
+        assert np.abs(np.subtract(shown, (red, green, blue))).max() <= 4, name
+    said = look.inner_text("#grid-legend")
+    assert re.search(r"^−[\d.]+, better without it\s+\+[\d.]+ nats, worse without it$", said)
+    ends = look.eval_on_selector("#grid-legend i", "one => one.style.background")
+    assert [rgb(ORANGE), rgb(BLUE)] == [
+        tuple(map(int, part)) for part in re.findall(r"rgb\((\d+), (\d+), (\d+)\)", ends)[::2]
+    ]
+    look.select_option("#tint", "role")
+    roles = {one.profile.scores.does.title for one in demo.heads if one.profile.scores.does}
+    assert set(look.inner_text("#grid-legend").split("\n")) - {""} == roles
+
+
 def test_a_head_has_a_link_and_a_card(page: Opened, pages: dict[str, Path], demo: Atlas) -> None:
     page.page.click('[data-head="2.4"] a')
     assert page.page.evaluate("location.hash") == "#2.4"
@@ -388,7 +446,9 @@ def test_it_is_read_back_equal(request: Any, which: str, tmp_path: Path) -> None
 def test_a_distance_is_no_evidence_of_need(bert: Atlas, repeats: Atlas) -> None:
     assert not document(repeats)["metric"]["distance"]
     assert any(head["effect"]["needed"] for head in document(repeats)["heads"])
-    assert document(bert)["metric"] == {"name": "hidden", "unit": "1 - cosine", "distance": True}
+    metric = document(bert)["metric"]
+    assert (metric["name"], metric["unit"], metric["distance"]) == ("hidden", "1 - cosine", True)
+    assert (metric["orange"], metric["ends"]) == (0, []), "a distance has no better and no worse"
     assert {head["effect"]["needed"] for head in document(bert)["heads"]} == {None}
     (said,) = (line for line in document(bert)["summary"] if line.startswith("Ablated"))
     assert "above zero" not in said

@@ -30,7 +30,7 @@ def stored(path: Path, document: dict[str, Any]) -> Path:
 def test_json_is_read_and_fits_the_schema(tmp_path: Path) -> None:
     jsonschema_rs.validate(SCHEMA, good())
     path = stored(tmp_path / "a.json", {**good(), "meta": {"model": "mine", "kinds": ["encoder"]}})
-    found = av.read_capture(path)
+    found = av.read(path)
     assert found["1.1"].tolist() == [[1.0, 0.0], [0.5, 0.5]]
     assert found.layout.kinds == ("encoder",)
     assert found.source.model == "mine (a.json)"
@@ -63,7 +63,7 @@ def test_what_is_wrong_and_where(
     assert expected in problem.expected
     assert found in problem.found
     with pytest.raises(av.AttnvizError):
-        av.read_capture(tmp_path / "a.json")
+        av.read(tmp_path / "a.json")
 
 
 def test_everything_is_listed_with_how_often(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_what_reading_refuses_the_check_refuses(tmp_path: Path) -> None:
         places=np.array([["x"]]),
     )  # fmt: skip
     with pytest.raises(av.InputError):
-        av.read_capture(tmp_path / "a.npz")
+        av.read(tmp_path / "a.npz")
     assert not av.check(tmp_path / "a.npz").holds
 
 

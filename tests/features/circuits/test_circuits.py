@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -290,28 +291,40 @@ def test_what_is_not_known_is_not_shown(tmp_path: Path) -> None:
         av.circuits(model=str(tmp_path / "t"))
     with pytest.raises(ModelError, match="nothing can be read"):
         av.circuits(model=FreshConfig(kind="mla", layers=2))
-    one = av.circuits(model=FreshConfig())
-    assert "one layer" in one.reasons["edges"]
     with pytest.raises(UsageError, match="no edges to draw"):
-        one.to_bytes("png")
+        replace(found, edges=()).to_bytes("png")
+
+
+def test_a_model_of_which_nothing_is_known_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    build("lfm2", tmp_path, 3.0, words=True)  # its first layer is a convolution
+    capsys.readouterr()
+    with pytest.raises(ModelError, match=r"nothing can be read .* one layer"):
+        av.circuits(model=FreshConfig())
+    assert main(["circuits", "--model", str(tmp_path)]) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "layer 0 has no attention" in told.err
+    assert told.err.count("\n") == 1
 
 
 def test_selection_and_seed(report: Circuits) -> None:
-    chosen = av.circuits(select=PREVIOUS, keep=5)
+    chosen = av.circuits(select=PREVIOUS, edges=5)
     assert len(chosen.edges) == 15
     assert all(PREVIOUS in (e.writer.name, e.reader.name) for e in chosen.edges)
     assert chosen.spread["K"].edges == 18
     assert [e.ratio for e in chosen.of("K")] == [
         e.ratio for e in report.of("K") if PREVIOUS in (e.writer.name, e.reader.name)
     ][:5]
-    some = av.circuits(tokens=100, seed=1)
+    some = av.circuits(sample=100, seed=1)
     assert some.tokens == 100
     assert some.edges[0].excess != report.edges[0].excess
     with pytest.raises(SelectionError):
         av.circuits(select="9.9")
-    with pytest.raises(UsageError, match="keep=0 must be at least 1"):
-        av.circuits(keep=0)
-    with pytest.raises(UsageError, match="unknown option 'heads'"):
+    with pytest.raises(UsageError, match="edges must be at least 1, not 0"):
+        av.circuits(edges=0)
+    with pytest.raises(UsageError, match="heads is called select now"):
         av.circuits(heads="1.4")
 
 
@@ -330,8 +343,7 @@ def test_files(report: Circuits, tmp_path: Path) -> None:
 def test_results_come_back_equal(report: Circuits, models: Any, tmp_path: Path) -> None:
     several = [
         report,
-        av.circuits(model="demo-bert", select="2.*", keep=5, seed=3),
-        av.circuits(model=FreshConfig()),
+        av.circuits(model="demo-bert", select="2.*", edges=5, seed=3),
         run(models("llama")[0], CircuitsSettings()),
     ]
     for number, one in enumerate(several):
@@ -384,14 +396,14 @@ def test_what_stands_beside_heads(report: Circuits, tmp_path: Path) -> None:
 
 def test_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     plot = tmp_path / "graph.svg"
-    assert main(["circuits", "--plot", str(plot)]) == 0
+    assert main(["circuits", "--out", str(plot)]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "1.4 → 2.0 +0.08" in out
     assert "0.5 the position before" in out
     assert "into keys" in plot.read_text("utf-8")
     assert main(["circuits", "--json", "--select", "2.*", "-m", "demo-bert"]) == 0
     jsonschema_rs.validate(SCHEMA, json.loads(capsys.readouterr().out))
-    assert main(["circuits", "--csv", "--keep", "20"]) == 0
+    assert main(["circuits", "--csv", "--edges", "20"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 61
 
 

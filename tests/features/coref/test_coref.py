@@ -123,12 +123,12 @@ def test_table_and_json(minilm: str, capsys) -> None:
 def test_a_picture_of_bars_and_grid(tmp_path) -> None:
     for name in ("c.png", "c.svg", "c.pdf"):
         path = tmp_path / name
-        assert main(["coref", str(SAMPLE), "-m", "demo-bert", "-q", "--plot", str(path)]) == 0
+        assert main(["coref", str(SAMPLE), "-m", "demo-bert", "-q", "--out", str(path)]) == 0
         assert path.stat().st_size > 8_000
     drawn = (tmp_path / "c.svg").read_text()
     assert "nearest name" in drawn
     assert "feminine" in drawn
-    assert main(["coref", str(SAMPLE), "-m", "demo-bert", "--plot", "c.bmp"]) == 2
+    assert main(["coref", str(SAMPLE), "-m", "demo-bert", "--out", "c.bmp"]) == 2
 
 
 HEADER = SAMPLE.read_text().splitlines()[0]

@@ -366,7 +366,7 @@ def test_tables_json_and_wrong_use(minilm: str, capsys) -> None:
     jsonschema_rs.validate(Coref.json_schema(), json.loads(capsys.readouterr().out))
     for option, says in (
         (["--candidates", "names"], "--candidates takes 'words' or 'mentions', not 'names'"),
-        (["--window", "8"], "--window 8 is too few; take at least 16"),
+        (["--window", "8"], "--window must be at least 16, not 8"),
         (["--jobs", "0"], "--jobs 0 is too few"),
     ):
         assert main(["coref", str(SAMPLE), *option]) == 2

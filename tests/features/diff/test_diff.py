@@ -24,7 +24,7 @@ from attnviz.features.diff.result import Diff
 from attnviz.features.diff.rows import distances
 from attnviz.models.identity import identity
 from attnviz.models.untrained import FreshConfig
-from attnviz.statistics.paired import difference
+from attnviz.statistics.paired import _drawn, differences
 from tests import ROOT
 from tests.features.view.test_view_page import axe
 from tests.viewing import opened, until
@@ -115,19 +115,43 @@ def test_scores_and_roles_are_those_of_heads() -> None:
     assert lost > 0
 
 
+def one_row(*values: float) -> tuple[np.ndarray, np.ndarray]:
+    """Texts of one row each, of one mean."""
+    return np.array(values)[:, None], np.ones((len(values), 1), int)
+
+
 def test_paired_intervals() -> None:
     """One row a text: the t interval of the differences, by hand."""
     rng = np.random.default_rng(1)
     before, after = rng.normal(size=(2, 12))
-    change, low, high = difference([(a, 1) for a in before], [(a, 1) for a in after])
+    names = [str(n) for n in range(12)]
+    found = differences(one_row(*before), one_row(*after), names)
     d = after - before
     half = 2.200985 * d.std(ddof=1) / np.sqrt(12)  # t with 11 degrees of freedom
-    assert change == pytest.approx(d.mean())
-    assert (low, high) == pytest.approx((d.mean() - half, d.mean() + half), rel=1e-5)
-    shared = [(a, 1) for a in before + 0.5]
-    alike = difference([(a, 1) for a in before], shared)
-    assert alike == (pytest.approx(0.5), None, None)  # no spread says how sure that is
-    assert difference([(1.0, 2)], [(2.0, 2)]) == (0.5, None, None)
+    assert found.change == pytest.approx(d.mean())
+    ends = (found.low[0], found.high[0])
+    assert ends == pytest.approx((d.mean() - half, d.mean() + half), rel=1e-5)
+    alike = differences(one_row(*before), one_row(*before + 0.5), names)
+    assert alike.change == pytest.approx(0.5)
+    assert np.isnan([alike.low, alike.high]).all()  # no spread says how sure that is
+    few = differences((np.array([[1.0]]), np.array([[2]])), one_row(1.0), ["a"])
+    assert few.change == pytest.approx(0.5)
+    assert np.isnan(few.low)
+
+
+def test_errors_of_draws_are_those_of_the_texts_drawn() -> None:
+    """A weight of two is a text that is there twice, in two ratios with rows of their own."""
+    rng = np.random.default_rng(2)
+    runs = [(rng.normal(size=(30, 4)), rng.integers(1, 9, (30, 4))) for _ in "ab"]
+    weights = rng.poisson(1, (3, 30))
+    change, error = _drawn(*runs, weights.astype(float))
+    for draw, some in enumerate(weights):
+        there = np.repeat(np.arange(30), some)
+        (a, b), (c, d) = ((a[there], b[there]) for a, b in runs)
+        p, q = a.sum(0) / b.sum(0), c.sum(0) / d.sum(0)
+        u = (c - q * d) / d.sum(0) - (a - p * b) / b.sum(0)
+        assert change[draw] == pytest.approx(q - p)
+        assert error[draw] == pytest.approx(np.sqrt(30 / 29 * (u * u).sum(0)))
 
 
 def test_many_texts_through_two_models() -> None:
@@ -135,7 +159,7 @@ def test_many_texts_through_two_models() -> None:
     bare = av.load("demo-gpt2")
     six = (*TEXTS, "the cat and the dog and the cat", "She read a book and a book", "a b a b a b")
     with bare.gated({"1.4": 0}):
-        found = av.diff(six, model=model, against=bare)
+        found = av.diff(six, model=model, other_model=bare)
     assert found.texts == 6
     assert found.maps == {}
     by_name = {head.name: head for head in found.heads}
@@ -159,7 +183,7 @@ def test_alignment() -> None:
         av.diff(long, short, align="position")
     words = av.diff(long, short, align="word")
     assert len(words.sides["decoder"].queries) == 4
-    with pytest.raises(UsageError, match="unknown alignment 'line': choose one of token, position"):
+    with pytest.raises(UsageError, match="align takes 'token', 'position' or 'word', not 'line'"):
         av.diff(long, short, align="line")
 
 
@@ -170,13 +194,13 @@ def test_what_cannot_be_compared(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="keep other heads"):
         av.diff(one, av.capture("a b", select="0.*"))
     with pytest.raises(InputError, match="holds weights, the other norm"):
-        av.diff(one, av.capture("a b", weigh="norm"))
+        av.diff(one, av.capture("a b", quantity="norm"))
     with pytest.raises(UsageError, match="give two runs"):
         av.diff("a b")
     with pytest.raises(UsageError, match="only texts can be run through two models"):
-        av.diff(one, against="demo-gpt2")
+        av.diff(one, other_model="demo-gpt2")
     with pytest.raises(InputError, match="no text to compare"):
-        av.diff([], against="demo-gpt2")
+        av.diff([], other_model="demo-gpt2")
     (tmp_path / "x.json").write_text('{"schema": "other"}')
     with pytest.raises(InputError, match=r"x.json is a result of other; give a JSON"):
         av.diff(tmp_path / "x.json", tmp_path / "x.json")
@@ -225,7 +249,7 @@ def test_results_of_one_kind(tmp_path: Path) -> None:
     paths = [one.save(tmp_path / f"{n}.json") for n, one in enumerate((short, long))]
     assert av.diff(*paths).heads == found.heads
     with pytest.raises(InputError, match=r"quantity is weights in .*, norm in"):
-        av.diff(short, av.heads(TEXTS[0], weigh="norm"))
+        av.diff(short, av.heads(TEXTS[0], quantity="norm"))
     with pytest.raises(InputError, match=r"0.json is of heads, the logits result of logits"):
         av.diff(paths[0], av.logits("a b"))
     with pytest.raises(UsageError, match="Flow has no figures of heads to compare"):
@@ -291,7 +315,7 @@ def test_differences_come_back_equal(tmp_path: Path) -> None:
     several = [
         av.diff(TIRED, WIDE, align="position"),
         av.diff(av.capture(TIRED), av.capture(WIDE), align="word"),
-        av.diff(TEXTS, model="demo-gpt2", against=bare),
+        av.diff(TEXTS, model="demo-gpt2", other_model=bare),
         av.diff(av.heads(TIRED), av.heads(WIDE)),
         av.diff(*[av.Prompt("the cat sat", context="le chat")] * 2),
     ]
@@ -345,7 +369,7 @@ def test_what_stands_beside_heads(tmp_path: Path) -> None:
 
 def test_it_stands_beside_either_model() -> None:
     one, other = (FreshConfig(layers=1, seed=seed) for seed in (0, 1))
-    found = av.diff("a b", model=one, against=other)
+    found = av.diff("a b", model=one, other_model=other)
     for config in (one, other):
         beside = av.capture("a b", model=config)
         found.check_model("d.json", beside.source, beside.layout, identity(config))
@@ -360,12 +384,12 @@ def test_profiles_by_state_file(tmp_path: Path) -> None:
     for number, texts in enumerate((TEXTS, (*TEXTS[::-1], "the cat and the cat"))):
         (tmp_path / f"{number}.txt").write_text("\n".join(texts))
         files.append(tmp_path / f"{number}.profile")
-        av.profile(str(tmp_path / f"{number}.txt"), out=files[-1], jobs=1)
+        av.profile(str(tmp_path / f"{number}.txt"), state=files[-1], jobs=1)
     found = av.diff(*files)
     assert found.kind == "profile"
     assert len(found.heads) == 24
     assert any("3 texts, the second of 4" in note for note in found.notes)
-    one, other = (av.read_profile(path) for path in files)
+    one, other = (av.read(path) for path in files)
     head = next(h for h in one.heads if h.head.name == found.heads[0].name)
     means = [profile[head.head].estimates["top"].mean for profile in (one, other)]
     (change,) = (c for c in found.heads[0].changes if c.name == "top")
@@ -381,10 +405,10 @@ def test_files_and_command_line(
     capsys.readouterr()
     same = ["diff", "a.npz", "a.npz", "--fail-over", "0"]
     assert main(same) == 0
-    assert "no difference" in capsys.readouterr().out
+    assert "nothing changed" in capsys.readouterr().out
     near = ["diff", "a.npz", "b.safetensors", "--align", "position"]
     assert main([*near, "--fail-over", "0.9"]) == 0
-    assert main([*near, "--fail-over", "0.01", "--plot", "d.png"]) == DIFFERS
+    assert main([*near, "--fail-over", "0.01", "--out", "d.png"]) == DIFFERS
     captured = capsys.readouterr()
     assert "head 3.1" in captured.out
     assert "more than 0.01" in captured.err
@@ -399,7 +423,7 @@ def test_files_and_command_line(
     assert main(["diff", TIRED, WIDE, "--align", "position", "--top", "2"]) == 0
     assert "22 heads differ less" in capsys.readouterr().out
     Path("t.txt").write_text("\n".join(TEXTS))
-    assert main(["diff", "--lines", "t.txt", "--against", "demo-gpt2"]) == 0
+    assert main(["diff", "--texts", "t.txt", "--other-model", "demo-gpt2"]) == 0
     report = av.diff("a.npz", "b.safetensors", align="position")
     for name, start in (("a.svg", b"<?xml"), ("a.pdf", b"%PDF"), ("a.json", b"{")):
         assert report.save(name).read_bytes().startswith(start)
@@ -438,7 +462,7 @@ def test_what_cannot_be_compared_passes_no_check(
     assert main(check) == NOTHING_COMPARED
     captured = capsys.readouterr()
     assert "nothing to compare in both runs: no head" in captured.err
-    assert "no difference" not in captured.out
+    assert "nothing changed" not in captured.out
     assert main([*check[:-1], "nan"]) == 2
     written("a.json", lambda document: None)
     written("b.json", lambda d: d["heads"][0]["scores"]["top"].update(mean=math.nan))
@@ -461,13 +485,11 @@ def test_weights_that_are_not_finite_are_refused() -> None:
 
 
 def test_names_are_checked_before_a_model_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    loaded = "attnviz.features.diff.function.load"
-    monkeypatch.setattr(loaded, lambda *_, **__: pytest.fail("loaded"))
+    monkeypatch.setattr("attnviz.captures.loading.load", lambda *_, **__: pytest.fail("loaded"))
     with pytest.raises(ModelError, match="nowhere"):
-        av.diff("a text", model="demo-gpt2", against="./nowhere")
-    monkeypatch.setattr("attnviz.captures.look.load", lambda *_, **__: pytest.fail("loaded"))
+        av.diff("a text", model="demo-gpt2", other_model="./nowhere")
     with pytest.raises(ModelError, match="nowhere"):
-        av.view("a text", model="demo-gpt2", against="./nowhere")
+        av.view("a text", model="demo-gpt2", other_model="./nowhere")
     with pytest.raises(InputError, match=r"nowhere\.json"):
         av.heads("a text", model="demo-gpt2", evidence="nowhere.json")
 
@@ -527,8 +549,29 @@ def test_what_has_no_page(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
     texts = tmp_path / "t.txt"
     texts.write_text("\n".join(TEXTS))
     page = str(tmp_path / "d.html")
-    assert main(["diff", "--lines", str(texts), "--against", "demo-gpt2", "-o", page]) == 2
+    assert main(["diff", "--texts", str(texts), "--other-model", "demo-gpt2", "-o", page]) == 2
     assert "3 were compared" in capsys.readouterr().err
     assert main(["diff", TIRED, TIRED, "-o", page]) == 0
     assert main(["diff", TIRED, TIRED, "-o", "d.txt"]) == 2
     assert ".html" in capsys.readouterr().err
+
+
+def test_of_a_run_with_itself_nothing_changed(tmp_path: Path, browser: Any) -> None:
+    same, other = av.diff(TIRED, TIRED), av.diff(TIRED, WIDE, align="position")
+    assert "nothing changed: no head differs" in str(same)
+    with opened(browser) as found:
+        for name, one in (("same", same), ("other", other)):
+            path = one.save(tmp_path / f"{name}.html")
+            found.documents.add(path.as_uri())
+            found.page.goto(path.as_uri())
+            first = one.heads[0]
+            assert first.distance is not None
+            said = found.page.inner_text("h1")
+            assert said.startswith("Nothing changed: no head differs") == (name == "same")
+            if name == "other":
+                assert said.startswith(f"Head {first.name} changed most between ")
+                assert f"by {first.distance.mean:.3f} on average" in said
+            titles = found.page.inner_text("#heads thead")
+            assert "Jensen-Shannon distance" in titles
+        assert "distance in tokens" in found.page.inner_text("#card")
+        assert "entropy in bits" in found.page.inner_text("#card")

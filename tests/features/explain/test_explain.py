@@ -65,7 +65,7 @@ def test_maps_keys_and_losses_are_those_of_the_commands(gpt2: Any, found: Explai
     capture = av.capture(TEXT, model=gpt2)
     group = [*names(found), "+".join(names(found)), found.feeder.name]
     report = av.ablate(
-        TEXT, model=gpt2, heads=", ".join(group), method="mean, resample", metric="logit-diff",
+        TEXT, model=gpt2, select=", ".join(group), method="mean, resample", metric="logit-diff",
         answer=found.answer, against=found.against,
     )  # fmt: skip
     effects = {one.name: one for one in report.effects}
@@ -74,7 +74,7 @@ def test_maps_keys_and_losses_are_those_of_the_commands(gpt2: Any, found: Explai
         assert one.weights == pytest.approx(row.tolist(), abs=1e-6)
         assert one.position == int(row.argmax())
         assert np.abs(np.array(one.map) / 1000 - np.asarray(capture[name])).max() < 6e-4
-        sources = av.sources(TEXT, name, found.position, against="mean", model=gpt2)
+        sources = av.sources(TEXT, select=name, query=found.position, other_key="mean", model=gpt2)
         assert sources.key == one.position
         assert [key.value for key in one.keys] == pytest.approx(
             [key.value for key in sources.side("key")[:5]]
@@ -111,7 +111,7 @@ def test_a_masked_model_is_explained_by_ablation(bert: Explain) -> None:
     assert not bert.parts
     assert all(one.vote is None for one in bert.heads)
     every = av.ablate(
-        "The cat sat on the [MASK].", model="demo-bert", heads="*.*", method="mean",
+        "The cat sat on the [MASK].", model="demo-bert", select="*.*", method="mean",
         metric="logit-diff", answer=bert.answer, against=bert.against,
     )  # fmt: skip
     assert names(bert) == [one.name for one in every.ranked()[:3]]
@@ -237,7 +237,7 @@ def test_the_other_word_is_the_second_most_probable(text: str) -> None:
     one, other = (f"#{found.prediction(word).id}" for word in (found.answer, found.against))
     heads = "+".join(found.layout.name(one.head) for one in found.heads)
     ablated = av.ablate(
-        text, heads=heads, method="mean", metric="logit-diff", answer=one, against=other
+        text, select=heads, method="mean", metric="logit-diff", answer=one, against=other
     )
     assert ablated.base == pytest.approx(found.lead, abs=1e-4)
     assert ablated.effects[0].first.change == pytest.approx(found.together.first.change, abs=1e-5)

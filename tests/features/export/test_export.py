@@ -11,6 +11,7 @@ import sys
 import threading
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,10 +24,8 @@ from attnviz.cli import main
 from attnviz.core.heads import Layout
 from attnviz.corpus import batches
 from attnviz.corpus import texts as corpus
-from attnviz.drawing.style import Style
 from attnviz.errors import InputError, OutputError, UsageError
 from attnviz.features.export import names, scored
-from attnviz.features.export.execution import Execution
 from attnviz.features.export.gallery import page
 from attnviz.features.export.settings import ExportSettings
 from attnviz.models.untrained import FreshConfig
@@ -34,14 +33,11 @@ from tests import forking
 from tests.corpus.gold import results as gold
 
 MODEL = FreshConfig(d_model=18, heads=3, layers=2)
-ONE = Execution(jobs=1)
+ONE = {"jobs": 1}
 
 
-def export(
-    source: Path | str, out: Path, execution: Execution = ONE, model=MODEL, style=None, **chosen
-):
-    settings = ExportSettings(style=style or Style(dpi=50), **chosen)
-    return av.export_maps(str(source), out, model=model, settings=settings, execution=execution)
+def export(source: Path | str, out: Path, how: dict[str, Any] = ONE, model=MODEL, **chosen):
+    return av.export(str(source), out, model=model, **{"dpi": 50, **chosen}, **how)
 
 
 def written(path: Path, *lines: str | bytes) -> Path:
@@ -64,7 +60,7 @@ def test_pictures_of_some_rows_and_keys(tmp_path: Path) -> None:
     found = export(source, out, rows="1-3", keys="0,2", select="0.1", weights="npz")
     assert [bad.number for bad in found.bad] == [2]
     assert "ends at token 3; there are 2, from 0" in found.bad[0].reason
-    lines = {line["kind"]: line for line in manifest(out)}
+    lines = {line["layout"]: line for line in manifest(out)}
     picture, whole = lines["heads"], lines["weights"]
     assert picture["positions"] == {"queries": [1, 2, 3], "keys": [0, 2]}
     assert picture["tokens"]["queries"] == [whole["tokens"]["queries"][n] for n in (1, 2, 3)]
@@ -145,9 +141,9 @@ def test_tables(tmp_path: Path) -> None:
     )
     with pytest.raises(UsageError, match="choose column from id, question, note"):
         export(table, tmp_path / "none")
-    done = av.export_maps(
-        table, tmp_path / "maps", model=MODEL, column="question", execution=ONE,
-        settings=ExportSettings(select="1.2"),
+    done = av.export(
+        table, tmp_path / "maps", model=MODEL, column="question", **ONE,
+        select="1.2",
     )  # fmt: skip
     assert texts(tmp_path / "maps") == ["what, where?", "two\nlines", "fine"]
     assert [bad.number for bad in done.bad] == [3, 4]
@@ -158,20 +154,20 @@ def test_tables(tmp_path: Path) -> None:
     assert export(tabs, tmp_path / "tabs").inputs == 1
 
 
-def test_standard_input_limit_and_skip(tmp_path: Path, monkeypatch) -> None:
+def test_standard_input_and_limit(tmp_path: Path, monkeypatch) -> None:
     class Stdin:
         buffer = io.BufferedReader(io.BytesIO(b"\n".join(b"word%d more" % n for n in range(50))))
 
     monkeypatch.setattr(sys, "stdin", Stdin)
-    done = export("-", tmp_path / "maps", Execution(jobs=1, skip=40, limit=4), select="0.0")
+    done = export("-", tmp_path / "maps", {"jobs": 1, "limit": 4}, select="0.0")
     assert done.inputs == 4
-    assert [line["number"] for line in manifest(tmp_path / "maps")] == [41, 42, 43, 44]
+    assert [line["number"] for line in manifest(tmp_path / "maps")] == [1, 2, 3, 4]
 
 
 def test_going_on_with_a_larger_limit(tmp_path: Path) -> None:
     source = written(tmp_path / "s.txt", *(f"a b c {'d ' * (n % 5)}{n}" for n in range(30)))
     out = tmp_path / "maps"
-    export(source, out, Execution(jobs=1, limit=7))
+    export(source, out, {"jobs": 1, "limit": 7})
     more = export(source, out)
     assert (more.kept, more.pictures, more.inputs) == (7 * 6, 23 * 6, 30)
     again = export(source, out)
@@ -186,10 +182,10 @@ def test_recorded_attention(tmp_path: Path) -> None:
     np.savez(tmp_path / "batch.npz", attentions=stacked, tokens=tokens)
     written(tmp_path / "broken.npz", "nothing")
     files = [tmp_path / name for name in ("c.npz", "batch.npz", "broken.npz")]
-    done = av.export_maps(files, tmp_path / "maps", recorded=True, execution=ONE)
+    done = av.export(files, tmp_path / "maps", recorded=True, **ONE)
     assert (done.inputs, done.pictures, len(done.bad)) == (3, 18, 1)
     assert {line["backend"] for line in manifest(tmp_path / "maps")} == {"recorded"}
-    again = av.export_maps(files, tmp_path / "maps", recorded=True, execution=ONE)
+    again = av.export(files, tmp_path / "maps", recorded=True, **ONE)
     assert (again.pictures, again.kept) == (0, 18)
 
 
@@ -200,7 +196,7 @@ def test_what_cannot_be_read(tmp_path: Path, capsys) -> None:
         ([str(tmp_path)], 1),
         ([str(tmp_path / "*.nothing")], 1),
         (["-", "-"], 2),
-        ([str(source), "--kind", "films"], 2),
+        ([str(source), "--layout", "films"], 2),
         ([str(source), "--role", "king"], 2),
         ([str(source), "--format", "gif"], 2),
         ([str(source), "--palette", "jet"], 2),
@@ -234,7 +230,7 @@ def test_hostile_ids_stay_in_the_folder(tmp_path: Path) -> None:
     assert len(folders) == len(ids)
     for name in folders:
         assert re.fullmatch(r"[0-9]{4}(-[a-z0-9-]{1,32})?", name)
-    assert [line["id"] for line in manifest(out) if line["kind"] == "heads"] == ids
+    assert [line["id"] for line in manifest(out) if line["layout"] == "heads"] == ids
 
 
 @given(st.text(max_size=500), st.integers(1, 10**7))
@@ -267,14 +263,14 @@ def test_names_of_several_kinds_of_attention() -> None:
 )
 def test_every_kind_of_picture(tmp_path: Path, format: str) -> None:
     source = written(tmp_path / "s.txt", "the keys to the cabinet", "one two three")
-    style = Style(dpi=50, values=format == "png", labels=format != "svg")
+    style = {"dpi": 50, "values": format == "png", "labels": format != "svg"}
     out = tmp_path / "maps"
     done = export(
         source,
         out,
-        kinds=names.KINDS,
+        layout=",".join(names.LAYOUTS),
         select="*.0-1",
-        style=style,
+        **style,
         format=format,
         weights="safetensors",
     )
@@ -301,12 +297,12 @@ def test_weights_beside_the_pictures_are_those_of_a_capture(tmp_path: Path) -> N
 def test_role_and_top_choose_heads_of_each_sentence(tmp_path: Path, minilm: str) -> None:
     source = written(tmp_path / "s.txt", "The keys to the cabinet are on the table.", "A b c d e f")
     export(source, tmp_path / "role", model=minilm, role="previous")
-    export(source, tmp_path / "top", model=minilm, top=2)
+    export(source, tmp_path / "top", model=minilm, clearest=2)
     for number, text in ((1, "The keys to the cabinet are on the table."), (2, "A b c d e f")):
         report = av.heads(text, model=minilm)
         expected = {h.head.name for h in report.heads if any(r.name == "previous" for r in h.roles)}
         lines = [line for line in manifest(tmp_path / "role") if line["number"] == number]
-        assert {f"{line['layer']}.{line['head']}" for line in lines} == expected
+        assert {f"{line['layer']}.{line['index']}" for line in lines} == expected
         assert all("previous" in line["roles"] for line in lines)
         best = sorted(
             (h for h in report.heads if h.roles),
@@ -317,10 +313,10 @@ def test_role_and_top_choose_heads_of_each_sentence(tmp_path: Path, minilm: str)
             ),
         )[:2]
         lines = [line for line in manifest(tmp_path / "top") if line["number"] == number]
-        assert {f"{li['layer']}.{li['head']}" for li in lines} == {h.head.name for h in best}
+        assert {f"{li['layer']}.{li['index']}" for li in lines} == {h.head.name for h in best}
         for line in lines:
             (scores,) = (
-                h for h in report.heads if h.head.name == f"{line['layer']}.{line['head']}"
+                h for h in report.heads if h.head.name == f"{line['layer']}.{line['index']}"
             )
             for name, score in line["scores"].items():
                 assert score["mean"] == pytest.approx(scores.scores[name].mean, rel=1e-4, abs=1e-6)
@@ -385,9 +381,7 @@ def test_cross_attention(tmp_path: Path) -> None:
 def test_words_are_merged(tmp_path: Path, minilm: str) -> None:
     source = written(tmp_path / "s.txt", "uncharacteristically unbelievable")
     for name, words in (("tokens", False), ("words", True)):
-        export(
-            source, tmp_path / name, model=minilm, select="0.0", style=Style(dpi=50, words=words)
-        )
+        export(source, tmp_path / name, model=minilm, select="0.0", dpi=50, words=words)
     wide, narrow = (
         Image.open(next((tmp_path / name).glob("*/*.png"))).size for name in ("tokens", "words")
     )
@@ -397,8 +391,8 @@ def test_words_are_merged(tmp_path: Path, minilm: str) -> None:
 def test_pictures_name_the_model_and_the_text_and_what_they_leave_out(tmp_path: Path) -> None:
     text = "the keys to the cabinet"
     source = written(tmp_path / "s.txt", text)
-    style, kinds = Style(dpi=50, hide_sink=True), ("heads", "layers", "overview")
-    export(source, tmp_path / "maps", select="0.*", kinds=kinds, format="svg", style=style)
+    style = {"dpi": 50, "hide_sink": True, "format": "svg"}
+    export(source, tmp_path / "maps", select="0.*", layout="heads,layers,overview", **style)
     lines = manifest(tmp_path / "maps")
     assert len(lines) == 5
     for line in lines:
@@ -411,7 +405,7 @@ def test_pictures_name_the_model_and_the_text_and_what_they_leave_out(tmp_path: 
 
 def test_a_text_of_nothing_but_the_sink_is_left_out(tmp_path: Path) -> None:
     source = written(tmp_path / "s.txt", "cat", "the cat sat")
-    done = export(source, tmp_path / "maps", style=Style(dpi=50, hide_sink=True))
+    done = export(source, tmp_path / "maps", dpi=50, hide_sink=True)
     assert (done.inputs, [bad.number for bad in done.bad]) == (1, [1])
     assert "nothing is left" in str(done.bad[0].reason)
 
@@ -437,7 +431,7 @@ def test_the_pictures_show_the_weights(tmp_path: Path) -> None:
 def test_workers_draw_the_same_files(tmp_path: Path) -> None:
     source = written(tmp_path / "s.txt", *(f"the keys {'to ' * (n % 7)}{n}" for n in range(12)))
     for jobs in (1, 2):
-        export(source, tmp_path / str(jobs), Execution(jobs=jobs), kinds=("heads", "grid"))
+        export(source, tmp_path / str(jobs), {"jobs": jobs}, layout="heads,grid")
     one, two = (
         {
             path.relative_to(tmp_path / jobs): path.read_bytes()
@@ -460,17 +454,18 @@ def test_workers_do_not_load_torch() -> None:
 
 def test_manifest_lines_say_everything(tmp_path: Path) -> None:
     source = written(tmp_path / "x.jsonl", '{"text": "the keys", "id": "k1"}')
-    export(source, tmp_path / "maps", kinds=("heads", "overview"))
+    export(source, tmp_path / "maps", layout="heads,overview")
     lines = manifest(tmp_path / "maps")
     first, last = lines[0], lines[-1]
     assert (first["id"], first["text"], first["input"]) == ("k1", "the keys", f"{source}:1")
-    assert (first["site"], first["layer"], first["head"]) == ("encoder", 0, 0)
+    assert (first["site"], first["layer"], first["index"]) == ("encoder", 0, 0)
+    assert first["head"] == "0.0"
     assert first["tokens"] == {"queries": ["the", "keys"]}
     assert first["settings"]["style"]["palette"] == "viridis"
     assert set(first["versions"]) >= {"attnviz", "torch"}
     for name in ("sha256", "bytes", "scores", "roles", "model", "backend", "exactness", "device"):
         assert name in first
-    assert last["kind"] == "overview"
+    assert last["layout"] == "overview"
     assert set(last["heads"]) == {f"{layer}.{head}" for layer in range(2) for head in range(3)}
 
 
@@ -504,7 +499,7 @@ def test_the_policy_names_the_script_that_is_there(tmp_path: Path) -> None:
 
 def test_a_gallery_of_many_pictures_is_light() -> None:
     line = {
-        "kind": "heads",
+        "layout": "heads",
         "site": "encoder",
         "layer": 3,
         "roles": ["previous"],
@@ -512,7 +507,7 @@ def test_a_gallery_of_many_pictures_is_light() -> None:
         "model": "many",
     }
     lines = (
-        json.dumps({**line, "number": n // 5 + 1, "head": n % 5, "text": f"sentence {n // 5}",
+        json.dumps({**line, "number": n // 5 + 1, "index": n % 5, "text": f"sentence {n // 5}",
                     "file": f"{n // 5 + 1:04d}-sentence-{n // 5}/L03H{n % 5:02d}.png"}).encode()
         for n in range(50_000)
     )  # fmt: skip
@@ -548,9 +543,9 @@ def test_errors_are_ours(tmp_path: Path) -> None:
 
 def test_words_in_the_pictures_and_weights_by_token(tmp_path: Path, minilm: str) -> None:
     source = written(tmp_path / "s.txt", "unbelievable embeddings")
-    options = {"model": minilm, "select": "0.0-1", "style": Style(dpi=50, words=True)}
-    export(source, tmp_path / "maps", kinds=("heads", "grid"), weights="safetensors", **options)
-    shown = {line["kind"]: line["tokens"]["queries"] for line in manifest(tmp_path / "maps")}
+    options = {"model": minilm, "select": "0.0-1", "dpi": 50, "words": True}
+    export(source, tmp_path / "maps", layout="heads,grid", weights="safetensors", **options)
+    shown = {line["layout"]: line["tokens"]["queries"] for line in manifest(tmp_path / "maps")}
     assert shown["heads"] == shown["grid"] == ["[CLS]", "unbelievable", "embeddings", "[SEP]"]
     captured = av.capture("unbelievable embeddings", model=minilm)
     assert shown["weights"] == list(captured.inputs.sides["encoder"].queries.texts)
@@ -614,10 +609,11 @@ def test_a_pipe_is_read_once(tmp_path: Path) -> None:
         ),
         (["a.wav"], 2, "a.wav is a sound, and an export reads texts"),
         (["c.npz", "--recorded", "--truncate"], 2, "leave out --truncate"),
-        (["s.txt", "--kind", "gqa"], 2, "write --fresh-kind gqa"),
+        (["s.txt", "--kind", "gqa"], 2, "--kind shapes a fresh layer; add --model fresh"),
+        (["s.txt", "--layout", "films"], 2, "--layout takes heads, layers, grid, overview, not"),
+        (["s.txt", "--format", "bmp"], 2, "--format takes 'png', 'svg' or 'pdf', not 'bmp'"),
         (["s.txt", "--jobs", "100000"], 2, "--jobs 100000 is more than"),
         (["s.txt", "--size", "50", "--dpi", "1200"], 2, "a smaller --dpi or --size"),
-        (["s.txt", "--skip", "9"], 1, "no text is left to export after --skip 9"),
         (["empty.txt"], 1, "nothing to export: there is no text"),
         ([""], 2, "an empty file name"),
         (["*.zip"], 1, "no file matches *.zip"),
@@ -673,11 +669,11 @@ def test_recorded_files_keep_their_own_provenance(tmp_path: Path) -> None:
         captured = av.capture("the keys to the cabinet", model=MODEL, dtype=dtype)
         (tmp_path / name).mkdir()
         files.append(av.write_capture(captured, tmp_path / name / "c.npz"))
-    av.export_maps(files, tmp_path / "maps", recorded=True, execution=Execution(jobs=2))
+    av.export(files, tmp_path / "maps", recorded=True, jobs=2)
     lines = manifest(tmp_path / "maps")
     assert {(line["number"], line["dtype"]) for line in lines} == {(1, "float32"), (2, "bfloat16")}
     index = (tmp_path / "maps" / "index.html").read_bytes()
-    again = av.export_maps(files, tmp_path / "maps", recorded=True, execution=ONE)
+    again = av.export(files, tmp_path / "maps", recorded=True, **ONE)
     assert (again.pictures, again.kept) == (0, len(lines))
     assert (tmp_path / "maps" / "index.html").read_bytes() == index
 
@@ -692,9 +688,9 @@ def test_one_recorded_file_or_item_does_not_stop_the_others(tmp_path: Path) -> N
     weights[:, 0] = np.nan
     tokens = np.array([large.inputs.sides["encoder"].queries.texts] * 3)
     np.savez(tmp_path / "batch.npz", attentions=weights, tokens=tokens)
-    done = av.export_maps(
-        [*files, tmp_path / "batch.npz"], tmp_path / "maps", recorded=True, execution=ONE,
-        settings=ExportSettings(select="1.0"),
+    done = av.export(
+        [*files, tmp_path / "batch.npz"], tmp_path / "maps", recorded=True, **ONE,
+        select="1.0",
     )  # fmt: skip
     assert [bad.number for bad in done.bad] == [2, 3]
     assert "no head" in done.bad[0].reason
@@ -710,7 +706,7 @@ def test_roles_of_results_choose_and_name_heads(tmp_path: Path, capsys) -> None:
     ).save(tmp_path / "syntax.json")
     source = written(tmp_path / "a.txt", "The cat sat.", "A dog ran home.")
     run = ["export", str(source), "-m", "demo-bert", "--jobs", "1", "--format", "svg"]
-    given = [*run, "-o", str(tmp_path / "with"), "--with", str(relations)]
+    given = [*run, "-o", str(tmp_path / "with"), "--evidence", str(relations)]
     assert main([*given, "--role", "syntactic: obj"]) == 0
     assert "not from this one" in " ".join(capsys.readouterr().err.split())
     lines = manifest(tmp_path / "with")
@@ -722,23 +718,33 @@ def test_roles_of_results_choose_and_name_heads(tmp_path: Path, capsys) -> None:
     assert main([*given, "--role", "syntactic: obj"]) == 0
     assert "2 were there already" in capsys.readouterr().out
     assert (
-        main([*run, "-o", str(tmp_path / "kind"), "--with", str(relations), "--role", "syntactic"])
+        main(
+            [
+                *run,
+                "-o",
+                str(tmp_path / "kind"),
+                "--evidence",
+                str(relations),
+                "--role",
+                "syntactic",
+            ]
+        )
         == 0
     )
     assert len(manifest(tmp_path / "kind")) == 2
     # results that differ are another export
     antecedents = gold.coref(roles=[gold.antecedent_head("3.0", (0.7, 0.6, 0.8), (0.2, 0.1, 0.3))])
     other = [str(antecedents.save(tmp_path / "coref.json"))]
-    assert main([*given, "--with", *other, "--role", "syntactic: obj"]) == 1
+    assert main([*given, "--evidence", *other, "--role", "syntactic: obj"]) == 1
     assert "evidence was" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--role", "syntactic: obj"], "needs annotated text; give --with the JSON of attnviz"),
-        (["--role", "coreference", "--with", "syntax.json"], "syntactic: obj are given"),
-        (["--with", "syntax.json", "-m", "demo-gpt2"], "syntax.json is of"),
+        (["--role", "syntactic: obj"], "needs annotated text; give --evidence the JSON of attnviz"),
+        (["--role", "coreference", "--evidence", "syntax.json"], "syntactic: obj are given"),
+        (["--evidence", "syntax.json", "-m", "demo-gpt2"], "syntax.json is of"),
     ],
 )
 def test_a_role_that_no_result_gives_is_refused(

@@ -9,9 +9,6 @@ from typing import Any
 import pytest
 
 import attnviz as av
-from attnviz.drawing.style import Style
-from attnviz.features.export.execution import Execution
-from attnviz.features.export.settings import ExportSettings
 from attnviz.models.untrained import FreshConfig
 from tests.viewing import Opened, until
 
@@ -23,11 +20,9 @@ PICTURES = 3 * (6 + 2)  # sentences * (heads + layers)
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     base = tmp_path_factory.mktemp("gallery")
     (base / "s.txt").write_text("\n".join([*TEXTS, *(f"more of it {n}" for n in range(40))]))
-    settings = ExportSettings(kinds=("heads", "layers"), style=Style(dpi=40))
+    settings = {"layout": "heads,layers", "dpi": 40}
     model = FreshConfig(d_model=18, heads=3, layers=2, causal=True)
-    av.export_maps(
-        base / "s.txt", base / "maps", model=model, settings=settings, execution=Execution(jobs=1)
-    )
+    av.export(base / "s.txt", base / "maps", model=model, **settings, jobs=1)
     return base / "maps"
 
 
@@ -63,7 +58,7 @@ def test_filters(gallery: Opened) -> None:
     page.fill("#words", "more of it 12")
     count(gallery, "8 of")
     assert page.evaluate("window.scrollY") == 0
-    page.select_option("#kind", "0")
+    page.select_option("#layout", "0")
     page.select_option("#layer", "1")
     count(gallery, "3 of")
     assert page.locator(".tile span").first.inner_text().startswith("head 1.0")

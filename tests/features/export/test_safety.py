@@ -24,13 +24,10 @@ import pytest
 
 import attnviz as av
 from attnviz.cli import main
-from attnviz.drawing.style import Style
 from attnviz.errors import AttnvizError, OutputError, UsageError
 from attnviz.features.export import lock, run
-from attnviz.features.export.execution import Execution
 from attnviz.features.export.folder import Folder
 from attnviz.features.export.pictures import Job, Written, make
-from attnviz.features.export.settings import ExportSettings
 from attnviz.models.untrained import FreshConfig
 from tests import forking
 
@@ -39,7 +36,7 @@ pytestmark = pytest.mark.slow
 KILLS = int(os.environ.get("ATTNVIZ_KILLS", "32"))
 OPTIONS = [
     *("-m", "fresh", "--d-model", "16", "--heads", "4", "--layers", "2", "--causal"),
-    *("--normalize", "row", "--kind", "heads,overview", "--weights", "npz", "--dpi", "60"),
+    *("--normalize", "row", "--layout", "heads,overview", "--weights", "npz", "--dpi", "60"),
 ]
 MODEL = FreshConfig(d_model=16, heads=4, layers=2, causal=True)
 
@@ -288,7 +285,7 @@ def test_the_folder_is_removed_meanwhile(sentences: str, tmp_path: Path) -> None
             shutil.rmtree(out)
 
     with pytest.raises(OutputError, match="No such file"):
-        av.export_maps(sentences, out, model=MODEL, execution=Execution(jobs=1), progress=remove)
+        av.export(sentences, out, model=MODEL, jobs=1, progress=remove)
     assert not out.exists()
 
 
@@ -311,14 +308,14 @@ def test_a_worker_is_killed(sentences: str, undisturbed: Path, tmp_path: Path) -
                 os.kill(pid, signal.SIGKILL)
                 killed.append(pid)
 
-    settings = ExportSettings()
-    plain = av.export_maps(sentences, tmp_path / "a", model=MODEL, execution=Execution(jobs=1))
-    hurt = av.export_maps(
+    settings = {}
+    plain = av.export(sentences, tmp_path / "a", model=MODEL, jobs=1)
+    hurt = av.export(
         sentences,
         tmp_path / "b",
         model=MODEL,
-        settings=settings,
-        execution=Execution(jobs=2),
+        **settings,
+        jobs=2,
         progress=kill,
     )
     assert killed
@@ -338,7 +335,7 @@ def test_a_job_that_always_kills_its_worker_is_an_error(
     before = children()
     monkeypatch.setattr(run, "drawing", deadly)
     with pytest.raises(OutputError, match=r"cannot draw .*: 2 processes crashed .* by SIGKILL"):
-        av.export_maps(sentences, tmp_path / "maps", model=MODEL, execution=Execution(jobs=2))
+        av.export(sentences, tmp_path / "maps", model=MODEL, jobs=2)
     assert not children() - before
 
 
@@ -353,9 +350,9 @@ def test_two_exports_into_one_folder(sentences: str, tmp_path: Path, capsys) -> 
 
 def test_changed_and_missing_files_are_made_again(sentences: str, tmp_path: Path) -> None:
     out = tmp_path / "maps"
-    settings = ExportSettings(kinds=("heads", "layers"), weights="safetensors")
-    execution = Execution(jobs=1, limit=6)
-    first = av.export_maps(sentences, out, model=MODEL, settings=settings, execution=execution)
+    settings = {"layout": "heads,layers", "weights": "safetensors"}
+    execution = {"jobs": 1, "limit": 6}
+    first = av.export(sentences, out, model=MODEL, **settings, **execution)
     expected = contents(out)
     pictures = sorted(out.glob("*/*.png"))
     pictures[3].write_bytes(b"\x89PNG broken")
@@ -366,7 +363,7 @@ def test_changed_and_missing_files_are_made_again(sentences: str, tmp_path: Path
     lines[20] = '{"file": "../../escape.png", "torn'
     lines[21] = json.dumps({**json.loads(lines[21]), "file": "../../escape.png"})
     manifest.write_text("\n".join(lines) + "\n")
-    again = av.export_maps(sentences, out, model=MODEL, settings=settings, execution=execution)
+    again = av.export(sentences, out, model=MODEL, **settings, **execution)
     assert contents(out) == expected
     assert again.pictures == 2 + 2 + len([n for n in expected if n.startswith("0006")])
     assert again.pictures + again.kept == first.pictures
@@ -374,26 +371,24 @@ def test_changed_and_missing_files_are_made_again(sentences: str, tmp_path: Path
 
 def test_other_settings_need_force(sentences: str, tmp_path: Path) -> None:
     out = tmp_path / "maps"
-    execution = Execution(jobs=1, limit=2)
-    av.export_maps(sentences, out, model=MODEL, execution=execution)
+    execution = {"jobs": 1, "limit": 2}
+    av.export(sentences, out, model=MODEL, **execution)
     before = contents(out)
     for other, model, says in (
-        (ExportSettings(select="0.*"), MODEL, "select was null"),
-        (ExportSettings(style=Style(words=True)), MODEL, "style words was false"),
+        ({"select": "0.*"}, MODEL, "select was null"),
+        ({"words": True}, MODEL, "style words was false"),
         (
-            ExportSettings(),
+            {},
             FreshConfig(d_model=16, heads=4, layers=2, causal=True, bias=False),
             "bias",
         ),
-        (ExportSettings(), FreshConfig(d_model=16, heads=4, layers=2, causal=True, seed=1), "seed"),
+        ({}, FreshConfig(d_model=16, heads=4, layers=2, causal=True, seed=1), "seed"),
     ):
         with pytest.raises(OutputError, match=says):
-            av.export_maps(sentences, out, model=model, settings=other, execution=execution)
+            av.export(sentences, out, model=model, **other, **execution)
         assert contents(out) == before
-    force = Execution(jobs=1, limit=2, force=True)
-    forced = av.export_maps(
-        sentences, out, model=MODEL, settings=ExportSettings(select="0.0"), execution=force
-    )
+    force = {"jobs": 1, "limit": 2, "force": True}
+    forced = av.export(sentences, out, model=MODEL, select="0.0", **force)
     assert forced.pictures == 2
     assert len(list(out.glob("*/*.png"))) == 2
 
@@ -403,10 +398,10 @@ def test_other_inputs_need_force(sentences: str, tmp_path: Path) -> None:
     one, other = tmp_path / "one.txt", tmp_path / "two.txt"
     one.write_text("a b c\nd e f\n")
     other.write_text("a b c\nx y z\nnew one\n")
-    av.export_maps(one, out, model=MODEL, execution=Execution(jobs=1))
+    av.export(one, out, model=MODEL, jobs=1)
     with pytest.raises(UsageError, match='of "d e f" as input 2, which is now "x y z"'):
-        av.export_maps(other, out, model=MODEL, execution=Execution(jobs=1))
-    done = av.export_maps(other, out, model=MODEL, execution=Execution(jobs=1, force=True))
+        av.export(other, out, model=MODEL, jobs=1)
+    done = av.export(other, out, model=MODEL, jobs=1, force=True)
     assert (done.pictures, done.kept) == (16, 8)
     assert {path.parent.name for path in out.glob("*/*.png")} == {
         "0001-a-b-c", "0002-x-y-z", "0003-new-one"
@@ -416,17 +411,15 @@ def test_other_inputs_need_force(sentences: str, tmp_path: Path) -> None:
 def test_a_folder_with_files_of_others_is_refused(sentences: str, tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(OutputError, match="no export wrote"):
-        av.export_maps(sentences, tmp_path, model=MODEL, execution=Execution(jobs=1))
-    av.export_maps(
-        sentences, tmp_path, model=MODEL, execution=Execution(jobs=1, limit=1, force=True)
-    )
+        av.export(sentences, tmp_path, model=MODEL, jobs=1)
+    av.export(sentences, tmp_path, model=MODEL, jobs=1, limit=1, force=True)
     assert (tmp_path / "thesis.txt").read_text() == "mine"
 
 
 def test_a_model_that_is_not_there_leaves_no_folder(sentences: str, tmp_path: Path) -> None:
     out = tmp_path / "maps"
     with pytest.raises(av.ModelError):
-        av.export_maps(sentences, out, model=str(tmp_path / "none"), execution=Execution(jobs=1))
+        av.export(sentences, out, model=str(tmp_path / "none"), jobs=1)
     assert not out.exists()
 
 
@@ -436,17 +429,17 @@ def test_a_model_that_is_not_there_leaves_no_folder(sentences: str, tmp_path: Pa
 def test_with_force_only_the_inputs_of_now_stay(tmp_path: Path) -> None:
     source, out = tmp_path / "s.txt", tmp_path / "maps"
     source.write_text("a b\nc d\ne f\ng h\n")
-    av.export_maps(source, out, model=MODEL, execution=Execution(jobs=1))
+    av.export(source, out, model=MODEL, jobs=1)
     source.write_bytes(b"a b\n\xff\xff\ne f\n")
-    force = Execution(jobs=1, force=True)
-    av.export_maps(source, out, model=MODEL, execution=Execution(jobs=1, force=True, limit=1))
+    force = {"jobs": 1, "force": True}
+    av.export(source, out, model=MODEL, jobs=1, force=True, limit=1)
     assert {line["text"] for line in lines_of(out)} == {"a b", "c d", "e f", "g h"}
-    done = av.export_maps(source, out, model=MODEL, execution=force)
+    done = av.export(source, out, model=MODEL, **force)
     assert (len(done.bad), done.pictures) == (1, 0)
     texts = {line["text"] for line in lines_of(out)}
     assert texts == {"a b", "c d", "e f"}  # what cannot be read may be mended
     source.write_text("a b\nx y\n")
-    av.export_maps(source, out, model=MODEL, execution=force)
+    av.export(source, out, model=MODEL, **force)
     assert {line["text"] for line in lines_of(out)} == {"a b", "x y"}
     assert {path.parent.name for path in out.glob("*/*.png")} == {"0001-a-b", "0002-x-y"}
 
@@ -456,10 +449,10 @@ def test_a_resume_does_not_run_the_model_again(sentences: str, tmp_path: Path) -
     calls = []
     forward = source.forward
     source.forward = lambda *given, **options: calls.append(1) or forward(*given, **options)
-    av.export_maps(sentences, tmp_path / "maps", model=source, execution=Execution(jobs=1))
+    av.export(sentences, tmp_path / "maps", model=source, jobs=1)
     assert calls
     before = len(calls)
-    av.export_maps(sentences, tmp_path / "maps", model=source, execution=Execution(jobs=1))
+    av.export(sentences, tmp_path / "maps", model=source, jobs=1)
     assert len(calls) == before
 
 
@@ -467,15 +460,15 @@ def test_pictures_that_are_not_chosen_any_more_go(tmp_path: Path, monkeypatch) -
     from attnviz.features.export import plan
 
     (tmp_path / "s.txt").write_text("a b c\n")
-    settings = ExportSettings(top=2)
+    settings = {"clearest": 2}
 
     def export() -> tuple[int, int]:
-        done = av.export_maps(
+        done = av.export(
             tmp_path / "s.txt",
             tmp_path / "maps",
             model=MODEL,
-            settings=settings,
-            execution=Execution(jobs=1),
+            **settings,
+            jobs=1,
         )
         return done.pictures, done.kept
 
@@ -498,7 +491,7 @@ def test_the_disk_is_waited_for_as_asked(
     monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.readlink(f"/proc/self/fd/{file}")) or fsync(file))  # fmt: skip  # noqa: E501
     (tmp_path / "s.txt").write_text("a b c\n")
     out = tmp_path / "maps"
-    av.export_maps(tmp_path / "s.txt", out, model=MODEL, execution=Execution(jobs=1, sync=sync))
+    av.export(tmp_path / "s.txt", out, model=MODEL, jobs=1, fsync=sync)
     names = [name.removeprefix(str(out)) for name in synced]
     assert len(names) >= least
     assert bool(names) == bool(least)
@@ -513,14 +506,14 @@ def test_the_disk_is_waited_for_as_asked(
 
 def test_files_of_others_are_never_swept(sentences: str, tmp_path: Path) -> None:
     out = tmp_path / "maps"
-    av.export_maps(sentences, out, model=MODEL, execution=Execution(jobs=1, limit=2))
+    av.export(sentences, out, model=MODEL, jobs=1, limit=2)
     others = [out / ".download.part", out / "2024-photos" / ".film.mkv.part"]
     ours = [out / ".index.html.0123456789ab.part", next(out.glob("0001*")) / ".x.png.ba9876543210.part"]  # fmt: skip  # noqa: E501
     for path in (*others, *ours):
         path.parent.mkdir(exist_ok=True)
         path.write_text("unfinished")
     (out / ".attnviz" / "journal.jsonl").touch()  # as a killed export leaves it
-    av.export_maps(sentences, out, model=MODEL, execution=Execution(jobs=1, limit=2))
+    av.export(sentences, out, model=MODEL, jobs=1, limit=2)
     assert all(path.exists() for path in others)
     assert not any(path.exists() for path in ours)
 
@@ -544,9 +537,9 @@ def test_a_worker_killed_in_the_middle_of_a_file_leaves_nothing(
 ) -> None:
     flag = tmp_path / "killed"
     plain = tmp_path / "plain"
-    av.export_maps(sentences, plain, model=MODEL, execution=Execution(jobs=1))
+    av.export(sentences, plain, model=MODEL, jobs=1)
     monkeypatch.setattr(run, "drawing", partial(dying_once, str(flag)))
-    av.export_maps(sentences, tmp_path / "maps", model=MODEL, execution=Execution(jobs=2))
+    av.export(sentences, tmp_path / "maps", model=MODEL, jobs=2)
     assert flag.exists()
     assert contents(tmp_path / "maps") == contents(plain)
 
@@ -556,7 +549,7 @@ def test_a_process_that_cannot_be_started_is_an_error(
 ) -> None:
     monkeypatch.setattr(sys, "executable", None)  # as in a program with Python inside
     with pytest.raises(AttnvizError, match="cannot start a worker process"):
-        av.export_maps(sentences, tmp_path / "maps", model=MODEL, execution=Execution(jobs=2))
+        av.export(sentences, tmp_path / "maps", model=MODEL, jobs=2)
 
 
 def test_ctrl_c_while_waiting_for_input(tmp_path: Path) -> None:
@@ -596,61 +589,53 @@ def test_ctrl_c_while_waiting_for_input(tmp_path: Path) -> None:
     ],
 )
 def test_damaged_lines_are_made_again(sentences: str, tmp_path: Path, damage) -> None:
-    out, execution = tmp_path / "maps", Execution(jobs=1, limit=2)
-    av.export_maps(sentences, out, model=MODEL, execution=execution)
+    out, execution = tmp_path / "maps", {"jobs": 1, "limit": 2}
+    av.export(sentences, out, model=MODEL, **execution)
     expected = contents(out)
     lines = (out / "manifest.jsonl").read_text().splitlines()
     lines[3] = damage if isinstance(damage, str) else json.dumps({**json.loads(lines[3]), **damage})
     (out / "manifest.jsonl").write_text("\n".join(lines) + "\n")
-    assert av.export_maps(sentences, out, model=MODEL, execution=execution).pictures == 1
+    assert av.export(sentences, out, model=MODEL, **execution).pictures == 1
     assert contents(out) == expected
 
 
 def test_lost_settings_are_named(sentences: str, tmp_path: Path) -> None:
-    out, execution = tmp_path / "maps", Execution(jobs=1, limit=1)
-    av.export_maps(sentences, out, model=MODEL, execution=execution)
+    out, execution = tmp_path / "maps", {"jobs": 1, "limit": 1}
+    av.export(sentences, out, model=MODEL, **execution)
     (out / ".attnviz" / "settings.json").write_text("[]")
     with pytest.raises(OutputError, match=r"settings.json is lost"):
-        av.export_maps(sentences, out, model=MODEL, execution=execution)
+        av.export(sentences, out, model=MODEL, **execution)
     shutil.rmtree(out / ".attnviz")
     with pytest.raises(OutputError, match=r"settings.json is lost"):
-        av.export_maps(sentences, out, model=MODEL, execution=execution)
+        av.export(sentences, out, model=MODEL, **execution)
 
 
 def test_another_model_is_named_first(sentences: str, tmp_path: Path) -> None:
-    out, execution = tmp_path / "maps", Execution(jobs=1, limit=1)
-    av.export_maps(sentences, out, model=MODEL, execution=execution)
+    out, execution = tmp_path / "maps", {"jobs": 1, "limit": 1}
+    av.export(sentences, out, model=MODEL, **execution)
     with pytest.raises(OutputError, match=r'model was "fresh mha.*and is now "demo-gpt2"'):
-        av.export_maps(sentences, out, model="demo-gpt2", execution=execution)
+        av.export(sentences, out, model="demo-gpt2", **execution)
 
 
 def test_a_page_of_ones_own_is_not_lost_unwarned(sentences: str, tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text("mine")
     with pytest.raises(OutputError, match=r"its index.html would be replaced"):
-        av.export_maps(sentences, tmp_path, model=MODEL, execution=Execution(jobs=1))
+        av.export(sentences, tmp_path, model=MODEL, jobs=1)
     assert not (tmp_path / ".attnviz").exists()
 
 
 def test_numbers_beyond_any_count(sentences: str, tmp_path: Path) -> None:
     most = int("9" * 20)
-    with pytest.raises(av.UsageError, match="skip takes a whole number, not one of more than 64 b"):
-        Execution(jobs=1, skip=most)
+    with pytest.raises(av.UsageError, match=r"limit takes a whole number .*more than 64 bits"):
+        av.export(sentences, tmp_path / "maps", model=MODEL, jobs=1, limit=most)
     most = 2**63 - 1
-    with pytest.raises(av.InputError, match=f"no text is left to export after skip={most}"):
-        av.export_maps(
-            sentences, tmp_path / "maps", model=MODEL, execution=Execution(jobs=1, skip=most)
-        )
-    execution = Execution(jobs=1, skip=19, limit=most)
-    assert (
-        av.export_maps(sentences, tmp_path / "maps", model=MODEL, execution=execution).inputs == 1
-    )
+    found = av.export(sentences, tmp_path / "maps", model=MODEL, jobs=1, select="0.0", limit=most)
+    assert found.inputs == 20
 
 
 def test_a_failed_start_leaves_an_empty_folder_empty(sentences: str, tmp_path: Path) -> None:
     with pytest.raises(av.ModelError):
-        av.export_maps(
-            sentences, tmp_path, model=str(tmp_path / "none"), execution=Execution(jobs=1)
-        )
+        av.export(sentences, tmp_path, model=str(tmp_path / "none"), jobs=1)
     assert not list(tmp_path.iterdir())
 
 
@@ -671,33 +656,33 @@ def test_a_lock_that_was_removed_meanwhile_is_not_held(tmp_path: Path, monkeypat
 
 
 def test_a_folder_that_cannot_be_changed(sentences: str, tmp_path: Path, monkeypatch) -> None:
-    out, execution = tmp_path / "maps", Execution(jobs=1, limit=1)
-    av.export_maps(sentences, out, model=MODEL, execution=execution)
+    out, execution = tmp_path / "maps", {"jobs": 1, "limit": 1}
+    av.export(sentences, out, model=MODEL, **execution)
 
     def refuse(path: Path, missing_ok: bool = False) -> None:
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "unlink", refuse)
     with pytest.raises(OutputError, match=r"cannot change .*Permission denied"):
-        av.export_maps(
-            sentences, out, model=MODEL, settings=ExportSettings(select="0.0"),
-            execution=Execution(jobs=1, limit=1, force=True),
+        av.export(
+            sentences, out, model=MODEL, select="0.0",
+            jobs=1, limit=1, force=True,
         )  # fmt: skip
 
 
 def test_a_killed_start_needs_no_force(sentences: str, tmp_path: Path) -> None:
     (tmp_path / ".attnviz").mkdir()
     (tmp_path / ".attnviz" / "lock").touch()
-    done = av.export_maps(sentences, tmp_path, model=MODEL, execution=Execution(jobs=1, limit=1))
+    done = av.export(sentences, tmp_path, model=MODEL, jobs=1, limit=1)
     assert done.pictures == 8
 
 
 def test_an_unreadable_file_takes_nothing_away(tmp_path: Path) -> None:
     source, out = tmp_path / "s.txt", tmp_path / "maps"
     source.write_text("a b\n")
-    av.export_maps(source, out, model=MODEL, execution=Execution(jobs=1))
+    av.export(source, out, model=MODEL, jobs=1)
     source.write_text("a b\n", encoding="utf-16")
-    done = av.export_maps(source, out, model=MODEL, execution=Execution(jobs=1, force=True))
+    done = av.export(source, out, model=MODEL, jobs=1, force=True)
     assert (len(done.bad), len(lines_of(out))) == (1, 8)
 
 
@@ -709,12 +694,12 @@ def test_the_folder_is_moved_meanwhile(sentences: str, tmp_path: Path) -> None:
             out.rename(tmp_path / "moved")
 
     with pytest.raises(OutputError, match="No such file") as caught:
-        av.export_maps(sentences, out, model=MODEL, execution=Execution(jobs=1), progress=move)
+        av.export(sentences, out, model=MODEL, jobs=1, progress=move)
     assert "goes on" not in str(caught.value)
     assert not out.exists()
-    av.export_maps(sentences, tmp_path / "moved", model=MODEL, execution=Execution(jobs=1))
+    av.export(sentences, tmp_path / "moved", model=MODEL, jobs=1)
     plain = tmp_path / "plain"
-    av.export_maps(sentences, plain, model=MODEL, execution=Execution(jobs=1))
+    av.export(sentences, plain, model=MODEL, jobs=1)
     assert contents(tmp_path / "moved") == contents(plain)
 
 
@@ -724,7 +709,7 @@ def test_the_folder_is_moved_meanwhile(sentences: str, tmp_path: Path) -> None:
 def prepared(sentences: str, folder: Path) -> tuple[Path, Path]:
     """An export of one sentence, and beside it a folder with a file that is not ours."""
     out, elsewhere = folder / "maps", folder / "elsewhere"
-    av.export_maps(sentences, out, model=MODEL, execution=Execution(jobs=1, limit=1))
+    av.export(sentences, out, model=MODEL, jobs=1, limit=1)
     elsewhere.mkdir()
     (elsewhere / "mine").write_text("mine\n")
     return out, elsewhere
@@ -746,16 +731,16 @@ def test_a_link_in_place_of_a_file_of_ours(
         os.mkfifo(out / name)
     else:
         getattr(out / name, how)(mine)
-    execution = Execution(jobs=1, limit=1, force=force)
+    execution = {"jobs": 1, "limit": 1, "force": force}
     if how == "hardlink_to" and name != ".attnviz/journal.jsonl":  # these are never changed
         with contextlib.suppress(OutputError):
-            av.export_maps(sentences, out, model=MODEL, execution=execution)
+            av.export(sentences, out, model=MODEL, **execution)
     else:
         what = {"symlink_to": "is a link", "mkfifo": "is not a regular file"}.get(
             how, "another name"
         )
         with pytest.raises(OutputError, match=rf"{name} (is|has) .*; remove it") as caught:
-            av.export_maps(sentences, out, model=MODEL, execution=execution)
+            av.export(sentences, out, model=MODEL, **execution)
         assert what in caught.value.message
     assert mine.read_text() == "mine\n"
     assert [path.name for path in elsewhere.iterdir()] == ["mine"]
@@ -767,9 +752,7 @@ def test_a_linked_private_folder(sentences: str, tmp_path: Path, force: bool) ->
     shutil.rmtree(out / ".attnviz")
     (out / ".attnviz").symlink_to(elsewhere)
     with pytest.raises(OutputError, match=r"\.attnviz is a link"):
-        av.export_maps(
-            sentences, out, model=MODEL, execution=Execution(jobs=1, limit=1, force=force)
-        )
+        av.export(sentences, out, model=MODEL, jobs=1, limit=1, force=force)
     assert [path.name for path in elsewhere.iterdir()] == ["mine"]
 
 
@@ -790,13 +773,13 @@ def test_a_linked_picture_folder(sentences: str, tmp_path: Path, jobs: int, know
     if not known:
         (out / "manifest.jsonl").write_text("")
     before = contents(elsewhere)
-    for settings in (ExportSettings(), ExportSettings(select="0.0")):
+    for settings in ({}, {"select": "0.0"}):
         for force in (False, True):
-            execution = Execution(jobs=jobs, limit=1, force=force)
-            if settings != ExportSettings() and not force:
+            execution = {"jobs": jobs, "limit": 1, "force": force}
+            if settings != {} and not force:
                 continue
             with pytest.raises(OutputError, match=r"0001\S* is a link"):
-                av.export_maps(sentences, out, model=MODEL, settings=settings, execution=execution)
+                av.export(sentences, out, model=MODEL, **settings, **execution)
             assert contents(elsewhere) == before
 
 
@@ -809,7 +792,7 @@ def test_a_link_in_place_of_a_picture_is_replaced(sentences: str, tmp_path: Path
     os.mkfifo(pipe)
     for path in (picture, index):
         path.symlink_to(elsewhere / "mine")
-    av.export_maps(sentences, out, model=MODEL, execution=Execution(jobs=1, limit=1))
+    av.export(sentences, out, model=MODEL, jobs=1, limit=1)
     assert contents(out) == expected
     assert not picture.is_symlink()
     assert (elsewhere / "mine").read_text() == "mine\n"
@@ -825,11 +808,11 @@ def test_a_link_in_place_of_a_picture_is_replaced(sentences: str, tmp_path: Path
         {"id": {"a": 1}},
         {"id": ...},
         {"layer": "7"},
-        {"head": 1e3},
+        {"index": 1e3},
         {"number": True},
         {"together": "8"},
         {"digest": None},
-        {"kind": []},
+        {"layout": []},
         {"heads": 7},
     ],
 )
@@ -840,13 +823,13 @@ def test_hostile_lines_are_none(sentences: str, tmp_path: Path, change: dict) ->
     line = {**json.loads(lines[0]), **change}
     lines[0] = json.dumps({key: value for key, value in line.items() if value is not ...})
     for settings, force in (
-        (ExportSettings(), False),
-        (ExportSettings(select="0.0"), True),
-        (ExportSettings(), True),
+        ({}, False),
+        ({"select": "0.0"}, True),
+        ({}, True),
     ):
         (out / "manifest.jsonl").write_text("\n".join(lines) + "\n")
-        execution = Execution(jobs=1, limit=1, force=force)
-        av.export_maps(sentences, out, model=MODEL, settings=settings, execution=execution)
+        execution = {"jobs": 1, "limit": 1, "force": force}
+        av.export(sentences, out, model=MODEL, **settings, **execution)
     assert contents(out) == expected
 
 
@@ -854,4 +837,4 @@ def test_a_line_without_end(sentences: str, tmp_path: Path) -> None:
     out, _ = prepared(sentences, tmp_path)
     os.truncate(out / "manifest.jsonl", 65 << 20)
     with pytest.raises(OutputError, match=r"manifest\.jsonl has a line of 64 MiB"):
-        av.export_maps(sentences, out, model=MODEL, execution=Execution(jobs=1, limit=1))
+        av.export(sentences, out, model=MODEL, jobs=1, limit=1)

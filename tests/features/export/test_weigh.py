@@ -9,10 +9,7 @@ import numpy as np
 import pytest
 
 import attnviz as av
-from attnviz.drawing.style import Style
 from attnviz.errors import UsageError
-from attnviz.features.export.execution import Execution
-from attnviz.features.export.settings import ExportSettings
 
 TEXTS = ("The keys are on the table.", "Mary left.")
 
@@ -21,14 +18,14 @@ TEXTS = ("The keys are on the table.", "Mary left.")
 def test_numbers_and_scores_are_those_of_a_capture(weigh: str, tmp_path: Path) -> None:
     source = tmp_path / "texts.txt"
     source.write_text("\n".join(TEXTS), encoding="utf-8")
-    settings = ExportSettings(weights="npz", style=Style(quantity=weigh))
+    settings = {"weights": "npz", "quantity": weigh}
     out = tmp_path / "out"
-    av.export_maps(
-        source, out, model="demo-bert", settings=settings, execution=Execution(jobs=1)
+    av.export(
+        source, out, model="demo-bert", **settings, jobs=1
     )  # fmt: skip
     lines = [json.loads(line) for line in (out / "manifest.jsonl").read_text("utf-8").splitlines()]
     for text in TEXTS:
-        held = av.capture(text, model="demo-bert", weigh=weigh)
+        held = av.capture(text, model="demo-bert", quantity=weigh)
         (file,) = out.glob(f"*{text.split()[1].strip('.').lower()}*/{weigh}.npz")
         with np.load(file) as arrays:
             found = [arrays[name] for name in arrays.files if arrays[name].ndim == 2]
@@ -37,7 +34,7 @@ def test_numbers_and_scores_are_those_of_a_capture(weigh: str, tmp_path: Path) -
         for one, other in zip(found, wanted, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
         scores = {head.head: head for head in av.heads(held).heads}
-        mine = [line for line in lines if line.get("text") == text and line["kind"] == "heads"]
+        mine = [line for line in lines if line.get("text") == text and line["layout"] == "heads"]
         assert len(mine) == len(held.layout)
         for line, head in zip(mine, held.layout, strict=True):
             self = line["scores"]["self"]["mean"]
@@ -45,12 +42,12 @@ def test_numbers_and_scores_are_those_of_a_capture(weigh: str, tmp_path: Path) -
 
 
 def test_recorded_maps_keep_their_quantity(tmp_path: Path) -> None:
-    held = av.capture(TEXTS[0], model="demo-bert", weigh="norm")
+    held = av.capture(TEXTS[0], model="demo-bert", quantity="norm")
     path = av.write_capture(held, tmp_path / "c.npz")
-    settings = ExportSettings(select="0.0", weights="npz")
+    settings = {"select": "0.0", "weights": "npz"}
     out = tmp_path / "out"
-    av.export_maps(path, out, settings=settings, execution=Execution(jobs=1), recorded=True)
+    av.export(path, out, **settings, jobs=1, recorded=True)
     assert list(out.glob("*/norm.npz"))
-    norms = ExportSettings(style=Style(quantity="norm"))
+    norms = {"quantity": "norm"}
     with pytest.raises(UsageError, match="recorded attention shows what it holds"):
-        av.export_maps(path, out, settings=norms, recorded=True)
+        av.export(path, out, **norms, recorded=True)

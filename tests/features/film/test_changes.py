@@ -6,12 +6,22 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from attnviz.core.heads import Head, Site
 from attnviz.core.provenance import SourceInfo
 from attnviz.errors import InputError, UsageError
-from attnviz.features.film.changes import apart, drawn, passed, shifted, weights, when
+from attnviz.features.film.changes import (
+    apart,
+    drawn,
+    jitter,
+    jittered,
+    passed,
+    shifted,
+    weights,
+    when,
+)
 from attnviz.features.film.measure import in_context
 from attnviz.features.film.series import series
-from attnviz.features.film.words import title
+from attnviz.features.film.words import headline, title
 
 
 class TestPassed:
@@ -34,6 +44,57 @@ class TestPassed:
             middle = (curve[: top + 1].min() + curve[top]) / 2
             rises = [s for s in range(1, top + 1) if curve[s - 1] < middle <= curve[s]]
             assert passed(curve[None])[0] == (rises[-1] if rises else 0)
+
+
+def simulated(
+    rng: np.random.Generator, middle: float, size: float, *, noisy: bool
+) -> tuple[int, np.ndarray]:
+    """Where a score of 30 texts passed its middle, and its draws; it rises between checkpoints."""
+    at = np.arange(24)
+    rise = 0.6 / (1 + np.exp(-(at - middle) / 1.2))
+    texts = rise[:, None] * (1 + rng.normal(0, 0.25, 30)) + rng.normal(0, 0.05, (24, 30))
+    rows = rng.integers(3, 20, 30)
+    a = (texts + rng.normal(0, size, 24)[:, None]) * rows
+    curve = a.sum(1) / rows.sum()
+    draws = drawn(a, np.broadcast_to(rows, a.shape), rng.poisson(1, (400, 30)).astype(float))
+    if noisy:
+        draws = jittered(draws, curve, (0, int(rng.integers(1 << 30))))
+    return int(passed(curve[None])[0]), passed(draws)
+
+
+class TestJitter:
+    """Training goes up and down between checkpoints by more than texts explain."""
+
+    def test_it_is_the_deviation_of_what_neighbours_do(self) -> None:
+        rng = np.random.default_rng(3)
+        line = np.linspace(0, 5, 4000)
+        assert jitter(line) == pytest.approx(0, abs=1e-12)
+        assert jitter(line + rng.normal(0, 0.08, 4000)) == pytest.approx(0.08, rel=0.05)
+        assert jitter(line[:5] + rng.normal(0, 0.08, 5)) == 0  # too few to tell
+
+    def test_intervals_of_steps_hold_where_checkpoints_jump(self) -> None:
+        held = {}
+        for noisy in (False, True):
+            rng, steps, inside = np.random.default_rng(4), range(24), []
+            for _ in range(80):
+                middle = 8 + 4 * rng.random()
+                index, draws = simulated(rng, middle, 0.08, noisy=noisy)
+                if index:
+                    found = when(index, draws, steps, texts=30)
+                    inside.append(found.low <= middle <= found.high)
+            held[noisy] = np.mean(inside)
+        assert held[True] >= 0.92
+        assert held[False] < 0.85
+
+    def test_events_at_once_come_in_no_order(self) -> None:
+        rng, named = np.random.default_rng(5), 0
+        for _ in range(60):
+            middle = 8 + 4 * rng.random()
+            events = sorted((simulated(rng, middle, 0.08, noisy=True) for _ in range(2)),
+                            key=lambda one: one[0])  # fmt: skip
+            low, _, _ = apart(events[0][1], events[1][1], range(24), texts=30)
+            named += low > 0
+        assert named / 60 <= 0.05
 
 
 class TestDraws:
@@ -141,3 +202,24 @@ def test_a_film_is_called_by_the_folder_of_its_run() -> None:
         "Heads during training: EleutherAI/pythia-70m@step400"
     )
     assert titled("org/run-7") == "Heads during training: org/run-7"
+    assert titled("step-400") == "Heads during training, step 0 to 400", "a checkpoint is no run"
+
+
+def test_a_page_is_headed_by_what_a_head_became() -> None:
+    head = Head(Site("decoder", 2), 0)
+    formed = [
+        SimpleNamespace(
+            head=head, role="induction", step=1200, low=800, high=1200, least=0.1, most=0.9
+        ),
+        SimpleNamespace(
+            head=head, role="previous", step=20, low=None, high=None, least=0, most=0.3
+        ),
+    ]
+    film = SimpleNamespace(
+        source=SourceInfo("runs/mine/step-4000", "hooked", ""), steps=(0, 4000),
+        formations=formed, layout=SimpleNamespace(name=lambda one: one.name),
+    )  # fmt: skip
+    said = "Head 2.0 of mine becomes an induction head at step 1,200 (800–1,200)"
+    assert headline(film) == said  # type: ignore[arg-type]
+    film.formations = []
+    assert headline(film) == "No head of mine takes on a role, step 0 to 4,000"  # type: ignore[arg-type]

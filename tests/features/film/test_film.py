@@ -21,6 +21,7 @@ from attnviz.cli import app
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError
 from attnviz.features.film import kept, terminal
+from attnviz.features.film.function import read_film
 from attnviz.features.film.measure import in_context
 from attnviz.features.film.result import Film
 from attnviz.features.film.summary import unpacked
@@ -33,9 +34,7 @@ from tests.viewing import Opened, opened
 
 def filmed(folder: Path, **options: Any) -> Film:
     known = json.loads((folder / "optimum.json").read_text())
-    found: Film = av.film(
-        folder / "texts.txt", model=f"{folder}/step-*", baselines=known, **options
-    )
+    found: Film = av.film(folder / "texts.txt", model=f"{folder}/step-*", baseline=known, **options)
     return found
 
 
@@ -47,7 +46,7 @@ def short(run: Path) -> Film:
 @pytest.fixture(scope="module")
 def two() -> Film:
     """The whole run of the recipe, which is shipped."""
-    return av.read_film(ROOT / "sample_inputs/phases/markov-2.json")
+    return av.read(ROOT / "sample_inputs/phases/markov-2.json")
 
 
 def ids_of(folder: Path) -> torch.Tensor:
@@ -149,7 +148,7 @@ class TestMeasured:
         )
         (_, last) = own.maps.values()
         assert np.abs(maps[-1, 1] / 255 - last[0, :24, :24]).max() <= 0.5 / 255 + 1e-6
-        assert unpacked(filmed(run, show=0, limit=6, scores=("previous",))) is None
+        assert unpacked(filmed(run, map_tokens=0, limit=6, scores=("previous",))) is None
 
     def test_probe_and_ablation_and_a_treebank(self, tmp_path: Path) -> None:
         for step in (1, 2):
@@ -159,7 +158,7 @@ class TestMeasured:
         found = av.film(
             texts=[f"{n} {text}" for n, text in enumerate(texts)],
             model=f"{tmp_path}/step-*", probe=True, ablate=True, scores=("previous", "induction"),
-            conllu="sample_inputs/treebank.conllu",
+            treebank="sample_inputs/treebank.conllu",
         )  # fmt: skip
         assert found.probed == 60
         assert found.texts == len(texts)
@@ -181,7 +180,7 @@ class TestRuns:
     def test_jobs_and_resumed_runs_give_the_same_bits(self, run: Path, tmp_path: Path) -> None:
         texts = run / "texts.txt"
         keep = tmp_path / "kept"
-        whole = av.film(texts, model=f"{run}/step-*", keep=keep)
+        whole = av.film(texts, model=f"{run}/step-*", state=keep)
         assert av.film(texts, model=f"{run}/step-*", jobs=2) == whole
         files = sorted(keep.iterdir())
         assert [path.name for path in files] == [
@@ -189,34 +188,34 @@ class TestRuns:
         ]
         stamp = files[0].stat().st_mtime_ns
         files[1].unlink()
-        assert av.film(texts, model=f"{run}/step-*", keep=keep) == whole
+        assert av.film(texts, model=f"{run}/step-*", state=keep) == whole
         assert files[0].stat().st_mtime_ns == stamp
-        assert av.read_film(keep) == whole
+        assert av.read(keep) == whole
         with pytest.raises(UsageError, match="other texts, settings or weights"):
-            av.film(texts, model=f"{run}/step-*", keep=keep, scores=("previous",))
+            av.film(texts, model=f"{run}/step-*", state=keep, scores=("previous",))
 
     def test_steps_of_other_texts_are_refused(self, run: Path, tmp_path: Path) -> None:
         for start in (0, 5):
             lines = (run / "texts.txt").read_text().splitlines()[start : start + 8]
             av.film(texts=lines, model=[run / "step-00000", run / "step-00120"],
-                    keep=tmp_path / str(start))  # fmt: skip
+                    state=tmp_path / str(start))  # fmt: skip
         shutil.copy(kept.path_of(tmp_path / "5", 120), kept.path_of(tmp_path / "0", 120))
         with pytest.raises(UsageError, match="measured with other texts"):
-            av.read_film(tmp_path / "0")
+            av.read(tmp_path / "0")
 
     def test_damaged_files_are_refused(self, tmp_path: Path) -> None:
         (tmp_path / "step-00000001.film.npz").write_bytes(b"PK nothing")
         with pytest.raises(InputError, match="no step of a film"):
-            av.read_film(tmp_path)
+            av.read(tmp_path)
         with pytest.raises(InputError, match="holds no steps"):
-            av.read_film(tmp_path.parent)
+            av.read(tmp_path.parent)
 
 
 class TestForms:
     def test_it_is_read_back_equal(self, two: Film, tmp_path: Path) -> None:
         assert av.read(two.save(tmp_path / "film.json")) == two
         jsonschema_rs.validate(Film.json_schema(), two.to_dict())
-        assert av.read_film(tmp_path / "film.json", {"more": 1.0}).baselines["more"] == 1.0
+        assert read_film(tmp_path / "film.json", baseline={"more": 1.0}).baselines["more"] == 1.0
 
     def test_rows_are_long(self, two: Film) -> None:
         rows = two.to_records()
@@ -267,7 +266,7 @@ class TestForms:
         done = invoke(
             app,
             ["film", "-m", str(run / "step-0000?"), "-m", str(run / "step-00120"),
-             "--lines", str(run / "texts.txt"), "--scores", "previous", "--csv", "-q",
+             "--texts", str(run / "texts.txt"), "--scores", "previous", "--csv", "-q",
              "-o", str(tmp_path / "film.html")],
         )  # fmt: skip
         assert done.exit_code == 0, done.output
@@ -353,4 +352,4 @@ def test_a_film_whose_lengths_do_not_fit_is_damaged(tmp_path: Path, field: str) 
         document[field] = document[field][::-1][1:]
     (tmp_path / "film.json").write_text(json.dumps(document))
     with pytest.raises(InputError, match=r"film\.json is damaged"):
-        av.read_film(tmp_path / "film.json")
+        av.read(tmp_path / "film.json")

@@ -1,8 +1,12 @@
 """Measuring heads while a model is trained leaves no trace in the training."""
 
 import random
+import re
+import shutil
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,8 +16,10 @@ from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import attnviz as av
-from attnviz.errors import UsageError
-from attnviz.features.film.track import first_rank, inside
+from attnviz.cli import main
+from attnviz.errors import AttnvizError, AttnvizWarning, InputError, OutputError, UsageError
+from attnviz.features.film import kept
+from attnviz.features.film.track import Tracker, first_rank, inside
 
 TEXTS = [[n % 11 for n in range(start, start + 40)] for start in range(6)]
 STEPS = 6
@@ -44,7 +50,7 @@ def trained(
     model.train()
     wrapped = wrap(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    heads = av.track(wrapped, None, TEXTS, every=2, out=out) if tracked else None
+    heads = av.track(wrapped, None, TEXTS, every=2, state=out) if tracked else None
     random.seed(1)
     np.random.seed(1)
     torch.manual_seed(1)
@@ -124,13 +130,13 @@ def test_the_test_of_identity_can_fail() -> None:
 
 def test_numbers_are_those_of_the_film_and_of_transformers(tmp_path: Path) -> None:
     model = built()
-    heads = av.track(model, None, TEXTS, out=tmp_path, scores=("previous",), each=True)
+    heads = av.track(model, None, TEXTS, state=tmp_path, scores=("previous",), each=True)
     first = heads(0)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(2)
     heads(10)
-    found = av.read_film(tmp_path)
+    found = av.read(tmp_path)
     assert found.steps == (0, 10)
     ids = torch.tensor(TEXTS)
     model = built().eval()
@@ -190,6 +196,157 @@ def test_what_cannot_be_tracked_is_refused() -> None:
         av.track(model, None, TEXTS)
 
 
+WRONG: list[tuple[dict[str, Any], type[AttnvizError], str]] = [
+    ({"texts": None}, UsageError, "texts takes several"),
+    ({"texts": "abc"}, UsageError, "texts takes several"),
+    ({"texts": b"abc"}, UsageError, "texts takes several"),
+    ({"texts": [b"abc"]}, UsageError, "texts takes several"),
+    ({"texts": [[1.5, 2.5]]}, UsageError, "texts takes several"),
+    ({"texts": [[True, False]]}, UsageError, "texts takes several"),
+    ({"texts": [[3, -1]]}, InputError, "text 1 has the token id -1; ids go from 0"),
+    ({"texts": [" "]}, InputError, "text 1 is empty"),
+    ({"texts": []}, UsageError, "no texts"),
+    ({"every": "2"}, UsageError, "every takes a whole number, not '2'"),
+    ({"every": 2.5}, UsageError, "every takes a whole number"),
+    ({"every": True}, UsageError, "every takes a whole number"),
+    ({"every": -1}, UsageError, "every=-1 must be 1 or more"),
+    ({"scores": []}, UsageError, "no scores; name some"),
+    ({"scores": "previous"}, UsageError, "scores takes several"),
+    ({"scores": ["prev"]}, UsageError, "no score is called 'prev'"),
+    ({"state": "FILE"}, OutputError, "cannot keep steps in .*File exists"),
+    ({"state": "FILE/below"}, OutputError, "cannot keep steps in .*Not a directory"),
+    ({"state": 3}, UsageError, "state takes a string, a path or None"),
+]
+
+
+@pytest.mark.parametrize(("options", "kind", "says"), WRONG, ids=str)
+def test_wrong_settings_are_refused_when_it_is_made(
+    options: dict[str, Any], kind: type[AttnvizError], says: str, tmp_path: Path
+) -> None:
+    (tmp_path / "FILE").write_text("mine")
+    if isinstance(options.get("state"), str):
+        options = {"state": tmp_path / options["state"]}
+    options = {"texts": TEXTS, **options}
+    with pytest.raises(kind, match=says):
+        av.HeadsCallback(**options)
+    model = built()
+    with pytest.raises(kind, match=says):
+        av.track(model, None, **options)
+    with pytest.raises(kind, match=says):
+        Tracker(model, None, **options)
+    assert (tmp_path / "FILE").read_text() == "mine"
+
+
+def test_what_the_model_cannot_take_is_refused_when_it_is_made() -> None:
+    with pytest.raises(InputError, match="token id 100 is not in the model's vocabulary"):
+        av.track(built(), None, [[100, 1]])
+    with pytest.raises(av.ModelError, match="given without its tokenizer"):
+        av.track(built(), None, ["a text"])
+    for model in (None, "demo-gpt2", 3):
+        with pytest.raises(UsageError, match="model takes the transformers model that is trained"):
+            av.track(model, None, TEXTS)
+    with pytest.raises(UsageError, match="trainer takes transformers' Trainer, not Linear"):
+        av.HeadsCallback(TEXTS).attach(nn.Linear(2, 2))
+    with pytest.raises(UsageError, match="map_tokens=-1 must be 0 or more"):
+        av.track(built(), None, TEXTS, map_tokens=-1)
+
+
+@pytest.mark.parametrize("step", ["1", b"1", 1.0, 1.5, True, None, -1, float("nan")])
+def test_a_step_is_a_whole_number(step: Any, tmp_path: Path) -> None:
+    heads = av.track(built(), None, TEXTS[:1], state=tmp_path)
+    for call in (heads, heads.measure):
+        with pytest.raises(UsageError, match=r"step(=-1 must be 0| takes a whole number)"):
+            call(step)
+    assert not list(tmp_path.iterdir())
+
+
+def test_kept_steps_are_read_in_order_and_by_their_names(tmp_path: Path) -> None:
+    heads = av.track(built(), None, TEXTS, state=tmp_path, scores=("previous",))
+    steps = (np.int64(7), 99_999_999, 100_000_000)
+    for step in reversed(steps):
+        heads(step)
+    assert av.read(tmp_path).steps == steps
+    shutil.copy(kept.path_of(tmp_path, 7), kept.path_of(tmp_path, 8))
+    with pytest.raises(InputError, match=r"it is of step 7, which is not that of its name"):
+        av.read(tmp_path)
+    heads.last.header.step = -1
+    written = kept.write(tmp_path, heads.last)
+    written.rename(kept.path_of(tmp_path, 8))
+    with pytest.raises(InputError, match=r"it is of step -1"):
+        av.read(tmp_path)
+
+
+def test_a_folder_that_cannot_be_written_ends_no_training(tmp_path: Path) -> None:
+    """As on a full disk: one warning, nothing more is kept, numbers are as before."""
+    heads, other = (av.track(built(), None, TEXTS, state=tmp_path / name) for name in "ab")
+    first = heads(0)
+    shutil.rmtree(tmp_path / "a")
+    with pytest.warns(AttnvizWarning, match=r"not kept from step 1 on: .*Training goes on") as said:
+        numbers = [heads(1), heads(2)]
+    assert len(said) == 1
+    assert numbers == [first, first] == [other(1), other(2)]
+    assert not (tmp_path / "a").exists()
+    assert heads.last.header.step == 2
+
+
+def test_weights_that_are_no_numbers_end_no_training() -> None:
+    model = built()
+    heads = av.track(model, None, TEXTS)
+    first = heads(0)
+    weights = model.transformer.h[1].attn.c_attn.weight
+    before = weights.detach().clone()
+    with torch.no_grad():
+        weights.fill_(float("nan"))
+    with pytest.warns(AttnvizWarning, match=r"step 1 is not measured.*not numbers \(NaN\)") as said:
+        numbers = [heads(1), heads(2)]
+    assert len(said) == 1
+    assert numbers == [{}, {}]
+    with torch.no_grad():
+        weights.copy_(before)
+    assert heads(3) == first
+
+
+@pytest.mark.parametrize("loss", [float("nan"), 1e30])
+def test_a_loss_that_is_no_number_is_none_in_the_film(loss: float, tmp_path: Path) -> None:
+    """And not 0, and no warning of NumPy's."""
+    model = built()
+    heads = av.track(model, None, TEXTS, state=tmp_path)
+    before = model.transformer.ln_f.weight.detach().clone()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for step, weights in enumerate([before, torch.full_like(before, loss), before]):
+            with torch.no_grad():
+                model.transformer.ln_f.weight.copy_(weights)
+            heads(step)
+        film = av.read(tmp_path)
+        for curve in (film.loss, film.in_context):
+            assert [value is None for value in curve.mean] == [False, True, False]
+            assert curve.mean[0] == curve.mean[2] != 0
+        kept.path_of(tmp_path, 0).unlink()  # so that the film begins with it
+        shorter = av.read(tmp_path)
+        assert shorter.loss.mean == (None, film.loss.mean[0])
+        assert av.read(film.save(tmp_path / "film.json")) == film
+        for suffix in (".png", ".html", ".csv"):
+            film.save(tmp_path / f"film{suffix}")
+    said = "The loss is too large or no number at 1 step, first at step 1: training has diverged."
+    assert said in film.notes
+
+
+def test_a_film_that_is_there_takes_no_options_of_a_measurement(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    heads = av.track(built(), None, TEXTS, state=tmp_path, scores=("previous",))
+    heads(0), heads(1)
+    assert main(["film", str(tmp_path), "-q"]) == 0
+    capsys.readouterr()
+    options = ["--device", "cuda", "--no-special-tokens", "--scores", "next", "--texts", "x.txt"]
+    assert main(["film", str(tmp_path), *options]) == 2
+    said = capsys.readouterr().err
+    left = re.sub(r".*leave out", "", " ".join(said.split()))
+    assert left.split(", ") == [" --texts", "--no-special-tokens", "--scores", "--device"]
+    assert main(["film", str(tmp_path), "--map-tokens", "3", "--state", "k", "--jobs", "2"]) == 2
+
+
 class Rows(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
     def __len__(self) -> int:
         return 24
@@ -199,7 +356,7 @@ class Rows(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
         return {"input_ids": ids, "labels": ids}
 
 
-def with_trainer(folder: Path, tracked: bool) -> tuple[Any, list[dict[str, Any]]]:
+def with_trainer(folder: Path, tracked: bool, **options: Any) -> tuple[Any, list[dict[str, Any]]]:
     pytest.importorskip("accelerate")
     from transformers import Trainer, TrainerCallback, TrainingArguments
 
@@ -215,7 +372,7 @@ def with_trainer(folder: Path, tracked: bool) -> tuple[Any, list[dict[str, Any]]
     )  # fmt: skip
     trainer = Trainer(built(), arguments, train_dataset=Rows(), callbacks=[Logger])
     if tracked:
-        av.HeadsCallback(TEXTS, every=2).attach(trainer)
+        av.HeadsCallback(TEXTS, every=2, **options).attach(trainer)
     trainer.train()
     return trainer, logged
 
@@ -233,6 +390,43 @@ def test_the_trainer_logs_heads_and_trains_the_same(tmp_path: Path) -> None:
         one["loss"] for one in logged if "loss" in one
     ]
     assert any("heads/loss" in one for one in trainer.state.log_history)
-    film = av.read_film(tmp_path / "tracked" / "heads")
+    film = av.read(tmp_path / "tracked" / "heads")
     assert film.steps == (0, 2, 4, 6)
     assert film.maps is not None
+
+
+def test_a_trainer_is_looked_at_when_it_is_attached(tmp_path: Path) -> None:
+    added: list[Any] = []
+    trainer = SimpleNamespace(
+        model=built(), processing_class=None, args=SimpleNamespace(output_dir=str(tmp_path)),
+        add_callback=added.append, log=print,
+    )  # fmt: skip
+    with pytest.raises(InputError, match="token id 100 is not in the model's vocabulary"):
+        av.HeadsCallback([[100, 1]]).attach(trainer)
+    (tmp_path / "file").write_text("mine")
+    trainer.args.output_dir = tmp_path / "file"
+    with pytest.raises(OutputError, match="cannot keep steps in"):
+        av.HeadsCallback(TEXTS).attach(trainer)
+    assert not added
+
+
+def test_a_log_that_raises_ends_no_training(tmp_path: Path) -> None:
+    calls = []
+
+    def log(numbers: dict[str, float]) -> None:
+        calls.append(numbers)
+        raise ConnectionError("the logger is gone")
+
+    plain, quiet = with_trainer(tmp_path / "plain", tracked=False)
+    with pytest.warns(AttnvizWarning, match="not logged from step 0 on: ConnectionError: the logg"):
+        trainer, logged = with_trainer(tmp_path / "tracked", tracked=True, log=log)
+    assert len(calls) == 1
+    assert trainer.state.global_step == 6
+    for mine, theirs in zip(
+        plain.model.state_dict().values(), trainer.model.state_dict().values(), strict=True
+    ):
+        assert torch.equal(mine, theirs)
+    assert [one["loss"] for one in quiet if "loss" in one] == [
+        one["loss"] for one in logged if "loss" in one
+    ]
+    assert av.read(tmp_path / "tracked" / "heads").steps == (0, 2, 4, 6)

@@ -185,7 +185,7 @@ def test_shares_of_every_method_sum_to_one(method: str) -> None:
 
 @pytest.mark.parametrize("method", ["alti", "rollout"])
 def test_a_followed_token_goes_through_every_layer(method: str) -> None:
-    report = av.flow(TEXT, method=method, to="table")
+    report = av.flow(TEXT, method=method, position="table")
     place = report.tokens.texts.index(" table")
     assert report.followed is not None
     assert report.followed.positions == (place,)
@@ -197,14 +197,14 @@ def test_a_followed_token_goes_through_every_layer(method: str) -> None:
     np.testing.assert_allclose(report.looked(report.followed), report.weights[place])
     for before, after in pairwise(edges):  # what arrives goes on
         np.testing.assert_allclose(before.sum(1), after.sum(0), atol=1e-6)
-    onward = av.flow(TEXT, method=method, from_=place)
+    onward = av.flow(TEXT, method=method, source=place)
     found = list(onward.edges(onward.followed))
     np.testing.assert_allclose(found[-1].sum(1), report.total[:, place], atol=1e-6)
     np.testing.assert_allclose(product(report.layers), report.total)
 
 
 def test_a_word_of_several_pieces_is_followed_as_one() -> None:
-    report = av.flow(TEXT, from_="cabinet")
+    report = av.flow(TEXT, source="cabinet")
     assert report.followed is not None
     pieces = list(report.followed.positions)
     assert len(pieces) > 1
@@ -239,9 +239,11 @@ def test_a_token_that_is_not_there_or_not_alone_is_refused() -> None:
         follow(report, "to", "sofa")
     with pytest.raises(InputError, match=r"no position 99: the text has 13 tokens"):
         follow(report, "from", "99")
-    with pytest.raises(UsageError, match="not both"):
-        av.flow(TEXT, to=1, from_=2)
-    with pytest.raises(UsageError, match="unknown method 'water'"):
+    with pytest.raises(UsageError, match="position and source exclude each other"):
+        av.flow(TEXT, position=1, source=2)
+    with pytest.raises(
+        UsageError, match="method takes 'alti', 'rollout', 'max-flow' or None, not 'water'"
+    ):
         av.flow(TEXT, method="water")
 
 
@@ -256,7 +258,7 @@ def test_recorded_attention_says_what_it_lacks() -> None:
     with pytest.raises(
         UsageError, match="begins with attention weights, and the capture holds norm"
     ):
-        av.flow(av.capture(TEXT, weigh="norm"))
+        av.flow(av.capture(TEXT, quantity="norm"))
     odd = capture_of({Site("decoder", 0): np.full((1, 2, 2), 0.5)})
     keys = Tokens(("a", "b", "c"))
     maps = {Site("decoder", 0): np.full((1, 2, 3), 1 / 3)}
@@ -269,7 +271,7 @@ def test_recorded_attention_says_what_it_lacks() -> None:
 
 @pytest.mark.parametrize("to", [None, "table"])
 def test_results_come_back_equal(to: str | None, tmp_path: Path) -> None:
-    report = av.flow(TEXT, to=to)
+    report = av.flow(TEXT, position=to)
     found = report.to_dict()
     jsonschema_rs.validate(SCHEMA, found)
     assert found["total"] == report.total.tolist()

@@ -158,14 +158,14 @@ def test_the_command_writes_what_it_is_asked_for(tmp_path: Path, capsys: Any) ->
     assert "(share of the position)" in out
     assert "→ tokens; blank: cannot be reached" in out
     assert "→ keys (attended to); blank: not allowed" in out
-    assert main(["flow", "one two three one two", "--to", "-1", "-q"]) == 0
+    assert main(["flow", "one two three one two", "--position", "-1", "-q"]) == 0
     out = capsys.readouterr().out
     assert "what reaches ·two (5) from each token (ALTI through 4 layers)" in out
     assert "pre-norm" in out
 
 
 def test_a_flow_saves_and_names_itself(tmp_path: Path) -> None:
-    flow = av.flow("one two three", to="two")
+    flow = av.flow("one two three", position="two")
     for name in ("a.json", "a.csv", "a.html", "a.pdf"):
         assert flow.save(tmp_path / name).stat().st_size > 100
     assert repr(flow).startswith("<Flow demo-gpt2, alti, 4 tokens, 4 layers, to two: own token")
@@ -228,6 +228,23 @@ def test_page_follows_what_is_pointed_at_and_moves_by_keys(tab: Opened, tmp_path
     tab.page.mouse.move(box["x"] + 3, box["y"] + box["height"] - 3)
     tab.settle()
     until(tab.page, "document.getElementById('stage').dataset.node === '3:0'")
+
+
+def test_what_is_said_of_tokens_is_a_sentence(tab: Opened, tmp_path: Path) -> None:
+    flow = run_recorded(made(2, 3, causal=True))
+    tab.open(written(tmp_path, flow), "at=0:2,3", again=True)
+    given = flow.total[:, 2] + flow.total[:, 3]
+    most = int(given.argmax())
+    said = tab.text("#said")
+    assert said.startswith(f"{100 * given[most]:.0f} % of w{most} ({most})")
+    assert said.endswith(" comes from w2 (2) and w3 (3)")
+    end = flow.total[6].copy()
+    own, end[6] = end[6], 0
+    other = int(end.argmax())
+    assert tab.text("h1") == (
+        f"made by hand: w6 (6) keeps {100 * own:.0f} % of itself and takes in most from "
+        f"w{other} ({other}), {100 * end[other]:.0f} %"
+    )
 
 
 def test_page_opens_on_the_followed_token(tab: Opened, tmp_path: Path) -> None:

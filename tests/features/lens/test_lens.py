@@ -16,7 +16,8 @@ from attnviz.core.source import ForwardRequest, Rows
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.lens import read
 from attnviz.features.lens.result import Lens
-from attnviz.features.lens.run import LensQuestion, run
+from attnviz.features.lens.run import run
+from attnviz.features.lens.settings import LensSettings
 from attnviz.models import pretrained
 from tests.models.tiny import GAIN, LONG, SHORT, build, hooked_only, inputs_of
 from tests.repeated import REPEATED
@@ -88,7 +89,9 @@ def test_states_against_transformers(family: str, tmp_path: Path) -> None:
     source = pretrained.load(str(tmp_path), backend="hooked")
     hooked_only(source)
     log = expected(family, tmp_path)
-    found = run(source, inputs_of(source, LONG, SHORT), LensQuestion(position="all", top=41))
+    found = run(
+        source, inputs_of(source, LONG, SHORT), LensSettings(position="all", predictions=41)
+    )
     length = len(SHORT) if family in ("t5", "bart") else len(LONG)
     assert len(found.states()) == len(log)
     assert found.positions == tuple(range(length))
@@ -182,7 +185,7 @@ def test_parts_are_of_the_token_that_is_asked_for() -> None:
 def test_heads_are_the_votes_of_logits() -> None:
     """At the last position, what a head adds to its words is what ``logits`` splits."""
     votes = av.logits(TEXT)
-    heads = {one.head: one for one in av.lens(TEXT, by="head", top=5).heads}
+    heads = {one.head: one for one in av.lens(TEXT, by="head", predictions=5).heads}
     for vote in votes.votes:
         assert tuple(word.token for word in heads[vote.head].raises) == vote.raises
         assert tuple(word.token for word in heads[vote.head].lowers) == vote.lowers
@@ -191,7 +194,7 @@ def test_heads_are_the_votes_of_logits() -> None:
 def test_means_over_texts_by_hand() -> None:
     """One head, all rows of a few texts: its mean effect, the words that recur or stand there."""
     texts = REPEATED[:6]
-    found = av.lens(texts, by="head", top=4)
+    found = av.lens(texts, by="head", predictions=4)
     source, effects, top, copied, rows = av.load("demo-gpt2"), [], [], [], 0
     readout = source.readout()
     for text in texts:
@@ -271,7 +274,7 @@ def test_what_is_refused(minilm: str) -> None:
         av.lens("A cat.", by="head", token="dog")
     with pytest.raises(InputError, match="no position 99"):
         av.lens("A cat.", position=99)
-    with pytest.raises(UsageError, match="top=0 must be at least 1"):
-        av.lens("A cat.", top=0)
+    with pytest.raises(UsageError, match="predictions must be from 1 to 1000, not 0"):
+        av.lens("A cat.", predictions=0)
     with pytest.raises(UsageError, match="recorded attention holds no states"):
         av.lens(av.capture("A cat."))

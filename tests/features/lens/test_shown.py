@@ -89,10 +89,10 @@ def test_the_command(tmp_path: Path, capsys: Any) -> None:
     assert main(["lens", TEXT, "-q", "--token", "clock", "--position", "-1", "-o", str(out)]) == 0
     assert "rank of ·clock" in capsys.readouterr().out
     assert out.read_bytes().startswith(b"<!doctype")
-    assert main(["lens", TEXT, "--json", "--by", "head", "--top", "2"]) == 0
+    assert main(["lens", TEXT, "--json", "--by", "head", "--predictions", "2"]) == 0
     assert len(json.loads(capsys.readouterr().out)["heads"][0]["raises"]) == 2
     for bad, why in (
-        (["--by", "word"], "layer or head"),
+        (["--by", "word"], "--by takes 'layer' or 'head', not 'word'"),
         (["--position", "x"], "whole number or all"),
         (["--json", "--csv"], "exclude each other"),
     ):

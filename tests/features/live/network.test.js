@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
+import { changes } from "./changes.js";
 import { isFast } from "./kernel.js";
 import { load } from "./model.js";
 import { Pass } from "./network.js";
@@ -72,4 +73,41 @@ test("without positions equal tokens are alike in the first layer", async () => 
   near(last, [0.25, 0.25, 0.25, 0.25], 1e-6);
   pass.run([3, 3, 3, 3], new Float32Array(4).fill(1));
   assert.ok(Math.max(...pass.maps(0).slice(12, 16)) > 0.26);
+});
+
+/** Mean Jensen-Shannon distance of a head's rows, from maps that stand alone. @param {Float32Array} one @param {Float32Array} other @param {number} count */
+function moved(one, other, count) {
+  let sum = 0;
+  for (let t = 0; t < count; t++) {
+    const [p, q] = [one, other].map((map) => [...map.slice(t * count, (t + 1) * count)]);
+    const against = (/** @type {number[]} */ row) => row.reduce((all, w, s) => (w ? all + w * Math.log2((2 * w) / (p[s] + q[s])) : all), 0);
+    sum += Math.sqrt(Math.max(0, (against(p) + against(q)) / 2));
+  }
+  return sum / count;
+}
+
+test("a long text, then a short one, then heads off: each head has moved as far as its own maps say", async () => {
+  for (const code of ["", kernel]) {
+    for (const { network, packed, ids } of cases) {
+      const { heads, width, layers, vocabulary = 9 } = network;
+      const model = { ...await load(network, packed, code), positions: Float32Array.from({ length: 150 * width }, (_, i) => Math.sin(i)) };
+      const all = new Float32Array(layers * heads).fill(1);
+      const off = all.slice();
+      off[heads] = 0; // the first head of the second layer
+      const [before, after] = [new Pass(model), new Pass(model)];
+      before.run(Array.from({ length: 130 }, (_, n) => n % vocabulary), all);
+      before.run(ids, all);
+      after.run(ids, off, true, before);
+      assert.deepEqual([...changes(before, after)], [0, 0, 0, 0], "no layer reads what was switched off in the last one");
+      off[0] = 0;
+      after.run(ids, off, true, before);
+      const size = ids.length ** 2;
+      const wanted = Array.from({ length: layers * heads }, (_, n) => {
+        const [one, other] = [before, after].map((pass) => pass.maps(Math.trunc(n / heads)).slice((n % heads) * size, (n % heads + 1) * size));
+        return moved(one, other, ids.length);
+      });
+      assert.ok(wanted[heads] > 0.001);
+      near(changes(before, after), wanted, 1e-6);
+    }
+  }
 });

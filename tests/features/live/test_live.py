@@ -315,7 +315,7 @@ def test_eight_bits_run_and_print_only_digits_that_stand(browser: Any, tmp_path:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"bits": 4}, "not in 4"),
+        ({"bits": 4}, "bits takes 8, 16 or None, not 4"),
         ({"max_mb": 1.0}, "max_mb"),
         ({"model": "fresh"}, "native backend"),
         ({"text": " "}, "empty"),
@@ -341,4 +341,12 @@ def test_spans_of_a_text_that_changes_are_refused(
     option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["live", "The cat", option, "a=cat"]) == 2
-    assert f"live has no {option}: its text changes as you type" in capsys.readouterr().err
+    assert f"No such option '{option}' (see attnviz live --help)" in capsys.readouterr().err
+    assert main(["live", "--help"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Chats and spans are parts of one text: see attnviz view" in said
+
+
+def test_an_empty_text_is_refused_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["live", "", "-q"]) != 0
+    assert "empty" in capsys.readouterr().err

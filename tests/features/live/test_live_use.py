@@ -261,3 +261,43 @@ def test_tokens_are_drawn_by_their_probabilities(page: Opened, path: Path) -> No
         assert low - 1e-3 <= share <= high + 1e-3
         close += low <= share <= high
     assert close >= 18
+
+
+def test_the_button_says_whether_the_link_was_copied(browser: Any, path: Path) -> None:
+    with opened(browser, permissions=["clipboard-read", "clipboard-write"]) as page:
+        started(page, path)
+        page.page.fill("#text", "my own words")
+        page.page.click("#copy-link")
+        until(page.page, "() => document.getElementById('copy-link').textContent === 'link copied'")
+        link = page.page.evaluate("navigator.clipboard.readText()")
+        assert "text=my+own+words" in link
+        until(page.page, "() => document.getElementById('copy-link').textContent === 'copy link'")
+        refused = "navigator.clipboard.writeText = () => Promise.reject(new Error('no'))"
+        page.page.evaluate(f"() => {{ {refused}; }}")
+        page.page.click("#copy-link")
+        until(
+            page.page,
+            "() => document.getElementById('copy-link').textContent.startsWith('not copied')",
+        )
+
+
+def test_blue_is_on_and_what_is_off_is_hollow(page: Opened, path: Path) -> None:
+    started(page, path)
+    filled = """() => {
+        const probe = document.body.appendChild(document.createElement('i'));
+        probe.style.background = 'var(--on)';
+        const blue = getComputedStyle(probe).backgroundColor;
+        probe.remove();
+        return [...document.querySelectorAll('button')].filter(one => one.checkVisibility()
+            && getComputedStyle(one).backgroundColor === blue && one.offsetWidth)
+            .map(one => one.textContent.trim());
+    }"""
+    page.page.click("#look-around")
+    before = page.page.evaluate(filled)
+    page.page.click("#groups [data-ids]")
+    page.page.click("#places")
+    settled(page)
+    assert page.page.locator("#groups [aria-pressed=true]").count() >= 1
+    assert page.page.evaluate(filled) == before
+    struck = "e => getComputedStyle(e).textDecorationLine"
+    assert page.page.eval_on_selector("#groups [aria-pressed=true]", struck) == "line-through"

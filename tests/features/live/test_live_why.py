@@ -40,7 +40,7 @@ def steps(page: Opened) -> dict[str, str]:
 def agrees(page: Opened, why: Any) -> None:
     told = steps(page)
     expected = {
-        "q·k": why.dot, "scaled": why.scaled, "score": why.score, "weight": why.weight,
+        "q·k": why.dot, "score": why.score, "weight": why.weight,
         "‖f(x)‖": why.norm, "α‖f(x)‖": why.weight * why.norm,
     }  # fmt: skip
     for name, value in expected.items():
@@ -135,7 +135,7 @@ def test_bars_say_where_query_and_key_are_from(
     page: Opened, pages: dict[str, Path], name: str
 ) -> None:
     at, key = 9, 3
-    found = av.sources(TEXT, "2.4", at=at, key=key, model=name)
+    found = av.sources(TEXT, select="2.4", query=at, key=key, model=name)
     started(page, pages[name], f"head=2.4&at={at}&why={key}")
     shown = page.page.eval_on_selector_all(
         "#why .why-sources",

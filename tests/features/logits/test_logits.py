@@ -21,7 +21,8 @@ from attnviz.drawing.labels import visible
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features import registry
 from attnviz.features.logits.result import Logits
-from attnviz.features.logits.run import Question, run
+from attnviz.features.logits.run import run
+from attnviz.features.logits.settings import LogitsSettings
 from attnviz.models import pretrained
 from tests.models.tiny import LONG, build, hooked_only
 
@@ -116,7 +117,9 @@ def test_llama_against_transformers(position: int, tmp_path: Path) -> None:
     layers = [(layer.self_attn.o_proj, layer.mlp) for layer in model.model.layers]
     ids = LONG if position == -1 else LONG[: position + 1]
     expected = by_hand(model.eval(), list(ids), layers, model.model.norm)
-    found = run(source, source.prepare(Prompt(ids=LONG)), Question(position=position, top=41))
+    found = run(
+        source, source.prepare(Prompt(ids=LONG)), LogitsSettings(position=position, predictions=41)
+    )
     check(found, expected)
     assert sum(one.probability for one in found.predictions) == pytest.approx(1)
 
@@ -172,7 +175,7 @@ def test_a_difference_is_the_difference_of_the_parts() -> None:
 
 
 def test_positions() -> None:
-    every = av.logits("one two three one two", position="all", top=1)
+    every = av.logits("one two three one two", position="all", predictions=1)
     assert [p.position for p in every.predictions if p.rank == 1] == list(range(6))
     follows = {p.position: p.token for p in every.predictions if p.mark == "next"}
     assert follows == {0: "one", 1: " two", 2: " three", 3: " one", 4: " two"}
@@ -278,6 +281,6 @@ def test_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(masks) == 0
     assert capsys.readouterr().out.count("asked for: dog") == 2
     assert main(["logits", "a b", "--by", "layer"]) == 2
-    assert "head or token" in capsys.readouterr().err
+    assert "--by takes 'head' or 'token', not 'layer'" in capsys.readouterr().err
     assert main(["logits", "a b c a b", "--json", "--position", "all"]) == 0
     jsonschema_rs.validate(SCHEMA, json.loads(capsys.readouterr().out))

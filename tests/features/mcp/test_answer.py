@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from attnviz.cli import main
-from attnviz.errors import InputError, UsageError
+from attnviz.core.heads import Layout
+from attnviz.errors import InputError, SelectionError, UsageError
 from attnviz.features.mcp import command
 from attnviz.features.mcp.answer import MOST, fitted, tokens
 from attnviz.features.mcp.folders import Folders
+from attnviz.scoring.select import select
 from tests import ROOT
 
 
@@ -61,6 +63,27 @@ def test_circuits_in_selections_are_files_too(tmp_path: Path) -> None:
     assert folders.selection(None) is None
     with pytest.raises(UsageError, match="leads out of the folders"):
         folders.selection("2.0,@../c.json")
+
+
+def test_a_circuit_s_name_ends_where_the_reader_of_selections_ends_it(tmp_path: Path) -> None:
+    """Where it went on after an arrow, what was checked was not what was read."""
+    (tmp_path / "allowed" / "d->").mkdir(parents=True)
+    (tmp_path / "allowed" / "d").write_text("{}")
+    (tmp_path / "secret.json").write_text("{}")
+    folders = Folders([tmp_path / "allowed"])
+    text = folders.selection("@d->/../../secret.json")
+    with pytest.raises(SelectionError, match=r"cannot read .* as a circuit's file; a name ends at"):
+        select(text, Layout({"decoder": (2, 2)}))
+    with pytest.raises(SelectionError, match=r"cannot read '@a\+b"):
+        select("@a+b.json", Layout({"decoder": (2, 2)}))
+
+
+@pytest.mark.parametrize("name", ["a,b", "c++", "d->e"])
+def test_a_folder_whose_name_would_end_a_selection(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "c.json").write_text("{}")
+    with pytest.raises(SelectionError, match="rename the file or its folder"):
+        Folders([tmp_path / name]).selection("2.0, @c.json")
 
 
 def test_results_stay_inside(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def ask(client: Ask) -> Ask:
 def ablated(client: Ask) -> str:
     """The file of an ablation on repeated random tokens, which several questions are about."""
     found = client(
-        "ablate", probe=True, heads="1.4, 2.1, 2.4", method="mean, resample, zero"
+        "ablate", probe=True, select="1.4, 2.1, 2.4", method="mean, resample, zero"
     ).content[0]
     return re.search(r"File: (\S+)", found.text)[1]
 
@@ -119,9 +119,8 @@ def test_there_are_twelve_tools_with_words_and_types(client: Ask) -> None:
     ]  # fmt: skip
     assert sum(tokens(f"{one.description} {one.input_schema}") for one in tools) < 6 * MOST
     for one in tools:
-        for argument in one.input_schema["properties"]:
-            said = " ".join([one.description, tools[0].description])
-            assert re.search(rf"\b{argument}\b", said) or argument == "d_model", argument
+        for argument, told in one.input_schema["properties"].items():
+            assert told["description"].strip(), argument
 
 
 # twenty questions whose answers are known: by hand, from a paper, or from docs that are checked
@@ -166,19 +165,19 @@ def test_without_the_token_before_2_0_finds_nothing(ask: Ask) -> None:
 
 
 def test_where_a_head_looks(ask: Ask) -> None:
-    said = ask("look", text=RIVER, heads="1.4")
+    said = ask("look", text=RIVER, select="1.4")
     best = re.findall(r"\((\d+)\): \S+ \((\d+)\)", said)
     assert len(best) == 12
     assert sum(int(key) == int(query) - 1 for query, key in best) >= 10
 
 
 def test_what_an_induction_head_reads(ask: Ask) -> None:
-    (last,) = lines(ask("look", text=RIVER, heads="2.0"), "·stone (11)")
+    (last,) = lines(ask("look", text=RIVER, select="2.0"), "·stone (11)")
     assert last.startswith("·stone (11): ·bread (6)")
 
 
 def test_a_kept_look_is_read_again(ask: Ask) -> None:
-    kept = re.search(r"File: (\S+)", ask("look", text=KEYS, heads="1.4"))[1]
+    kept = re.search(r"File: (\S+)", ask("look", text=KEYS, select="1.4"))[1]
     assert "previous" in lines(ask("heads", recorded=kept), "1.4")[0]
 
 
@@ -189,25 +188,25 @@ def test_why_bread(ask: Ask) -> None:
 
 
 def test_what_repetition_needs(ask: Ask, ablated: str) -> None:
-    for name, verdict in {"1.4": "needed", "2.1": "depends"}.items():
-        assert row(ask("read", file=ablated, heads=name), name)["verdict"] == verdict
+    for name, verdict in {"1.4": "needed", "2.1": "small", "2.4": "depends"}.items():
+        assert row(ask("read", file=ablated, select=name), name)["verdict"] == verdict
 
 
 def test_zero_overstates_a_head(ask: Ask, ablated: str) -> None:
-    """6.155 and 0.062 nats by a loop in float64 that is not attnviz's."""
-    found = row(ask("read", file=ablated, heads="2.4"), "2.4")
-    assert float(found["zero_effect"]) == pytest.approx(6.155, abs=0.05)
-    assert float(found["mean_effect"]) == pytest.approx(0.062, abs=0.005)
+    """6.298 and 0.007 nats: SciPy's trim_mean over texts of a loop of transformers in float64."""
+    found = row(ask("read", file=ablated, select="2.4"), "2.4")
+    assert float(found["zero_effect"]) == pytest.approx(6.298, abs=0.005)
+    assert float(found["mean_effect"]) == pytest.approx(0.007, abs=0.005)
 
 
 def test_which_head_carries_the_answer(ask: Ask) -> None:
-    said = ask("patch", task="induction", heads="1.4, 2.0, 2.1", count=8)
+    said = ask("patch", task="induction", select="1.4, 2.0, 2.1", count=8)
     assert "the output of 2.0 of the clean run alone restores" in said
 
 
 def test_who_feeds_the_induction_head(ask: Ask) -> None:
     kept = re.search(r"File: (\S+)", ask("circuits"))[1]
-    said = ask("read", file=kept, heads="2.0")
+    said = ask("read", file=kept, select="2.0")
     keys = [line.split(",") for line in said.splitlines() if line.startswith("K,")]
     assert keys[0][1:3] == ["1.4", "2.0"]
 
@@ -219,18 +218,18 @@ def test_how_much_goes_to_a_part(ask: Ask) -> None:
 
 
 def test_roles_over_many_texts(ask: Ask) -> None:
-    (previous,) = lines(ask("profile", file="sentences.txt"), "1.4")
+    (previous,) = lines(ask("profile", files="sentences.txt"), "1.4")
     assert "previous" in previous
 
 
 def test_the_best_offset_of_a_treebank(ask: Ask) -> None:
-    said = ask("syntax", file="treebank.conllu", model="demo-gpt2")
+    said = ask("syntax", files="treebank.conllu", model="demo-gpt2")
     (amod,) = lines(said, "amod")
     assert amod.split()[6:8] == ["+1", "100"]  # all four stand before their nouns
 
 
 def test_nothing_changed(ask: Ask) -> None:
-    assert "no difference" in ask("diff", text=KEYS, model="demo-gpt2", against="demo-gpt2")
+    assert "nothing changed" in ask("diff", text=KEYS, model="demo-gpt2", other_model="demo-gpt2")
 
 
 def test_what_there_is(ask: Ask, folder: Path) -> None:
@@ -254,7 +253,7 @@ def test_answers_say_how_figures_were_measured_and_where_all_of_them_are(ask: As
 def test_pictures_are_images(client: Ask) -> None:
     _, picture = client("heads", text=KEYS, picture=True).content
     assert (picture.type, picture.mime_type) == ("image", "image/png")
-    _, picture = client("look", text=RIVER, heads="2.0", picture=True).content
+    _, picture = client("look", text=RIVER, select="2.0", picture=True).content
     assert picture.type == "image"
 
 
@@ -262,14 +261,14 @@ REFUSED = [
     ("read", {"file": "/etc/passwd"}, "leads out of the folders"),
     ("read", {"file": "../secret.txt"}, "leads out of the folders"),
     ("read", {"file": "link.txt"}, "leads out of the folders"),
-    ("profile", {"file": "away/secret.txt"}, "leads out of the folders"),
-    ("profile", {"file": "*.txt"}, "name one file"),
-    ("profile", {"file": "-"}, "call read without a file"),
+    ("profile", {"files": "away/secret.txt"}, "leads out of the folders"),
+    ("profile", {"files": "*.txt"}, "name one file"),
+    ("profile", {"files": "-"}, "call read without a file"),
     ("heads", {"text": "a b", "without": "2.0, @/etc/passwd"}, "leads out of the folders"),
-    ("look", {"text": "a b", "heads": "@link.txt"}, "leads out of the folders"),
-    ("ablate", {"text": "a b", "heads": "2.0+@link.txt"}, "leads out of the folders"),
-    ("patch", {"task": "induction", "paths": "@link.txt -> *.k"}, "leads out of the folders"),
-    ("circuits", {"heads": "@../x"}, "leads out of the folders"),
+    ("look", {"text": "a b", "select": "@link.txt"}, "leads out of the folders"),
+    ("ablate", {"text": "a b", "select": "2.0+@link.txt"}, "leads out of the folders"),
+    ("patch", {"task": "induction", "paths": ["@link.txt -> *.k"]}, "leads out of the folders"),
+    ("circuits", {"select": "@../x"}, "leads out of the folders"),
     ("heads", {"text": "a b", "model": "model"}, "leads out of the folders"),
     ("heads", {"text": "a b", "model": "/etc"}, "leads out of the folders"),
     ("heads", {"text": "a b", "model": "gpt2"}, "give a local folder"),
@@ -279,7 +278,7 @@ REFUSED = [
     ("shapes", {"d_model": 512, "heads": 6}, "head counts that work: 1, 2, 4, 8"),
     ("shapes", {"preset": "llama9"}, "did you mean"),
     ("patch", {"clean": "a", "answer": "b"}, "give all three"),
-    ("diff", {"before": "heads-1.json"}, "give before and after"),
+    ("diff", {"before": "sentences.txt"}, "give before and after"),
     ("nonsense", {}, "choose from heads, look"),
     ("read", {"file": "sentences.txt"}, "not"),
 ]

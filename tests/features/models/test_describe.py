@@ -79,15 +79,15 @@ def test_no_weight_is_read(tmp_path: Path) -> None:
 def test_windows_and_sinks_by_layer(tmp_path: Path) -> None:
     card = show(configured(tmp_path, GEMMA))
     by_layer = {layer: group for group in card.groups for layer in group.layers}
-    assert [n for n, group in by_layer.items() if group.window is None] == [5, 11, 17, 23]
-    assert {group.window for group in card.groups} == {512, None}
+    assert [n for n, group in by_layer.items() if group.sliding_window is None] == [5, 11, 17, 23]
+    assert {group.sliding_window for group in card.groups} == {512, None}
     assert by_layer[0].kv_heads == 1
     assert card.backend == "hooked"
     assert card.reason.startswith("not the native backend: gemma3_text is not one of")
     assert card.notes == ("Its weights are not here: it has no weights; add model.safetensors.",)
     card = show(configured(tmp_path, OSS))
     assert all(group.sink for group in card.groups)
-    assert sorted(group.window or 0 for group in card.groups) == [0, 8]
+    assert sorted(group.sliding_window or 0 for group in card.groups) == [0, 8]
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt_neo", "bloom", "qwen2"])
@@ -107,6 +107,52 @@ def test_the_backend_is_the_one_that_is_taken(family: str, tmp_path: Path) -> No
     assert card.backend == source.info.backend
     gates = next(one for one in card.abilities if one.name == "ablate, patch")
     assert gates.works == (not source.no_gates)
+
+
+HYBRID = {
+    "model_type": "minimax", "architectures": ["MiniMaxForCausalLM"], "hidden_size": 32,
+    "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+}  # fmt: skip
+SEES = {
+    "model_type": "vit", "architectures": ["ViTModel"], "hidden_size": 16, "num_hidden_layers": 2,
+    "num_attention_heads": 2, "patch_size": 8, "image_size": 32,
+}  # fmt: skip
+WHISPER = {
+    "model_type": "whisper", "architectures": ["WhisperForConditionalGeneration"], "d_model": 16,
+    "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2, "is_encoder_decoder": True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("config", "works"),
+    [
+        (HYBRID, {"logits by head, circuits": False, "norms": None, "predictions": True}),
+        (WHISPER, {"logits by head, circuits": False, "texts": False, "predictions": True}),
+        (SEES, {"logits by head, circuits, norms": None, "texts": False, "predictions": False}),
+        (GEMMA, {"logits by head, circuits, norms": None, "predictions": True}),
+    ],
+)
+def test_what_the_configuration_tells(
+    config: dict[str, Any], works: dict[str, bool | None], tmp_path: Path
+) -> None:
+    card = show(configured(tmp_path, config))
+    told = {one.name: one.works for one in card.abilities}
+    assert told | works == told
+    if config is not SEES:
+        return
+    said = {one.name: one.why for one in card.abilities}
+    assert said["texts"] == "it reads pictures"
+
+
+def test_a_family_that_is_not_described_sees_what_its_class_does(tmp_path: Path) -> None:
+    """MiniMax stood there with "all keys"."""
+    (group,) = show(configured(tmp_path, HYBRID)).groups
+    assert (group.layers, group.causal) == ((1,), True)
+    (group,) = show(configured(tmp_path, {**HYBRID, "architectures": []})).groups
+    assert group.causal is None
+    assert [g.causal for g in show(configured(tmp_path, SEES)).groups] == [False]
 
 
 def test_a_family_that_nobody_has(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from attnviz.features.patch.tasks import task_pairs
 from attnviz.models.demo import DEMOS
 from attnviz.scoring.select import select
 from tests.features.patch.planted import DUPLICATE, INDUCTION, PREVIOUS, planted
+from tests.viewing import opened
 
 transformers = pytest.importorskip("transformers")
 COUNT = 24
@@ -32,7 +33,7 @@ COUNT = 24
 
 @pytest.fixture(scope="module")
 def found() -> Patch:
-    return av.patch(task="induction-swap", count=COUNT, circuit=True, size=7)
+    return av.patch(task="induction-swap", count=COUNT, circuit=True, circuit_size=7)
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +127,7 @@ def test_faithfulness_is_that_of_the_plain_loop(found: Patch) -> None:
             totals[name] += run(one.pair.clean, partial(corrupted, heads, kept, width))
     outside = "all-but:" + "+".join(one.head.name for one in circuit.members)
     six = [pairs[n] for n in judged[:6]]
-    some = av.patch(six, model=source, direction="noise", heads=outside)
+    some = av.patch(six, model=source, direction="noise", select=outside)
     (effect,) = some.effects
     gap = some.clean.mean - some.corrupted.mean
     expected = (totals["full"] - totals["circuit"]) / 6 / gap
@@ -143,7 +144,7 @@ def test_a_circuit_travels(found: Patch, file: Path, capsys: pytest.CaptureFixtu
     names = [member.head for member in circuit_of(found).members]
     assert set(select(f"@{file}", found.layout)) == set(names)
     assert set(select(f"3.2, @{file}", found.layout)) == {*names, Head(Site("decoder", 3), 2)}
-    command = ["ablate", "a b c a b c", "--heads", f"all-but:@{file}", "--method", "zero", "-q"]
+    command = ["ablate", "a b c a b c", "--select", f"all-but:@{file}", "--method", "zero", "-q"]
     assert main([*command, "--json"]) == 0
     assert len(capsys.readouterr().out) > 100
     said = found.finding("circuit.json")
@@ -177,7 +178,7 @@ def test_pictures_of_a_circuit(found: Patch, tmp_path: Path) -> None:
     assert levels["0.5"] < levels["1.4"] < levels["2.0"] < levels["logits"]
     assert "With all other heads corrupted, 0.5, " in str(found)
     with pytest.raises(UsageError, match="only a circuit has a page"):
-        av.patch(task="gender", count=8, heads="3.1").page()
+        av.patch(task="gender", count=8, select="3.1").page()
 
 
 def test_the_page_tells_of_what_is_pointed_at(found: Patch, tmp_path: Path, browser: Any) -> None:
@@ -186,6 +187,8 @@ def test_the_page_tells_of_what_is_pointed_at(found: Patch, tmp_path: Path, brow
     page.on("pageerror", lambda error: faults.append(str(error)))
     page.goto(found.save(tmp_path / "c.html").as_uri())
     assert page.locator("g.node").count() == 8
+    names = "all => all.map(one => [one.getAttribute('aria-label'), one.textContent])"
+    assert all(name == text for name, text in page.eval_on_selector_all("g.node", names))
     page.hover("g.node[aria-label^='2.0'] circle")
     assert page.inner_text("#name").lower() == "2.0, induction"
     assert "restores alone" in page.inner_text("#known")
@@ -199,13 +202,29 @@ def test_the_page_tells_of_what_is_pointed_at(found: Patch, tmp_path: Path, brow
     page.close()
 
 
+def test_its_file_has_numbers(found: Patch, tmp_path: Path, browser: Any) -> None:
+    with opened(browser) as page:
+        page.documents.add((tmp_path / "c.html").as_uri())
+        page.page.goto(found.save(tmp_path / "c.html").as_uri())
+        names, lines = page.table()
+    assert names[4:7] == ["restored", "restored_low", "restored_high"]
+    assert names[7:] == ["removed", "removed_low", "removed_high", "in_resamples"]
+    arrows = graph(found).arrows
+    assert len(lines) == len(arrows) > 0
+    for line, arrow in zip(lines, arrows, strict=True):
+        one = arrow.edge.denoise
+        wanted = ["" if v is None else repr(v) for v in (one.share, one.joint_low, one.joint_high)]
+        assert [v and repr(float(v)) for v in line[4:7]] == wanted
+        assert line[10] == "" or 0 <= float(line[10]) <= 1
+
+
 def test_what_makes_no_circuit(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(InputError, match=r"8 independent ones are too few, give 10 or more"):
         av.patch(task="gender", count=8, circuit=True)
     with pytest.raises(UsageError, match="is more than the 24 that there are"):
-        av.patch(task="gender", count=12, circuit=True, size=30)
-    assert main(["patch", "--task", "gender", "--size", "3", "-q"]) == 2
-    assert "--size 3 is of a circuit; add --circuit" in capsys.readouterr().err
+        av.patch(task="gender", count=12, circuit=True, circuit_size=30)
+    assert main(["patch", "--task", "gender", "--circuit-size", "3", "-q"]) == 2
+    assert "--circuit-size 3 is of a circuit; add --circuit" in capsys.readouterr().err
     assert main(["patch", "--task", "gender", "--circuit", "--edges", "3", "-q"]) == 2
     assert "leave out --paths and --edges" in capsys.readouterr().err
 

@@ -102,7 +102,7 @@ def case(request: pytest.FixtureRequest) -> Any:
 
 def test_the_program_runs(case: Any) -> None:
     source, pairs, *_, wrote = case
-    found = av.patch(pairs, model=source, heads="0.0")
+    found = av.patch(pairs, model=source, select="0.0")
     assert (found.clean.wins, found.corrupted.wins) == (1.0, 0.0)
     assert wrote == case[3]
 

@@ -121,7 +121,7 @@ def test_heads_of_a_llama_with_shared_keys_are_those_of_the_plain_loop(folders: 
     keys = patch(given, model=source, component="k")
     assert [one.name for one in keys.effects][:2] == ["keys of 0.0+0.1", "keys of 0.2+0.3"]
     assert len(keys.effects) == 4
-    together = patch(given, model=source, component="v", heads="1.0")
+    together = patch(given, model=source, component="v", select="1.0")
     assert [head.name for head in together.effects[0].heads] == ["1.0", "1.1"]
 
 
@@ -156,11 +156,11 @@ def test_parts_of_the_first_layer_make_all_of_it(gpt2: Any, pairs: list[Pair]) -
     assert [one.name for one in states.effects] == [f"residual {n}" for n in range(5)]
     assert [one.first.share for one in states.effects] == pytest.approx([1.0] * 5, abs=1e-6)
     sublayer = patch(pairs, model=gpt2, component="attention")
-    layers = patch(pairs, model=gpt2, heads="layer:0, layer:1, layer:2, layer:3")
+    layers = patch(pairs, model=gpt2, select="layer:0, layer:1, layer:2, layer:3")
     for one, two in zip(sublayer.effects, layers.effects, strict=True):
         assert one.first.share == pytest.approx(two.first.share, abs=1e-6)
     assert next(one.name for one in sublayer.effects) == "attention 0"
-    mlps = patch(pairs, model=gpt2, component="mlp", at="-1")
+    mlps = patch(pairs, model=gpt2, component="mlp", position="-1")
     assert {one.name for one in mlps.effects} == {f"MLP {n}" for n in range(4)}
 
 
@@ -194,20 +194,20 @@ def test_an_mlp_is_what_a_plain_hook_puts_in_its_place(gpt2: Any, pairs: list[Pa
 def test_any_budget_gives_the_same_and_positions_add_up(
     gpt2: Any, pairs: list[Pair], component: Any
 ) -> None:
-    one = patch(pairs, model=gpt2, component=component, heads="2.0, 3.3+0.4")
-    two = patch(pairs, model=gpt2, component=component, heads="2.0, 3.3+0.4", batch_tokens=20)
+    one = patch(pairs, model=gpt2, component=component, select="2.0, 3.3+0.4")
+    two = patch(pairs, model=gpt2, component=component, select="2.0, 3.3+0.4", batch_tokens=20)
     for a, b in zip(one.effects, two.effects, strict=True):
         assert a.first.share == pytest.approx(b.first.share, abs=1e-5)
     last = len(pairs[0].clean) - 1
-    cells = patch(pairs, model=gpt2, component=component, by="position", heads="3.3")
-    alone = patch(pairs, model=gpt2, component=component, heads="3.3", at=str(last))
+    cells = patch(pairs, model=gpt2, component=component, by="position", select="3.3")
+    alone = patch(pairs, model=gpt2, component=component, select="3.3", position=str(last))
     (cell,) = [effect for effect in cells.effects if effect.position == last]
     assert cell.first.share == pytest.approx(alone.effects[0].first.share, abs=1e-6)
 
 
 def test_a_grid_of_positions_shows_every_share(gpt2: Any, pairs: list[Pair]) -> None:
     """In words, and in the colours of a picture: full at the largest, by the square root."""
-    found = patch(pairs[:2], model=gpt2, by="position", heads="2.0, 3.3")
+    found = patch(pairs[:2], model=gpt2, by="position", select="2.0, 3.3")
     shares = {(one.name, one.position): one.denoise.share for one in found.effects if one.denoise}
     names, positions = ("2.0", "3.3"), range(len(pairs[0].clean))
     assert set(shares) == {(name, place) for name in names for place in positions}
@@ -234,22 +234,22 @@ def test_a_named_span_is_its_positions_and_their_partners(gpt2: Any) -> None:
     pair = Pair("The king smiled because", "The queen smiled because", "he", "she", spans=spans)
     options: dict[str, Any] = {"model": gpt2, "heads": "layer:1", "align": "word"}
     for at, clean, corrupted in (("span:who", "2", "3"), ("span:verb, -1", "3,4", "4,5")):
-        found = patch([pair], at=at, **options)
+        found = patch([pair], position=at, **options)
         (both,) = found.effects
-        (noise,) = patch([pair], at=clean, direction="noise", **options).effects
-        (denoise,) = patch([pair], at=corrupted, direction="denoise", **options).effects
+        (noise,) = patch([pair], position=clean, direction="noise", **options).effects
+        (denoise,) = patch([pair], position=corrupted, direction="denoise", **options).effects
         assert (both.noise, both.denoise) == (noise.noise, denoise.denoise)
         assert both.noise
         assert both.noise.share != 0
         assert found.positions == at.replace(" ", "")
     with pytest.raises(UsageError, match="no span 'what'; choose from who, verb"):
-        patch([pair], at="span:what", **options)
+        patch([pair], position="span:what", **options)
 
 
 @pytest.mark.slow
 def test_processes_give_the_same_bits(pairs: list[Pair]) -> None:
-    one = patch(pairs, heads="2.*", batch_tokens=64)
-    assert patch(pairs, heads="2.*", batch_tokens=64, jobs=2).to_dict() == one.to_dict()
+    one = patch(pairs, select="2.*", batch_tokens=64)
+    assert patch(pairs, select="2.*", batch_tokens=64, jobs=2).to_dict() == one.to_dict()
 
 
 def test_estimates_are_exact_where_everything_behind_is_linear_enough(
@@ -286,7 +286,7 @@ def test_words_align_by_their_last_tokens(gpt2: Any) -> None:
     (ready,) = prepare(gpt2, [given], "word")
     mine, theirs = (one.sides["decoder"].queries.texts for one in (ready.clean, ready.corrupted))
     assert [theirs[j] for j in ready.partner if mine and j >= 0][-2:] == list(theirs[-2:])
-    assert patch([given], model=gpt2, align="word", heads="2.0").pairs == 1
+    assert patch([given], model=gpt2, align="word", select="2.0").pairs == 1
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -303,7 +303,7 @@ def test_tasks_make_pairs_of_one_word(model: str, name: str) -> None:
 
 
 def test_a_masked_model_answers_at_its_mask() -> None:
-    found = patch(task="gender", model="demo-bert", count=8, heads="2.*")
+    found = patch(task="gender", model="demo-bert", count=8, select="2.*")
     assert found.example.clean[found.example.at] == "[MASK]"
     assert found.pairs == 8
 
@@ -333,21 +333,21 @@ def test_metrics_agree_with_the_logits(gpt2: Any, pairs: list[Pair]) -> None:
     def difference(logits: Tensor, pair: Pair) -> Tensor:
         return logits[token(pair, "answer")] - logits[token(pair, "against")]
 
-    plain = patch(pairs, model=gpt2, heads="2.0")
-    custom = patch(pairs, model=gpt2, heads="2.0", metric=difference)
+    plain = patch(pairs, model=gpt2, select="2.0")
+    custom = patch(pairs, model=gpt2, select="2.0", metric=difference)
     assert custom.effects[0].first.share == pytest.approx(plain.effects[0].first.share, abs=1e-6)
     assert custom.metric == "custom"
-    loss = patch(pairs, model=gpt2, heads="2.0", metric="loss")
-    logs = patch(pairs, model=gpt2, heads="2.0", metric="log-prob")
+    loss = patch(pairs, model=gpt2, select="2.0", metric="loss")
+    logs = patch(pairs, model=gpt2, select="2.0", metric="log-prob")
     assert loss.clean.mean == pytest.approx(-logs.clean.mean)
     assert loss.effects[0].first.share == pytest.approx(logs.effects[0].first.share, abs=1e-9)
-    assert patch(pairs, model=gpt2, heads="2.0", metric="kl").clean.mean == pytest.approx(
+    assert patch(pairs, model=gpt2, select="2.0", metric="kl").clean.mean == pytest.approx(
         0, abs=1e-6
     )
-    assert 0 < patch(pairs, model=gpt2, heads="2.0", metric="prob").clean.mean <= 1
+    assert 0 < patch(pairs, model=gpt2, select="2.0", metric="prob").clean.mean <= 1
     for wrong in (lambda logits, pair: "much", lambda logits, pair: logits):
         with pytest.raises(InputError, match="it must give one finite number"):
-            patch(pairs, model=gpt2, heads="2.0", metric=wrong)
+            patch(pairs, model=gpt2, select="2.0", metric=wrong)
 
 
 def test_an_interrupted_run_keeps_what_is_done(
@@ -357,7 +357,7 @@ def test_an_interrupted_run_keeps_what_is_done(
         if done >= 4:
             raise KeyboardInterrupt
 
-    found = av.patch(pairs, model=gpt2, heads="2.0", batch_tokens=40, progress=progress)
+    found = av.patch(pairs, model=gpt2, select="2.0", batch_tokens=40, progress=progress)
     assert found.partial
     assert found.pairs == 4
 
@@ -400,7 +400,7 @@ def test_a_result_is_read_back_and_says_itself(
 
 def test_a_corrupted_prompt_that_has_the_answer_too_is_told_of(gpt2: Any) -> None:
     pair = Pair("The king smiled because", "The queen smiled because", "he", "she")
-    found = patch([pair], model=gpt2, align="word", heads="2.0+2.1")
+    found = patch([pair], model=gpt2, align="word", select="2.0+2.1")
     assert found.corrupted.wins == 1
     assert any("In 100 % of the corrupted prompts the answer wins too" in n for n in found.notes)
     assert "On 1 pair, the outputs of 2.0+2.1 of the clean run alone restore " in str(found)
@@ -423,13 +423,16 @@ MISTAKES = {
     ),
     "tokens": (["A man", "A woman", "--answer", "incomprehensible"], "and only one token can be"),
     "position": (
-        ["A man", "A woman", "--answer", "he", "--against", "she", "--at", "9"],
+        ["A man", "A woman", "--answer", "he", "--against", "she", "--position", "9"],
         "pair 1 has no position 9",
     ),
-    "junk": (["--task", "induction", "--at", "end"], "--at end takes positions such as 3 or -1,-2"),
-    "heads": (["--task", "induction", "--heads", "9.9"], "no head 9.9"),
+    "junk": (
+        ["--task", "induction", "--position", "end"],
+        "--position end takes positions such as 3 or -1,-2",
+    ),
+    "heads": (["--task", "induction", "--select", "9.9"], "no head 9.9"),
     "whole": (
-        ["--task", "induction", "--component", "mlp", "--heads", "2.0"],
+        ["--task", "induction", "--component", "mlp", "--select", "2.0"],
         "--component mlp is of a whole layer; leave out --select 2.0",
     ),
     "estimate": (
@@ -467,7 +470,7 @@ def test_a_file_of_pairs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         for did in ("smiled", "spoke")
     ]  # fmt: skip
     file.write_text("\n".join(map(json.dumps, lines)))
-    assert main(["patch", str(file), "--group", "verb", "--heads", "3.1", "--json", "-q"]) == 0
+    assert main(["patch", str(file), "--group", "verb", "--select", "3.1", "--json", "-q"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["pairs"], found["clusters"]) == (6, 2)
     assert main(["patch", str(file), "--group", "place", "-q"]) == 2

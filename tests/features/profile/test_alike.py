@@ -82,7 +82,7 @@ def test_other_models_heads_are_not_mixed() -> None:
 
 def test_two_runs_of_one_model_are_not_mixed() -> None:
     before, after = made(seed=1), made(seed=2)
-    page = av.view(before, against=after).page.decode()
+    page = av.view(before, other_model=after).page.decode()
     planes = json.loads(re.search(r'id="data">(.*?)</script>', page)[1])["planes"]
     for plane, run in zip(planes, (before, after), strict=True):
         (own,) = alike([run], [frozenset(run.layout)])

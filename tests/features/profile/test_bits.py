@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import attnviz as av
-from attnviz.corpus.executors import Inline, Lost
+from attnviz.corpus.executors import Inline, WorkerFailure
 from attnviz.errors import AttnvizError, InputError, UsageError
 from attnviz.features.profile import run, saved
 from attnviz.features.profile.state import State
@@ -59,16 +59,16 @@ def corpus(tmp_path_factory) -> list[Path]:
 def alone(corpus, tmp_path_factory) -> Path:
     """The profile of one process."""
     out = tmp_path_factory.mktemp("alone") / "one.profile"
-    av.profile(corpus, model=MODEL, jobs=1, interval="simultaneous", out=out)
+    av.profile(corpus, model=MODEL, jobs=1, interval="simultaneous", state=out)
     return out
 
 
 @pytest.mark.slow
 def test_several_processes_give_the_same_bits(corpus, alone, tmp_path) -> None:
     out = tmp_path / "two.profile"
-    found = av.profile(corpus, model=MODEL, jobs=2, interval="simultaneous", out=out)
+    found = av.profile(corpus, model=MODEL, jobs=2, interval="simultaneous", state=out)
     assert content(out) == content(alone)
-    assert found.to_json() == av.read_profile(alone).to_json()
+    assert found.to_json() == av.read(alone).to_json()
     assert found.texts == 136
     assert found.bad_count == 1
 
@@ -78,19 +78,19 @@ def test_parts_merge_to_the_same_bits(corpus, alone, tmp_path) -> None:
     parts = []
     for number, path in enumerate(corpus):
         parts.append(tmp_path / f"{number}.profile")
-        av.profile(path, model=MODEL, jobs=1, interval="simultaneous", out=parts[-1])
+        av.profile(path, model=MODEL, jobs=1, interval="simultaneous", state=parts[-1])
     out = tmp_path / "all.profile"
     merged = av.merge_profiles(parts, out)
     assert content(out) == content(alone)
-    assert merged.to_json() == av.read_profile(alone).to_json()
+    assert merged.to_json() == av.read(alone).to_json()
     with pytest.raises(UsageError, match=r"0\.profile has texts that are there already"):
         av.merge_profiles([parts[0], parts[0]])
     other = tmp_path / "other.profile"
-    av.profile(corpus[1], model="demo-bert", jobs=1, interval="simultaneous", out=other)
+    av.profile(corpus[1], model="demo-bert", jobs=1, interval="simultaneous", state=other)
     with pytest.raises(UsageError, match=r"other\.profile does not belong.*: its model"):
         av.merge_profiles([parts[0], other])
     plain = tmp_path / "plain.profile"
-    av.profile(corpus[1], model=MODEL, jobs=1, out=plain)
+    av.profile(corpus[1], model=MODEL, jobs=1, state=plain)
     with pytest.raises(UsageError, match="its simultaneous is False, theirs True"):
         av.merge_profiles([parts[0], plain])
 
@@ -110,7 +110,7 @@ def test_a_run_goes_on_where_it_was_stopped(corpus, alone, tmp_path, after: int)
     again = partial(av.profile, corpus, model=MODEL, jobs=1, interval="simultaneous", out=out)
     with pytest.raises(Stop):
         again(progress=partial(stopping, after))
-    assert "not finished" in " ".join(av.read_profile(out).notes)
+    assert "not finished" in " ".join(av.read(out).notes)
     with pytest.raises(UsageError, match="not finished"):
         av.merge_profiles([out, out])
     counted: list[int] = []
@@ -175,7 +175,7 @@ def test_damaged_files_are_refused(alone, tmp_path, damage, says: str) -> None:
     path = tmp_path / "broken.profile"
     path.write_bytes(damage(alone.read_bytes()))
     with pytest.raises(InputError, match=says):
-        av.read_profile(path)
+        av.read(path)
 
 
 class Deadly:
@@ -192,7 +192,10 @@ class Deadly:
 
     def run(self, tasks: Iterable[Any]) -> Iterator[Any]:
         for number, (task, answer) in enumerate(self.inner.run(tasks)):
-            yield task, Lost("2 processes crashed on it") if number == self.which else answer
+            yield (
+                task,
+                WorkerFailure("2 processes crashed on it") if number == self.which else answer,
+            )
 
 
 def test_a_task_that_kills_is_reported_as_bad(corpus, monkeypatch) -> None:
@@ -211,8 +214,8 @@ def test_a_task_that_kills_is_reported_as_bad(corpus, monkeypatch) -> None:
 def test_strict_stops_at_the_first_bad_text(corpus, tmp_path) -> None:
     out = tmp_path / "strict.profile"
     with pytest.raises(AttnvizError, match=r"a\.txt:71: not UTF-8"):
-        av.profile(corpus, model=MODEL, jobs=1, strict=True, out=out)
-    assert av.read_profile(out).texts == 64  # what was done before is kept
+        av.profile(corpus, model=MODEL, jobs=1, strict=True, state=out)
+    assert av.read(out).texts == 64  # what was done before is kept
 
 
 SAVING_ALWAYS = """

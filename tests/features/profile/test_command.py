@@ -12,7 +12,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import attnviz as av
 from attnviz.cli import main
-from attnviz.errors import UsageError
 from attnviz.features.profile import figure as figure_profile
 from attnviz.features.profile.result import Profile
 from tests.features.profile.corpus import grouped, lines, sentences
@@ -78,7 +77,7 @@ def test_a_narrow_console_gets_fewer_columns_and_no_number_is_cut(
     def table(width: int) -> list[list[str]]:
         """The titles and the rows, cell by cell."""
         monkeypatch.setenv("COLUMNS", str(width))
-        assert main(["heads", "--profile", kept, "-q", "--role", "previous"]) == 0
+        assert main(["show", kept, "-q", "--role", "previous"]) == 0
         lines = capsys.readouterr().out.splitlines()
         start = next(n for n, line in enumerate(lines) if line.startswith("head "))
         title, rule, *rows = lines[start : lines.index("", start)]
@@ -118,14 +117,14 @@ def test_json_follows_its_schema_and_csv_has_a_line_a_score(tmp_path, capsys) ->
     rows = capsys.readouterr().out.splitlines()
     assert rows[0].startswith("site,layer,head,does,rests,score,mean,low,high,chance")
     assert len(rows) == 1 + 24 * len(head["estimates"])
-    assert main(["heads", "--profile", str(state)]) == 0
+    assert main(["show", str(state)]) == 0
     assert "20 groups" in capsys.readouterr().out
 
 
 def test_a_page_of_pictures(corpus, tmp_path) -> None:
     kept = ["-o", str(tmp_path / "t.profile")]
     for name in ("p.png", "p.svg", "p.pdf"):
-        assert main(["profile", corpus, "-q", *kept, "--plot", str(tmp_path / name)]) == 0
+        assert main(["profile", corpus, "-q", *kept, "--out", str(tmp_path / name)]) == 0
         assert (tmp_path / name).stat().st_size > 10_000
 
 
@@ -163,10 +162,13 @@ def test_distances_are_drawn_where_weight_can_be(corpus, model: str, ahead: int)
     [
         (["nothing.txt"], "there is no file nothing.txt"),
         (["{corpus}", "--interval", "both"], "no --interval both; choose 'each' or 'simultaneous'"),
-        (["{corpus}", "--plot", "x.gif"], "cannot write 'x.gif'"),
+        (["{corpus}", "--out", "x.gif"], "cannot write 'x.gif'"),
         (["{corpus}", "--group", "doc"], "--group doc"),
         (["{corpus}", "--json", "--csv"], "--json and --csv exclude each other"),
         (["{corpus}", "-o", "no/such/folder/x"], "no/such/folder does not exist"),
+        (["{corpus}", "--state", "p.PNG"], "--state keeps the state that a profile goes on from"),
+        (["{corpus}", "--state", "p.json"], "name it p.profile, not p.json"),
+        (["--merge", "a", "b", "--state", "p.html"], "name it p.profile, not p.html"),
         (["--merge", "{corpus}"], "merging takes two profiles or more"),
         (["--merge", "{corpus}", "{corpus}"], "is not a profile that attnviz wrote"),
         (["--merge", "{corpus}", "{corpus}", "--whole"], "profiles; leave out --whole"),
@@ -217,26 +219,24 @@ def test_texts_in_memory_are_profiled_as_those_of_a_file(corpus) -> None:
         av.profile(texts=[" "])
 
 
-def test_heads_take_the_json_of_a_profile_as_its_state(corpus, tmp_path, capsys) -> None:
+def test_show_takes_the_json_of_a_profile_as_its_state(corpus, tmp_path, capsys) -> None:
     state, printed = tmp_path / "t.profile", tmp_path / "t.json"
     assert main(["profile", corpus, "-q", "-o", str(state), "--json"]) == 0
     printed.write_text(capsys.readouterr().out)
     told = []
     for kept in (state, printed):
-        assert main(["heads", "--profile", str(kept), "--all"]) == 0
+        assert main(["show", str(kept), "--all"]) == 0
         told.append(capsys.readouterr())
     assert told[0] == told[1]
     assert "12 texts" in told[0].out
-    assert av.read_profile(printed) == av.read_profile(state)
+    assert av.read(printed) == av.read(state)
     other = tmp_path / "heads.json"
     av.heads("The cat sat.").save(other)
-    assert main(["heads", "--profile", str(other)]) == 1
-    assert "heads.json is no profile" in capsys.readouterr().err
-    with pytest.raises(UsageError, match=r"has no single texts to draw again for stability"):
-        av.read_profile(printed, stability=True)
+    assert main(["show", str(other)]) == 0
+    assert capsys.readouterr().out.startswith("layer ↓")
     named = tmp_path / "state.json"  # a state may have any name
     named.write_bytes(state.read_bytes())
-    assert av.read_profile(named) == av.read_profile(state)
+    assert av.read(named) == av.read(state)
 
 
 def test_one_text_is_no_plural(tmp_path, capsys) -> None:

@@ -248,7 +248,7 @@ def test_likeness_by_hand(tmp_path: Path) -> None:
     source = av.load("demo-gpt2")
     text = "the cat and the dog sat"
     state = tmp_path / "one.profile"
-    profile = av.profile(lines(tmp_path / "one.txt", [text]), model=source, out=state)
+    profile = av.profile(lines(tmp_path / "one.txt", [text]), model=source, state=state)
     apart, _ = distances(saved.read(state).tally.alike, "decoder", len(profile.heads))
     capture = av.capture(text, model=source)
     heads = [found.head for found in profile.heads]

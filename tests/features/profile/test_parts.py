@@ -15,7 +15,7 @@ from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import Rows
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.corpus import texts
-from attnviz.corpus.texts import Bad, Text
+from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.errors import InputError
 from attnviz.features.profile import work
 from attnviz.features.profile.kinds import KINDS, kinds
@@ -50,7 +50,11 @@ def test_tasks_end_with_their_file(tmp_path: Path) -> None:
 
 
 def test_bad_lines_stay_with_their_task() -> None:
-    items = [Bad(1, "x:1", "no"), Text(2, "x:2", Prompt("a b")), Bad(3, "y:1", "no")]
+    items = [
+        InvalidRecord(1, "x:1", "no"),
+        Text(2, "x:2", Prompt("a b")),
+        InvalidRecord(3, "y:1", "no"),
+    ]
     found = list(tasks(items))
     assert [(len(task.pieces), len(task.bad)) for task in found] == [(1, 1), (0, 1)]
     assert found[0].digest != found[1].digest

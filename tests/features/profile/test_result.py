@@ -26,7 +26,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Profile]:
     with open(few, "ab") as file:
         file.write(b"caf\xe9 is not UTF-8\n")
     return {
-        "few": av.profile(few, model="demo-bert", weigh="norm-residual-ln"),
+        "few": av.profile(few, model="demo-bert", quantity="norm-residual-ln"),
         "groups": av.profile(groups, group="doc", interval="simultaneous", stability=True),
         "long": av.profile(long, whole=True),
     }

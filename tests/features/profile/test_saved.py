@@ -23,7 +23,7 @@ TEXTS = "the cat sat on the mat\na dog ran\nwe like cats and dogs a lot\n" * 3
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("saved")
     (folder / "s.txt").write_text(TEXTS)
-    av.profile(folder / "s.txt", out=folder / "s.profile", jobs=1)
+    av.profile(folder / "s.txt", state=folder / "s.profile", jobs=1)
     return folder / "s.profile"
 
 
@@ -80,7 +80,7 @@ def test_damage_is_found_when_it_is_read(saved: Path, tmp_path: Path, how: str) 
     path = changed(saved, tmp_path / "x.profile", change)
     tracemalloc.start()
     with pytest.raises(InputError, match=rf"x\.profile is damaged \(.*{re.escape(says)}") as caught:
-        av.read_profile(path)
+        av.read(path)
     assert tracemalloc.get_traced_memory()[1] < 64 << 20
     tracemalloc.stop()
     assert "\n" not in str(caught.value)
@@ -88,4 +88,4 @@ def test_damage_is_found_when_it_is_read(saved: Path, tmp_path: Path, how: str) 
 
 def test_what_was_not_changed_is_read_as_it_was(saved: Path, tmp_path: Path) -> None:
     same = changed(saved, tmp_path / "x.profile", lambda header, arrays: None)
-    assert str(av.read_profile(same)) == str(av.read_profile(saved))
+    assert str(av.read(same)) == str(av.read(saved))

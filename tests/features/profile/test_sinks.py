@@ -62,13 +62,13 @@ def test_the_rate_is_that_of_whole_maps(corpus: list[Path]) -> None:
 
 
 def test_the_same_bits_for_processes_and_parts(corpus: list[Path], tmp_path: Path) -> None:
-    one = av.profile(corpus, model=MODEL, jobs=1, out=tmp_path / "one.profile")
+    one = av.profile(corpus, model=MODEL, jobs=1, state=tmp_path / "one.profile")
     two = av.profile(corpus, model=MODEL, jobs=2)
     parts = [tmp_path / f"{n}.profile" for n in (0, 1)]
     for path, out in zip(corpus, parts, strict=True):
-        av.profile(path, model=MODEL, out=out)
+        av.profile(path, model=MODEL, state=out)
     merged = av.merge_profiles(parts)
-    read = av.read_profile(tmp_path / "one.profile")
+    read = av.read(tmp_path / "one.profile")
     for other in (two, merged, read):
         assert other.sink_rate == one.sink_rate
         assert other.matching == one.matching

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import attnviz as av
 from attnviz.cli import app
 from attnviz.corpus.sentences import sentences
-from attnviz.errors import InputError, UsageError
+from attnviz.errors import AttnvizError, InputError, UsageError
 from attnviz.features.retrieval.measure import (
     answers,
     calibrated,
@@ -24,10 +24,11 @@ from attnviz.features.retrieval.measure import (
     generates,
     scored,
 )
-from attnviz.features.retrieval.needles import Needle, file_needles, word_needles
+from attnviz.features.retrieval.needles import Needle, _ids, file_needles, word_needles
 from attnviz.features.retrieval.result import Retrieval
 from attnviz.features.retrieval.settings import RetrievalSettings
 from attnviz.models.folder import locate
+from tests.checkpoints import write
 from tests.features.patch.planted import DUPLICATE, HEADS, INDUCTION, PREVIOUS, planted
 
 ROOT = Path(__file__).parents[3]
@@ -43,14 +44,14 @@ def demo() -> Any:
 @pytest.fixture(scope="module")
 def found() -> Retrieval:
     """Of demo-gpt2, on few short needles."""
-    return av.retrieval(lengths=[40, 90], depths=[0.0, 0.6, 1.0], count=4, ablate=(2,), draws=3)
+    return av.retrieval(lengths=[40, 90], depths=[0.0, 0.6, 1.0], count=4, group_size=(2,), draws=3)
 
 
 @pytest.fixture(scope="module")
 def by_hand() -> Retrieval:
     """Of a GPT-2 with one retrieval head among 24, on random ids."""
     return av.retrieval(
-        model=planted(width=48), lengths=[24, 40], count=4, ablate=(1,), draws=3, seed=1
+        model=planted(width=48), lengths=[24, 40], count=4, group_size=(1,), draws=3, seed=1
     )
 
 
@@ -250,9 +251,15 @@ def test_a_line_that_is_no_needle_is_named(demo: Any, tmp_path: Path, line: str,
         ({"lengths": [5000]}, "5,000 tokens do not fit"),
         ({"lengths": [9]}, "9 tokens do not fit"),
         ({"depths": [1.5]}, "from 0"),
-        ({"count": 0}, "too few"),
-        ({"ablate": (0,)}, "numbers of heads"),
-        ({"needls": 1}, "unknown option 'needls'"),
+        ({"count": 0}, "count must be from 1 to 10000, not 0"),
+        ({"group_size": (-1,)}, "group_size must be at least 0, not -1"),
+        ({"count": 10**9}, "count must be from 1 to 10000, not 1000000000"),
+        ({"draws": 10**9}, "draws must be from 1 to 10000, not 1000000000"),
+        ({"needle": (10**9, 5)}, "needle must be from 1 to 1000, not 1000000000"),
+        ({"generate": 10**9}, "generate must be from 1 to 10000, not 1000000000"),
+        ({"lengths": [10**9]}, "lengths must be from 1 to 1048576, not 1000000000"),
+        ({"depths": range(10**9)}, "depths has 1,000,000,000 values; take 1,000 at most"),
+        ({"count": 10_000, "depths": [n / 999 for n in range(1000)]}, "needles are more than"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any], said: str) -> None:
@@ -260,12 +267,25 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any], said: s
         av.retrieval(**options)
 
 
+@pytest.mark.parametrize("positions", [3, 7, 15, 40])
+def test_a_model_without_room_for_a_needle_says_so(positions: int, tmp_path: Path) -> None:
+    model = write(tmp_path, "gpt2", "GPT2LMHeadModel", n_positions=positions)
+    with pytest.raises(AttnvizError, match=f"takes {positions} tokens|takes at most {positions}"):
+        av.retrieval(FILE, model=model, control=False)
+
+
+def test_pieces_of_a_text_advance_whatever_a_model_takes(tmp_path: Path) -> None:
+    source = av.load(write(tmp_path, "gpt2", n_positions=7))
+    text = "the keys are on the table"
+    assert "".join(source.tokens(_ids(source, text)).texts) == text
+
+
 # ---- other models, and the forms ----
 
 
 def test_a_model_that_generates_nothing_has_the_question_alone(minilm: str) -> None:
     found = av.retrieval(
-        model=minilm, lengths=[40], depths=[0.5], count=6, ablate=(), control=False
+        model=minilm, lengths=[40], depths=[0.5], count=6, group_size=(), control=False
     )
     assert not generates(av.load(minilm))
     assert (found.by, found.retrieved, found.accuracy.value) == ("query", None, None)
@@ -282,7 +302,17 @@ def test_what_is_written_is_read_again(found: Retrieval, by_hand: Retrieval) -> 
 
 def test_the_command_prints_tables_and_saves_a_picture(tmp_path: Path) -> None:
     picture, kept = tmp_path / "n.png", tmp_path / "n.json"
-    command = ["retrieval", "--lengths", "40", "--depths", "0,1", "--count", "2", "--ablate", "1"]
+    command = [
+        "retrieval",
+        "--lengths",
+        "40",
+        "--depths",
+        "0,1",
+        "--count",
+        "2",
+        "--group-size",
+        "1",
+    ]
     command += ["--draws", "1", "--no-control"]
     out = CliRunner().invoke(app, [*command, "-o", str(picture)])
     assert out.exit_code == 0, out.output

@@ -71,14 +71,14 @@ def test_verify_counts_weights_and_presets(minilm: str) -> None:
 
 
 def test_scores_stand_beside_their_scaled_selves() -> None:
-    lines = run("--numbers", "cat sat on mat", "--precision", "2").splitlines()
+    lines = run("--show", "numbers", "cat sat on mat", "--precision", "2").splitlines()
     beside = next(line for line in lines if "scores Q Kᵀ" in line)
     assert "scaled by 1/√d" in beside
     assert any("-1.05" in line or "-1.39" in line for line in lines)
 
 
 def test_numbers_begin_with_x_and_end_with_saturation() -> None:
-    text = run("--numbers", "cat sat on mat")
+    text = run("--show", "numbers", "cat sat on mat")
     places = [text.index(part) for part in ("X (4, 4)", "Y = Z W_O", "How saturated")]
     assert places == sorted(places)
     assert text.index("How saturated") < text.index("• Scores are scaled")
@@ -96,8 +96,8 @@ def test_a_sweep_says_whose_layer_it_is(tmp_path: Path) -> None:
 
 
 def test_a_diagram_names_an_option_that_draws_it(tmp_path: Path) -> None:
-    (flag,) = re.findall(r"(--[a-z-]+) F\.svg", run("--diagram"))
-    run("--diagram", flag, str(tmp_path / "layer.svg"))
+    (flag,) = re.findall(r"(--[a-z-]+) F\.svg", run("--show", "diagram"))
+    run("--show", "diagram", flag, str(tmp_path / "layer.svg"))
     assert (tmp_path / "layer.svg").read_text().startswith("<?xml")
 
 
@@ -122,9 +122,12 @@ def test_torch_is_not_imported_and_neither_is_rich() -> None:
     ("arguments", "view"),
     [
         (["--d-model", "512", "--heads", "8"], "walk"),
-        (["--d-model", "64", "--heads", "4", "--seq", "9", "--why", "--layers", "3"], "walk"),
+        (["--d-model", "64", "--heads", "4", "--seq", "9", "--explain", "--layers", "3"], "walk"),
         (["--kind", "mla", "--cache", "100", "--dtype", "bf16"], "walk"),
-        (["--kind", "cross", "--seq", "12", "--context-length", "20", "--diagram"], "diagram"),
+        (
+            ["--kind", "cross", "--seq", "12", "--context-length", "20", "--show", "diagram"],
+            "diagram",
+        ),
         (["--preset", "gemma2-9b", "--seq", "8192"], "model"),
         (["--compare", "--memory", "80GB", "--layers", "4", "--batch", "8"], "compare"),
         (["--sweep", "seq=128..131072"], "sweep"),
@@ -133,11 +136,11 @@ def test_torch_is_not_imported_and_neither_is_rich() -> None:
         (["--preset", "qwen3-next-80b-a3b", "--seq", "8"], "model"),
         (["--preset", "bert-base"], "model"),
         (["--preset", "llama4-scout", "--compare", "--memory", "640GB"], "compare"),
-        (["--presets"], "presets"),
+        (["--show", "presets"], "presets"),
         (["--verify", "--d-model", "24", "--heads", "3"], "verify"),
-        (["--numbers", "cat sat on mat", "--causal"], "numbers"),
-        (["--numbers", "--example", "causal"], "numbers"),
-        (["--scaling"], "scaling"),
+        (["--show", "numbers", "cat sat on mat", "--causal"], "numbers"),
+        (["--show", "numbers", "--example", "causal"], "numbers"),
+        (["--show", "scaling"], "scaling"),
     ],
 )
 def test_every_view_in_every_format(arguments: list[str], view: str) -> None:
@@ -161,14 +164,14 @@ def test_tables_fit_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     for columns in (80, 100, 140):
         monkeypatch.setenv("COLUMNS", str(columns))
         for arguments in (
-            ["--kind", "gqa", "--seq", "64", "--why"],
-            ["--kind", "mla", "--diagram"],
+            ["--kind", "gqa", "--seq", "64", "--explain"],
+            ["--kind", "mla", "--show", "diagram"],
             ["--preset", "gemma2-9b"],
             ["--preset", "llama3-70b", "--compare", "--memory", "80GB", "--batch", "8"],
-            ["--presets"],
-            ["--scaling"],
+            ["--show", "presets"],
+            ["--show", "scaling"],
             ["--sweep", "seq=128..131072"],
-            ["--numbers", "cat sat on mat"],
+            ["--show", "numbers", "cat sat on mat"],
         ):
             lines = run(*arguments).splitlines()
             assert max(map(cells_wide, lines)) <= columns
@@ -191,7 +194,7 @@ def test_layers_far_apart_are_counted_and_listed_for_programs() -> None:
 
 
 def test_one_is_singular() -> None:
-    assert run("--numbers", "cat").startswith("1 token, ")
+    assert run("--show", "numbers", "cat").startswith("1 token, ")
     assert "at 1 token." in run("--preset", "gpt2", "--seq", "1")
     assert "of 1 token a sequence" in " ".join(run("--compare", "--seq", "1").split())
 
@@ -207,7 +210,7 @@ def test_ascii_terminals_get_ascii() -> None:
     plain = Paint(colour=False, ascii_only=True)
     layer = answers.Layer()
     for found in (
-        answers.walk(layer, why=True),
+        answers.walk(layer, explain=True),
         answers.diagram(layer),
         answers.sweep(layer, "seq=1..64"),
     ):
@@ -259,7 +262,7 @@ def test_hybrids_say_how_many_layers_attend() -> None:
 
 
 def test_what_is_blocked_follows_the_window() -> None:
-    near, far = ["--causal", "--window", "4096"], ["--causal"]
+    near, far = ["--causal", "--sliding-window", "4096"], ["--causal"]
     assert "blocks nearly half" in run(*far, "--seq", "8192")
     assert "blocks nearly half" in run(*near, "--seq", "4096")
     text = " ".join(run(*near, "--seq", "8192").split())
@@ -267,7 +270,7 @@ def test_what_is_blocked_follows_the_window() -> None:
     text = " ".join(run(*near).split())
     assert "Up to T = 4,096 the mask blocks nearly half of the scores; beyond" in text
     assert "less than the projections at any T" in " ".join(
-        run("--causal", "--window", "9").split()
+        run("--causal", "--sliding-window", "9").split()
     )
 
 
@@ -303,17 +306,17 @@ def test_a_partial_answer_says_so(tmp_path: Path) -> None:
         (["--heads", "6"], "85.33 per head, not a whole number.*nearest: 4 or 8"),
         (["--heads", "0"], "heads must be at least 1, got 0"),
         (["--d-model", "-8"], "d-model must be at least 1, got -8"),
-        (["--d-model", "1000000000000000000000000000000"], "beyond"),
-        (["--seq", "1000000000000000000000000000000"], "beyond"),
+        (["--d-model", "1000000000000000000000000000000"], "more than 64 bits"),
+        (["--seq", "1000000000000000000000000000000"], "more than 64 bits"),
         (["--batch", "0"], "batch must be at least 1"),
         (["--kind", "mqa", "--kv-heads", "4"], "mqa has one key/value head, not 4"),
         (["--latent", "64"], "latent 64 belongs to kind mla"),
         (["--rope-dim", "8", "--kind", "gqa"], "rope-dim 8 belongs to kind mla"),
         (["--kv-heads", "3"], "cannot share 3"),
-        (["--kind", "foo"], "unknown kind 'foo'; choose from mha, gqa"),
+        (["--kind", "foo"], "kind takes 'mha', 'gqa'.* not 'foo'"),
         (["--context-length", "5"], "add --kind cross"),
         (["--kind", "cross", "--causal"], "two sequences"),
-        (["--window", "0"], "window must be at least 1"),
+        (["--sliding-window", "0"], "window must be at least 1"),
         (["--dtype", "int7"], "unknown dtype 'int7'; known: float64"),
         (["--layers", "0"], "layers must be"),
         (["--layers", "1000000"], "layers must be 1 to 10,000"),
@@ -333,37 +336,43 @@ def test_a_partial_answer_says_so(tmp_path: Path) -> None:
         (["--sweep", "kv-heads=5..7"], "has no number that divides 8 heads"),
         (["--cache-dtype", "int4"], "unknown dtype 'int4'"),
         (["--compare", "--kind", "cross"], "cross-attention has none"),
-        (["hello"], "needs --numbers or --animate"),
+        (["hello"], "needs --show numbers or --show animation"),
         (["--sweep", "heads=1..4", "--heads", "4"], "contradict each other"),
         (["--sweep", "heads=3..3"], "170.67 per head"),
         (["--sweep", "heads=1..4", "--preset", "gpt2"], "contradicts 'gpt2'"),
         (["--sweep", "seq=1..4", "--cache", "3"], "do not go together"),
-        (["--out", "x.png"], "--out needs --diagram or --sweep or --scaling or --animate"),
-        (["--diagram", "--out", "x.bmp"], "end it in .svg, .png, .pdf"),
-        (["--animate", "--out", "x.mp4"], "end it in .html"),
-        (["--diagram", "--out", "/nonexistent/x.svg"], "does not exist"),
-        (["--scaling", "--seed", "-1"], "seed must not be negative"),
-        (["--scaling", "--preset", "gpt2"], "--preset does not apply to --scaling"),
-        (["  ", "--numbers"], "blank"),
-        (["a " * 40, "--numbers"], "too many"),
-        (["a", "--numbers", "--input", "f"], "three inputs"),
-        (["a", "--numbers", "--kind", "mla"], "has no numeric walk"),
-        (["a", "--numbers", "--d-model", "1000"], "at most 64"),
-        (["a", "--numbers", "--seq", "3"], "seq does not apply"),
-        (["--numbers", "--example", "foo"], "choose from words and causal"),
-        (["--numbers", "--input", "/nonexistent"], "No such file"),
-        (["--numbers", "--precision", "99"], "precision must be"),
-        (["--diagram", "--csv"], "--diagram has no table for --csv"),
+        (
+            ["--out", "x.png"],
+            "--out needs --show diagram or --sweep or --show scaling or --show animation",
+        ),
+        (["--show", "diagram", "--out", "x.bmp"], "end it in .svg, .png, .pdf"),
+        (["--show", "animation", "--out", "x.mp4"], "end it in .html"),
+        (["--show", "diagram", "--out", "/nonexistent/x.svg"], "does not exist"),
+        (["--show", "scaling", "--seed", "-1"], "seed must be at least 0, not -1"),
+        (["--show", "scaling", "--preset", "gpt2"], "--preset does not apply to --show scaling"),
+        (["  ", "--show", "numbers"], "blank"),
+        (["a " * 40, "--show", "numbers"], "too many"),
+        (["a", "--show", "numbers", "--input", "f"], "three inputs"),
+        (["a", "--show", "numbers", "--kind", "mla"], "has no numeric walk"),
+        (["a", "--show", "numbers", "--d-model", "1000"], "at most 64"),
+        (["a", "--show", "numbers", "--seq", "3"], "seq does not apply"),
+        (["--show", "numbers", "--example", "foo"], "example takes 'words', 'causal' or None"),
+        (["--show", "numbers", "--input", "/nonexistent"], "No such file"),
+        (["--show", "numbers", "--precision", "99"], "precision must be"),
+        (["--show", "diagram", "--csv"], "--show diagram has no table for --csv"),
         (["--preset", "gpt2", "--seq", "8", "--csv"], "--seq changes nothing in --csv"),
         (["--preset", "gpt2", "--dtype", "bf16", "--csv"], "--dtype changes nothing in --csv"),
         (["--layers", "4", "--csv"], "--layers changes nothing in --csv"),
         (["--csv", "--json", "--seq", "4"], "two formats; choose one"),
-        (["--animate"], "--animate makes a file; add --out animation.html"),
-        (["--presets", "--seq", "4"], "--seq does not apply to --presets"),
+        (["--show", "animation"], "--show animation makes a file; add --out animation.html"),
+        (["--show", "presets", "--seq", "4"], "--seq does not apply to --show presets"),
         (["--preset", "gpt2", "--verify", "--seq", "4"], "--seq does not apply to --verify"),
-        (["--numbers", "--example", "causal", "--heads", "4"], "--heads is fixed by the example"),
-        (["--numbers", "--input", "f.json", "--heads", "4"], "--heads belongs in the file"),
-        (["--numbers", "--input", "."], "is a folder"),
+        (
+            ["--show", "numbers", "--example", "causal", "--heads", "4"],
+            "--heads is fixed by the example",
+        ),
+        (["--show", "numbers", "--input", "f.json", "--heads", "4"], "--heads belongs in the file"),
+        (["--show", "numbers", "--input", "."], "is a folder"),
         (["--verify", "--d-model", "4096", "--heads", "32", "--seq", "1000000"], "GiB"),
         (["--context", "3"], "No such option"),
         (["--d-model", "9" * 5000], "not a valid int"),
@@ -379,7 +388,9 @@ def test_refusals_say_what_is_wrong(
     assert re.search(said, line)
 
 
-@pytest.mark.parametrize("option", ["seq", "d-model", "layers", "window", "kind", "model", "sweep"])
+@pytest.mark.parametrize(
+    "option", ["seq", "d-model", "layers", "sliding-window", "kind", "model", "sweep"]
+)
 def test_values_without_end_are_refused_in_a_short_line(
     option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

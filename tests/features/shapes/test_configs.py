@@ -16,7 +16,7 @@ from attnviz.models.configs.families import FAMILIES
 from attnviz.models.configs.keys import FAMILY_KEYS
 from attnviz.models.configs.model import read_config
 from attnviz.models.configs.presets import preset, presets
-from attnviz.models.counted import count_checkpoint, count_config
+from attnviz.models.parameter_count import count_checkpoint, count_config
 
 
 @pytest.mark.parametrize("name", [n for n, p in presets().items() if p.counted_as])

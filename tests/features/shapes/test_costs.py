@@ -13,7 +13,7 @@ from attnviz.attention import costs
 from attnviz.attention.sizes import check_sizes
 from attnviz.attention.spec import AttentionSpec, LayerAxes, RunSizes, spec_of
 from attnviz.attention.symbolic import Amount, Dim
-from attnviz.core.key_mask import Reach
+from attnviz.core.key_mask import KeyMask
 from attnviz.errors import SizeError, UsageError
 from attnviz.features.shapes import function as answers
 from attnviz.features.shapes.costs.compare import compare, longest, parse_memory, stack_of
@@ -305,7 +305,7 @@ def test_absorbed_latent_attention_is_the_same_and_costs_what_is_said() -> None:
 @pytest.mark.parametrize("window", [None, 1, 3, 7, 20])
 @pytest.mark.parametrize("length", [1, 5, 7, 16])
 def test_what_masks_block(causal: bool, window: int | None, length: int) -> None:
-    allowed = Reach(causal, window).allowed(length, length)
+    allowed = KeyMask(causal, window).allowed(length, length)
     one = layer(64, 4, causal=causal, window=window)
     assert costs.blocked(one, length) == pytest.approx(1 - allowed.mean())
     if causal and window:

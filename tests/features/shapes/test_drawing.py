@@ -243,7 +243,7 @@ def test_cross_attention_can_be_animated() -> None:
                 {"text": "a", "d_model": 16}]
 )  # fmt: skip
 def test_animations_that_would_be_too_small_to_see(options: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match="animate shows at most"):
+    with pytest.raises(UsageError, match="animation shows at most"):
         storyboard(animation(**options))
 
 
@@ -294,7 +294,7 @@ def test_animation_data_is_not_repeated() -> None:
 def test_animations_are_written(tmp_path: Path) -> None:
     answer = answers.animate(answers.Example("cat sat"), tmp_path / "f.html")
     assert (tmp_path / "f.html").read_bytes().startswith(b"<!doctype html>")
-    assert answer.bytes == (tmp_path / "f.html").stat().st_size
+    assert answer.files == (str(tmp_path / "f.html"),)
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

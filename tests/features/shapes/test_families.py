@@ -17,7 +17,7 @@ from attnviz.models.configs.families import FAMILIES, STATE_SPACE
 from attnviz.models.configs.keys import DEFAULTS
 from attnviz.models.configs.model import ModelSpec, read_config
 from attnviz.models.configs.presets import preset
-from attnviz.models.counted import count_names
+from attnviz.models.parameter_count import count_names
 
 TEXT = 21
 SIZES = {"hidden_size": 48, "num_attention_heads": 6, "num_hidden_layers": 4, "vocab_size": 32}

@@ -26,7 +26,7 @@ SCHEMA = Answer.json_schema()
 def every_view(folder: Path) -> dict[str, Answer]:
     layer, words = answers.Layer(64, 4), answers.Example("cat sat")
     return {
-        "walk": answers.walk(layer, why=True),
+        "walk": answers.walk(layer, explain=True),
         "model": answers.walk(answers.Model("t5-base")),
         "diagram": answers.diagram(answers.Model("gemma2-9b"), out=folder / "layer.svg"),
         "compare": answers.compare(layer, memory="1GB"),
@@ -35,7 +35,7 @@ def every_view(folder: Path) -> dict[str, Answer]:
         "verify": answers.verify(answers.Layer(8, 2)),
         "numbers": answers.numbers(answers.Example("a b", answers.Layer(causal=True))),
         "scaling": answers.scaling(),
-        "animate": answers.animate(words, folder / "animation.html"),
+        "animation": answers.animate(words, folder / "animation.html"),
     }
 
 
@@ -66,13 +66,13 @@ def test_every_view_comes_back_equal(tmp_path: Path) -> None:
     batch=st.one_of(st.none(), st.integers(1, 1 << 40)),
     seq=st.one_of(st.none(), st.integers(1, 1 << 40)),
     dtype=st.sampled_from([None, "bf16", "float64"]),
-    why=st.booleans(),
+    explain=st.booleans(),
 )
 def test_any_walk_comes_back_equal(
-    heads: int, width: int, kind: str, batch: Any, seq: Any, dtype: Any, why: bool
+    heads: int, width: int, kind: str, batch: Any, seq: Any, dtype: Any, explain: bool
 ) -> None:
     layer = answers.Layer(heads * width, heads, head_dim=width, kind=kind)
-    found = answers.walk(layer, RunSizes(batch, seq, dtype=dtype), why=why)
+    found = answers.walk(layer, RunSizes(batch, seq, dtype=dtype), explain=explain)
     assert WalkAnswer.from_json(found.to_json()) == found
     assert found.layer.d_model == heads * width
     assert found.steps[0].shape == (batch, seq, heads * width)

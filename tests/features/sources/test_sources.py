@@ -11,12 +11,14 @@ import pytest
 import torch
 
 import attnviz as av
+from attnviz.captures import inputs
+from attnviz.captures.settings import ModelSettings
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.sources import split as splitting
 from attnviz.features.sources.result import Sources, SourceShares
-from attnviz.models.parted import Anatomist
+from attnviz.models.decomposition import Decomposition
 from tests.models import tiny
 
 WORDS = "the cat river moon stone bread the cat river moon stone"
@@ -42,12 +44,12 @@ def capture(gpt2):
 
 @pytest.fixture(scope="module")
 def score(gpt2) -> Sources:
-    return av.sources(WORDS, "2.0", model=gpt2)
+    return av.sources(WORDS, select="2.0", model=gpt2)
 
 
 @pytest.fixture(scope="module")
 def shares(gpt2) -> SourceShares:
-    return av.source_shares(LINES, "2.0", role="induction", model=gpt2)
+    return av.sources(LINES, select="2.0", role="induction", model=gpt2)
 
 
 def test_the_score_is_the_models(score: Sources, capture) -> None:
@@ -75,12 +77,12 @@ def test_the_row_is_split_by_key(score: Sources, capture) -> None:
 
 def test_contrasts_are_differences(gpt2, score: Sources, capture) -> None:
     row = capture.why("2.0", -1, 6).row
-    other = av.sources(WORDS, "2.0", key=3, model=gpt2)
-    found = av.sources(WORDS, "2.0", key=6, against=3, model=gpt2)
+    other = av.sources(WORDS, select="2.0", key=3, model=gpt2)
+    found = av.sources(WORDS, select="2.0", key=6, other_key=3, model=gpt2)
     assert np.allclose(found.matrix, np.array(score.matrix) - np.array(other.matrix), atol=1e-4)
-    mean = av.sources(WORDS, "2.0", against="mean", model=gpt2)
+    mean = av.sources(WORDS, select="2.0", other_key="mean", model=gpt2)
     assert mean.score == pytest.approx(row[6] - np.delete(row, 6).mean(), abs=1e-4)
-    rest = av.sources(WORDS, "2.0", against="rest", model=gpt2)
+    rest = av.sources(WORDS, select="2.0", other_key="rest", model=gpt2)
     # the derivative of log(α / (1 - α)) when every score is stretched by 1 + ε
     step = 1e-6
     odds = [s[6] - np.log(np.exp(np.delete(s, 6)).sum()) for s in (row, row * (1 + step))]
@@ -91,7 +93,7 @@ def test_a_heads_part_is_the_sum_over_the_tokens_that_it_reads(gpt2, capture) ->
     inputs = gpt2.prepare(Prompt(WORDS))
     head = next(one for one in gpt2.layout if one.name == "2.0")
     found = splitting.split(gpt2, inputs, head, capture.terms[head])
-    assert isinstance(found.anatomist, Anatomist)
+    assert isinstance(found.anatomist, Decomposition)
     names = [origin.name(gpt2.layout) for origin in found.key_origins]
     earlier = found.key_origins[names.index("1.4")].head
     weights, through = found.anatomist.by_token(found.keys, earlier, 6)
@@ -101,7 +103,7 @@ def test_a_heads_part_is_the_sum_over_the_tokens_that_it_reads(gpt2, capture) ->
 
 def test_gated_heads_are_refused(gpt2) -> None:
     with gpt2.gated({"1.4": 0.0}), pytest.raises(ModelError, match="nor can an ablated head"):
-        av.sources(WORDS, "2.0", key=6, model=gpt2)
+        av.sources(WORDS, select="2.0", key=6, model=gpt2)
 
 
 def test_it_ranks_the_senders_as_patching_through_keys_does(gpt2, shares: SourceShares) -> None:
@@ -123,9 +125,9 @@ def test_it_ranks_the_senders_as_patching_through_keys_does(gpt2, shares: Source
 
 def _streams(source, inputs):
     """What enters layer 2, and what every head writes, by name."""
-    from attnviz.captures.kept import Kept
+    from attnviz.captures.activations import Activations
 
-    kept = Kept(["z"], source.layout.sites[:2])
+    kept = Activations(["z"], source.layout.sites[:2])
     output = source.forward([inputs], [kept], ForwardRequest(hidden=False, states=True, terms=True))
     written = {}
     for site in source.layout.sites[:2]:
@@ -137,7 +139,7 @@ def _streams(source, inputs):
 
 def _change(source, inputs, clean, corrupted, name: str, row: int, key: int) -> float:
     """How much the score of a key falls against the others when a sender's difference enters."""
-    from attnviz.captures.kept import Kept
+    from attnviz.captures.activations import Activations
 
     states, written = clean
     length = states.shape[1]
@@ -149,7 +151,7 @@ def _change(source, inputs, clean, corrupted, name: str, row: int, key: int) -> 
     scores = []
     queries = None
     for x in (states, states + delta):
-        kept = Kept(["q", "k"], [site])
+        kept = Activations(["q", "k"], [site])
         start = av.core.source.Start(2, x, 3)
         source.forward([inputs], [kept], ForwardRequest(hidden=False, terms=True, start=start))
         queries = kept.values["q"][site][0, 0] if queries is None else queries
@@ -158,33 +160,40 @@ def _change(source, inputs, clean, corrupted, name: str, row: int, key: int) -> 
     return sets_apart[0] - sets_apart[1]
 
 
-def test_shares_are_ratios_of_sums_over_rows(gpt2, shares: SourceShares) -> None:
-    total, parts, rows = 0.0, {}, 0
-    for line in LINES:
+def test_shares_are_ratios_of_means_over_texts(gpt2, shares: SourceShares) -> None:
+    """Of every text the mean over its rows, so that no text counts for more than another."""
+    totals, parts, rows = [], {}, 0
+    for number, line in enumerate(LINES):
         words = gpt2.prepare(Prompt(line)).sides["decoder"].queries.ids
+        apart = []
         for i, word in enumerate(words):
             wanted = [j + 1 for j in range(i) if words[j] == word and j + 1 <= i]
             others = [j for j in range(i + 1) if j not in wanted]
             if not wanted or not others:
                 continue
-            found = av.sources(line, "2.0", i, key=wanted[0], model=gpt2)
+            found = av.sources(line, select="2.0", query=i, key=wanted[0], model=gpt2)
             mean = np.array([key.by_key for key in found.row])
-            apart = mean[wanted].mean(0) - mean[others].mean(0)
-            rows, total = rows + 1, total + apart.sum()
-            for origin, value in zip(found.key_origins, apart, strict=True):
-                parts[origin] = parts.get(origin, 0.0) + value
+            apart.append(mean[wanted].mean(0) - mean[others].mean(0))
+        rows += len(apart)
+        values = np.mean(apart, 0)
+        totals.append(values.sum())
+        for origin, value in zip(found.key_origins, values, strict=True):
+            parts.setdefault(origin, np.zeros(len(LINES)))[number] = value
     assert shares.rows == rows
-    assert shares.contrast == pytest.approx(total / rows, rel=1e-4)
+    assert shares.contrast == pytest.approx(np.mean(totals), rel=1e-4)
     for one in shares.by_key:
-        assert one.share == pytest.approx(parts[one.origin] / total, abs=1e-4)
+        assert one.share == pytest.approx(parts[one.origin].sum() / sum(totals), abs=1e-4)
         assert one.low is not None
         assert one.low <= one.share <= one.high
     assert shares.texts == len(LINES)
     assert sum(one.share for one in shares.by_query) == pytest.approx(1.0, abs=1e-4)
+    adds, takes = shares.both_signs("key")
+    assert adds + takes == pytest.approx(1.0, abs=1e-4)
+    assert adds > 1 > 0 > takes
 
 
 def test_the_role_is_the_heads_own(gpt2, shares: SourceShares) -> None:
-    own = av.source_shares(LINES, "2.0", model=gpt2)
+    own = av.sources(LINES, select="2.0", model=gpt2)
     assert own.score == "induction"
     assert not own.chosen
     assert own.by_key == shares.by_key
@@ -217,54 +226,81 @@ def test_beside_heads(gpt2, shares: SourceShares) -> None:
 
 def test_beside_the_composition_scores_of_weights(score: Sources, shares: SourceShares) -> None:
     measured = replace(shares, identity={})
-    found = av.circuits(select="2.0", tokens=64, evidence=measured)
+    found = av.circuits(select="2.0", sample=64, evidence=measured)
     edge = next(e for e in found.of("K") if (e.writer.name, e.reader.name) == ("1.4", "2.0"))
     assert found.measured["K", edge.writer, edge.reader][0] == shares.by_key[0].share
     assert f"1.4 → 2.0  {edge.excess:+.3f} ({100 * shares.by_key[0].share:.0f} %)" in str(found)
     row = next(r for r in found.to_records() if (r["side"], r["writer"]) == ("K", "1.4"))
     assert row["share"] == shares.by_key[0].share
     with pytest.raises(UsageError, match="measures nothing between heads"):
-        av.circuits(select="2.0", tokens=64, evidence=replace(score, identity={}))
+        av.circuits(select="2.0", sample=64, evidence=replace(score, identity={}))
 
 
 @pytest.mark.parametrize(
     ("error", "words", "options"),
     [
-        (UsageError, "means 6 heads", {"head": "2.*"}),
-        (InputError, "no query 40", {"at": 40}),
-        (InputError, "may not attend to key 9", {"at": 3, "key": 9}),
-        (UsageError, "cannot be compared with itself", {"key": 4, "against": 4}),
-        (InputError, "which has no rest", {"at": 0, "against": "rest"}),
+        (UsageError, "means 6 heads", {"select": "2.*"}),
+        (InputError, "no query 40", {"query": 40}),
+        (InputError, "may not attend to key 9", {"query": 3, "key": 9}),
+        (UsageError, "cannot be compared with itself", {"key": 4, "other_key": 4}),
+        (InputError, "which has no rest", {"query": 0, "other_key": "rest"}),
         (UsageError, "whole number", {"key": "cat"}),
     ],
 )
 def test_what_makes_no_sense(gpt2, error, words: str, options) -> None:
     with pytest.raises(error, match=words):
-        av.sources(WORDS, **{"head": "2.0", "model": gpt2, **options})
+        av.sources(WORDS, **{"select": "2.0", "model": gpt2, **options})
 
 
 def test_texts_without_rows(gpt2) -> None:
     with pytest.raises(InputError, match="no row of these texts"):
-        av.source_shares(["a few words"], "2.0", role="induction", model=gpt2)
+        av.sources(["a few words"], select="2.0", role="induction", model=gpt2)
     with pytest.raises(UsageError, match="has target keys"):
-        av.source_shares([WORDS], "2.0", role="diffuse", model=gpt2)
+        av.sources([WORDS], select="2.0", role="diffuse", model=gpt2)
     with pytest.raises(UsageError, match="recorded"):
-        av.sources(av.capture(WORDS, model=gpt2, select="2.0"), "2.0")
+        av.sources(av.capture(WORDS, model=gpt2, select="2.0"), select="2.0")
 
 
 def test_ways_that_are_not_linear_are_refused(tmp_path: Path) -> None:
     """Experts weighted by what enters them are one more product."""
     tiny.build("gpt_oss", tmp_path)
     source = av.load(str(tmp_path))
-    assert av.sources(Prompt(ids=tiny.LONG), "0.1", model=source).sum
+    assert av.sources(Prompt(ids=tiny.LONG), select="0.1", model=source).sum
     with pytest.raises(ModelError, match=r"cannot be split by source|add up to"):
-        av.sources(Prompt(ids=tiny.LONG), "1.1", model=source)
+        av.sources(Prompt(ids=tiny.LONG), select="1.1", model=source)
+
+
+def test_heads_behind_a_layer_without_attention_are_refused_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the layer carries from token to token was shown as what the tokens' embeddings add."""
+    tiny.build("lfm2", tmp_path, 3.0, words=True)
+    source = av.load(str(tmp_path))
+    prompt = Prompt(ids=tiny.SHORT)
+    reason = av.logits(prompt, model=source).reason
+    assert "layer 0 has no attention" in reason
+    assert ":" not in reason
+    monkeypatch.setattr(source, "forward", None)  # nothing runs
+    with pytest.raises(ModelError, match=f"1.0 of .* cannot be told: {reason}"):
+        av.sources(prompt, select="1.0", model=source)
+    with pytest.raises(ModelError, match=reason):
+        av.source_shares([prompt], select="1.0", model=source)
+
+
+def test_a_page_explains_such_heads_without_their_sources(tmp_path: Path) -> None:
+    tiny.build("lfm2", tmp_path, 3.0, words=True)
+    (ready,) = inputs.prepare(
+        Prompt(ids=tiny.SHORT), model=ModelSettings(model=str(tmp_path)),
+        options=inputs.MapOptions(select="1.0", why="1.0", origins=True),
+    )  # fmt: skip
+    (terms,) = ready.capture().terms.values()
+    assert terms.origins is None
 
 
 def test_a_wrong_sum_is_refused(gpt2, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(splitting, "EXACT", 1e-12)
     with pytest.raises(ModelError, match="nothing is shown"):
-        av.sources(WORDS, "2.0", model=gpt2)
+        av.sources(WORDS, select="2.0", model=gpt2)
 
 
 def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -277,16 +313,16 @@ def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
             return int(end.code or 0)
 
     picture = tmp_path / "sources.png"
-    assert run(WORDS, "--head", "2.0", "--against", "rest", "--json", "-o", str(picture)) == 0
+    assert run(WORDS, "--select", "2.0", "--other-key", "rest", "--json", "-o", str(picture)) == 0
     read = json.loads(capsys.readouterr().out)
-    assert read["schema"] == "attnviz.sources/1"
-    assert read["against"] == "rest"
+    assert read["schema"] == "attnviz.sources/2"
+    assert read["other_key"] == "rest"
     assert picture.exists()
     lines = tmp_path / "lines.txt"
     lines.write_text("\n".join(LINES))
-    assert run("--lines", str(lines), "--head", "2.0", "--role", "induction", "--csv") == 0
+    assert run("--texts", str(lines), "--select", "2.0", "--role", "induction", "--csv") == 0
     assert "key,1.4,head," in capsys.readouterr().out
-    assert run("--lines", str(lines), "--head", "2.0", "--at", "3") == 2
-    assert "--lines looks at every row" in capsys.readouterr().err
-    assert run(WORDS, "--head", "2.0", "--role", "induction") == 2
-    assert "give --lines FILE" in capsys.readouterr().err
+    assert run("--texts", str(lines), "--select", "2.0", "--query", "3") == 2
+    assert "of several every row is looked at" in capsys.readouterr().err
+    assert run(WORDS, "--select", "2.0", "--role", "induction") == 2
+    assert "--role induction is for several texts" in capsys.readouterr().err

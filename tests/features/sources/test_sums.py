@@ -83,7 +83,7 @@ def test_every_pair_of_sources(family: str, tmp_path: Path) -> None:
     splits = compute(exact, torch.tensor(IDS))
     source = av.load(str(tmp_path))
     for head, at, key in (("0.1", -1, 8), ("1.2", -1, None), ("2.3", -2, 9), ("2.0", -1, -1)):
-        found = av.sources(Prompt(ids=IDS), head, at, key=key, model=source)
+        found = av.sources(Prompt(ids=IDS), select=head, query=at, key=key, model=source)
         compared(found, splits[found.head.layer])
         assert (found.softcap is not None) == (family == "gemma2")
 
@@ -93,8 +93,9 @@ def test_two_stacks(tmp_path: Path) -> None:
     splits = reference.t5(exact, torch.tensor(IDS), torch.tensor(TARGET))
     source = av.load(str(tmp_path))
     inputs = tiny.inputs_of(source, IDS, TARGET)
-    from attnviz.features.sources.run import SplitAsked, answer
+    from attnviz.features.sources.run import answer
+    from attnviz.features.sources.settings import SourcesSettings
 
     for head in ("enc:0.1", "enc:1.3", "dec:2.2", "cross:0.1", "cross:2.0"):
-        found = answer(source, inputs, SplitAsked(head, at=4))
+        found = answer(source, inputs, SourcesSettings(select=head, query=4))
         compared(found, splits[head.partition(":")[0]][found.head.layer])

@@ -26,7 +26,8 @@ from attnviz.statistics.share import CaseShare
 
 ROOT = Path(__file__).parents[3]
 QUESTIONS = ROOT / "sample_inputs" / "questions.jsonl"
-FIELDS = {"context": "doc", "question": "q", "answer": "a"}
+FIELDS = {"fields": {"context": "doc", "question": "q", "answer": "a"}}
+TYPED = "--fields=context=doc,question=q,answer=a"
 
 
 @pytest.fixture(scope="module")
@@ -85,8 +86,8 @@ def test_accuracy_is_that_of_a_recount(found: Any) -> None:
     examples, _ = read_examples(QUESTIONS, DocumentSettings(**FIELDS))
     hits: Counter[str] = Counter()
     measured = 0
-    for number, one in enumerate(examples, 1):
-        if number % 2 == 0:
+    for one in examples:
+        if one.half == 0:
             continue
         measured += 1
         text = "".join(f"Document {n}: {d}\n\n" for n, d in enumerate(one.documents, 1))
@@ -113,8 +114,11 @@ def test_accuracy_is_that_of_a_recount(found: Any) -> None:
 def test_the_right_document_stands_everywhere_alike_in_both_halves() -> None:
     examples, bad = read_examples(QUESTIONS, DocumentSettings(**FIELDS))
     assert not bad
-    for half in (examples[::2], examples[1::2]):
+    halves = [[one for one in examples if one.half == half] for half in (0, 1)]
+    for half in halves:
         assert set(Counter(one.right for one in half).values()) == {8}
+    chosen, held = ({text for one in half for text in one.documents} for half in halves)
+    assert not chosen & held
     lines = [json.loads(line) for line in QUESTIONS.read_text().splitlines()]
     for one, line in zip(examples, lines, strict=True):
         assert one.documents[one.right] == line["doc"]
@@ -136,14 +140,23 @@ def test_rules_without_attention_are_counted() -> None:
 
 def test_a_file_may_bring_its_documents(tmp_path: Path) -> None:
     path = tmp_path / "own.jsonl"
-    lines = [{"docs": ["one a", "two b", "three c"], "q": "b?", "a": "b", "n": 1}] * 4
+    listed = [("one a", f"two {n}", f"three {n}") for n in range(4)]
+    lines = [{"docs": docs, "q": "b?", "a": "b", "n": 1} for docs in listed]
     path.write_text("\n".join(map(json.dumps, lines)))
-    own = DocumentSettings("docs", "q", "a", gold="n")
+    fields = {"context": "docs", "question": "q", "answer": "a"}
+    own = DocumentSettings(fields={**fields, "gold": "n"}, select_on="all")
     examples, _ = read_examples(path, own)
-    assert {(one.documents, one.right) for one in examples} == {(("one a", "two b", "three c"), 1)}
-    drawn, _ = read_examples(path, DocumentSettings("docs", "q", "a"))
-    assert all(one.documents[one.right] == "one a" for one in drawn)
-    assert {one.right for one in drawn} == {0, 1}
+    assert [(one.documents, one.right) for one in examples] == [(docs, 1) for docs in listed]
+    with pytest.raises(InputError, match="all examples share documents"):
+        read_examples(path, DocumentSettings(fields=fields))
+    for line, n in zip(lines, range(4), strict=True):
+        line["docs"] = (f"one {n // 2}", *line["docs"][1:])
+    path.write_text("\n".join(map(json.dumps, lines)))
+    drawn, _ = read_examples(path, DocumentSettings(fields=fields))
+    assert [one.documents[one.right] for one in drawn] == ["one 0", "one 0", "one 1", "one 1"]
+    assert [one.right for one in drawn] == [0, 1, 0, 1]
+    assert [one.half for one in drawn] == [0, 0, 1, 1]
+    assert len({one.cluster for one in drawn}) == 2  # what shares a document counts as one
 
 
 @pytest.mark.parametrize(
@@ -171,10 +184,10 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"is no \.jsonl file"):
         av.spans(tmp_path / "a.txt", **FIELDS)
     with pytest.raises(UsageError, match="of documents choose answer, question, last"):
-        av.spans(QUESTIONS, **FIELDS, rows="all")
+        av.spans(QUESTIONS, **FIELDS, from_="all")
     with pytest.raises(InputError, match="too few for 70 distractors"):
         av.spans(QUESTIONS, **FIELDS, distractors=70)
-    with pytest.raises(UsageError, match="0 is too few"):
+    with pytest.raises(UsageError, match="distractors must be from 1 to 1000, not 0"):
         av.spans(QUESTIONS, **FIELDS, distractors=0)
     (tmp_path / "long.jsonl").write_text(
         json.dumps({"doc": ["word " * 200, "other " * 200], "q": "q", "a": "a"})
@@ -196,17 +209,16 @@ def test_the_sheet_stands_beside_other_results(found: Any, tmp_path: Path) -> No
 
 
 def test_the_command_prints_the_sheet(found: Any) -> None:
-    options = [f"--{name}={field}" for name, field in FIELDS.items()]
-    result = CliRunner().invoke(app, ["spans", str(QUESTIONS), *options, "--json", "-q"])
+    result = CliRunner().invoke(app, ["spans", str(QUESTIONS), TYPED, "--json", "-q"])
     assert json.loads(result.stdout)["documents"] == json.loads(found.to_json())["documents"]
-    shown = CliRunner().invoke(app, ["spans", str(QUESTIONS), *options]).stdout
+    shown = CliRunner().invoke(app, ["spans", str(QUESTIONS), TYPED]).stdout
     best = found.layout.name(found.documents.best.head)
     assert f"head {best}" in shown
     assert "most words of the answer" in shown
 
 
 def test_a_field_of_nothing_is_one_line(capsys: Any) -> None:
-    arguments = ["spans", str(QUESTIONS), "--context", "doc", "--question", "q", "--answer", "zzz"]
+    arguments = ["spans", str(QUESTIONS), "--fields", "context=doc,question=q,answer=zzz"]
     assert main(arguments) == 1
     err = capsys.readouterr().err
     assert "'zzz' is no text" in err
@@ -214,13 +226,14 @@ def test_a_field_of_nothing_is_one_line(capsys: Any) -> None:
 
 
 def test_one_half_alone_chooses() -> None:
-    """What happens on the odd examples changes no choice."""
+    """What happens on the other half changes no choice."""
     examples, _ = read_examples(QUESTIONS, DocumentSettings(**FIELDS))
     rng = np.random.default_rng(0)
     right = rng.random((len(examples), 24)) < 0.5
     layout = av.load("demo-gpt2").layout
     one = _sheet(examples, right, layout, DocumentSettings(**FIELDS), {})
-    right[::2] = ~right[::2]
+    held = np.array([example.half == 1 for example in examples])
+    right[held] = ~right[held]
     other = _sheet(examples, right, layout, DocumentSettings(**FIELDS), {})
     assert [each.head for each in one.ranked] == [each.head for each in other.ranked]
     assert one.best.accuracy.value == pytest.approx(1 - other.best.accuracy.value)

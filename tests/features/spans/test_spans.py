@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import attnviz as av
 from attnviz.cli import app, main
 from attnviz.core.heads import Head, Layout, Site
-from attnviz.core.key_mask import Reach
+from attnviz.core.key_mask import KeyMask
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Rows
 from attnviz.core.spans import ELSEWHERE, Span
@@ -65,7 +65,7 @@ def capture() -> av.Capture:
 
 @pytest.mark.parametrize("rows", ["last", "all", "second"])
 def test_shares_are_those_of_the_maps(capture: av.Capture, rows: str) -> None:
-    found = av.spans(av.Prompt(TEXT, spans=SPANS), rows=rows)
+    found = av.spans(av.Prompt(TEXT, spans=SPANS), from_=rows)
     tokens = capture.inputs.sides["decoder"].keys
     spans = {span.name: list(span.positions) for span in tokens.spans}
     inside = {place for places in spans.values() for place in places}
@@ -103,8 +103,8 @@ def test_a_capture_gives_what_its_model_gave(capture: av.Capture) -> None:
 
 
 def test_norms_are_shares_of_their_rows(capture: av.Capture) -> None:
-    norms = av.capture(av.Prompt(TEXT, spans=SPANS), weigh="norm")
-    found = av.spans(av.Prompt(TEXT, spans=SPANS), rows="all", weigh="norm")
+    norms = av.capture(av.Prompt(TEXT, spans=SPANS), quantity="norm")
+    found = av.spans(av.Prompt(TEXT, spans=SPANS), from_="all", quantity="norm")
     tokens = norms.inputs.sides["decoder"].keys
     keys = list(tokens.spans[0].positions)
     for head in norms.layout:
@@ -116,7 +116,7 @@ def test_norms_are_shares_of_their_rows(capture: av.Capture) -> None:
 def test_several_texts_have_the_interval_of_a_ratio() -> None:
     """By the formula of Cochran 1977, chapter 6, written out again."""
     prompts = [av.Prompt(line, spans={"place": r"regex:the \w+"}) for line in LINES]
-    found = av.spans(prompts, rows="all")
+    found = av.spans(prompts, from_="all")
     captures = [av.capture(prompt) for prompt in prompts]
     share = share_of(found, "1.4", "place")
     a, b = [], []
@@ -180,20 +180,21 @@ def test_uniform_attention_has_a_lift_of_one() -> None:
         maps[:] = uniform
     held = av.Capture(
         held.source, held.layout, Inputs({"decoder": Sides(tokens, tokens)}), held.maps,
-        reach={site: Reach(causal=True) for site in held.maps},
+        reach={site: KeyMask(causal=True) for site in held.maps},
     )  # fmt: skip
-    for one in av.spans(held, rows="all").heads:
+    for one in av.spans(held, from_="all").heads:
         assert [share.lift for share in one.shares] == pytest.approx([1.0] * 3)
 
 
 def test_what_makes_no_sense_is_refused(capture: av.Capture) -> None:
     for what, options, said in (
         ("The keys", {}, "the text has no spans"),
-        (capture, {"rows": "third"}, "no rows 'third'; choose last, all, first, second"),
-        (capture, {"weigh": "norm"}, "run the model itself"),
+        (capture, {"from_": "third"}, "no rows 'third'; choose last, all, first, second"),
+        (capture, {"quantity": "norm"}, "run the model itself"),
         (encoder_decoder(), {}, "attends between two texts"),
         ([capture, "The keys"], {}, "captures are measured with others of the same model"),
-        (capture, {"gold": "x", "juice": 1}, "unknown option 'juice'"),
+        (capture, {"distractors": 2}, "distractors is for a file of questions"),
+        (capture, {"weigh": "norm"}, "weigh is called quantity now"),
     ):
         with pytest.raises(UsageError, match=said):
             av.spans(what, **options)
@@ -230,7 +231,7 @@ def test_the_command_prints_what_the_function_finds(tmp_path: Path) -> None:
     own = av.spans(av.Prompt(TEXT, spans=SPANS))
     assert found["heads"] == json.loads(own.to_json())["heads"]
     (tmp_path / "spans.json").write_text(json.dumps(SPANS))
-    assert run(TEXT, "--spans", str(tmp_path / "spans.json"), "--csv", "-q") == own.to_csv()
+    assert run(TEXT, "--span", f"@{tmp_path / 'spans.json'}", "--csv", "-q") == own.to_csv()
     shown = run(TEXT, *options, "-q", "--to", "second", "--select", "1.4,2.4", "--top", "3")
     assert "1.4: from, to" in shown
     assert "2.4: from, to" in shown
@@ -239,25 +240,22 @@ def test_the_command_prints_what_the_function_finds(tmp_path: Path) -> None:
 def test_lines_are_texts(tmp_path: Path) -> None:
     (tmp_path / "lines.txt").write_text("\n".join(LINES))
     rows = ("--json", "-q", r"--span=place=regex:the \w+", "--from", "all")
-    plain = json.loads(run("--lines", str(tmp_path / "lines.txt"), *rows))
-    own = av.spans([av.Prompt(x, spans={"place": r"regex:the \w+"}) for x in LINES], rows="all")
+    plain = json.loads(run("--texts", str(tmp_path / "lines.txt"), *rows))
+    own = av.spans([av.Prompt(x, spans={"place": r"regex:the \w+"}) for x in LINES], from_="all")
     assert plain["heads"] == json.loads(own.to_json())["heads"]
     (tmp_path / "l.jsonl").write_text("\n".join(json.dumps({"text": x}) for x in LINES))
-    assert json.loads(run("--lines", str(tmp_path / "l.jsonl"), *rows))["heads"] == plain["heads"]
+    assert json.loads(run("--texts", str(tmp_path / "l.jsonl"), *rows))["heads"] == plain["heads"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["a", "--span", "b"], "--span takes NAME=TEXT, not 'b'"),
+        (["a", "--span", "b"], "--span takes NAME=TEXT or @FILE, not 'b'"),
         (["a b", "--span", "x=a", "--span", "x=b"], "two spans have the name 'x'"),
         (["a b", "--span", "x=a", "--to", "y"], "no span 'y'; choose from x, elsewhere"),
         (["a b"], "name its parts with --span, or give messages that hold words with --chat"),
-        (["q.jsonl", "--context", "doc"], "documents need --question FIELD, --answer FIELD"),
-        (
-            ["q.jsonl", "--context", "d", "--question", "q", "--answer", "a", "--span", "x=y"],
-            "leave out --span",
-        ),
+        (["q.jsonl", "--fields", "doc=d"], "fields are named as question=FIELD"),
+        (["q.jsonl", "--fields", "question=q", "--span", "x=y"], "leave out --span"),
         (["--system", "be kind"], "a system message alone is no chat; add --user"),
         (["a", "--user", "b"], "exclude each other"),
     ],
@@ -272,10 +270,10 @@ def test_wrong_use_is_one_line(arguments: list[str], said: str, capsys: Any) -> 
 def test_intervals_hold_for_all_heads_and_spans_at_once() -> None:
     """Few texts: Student's t at 1 - 0.05 / family, by hand; and a head that surely beats chance."""
     prompts = [av.Prompt(text, spans={"it": "tokens:3", "rest": "tokens:5-6"}) for text in LINES]
-    found = av.spans(prompts, rows="all")
+    found = av.spans(prompts, from_="all")
     count = len(found.heads) * 2
     assert found.family == count == 48
-    sums = [av.spans(one, rows="all") for one in prompts]
+    sums = [av.spans(one, from_="all") for one in prompts]
     for name in ("it", "rest"):
         one = share_of(found, "0.0", name)
         values = [share_of(each, "0.0", name) for each in sums]

@@ -13,7 +13,7 @@ from rich.console import Console
 import attnviz
 from attnviz.cli import main
 from attnviz.errors import UsageError
-from attnviz.features.syntax.arcs import Bow, levels, line_up
+from attnviz.features.syntax.arcs import DrawnArc, levels, line_up
 from attnviz.features.syntax.arcs_terminal import ArcSentence
 from attnviz.features.syntax.parses import Arc, Parse
 from tests.corpus.gold.reference import SAMPLE, gold, words_of_eager
@@ -21,7 +21,7 @@ from tests.corpus.gold.reference import SAMPLE, gold, words_of_eager
 
 def test_arcs_are_gold_and_where_eager_transformers_point(minilm: str) -> None:
     """The first sentences of the odd document with both relations, by the heads of the table."""
-    report = attnviz.syntax(SAMPLE, model=minilm, show=3, relation="obj,det")
+    report = attnviz.syntax(SAMPLE, model=minilm, sentences=3, relation="obj,det")
     best = {r.name: r.best for r in report.named("obj,det")}
     wanted = []
     for weights, (words, heads, relations, document) in zip(
@@ -46,21 +46,27 @@ def test_arcs_are_gold_and_where_eager_transformers_point(minilm: str) -> None:
 
 
 def test_without_a_relation_every_word_has_the_arc_of_one_head(minilm: str) -> None:
-    report = attnviz.syntax(SAMPLE, model=minilm, show=1, punct=False)
+    report = attnviz.syntax(SAMPLE, model=minilm, sentences=1, punct=False)
     (parse,) = report.shown
     assert {arc.chosen_for for arc in parse.arcs} == {"all"}
     assert [arc.dependent for arc in parse.arcs] == [0, 1, 3, 4, 5, 6, 7, 8]
 
 
 def test_arcs_run_outside_of_those_that_they_span() -> None:
-    arcs = [Bow(3, 0, "a"), Bow(1, 0, "b"), Bow(1, 2, "c"), Bow(3, 1, "d"), Bow(3, 4, "e")]
+    arcs = [
+        DrawnArc(3, 0, "a"),
+        DrawnArc(1, 0, "b"),
+        DrawnArc(1, 2, "c"),
+        DrawnArc(3, 1, "d"),
+        DrawnArc(3, 4, "e"),
+    ]
     assert levels(arcs) == [3, 1, 1, 2, 1]
 
 
 def test_words_move_apart_for_labels() -> None:
-    line = line_up([2, 2, 2], 1, 0, [(Bow(1, 0, "long label"), 12)])
+    line = line_up([2, 2, 2], 1, 0, [(DrawnArc(1, 0, "long label"), 12)])
     assert line.lefts == (0, 12, 15)
-    assert line.ends(Bow(1, 0, "")) == (13, 1)
+    assert line.ends(DrawnArc(1, 0, "")) == (13, 1)
 
 
 PARSE = Parse(
@@ -116,7 +122,7 @@ def test_a_drawing_in_ascii() -> None:
 
 
 def test_the_command(minilm: str, tmp_path, capsys) -> None:
-    line = ["syntax", str(SAMPLE), "-m", minilm, "--relation", "obj,det", "--show", "2", "-q"]
+    line = ["syntax", str(SAMPLE), "-m", minilm, "--relation", "obj,det", "--sentences", "2", "-q"]
     sizes = {}
     for kind in ("png", "svg", "pdf"):
         path = tmp_path / f"arcs.{kind}"
@@ -134,12 +140,11 @@ def test_the_command(minilm: str, tmp_path, capsys) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--show", "-1"], "--show -1 is too few"),
-        (["-o", "x.svg"], "--out draws sentences; say how many with --show"),
-        (["--show", "1", "-o", "x.bmp"], "cannot draw 'x.bmp'"),
-        (["--show", "1", "--relation", "zzz"], "--relation zzz is not a relation"),
-        (["--show", "1", "--relation", "csubj,vocative,obj"], "is not a relation"),
-        (["--show", "1", "--relation", "conj,iobj"], "no sentence of odd documents has"),
+        (["--sentences", "-1"], "--sentences must be from 0 to 1000, not -1"),
+        (["--sentences", "1", "-o", "x.bmp"], "cannot write 'x.bmp'"),
+        (["--sentences", "1", "--relation", "zzz"], "--relation zzz is not a relation"),
+        (["--sentences", "1", "--relation", "csubj,vocative,obj"], "is not a relation"),
+        (["--sentences", "1", "--relation", "conj,iobj"], "no sentence of odd documents has"),
     ],
 )
 def test_wrong_use_is_one_line(capsys, arguments: list[str], says: str) -> None:
@@ -154,5 +159,6 @@ def test_without_sentences_there_are_no_arcs_to_draw() -> None:
     with pytest.raises(UsageError, match="no sentence was kept"):
         report.arcs()
     assert (
-        attnviz.syntax(SAMPLE, model="demo-bert", show=1).arcs().to_bytes("png")[:4] == b"\x89PNG"
+        attnviz.syntax(SAMPLE, model="demo-bert", sentences=1).arcs().to_bytes("png")[:4]
+        == b"\x89PNG"
     )

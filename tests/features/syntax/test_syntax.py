@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import attnviz
-from attnviz.captures.look import load
+from attnviz.captures.loading import load
 from attnviz.cli import main
 from attnviz.core.heads import Layout
 from attnviz.core.prompt import Prompt
-from attnviz.corpus.gold.cases import SyntaxSettings
 from attnviz.corpus.gold.rule import large, sure
+from attnviz.corpus.gold.settings import SyntaxSettings
 from attnviz.corpus.gold.tally import HitTable, share
 from attnviz.corpus.gold.treebank import Sentence, sentences
 from attnviz.errors import InputError
@@ -275,7 +275,7 @@ def test_untrained_weights_have_no_role(name: str, minilm: str, tmp_path) -> Non
     path = tmp_path / "t.conllu"
     path.write_text(treebank(200))
     model = minilm if name == "minilm" else name
-    report = attnviz.syntax(path, model=model, punct=False, random=True, seeds=1)
+    report = attnviz.syntax(path, model=model, punct=False, control=True, seeds=1)
     drawn, shuffled = report.untrained
     assert [drawn.scale, shuffled.scale] == ["default", "trained"]
     assert "obj" in {role.relation for role in report.roles}
@@ -297,14 +297,14 @@ def test_the_control_stands_in_the_table(capsys) -> None:
         "demo-bert",
         "--select-on",
         "all",
-        "--random",
+        "--control",
         "--seeds",
         "2",
         "-q",
     ]
     assert main(line) == 0
     out = capsys.readouterr().out
-    report = attnviz.syntax(SAMPLE, model="demo-bert", select_on="all", random=True, seeds=2)
+    report = attnviz.syntax(SAMPLE, model="demo-bert", select_on="all", control=True, seeds=2)
     assert [(one.seed, one.scale) for one in report.untrained] == [
         (0, "default"), (1, "default"), (0, "trained"), (1, "trained")
     ]  # fmt: skip
@@ -313,7 +313,7 @@ def test_the_control_stands_in_the_table(capsys) -> None:
     assert row.split()[-2:] == [f"{100 * max(some):.0f}" for some in (best[:2], best[2:])]
     assert "untrained (seeds 0, 1): 0, 0 of 24 heads syntactic" in " ".join(out.split())
     assert main([*line, "--seeds", "0"]) == 2
-    assert "--seeds 0 is too few" in capsys.readouterr().err
+    assert "--seeds must be from 1 to 100, not 0" in capsys.readouterr().err
     assert main([*line, "--seed", "-1"]) == 2
     assert "--seed -1 must be from 0" in capsys.readouterr().err
 
@@ -374,7 +374,7 @@ def test_the_table(minilm: str, capsys) -> None:
         (["none.conllu"], "there is no file none.conllu"),
         ([str(SAMPLE), "--relation", "zzz"], "--relation zzz is not a relation of this treebank"),
         ([str(SAMPLE), "--select-on", "odd"], "--select-on takes 'halves' or 'all', not 'odd'"),
-        ([str(SAMPLE), "--jobs", "0"], "--jobs 0 is too few"),
+        ([str(SAMPLE), "--jobs", "0"], "--jobs must be from 1 to 4096, not 0"),
         ([str(SAMPLE), "-m", "fresh"], "a fresh layer splits text into words by itself"),
     ],
 )
@@ -388,6 +388,6 @@ def test_wrong_use_is_one_line(capsys, arguments: list[str], says: str) -> None:
 def test_a_picture_of_bars_and_grid(tmp_path) -> None:
     for name in ("s.png", "s.svg", "s.pdf"):
         path = tmp_path / name
-        assert main(["syntax", str(SAMPLE), "-m", "demo-bert", "-q", "--plot", str(path)]) == 0
+        assert main(["syntax", str(SAMPLE), "-m", "demo-bert", "-q", "--out", str(path)]) == 0
         assert path.stat().st_size > 8_000
-    assert main(["syntax", str(SAMPLE), "-m", "demo-bert", "--plot", "s.bmp"]) == 2
+    assert main(["syntax", str(SAMPLE), "-m", "demo-bert", "--out", "s.bmp"]) == 2

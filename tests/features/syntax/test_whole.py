@@ -81,7 +81,7 @@ def test_arborescences_are_those_of_networkx() -> None:
 @pytest.mark.parametrize("name", ["minilm", "demo-gpt2"])
 def test_trees_of_all_heads_equal_eager_transformers(name: str, minilm: str) -> None:
     folder = minilm if name == "minilm" else str(DEMOS[name])
-    report = attnviz.syntax(SAMPLE, model=folder, trees=True, punct=False)
+    report = attnviz.syntax(SAMPLE, model=folder, also="trees", punct=False)
     hits, count, chain = [], 0, 0
     for weights, (_, heads, relations, _) in zip(
         words_of_eager(folder, name != "minilm"), gold(), strict=True
@@ -114,7 +114,7 @@ def scored(weights: np.ndarray, found: Combined) -> np.ndarray:
 @pytest.mark.slow
 def test_the_classifier_is_the_best_there_is_and_is_measured_elsewhere(minilm: str) -> None:
     """Its slope is zero on the even document, its accuracy is that on the odd one."""
-    report = attnviz.syntax(SAMPLE, model=minilm, combine=True, seeds=1)
+    report = attnviz.syntax(SAMPLE, model=minilm, also="combined", seeds=1)
     found = report.combined
     assert found is not None
     assert [one.head for one in found.weights] == list(report.layout)
@@ -156,8 +156,8 @@ def written(tmp_path: Path, count: int = 200) -> Path:
 @pytest.mark.slow
 def test_all_heads_know_more_than_one_and_than_untrained_weights(minilm: str, tmp_path) -> None:
     report = attnviz.syntax(
-        written(tmp_path, 100), model=minilm, punct=False, combine=True, trees=True, rooted=True,
-        random=True, seeds=1,
+        written(tmp_path, 100), model=minilm, punct=False, also="combined,trees,rooted-trees",
+        control=True, seeds=1,
     )  # fmt: skip
     found, best = report.combined, report.relations[0].best
     drawn, shuffled = report.untrained
@@ -196,10 +196,8 @@ def test_what_there_is_no_room_for_is_left_out_and_said(
 ) -> None:
     monkeypatch.setattr(combine, "ROOM", 8 * 24 * 12**2 * 20)
     path = written(tmp_path, 60)
-    assert (
-        main(["syntax", str(path), "-m", "demo-bert", "--combine", "--trees", "--seeds", "1", "-q"])
-        == 0
-    )
+    options = ["-m", "demo-bert", "--also", "combined,trees", "--seeds", "1", "-q"]
+    assert main(["syntax", str(path), *options]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "of 30 sentences were not trained on" in out
     assert "chain of neighbours" in out
@@ -209,4 +207,4 @@ def test_what_there_is_no_room_for_is_left_out_and_said(
 
 def test_one_sentence_is_not_enough_to_train_on(tmp_path) -> None:
     with pytest.raises(InputError, match="no dependency is left to train"):
-        attnviz.syntax(written(tmp_path, 1), model="demo-bert", combine=True)
+        attnviz.syntax(written(tmp_path, 1), model="demo-bert", also="combined")

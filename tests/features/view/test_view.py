@@ -13,6 +13,7 @@ import zlib
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ import attnviz as av
 from attnviz.cli import main
 from attnviz.features.view.page import estimate
 from attnviz.features.view.quantize import pack
+from attnviz.models import pretrained
 from attnviz.models.untrained import FreshConfig
 from attnviz.web.assemble import assemble
 from tests.viewing import encoder_decoder, made, pair, softmax, words
@@ -200,7 +202,7 @@ def test_hostile_tokens_add_no_element_and_stay_as_texts() -> None:
 
 def test_the_data_holds_scores_words_and_maps() -> None:
     capture = pair()
-    elements = Elements(av.view(capture, exact=True).page.decode())
+    elements = Elements(av.view(capture, bits=16).page.decode())
     data = json.loads(elements.find("script", id="data"))
     (item,) = data["items"]
     assert item["label"] == "a keyboard. | it fells"
@@ -288,7 +290,7 @@ def test_pages_of_12_layers_of_12_heads_stay_small(tokens: int, most: float) -> 
     size = estimate([capture], chosen)
     assert size <= most
     if tokens == 64:
-        real = len(av.view(capture, exact=False).page)
+        real = len(av.view(capture, bits=8).page)
         assert 0.7 * size < real <= 1.05 * size
         assert estimate([made(12, 12, words(tokens), causal=True)], chosen) < 0.7 * size
 
@@ -345,7 +347,7 @@ def test_command_makes_a_picker_of_the_lines_of_a_file(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text("one two\n\n  \nthree four five\n", "utf-8")
     out = tmp_path / "page.html"
     lines = str(tmp_path / "t.txt")
-    assert main(["view", "--lines", lines, "-s", "0.1", "-o", str(out), "-q"]) == 0
+    assert main(["view", "--texts", lines, "-s", "0.1", "-o", str(out), "-q"]) == 0
     items = json.loads(Elements(out.read_text("utf-8")).find("script", id="data"))["items"]
     assert [item["label"] for item in items] == ["one two", "three four five"]
     assert [h["index"] for h in items[1]["kinds"][0]["sites"][0]["heads"]] == [1]
@@ -354,7 +356,16 @@ def test_command_makes_a_picker_of_the_lines_of_a_file(tmp_path: Path) -> None:
 def test_command_shows_recorded_attention(tmp_path: Path) -> None:
     av.write_capture(encoder_decoder(), tmp_path / "c.npz")
     out = tmp_path / "page.html"
-    arguments = ["view", "--recorded", str(tmp_path / "c.npz"), "--exact", "-o", str(out), "-q"]
+    arguments = [
+        "view",
+        "--recorded",
+        str(tmp_path / "c.npz"),
+        "--bits",
+        "16",
+        "-o",
+        str(out),
+        "-q",
+    ]
     assert main([*arguments, "--title", "mine"]) == 0
     data = json.loads(Elements(out.read_text("utf-8")).find("script", id="data"))
     assert (data["bits"], data["title"]) == (16, "mine")
@@ -396,3 +407,41 @@ def test_large_pages_are_announced(tmp_path: Path, capsys, monkeypatch: pytest.M
     monkeypatch.setattr(importlib.import_module("attnviz.features.view.command"), "LARGE_PAGE", 1e4)
     assert main(["view", "a b", "-o", str(tmp_path / "p.html")]) == 0
     assert "--select makes it small" in capsys.readouterr().err.replace("\n", " ")
+
+
+def _lead(text: str, **options: Any) -> dict[str, Any]:
+    """What a page says first, and of which head."""
+    found = re.search(rb'id="data">(.*?)</script>', av.view(text, **options).page, re.DOTALL)
+    assert found is not None
+    (kind,) = json.loads(found[1])["items"][0]["kinds"]
+    return {"head": kind["opening"], **kind["see"]}
+
+
+@pytest.mark.parametrize("model", ["demo-gpt2", "demo-bert"])
+def test_the_first_sentence_carries_the_doubt_of_its_head(model: str) -> None:
+    short = "The cat sat. The cat" if model == "demo-gpt2" else "The cat sat."
+    for text in (short, f"{short} Then it went home, since it was dark and the cat was tired."):
+        see = _lead(text, model=model)
+        scored = next(
+            one for one in av.heads(text, model=model).heads if one.head.name == see["head"]
+        )
+        does = [role for role in scored.roles if not role.rests] or list(scored.roles)
+        role = max(does, key=lambda one: one.evidence.lift or 0.0)
+        assert f"{role.evidence.rows} rows" in see["doubt"]
+        assert "the clearest of 24 heads" in see["doubt"]
+        assert (see["hedge"], "too few to tell" in see["doubt"]) == (
+            ("perhaps ", True) if role.few_rows else ("", False)
+        )
+        assert role.few_rows == (text == short)
+
+
+def test_of_random_weights_nothing_is_claimed() -> None:
+    see = _lead(
+        "a b c d a b c d a b c d a b c d",
+        model=FreshConfig(heads=8, layers=4, causal=True, d_model=32),
+    )
+    assert see["hedge"] == "by chance "
+    said = "the weights are random, nothing was learned; it is the clearest of 32 heads"
+    assert see["doubt"] == said
+    assert pretrained.load("demo-gpt2", untrained=0).info.untrained
+    assert not pretrained.load("demo-gpt2").info.untrained

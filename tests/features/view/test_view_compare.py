@@ -57,7 +57,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "hostile": [made(2, 2, hostile(), seed=n) for n in range(2)],
         "long": made(2, 2, words(120)),
     }
-    found = {name: write_page(folder, name, one, exact=True) for name, one in held.items()}
+    found = {name: write_page(folder, name, one, bits=16) for name, one in held.items()}
     close = made(2, 2)
     nearly = made(2, 2)
     for site, maps in nearly.maps.items():
@@ -112,7 +112,7 @@ def difference(page: Opened) -> tuple[list[list[str]], np.ndarray]:
     names, lines = page.table()
     assert names[4:6] == ["second_query", "second_key"]
     assert [name.split(":")[0] for name in names[6:]] == [
-        "first", "first ±", "second", "second ±", "difference", "difference ±", "note",
+        "first", "first ±", "second", "second ±", "difference", "difference ±", "allowed", "note",
     ]  # fmt: skip
     return lines, np.array([[float(line[i]) for i in (6, 8, 10)] for line in lines])
 
@@ -479,8 +479,8 @@ def test_nothing_changed_between_the_same_weights(shared: Opened, pages) -> None
 
 
 def test_a_ranking_of_norms_divides_them_by_their_sums(browser: Any, tmp_path: Path) -> None:
-    both = [av.capture(text, weigh="norm") for text in ("one two three", "one two four")]
-    path = av.view(["one two three", "one two four"], weigh="norm", exact=True).save(
+    both = [av.capture(text, quantity="norm") for text in ("one two three", "one two four")]
+    path = av.view(["one two three", "one two four"], quantity="norm", bits=16).save(
         tmp_path / "norm.html"
     )
     with opened(browser) as page:
@@ -499,7 +499,7 @@ def test_a_ranking_of_norms_divides_them_by_their_sums(browser: Any, tmp_path: P
 def test_two_runs_of_a_text_open_side_by_side(browser: Any, tmp_path: Path) -> None:
     model, other = (av.FreshConfig(layers=2, heads=4, seed=seed) for seed in (0, 1))
     texts = ["a b a c", "one two three"]
-    path = av.view(texts, model=model, against=other, exact=True).save(tmp_path / "runs.html")
+    path = av.view(texts, model=model, other_model=other, bits=16).save(tmp_path / "runs.html")
     held = [[av.capture(text, model=one) for one in (model, other)] for text in texts]
     with opened(browser) as page:
         for n in range(2):
@@ -553,7 +553,7 @@ def test_j_of_several_texts_compares_the_next_and_of_one_says_so(shared: Opened,
 def test_heads_are_taken_away_from_the_first_run_alone() -> None:
     text = "a b a c"
     model = av.FreshConfig(layers=2, heads=2)
-    page = av.view(text, model=model, without="0.1", against=model)
+    page = av.view(text, model=model, without="0.1", other_model=model)
     whole, less = av.capture(text, model=model), av.capture(text, model=model, without="0.1")
     for held, want in zip(page.captures, (less, whole), strict=True):
         for site in want.maps:
@@ -562,7 +562,7 @@ def test_heads_are_taken_away_from_the_first_run_alone() -> None:
     assert first == f"{second} without 0.1"
     assert page.title == f"Attention of {first} and {second}"
     # a capture is as it is, too
-    (_, other) = av.view(text, model=model, without="0.1", against=whole).captures
+    (_, other) = av.view(text, model=model, without="0.1", other_model=whole).captures
     assert other is whole
 
 
@@ -571,20 +571,23 @@ def test_runs_with_nothing_in_common_are_refused() -> None:
     with pytest.raises(
         InputError, match=r"4 heads in 2 layers and .* 6 heads in 2 .* texts differ"
     ):
-        av.view(one, against=made(3, 2, words(3, name="v")))
-    (note,) = av.view(one, against=made(2, 2, words(3, name="v"))).notes
+        av.view(one, other_model=made(3, 2, words(3, name="v")))
+    (note,) = av.view(one, other_model=made(2, 2, words(3, name="v"))).notes
     assert note.startswith("The two runs are of different texts")
-    page = av.view(one, against=made(3, 2, words(3)))
+    page = av.view(one, other_model=made(3, 2, words(3)))
     assert "6 heads in 2 layers: heads of the same number stand side by side" in page.notes[0]
     assert page.notes[0] in page.page.decode()
-    assert not av.view(one, against=made(2, 2, words(3), seed=1)).notes
+    assert not av.view(one, other_model=made(2, 2, words(3), seed=1)).notes
 
 
 def test_a_capture_is_shown_against_another(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     av.write_capture(made(2, 2, seed=1), "before.npz")
     av.write_capture(made(2, 2, seed=2), "after.npz")
-    assert main(["view", "--recorded", "before.npz", "--against", "after.npz", "-o", "b.html"]) == 0
+    assert (
+        main(["view", "--recorded", "before.npz", "--other-model", "after.npz", "-o", "b.html"])
+        == 0
+    )
     page = Path("b.html").read_text("utf-8")
     data = json.loads(re.search(r'id="data">(.*?)</script>', page)[1])
     assert data["against"]
@@ -593,12 +596,12 @@ def test_a_capture_is_shown_against_another(tmp_path: Path, monkeypatch) -> None
         "made by hand (after.npz)",
     ]
     assert '"against":false' in av.view(made(2, 2)).page.decode()
-    same = av.view(made(2, 2, seed=1), against=made(2, 2, seed=2)).page.decode()
+    same = av.view(made(2, 2, seed=1), other_model=made(2, 2, seed=2)).page.decode()
     assert re.findall(r'"run":"([^"]*)"', same) == ["first run", "second run"]
     with pytest.raises(UsageError, match="the other capture"):
-        av.view(made(2, 2), against="demo-bert")
+        av.view(made(2, 2), other_model="demo-bert")
     with pytest.raises(UsageError, match="evidence is of one model"):
-        av.view("a b", against="demo-bert", ablate=True)
+        av.view("a b", other_model="demo-bert", ablate=True)
     Path("lines.txt").write_text("a b\n")
     with pytest.raises(ModelError, match=r"lines.txt is a file; against takes the folder"):
-        av.view("a b", against="lines.txt")
+        av.view("a b", other_model="lines.txt")

@@ -33,7 +33,7 @@ def bars(view: Any) -> list[dict[str, float]]:
 
 
 def test_bars_of_both_sides(browser: Any, page: Path) -> None:
-    found = av.sources(TEXT, "2.0", key=6)
+    found = av.sources(TEXT, select="2.0", key=6)
     with opened(browser, color_scheme="light") as view:
         view.open(page, "view=map&kind=decoder&on=2.0&head=2.0&why=q11k6")
         sides = bars(view)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -263,5 +264,22 @@ def test_what_needs_whole_maps_is_refused() -> None:
 
 
 def test_top_heads() -> None:
-    page = av.view("The keys to the cabinet are on the table", top=3)
+    page = av.view("The keys to the cabinet are on the table", clearest=3)
     assert sum(map(page.captures[0].holds, page.captures[0].layout)) == 3
+
+
+def test_labels_stand_at_their_cells_and_inside_the_picture(shown: Opened) -> None:
+    root = ElementTree.fromstring(shown.saved("svg").decode())
+    width, height = float(root.get("width")), float(root.get("height"))
+    texts = [e for e in root.iter() if e.tag.endswith("}text")]
+    turned = [e for e in texts if "rotate" in (e.get("transform") or "")]
+    assert turned
+    assert all(float(e.get("x")) + 0.6 * float(e.get("font-size")) <= width for e in turned)
+    (cells,) = (e for e in root.iter() if e.get("class") == "map")
+    left, top, across, down = (
+        float(part) for part in re.findall(r"[\d.]+", cells.get("transform"))
+    )
+    assert float(turned[0].get("x")) == pytest.approx(left + across / 2, abs=0.01)
+    rows = [e for e in texts if e not in turned and e.get("text-anchor") == "end"]
+    assert float(rows[0].get("y")) == pytest.approx(top + down / 2, abs=0.01)
+    assert height > top

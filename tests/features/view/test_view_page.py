@@ -55,7 +55,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "several": several,
         "hostile": made(2, 2, hostile()),
     }
-    return {name: write_page(folder, name, found, exact=True) for name, found in captures.items()}
+    return {name: write_page(folder, name, found, bits=16) for name, found in captures.items()}
 
 
 @pytest.fixture(scope="module")
@@ -377,12 +377,20 @@ def test_card_gives_evidence_and_pairs(shared: Opened, pages) -> None:
 def test_toggles_by_head_layer_role_and_all(shared: Opened, pages) -> None:
     report = av.heads(pair())
     shared.open(pages["pair"], "view=map&on=0.0")
-    shared.click("#heads [data-head='1.1']")
+    shared.click("#heads [data-head='1.1']", modifiers=["Shift"])
     assert shared.pressed("#heads") == ["0.0", "1.1"]
-    shared.click("#heads [data-head='0.0']")
+    shared.click("#heads [data-head='0.0']", modifiers=["Shift"])
     assert shared.pressed("#heads") == ["1.1"]
-    shared.click("#heads [data-head='1.1']")
+    shared.click("#heads [data-head='1.1']", modifiers=["Shift"])
     assert shared.pressed("#heads") == ["1.1"], "one head always stays on"
+    shared.click("#heads [data-head='0.2']")
+    assert shared.pressed("#heads") == ["0.2"], "a click opens a head"
+    assert "head=0.2" in shared.hash()
+    shared.page.check("#several")
+    shared.click("#heads [data-head='1.1']")
+    assert shared.pressed("#heads") == ["0.2", "1.1"], "with the box, it adds one"
+    shared.page.uncheck("#several")
+    shared.click("#heads [data-head='1.1']")
     shared.click("#heads [data-layer='0']")
     assert shared.pressed("#heads") == ["0", "0.0", "0.1", "0.2", "1.1"]
     shared.click("#all-on")
@@ -564,7 +572,7 @@ def test_kinds_of_attention_are_apart(shared: Opened, pages) -> None:
     shared.open(pages["three"], "view=map&on=1.1")
     for kind, shape in (("decoder", (4, 4)), ("cross", (4, 5)), ("encoder", (5, 5))):
         shared.click(f"#kinds [data-kind={kind}]")
-        shared.click("#heads [data-head='1.1']", modifiers=["Shift"])
+        shared.click("#heads [data-head='1.1']")
         np.testing.assert_allclose(shared.numbers(shape)[0], of(capture, "1.1", kind), atol=4e-5)
 
 
@@ -664,6 +672,7 @@ def test_a_phone_shows_it_all_by_touch(browser: Any, pages, sizes) -> None:
         page.page.tap("#map-over", position={"x": x, "y": y})
         assert page.settle().text("#tip").startswith("##board → .")
         page.page.tap("#panel summary")
+        page.page.check("#several")
         page.page.tap("#heads [data-head='1.0']")
         assert page.settle().pressed("#heads") == ["0.2", "1.0"]
         page.page.tap("#tab-text")

@@ -81,7 +81,7 @@ def heard() -> Capture:
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("scenes")
     captures = {"seen": seen(), "heard": heard(), "both": [made(2, 2), seen()]}
-    return {name: write_page(folder, name, one, exact=True) for name, one in captures.items()}
+    return {name: write_page(folder, name, one, bits=16) for name, one in captures.items()}
 
 
 @pytest.fixture(scope="module")
@@ -281,7 +281,7 @@ def test_a_text_has_its_text_and_a_picture_its_picture(shared: Opened, pages: An
 def test_the_mean_of_all_patches_where_nothing_else_is(browser: Any, tmp_path: Path) -> None:
     bare = Tokens(SEEN.texts[1:], places=SEEN.places[1:])
     capture = captured({"encoder": Sides(bare, bare)}, picture=picture())
-    path = write_page(tmp_path, "bare", capture, exact=True)
+    path = write_page(tmp_path, "bare", capture, bits=16)
     with opened(browser, color_scheme="light") as page:
         page.open(path, "view=scene&on=0.1")
         row = weights(capture=capture).mean(0)
@@ -426,7 +426,7 @@ def test_axe_finds_nothing(browser: Any, pages: Any, theme: str, width: int) -> 
 
 def test_a_saved_capture_brings_its_picture(tmp_path: Path) -> None:
     path = av.write_capture(seen(), tmp_path / "kept.npz")
-    html = av.view(av.read_capture(path)).page.decode()
+    html = av.view(av.read(path)).page.decode()
     data = json.loads(re.search(r'id="data">(.*?)</script>', html)[1])
     assert data["items"][0]["scene"]["kind"] == "picture"
     assert data["items"][0]["axes"][0]["cells"] == [-1, *range(COUNT)]

@@ -26,7 +26,7 @@ def capture() -> av.Capture:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory, capture: av.Capture) -> Path:
-    return write_page(tmp_path_factory.mktemp("spans"), "spans", capture, exact=True)
+    return write_page(tmp_path_factory.mktemp("spans"), "spans", capture, bits=16)
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ import pytest
 import attnviz as av
 from attnviz.core.tokens import Tokens
 from tests.features.view.test_view_page import axe, geometry, of
-from tests.viewing import Opened, made, opened, words, write_page
+from tests.viewing import Opened, made, opened, until, words, write_page
 
 TEXT = "The animal didn't cross the street because it was too tired"
 MASKED = {"light": (217, 217, 217), "dark": (60, 64, 72)}
@@ -47,7 +47,7 @@ def test_text_head_and_all_heads_are_on_one_screen(browser: Any, page: Path, siz
 
 def test_a_page_opens_on_a_sentence_that_is_true(shared: Opened, page: Path) -> None:
     shared.open(page, again=True)
-    told = shared.text("#opening")
+    told = shared.text("#opening button")
     head, query, key, weight = re.fullmatch(
         r"Head (\d\.\d) looks at the previous token: (\S+) looks at (\S+) \(([\d.]+)\)\.", told
     ).groups()
@@ -106,7 +106,7 @@ def test_masks_of_single_heads_come_along(shared: Opened, tmp_path: Path) -> Non
     """A window and bits of every head; NPZ brings them back."""
     from dataclasses import replace
 
-    from attnviz.core.key_mask import Reach
+    from attnviz.core.key_mask import KeyMask
 
     capture = made(2, 1, words(6), causal=True)
     (site,) = capture.maps
@@ -116,7 +116,7 @@ def test_masks_of_single_heads_come_along(shared: Opened, tmp_path: Path) -> Non
     maps[1, :, 0] = 0
     sums = maps.sum(-1, keepdims=True)
     maps = np.divide(maps, sums, out=np.zeros_like(maps), where=sums > 0)
-    capture = replace(capture, maps={site: maps}, reach={site: Reach(bits=allowed)})
+    capture = replace(capture, maps={site: maps}, reach={site: KeyMask(bits=allowed)})
     path = write_page(tmp_path, "bits", capture)
     for head, key, masked in (("0.0", 0, False), ("0.1", 0, True), ("0.1", 5, True)):
         shared.open(path, f"view=map&on={head}")
@@ -124,7 +124,7 @@ def test_masks_of_single_heads_come_along(shared: Opened, tmp_path: Path) -> Non
         spot = g["left"] + (key + 0.5) * g["cw"], g["top"] + 4.5 * g["ch"]
         assert (shared.pixel("#map-cells", *spot) == MASKED["light"]) is masked
     (tmp_path / "all.npz").write_bytes(shared.saved("all-npz"))
-    back = av.read_capture(tmp_path / "all.npz")
+    back = av.read(tmp_path / "all.npz")
     assert (back.reach[site].allowed(6, 6) == allowed).all()
 
 
@@ -133,7 +133,7 @@ def test_rounded_weights_of_a_long_text_are_read_back(shared: Opened, tmp_path: 
     capture = made(3, 2, words(60))
     shared.open(write_page(tmp_path, "long", capture))
     (tmp_path / "all.npz").write_bytes(shared.saved("all-npz"))
-    back = av.read_capture(tmp_path / "all.npz")
+    back = av.read(tmp_path / "all.npz")
     off = max(abs(maps.sum(-1) - 1).max() for maps in back.maps.values())
     assert off > 1e-3
     assert max(abs(back[h] - capture[h]).max() for h in capture.layout) < 4e-3
@@ -157,7 +157,7 @@ def test_a_small_page_has_16_bits_and_a_large_one_8(tmp_path: Path) -> None:
     small, large = av.view(TEXT), av.view(made(16, 16, words(150)))
     assert b'"bits":16' in small.page
     assert b'"bits":8' in large.page
-    assert b'"bits":8' in av.view(TEXT, exact=False).page
+    assert b'"bits":8' in av.view(TEXT, bits=8).page
 
 
 def test_no_folder_of_this_machine_is_in_a_page(minilm: str) -> None:
@@ -173,7 +173,7 @@ def test_a_finger_pins_a_cell_and_goes_to_the_head_beside(browser: Any, page: Pa
         found.open(page)
         assert found.page.is_visible("#view-text")
         assert found.page.is_visible("#view-map")
-        assert not found.page.is_visible("#view-overview")
+        assert found.page.is_visible("#view-overview")
         g = geometry(found)
         spot = {"x": g["left"] + 2.5 * g["cw"], "y": g["top"] + 6.5 * g["ch"]}
         found.page.tap("#map-over", position=spot)
@@ -201,3 +201,93 @@ def test_axe_finds_nothing_on_the_stage(browser: Any, page: Path) -> None:
                 ".then(({ violations }) => violations.map(({ id, nodes }) => [id, nodes[0].html]))"
             )
             assert faults == []
+
+
+@pytest.mark.parametrize("width", [1440, pytest.param(1100, marks=pytest.mark.slow)])
+def test_the_caption_names_only_what_stands_below_the_maps(
+    browser: Any, tmp_path: Path, width: int
+) -> None:
+    """Of 72 heads there is no room for a name below a map, of 6 there is."""
+    few, many = made(2, 3, words(9)), made(12, 6, words(9))
+    with opened(browser, viewport={"width": width, "height": 900}) as found:
+        for name, capture in (("few", few), ("many", many)):
+            found.open(write_page(tmp_path, name, capture))
+            side = found.page.locator(".tile").first.bounding_box()["width"]
+            said = found.text("#overview-said")
+            assert ("its head and the sign" in said) == (side >= 44), side
+            assert ("Pointing says which head it is" in said) == (side < 44)
+            assert ("the sign of what it does" in said) == (side >= 26)
+        assert side < 44
+        # where the caption says that there are signs, there are: black on a strip of its own
+        if side >= 26:
+            box = found.page.locator(".tile").first.bounding_box()
+            assert box["height"] - box["width"] >= 12
+
+
+def test_a_pinned_token_stands_in_sight_of_a_long_text(browser: Any, tmp_path: Path) -> None:
+    path = write_page(tmp_path, "long", made(1, 1, words(490), causal=True))
+    inside = """() => {
+        const body = document.getElementById('text-body');
+        const [box, word] = [body, body.querySelector('[aria-pressed=true]')]
+            .map(one => one.getBoundingClientRect());
+        return body.scrollHeight > body.clientHeight && word.top >= box.top - 1
+            && word.bottom <= box.bottom + 1;
+    }"""
+    with opened(browser, viewport={"width": 1440, "height": 900}) as found:
+        found.open(path)
+        assert found.page.evaluate(inside), "the last one, which is pinned from the start"
+        found.go("pin=q3")
+        assert found.page.evaluate(inside)
+        assert found.page.evaluate("scrollY") == 0
+
+
+@pytest.mark.parametrize("width", [390, pytest.param(850, marks=pytest.mark.slow)])
+def test_every_head_can_be_chosen_on_a_narrow_screen(browser: Any, page: Path, width: int) -> None:
+    with opened(browser, viewport={"width": width, "height": 844}, has_touch=True) as found:
+        found.open(page)
+        assert found.page.locator(".tile").count() == 24
+        found.page.locator(".tile[data-head='1.4']").tap()
+        found.settle()
+        assert "head=1.4" in found.hash()
+        assert found.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_the_drawer_closes_where_there_is_no_room_beside(browser: Any, page: Path) -> None:
+    with opened(browser, viewport={"width": 1400, "height": 900}) as found:
+        found.open(page)
+        for width, beside in ((1100, False), (1400, True)):
+            found.page.set_viewport_size({"width": width, "height": 900})
+            until(found.page, f"document.getElementById('panel').open === {str(beside).lower()}")
+        found.page.set_viewport_size({"width": 1100, "height": 900})
+        until(found.page, "!document.getElementById('panel').open")
+        found.settle()
+        narrow = found.page.evaluate("document.documentElement.scrollHeight")
+        found.open(page, again=True)
+        assert found.page.evaluate("document.documentElement.scrollHeight") == narrow
+
+
+def test_the_key_of_a_map_of_one_token_is_whole(shared: Opened, tmp_path: Path) -> None:
+    shared.open(write_page(tmp_path, "one", made(1, 1, words(1))), "view=map")
+    assert geometry(shared)["width"] >= 12 + 128 + 20, "a bar between 0 and the largest weight"
+    few = made(1, 1, words(2), causal=True)
+    shared.open(write_page(tmp_path, "two", few), "view=map&scale=row")
+    assert geometry(shared)["width"] >= 12 + 128 + 100, "the row's largest weight"
+
+
+def test_no_mark_goes_through_a_label(shared: Opened, page: Path) -> None:
+    shared.open(page, "view=map&head=1.4&on=1.4&pin=q5")
+    left = geometry(shared)["left"]
+    marked = shared.page.eval_on_selector(
+        "#map-over",
+        """(canvas, left) => {
+            const wide = Math.floor(left * devicePixelRatio) - 1;
+            const copy = new OffscreenCanvas(canvas.width, canvas.height);
+            const context = copy.getContext('2d', { willReadFrequently: true });
+            context.drawImage(canvas, 0, 0);
+            const labels = context.getImageData(0, 0, wide, canvas.height).data;
+            const all = context.getImageData(0, 0, canvas.width, canvas.height).data;
+            return [labels, all].map(some => some.some((value, i) => i % 4 === 3 && value));
+        }""",
+        left,
+    )
+    assert marked == [False, True]

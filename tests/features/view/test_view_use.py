@@ -37,7 +37,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "three": encoder_decoder(),
     }
     found = {name: write_page(folder, name, one) for name, one in made_of.items()}
-    return found | {"exact": write_page(folder, "exact", pair(), exact=True)}
+    return found | {"exact": write_page(folder, "exact", pair(), bits=16)}
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +113,22 @@ def test_a_table_says_how_far_off_each_weight_can_be(
     assert {line[-1] for line in others} == {""}
 
 
+def test_a_table_has_no_weight_where_none_may_be(shared: Opened, tmp_path: Path) -> None:
+    """Not allowed, allowed in one of two heads, and not known are three things."""
+    known = av.capture("The cat sat on the mat.", device="cpu")
+    shared.open(write_page(tmp_path, "causal", known), "view=map&on=0.1,2.4", again=True)
+    names, lines = shared.table()
+    assert names[4:] == ["head 0.1", "head 0.1 ±", "head 2.4", "head 2.4 ±", "allowed", "note"]
+    for line in lines:
+        later = int(line[2]) > int(line[0])
+        assert line[-2] == ("0" if later else "1")
+        assert (line[4:8] == [""] * 4) == later
+    shared.open(write_page(tmp_path, "unknown", made(1, 1, words(4), causal=True)), "view=map")
+    names, lines = shared.table()
+    assert {line[-2] for line in lines} == {""}
+    assert all(line[4] for line in lines)
+
+
 # saving
 
 
@@ -157,9 +173,9 @@ def test_all_heads_are_saved_as_csv(shared: Opened, pages) -> None:
     capture = pair()
     shared.open(pages["exact"], "view=overview&on=0.1&separators=1")
     names, lines = shared.table("all-csv")
-    assert names[4:-1:2] == [f"head {head.name}" for head in capture.layout]
+    assert names[4:-2:2] == [f"head {head.name}" for head in capture.layout]
     kept = [0, 1, 2, 3, 4, 6, 7, 8]
-    values = np.array([[float(v) for v in line[4:-1:2]] for line in lines]).T.reshape(-1, 8, 8)
+    values = np.array([[float(v) for v in line[4:-2:2]] for line in lines]).T.reshape(-1, 8, 8)
     want = np.stack([of(capture, head.name)[kept][:, kept] for head in capture.layout])
     np.testing.assert_allclose(values, want, atol=4e-5)
 

@@ -21,7 +21,7 @@ HEAD = "2.1"
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    view = av.view(TEXT, weigh="norm", exact=True)
+    view = av.view(TEXT, quantity="norm", bits=16)
     assert [one.quantity for one in view.captures] == ["norm"]
     return view.save(tmp_path_factory.mktemp("weigh") / "page.html")
 
@@ -33,7 +33,7 @@ def shared(browser: Any) -> Iterator[Opened]:
 
 
 def of(weigh: str) -> np.ndarray:
-    held = av.capture(TEXT, weigh=weigh)
+    held = av.capture(TEXT, quantity=weigh)
     return held[av.select(HEAD, held)[0]]
 
 
@@ -84,7 +84,7 @@ def test_saved_arrays_name_their_quantity(shared: Opened, page: Path, tmp_path: 
 
 
 def test_layers_have_a_page_of_their_own(shared: Opened, tmp_path: Path) -> None:
-    view = av.view(TEXT, weigh="norm-residual")
+    view = av.view(TEXT, quantity="norm-residual")
     shared.open(view.save(tmp_path / "layers.html"))
     assert not shared.page.is_visible("#weigh-line")
     assert "‖Σαf(x) + x‖" in shared.text("#overview-said")
@@ -92,7 +92,7 @@ def test_layers_have_a_page_of_their_own(shared: Opened, tmp_path: Path) -> None
 
 
 def test_a_layer_is_called_a_layer(browser: Any, tmp_path: Path) -> None:
-    page_of = av.view(TEXT, weigh="norm-residual", exact=True)
+    page_of = av.view(TEXT, quantity="norm-residual", bits=16)
     with opened(browser, color_scheme="light") as page:
         page.open(page_of.save(tmp_path / "layers.html"), "view=map&on=1.0")
         assert page.text("#map-caption").startswith("layer 1")

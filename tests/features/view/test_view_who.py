@@ -24,8 +24,8 @@ TEXT = "The kettle sang and the candle burned while the kettle sang and the cand
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("who")
     held = {"pair": pair(), "three": encoder_decoder(), "demo": av.capture(TEXT)}
-    found = {name: write_page(folder, name, one, exact=True) for name, one in held.items()}
-    found["norm"] = av.view(TEXT, weigh="norm", exact=True).save(folder / "norm.html")
+    found = {name: write_page(folder, name, one, bits=16) for name, one in held.items()}
+    found["norm"] = av.view(TEXT, quantity="norm", bits=16).save(folder / "norm.html")
     return found | {"coarse": write_page(folder, "coarse", pair())}
 
 
@@ -98,7 +98,7 @@ def test_every_head_is_ranked_by_what_is_shown(
 
 def test_norms_are_ranked_where_they_are_shown(shared: Opened, pages) -> None:
     for writes, weigh in ((1, "norm"), (0, "weights")):
-        held = av.capture(TEXT, weigh=weigh)
+        held = av.capture(TEXT, quantity=weigh)
         shared.open(pages["norm"], f"view=map&on=0.0&who=q9k4&writes={writes}")
         ranks(shared, {h.name: float(held[h][9, 4]) for h in held.layout})
     assert "Not weights" not in shared.text("#who-said")
@@ -219,7 +219,7 @@ def test_the_page_opens_with_a_pair_to_see(shared: Opened, pages) -> None:
     capture = av.capture(TEXT)
     tokens = capture.inputs.sides["decoder"].queries.texts
     shared.open(pages["demo"], "view=overview", again=True)
-    told = shared.text("#opening")
+    told = shared.text("#opening button")
     opening = shared.page.get_attribute("#opening button", "data-head")
     assert told.startswith(f"Head {opening} looks at what followed the same token before: ")
     weights = of(capture, opening, "decoder")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import attnviz as av
-from attnviz.core.key_mask import Reach
+from attnviz.core.key_mask import KeyMask
 from attnviz.core.prompt import Prompt
 from attnviz.core.reasons import HeadTerms
 from attnviz.core.tokens import Tokens
@@ -84,7 +84,7 @@ def agrees(page: Opened, why: Any, error: float) -> None:
     """The page's steps are those of the record, to the digits that it shows."""
     told = steps(page)
     noun = why.terms.noun
-    expected = {"q·k": why.dot, "scaled": why.scaled, "score": why.score, noun: why.norm}
+    expected = {"q·k": why.dot, "score": why.score, noun: why.norm}
     expected[f"α{noun}"] = why.weight * why.norm
     if why.terms.softcap is not None:
         expected["capped"] = why.capped
@@ -93,7 +93,13 @@ def agrees(page: Opened, why: Any, error: float) -> None:
     if why.terms.sink is not None:
         expected["sink"] = why.terms.sink
     blocked = () if why.allowed[why.key] else ("blocked",)
-    assert set(told) == {*expected, *blocked, "softmax", "weight"}
+    if {"capped", "bias", *blocked} & {*expected, *blocked}:  # else it is the score
+        expected["scaled"] = why.scaled
+    assert set(told) == {*expected, *blocked, "numerator", "sum", "weight"}
+    if not told["numerator"].startswith("<"):
+        assert number(told["numerator"]) / number(told["sum"]) == pytest.approx(
+            why.weight, abs=0.01
+        )
     for name, value in expected.items():
         shown = number(told[name])
         decimals = len(told[name].partition(".")[2])
@@ -147,7 +153,7 @@ def test_codes_say_how_far_they_move_weights() -> None:
     }
     for kind, bias in biases.items():
         terms = HeadTerms(query, key, 0.25, np.ones(9), bias=bias)
-        for reach in (Reach(), Reach(causal=True), Reach(bits=rng.random((1, 9, 9)) < 0.7)):
+        for reach in (KeyMask(), KeyMask(causal=True), KeyMask(bits=rng.random((1, 9, 9)) < 0.7)):
             allowed = reach.allowed(9, 9)[0]
             weights = terms.weights(allowed)
             packed = pack_terms(terms, reach, weights)
@@ -239,7 +245,7 @@ def test_a_page_without_queries_and_keys_does_not_offer_it(shared: Opened, pages
 def test_norms_in_the_maps_leave_the_weight_as_it_is(
     shared: Opened, tmp_path: Path, captures
 ) -> None:
-    path = av.view(TEXT, weigh="norm", why="3.0").save(tmp_path / "norm.html")
+    path = av.view(TEXT, quantity="norm", why="3.0").save(tmp_path / "norm.html")
     page = shared.open(path, "view=map&on=3.0&head=3.0&writes=1&why=q15k3")
     agrees(page, captures["demo-gpt2"].why("3.0", 15, 3), 1e-3)
 

@@ -32,7 +32,7 @@ SYNTAX = gold.syntax(
 
 @pytest.fixture(scope="module")
 def report() -> Ablation:
-    return av.ablate(TEXTS, gradient=True)
+    return av.ablate(TEXTS, gradient="plain")
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     syntax = folder / f"{HOSTILE[0].replace('/', '')[:40]}.json"
     SYNTAX.save(syntax)
     logits = av.logits(TEXTS[0])
-    made = av.view(TEXTS, ablate=True, evidence=[syntax, logits], exact=True)
+    made = av.view(TEXTS, ablate=True, evidence=[syntax, logits], bits=16)
     return made.save(folder / "worth.html")
 
 
@@ -82,6 +82,10 @@ def test_small_maps_are_tinted_by_the_effect(shared: Opened, page: Path, report)
     assert "hatched" not in said
     legend = shared.page.get_attribute("#tint-legend", "aria-label")
     assert "by ablation (mean at every position" in legend
+    assert "blue: worse without it, orange: better without it" in legend
+    picture = shared.saved("svg").decode()
+    assert ", better without it</text>" in picture
+    assert " nats, worse without it" in picture
     one = found["0.5"]
     label = shared.page.get_attribute(".tile[data-head='0.5']", "aria-label")
     assert f"change of the loss without it: {one.change:+.2g}" in label

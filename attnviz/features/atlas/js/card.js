@@ -1,5 +1,6 @@
-import { byId, fill, make, plural, table } from "./dom.js";
-import { data, figure, interval, metric, percent, roleSign, times } from "./data.js";
+import { byId, fill, make, table } from "./dom.js";
+import { figure, interval, plural, times, wholePercent } from "./numbers.js";
+import { data, metric, roleSign } from "./data.js";
 import { legend } from "./legend.js";
 import { mapCanvas } from "./mapfigure.js";
 import { ramp } from "./palette.js";
@@ -27,7 +28,7 @@ export function drawCard(head) {
       head.told[n].length ? make("ul", {}, ...head.told[n].map((line) => make("li", {}, line))) : make("p", {}, "Nothing was found for this head.")]),
     make("div", { class: "map" }, ...(head.map ? [mapFigure(head, head.map)] : []), distances(head)),
     make("h3", {}, "Strings with more weight than their frequency gives them"),
-    table(["string", "share", "under uniform attention", "times"], head.strings.map(({ text, weight, uniform }) => [text, percent(weight), percent(uniform), times(weight, uniform)])),
+    table(["string", "share", "under uniform attention", "times"], head.strings.map(({ text, weight, uniform }) => [text, wholePercent(weight), wholePercent(uniform), times(weight / uniform)])),
     make("h3", {}, "Examples"),
     make("ul", {}, ...head.examples.map(({ score, value, place, text, token, row }) => make("li", {}, `${score} ${figure(value)} at ${token} (${row}): ${text} `, make("span", { class: "soft" }, place)))),
     make("h3", {}, "All scores"),
@@ -44,7 +45,7 @@ function lines(head) {
   const { does, rests, effect, relations, coreference, copying, feeds, reads, nearest, usual, stays } = head;
   if (does) {
     const score = head.scores[does.score];
-    const where = does.possible !== null && does.possible < 0.9 ? ` where possible (${percent(does.possible)} of rows)` : "";
+    const where = does.possible !== null && does.possible < 0.9 ? ` where possible (${wholePercent(does.possible)} of rows)` : "";
     out.push([roleSign(does), `does ${does.name} ${figure(does.mean)}${interval(score.low, score.high)}${where}, chance ${does.chance === null ? "unknown" : figure(does.chance)}, ${plural(does.rows, "row")}${drawn(stays?.does, stays?.of)}`]);
   }
   if (rests) out.push([roleSign(rests), `sink: ${rests.name} ${figure(rests.mean)}`]);
@@ -54,11 +55,11 @@ function lines(head) {
     out.push([`ablated: ${metric.name} ${figure(effect.effect, true)} ${metric.unit}${interval(effect.low, effect.high, (value) => figure(value, true))}, rank ${effect.rank}; ${sure}${effect.gradient === null ? "" : `; gradient ${figure(effect.gradient)}`}`]);
   }
   for (const { relation, direction, accuracy, low, high, count, offset_accuracy } of relations) {
-    out.push([`finds ${relation} ${percent(accuracy)}${interval(low, high, percent)} of ${plural(count, "held-out case")} (${direction === "to_head" ? "where the dependent looks" : "who looks at the dependent"}); best offset ${percent(offset_accuracy)}`]);
+    out.push([`finds ${relation} ${wholePercent(accuracy)}${interval(low, high, wholePercent)} of ${plural(count, "held-out case")} (${direction === "to_head" ? "where the dependent looks" : "who looks at the dependent"}); best offset ${wholePercent(offset_accuracy)}`]);
   }
   if (coreference) {
     const { accuracy, low, high, count, baseline, baseline_accuracy } = coreference;
-    out.push([`names: ${percent(accuracy)}${interval(low, high, percent)} of ${plural(count, "held-out case")}, ${baseline} ${percent(baseline_accuracy)}`]);
+    out.push([`names: ${wholePercent(accuracy)}${interval(low, high, wholePercent)} of ${plural(count, "held-out case")}, ${baseline} ${wholePercent(baseline_accuracy)}`]);
   }
   if (copying) out.push([`copying score ${copying.first === null ? "" : `${figure(copying.first, true)} with embeddings as they leave the first layer`}${copying.plain === null ? "" : `${copying.first === null ? "" : ", "}${figure(copying.plain, true)} with plain ones`}`]);
   for (const { side, reader, ratio, excess, measured } of feeds) out.push(["feeds ", link(reader), `: its ${side} side, ${figure(ratio)} by the weights (${figure(excess, true)} against random)${onTexts(measured)}`]);
@@ -71,7 +72,7 @@ function lines(head) {
 function onTexts(measured) {
   if (!measured) return "";
   const { share, low, high, score, rows, texts } = measured;
-  return `; on texts ${percent(share)}${interval(low, high, percent)} of the contrast of its ${score ? `${score} keys` : "strongest key"} with the others, ${plural(rows, "row")} of ${plural(texts, "text")}`;
+  return `; on texts ${wholePercent(share)}${interval(low, high, wholePercent)} of the contrast of its ${score ? `${score} keys` : "strongest key"} with the others, ${plural(rows, "row")} of ${plural(texts, "text")}`;
 }
 
 /** How often it stays when the texts are drawn anew. @param {number | null} [times] @param {number} [of] */
@@ -104,12 +105,12 @@ function mapFigure(head, map) {
 function distances(head) {
   const most = Math.max(...head.distances.map(({ weight }) => weight), 1e-9);
   const bars = head.distances.map(({ distance, weight, uniform }) => {
-    const bar = make("span", { title: `${distance}: ${percent(weight)}, uniform ${percent(uniform)}` });
+    const bar = make("span", { title: `${distance}: ${wholePercent(weight)}, uniform ${wholePercent(uniform)}` });
     bar.style.height = `${(100 * weight) / most}%`;
     return bar;
   });
   const peak = head.distances.reduce((a, b) => (b.weight > a.weight ? b : a), head.distances[0]);
-  const said = peak ? `weight by distance; most at ${peak.distance} (${percent(peak.weight)})` : "";
+  const said = peak ? `weight by distance; most at ${peak.distance} (${wholePercent(peak.weight)})` : "";
   return make("figure", {}, make("div", { class: "bars", role: "img", "aria-label": said }, ...bars),
     make("div", { class: "ends" }, make("span", {}, "33 and more before"), make("span", {}, "after")), make("figcaption", {}, said));
 }

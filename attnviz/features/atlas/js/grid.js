@@ -1,5 +1,7 @@
 import { byId, fill, make } from "./dom.js";
-import { data, figure, heads, interval, metric, percent } from "./data.js";
+import { figure, interval, wholePercent } from "./numbers.js";
+import { legend } from "./legend.js";
+import { data, heads, metric } from "./data.js";
 import { changeColor } from "./signed.js";
 import { ramp, rgb, scheme } from "./palette.js";
 import { get, set, subscribe } from "./state.js";
@@ -7,8 +9,9 @@ import { get, set, subscribe } from "./state.js";
 /** @typedef {import("./types.js").Head} Head */
 /**
  * Something that heads can be tinted by: `share` is of the largest, from -1 to 1, `sure` how certain
- * it is from 0 to 1, `said` what it is in words; null where nothing is known of a head.
- * @typedef {{ key: string, title: string, signed?: boolean, of: (head: Head) => { share: number, sure: number, said: string, color?: string, ink?: string, code?: string } | null }} Tint
+ * it is from 0 to 1, `said` what it is in words; null where nothing is known of a head. Of what has a
+ * sign, `orange` is the one that is orange, and `ends` what orange and blue say; `most` is the largest.
+ * @typedef {{ key: string, title: string, orange?: number, ends?: string[], most?: number, of: (head: Head) => { share: number, sure: number, said: string, color?: string, ink?: string, code?: string } | null }} Tint
  */
 
 const NS = "http://www.w3.org/2000/svg";
@@ -38,29 +41,29 @@ const TINTS = [
     },
   },
   {
-    key: "cost", title: metric ? `ablated: ${metric.name} in ${metric.unit}` : "", signed: true, of: ({ effect }) => effect && {
+    key: "cost", title: metric ? `ablated: ${metric.name} in ${metric.unit}` : "", orange: metric?.orange, ends: metric?.ends, most: mostCost, of: ({ effect }) => effect && {
       share: mostCost ? effect.effect / mostCost : 0, said: figure(effect.effect, true),
       sure: effect.low === null || effect.high === null ? 0.5 : effect.low > 0 || effect.high < 0 ? 1 : 0,
     },
   },
   {
-    key: "copying", title: "copying", signed: true, of: (head) => {
+    key: "copying", title: "copying", orange: -1, ends: data.copying, most: mostCopy, of: (head) => {
       const found = copied(head);
       return found === null || found === undefined ? null : { share: mostCopy ? found / mostCopy : 0, sure: 1, said: figure(found, true) };
     },
   },
   {
     key: "relation", title: "relation it finds", of: ({ relations: [found] }) => found && {
-      share: found.accuracy, sure: certain(found.low, found.high), said: `${found.relation} ${percent(found.accuracy)} of ${found.count}`,
+      share: found.accuracy, sure: certain(found.low, found.high), said: `${found.relation} ${wholePercent(found.accuracy)} of ${found.count}`,
     },
   },
 ];
-for (const [n, { title, signed }] of data.atlas.measures.entries()) {
+for (const [n, { title, orange, ends }] of data.atlas.measures.entries()) {
   const most = Math.max(0, ...heads.map(({ measured }) => Math.abs(measured[n]?.[0] || 0)));
   TINTS.push({
-    key: `beside-${n}`, title, signed, of: ({ measured }) => {
+    key: `beside-${n}`, title, orange, ends, most, of: ({ measured }) => {
       const found = measured[n];
-      return found && { share: most ? found[0] / most : 0, sure: certain(found[1], found[2]), said: `${figure(found[0], signed)}${interval(found[1], found[2])}` };
+      return found && { share: most ? found[0] / most : 0, sure: certain(found[1], found[2]), said: `${figure(found[0], Boolean(orange))}${interval(found[1], found[2])}` };
     },
   });
 }
@@ -88,10 +91,26 @@ function colorOf(tint, head) {
   const root = Math.sign(found.share) * Math.sqrt(Math.abs(found.share));
   const colors = ramp(data.palette);
   const step = 3 * Math.round(255 * Math.max(0, root));
-  // orange is what a head's absence costs, blue what it gains; of copying, blue is more
-  const sign = tint.key === "cost" ? -1 : 1;
-  const color = found.color ? rgb(found.color) : tint.signed ? changeColor(data.signed[scheme()], sign * root) : [...colors.slice(step, step + 3)];
+  const color = found.color ? rgb(found.color) : tint.orange ? changeColor(data.signed[scheme()], -tint.orange * root) : [...colors.slice(step, step + 3)];
   return { color: `rgb(${color.join(" ")})`, ink: found.ink || "", sign: found.code || "", sure: FAINT + (1 - FAINT) * found.sure, said: found.said };
+}
+
+/** What the colours of a tint say: roles by name, numbers by a bar with its ends. @param {Tint} tint */
+function legendOf({ key, orange, ends, most = 1 }) {
+  if (key === "role") {
+    const roles = [...new Set(heads.flatMap(({ does }) => (does ? [does.name] : [])))];
+    return roles.map((name) => {
+      const chip = make("i", { class: "chip" });
+      chip.style.background = data.roles[name].color;
+      return make("span", { class: "scale" }, chip, name);
+    });
+  }
+  if (!orange) return legend(data.palette, "0", key === "relation" ? "100 %" : figure(most), false);
+  const [less, none, more] = data.signed[scheme()];
+  const [low, high] = orange < 0 ? [less, more] : [more, less];
+  const [ofLow, ofHigh] = (orange < 0 ? ends : [...(ends || [])].reverse()) || [];
+  const unit = key === "cost" && metric ? ` ${metric.unit}` : "";
+  return legend([low, none, high], `${figure(-most, true)}${ofLow ? `, ${ofLow}` : ""}`, `${figure(most, true)}${unit}${ofHigh ? `, ${ofHigh}` : ""}`, false);
 }
 
 export function startGrid() {
@@ -169,6 +188,7 @@ export function drawGrid() {
     button.tabIndex = head.name === (chosen || heads[0].name) ? 0 : -1;
   }
   drawArcs(chosen);
+  fill(byId("grid-legend"), ...legendOf(tint));
   const arcs = heads.some(({ feeds }) => feeds.length) ? " Arcs: what a head writes and another reads, by their weights alone; those of the chosen head stand out." : "";
   fill(byId("grid-said"), `Rows are layers, columns heads; faint where it is uncertain, empty where nothing is known or found.${arcs}`);
 }

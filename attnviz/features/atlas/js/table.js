@@ -1,7 +1,8 @@
-import { byId, fill, make, plural } from "./dom.js";
+import { byId, fill, make } from "./dom.js";
+import { figure, interval, plural, times, wholePercent } from "./numbers.js";
 import { get, set, subscribe } from "./state.js";
 import { term } from "./words.js";
-import { data, figure, heads, interval, metric, percent, roleSign, times, words } from "./data.js";
+import { data, heads, metric, roleSign, words } from "./data.js";
 
 /** @typedef {import("./types.js").Head} Head */
 
@@ -13,18 +14,28 @@ const mostEffect = Math.max(0, ...heads.map(({ effect }) => Math.abs(effect?.eff
 /** The terms of the glossary behind titles. @type {Record<string, Record<string, string>>} */
 const TERMS = { does: term("role"), sink: term("attention sink"), finds: term("syntactic"), copies: term("copying score"), feeds: term("composition") };
 
-/** @typedef {{ title: string, of: (head: Head) => number | string | null, cell: (head: Head) => (Node | string)[], there?: boolean, more?: boolean }} Column */
+/** A value of a file. @typedef {string | number | null | undefined} Value */
+/**
+ * A column: what it is sorted by, what stands in it, and `file`, what a file has of it: numbers as
+ * numbers, each in a column of its own, named by `files`.
+ * @typedef {{ title: string, of: (head: Head) => number | string | null, cell: (head: Head) => (Node | string)[], files: string[], file: (head: Head) => Value[], there?: boolean, more?: boolean }} Column
+ */
+
+/** A number with its interval. @param {string} name */
+function ends(name) {
+  return [name, `${name}_low`, `${name}_high`];
+}
 
 /** @type {Column[]} */
 const COLUMNS = [
-  { title: "head", of: ({ layer, head, site }) => `${site}${layer * 1000 + head}`.padStart(12), cell: ({ name }) => [make("a", { href: `#${name}` }, name)] },
-  { title: "does", of: ({ does }) => does && -does.mean, cell: ({ does, scores }) => (does ? [roleSign(does), does.name, ...scored(does.mean, scores[does.score])] : []) },
-  { title: "sink", of: ({ rests }) => rests && -rests.mean, cell: ({ rests }) => (rests ? [`${rests.name} ${figure(rests.mean)}`] : []) },
-  { title: metric ? `ablated: ${metric.name} in ${metric.unit}` : "", there: Boolean(metric), of: ({ effect }) => effect && -effect.effect, cell: effectCell },
-  { title: "finds", more: true, there: heads.some(({ relations }) => relations.length), of: ({ relations }) => (relations[0] ? -relations[0].margin : null), cell: ({ relations }) => relations.slice(0, 1).map(({ relation, accuracy, count, offset_accuracy }) => `${relation} ${percent(accuracy)} of ${count} (offset ${percent(offset_accuracy)})`) },
-  { title: "copies", more: true, there: heads.some(({ copying }) => copying), of: ({ copying }) => (copying ? -(copying.first ?? copying.plain ?? 0) : null), cell: ({ copying }) => (copying ? [figure(copying.first ?? copying.plain ?? 0, true)] : []) },
-  { title: "feeds", more: true, there: heads.some(({ feeds }) => feeds.length), of: ({ feeds }) => (feeds[0] ? -feeds[0].excess : null), cell: ({ feeds }) => feeds.slice(0, 1).map(({ side, reader, ratio }) => `${side} of ${reader} ${figure(ratio)}`) },
-  { title: "looks at, beyond its frequency", more: true, of: ({ strings: [first] }) => (first ? -first.weight * Math.log(first.weight / first.uniform) : null), cell: ({ strings }) => strings.slice(0, 3).map(({ text, weight, uniform }, n) => `${n ? ", " : ""}${text} ${percent(weight)} (${times(weight, uniform)})`) },
+  { title: "head", of: ({ layer, head, site }) => `${site}${layer * 1000 + head}`.padStart(12), cell: ({ name }) => [make("a", { href: `#${name}` }, name)], files: ["head"], file: ({ name }) => [name] },
+  { title: "does", of: ({ does }) => does && -does.mean, cell: ({ does, scores }) => (does ? [roleSign(does), does.name, ...scored(does.mean, scores[does.score])] : []), files: ["does", ...ends("does_mean")], file: ({ does, scores }) => (does ? [does.name, does.mean, scores[does.score]?.low, scores[does.score]?.high] : []) },
+  { title: "sink", of: ({ rests }) => rests && -rests.mean, cell: ({ rests }) => (rests ? [`${rests.name} ${figure(rests.mean)}`] : []), files: ["sink", "sink_mean"], file: ({ rests }) => (rests ? [rests.name, rests.mean] : []) },
+  { title: metric ? `ablated: ${metric.name} in ${metric.unit}` : "", there: Boolean(metric), of: ({ effect }) => effect && -effect.effect, cell: effectCell, files: ends("effect"), file: ({ effect }) => (effect ? [effect.effect, effect.low, effect.high] : []) },
+  { title: "finds", more: true, there: heads.some(({ relations }) => relations.length), of: ({ relations }) => (relations[0] ? -relations[0].margin : null), cell: ({ relations }) => relations.slice(0, 1).map(({ relation, accuracy, count, offset_accuracy }) => `${relation} ${wholePercent(accuracy)} of ${count} (offset ${wholePercent(offset_accuracy)})`), files: ["relation", ...ends("relation_accuracy"), "relation_count", "offset_accuracy"], file: ({ relations: [found] }) => (found ? [found.relation, found.accuracy, found.low, found.high, found.count, found.offset_accuracy] : []) },
+  { title: "copies", more: true, there: heads.some(({ copying }) => copying), of: ({ copying }) => (copying ? -(copying.first ?? copying.plain ?? 0) : null), cell: ({ copying }) => (copying ? [figure(copying.first ?? copying.plain ?? 0, true)] : []), files: ["copying"], file: ({ copying }) => [copying && (copying.first ?? copying.plain)] },
+  { title: "feeds", more: true, there: heads.some(({ feeds }) => feeds.length), of: ({ feeds }) => (feeds[0] ? -feeds[0].excess : null), cell: ({ feeds }) => feeds.slice(0, 1).map(({ side, reader, ratio }) => `${side} of ${reader} ${figure(ratio)}`), files: ["feeds", "feeds_ratio"], file: ({ feeds: [first] }) => (first ? [`${first.side} of ${first.reader}`, first.ratio] : []) },
+  { title: "looks at, beyond its frequency", more: true, of: ({ strings: [first] }) => (first ? -first.weight * Math.log(first.weight / first.uniform) : null), cell: ({ strings }) => strings.slice(0, 3).map(({ text, weight, uniform }, n) => `${n ? ", " : ""}${text} ${wholePercent(weight)} (${times(weight / uniform)})`), files: ["string", "string_weight", "string_uniform"], file: ({ strings: [first] }) => (first ? [first.text, first.weight, first.uniform] : []) },
 ];
 
 /** @param {number} mean @param {import("./types.js").Score | undefined} score */
@@ -35,15 +46,16 @@ function scored(mean, score) {
 /** @param {Head} head */
 function effectCell({ effect }) {
   if (!effect) return [];
-  const tint = make("span", { class: `tint ${effect.effect > 0 ? "cost" : "gain"}` }, figure(effect.effect, true));
+  const tint = make("span", { class: `tint ${effect.effect * (metric?.orange || -1) > 0 ? "orange" : "blue"}` }, figure(effect.effect, true));
   tint.style.setProperty("--strength", `${mostEffect ? 42 * Math.sqrt(Math.abs(effect.effect) / mostEffect) : 0}%`);
   return [tint, make("span", { class: "interval" }, interval(effect.low, effect.high, (value) => figure(value, true)))];
 }
 
-for (const [n, { title, signed }] of data.atlas.measures.entries()) {
+for (const [n, { title, orange }] of data.atlas.measures.entries()) {
   COLUMNS.push({
     title, more: true, of: ({ measured }) => (measured[n] ? -measured[n][0] : null),
-    cell: ({ measured }) => (measured[n] ? [figure(measured[n][0], signed), make("span", { class: "interval" }, interval(measured[n][1], measured[n][2]))] : []),
+    cell: ({ measured }) => (measured[n] ? [figure(measured[n][0], Boolean(orange)), make("span", { class: "interval" }, interval(measured[n][1], measured[n][2]))] : []),
+    files: ends(title), file: ({ measured }) => measured[n] || [],
   });
 }
 const columns = COLUMNS.filter(({ there }) => there !== false);
@@ -121,14 +133,14 @@ function draw() {
   fill(byId("count"), (found.length === heads.length ? `${plural(heads.length, "head")} of ${data.atlas.model}` : `${found.length} of ${plural(heads.length, "head")}`) + cut);
 }
 
-/** The table as it is shown, a line a head, listed or not. */
+/** The columns that are shown as numbers, a line a head, listed or not. */
 export function* numbers() {
   const kept = columns.filter(({ title }) => !get().without.includes(title));
-  yield kept.map(({ title }) => title);
-  for (const head of found) {
-    const cells = [...rowOf(head).querySelectorAll("td")];
-    yield cells.filter((cell) => kept.some(({ title }) => title === cell.dataset.column)).map((cell) => cell.textContent || "");
-  }
+  yield kept.flatMap(({ files }) => files);
+  for (const head of found) yield kept.flatMap(({ files, file }) => {
+    const values = file(head);
+    return files.map((_, n) => String(values[n] ?? ""));
+  });
 }
 
 /** Mark the row of the head that is shown. @param {string} name */

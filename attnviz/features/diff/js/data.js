@@ -1,14 +1,8 @@
-import { byId, shown } from "./dom.js";
+import { byId } from "./dom.js";
 import { fromBase64 } from "./inflate.js";
 
 /** @type {import("./types.js").Data} */
 export const data = JSON.parse(byId("data").textContent || "");
-
-/** A difference, with its sign. @param {number} value */
-export function signed(value) {
-  const text = shown(value).replace("-", "−");
-  return value > 0 ? `+${text}` : text;
-}
 
 /** The values of a map, row by row. @param {string} packed base64 of float32, little-endian */
 export function unpacked(packed) {

@@ -1,6 +1,7 @@
-import { byId, fill, make, plural, shown, table } from "./dom.js";
+import { byId, fill, make, table } from "./dom.js";
+import { plural, shown, signedWeight } from "./numbers.js";
 import { startFrame } from "./frame.js";
-import { data, signed } from "./data.js";
+import { data } from "./data.js";
 import { startSaving } from "./download.js";
 import { startHelpByKey } from "./help.js";
 import { term } from "./words.js";
@@ -17,7 +18,7 @@ function roles({ gained, lost }) {
 function drawCard(head) {
   const { distance, changes } = head;
   const far = distance
-    ? `mean distance ${shown(distance.mean)} over ${plural(distance.rows, "row")}; largest ${shown(distance.largest)} at ${distance.token} (${distance.row})`
+    ? `Jensen-Shannon distance ${shown(distance.mean)} on average over ${plural(distance.rows, "row")}; largest ${shown(distance.largest)} at ${distance.token} (${distance.row})`
     : "no row could be compared";
   const sorted = changes.filter(({ change }) => change !== 0).sort((a, b) => Math.abs(b.change) - Math.abs(a.change));
   fill(
@@ -25,7 +26,7 @@ function drawCard(head) {
     make("h2", {}, `Head ${head.name}`),
     make("p", {}, far, roles(head) ? `; roles ${roles(head)}` : ""),
     ...drawMaps(head),
-    ...(sorted.length ? [make("h3", {}, "Scores that changed"), table(["score", "first", "second", "difference"], sorted.map(({ name, before, after, change }) => [name, shown(before), shown(after), signed(change)]))] : []),
+    ...(sorted.length ? [make("h3", {}, "Scores that changed"), table(["score", "first", "second", "difference"], sorted.map(({ name, unit, before, after, change }) => [unit ? `${name} in ${unit}` : name, shown(before), shown(after), signedWeight(change)]))] : []),
   );
 }
 
@@ -49,7 +50,7 @@ function start() {
   startHelpByKey([["← ↑ ↓ →", "from cell to cell, on the maps"], ["Tab", "to the heads and the maps"]]);
   fill(byId("below"), data.below);
   const changed = data.heads.some((head) => roles(head));
-  const titles = ["head", "distance", "largest", ...(changed ? ["roles"] : [])];
+  const titles = ["head", "Jensen-Shannon distance, mean", "largest", ...(changed ? ["roles"] : [])];
   fill(/** @type {HTMLElement} */ (byId("heads").querySelector("thead")), make("tr", {}, ...titles.map((title) => make("th", { scope: "col", ...(title === "roles" ? { title: "+ gained, − lost" } : {}) }, title === "roles" ? "roles + −" : title))));
   fill(/** @type {HTMLElement} */ (byId("heads").querySelector("tbody")), ...data.heads.map((head) => {
     const { name, distance } = head;

@@ -1,4 +1,5 @@
-import { clamp, fill, make, say, shown } from "./dom.js";
+import { clamp, fill, make, say } from "./dom.js";
+import { filed, shown, signedWeight } from "./numbers.js";
 import { legend } from "./legend.js";
 import { maskedColor, NOT_ALLOWED } from "./masked.js";
 import { cellUnder, mapCanvas, paintMap } from "./mapfigure.js";
@@ -6,7 +7,7 @@ import { fitted } from "./painter.js";
 import { changeColor } from "./signed.js";
 import { ramp, rootColor, scheme } from "./palette.js";
 import { shades } from "./shades.js";
-import { bits, data, signed, unpacked } from "./data.js";
+import { bits, data, unpacked } from "./data.js";
 
 /** @typedef {import("./types.js").Head} Head */
 /** @typedef {import("./drawing.js").Painter} Painter */
@@ -53,7 +54,7 @@ function mapsOf(head, wide = SIDE) {
     {
       said: "difference: the second less the first", name: `head ${head.name}, what changed`, labels: before,
       pixels: shades({ ...size, values: moved, colors: steps, factor: () => 1 }),
-      legend: { colors: ends, low: signed(-most), high: `${signed(most)}; blue is more in the second run` },
+      legend: { colors: ends, low: signedWeight(-most), high: `${signedWeight(most)}; blue is more in the second run` },
     },
   ];
   return { first, second, change, masked, maps: maps.map(({ labels, ...map }) => ({ ...map, ...labels, rows: head.rows, columns: head.columns, side: wide })) };
@@ -75,7 +76,7 @@ export function drawMaps(head) {
     const cell = at[0] * head.columns + at[1];
     const names = [before, after].map(({ queries, keys }) => `${queries[at[0]]} → ${keys[at[1]]}`);
     const name = names[0] === names[1] ? names[0] : names.join(" and ");
-    const told = masked?.[cell] ? NOT_ALLOWED : `${shown(first[cell])} and then ${shown(second[cell])}, difference ${signed(change[cell])}`;
+    const told = masked?.[cell] ? NOT_ALLOWED : `${shown(first[cell])} and then ${shown(second[cell])}, difference ${signedWeight(change[cell])}`;
     fill(line, `${name} (${at.join(", ")}): ${told}`);
   };
   for (const [n, one] of canvases.entries()) {
@@ -144,6 +145,6 @@ export function* numbers(head) {
   for (let cell = 0; cell < first.length; cell += 1) {
     const [r, c] = [Math.floor(cell / head.columns), cell % head.columns];
     yield [String(r), before.queries[r], String(c), before.keys[c], after.queries[r], after.keys[c],
-      ...[first, second, change].map((values) => String(Number(values[cell].toPrecision(7)))), masked?.[cell] ? "0" : "1"];
+      ...[first, second, change].map((values) => (masked?.[cell] ? "" : filed(values[cell], 7))), masked?.[cell] ? "0" : "1"];
   }
 }

@@ -1,7 +1,8 @@
 // Why a model says a word: votes by head and token, the heads that count most, and what is without them.
-import { bar, barLine, signedBar, signedText } from "./bars.js";
+import { bar, barLine, signedBar } from "./bars.js";
 import { data, largest, mapOf, shadeOf, tintOf } from "./data.js";
-import { byId, fill, make, shown, table } from "./dom.js";
+import { byId, fill, make, table } from "./dom.js";
+import { shown, signedText, wholePercent } from "./numbers.js";
 import { startSaving } from "./download.js";
 import { startFrame } from "./frame.js";
 import { startHelpByKey } from "./help.js";
@@ -43,7 +44,7 @@ function card(head) {
   const most = largest(head.keys.map(([, share]) => share));
   box.append(make("h3", {}, "its key comes from"));
   if (head.reason) box.append(make("p", { class: "small" }, head.reason));
-  box.append(...head.keys.map(([name, share]) => barLine(name, signedBar(share, most), head.shares ? `${Math.round(100 * share)} %` : signedText(share))));
+  box.append(...head.keys.map(([name, share]) => barLine(name, signedBar(share, most), head.shares ? wholePercent(share) : signedText(share))));
   if (head.map.length) box.append(make("h3", {}, "all its weights, queries downwards"), make("div", { class: "map", tabindex: 0, role: "group", "aria-label": `map of head ${head.name}` }, mapCanvas(mapOf(head), `attention weights of head ${head.name}`)));
   return box;
 }

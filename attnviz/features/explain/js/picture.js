@@ -1,5 +1,5 @@
-import { signedText } from "./bars.js";
 import { data, largest, MAP, mapOf, tintOf } from "./data.js";
+import { signedText, wholePercent } from "./numbers.js";
 import { fitted } from "./painter.js";
 import { paintMap, placesOf } from "./mapfigure.js";
 
@@ -85,7 +85,7 @@ function told(painter, head, x, y) {
   const size = map ? placesOf(painter, map) : { width: MAP, height: 0 };
   if (map) paintMap(painter, map, x, y + 2 * LINE);
   let height = 2 * LINE + size.height + LINE;
-  if (head.keys.length) height += bars(painter, "its key comes from", head.keys.map(([name, share]) => [name, share, head.shares ? `${Math.round(100 * share)} %` : signedText(share)]), x, y + height).height;
+  if (head.keys.length) height += bars(painter, "its key comes from", head.keys.map(([name, share]) => [name, share, head.shares ? wholePercent(share) : signedText(share)]), x, y + height).height;
   return { width: Math.max(size.width, 330), height };
 }
 

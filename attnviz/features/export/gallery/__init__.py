@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any
 
 from attnviz.core.heads import SITE_KINDS
-from attnviz.features.export.names import KINDS
+from attnviz.features.export.names import LAYOUTS
 from attnviz.scoring.roles import SHOWN
 from attnviz.web.page import html_page, parts, safe_json
 
@@ -42,10 +42,10 @@ def page(lines: Iterable[bytes]) -> Iterator[bytes]:
 def _data(lines: Iterable[bytes]) -> Iterator[bytes]:
     """The JSON: inputs, each with its pictures as short lists of numbers."""
     roles = list(SHOWN)
-    head = {"kinds": KINDS, "sites": SITE_KINDS, "roles": roles}
+    head = {"layouts": LAYOUTS, "sites": SITE_KINDS, "roles": roles}
     models: dict[str, None] = {}
     yield _json(head)[:-1] + b',"items":['
-    pictures = (line for line in map(json.loads, lines) if line["kind"] in KINDS)
+    pictures = (line for line in map(json.loads, lines) if line["layout"] in LAYOUTS)
     comma = b""
     for number, group in groupby(pictures, key=lambda line: line["number"]):
         mine = list(group)
@@ -58,11 +58,11 @@ def _data(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _picture(line: dict[str, Any], roles: list[str]) -> list[Any]:
-    found = line.get("roles") or [r for names in line.get("heads", {}).values() for r in names]
-    names = dict.fromkeys(role.partition(":")[0] for role in found)
+    titles = line.get("roles") or [r for names in line.get("heads", {}).values() for r in names]
+    names = dict.fromkeys(role.partition(":")[0] for role in titles)
     played = [roles.index(name) for name in names if name in roles]
-    kind, site = KINDS.index(line["kind"]), SITE_KINDS.index(line["site"])
-    return [line["file"], kind, site, line["layer"], line["head"], played]
+    kind, site = LAYOUTS.index(line["layout"]), SITE_KINDS.index(line["site"])
+    return [line["file"], kind, site, line["layer"], line["index"], played]
 
 
 def _json(value: Any) -> bytes:

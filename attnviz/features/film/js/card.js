@@ -1,5 +1,6 @@
 // One head: its life, its scores and its map at this step.
-import { byId, clamp, fill, make, plural, shown } from "./dom.js";
+import { byId, clamp, fill, make } from "./dom.js";
+import { plural, shown, thousands } from "./numbers.js";
 import { data, mapOf, size } from "./data.js";
 import { ramp } from "./palette.js";
 import { shades } from "./shades.js";
@@ -14,7 +15,7 @@ export function drawCard() {
   const { step, head } = get();
   const one = data.heads[head];
   const roles = one.roles[step].join(", ") || "no role";
-  fill(byId("name"), `Head ${one.name}`, make("span", { class: "soft" }, ` · step ${data.steps[step].toLocaleString("en")}: ${roles}`));
+  fill(byId("name"), `Head ${one.name}`, make("span", { class: "soft" }, ` · step ${thousands(data.steps[step])}: ${roles}`));
   fill(byId("life"), ...one.life.map((line) => make("li", {}, line)));
   const rows = Object.entries(one.scores).map(([name, curve]) => line(name.replaceAll("_", " "), curve, step));
   if (one.effect) rows.push(line(`effect (${data.metric})`, one.effect, step));

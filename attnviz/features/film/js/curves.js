@@ -1,5 +1,6 @@
 // Loss, in-context score and the scores of heads over one axis of steps.
-import { byId, fill, make, shown } from "./dom.js";
+import { byId, fill, make } from "./dom.js";
+import { fixed, shown, thousands } from "./numbers.js";
 import { colorOf, count, data, share, svg } from "./data.js";
 import { get, set } from "./state.js";
 
@@ -48,7 +49,7 @@ export function drawCurves() {
       picture.append(svg("line", { class: "mark", x1: x(event.step), x2: x(event.step), y1: top, y2: bottom, stroke: color }));
     }
     picture.append(svg("line", { class: "axis", x1: LEFT, x2: LEFT + inner, y1: bottom, y2: bottom }), svg("text", { class: "name", x: 0, y: top - 12 }, name));
-    for (const value of [low, (low + high) / 2, high]) picture.append(svg("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, value.toFixed(2)));
+    for (const value of [low, (low + high) / 2, high]) picture.append(svg("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, fixed(value, 2)));
     let free = Infinity;
     for (const [label, value] of [...base].sort((a, b) => a[1] - b[1])) {
       picture.append(svg("line", { class: "base", x1: LEFT, x2: LEFT + inner, y1: y(value), y2: y(value) }));
@@ -62,7 +63,7 @@ export function drawCurves() {
   const now = x(data.steps[get().step]);
   picture.append(svg("line", { class: "now", x1: now, x2: now, y1: GAP, y2: top }));
   for (const [n, step] of data.steps.entries()) {
-    if (n === 0 || n === count - 1 || (data.steps.length > 4 && n === count >> 1)) picture.append(svg("text", { x: x(step), y: top + 16, "text-anchor": n === 0 ? "start" : n === count - 1 ? "end" : "middle" }, step.toLocaleString("en")));
+    if (n === 0 || n === count - 1 || (data.steps.length > 4 && n === count >> 1)) picture.append(svg("text", { x: x(step), y: top + 16, "text-anchor": n === 0 ? "start" : n === count - 1 ? "end" : "middle" }, thousands(step)));
   }
   fill(place, picture);
   const roles = [...new Set(data.formed.map(({ role }) => role))];

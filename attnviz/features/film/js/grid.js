@@ -1,5 +1,6 @@
 // All heads: a small curve each, with the role that it has at this step.
-import { byId, clamp, fill, make, shown } from "./dom.js";
+import { byId, clamp, fill, make } from "./dom.js";
+import { shown } from "./numbers.js";
 import { colorOf, data, share, svg } from "./data.js";
 import { get, set } from "./state.js";
 

@@ -3,6 +3,7 @@ import { drawCard, startCard } from "./card.js";
 import { drawCurves, startCurves } from "./curves.js";
 import { count, data, unpack } from "./data.js";
 import { byId, fill, make, say } from "./dom.js";
+import { thousands } from "./numbers.js";
 import { csvOf, download, standingAlone } from "./download.js";
 import { startFrame } from "./frame.js";
 import { drawGrid, startGrid } from "./grid.js";
@@ -18,7 +19,7 @@ let playing;
 
 function draw() {
   const { step } = get();
-  const said = `${data.steps[step].toLocaleString("en")} (${step + 1} of ${count})`;
+  const said = `${thousands(data.steps[step])} (${step + 1} of ${count})`;
   slider.value = String(step);
   slider.setAttribute("aria-valuetext", `step ${said}`);
   byId("at").textContent = said;
@@ -71,7 +72,7 @@ async function start() {
   fill(byId("told"), ...data.told.map((line) => make("li", {}, line)));
   fill(byId("methods"), ...data.methods.map((line) => make("p", {}, line)));
   fill(byId("events"), ...data.events.map((event) => {
-    const button = make("button", { type: "button" }, `${event.name}: ${event.step.toLocaleString("en")}`);
+    const button = make("button", { type: "button" }, `${event.name}: ${thousands(event.step)}`);
     button.addEventListener("click", () => {
       run(false);
       set({ step: data.steps.indexOf(event.step) });

@@ -1,6 +1,7 @@
 // Tokens downwards, layers to the right. A node is a position between two layers: (0, i) is token i,
 // (L, i) what stands at position i in the end. Following a node draws what reached it and where it goes.
 import { byId, clamp, fill, make } from "./dom.js";
+import { filed, wholePercent } from "./numbers.js";
 import { count, data, depth, ROW, steps, total, weights } from "./data.js";
 import { startSaving } from "./download.js";
 import { startFrame } from "./frame.js";
@@ -39,9 +40,9 @@ function named(node) {
   return `${data.tokens[node]} (${position(node)})`;
 }
 
-/** @param {number} share */
-function percent(share) {
-  return share >= 0.005 ? `${Math.round(100 * share)} %` : "<1 %";
+/** Names as a list. @param {string[]} names */
+function joined(names) {
+  return names.length > 1 ? `${names.slice(0, -1).join(", ")} and ${names[names.length - 1]}` : names[0];
 }
 
 /**
@@ -69,7 +70,7 @@ function side(place) {
  */
 function show(rows, flow, looked, top) {
   return rows.map(({ row, share, flow: bar, weights: other }, node) => {
-    const found = { value: flow && flow[node], share: flow && flow[node] ? percent(flow[node]) : "", flow: flow ? flow[node] / top : 0, weights: looked ? looked[node] / top : 0 };
+    const found = { value: flow && flow[node], share: flow && flow[node] ? wholePercent(flow[node]) : "", flow: flow ? flow[node] / top : 0, weights: looked ? looked[node] / top : 0 };
     share.textContent = found.share;
     bar.style.width = `${100 * found.flow}%`;
     other.style.width = `${100 * found.weights}%`;
@@ -88,7 +89,7 @@ function said(flow, looked, word) {
   const order = [...flow.keys()].sort((a, b) => flow[b] - flow[a]).slice(0, 4);
   return order
     .filter((node) => flow[node] >= 0.005)
-    .map((node) => `${percent(flow[node])} ${word} ${named(node)}${looked ? ` [${percent(looked[node])} of the weight]` : ""}`)
+    .map((node) => `${wholePercent(flow[node])} ${word} ${named(node)}${looked ? ` [${wholePercent(looked[node])} of the weight]` : ""}`)
     .join(", ");
 }
 
@@ -115,12 +116,12 @@ function draw() {
       if (chosen.layer) reached = flow;
       else given = flow;
     }
-    const who = chosen.nodes.map(named).join(" ");
+    const who = joined(chosen.nodes.map(named));
     const where = whole ? "" : ` after ${data.columns[chosen.layer - 1]}`;
     const parts = [];
-    if (reached) parts.push(`is ${said(reached, looked, "from")}`);
-    if (given) parts.push(`makes up ${said(given, reached ? null : looked, "of")}`);
-    text = `${who}${where} ${parts.join("; ")}`;
+    if (reached) parts.push(`${who}${where} ${chosen.nodes.length > 1 ? "are" : "is"} ${said(reached, looked, "from")}`);
+    if (given) parts.push(`${said(given, reached ? null : looked, "of")} ${reached ? `comes from ${chosen.nodes.length > 1 ? "them" : "it"}` : `comes from ${who}${where}`}`);
+    text = parts.join("; ");
   }
   fill(byId("said"), text);
   const top = Math.max(...(reached || [0]), ...(given || [0]), ...(looked || [0]), 1e-6);
@@ -175,7 +176,7 @@ function* numbers() {
 
 /** @param {number | null} value */
 function valueText(value) {
-  return value === null ? "" : String(Number(value.toPrecision(6)));
+  return value === null ? "" : filed(value);
 }
 
 /** @type {Record<string, [number, number]>} */
@@ -204,7 +205,7 @@ function limit() {
 startFrame(draw);
 startHelpByKey([["↑ ↓", "from token to token"], ["← →", "from layer to layer"], ["Enter", "hold what is followed"], ["Home", "the first token"], ["End", "the last token"], ["Esc", "show all"]]);
 startSaving("attnviz-flow", (painter) => drawWhole(painter, drawn, chosen, shown), numbers);
-fill(byId("about"), data.formula);
+fill(byId("about"), `${data.through[0].toUpperCase()}${data.through.slice(1)}. ${data.formula[0].toUpperCase()}${data.formula.slice(1)}.`);
 fill(byId("method"), data.called);
 for (const [name, value] of Object.entries(TERMS[data.method] || {})) byId("method").setAttribute(name, value);
 fill(byId("closing"), data.closing);

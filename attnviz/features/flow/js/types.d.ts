@@ -5,7 +5,7 @@ export type Line = [share: number, step: number, from: number, to: number];
 /** What a layer does: [n, n], row by row, how much of each position a position is made of. */
 export type Shares = Float32Array;
 export interface Data {
-  title: string; method: string; called: string; formula: string; closing: string;
+  title: string; method: string; called: string; formula: string; through: string; closing: string;
   tokens: string[];
   /** where the target's tokens begin, 0 where there is no target */
   targets: number;

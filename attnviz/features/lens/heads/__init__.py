@@ -16,55 +16,55 @@ from attnviz.features.lens.tables import rows
 from attnviz.web.page import html_page, parts, safe_json
 
 
-def heads_page(found: Lens) -> bytes:
+def heads_page(result: Lens) -> bytes:
     """The whole page, as UTF-8.
 
     Args:
-        found: with heads.
+        result: with heads.
     """
-    listed = rows(found)
+    listed = rows(result)
     data = {
-        "title": words.title(found),
-        "chance": words.chance(found),
-        "several": found.rows > 1,
-        "rows": _lines(found),
-        "heads": [_head(found, one) for one in found.heads],
+        "title": words.title(result),
+        "chance": words.chance(result),
+        "several": result.rows > 1,
+        "rows": _lines(result),
+        "heads": [_head(result, writes) for writes in result.heads],
         "table": [
             [*listed[0]],
             *(["" if v is None else str(v) for v in row.values()] for row in listed),
         ],
         "palette": anchors(DEFAULT_PALETTE),
-        "closing": words.closing(found),
+        "closing": words.closing(result),
     }
     template, style, script = parts(__package__, "main")
     return html_page(
         template,
         command="lens",
-        title=words.title(found),
+        title=words.title(result),
         style=style,
         script=script,
         data=safe_json(data),
     )
 
 
-def _lines(found: Lens) -> list[str]:
+def _lines(result: Lens) -> list[str]:
     """Layers with their kind, where there are several."""
-    return list(dict.fromkeys(_layer(found, one) for one in found.heads))
+    return list(dict.fromkeys(_layer(result, writes) for writes in result.heads))
 
 
-def _layer(found: Lens, one: HeadWrites) -> str:
-    return found.layout.name(one.head).rpartition(".")[0]
+def _layer(result: Lens, writes: HeadWrites) -> str:
+    return result.layout.name(writes.head).rpartition(".")[0]
 
 
-def _head(found: Lens, one: HeadWrites) -> dict[str, Any]:
+def _head(result: Lens, writes: HeadWrites) -> dict[str, Any]:
     return {
-        "name": found.layout.name(one.head),
-        "layer": _layer(found, one),
-        "norm": float(f"{one.norm:.6g}"),
-        "raises": _effects(one.raises),
-        "lowers": _effects(one.lowers),
-        "recurring": [[visible(word.token), word.rows] for word in one.recurring],
-        "inText": None if one.in_text is None else words.share(one.in_text),
+        "name": result.layout.name(writes.head),
+        "layer": _layer(result, writes),
+        "norm": float(f"{writes.norm:.6g}"),
+        "raises": _effects(writes.raises),
+        "lowers": _effects(writes.lowers),
+        "recurring": [[visible(word.token), word.rows] for word in writes.recurring],
+        "inText": None if writes.in_text is None else words.share(writes.in_text),
     }
 
 

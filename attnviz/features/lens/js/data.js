@@ -17,11 +17,6 @@ export function paint(share) {
   return readable([...colors.slice(at, at + 3)]);
 }
 
-/** @param {number} share */
-export function percent(share) {
-  return share >= 0.005 ? `${Math.round(100 * share)} %` : "<1 %";
-}
-
 /** A layer in words. @param {number} layer */
 export function behind(layer) {
   return layer ? `after layer ${data.layers[layer]}` : "the embeddings";

@@ -1,7 +1,8 @@
 // Layers downwards, tokens across: the word that each state is read as. Pointing shows a cell's words,
 // a click holds it and shows what every head of the layer added.
-import { behind, cellAt, data, paint, percent, where } from "./data.js";
+import { behind, cellAt, data, paint, where } from "./data.js";
 import { byId, clamp, fill, make, say } from "./dom.js";
+import { percent } from "./numbers.js";
 import { startSaving } from "./download.js";
 import { startFrame } from "./frame.js";
 import { startHelpByKey } from "./help.js";

@@ -1,7 +1,8 @@
 // What is known of one cell: its words, what every head of the layer added, and its position by layer.
-import { bar, barLine, signedBar, signedText } from "./bars.js";
-import { behind, cellAt, data, paint, percent, where } from "./data.js";
+import { bar, barLine, signedBar } from "./bars.js";
+import { behind, cellAt, data, paint, where } from "./data.js";
 import { byId, fill, make } from "./dom.js";
+import { fixed, percent, signedText, thousands } from "./numbers.js";
 
 /** @typedef {import("./types.js").Place} Place */
 
@@ -36,8 +37,8 @@ function along(place) {
     const { ground, ink } = paint(cell.share);
     share.style.background = ground;
     share.style.color = ink;
-    return make("tr", { "aria-current": String(layer === place.layer) }, make("td", {}, name), make("td", {}, cell.rank.toLocaleString("en")), share,
-      make("td", {}, cell.entropy.toFixed(2)), make("td", {}, cell.kl.toFixed(2)));
+    return make("tr", { "aria-current": String(layer === place.layer) }, make("td", {}, name), make("td", {}, thousands(cell.rank)), share,
+      make("td", {}, fixed(cell.entropy, 2)), make("td", {}, fixed(cell.kl, 2)));
   });
   return make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows));
 }
@@ -46,7 +47,7 @@ function along(place) {
 export function show(place, held) {
   const cell = cellAt(place);
   fill(byId("name"), `${behind(place.layer)}, ${where(place.column)}`);
-  fill(byId("numbers"), `entropy ${cell.entropy.toFixed(2)}, KL to the last layer ${cell.kl.toFixed(2)} nats`);
+  fill(byId("numbers"), `entropy ${fixed(cell.entropy, 2)}, KL to the last layer ${fixed(cell.kl, 2)} nats`);
   fill(byId("words"), ...words(place));
   fill(byId("added"), ...(held ? added(place) : []));
   fill(byId("followed"), `${data.followed[place.column]} along the layers`);

@@ -1,5 +1,6 @@
 import { chance } from "./chance.js";
-import { percent, scoreText, weightText } from "./digits.js";
+import { fixed } from "./numbers.js";
+import { probability, scoreText, weightText } from "./digits.js";
 
 /** @typedef {import("./types.js").Answer} Answer */
 
@@ -69,7 +70,7 @@ function figure([name, ...rest], answer, was, { labels, key, width }) {
   if (name === "w") return weightText(weight(rest[0], Number(rest[1]), Number(rest[2])));
   if (name === "p") {
     const found = words.find(({ id }) => labels[id] === rest[0] || labels[id] === `·${rest[0]}`);
-    return found ? percent(share(found)) : "less than those below";
+    return found ? probability(share(found)) : "less than those below";
   }
   if (name === "top") return labels[words.reduce((a, b) => (share(b) > share(a) ? b : a)).id];
   if (name === "previous") {
@@ -83,7 +84,7 @@ function figure([name, ...rest], answer, was, { labels, key, width }) {
   if (name === "shifted") return weightText(Math.max(...softmax(scores, 1 / answer.scale, Number(rest[0]))));
   if (name === "slope") return weightText(largest * (1 - largest));
   if (name === "width") return String(width);
-  if (name === "sqrt") return root.toFixed(2);
-  if (name === "random") return (spreadOfProducts(width) / (rest[0] ? root : 1)).toFixed(2);
+  if (name === "sqrt") return fixed(root, 2);
+  if (name === "random") return fixed(spreadOfProducts(width) / (rest[0] ? root : 1), 2);
   throw new Error(`no figure ${name}`);
 }

@@ -1,4 +1,5 @@
 import { byId, fill, make, say } from "./dom.js";
+import { fixed } from "./numbers.js";
 import { allFacts, rolesText } from "./facts.js";
 import { legend } from "./legend.js";
 import { draw, picture } from "./shade.js";
@@ -131,7 +132,7 @@ export function drawGrid({ ids, before, after, changes }) {
     const far = changes ? changes[n] : 0;
     cell.style.setProperty("--moved", String(most ? far / most : 0));
     const moved = /** @type {HTMLElement} */ (cell.querySelector(".moved"));
-    moved.textContent = changes && far >= 0.005 ? `Δ${far.toFixed(2)}` : "";
+    moved.textContent = changes && far >= 0.005 ? `Δ${fixed(far, 2)}` : "";
   }
   drawLegend();
   fill(byId("grid-said"), changes

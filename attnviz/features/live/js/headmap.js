@@ -97,7 +97,9 @@ function labelAxes() {
     const left = name === "after" && aside ? 0 : gutter;
     const { why, key } = get();
     const ids = (name === "after" && current.idsAfter) || current.ids;
-    drawAxes(/** @type {HTMLCanvasElement} */ (byId(`axes-${name}`)), { ids, size, left, above: gutter, at, key: why ?? key, cell: pointed });
+    const axes = /** @type {HTMLCanvasElement} */ (byId(`axes-${name}`));
+    axes.parentElement?.style.setProperty("--side", String(size / (left + size)));
+    drawAxes(axes, { ids, size, left, above: gutter, at, key: why ?? key, cell: pointed });
   }
 }
 

@@ -1,4 +1,5 @@
-import { byId, fill, make, plural, say } from "./dom.js";
+import { byId, fill, make, say } from "./dom.js";
+import { plural } from "./numbers.js";
 import { told } from "./figures.js";
 import { drawShares } from "./sharesfigure.js";
 import { pointAt } from "./spot.js";

@@ -1,4 +1,5 @@
-import { byId, fill, make, plural } from "./dom.js";
+import { byId, fill, make, say } from "./dom.js";
+import { fixed, plural } from "./numbers.js";
 import { ask, startEngine } from "./engine.js";
 import { failed, startFrame } from "./frame.js";
 import { startSaving } from "./download.js";
@@ -10,7 +11,7 @@ import { startKeys } from "./keys.js";
 import { drawLesson, drawStep, startLessons } from "./lesson.js";
 import { drawWords } from "./nextwords.js";
 import { startShares } from "./sharesfigure.js";
-import { askedFor, fromHash, get, page, seedFrom, set, subscribe } from "./store.js";
+import { askedFor, flush, fromHash, get, page, seedFrom, set, subscribe } from "./store.js";
 import { tokenizer } from "./tokenizer.js";
 import { drawWay, startWay } from "./way.js";
 import { drawWhy, lacks, startWhy } from "./why.js";
@@ -25,6 +26,8 @@ const box = /** @type {HTMLTextAreaElement} */ (byId("text"));
 const NEEDS_RUN = /** @type {const} */ (["text", "off", "at", "head", "places", "other"]);
 /** After so many milliseconds without a change roles are measured again. */
 const PAUSE = 250;
+/** For so many milliseconds a button says what it did. */
+const SAID = 2500;
 /** @type {number | undefined} */
 let measuring;
 /** @type {Answer | null} */
@@ -69,7 +72,7 @@ function show(answer) {
     return;
   }
   const { ids, at, cut, milliseconds } = current;
-  fill(byId("said"), `${plural(ids.length, "token")}, ${milliseconds < 10 ? milliseconds.toFixed(1) : milliseconds.toFixed(0)} ms${cut ? `; ${cut} beyond the model's ${network.maxTokens} left out` : ""}`);
+  fill(byId("said"), `${plural(ids.length, "token")}, ${fixed(milliseconds, milliseconds < 10 ? 1 : 0)} ms${cut ? `; ${cut} beyond the model's ${network.maxTokens} left out` : ""}`);
   const special = new Set(network.vocabulary.special);
   fill(byId("tokens"), ...ids.map((id, t) => make("span",
     { role: "option", id: `token-${t}`, class: special.has(id) ? "token special" : "token", "aria-selected": String(t === at) }, label(id))));
@@ -98,13 +101,28 @@ function react(state, changed) {
   drawStep();
 }
 
+/** The address into the clipboard; the button says whether it is there. */
+async function copyLink() {
+  const button = byId("copy-link");
+  flush();
+  let said = "link copied";
+  try {
+    await navigator.clipboard.writeText(location.href);
+  } catch {
+    said = "not copied: the link is this page’s address";
+  }
+  fill(button, said);
+  say(said);
+  setTimeout(() => fill(button, "copy link"), SAID);
+}
+
 function drawTemperature() {
   const { temperature, seed } = get();
   /** @type {HTMLInputElement} */ (byId("temperature")).value = String(temperature);
   const number = /** @type {HTMLInputElement} */ (byId("seed"));
   if (number !== document.activeElement) number.value = String(seed);
   number.disabled = !temperature;
-  fill(byId("temperature-said"), temperature ? temperature.toFixed(1) : "0: greedy");
+  fill(byId("temperature-said"), temperature ? fixed(temperature, 1) : "0: greedy");
 }
 
 function start() {
@@ -138,7 +156,7 @@ function start() {
     set({ at: Math.min(Math.max(current.at + step, 0), current.ids.length - 1) });
     event.preventDefault();
   });
-  byId("copy-link").addEventListener("click", () => navigator.clipboard?.writeText(location.href));
+  byId("copy-link").addEventListener("click", copyLink);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
   let resizing = 0;
   addEventListener("resize", () => {
@@ -147,7 +165,7 @@ function start() {
   });
   fill(byId("notes"), ...page.notes.map((note) => make("p", {}, note)));
   startEngine((milliseconds, fast) => {
-    document.documentElement.dataset.ready = milliseconds.toFixed(0);
+    document.documentElement.dataset.ready = fixed(milliseconds, 0);
     document.documentElement.dataset.engine = fast ? "WebAssembly" : "JavaScript";
     byId("notes").append(make("p", {}, `Matrices are multiplied in ${fast ? "WebAssembly, four numbers at once" : "plain JavaScript"}.`));
   }, failed);

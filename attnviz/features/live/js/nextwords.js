@@ -1,5 +1,5 @@
 import { byId, fill, make } from "./dom.js";
-import { percent } from "./digits.js";
+import { probability } from "./digits.js";
 import { label } from "./headmap.js";
 import { changesOf, get } from "./store.js";
 
@@ -31,8 +31,8 @@ export function drawWords({ ids, at, words, after }, causal) {
     if (word.id === actual) name.append(make("span", { class: "actual", title: "the token that stands there" }, " ✓"));
     const bars = [bar(word.before, "bar"), ...(after ? [bar(word.after, "bar then")] : [])];
     const figures = after
-      ? [make("span", { class: "was" }, percent(word.before)), make("span", { "aria-hidden": "true" }, " → "), make("b", {}, percent(word.after))]
-      : [make("b", {}, percent(word.before))];
+      ? [make("span", { class: "was" }, probability(word.before)), make("span", { "aria-hidden": "true" }, " → "), make("b", {}, probability(word.after))]
+      : [make("b", {}, probability(word.before))];
     return make("tr", {}, name, make("td", { "aria-hidden": "true" }, make("span", { class: "track" }, ...bars)), make("td", { class: "share" }, ...figures));
   }));
 }

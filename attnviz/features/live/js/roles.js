@@ -1,3 +1,5 @@
+import { fixed, wholePercent } from "./numbers.js";
+
 /** @typedef {import("./types.js").RoleRules} RoleRules */
 /** @typedef {import("./types.js").Measured} Measured */
 
@@ -139,19 +141,14 @@ function assigned(sums, counted, { roles, least, few }) {
   });
 }
 
-/** A share for people. @param {number} share */
-function percent(share) {
-  return share >= 0.005 ? `${(100 * share).toFixed(0)} %` : "<1 %";
-}
-
 /** A score for people. @param {number} mean */
 function usual(mean) {
-  return mean !== 0 && mean < 0.001 ? "<0.001" : mean.toFixed(mean < 0.0995 ? 3 : 2);
+  return mean !== 0 && mean < 0.001 ? "<0.001" : fixed(mean, mean < 0.0995 ? 3 : 2);
 }
 
 /** @param {Measured} role @param {(mean: number) => string} number */
 function phrase({ name, score, mean }, number) {
-  if (score === "entropy_share") return `${name} ${percent(mean)} of the maximum`;
+  if (score === "entropy_share") return `${name} ${wholePercent(mean)} of the maximum`;
   return `${name} ${number(mean)}${score.endsWith("_no_sink") ? " off the sink" : ""}`;
 }
 
@@ -159,7 +156,7 @@ function phrase({ name, score, mean }, number) {
 export function said(roles, number = usual) {
   const rests = roles.filter(({ rests: resting }) => resting);
   const does = roles.filter(({ rests: resting }) => !resting)
-    .map((role) => `${phrase(role, number)}${role.possible >= 0.9 ? "" : ` where possible (${percent(role.possible)} of rows)`}`);
+    .map((role) => `${phrase(role, number)}${role.possible >= 0.9 ? "" : ` where possible (${wholePercent(role.possible)} of rows)`}`);
   if (does.length) return [`does ${does.join(", ")}`, ...rests.map(({ name }) => (name === "diffuse" ? name : `sink: ${name}`))].join(", ");
   return rests.map((role) => (role.name === "diffuse" ? phrase(role, number) : `sink: ${phrase(role, number)}`)).join(", ") || "no role";
 }

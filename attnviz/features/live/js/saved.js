@@ -1,4 +1,5 @@
 import { label } from "./headmap.js";
+import { filed } from "./numbers.js";
 import { paintMap } from "./mapfigure.js";
 import { isMasked, picture } from "./shade.js";
 import { get, page } from "./store.js";
@@ -47,7 +48,8 @@ export function* cells(answer) {
   const count = answer.ids.length;
   for (let cell = 0; cell < count * count; cell++) {
     const [t, s] = [Math.trunc(cell / count), cell % count];
-    const values = maps.map((map) => String(Number(map[head * count * count + cell].toPrecision(6))));
-    yield [String(t), label(answer.ids[t]), String(s), label(answer.ids[s]), values[0], values[1] ?? "", isMasked(t, s) ? "0" : "1"];
+    const masked = isMasked(t, s);
+    const values = maps.map((map) => (masked ? "" : filed(map[head * count * count + cell])));
+    yield [String(t), label(answer.ids[t]), String(s), label(answer.ids[s]), values[0], values[1] ?? "", masked ? "0" : "1"];
   }
 }

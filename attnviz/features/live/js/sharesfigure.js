@@ -1,5 +1,6 @@
 import { scoreText, weightText } from "./digits.js";
 import { byId, fill, make } from "./dom.js";
+import { fixed } from "./numbers.js";
 import { softmax } from "./figures.js";
 import { named } from "./headmap.js";
 import { get, set } from "./store.js";
@@ -27,9 +28,9 @@ export function drawShares(answer, divisor) {
   const slider = /** @type {HTMLInputElement} */ (byId("divisor"));
   slider.max = String(Math.ceil(2 * root));
   if (slider !== document.activeElement || divisor === null) slider.value = String(by);
-  fill(byId("divisor-said"), `${by.toFixed(2)}${Math.abs(by - root) < 0.01 ? " = √d" : ""}`);
+  fill(byId("divisor-said"), `${fixed(by, 2)}${Math.abs(by - root) < 0.01 ? " = √d" : ""}`);
   const { head } = get();
-  fill(byId("shares-said"), `head ${head}, row of ${named(current, current.at)}: q·k over ${by.toFixed(2)}, and its softmax`);
+  fill(byId("shares-said"), `head ${head}, row of ${named(current, current.at)}: q·k over ${fixed(by, 2)}, and its softmax`);
   const keys = [...scores.keys()].sort((a, b) => scores[b] - scores[a]).slice(0, MOST).sort((a, b) => a - b);
   fill(/** @type {HTMLElement} */ (byId("shares").querySelector("tbody")), ...keys.map((s) => {
     const [bar, ghost] = [make("span", { class: "bar" }), make("span", { class: "bar usual" })];

@@ -1,5 +1,6 @@
 import { byId, fill, make } from "./dom.js";
-import { percent, scoreText, weightText } from "./digits.js";
+import { figure, fixed } from "./numbers.js";
+import { probability, scoreText, weightText } from "./digits.js";
 import { label, named } from "./headmap.js";
 import { get, set } from "./store.js";
 
@@ -27,19 +28,19 @@ export function drawWay(answer, { heads, causal }) {
   fill(byId("way-layers"), ...passage.map(({ written, guess }, layer) => {
     const bars = written.map((norm, number) => {
       const id = `${layer}.${number}`;
-      const bar = make("button", { type: "button", class: "way-head", tabindex: "-1", "data-way": id, "aria-pressed": String(id === chosen), title: `${id}${off.has(id) ? ", off" : ""}: writes ${norm.toPrecision(2)} here`, "aria-label": `head ${id} writes ${norm.toPrecision(2)} here` }, make("i", {}));
+      const bar = make("button", { type: "button", class: "way-head", tabindex: "-1", "data-way": id, "aria-pressed": String(id === chosen), title: `${id}${off.has(id) ? ", off" : ""}: writes ${figure(norm)} here`, "aria-label": `head ${id} writes ${figure(norm)} here` }, make("i", {}));
       bar.style.setProperty("--norm", String(norm / most));
       bar.addEventListener("click", () => set({ head: id }));
       return bar;
     });
-    const said = guess ? make("span", { class: "way-guess", title: "what the LM head would say if the layers ended here (logit lens)" }, `${label(guess.id)} `, make("span", { class: "soft" }, percent(guess.share))) : "";
+    const said = guess ? make("span", { class: "way-guess", title: "what the LM head would say if the layers ended here (logit lens)" }, `${label(guess.id)} `, make("span", { class: "soft" }, probability(guess.share))) : "";
     return make("div", { class: "way-layer" }, make("span", { class: "small" }, `layer ${layer}`), make("span", { class: "way-heads" }, ...bars), said);
   }));
   byId("way-layers").style.setProperty("--heads", String(heads));
   const share = (/** @type {import("./types.js").Word} */ word) => (after ? word.after : word.before);
   const best = words?.length ? words.reduce((a, b) => (share(b) > share(a) ? b : a)) : null;
   byId("way-end").hidden = !best;
-  if (best) fill(byId("way-next"), make("b", {}, label(best.id)), ` ${percent(share(best))}`);
+  if (best) fill(byId("way-next"), make("b", {}, label(best.id)), ` ${probability(share(best))}`);
   fill(byId("way-end-title"), causal ? "next token" : "token here");
   drawReason(answer, chosen);
 }
@@ -53,5 +54,5 @@ function drawReason(answer, head) {
   const weights = row((after || before)[layer]);
   const key = get().key !== null && /** @type {number} */ (get().key) < scores.length ? /** @type {number} */ (get().key) : weights.indexOf(Math.max(...weights));
   const root = 1 / answer.scale;
-  fill(byId("way-why"), make("b", {}, `head ${head}`), ` ${named(answer, at)} → ${named(answer, key)}: q·k ${scoreText(scores[key], root)} ÷ ${root.toFixed(2)} = ${scoreText(scores[key] / root)}, softmax ${weightText(weights[key])}`);
+  fill(byId("way-why"), make("b", {}, `head ${head}`), ` ${named(answer, at)} → ${named(answer, key)}: q·k ${scoreText(scores[key], root)} ÷ ${fixed(root, 2)} = ${scoreText(scores[key] / root)}, softmax ${weightText(weights[key])}`);
 }

@@ -1,5 +1,6 @@
 import { weightText } from "./digits.js";
 import { byId } from "./dom.js";
+import { fixed, plain } from "./numbers.js";
 import { named, onCell } from "./headmap.js";
 import { get, page, set } from "./store.js";
 import { drawReason } from "./whypanel.js";
@@ -100,7 +101,7 @@ function draw() {
       origins: terms.split && { query: origins(terms.split.query, terms), key: origins(terms.split.key, terms) } },
     jump: (id) => set({ head: id }),
     r, c, head, query: named(answer, r), key: (s) => named(answer, s),
-    weightText: (weight) => (page.errors.weight ? weightText(weight) : weight && weight < 0.001 ? weight.toExponential(1).replace("-", "−") : weight.toFixed(4)),
+    weightText: (weight) => (page.errors.weight ? weightText(weight) : weight && weight < 0.001 ? plain(weight) : fixed(weight, 4)),
     error: page.errors.weight, shown: `${weightText(maps[layer][(number * count + r) * count + c])} in the map`,
     said: [
       "Computed from the queries and keys of this very pass.",

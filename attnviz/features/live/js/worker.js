@@ -1,3 +1,4 @@
+import { changes } from "./changes.js";
 import { best, chance, shares } from "./chance.js";
 import { isFast } from "./kernel.js";
 import { load } from "./model.js";
@@ -91,36 +92,6 @@ async function answering(network, packed, kernel) {
       milliseconds: performance.now() - start,
     };
   };
-}
-
-/**
- * How far the rows of every head have moved: mean Jensen-Shannon distance, base 2, from 0 to 1.
- * @param {Pass} before
- * @param {Pass} after
- */
-function changes(before, after) {
-  const { heads, layers } = before.model;
-  const count = before.ids.length;
-  const found = new Float32Array(layers.length * heads);
-  for (let number = 0; number < layers.length; number++) {
-    for (let head = 0; head < heads; head++) {
-      let total = 0;
-      for (let t = 0; t < count; t++) {
-        const row = (head * before.room + t) * before.room;
-        let divergence = 0;
-        for (let s = row; s < row + count; s++) {
-          const [p, q] = [before.weights[number][s], after.weights[number][s]];
-          if (p === q) continue;
-          const middle = (p + q) / 2;
-          if (p) divergence += p * Math.log2(p / middle);
-          if (q) divergence += q * Math.log2(q / middle);
-        }
-        total += Math.sqrt(Math.max(0, divergence) / 2);
-      }
-      found[number * heads + head] = total / count;
-    }
-  }
-  return found;
 }
 
 /**

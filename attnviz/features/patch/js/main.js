@@ -114,11 +114,11 @@ for (const arrow of [...data.arrows].reverse()) {
 for (const node of data.nodes) {
   const [x, y] = place(node);
   const color = node.color || "#f2f2f2";
-  const shape = draw("g", { class: "node", role: "button", "aria-label": node.role ? `${node.name}, ${node.role}` : node.name });
+  const shape = draw("g", { class: "node", role: "button", "aria-label": node.role ? `${node.name} ${node.role}` : node.name });
   if (node.rows) shape.append(draw("circle", { cx: x, cy: y, r: RADIUS, fill: color }));
   else shape.append(draw("rect", { x: x - 34, y: y - 15, width: 68, height: 30, rx: 7 }));
   shape.append(draw("text", { x, y, fill: inkOn(...rgb(color)) }, node.name));
-  if (node.role) shape.append(draw("text", { class: "role", x: x + RADIUS + 5, y }, node.role));
+  if (node.role) shape.append(" ", draw("text", { class: "role", x: x + RADIUS + 5, y }, node.role));
   if (node.rows) listen(shape, node);
   shapes.set(node, shape);
   svg.append(shape);
@@ -144,8 +144,8 @@ addEventListener("keydown", (event) => {
 });
 /** Every edge with its figures. */
 function* edgeLines() {
-  yield ["start", "end", "side", "share", "restored", "removed", "in resamples"];
-  for (const { start, end, side, share, rows } of data.arrows) yield [start, end, side, String(share), ...rows.map(([, value]) => value)];
+  yield ["start", "end", "side", "share", ...["restored", "removed"].flatMap((name) => [name, `${name}_low`, `${name}_high`]), "in_resamples"];
+  for (const { start, end, side, share, numbers } of data.arrows) yield [start, end, side, String(share), ...numbers.map((value) => String(value ?? ""))];
 }
 
 byId("save-png").hidden = true; // the policy lets no picture in that a canvas could take

@@ -13,6 +13,8 @@ export interface Arrow {
   side: string;
   share: number;
   bend: number;
+  /** what it restores and its interval, what it removes and its interval, how often it is in resamples */
+  numbers: (number | null)[];
   rows: string[][];
 }
 export interface Data {

@@ -35,7 +35,7 @@ def storyboard(walked: NumericWalk) -> tuple[Frame, ...]:
     given = walked.given
     if given.x is None or given.w_o is None:
         raise UsageError(
-            "{animate} needs token vectors X and all matrices, not Q, K and V alone", animate=...
+            "an animation needs token vectors X and all matrices, not Q, K and V alone"
         )
     queries, keys = len(given.tokens), len(given.key_tokens)
     tall = given.heads * max(queries, keys)
@@ -46,15 +46,14 @@ def storyboard(walked: NumericWalk) -> tuple[Frame, ...]:
         or given.x.shape[1] > MAX_WIDTH
     ):
         raise UsageError(
-            "{animate} shows at most {} tokens (4 with more than 2 heads), {} heads and a d-model "
-            "of {}; this is {} tokens, {} heads, d-model {}",
+            "an animation shows at most {} tokens (4 with more than 2 heads), {} heads and a "
+            "d-model of {}; this is {} tokens, {} heads, d-model {}",
             MAX_TOKENS,
             MAX_HEADS,
             MAX_WIDTH,
             max(queries, keys),
             given.heads,
             given.x.shape[1],
-            animate=...,
         )
     return _Animation(walked).frames()
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnviz.attention.spec import AttentionSpec, RunSizes
 from attnviz.errors import Setting, UsageError
-from attnviz.features.shapes.answers.pictures import FIGURES, save
+from attnviz.features.shapes.answers.pictures import FIGURES, Out, save
 from attnviz.features.shapes.answers.subject import (
     Layer,
     Model,
@@ -48,14 +47,14 @@ def compare(
     if model is not None and model.whole is None and room is not None:
         model = _weighed(model, subject)
     run = in_dtype(run, model)
-    found = compare(spec, run, layers=layers, model=model, memory=room)
-    return compare_answer(found, compare_printed(found))
+    comparison = compare(spec, run, layers=layers, model=model, memory=room)
+    return compare_answer(comparison, compare_printed(comparison))
 
 
 def _weighed(model: ModelSpec, subject: Subject) -> ModelSpec:
     """The model with all of its parameters counted, where its weights are there to count."""
-    from attnviz.models.counted import count_checkpoint
     from attnviz.models.folder import locate_config
+    from attnviz.models.parameter_count import count_checkpoint
 
     if not isinstance(subject, Model) or subject.model is None:
         return model
@@ -64,7 +63,7 @@ def _weighed(model: ModelSpec, subject: Subject) -> ModelSpec:
 
 
 def sweep(
-    subject: Subject, sweep: str, run: RunSizes = DEFAULT_RUN, *, out: Path | None = None
+    subject: Subject, sweep: str, run: RunSizes = DEFAULT_RUN, *, out: Out = None
 ) -> SweepAnswer:
     """Costs along one size, for the terminal and perhaps as curves in a file.
 
@@ -73,7 +72,7 @@ def sweep(
             heads, where those are swept).
         sweep: ``seq=128..131072``; see :func:`attnviz.features.shapes.costs.sweep.parse_sweep`.
         run: the other sizes.
-        out: an .svg, .png or .pdf file.
+        out: an .svg, .png or .pdf file, or several.
 
     Raises:
         UsageError: a sweep that makes no sense, or of a size that is given already.
@@ -110,19 +109,19 @@ def sweep(
         at = replace(subject, heads=value) if name == "heads" else replace(subject, d_model=value)
         return at.spec()
 
-    found = along(sweep, in_dtype(run, model), spec_at)
-    found = replace(found, model=model.name if model else None)
-    answer = sweep_answer(found, sweep_printed(found))
+    points = along(sweep, in_dtype(run, model), spec_at)
+    points = replace(points, model=model.name if model else None)
+    answer = sweep_answer(points, sweep_printed(points))
     if out is None:
         return answer
 
     def draw(format: str) -> bytes:
         from attnviz.features.shapes.drawing.figures import sweep_figure
 
-        return sweep_figure(found, format)
+        return sweep_figure(points, format)
 
-    save(out, FIGURES, draw)
-    return replace(answer, notes=(*answer.notes, f"Wrote {out}."))
+    wrote = tuple(f"Wrote {path}." for path in save(out, FIGURES, draw))
+    return replace(answer, notes=(*answer.notes, *wrote))
 
 
 def presets() -> PresetsAnswer:

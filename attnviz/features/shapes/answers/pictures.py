@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from attnviz import files
 from attnviz.errors import UsageError
 
 FIGURES = ("svg", "png", "pdf")
 
+Out = str | Path | Sequence[str | Path] | None
+"""Files to draw into, one or several."""
 
-def save(out: Path, known: tuple[str, ...], draw: Callable[[str], bytes]) -> int:
-    """Draw a picture into a file, whole or not at all.
+
+def save(out: Out, known: tuple[str, ...], draw: Callable[[str], bytes]) -> tuple[Path, ...]:
+    """Draw a picture into files, each whole or not at all.
 
     Args:
-        out: the file; its name says the format.
+        out: the files; their names say the format.
         known: the formats that there are.
         draw: makes the picture in a format.
 
     Returns:
-        How many bytes it takes.
+        The files.
 
     Raises:
         UsageError: an unknown format. OutputError: a file that cannot be written.
     """
-    from attnviz.files import check_writable, write
+    paths = tuple(map(Path, files.listed(out)))
+    for path in paths:
+        if _format(path) not in known:
+            kinds = ", ".join("." + name for name in known)
+            raise UsageError(f"cannot tell the format of {path.name!r}; end it in {kinds}")
+        files.check_writable(path)
+    for path in paths:
+        files.write(path, draw(_format(path)))
+    return paths
 
-    format = out.suffix.lower().removeprefix(".")
-    if format not in known:
-        kinds = ", ".join("." + name for name in known)
-        raise UsageError(f"cannot tell the format of {out.name!r}; end it in {kinds}")
-    check_writable(out)
-    data = draw(format)
-    write(out, data)
-    return len(data)
+
+def _format(path: Path) -> str:
+    return path.suffix.lower().removeprefix(".")

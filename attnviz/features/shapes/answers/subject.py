@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnviz.attention.sizes import KINDS, MAX_LAYERS, check_sizes
+from attnviz.attention.sizes import MAX_LAYERS, Kind, check_sizes
 from attnviz.attention.spec import AttentionSpec, RunSizes, spec_of
+from attnviz.core.settings import Settings, setting
 from attnviz.errors import UsageError
 
 if TYPE_CHECKING:
@@ -15,32 +16,40 @@ if TYPE_CHECKING:
 
 DEFAULT_D_MODEL, DEFAULT_HEADS = 512, 8
 
+LAYER, MODEL = "The layer", "A published or local model"
 
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """A fresh layer; a size of None takes its usual value.
 
-    Attributes:
-        d_model: D, 512. heads: H, 8. kv_heads: G. head_dim: d.
-        kind: ``mha``, ``gqa``, ``mqa``, ``mla`` or ``cross``; by the numbers of heads if None.
-        latent: r of MLA. rope_dim: d_r of MLA.
-        bias: whether the projections have biases; they do.
-        causal: whether a query sees only keys up to its own position; it does not.
-        window: how many positions a query sees, its own included; None for all.
-        layers: how many such layers there are.
-    """
+@dataclass(frozen=True)
+class Layer(Settings):
+    """A fresh layer; a size of None takes its usual value."""
 
-    d_model: int | None = None
-    heads: int | None = None
-    kv_heads: int | None = None
-    head_dim: int | None = None
-    kind: str | None = None
-    latent: int | None = None
-    rope_dim: int | None = None
-    bias: bool | None = None
-    causal: bool | None = None
-    window: int | None = None
-    layers: int | None = None
+    d_model: int | None = setting(
+        None, "D, the model width.", panel=LAYER, metavar="D", shown="512", common=True
+    )
+    heads: int | None = setting(
+        None, "H query heads.", panel=LAYER, metavar="H", shown="8", common=True
+    )
+    kv_heads: int | None = setting(
+        None, "G key/value heads.", panel=LAYER, metavar="G", shown="H", common=True
+    )
+    head_dim: int | None = setting(None, "d of one head.", panel=LAYER, metavar="d", shown="D / H")
+    kind: Kind | None = setting(
+        None, "mha, gqa, mqa, mla or cross.", panel=LAYER, metavar="KIND", shown="by H and G",
+        common=True,
+    )  # fmt: skip
+    latent: int | None = setting(None, "r of MLA.", panel=LAYER, metavar="R", shown="4·d")
+    rope_dim: int | None = setting(
+        None, "Rotary width of MLA.", panel=LAYER, metavar="N", shown="d / 2"
+    )
+    bias: bool | None = setting(None, "Biases in the projections.", panel=LAYER, shown="bias")
+    causal: bool | None = setting(
+        None, "Causal mask: no key after the query.", panel=LAYER, shown="no-causal"
+    )
+    sliding_window: int | None = setting(
+        None, "Positions that a query sees, its own included.", panel=LAYER, metavar="N",
+        shown="all",
+    )  # fmt: skip
+    layers: int | None = setting(None, "How many such layers.", panel=LAYER, metavar="N", shown="1")
 
     def spec(self) -> AttentionSpec:
         """The layer, every size filled in.
@@ -58,14 +67,11 @@ class Layer:
             rope_dim=self.rope_dim,
         )
         bias, causal = self.bias is not False, bool(self.causal)
-        return spec_of(sizes, bias=bias, causal=causal, window=self.window)
+        return spec_of(sizes, bias=bias, causal=causal, window=self.sliding_window)
 
-    def _kind(self) -> str:
+    def _kind(self) -> Kind:
         if self.kind is not None:
-            kind = self.kind.lower()
-            if kind not in KINDS:
-                raise UsageError(f"unknown kind {self.kind!r}; choose from {', '.join(KINDS)}")
-            return kind
+            return self.kind
         heads = DEFAULT_HEADS if self.heads is None else self.heads
         if self.kv_heads in (None, heads):
             return "mha"
@@ -79,17 +85,28 @@ class Layer:
         return layers
 
 
-@dataclass(frozen=True, slots=True)
-class Model:
-    """A model: a published one by name, or any by its configuration.
+@dataclass(frozen=True)
+class Model(Settings):
+    """A model: a published one by name, or any by its configuration."""
 
-    Attributes:
-        preset: the name of a published model.
-        model: a bundled model, a folder, a config.json, or an id on the hub.
-    """
+    preset: str | None = setting(
+        None, "A published model: llama3-70b.", panel=MODEL, metavar="NAME", common=True
+    )
+    model: str | None = setting(
+        None,
+        "A model's folder, config.json or hub id. Its configuration alone is read.",
+        short="m",
+        panel=MODEL,
+        metavar="MODEL",
+        common=True,
+    )
 
-    preset: str | None = None
-    model: str | None = None
+    def check(self) -> None:
+        """Raise UsageError for two models."""
+        if self.preset is not None and self.model is not None:
+            raise UsageError(
+                "{preset} and {model} both name a model; keep one", preset=..., model=...
+            )
 
     @property
     def name(self) -> str:
@@ -100,13 +117,9 @@ class Model:
         """Its attention, layer by layer; no weights are read.
 
         Raises:
-            UsageError: an unknown preset, or both names, or none.
+            UsageError: an unknown preset, or no name.
             ModelError: a configuration that is not there or cannot be read.
         """
-        if self.preset is not None and self.model is not None:
-            raise UsageError(
-                "{preset} and {model} both name a model; keep one", preset=..., model=...
-            )
         if self.preset is None and self.model is None:
             raise UsageError("no model named; give {preset} or {model}", preset=..., model=...)
         if self.preset is not None:

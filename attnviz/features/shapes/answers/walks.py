@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnviz.attention.spec import RunSizes
 from attnviz.errors import InputError, UsageError
-from attnviz.features.shapes.answers.pictures import FIGURES, save
+from attnviz.features.shapes.answers.pictures import FIGURES, Out, save
 from attnviz.features.shapes.answers.subject import (
     Layer,
     Model,
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     from attnviz.features.shapes.walk.steps import Walk
     from attnviz.features.shapes.walk.verify import Check
     from attnviz.models.configs.model import ModelSpec
-    from attnviz.models.counted import Counted
+    from attnviz.models.parameter_count import ParameterCount
 
 DEFAULT_RUN = RunSizes()
 
 
 def walk(
-    subject: Subject, run: RunSizes = DEFAULT_RUN, *, why: bool = False
+    subject: Subject, run: RunSizes = DEFAULT_RUN, *, explain: bool = False
 ) -> WalkAnswer | ModelAnswer:
     """Every step from X to Y, with shapes, costs and perhaps reasons; a model's layers before it.
 
     Args:
         subject: a layer, or a model, whose main kind of layer is walked through.
         run: what goes through it; sizes of None stay letters.
-        why: whether each step comes with its reason.
+        explain: whether each step comes with its reason.
 
     Raises:
         SizeError, UsageError: sizes that do not go together. ModelError: see :meth:`Model.read`.
@@ -46,28 +46,28 @@ def walk(
     from attnviz.features.shapes.records import model_answer, walk_answer
 
     walked, layers, model = _walked(subject, run)
-    printed = walk_printed(walked, why=why, layers=layers)
+    printed = walk_printed(walked, explain=explain, layers=layers)
     if model is None:
-        return walk_answer(walked, printed, why=why, layers=layers)
+        return walk_answer(walked, printed, explain=explain, layers=layers)
     from attnviz.features.shapes.drawing.models import model_printed
 
-    return model_answer(model, walked, model_printed(model, walked.run, printed), why=why)
+    return model_answer(model, walked, model_printed(model, walked.run, printed), explain=explain)
 
 
 def diagram(
     subject: Subject,
     run: RunSizes = DEFAULT_RUN,
     *,
-    why: bool = False,
-    out: Path | None = None,
+    explain: bool = False,
+    out: Out = None,
 ) -> DiagramAnswer:
     """The layer as boxes and arrows for the terminal, or drawn to scale into a file.
 
     Args:
-        subject: as for :func:`walk`; ``run`` and ``why`` too, which the data hold.
+        subject: as for :func:`walk`; ``run`` and ``explain`` too, which the data hold.
         run: sizes.
-        why: reasons.
-        out: an .svg, .png or .pdf file.
+        explain: reasons.
+        out: an .svg, .png or .pdf file, or several.
 
     Raises:
         AttnvizError: as for :func:`walk` and for saving a picture.
@@ -79,16 +79,18 @@ def diagram(
         from attnviz.features.shapes.drawing.diagram_text import diagram_printed
 
         printed = diagram_printed(walked)
-        return diagram_answer(walked, printed, why=why, layers=layers, model=model)
+        return diagram_answer(walked, printed, explain=explain, layers=layers, model=model)
 
     def draw(format: str) -> bytes:
         from attnviz.features.shapes.drawing.diagram import diagram_figure
 
         return diagram_figure(walked, format)
 
-    save(out, FIGURES, draw)
-    printed = Printed(f"wrote {out}")
-    return diagram_answer(walked, printed, why=why, layers=layers, model=model, file=out)
+    written = save(out, FIGURES, draw)
+    printed = Printed(f"wrote {', '.join(map(str, written))}")
+    return diagram_answer(
+        walked, printed, explain=explain, layers=layers, model=model, files=written
+    )
 
 
 def _walked(subject: Subject, run: RunSizes) -> tuple[Walk, int, ModelSpec | None]:
@@ -116,7 +118,7 @@ def verify(subject: Subject, run: RunSizes = DEFAULT_RUN) -> VerifyAnswer:
         run: what goes through the layer; unset lengths are small ones.
 
     Returns:
-        An answer whose ``data["equal"]`` says whether everything agrees.
+        An answer whose ``equal`` says whether everything agrees.
 
     Raises:
         UsageError: a layer that would not fit, a model that cannot be counted, or one of a family
@@ -141,8 +143,8 @@ def verify(subject: Subject, run: RunSizes = DEFAULT_RUN) -> VerifyAnswer:
             run = replace(run, seq=run.seq or DEFAULT_T)
         if spec.kind == "cross":
             run = replace(run, context_length=run.context_length or DEFAULT_S)
-        found = verify(walk(spec, run))
-        return verify_answer(found, verify_printed(found))
+        result = verify(walk(spec, run))
+        return verify_answer(result, verify_printed(result))
     from attnviz.models.configs.families import FAMILIES
 
     model = subject.read()
@@ -157,9 +159,9 @@ def verify(subject: Subject, run: RunSizes = DEFAULT_RUN) -> VerifyAnswer:
     towers, counted = subject.towers(), _counted(subject)
     unknown = set(counted.towers) - set(towers) if towers else ()
     if len(counted.towers) > 1 and towers:
-        found = verify_towers(model.name, towers, counted.towers, counted.origin)
+        result = verify_towers(model.name, towers, counted.towers, counted.origin)
     else:
-        found, unknown = verify_model(model, dict(counted.layers), counted.origin), ()
+        result, unknown = verify_model(model, dict(counted.layers), counted.origin), ()
     share = counted.attention / counted.whole if counted.whole else 0
     note = (
         f"{counted.attention:,} of the model's {counted.whole:,} parameters are attention "
@@ -171,12 +173,12 @@ def verify(subject: Subject, run: RunSizes = DEFAULT_RUN) -> VerifyAnswer:
         for tower in sorted(unknown)
     )
     ran = "The layers were not run, since their parameters differ."
-    if not found.failures:
+    if not result.failures:
         checks, ran = _ran(subject, model, towers=bool(towers), whole=counted.whole)
-        found = replace(found, checks=(*found.checks, *checks))
-    printed = verify_printed(found)
+        result = replace(result, checks=(*result.checks, *checks))
+    printed = verify_printed(result)
     printed = printed._replace(notes=(*printed.notes, ran, *skipped, note))
-    return verify_answer(found, printed, attention=counted.attention, whole=counted.whole)
+    return verify_answer(result, printed, attention=counted.attention, whole=counted.whole)
 
 
 def _ran(subject: Model, model: ModelSpec, *, towers: bool, whole: int) -> tuple[list[Check], str]:
@@ -202,22 +204,22 @@ def _ran(subject: Model, model: ModelSpec, *, towers: bool, whole: int) -> tuple
     return checks, f"{said} Values are equal within {TOLERANCE:g} of the largest."
 
 
-def _counted(subject: Model) -> Counted:
+def _counted(subject: Model) -> ParameterCount:
     """The parameters of a model, in its files or in its empty shell."""
-    from attnviz.models.counted import count_checkpoint, count_config
+    from attnviz.models.parameter_count import count_checkpoint, count_config
 
     if subject.preset is None:
         from attnviz.models.folder import locate_config
 
-        found = count_checkpoint(locate_config(subject.name)[1])
-        if found is None:
+        counts = count_checkpoint(locate_config(subject.name)[1])
+        if counts is None:
             raise InputError(
                 "{} has no safetensors weights here to count; {verify} needs a folder that holds "
                 "them",
                 subject.name,
                 verify=...,
             )
-        return found
+        return counts
     from attnviz.models.configs.presets import preset
 
     chosen = preset(subject.preset)

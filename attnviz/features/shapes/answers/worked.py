@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from attnviz.attention.sizes import check_sizes
+from attnviz.core.execution import Seeded
+from attnviz.core.settings import Settings, like, setting
 from attnviz.errors import InputError, Setting, UsageError, system_errors
-from attnviz.features.shapes.answers.pictures import FIGURES, save
+from attnviz.features.shapes.answers.pictures import FIGURES, Out, save
 from attnviz.features.shapes.answers.subject import Layer
 from attnviz.features.shapes.worked.result import AnimateAnswer, NumbersAnswer, ScalingAnswer
 from attnviz.files import opened
@@ -16,39 +18,54 @@ from attnviz.files import opened
 if TYPE_CHECKING:
     from attnviz.features.shapes.worked.tiny import TinyInput
 
-_SIZES = ("d_model", "heads", "kv_heads", "kind", "causal", "window")
+_SIZES = ("d_model", "heads", "kv_heads", "kind", "causal", "sliding_window")
 
 
-@dataclass(frozen=True, slots=True)
-class Example:
+NUMBERS = "Layers in numbers"
+
+
+@dataclass(frozen=True)
+class Example(Settings):
     """Numbers to walk through: a text, a file, or a bundled example (``cat sat on mat``).
 
     Attributes:
-        text: up to 32 words. layer: sizes of the tiny layer. seed: of its matrices.
-        input: a JSON file with everything; see docs/shapes.md.
-        example: ``words`` or ``causal``.
+        layer: sizes of the tiny layer.
     """
 
-    text: str | None = None
+    text: str | None = setting(
+        None,
+        "Up to 32 words for {show} numbers and {show} animation: 'cat sat on mat'.",
+        argument=True,
+    )
     layer: Layer = Layer()  # noqa: RUF009 - frozen
-    input: Path | None = None
-    example: str | None = None
-    seed: int = 0
+    input: Path | None = setting(
+        None,
+        "A JSON file with x or q, k, v (docs/shapes.md).",
+        panel=NUMBERS,
+        metavar="FILE",
+    )
+    example: Literal["words", "causal"] | None = setting(
+        None, "An example that comes with attnviz.", panel=NUMBERS
+    )
+    seed: int = like(Seeded, "seed", panel=NUMBERS)
+
+    def check(self) -> None:
+        """Raise UsageError for two inputs."""
+        if sum(source is not None for source in (self.text, self.input, self.example)) > 1:
+            raise UsageError(
+                "a text, {input} and {example} are three inputs; give one", input=..., example=...
+            )
 
     def read(self) -> TinyInput:
         """The tiny input.
 
         Raises:
-            UsageError: two inputs, or options that a file or an example fixes.
+            UsageError: options that a file or an example fixes.
             InputError: a file that cannot be read, or too many words. SizeError: sizes.
         """
         from attnviz.features.shapes.worked import tiny_json
         from attnviz.features.shapes.worked.tiny import EMBEDDINGS, from_text
 
-        if sum(one is not None for one in (self.text, self.input, self.example)) > 1:
-            raise UsageError(
-                "a text, {input} and {example} are three inputs; give one", input=..., example=...
-            )
         given = [name for name in _SIZES if getattr(self.layer, name) is not None]
         given += ["seed"] if self.seed else []
         if self.input is not None:
@@ -57,9 +74,6 @@ class Example:
                     "{} belongs in the file {}; leave it out here", Setting(given[0]), self.input
                 )
             return tiny_json.read_json(_read(self.input, tiny_json.MAX_BYTES), str(self.input))
-        if self.example is not None and self.example not in tiny_json.EXAMPLES:
-            known = " and ".join(tiny_json.EXAMPLES)
-            raise UsageError(f"unknown example {self.example!r}; choose from {known}")
         if self.example == "causal":
             if given:
                 raise UsageError(
@@ -67,12 +81,16 @@ class Example:
                 )
             return tiny_json.causal_example()
         layer = self.layer
-        if layer.window is not None and layer.window < 1:
-            raise UsageError(f"window must be at least 1 position, got {layer.window}")
+        if layer.sliding_window is not None and layer.sliding_window < 1:
+            raise UsageError(
+                "{sliding_window} must be at least 1 position, got {}",
+                layer.sliding_window,
+                sliding_window=...,
+            )
         heads = 2 if layer.heads is None else layer.heads
         kv_heads = layer.kv_heads
         if layer.kind is not None:
-            if layer.kind.lower() not in ("mha", "gqa", "mqa"):
+            if layer.kind not in ("mha", "gqa", "mqa"):
                 raise UsageError(
                     "{kind} has no numeric walk; it shows mha, gqa and mqa (and cross-attention "
                     "from an {input} file with a context)",
@@ -80,16 +98,14 @@ class Example:
                     input=...,
                 )
             width = 4 if layer.d_model is None else layer.d_model
-            kv_heads = check_sizes(
-                width, heads, kind=layer.kind.lower(), kv_heads=kv_heads
-            ).kv_heads
+            kv_heads = check_sizes(width, heads, kind=layer.kind, kv_heads=kv_heads).kv_heads
         return from_text(
             " ".join(EMBEDDINGS) if self.text is None else self.text,
             d_model=layer.d_model,
             heads=heads,
             kv_heads=kv_heads,
             causal=bool(layer.causal),
-            window=layer.window,
+            window=layer.sliding_window,
             seed=self.seed,
         )
 
@@ -123,12 +139,12 @@ def numbers(example: Example, *, precision: int = 3) -> NumbersAnswer:
     return numbers_answer(walked, numbers_printed(walked, precision))
 
 
-def animate(example: Example, out: Path) -> AnimateAnswer:
+def animate(example: Example, out: Out) -> AnimateAnswer:
     """The same numbers as an animation in one HTML file, which loads nothing.
 
     Args:
         example: as for :func:`numbers`, small enough to be seen.
-        out: an .html file.
+        out: an .html file, or several.
 
     Raises:
         AttnvizError: as for :meth:`Example.read` and for saving a picture;
@@ -138,16 +154,16 @@ def animate(example: Example, out: Path) -> AnimateAnswer:
     from attnviz.features.shapes.worked.by_hand import compute
 
     walked = compute(example.read())
-    size = save(out, ("html",), lambda _: animation_page(walked))
-    return AnimateAnswer(title=f"wrote {out}", file=str(out), bytes=size)
+    written = tuple(map(str, save(out, ("html",), lambda _: animation_page(walked))))
+    return AnimateAnswer(title=f"wrote {', '.join(written)}", files=written)
 
 
-def scaling(seed: int = 0, *, out: Path | None = None) -> ScalingAnswer:
+def scaling(seed: int = 0, *, out: Out = None) -> ScalingAnswer:
     """Softmax with and without 1/√d as heads grow wider, perhaps as curves in a file.
 
     Args:
         seed: of the random queries and keys.
-        out: an .svg, .png or .pdf file.
+        out: an .svg, .png or .pdf file, or several.
 
     Raises:
         UsageError: a negative seed; and as for saving a picture.
@@ -158,15 +174,15 @@ def scaling(seed: int = 0, *, out: Path | None = None) -> ScalingAnswer:
 
     if seed < 0:
         raise UsageError("{seed} must not be negative, got {}", seed, seed=...)
-    found = scaling(seed)
-    answer = scaling_answer(found, scaling_printed(found))
+    measured = scaling(seed)
+    answer = scaling_answer(measured, scaling_printed(measured))
     if out is None:
         return answer
 
     def draw(format: str) -> bytes:
         from attnviz.features.shapes.drawing.figures import scaling_figure
 
-        return scaling_figure(found, format)
+        return scaling_figure(measured, format)
 
-    save(out, FIGURES, draw)
-    return replace(answer, notes=(*answer.notes, f"Wrote {out}."))
+    wrote = tuple(f"Wrote {path}." for path in save(out, FIGURES, draw))
+    return replace(answer, notes=(*answer.notes, *wrote))

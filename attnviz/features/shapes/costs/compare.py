@@ -140,8 +140,8 @@ def compare(
     rows = []
     for name, variant in _variants(spec):
         same = _same(variant, spec)
-        swapped = stack if same else [(_keep_reach(variant, one), n) for one, n in stack]
-        one = cache_bytes(swapped, tokens, run.cache_width)
+        swapped = stack if same else [(_keep_reach(variant, layer), n) for layer, n in stack]
+        sequence = cache_bytes(swapped, tokens, run.cache_width)
         token = many * cache_elements(variant) * run.cache_width
         weights = (rest + _weights(swapped)) * run.width
         room = None if memory is None else max(0, memory - weights)
@@ -154,18 +154,18 @@ def compare(
                 flops=flops(variant, axes).total,
                 elements=cache_elements(variant),
                 token_bytes=token,
-                sequence_bytes=one,
-                batch_bytes=(run.batch or 1) * one,
+                sequence_bytes=sequence,
+                batch_bytes=(run.batch or 1) * sequence,
                 ratio=token / full,
                 read_bytes=step.bytes_per_token,
                 intensity=step.intensity,
                 step_flops=step.flops // step.batch,
                 rebuilt_flops=sum(
-                    count * step_flops(one, tokens, absorbed=False) for one, count in swapped
+                    count * step_flops(layer, tokens, absorbed=False) for layer, count in swapped
                 ),
                 weights_bytes=weights,
                 fits_tokens=None if room is None else longest(swapped, run.cache_width, room),
-                fits_sequences=None if room is None else room // one,
+                fits_sequences=None if room is None else room // sequence,
                 used_by=_used_by(variant),
                 own=same,
             )
@@ -244,16 +244,16 @@ def _used_by(spec: AttentionSpec, most: int = 3) -> tuple[str, ...]:
     Each is named with its own H (and G, where it is another): ``Llama 3 70B (64/8)``. The latent
     of MLA stands for all heads, so there the kind decides.
     """
-    found = []
-    for one in presets().values():
-        other = one.model.main.spec
+    titles = []
+    for preset in presets().values():
+        other = preset.model.main.spec
         if other.kind == spec.kind and (spec.kind != "gqa" or other.kv_heads == spec.kv_heads):
             shared = "" if other.kv_heads == other.heads else f"/{other.kv_heads}"
-            found.append((other.heads != spec.heads, f"{one.title} ({other.heads}{shared})"))
+            titles.append((other.heads != spec.heads, f"{preset.title} ({other.heads}{shared})"))
     if spec.kind == "mha":  # G is H here: another H would be another G
-        found = [one for one in found if not one[0]]
-    same = [title for apart, title in found if not apart]
-    near = [title for apart, title in found if apart]
+        titles = [preset for preset in titles if not preset[0]]
+    same = [title for apart, title in titles if not apart]
+    near = [title for apart, title in titles if apart]
     return (*_spread(same, most), *_spread(near, most - min(most, len(same))))
 
 
@@ -276,8 +276,8 @@ def parse_memory(text: str) -> int:
     Raises:
         UsageError: not a size, one without a unit, or zero.
     """
-    found = _MEMORY.match(text)
-    number, unit, letter, binary = found.groups() if found else ("", "i", "", "i")
+    matched = _MEMORY.match(text)
+    number, unit, letter, binary = matched.groups() if matched else ("", "i", "", "i")
     if binary and not letter:
         raise UsageError("{memory} is not a size; write 80GB, 80GiB or 512MB", memory=cut(text))
     power = _POWERS.index(letter.lower() or " ")

@@ -153,30 +153,30 @@ class PresetsAnswer(Answer):
     presets: tuple[PresetSizes, ...]
 
 
-def compare_answer(found: Comparison, printed: Printed) -> CompareAnswer:
+def compare_answer(comparison: Comparison, printed: Printed) -> CompareAnswer:
     """Kinds of attention side by side."""
     return CompareAnswer(
         **printed._asdict(),
-        layer=layer_sizes(found.spec),
-        run=layer_run(found.run),
-        layers=found.layers,
-        tokens=found.tokens,
-        memory_bytes=found.memory,
-        variants=tuple(map(_variant, found.variants)),
+        layer=layer_sizes(comparison.spec),
+        run=layer_run(comparison.run),
+        layers=comparison.layers,
+        tokens=comparison.tokens,
+        memory_bytes=comparison.memory,
+        variants=tuple(map(_variant, comparison.variants)),
     )
 
 
-def sweep_answer(found: Sweep, printed: Printed) -> SweepAnswer:
+def sweep_answer(sweep: Sweep, printed: Printed) -> SweepAnswer:
     """Costs along one size."""
-    first = found.points[0]
+    first = sweep.points[0]
     return SweepAnswer(
         **printed._asdict(),
-        model=found.model,
+        model=sweep.model,
         layer=layer_sizes(first.spec),
         run=layer_run(first.run),
-        variable=found.variable,
-        crossing_length=found.crossing,
-        points=tuple(map(_point, found.points)),
+        variable=sweep.variable,
+        crossing_length=sweep.crossing,
+        points=tuple(map(_point, sweep.points)),
     )
 
 
@@ -187,40 +187,40 @@ def presets_answer(known: Mapping[str, Preset], printed: Printed) -> PresetsAnsw
         presets=tuple(
             PresetSizes(
                 name=name,
-                title=one.title,
-                year=one.year,
-                source=one.source,
-                layer=layer_sizes(one.model.main.spec),
-                layers=sum(len(group.layers) for group in one.model.groups),
-                attention_parameters=one.model.attention_parameters,
-                whole_parameters=one.parameters,
-                share=one.model.share,
+                title=preset.title,
+                year=preset.year,
+                source=preset.source,
+                layer=layer_sizes(preset.model.main.spec),
+                layers=sum(len(group.layers) for group in preset.model.groups),
+                attention_parameters=preset.model.attention_parameters,
+                whole_parameters=preset.parameters,
+                share=preset.model.share,
             )
-            for name, one in known.items()
+            for name, preset in known.items()
         ),
     )
 
 
-def _variant(one: Variant) -> VariantCosts:
+def _variant(variant: Variant) -> VariantCosts:
     return VariantCosts(
-        name=one.name,
-        layer=layer_sizes(one.spec),
-        parameters=one.parameters,
-        flops=formula(one.flops),
-        cache_elements_per_token=one.elements,
-        cache_bytes_per_token=one.token_bytes,
-        cache_bytes_per_sequence=one.sequence_bytes,
-        cache_bytes_per_batch=one.batch_bytes,
-        ratio_to_mha=one.ratio,
-        read_bytes_per_decoded_token=one.read_bytes,
-        flops_per_byte=one.intensity,
-        decoding_flops=one.step_flops,
-        decoding_flops_rebuilt=one.rebuilt_flops,
-        weights_bytes=one.weights_bytes,
-        fits_tokens=one.fits_tokens,
-        fits_sequences=one.fits_sequences,
-        used_by=one.used_by,
-        own=one.own,
+        name=variant.name,
+        layer=layer_sizes(variant.spec),
+        parameters=variant.parameters,
+        flops=formula(variant.flops),
+        cache_elements_per_token=variant.elements,
+        cache_bytes_per_token=variant.token_bytes,
+        cache_bytes_per_sequence=variant.sequence_bytes,
+        cache_bytes_per_batch=variant.batch_bytes,
+        ratio_to_mha=variant.ratio,
+        read_bytes_per_decoded_token=variant.read_bytes,
+        flops_per_byte=variant.intensity,
+        decoding_flops=variant.step_flops,
+        decoding_flops_rebuilt=variant.rebuilt_flops,
+        weights_bytes=variant.weights_bytes,
+        fits_tokens=variant.fits_tokens,
+        fits_sequences=variant.fits_sequences,
+        used_by=variant.used_by,
+        own=variant.own,
     )
 
 

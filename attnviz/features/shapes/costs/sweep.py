@@ -94,13 +94,13 @@ def parse_sweep(text: str, heads: int = 0) -> tuple[Variable, tuple[int, ...]]:
     Raises:
         UsageError: junk, an unknown name, an empty or endless range.
     """
-    found, asked = _SWEEP.match(text), cut(text)
+    matched, asked = _SWEEP.match(text), cut(text)
     unread = UsageError(
         "{sweep} is not understood; write NAME=LOW..HIGH, for example seq=128..131072", sweep=asked
     )
-    if not found:
+    if not matched:
         raise unread
-    name = found["name"].lower().replace("_", "-")
+    name = matched["name"].lower().replace("_", "-")
     variable = next((v for v in VARIABLES if v == name), None)
     if variable is None:
         raise UsageError(
@@ -109,7 +109,7 @@ def parse_sweep(text: str, heads: int = 0) -> tuple[Variable, tuple[int, ...]]:
             ", ".join(VARIABLES),
             sweep=...,
         )
-    values = found["values"]
+    values = matched["values"]
     if variable == "kv-heads" and heads:
         values = _UP_TO_H.sub(rf"\g<1>{heads}", values)
     ranged = _RANGE.fullmatch(values)
@@ -122,7 +122,7 @@ def parse_sweep(text: str, heads: int = 0) -> tuple[Variable, tuple[int, ...]]:
             raise UsageError("{sweep} has more than {} steps; give fewer", MAX_STEPS, sweep=asked)
     elif variable == "kv-heads" and heads and not ranged["op"]:
         low, high = _ends(asked, ranged)
-        numbers = [one for one in divisors(heads) if low <= one <= high]
+        numbers = [divisor for divisor in divisors(heads) if low <= divisor <= high]
         if not numbers:
             raise UsageError("{sweep} has no number that divides {} heads", heads, sweep=asked)
     else:

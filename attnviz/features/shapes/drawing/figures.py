@@ -39,38 +39,38 @@ def _curve(axes: Axes, xs: Sequence[int], ys: Sequence[float], colour: str, labe
     axes.plot(xs, ys, color=colour, marker="o", markersize=3.5, linewidth=1.8, label=label)
 
 
-def sweep_figure(found: Sweep, format: str) -> bytes:
+def sweep_figure(sweep: Sweep, format: str) -> bytes:
     """FLOPs of projections and attention, with their crossing, and the memory of the weights.
 
     Where key heads are swept: what decoding a token reads, and the FLOPs a byte.
     """
-    if found.points[0].decoding is not None:
-        return _key_heads_figure(found, format)
+    if sweep.points[0].decoding is not None:
+        return _key_heads_figure(sweep, format)
 
     def build() -> Figure:
         figure = Figure(figsize=(9.6, 4.4), layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1))
-        figure.suptitle(found.subject, fontsize=11, color=MIXED)
+        figure.suptitle(sweep.subject, fontsize=11, color=MIXED)
         grid = figure.add_gridspec(1, 2, wspace=0.06)
-        x_name = _NAMES.get(found.variable, "context length S")
-        xs = [point.value for point in found.points]
+        x_name = _NAMES.get(sweep.variable, "context length S")
+        xs = [point.value for point in sweep.points]
         costs = _axes(figure, grid[0, 0], x_name, "FLOPs of one layer")
-        _curve(costs, xs, [p.projection_flops for p in found.points], BLUE, "projections, O(T·D²)")
+        _curve(costs, xs, [p.projection_flops for p in sweep.points], BLUE, "projections, O(T·D²)")
         _curve(
             costs,
             xs,
-            [p.attention_flops for p in found.points],
+            [p.attention_flops for p in sweep.points],
             ORANGE,
             "attention itself, O(T²·D)",
         )
-        _mark_crossing(costs, found)
+        _mark_crossing(costs, sweep)
         costs.legend(
             facecolor="white", edgecolor="none", framealpha=0.9, fontsize=8.5, loc="upper left"
         )
         memory = _axes(figure, grid[0, 1], x_name, "memory of the attention weights")
-        kept = f"all of them kept, {found.points[0].run.number}"
-        _curve(memory, xs, [p.materialized for p in found.points], ORANGE, kept)
+        kept = f"all of them kept, {sweep.points[0].run.number}"
+        _curve(memory, xs, [p.materialized for p in sweep.points], ORANGE, kept)
         _curve(
-            memory, xs, [p.streamed for p in found.points], GREEN, "handed out in blocks, float32"
+            memory, xs, [p.streamed for p in sweep.points], GREEN, "handed out in blocks, float32"
         )
         memory.legend(
             facecolor="white", edgecolor="none", framealpha=0.9, fontsize=8.5, loc="upper left"
@@ -88,14 +88,14 @@ def sweep_figure(found: Sweep, format: str) -> bytes:
     return bytes(rendered(build, format, DPI))
 
 
-def _key_heads_figure(found: Sweep, format: str) -> bytes:
-    steps = [(point.value, point.decoding) for point in found.points if point.decoding is not None]
-    groups, run = [value for value, _ in steps], found.points[0].run
+def _key_heads_figure(sweep: Sweep, format: str) -> bytes:
+    steps = [(point.value, point.decoding) for point in sweep.points if point.decoding is not None]
+    groups, run = [value for value, _ in steps], sweep.points[0].run
 
     def build() -> Figure:
         figure = Figure(figsize=(9.6, 4.4), layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1))
         figure.suptitle(
-            f"{found.subject}: one layer decodes a "
+            f"{sweep.subject}: one layer decodes a "
             f"token of {plural(run.batch or 1, 'sequence')} on {plural(run.seq or 0, 'token')}",
             fontsize=11,
             color=MIXED,
@@ -123,11 +123,11 @@ def _key_heads_figure(found: Sweep, format: str) -> bytes:
     return bytes(rendered(build, format, DPI))
 
 
-def _mark_crossing(axes: Axes, found: Sweep) -> None:
-    equal = found.crossing
+def _mark_crossing(axes: Axes, sweep: Sweep) -> None:
+    equal = sweep.crossing
     if equal is None:
         return
-    first, last = found.points[0], found.points[-1]
+    first, last = sweep.points[0], sweep.points[-1]
     if not first.value <= equal <= last.value:
         return
     height = first.projection_flops / first.value * equal
@@ -143,15 +143,15 @@ def _mark_crossing(axes: Axes, found: Sweep) -> None:
     )
 
 
-def scaling_figure(found: Scaling, format: str) -> bytes:
+def scaling_figure(result: Scaling, format: str) -> bytes:
     """Entropy and gradient of softmax by head width, with and without 1/√d."""
 
     def build() -> Figure:
         figure = Figure(figsize=(9.6, 4.2), layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1))
-        title = f"softmax over {found.keys} keys, standard normal queries and keys"
+        title = f"softmax over {result.keys} keys, standard normal queries and keys"
         figure.suptitle(title, fontsize=11, color=MIXED)
         grid = figure.add_gridspec(1, 2, wspace=0.06)
-        widths = [row.d for row in found.rows]
+        widths = [row.d for row in result.rows]
         for column, (name, label) in enumerate(
             (
                 ("entropy_bits", "entropy of a row, bits"),
@@ -163,7 +163,7 @@ def scaling_figure(found: Scaling, format: str) -> bytes:
                 ("scaled", GREEN, "scores · 1/√d"),
                 ("raw", ORANGE, "raw scores"),
             ):
-                values = [getattr(getattr(row, which), name) for row in found.rows]
+                values = [getattr(getattr(row, which), name) for row in result.rows]
                 _curve(axes, widths, values, colour, text)
             axes.set_xscale("log", base=2)
             axes.set_xticks(widths, [str(width) for width in widths])

@@ -13,9 +13,9 @@ from attnviz.features.shapes.table import Column, Paint, Printed, Row, Table, ce
 WEIGHTS, CACHE = "weights", "keys and values"
 
 
-def key_heads_printed(found: Sweep) -> Printed:
+def key_heads_printed(sweep: Sweep) -> Printed:
     """One row a number of key heads: what decoding a token reads, and the FLOPs a byte."""
-    first = found.points[0]
+    first = sweep.points[0]
     run = first.run
     columns = (
         Column("value", "G", "right"),
@@ -29,16 +29,16 @@ def key_heads_printed(found: Sweep) -> Printed:
         Column("intensity", "FLOP/byte", "right"),
     )
     rows = []
-    for point in found.points:
-        step, one = point.decoding, point.spec
+    for point in sweep.points:
+        step, layer = point.decoding, point.spec
         if step is None:
             continue
-        token = cache_elements(one) * run.cache_width
+        token = cache_elements(layer) * run.cache_width
         rows.append(
             Row(
                 (
                     cell(point.value, "strong", point.value),
-                    cell(one.kind.upper(), "", one.kind),
+                    cell(layer.kind.upper(), "", layer.kind),
                     cell(f"{point.parameters:,}", "", point.parameters),
                     cell(size(token), "", token),
                     cell(size(step.weights), "", step.weights),
@@ -49,7 +49,7 @@ def key_heads_printed(found: Sweep) -> Printed:
                 )
             )
         )
-    steps = [(p.value, p.decoding) for p in found.points if p.decoding is not None]
+    steps = [(p.value, p.decoding) for p in sweep.points if p.decoding is not None]
 
     def draw(width: int, paint: Paint) -> list[str]:
         if len(steps) < 2:
@@ -79,5 +79,5 @@ def key_heads_printed(found: Sweep) -> Printed:
         "A machine that computes more FLOPs in the time it reads a byte waits for memory.",
     ]
     notes += [unset_dtype()] if run.dtype is None else []
-    title = f"{found.subject}: costs along kv-heads"
+    title = f"{sweep.subject}: costs along kv-heads"
     return Printed(title, tuple(notes), (Table("", columns, tuple(rows)),), draw)

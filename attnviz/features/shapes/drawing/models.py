@@ -153,15 +153,15 @@ def presets_printed(known: Mapping[str, Preset]) -> Printed:
         Column("source", "source", wrap=16, optional=1),
     )
     rows = []
-    for name, one in known.items():
-        model = one.model
+    for name, preset in known.items():
+        model = preset.model
         spec, total = model.main.spec, model.attention_parameters
         layers = sum(len(group.layers) for group in model.groups)
         rows.append(
             Row(
                 (
                     cell(name, "strong"),
-                    cell(one.year, "dim", one.year),
+                    cell(preset.year, "dim", preset.year),
                     cell(spec.kind.upper(), "", spec.kind),
                     cell(layers, "", layers),
                     cell(f"{spec.d_model:,}", "D", spec.d_model),
@@ -170,7 +170,7 @@ def presets_printed(known: Mapping[str, Preset]) -> Printed:
                     cell(spec.head_dim, "d", spec.head_dim),
                     cell(f"{total:,}", "", total),
                     cell(percent(model.share or 0), "", model.share),
-                    cell(_shown_source(one.source), "dim", one.source),
+                    cell(_shown_source(preset.source), "dim", preset.source),
                 )
             )
         )
@@ -197,7 +197,7 @@ def _shown_source(source: str) -> str:
     return bare.split("/", maxsplit=1)[0]
 
 
-def verify_printed(found: Verification) -> Printed:
+def verify_printed(verification: Verification) -> Printed:
     """Every comparison, the failed ones in red, and the verdict."""
     columns = (
         Column("step", "step"),
@@ -209,18 +209,20 @@ def verify_printed(found: Verification) -> Printed:
     rows = tuple(
         Row(
             (
-                cell(one.step, "strong"),
-                cell(one.what),
-                cell(one.said),
-                cell(one.found, "" if one.equal else "bad"),
-                cell("✓" if one.equal else "DIFFERS", "good" if one.equal else "bad", one.equal),
+                cell(check.step, "strong"),
+                cell(check.what),
+                cell(check.said),
+                cell(check.found, "" if check.equal else "bad"),
+                cell(
+                    "✓" if check.equal else "DIFFERS", "good" if check.equal else "bad", check.equal
+                ),
             )
         )
-        for one in found.checks
+        for check in verification.checks
     )
-    failed = len(found.failures)
+    failed = len(verification.failures)
     verdict = f"All {len(rows)} comparisons are equal."
     if failed:
         verdict = f"{failed} of {len(rows)} comparisons differ."
-    title = f"Verified against {found.subject}"
+    title = f"Verified against {verification.subject}"
     return Printed(title, (verdict,), (Table("", columns, rows),))

@@ -32,7 +32,7 @@ COUNTING = (
 )
 
 
-def walk_printed(walk: Walk, *, why: bool = False, layers: int = 1) -> Printed:
+def walk_printed(walk: Walk, *, explain: bool = False, layers: int = 1) -> Printed:
     """The table of steps, the costs, and what to know about them."""
     numbers = (
         Column("parameters", "params", "right"),
@@ -44,12 +44,12 @@ def walk_printed(walk: Walk, *, why: bool = False, layers: int = 1) -> Printed:
     narrow = Table(
         "",
         (step, Column("shape", "size and shape"), operation, *numbers),
-        tuple(_row(one, why, stack=True) for one in walk.steps),
+        tuple(_row(item, explain, stack=True) for item in walk.steps),
     )
     steps = Table(
         "",
         (step, Column("shape", "shape"), Column("size", "size"), operation, *numbers),
-        tuple(_row(one, why, stack=False) for one in walk.steps),
+        tuple(_row(item, explain, stack=False) for item in walk.steps),
         narrow,
         WIDE,
     )
@@ -68,7 +68,7 @@ def _run_title(walk: Walk) -> str:
     return ", ".join([*parts, run.number])
 
 
-def _row(step: Step, why: bool, *, stack: bool) -> Row:
+def _row(step: Step, explain: bool, *, stack: bool) -> Row:
     letters = [dim.symbol for dim in step.shape]
     symbols = shape_cell(letters, letters, "[]")
     concrete = shape_cell(letters, [str(dim) for dim in step.shape], "()")
@@ -89,7 +89,7 @@ def _row(step: Step, why: bool, *, stack: bool) -> Row:
             cell(amount(step.flops) if step.flops.terms else "", "", _plain(step.flops)),
             memory,
         ),
-        step.why if why else "",
+        step.why if explain else "",
     )
 
 
@@ -197,9 +197,9 @@ def _notes(walk: Walk) -> list[str]:
     if run.seq is None and run.cache is None and spec.kind != "cross":
         notes.append(
             Message(
-                "S = T in self-attention. {seq} sets T; {why} explains every step.",
+                "S = T in self-attention. {seq} sets T; {explain} explains every step.",
                 seq=...,
-                why=...,
+                explain=...,
             )
         )
     if run.cache is None and (spec.causal or spec.window is not None):

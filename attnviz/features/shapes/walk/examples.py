@@ -20,8 +20,8 @@ def example(key: str, spec: AttentionSpec) -> str:
         return _rotated(spec)
     if key == "position_bias" and spec.buckets is not None:
         distances = [d for d in DISTANCES if d < spec.buckets.reach] + [spec.buckets.reach]
-        found = [bucket(-d, spec.buckets, causal=spec.causal) for d in distances]
-        text = f"Keys {listed(distances)} back have buckets {listed(found)} of {{:,}}"
+        numbers = [bucket(-d, spec.buckets, causal=spec.causal) for d in distances]
+        text = f"Keys {listed(distances)} back have buckets {listed(numbers)} of {{:,}}"
         text = text.format(spec.buckets.count)
         ahead = "" if spec.causal else f", a key 1 ahead {bucket(1, spec.buckets, causal=False)}"
         return f"{text}{ahead}."
@@ -100,5 +100,5 @@ def _rotated(spec: AttentionSpec) -> str:
         text += f", the last pair by {slowest:.3g}"
     if rotary.scaling:
         text += f" (before {rotary.scaling} scaling)"
-    one, two = turned((1, 0), 1, 1), turned((1, 0), 2, 1)
-    return f"{text}: (1, 0) becomes {vector(one)} at position 1 and {vector(two)} at position 2."
+    once, twice = turned((1, 0), 1, 1), turned((1, 0), 2, 1)
+    return f"{text}: (1, 0) becomes {vector(once)} at position 1 and {vector(twice)} at position 2."

@@ -19,9 +19,9 @@ from attnviz.features.shapes.walk.verify import Check
 from attnviz.models.configs.families import LayerGroup
 from attnviz.models.configs.keys import keys_of
 from attnviz.models.configs.model import ModelSpec, read_config
-from attnviz.models.counted import place_of
-from attnviz.models.foreign import refusing
-from attnviz.models.hooked.quiet import quiet
+from attnviz.models.external_errors import refusing
+from attnviz.models.hooked.logging import quiet
+from attnviz.models.parameter_count import place_of
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -178,12 +178,12 @@ def tiny(model: ModelSpec, config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _watched(network: nn.Module) -> dict[tuple[str, str, int], WatchedLayer]:
     """Every layer of attention by (stack, kind, layer), watched from now on."""
-    found: dict[tuple[str, str, int], WatchedLayer] = {}
+    watched: dict[tuple[str, str, int], WatchedLayer] = {}
     modules = dict(network.named_modules())
     for name, module in modules.items():
         place = place_of(f"{name}.q")
         for q, k, v, outs in _NAMES:
-            if place is None or place in found or not hasattr(module, q):
+            if place is None or place in watched or not hasattr(module, q):
                 continue
             parent = modules.get(name.rpartition(".")[0] + ".output")
             holder = next((m for m in (module, parent) if any(hasattr(m, o) for o in outs)), None)
@@ -191,8 +191,8 @@ def _watched(network: nn.Module) -> dict[tuple[str, str, int], WatchedLayer]:
                 continue
             out = next(getattr(holder, o) for o in outs if hasattr(holder, o))
             parts = (getattr(module, q), getattr(module, k, None), getattr(module, v, None), out)
-            found[place] = _watch(WatchedLayer(module, parts))
-    return found
+            watched[place] = _watch(WatchedLayer(module, parts))
+    return watched
 
 
 def _watch(seen: WatchedLayer) -> WatchedLayer:
@@ -208,9 +208,9 @@ def _watch(seen: WatchedLayer) -> WatchedLayer:
 
     def weights(_: Any, __: Any, made: Any) -> None:
         if isinstance(made, tuple):
-            for one in made[1:]:  # T5 returns its biases, of the same shape, before the weights
-                if hasattr(one, "dim") and one.dim() == 4:
-                    seen.keep("weights", one)
+            for tensor in made[1:]:  # T5 returns its biases, of the same shape, before the weights
+                if hasattr(tensor, "dim") and tensor.dim() == 4:
+                    seen.keep("weights", tensor)
 
     seen.attention.register_forward_hook(weights)
     return seen
@@ -226,13 +226,13 @@ def _compared(
     stack = stack or ("decoder" if kind == "cross" else "")
     step = f"{group.label}, layer {number}"
     seen = next(
-        (one for (where, what, i), one in layers.items()
+        (layer for (where, what, i), layer in layers.items()
          if (what, i) == (kind, number) and where in ("", stack or where)),
         None,
     )  # fmt: skip
     if seen is None or "q in" not in seen.tensors:
         return [Check(step, "layer", "found", "not found")]
-    first = next((one for (where, what, i), one in layers.items()
+    first = next((layer for (where, what, i), layer in layers.items()
                   if (what, i) == ("self", 0) and where == stack), seen)  # fmt: skip
     theirs = seen.tensors
     x, source = theirs["q in"], theirs.get("k in", theirs["q in"])
@@ -240,7 +240,7 @@ def _compared(
     said = walk(spec, RunSizes(1, x.shape[1], context))
     concat, output, weights = own_layer(spec, seen, first, config, family)
     checks = []
-    parts = [(f"w_{one}", one) for one in "qkv" if seen.modules[1] is not None]
+    parts = [(f"w_{letter}", letter) for letter in "qkv" if seen.modules[1] is not None]
     for key, name in [*parts, ("softmax", "weights"), ("concat", "y in"), ("w_o", "y")]:
         result = said.step(key)
         shape = str(tuple(theirs[name].shape)) if name in theirs else "not found"
@@ -251,8 +251,8 @@ def _compared(
         ("w_o", "y", output),
     ):
         if name in theirs:
-            found = _difference(ours, theirs[name])
-            checks.append(Check(step, f"{said.step(key).name}, values", "equal", found))
+            difference = _difference(ours, theirs[name])
+            checks.append(Check(step, f"{said.step(key).name}, values", "equal", difference))
     return checks
 
 
@@ -286,18 +286,19 @@ def own_layer(
         pieces = list(torch.split(x @ matrix + added, widths, -1))
     else:
         pairs = ((x, q_module), (source, k_module), (source, v_module))
-        pieces = [given @ _matrix(one)[0] + _matrix(one)[1] for given, one in pairs]
+        pieces = [given @ _matrix(module)[0] + _matrix(module)[1] for given, module in pairs]
     norms = [_norm(seen.attention, letter) for letter in "qk"]
     queries, keys, value = pieces
     if spec.qk_norm is not None and spec.qk_norm.joint:
         queries, keys = (
-            _normed(spec, one, norm, family)
-            for one, norm in zip((queries, keys), norms, strict=True)
+            _normed(spec, part, norm, family)
+            for part, norm in zip((queries, keys), norms, strict=True)
         )
     query, key = split_heads(queries, spec.heads), split_heads(keys, spec.kv_heads)
     if spec.qk_norm is not None and not spec.qk_norm.joint:
         query, key = (
-            _normed(spec, one, norm, family) for one, norm in zip((query, key), norms, strict=True)
+            _normed(spec, part, norm, family)
+            for part, norm in zip((query, key), norms, strict=True)
         )
     if spec.rotary is not None:
         base = spec.rotary.base or _base(config, spec)
@@ -363,9 +364,9 @@ def _normed(spec: AttentionSpec, x: Tensor, norm: Any, family: str) -> Tensor:
 
 def _base(config: Any, spec: AttentionSpec) -> float:
     """The base that transformers takes where the config names none."""
-    found = config.rope_parameters
+    rope = config.rope_parameters
     kind = "full_attention" if spec.window is None else "sliding_attention"
-    return float(found.get(kind, found)["rope_theta"])
+    return float(rope.get(kind, rope)["rope_theta"])
 
 
 def _rotated(x: Tensor, spec: AttentionSpec, base: float) -> Tensor:

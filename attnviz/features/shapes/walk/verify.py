@@ -119,8 +119,8 @@ class _Runner:
     def said(self, key: str) -> Step:
         return self.walk.step(key)
 
-    def check(self, key: str, what: str, said: object, found: object) -> None:
-        self.checks.append(Check(self.said(key).name, what, _text(said), _text(found)))
+    def check(self, key: str, what: str, said: object, value: object) -> None:
+        self.checks.append(Check(self.said(key).name, what, _text(said), _text(value)))
 
     def step(self, key: str, compute: Callable[[], Tensor], *, module: Any = None) -> Tensor:
         """Run one step under torch's FLOP counter, and compare what it did."""
@@ -221,9 +221,9 @@ class _Runner:
         before = torch.zeros_like(position[:, :, :1]).expand(-1, -1, cached or 0, -1)
         turned = rotate(torch.cat([before, position], 2))[:, :, cached or 0 :]
         query = self.step("rope", lambda: torch.cat([content, turned], -1))
-        one = split_heads(shared, 1)
-        offset = (cached + 1 - one.shape[2]) if cached is not None else 0
-        padded = torch.nn.functional.pad(one, (0, 0, offset, 0))
+        shared_head = split_heads(shared, 1)
+        offset = (cached + 1 - shared_head.shape[2]) if cached is not None else 0
+        padded = torch.nn.functional.pad(shared_head, (0, 0, offset, 0))
         every = rotate(padded)[:, :, offset:].expand(-1, spec.heads, -1, -1)
         key = self.step("rope_k", lambda: torch.cat([key, every], -1))
         self._bytes("rope_k", key)
@@ -280,8 +280,8 @@ class _Runner:
 
     def _bytes(self, key: str, *tensors: Tensor) -> None:
         said = self.said(key).bytes
-        found = sum(t.numel() * t.element_size() for t in tensors)
-        self.check(key, "bytes", None if said is None else said.value, found)
+        size = sum(t.numel() * t.element_size() for t in tensors)
+        self.check(key, "bytes", None if said is None else said.value, size)
 
 
 def _banded(query: Tensor, key: Tensor, value: Tensor, spec: AttentionSpec) -> Tensor:
@@ -336,12 +336,12 @@ def verify_model(
         kind = "cross" if group.spec.kind == "cross" else "self"
         stack = next((s for s in ("encoder", "decoder") if group.label.startswith(s)), "")
         numbers = group.layers[:1] if group.shared else group.layers
-        found = 0
+        parameters = 0
         for (where, what, number), count in layers.items():
             if what == kind and number in numbers and (not stack or where in ("", stack)):
-                found += count
+                parameters += count
         checks.append(
-            Check(group.label, "parameters", _text(group_parameters(group)), _text(found))
+            Check(group.label, "parameters", _text(group_parameters(group)), _text(parameters))
         )
     total = sum(layers.values())
     checks.append(

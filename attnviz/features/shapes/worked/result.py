@@ -84,11 +84,10 @@ class ScalingAnswer(Answer):
 
 @dataclass(frozen=True, kw_only=True)
 class AnimateAnswer(Answer):
-    """The file that holds the animation, and its size in bytes."""
+    """The files that hold the animation."""
 
-    view: Literal["animate"] = "animate"
-    file: str
-    bytes: int
+    view: Literal["animation"] = "animation"
+    files: tuple[str, ...]
 
 
 def numbers_answer(walked: NumericWalk, printed: Printed) -> NumbersAnswer:
@@ -110,14 +109,14 @@ def numbers_answer(walked: NumericWalk, printed: Printed) -> NumbersAnswer:
     )
 
 
-def scaling_answer(found: Scaling, printed: Printed) -> ScalingAnswer:
+def scaling_answer(scaling: Scaling, printed: Printed) -> ScalingAnswer:
     """What 1/√d does."""
     return ScalingAnswer(
         **printed._asdict(),
-        keys=found.keys,
-        samples=found.samples,
-        seed=found.seed,
-        rows=found.rows,
+        keys=scaling.keys,
+        samples=scaling.samples,
+        seed=scaling.seed,
+        rows=scaling.rows,
     )
 
 

@@ -52,7 +52,17 @@ def read_json(data: bytes, name: str) -> TinyInput:
 
 
 _FIELDS = {
-    *("tokens", "x", "context", "context_tokens", "heads", "kv_heads", "causal", "window", "mask"),
+    *(
+        "tokens",
+        "x",
+        "context",
+        "context_tokens",
+        "heads",
+        "kv_heads",
+        "causal",
+        "sliding_window",
+        "mask",
+    ),
     *("q", "k", "v", "w_q", "w_k", "w_v", "w_o", "b_q", "b_k", "b_v", "b_o", "scale", "seed"),
 }
 
@@ -72,7 +82,7 @@ def from_json(content: Mapping[str, Any], *, origin: str) -> TinyInput:
     content = {name: value for name, value in content.items() if value is not None}
     if "x" not in content and not {"q", "k", "v"} <= content.keys():
         raise InputError(f"{origin} needs x (token vectors) or q, k and v")
-    for name in ("heads", "kv_heads", "window", "seed"):
+    for name in ("heads", "kv_heads", "sliding_window", "seed"):
         value = content.get(name)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
             raise InputError(f"{origin}: {name} must be a whole number, got {value!r}")
@@ -123,10 +133,10 @@ def _direct(content: Mapping[str, Any], origin: str) -> TinyInput:
             and isinstance(rows[0][0], list)
         )
         every = rows if deep else [rows]
-        one = [_matrix({name: head}, name, origin) for head in every]
-        if len({head.shape for head in one}) > 1:
+        matrices = [_matrix({name: head}, name, origin) for head in every]
+        if len({head.shape for head in matrices}) > 1:
             raise InputError(f"{origin}: the heads of {name} differ in shape")
-        parts.append(np.stack(one))
+        parts.append(np.stack(matrices))
     q, k, v = parts
     shapes = f"q {q.shape}, k {k.shape}, v {v.shape}"
     if q.shape[2] != k.shape[2] or k.shape[:2] != v.shape[:2] or len(q) % len(k):
@@ -147,13 +157,13 @@ def _direct(content: Mapping[str, Any], origin: str) -> TinyInput:
 
 def _options(content: Mapping[str, Any], origin: str, queries: int, keys: int) -> dict[str, Any]:
     """What stands beside the matrices: masks, the scale, where it is from."""
-    causal, scale, window = (content.get(name) for name in ("causal", "scale", "window"))
+    causal, scale, window = (content.get(name) for name in ("causal", "scale", "sliding_window"))
     if causal is not None and not isinstance(causal, bool):
         raise InputError(f"{origin}: causal must be true or false, got {causal!r}")
     if scale is not None and (isinstance(scale, bool) or not isinstance(scale, int | float)):
         raise InputError(f"{origin}: scale must be a number, got {scale!r}")
     if window is not None and window < 1:
-        raise InputError(f"{origin}: window must be at least 1, got {window}")
+        raise InputError(f"{origin}: sliding_window must be at least 1, got {window}")
     mask = None
     if content.get("mask") is not None:
         mask = _matrix(content, "mask", origin) != 0

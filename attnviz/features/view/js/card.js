@@ -1,4 +1,5 @@
-import { byId, capital, fill, make, plural, shown } from "./dom.js";
+import { byId, capital, fill, make } from "./dom.js";
+import { fixed, plural, shown, times } from "./numbers.js";
 import { described, headOf, itemOf, kindOf, page, roleOf, several, titleOf } from "./data.js";
 import { ink } from "./colors.js";
 import { get, set, viewsOf } from "./store.js";
@@ -16,8 +17,8 @@ import { term } from "./words.js";
 const PAIRS = 12;
 
 /** @param {number | null} lift */
-function times(lift) {
-  return lift === null ? "–" : `${lift >= 9.95 ? lift.toFixed(0) : lift.toFixed(1)}×`;
+function lifted(lift) {
+  return lift === null ? "–" : times(lift);
 }
 
 /** @param {number | null} value */
@@ -51,7 +52,7 @@ function roles(head) {
       badge.style.background = style.color;
       badge.style.color = style.ink;
     }
-    const numbers = role.name === "diffuse" ? [orDash(mean), "–", "–"] : [orDash(mean), orDash(chance), times(lift)];
+    const numbers = role.name === "diffuse" ? [orDash(mean), "–", "–"] : [orDash(mean), orDash(chance), lifted(lift)];
     const possible = `${rows}${role.possible ? `, ${role.possible} of all` : ""}${role.few ? " (few)" : ""}`;
     const next = role.rival ? `${role.rival[0]} ${shown(role.rival[1])}` : "–";
     return make("tr", {}, make("th", { scope: "row" }, badge), ...[role.rests ? "sink" : "does", role.score, ...numbers, possible, next]
@@ -100,7 +101,7 @@ function bars(state, head) {
     return make("tr", { title: `${score.formula}; ${score.source}` },
       make("th", { scope: "row" }, ...named(state, head, score.name)),
       make("td", { class: "wide" }, bar),
-      ...[orDash(mean) + unit, orDash(chance), times(lift), String(rows)].map((text) => make("td", {}, text)));
+      ...[orDash(mean) + unit, orDash(chance), lifted(lift), String(rows)].map((text) => make("td", {}, text)));
   });
   return make("table", { class: "numbers" }, tableHead(["score", "0 … 1", "mean", "chance", "lift", "rows"]), make("tbody", {}, ...lines));
 }
@@ -150,7 +151,7 @@ function alike(state, head) {
   const items = near.map(([id, far]) => {
     const other = headOf(state, id);
     const roles = other ? described(other).slice(other.title.length) : "";
-    return make("li", {}, make("button", { type: "button", class: "link", "data-head": id, "aria-label": titleOf(state, id) }, other?.name || id), ` at ${far.toFixed(2)}${roles}`);
+    return make("li", {}, make("button", { type: "button", class: "link", "data-head": id, "aria-label": titleOf(state, id) }, other?.name || id), ` at ${fixed(far, 2)}${roles}`);
   });
   return [make("h3", {}, "Most like it"), make("ul", {}, ...items), make("p", { class: "small" }, `${measured(state)}.`)];
 }
@@ -228,7 +229,7 @@ export const card = {
         if (mean !== null) painter.rect(150, y - 7, 260 * Math.min(1, mean), 14, tones.strong);
         if (chance !== null) painter.rect(149 + 260 * Math.min(1, chance), y - 10, 2, 20, tones.mark);
       }
-      painter.text(`${orDash(mean)}${score.unit === "share" ? "" : ` ${score.unit}`}   ${times(lift)}   ${plural(Number(rows), "row")}`, 424, y, { size: 12, color: tones.text });
+      painter.text(`${orDash(mean)}${score.unit === "share" ? "" : ` ${score.unit}`}   ${lifted(lift)}   ${plural(Number(rows), "row")}`, 424, y, { size: 12, color: tones.text });
       y += 23;
     });
     const roles = head.data.roles.map(({ said }) => said).join(", ");

@@ -1,8 +1,8 @@
 import { clamp } from "./dom.js";
+import { known, upward } from "./numbers.js";
 import { ends, ink, pixels, rampOf } from "./colors.js";
 import { inkOn } from "./palette.js";
 import { cellText, matches } from "./panel.js";
-import { known, upward } from "./digits.js";
 import { fitted, magnified } from "./painter.js";
 import { binned, binnedMask } from "./tiles.js";
 import { maskedColor, NOT_ALLOWED } from "./masked.js";
@@ -29,6 +29,8 @@ import { ABOVE, AFTER_WAVE, drawWaves, LEFT, wavesOf } from "./waves.js";
 export const SUMS = 44;
 const BELOW = 46;
 const KEY_LINE = 16;
+const DIRECTIONS = "queries ↓   keys →";
+const CHANGES = `orange: less in the second, blue: more    ${DIRECTIONS}`;
 /** The size of labels, and of the numbers in cells. */
 const FONT = () => 11.5 * magnified();
 const SMALL = () => 10.5 * magnified();
@@ -280,15 +282,15 @@ function drawKey(painter, panel, state, g) {
     painter.image(rgba, 1, 64, x + 12, y, 110, 11);
     const end = state.scale === "map" ? known(top(panel.layers[0].low()), top(panel.layers[0].high()), 2) : state.scale === "row" ? `the row's largest ${panel.noun}` : `${panel.layers[0].full === 1 ? "1" : upward(panel.layers[0].full, 2)}`;
     painter.text(end, x + 128, y + 6, { size: 10.5, color: tones.text });
-    painter.text("queries ↓   keys →", x, y + 25, { size: 10.5, color: tones.soft });
-    if (panel.masked) drawMaskedKey(painter, x + painter.measure("queries ↓   keys →", 10.5) + 14, y + 25);
+    painter.text(DIRECTIONS, x, y + 25, { size: 10.5, color: tones.soft });
+    if (panel.masked) drawMaskedKey(painter, x + painter.measure(DIRECTIONS, 10.5) + 14, y + 25);
     return;
   }
   for (const { layer, x: at, line, text } of keyPlaces(painter, panel, g.room)) {
     painter.rect(at, y + line * KEY_LINE, 11, 11, layer.color);
     painter.text(text, at + 15, y + line * KEY_LINE + 6, { size: 10.5, color: tones.text });
   }
-  const [said, under] = [`full colour: ${share}    queries ↓   keys →`, y + g.height - g.top - g.plotH - SUMS - BELOW + 25];
+  const [said, under] = [`full colour: ${share}    ${DIRECTIONS}`, y + g.height - g.top - g.plotH - SUMS - BELOW + 25];
   painter.text(said, x, under, { size: 10.5, color: tones.soft });
   if (panel.masked) drawMaskedKey(painter, x + painter.measure(said, 10.5) + 14, under);
 }
@@ -323,9 +325,8 @@ function drawSignedKey(painter, panel, state, x, y) {
   const at = x + painter.measure(from, 10.5) + 6;
   painter.image(bar, 1, 64, at, y, 110, 11);
   painter.text(`+${most}`, at + 116, y + 6, { size: 10.5, color: tones.text });
-  const said = "orange: less in the second, blue: more    queries ↓   keys →";
-  painter.text(said, x, y + 25, { size: 10.5, color: tones.soft });
-  if (panel.masked) drawMaskedKey(painter, x + painter.measure(said, 10.5) + 14, y + 25);
+  painter.text(CHANGES, x, y + 25, { size: 10.5, color: tones.soft });
+  if (panel.masked) drawMaskedKey(painter, x + painter.measure(CHANGES, 10.5) + 14, y + 25);
 }
 
 /**
@@ -353,7 +354,13 @@ function keyPlaces(painter, panel, width) {
  * @returns {[number, number]}
  */
 export function margins(painter, panel, room) {
-  if (panel.layers.length === 1) return [SUMS + BELOW, 0];
+  if (panel.layers.length === 1) {
+    const masked = panel.masked ? 29 + painter.measure(NOT_ALLOWED, 10.5) : 0;
+    // a bar between two texts, and what directions and grey cells are; see drawKey
+    const bar = (panel.layers[0].signed ? 150 : 128) + painter.measure(`the row's largest ${panel.noun}`, 10.5);
+    const below = painter.measure(panel.layers[0].signed ? CHANGES : DIRECTIONS, 10.5) + masked;
+    return [SUMS + BELOW, 12 + Math.max(bar, below)];
+  }
   const places = keyPlaces(painter, panel, room);
   return [SUMS + BELOW + places[places.length - 1].line * KEY_LINE, Math.max(...places.map(({ end }) => end))];
 }

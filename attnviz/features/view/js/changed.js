@@ -1,6 +1,6 @@
 import { headOf, headsOf, kindOf, page } from "./data.js";
+import { toDecimals } from "./numbers.js";
 import { axesOf, matrix } from "./panel.js";
-import { toDecimals } from "./digits.js";
 import { alignment } from "./comparison.js";
 
 /** Decimals of distances, which lie between 0 and 1. */

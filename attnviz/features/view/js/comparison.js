@@ -1,6 +1,6 @@
 import { itemOf, kindOf, page, several, titleOf } from "./data.js";
-import { once, panelOf, precision, saidOf } from "./panel.js";
-import { withError } from "./digits.js";
+import { withError } from "./numbers.js";
+import { allowedText, once, panelOf, precision, saidOf } from "./panel.js";
 import { aligned, refusal } from "./alignment.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -198,18 +198,21 @@ export function* comparedPairs(found) {
   const { states, panels: [one, other], rows, columns, difference } = found;
   const names = [0, 1].map((side) => sideName(states, side));
   const bounds = [one, other].map(({ layers: [{ low, high }] }) => ({ low: low(), high: high() }));
+  const masks = [one.masked, other.masked];
+  const known = states.every((state) => allowedText(state, null)(0));
   const changed = difference && { low: difference.layers[0].low(), high: difference.layers[0].high() };
   const sides = names.flatMap((name, n) => [`${NAMES[n]}: ${name}`, `${NAMES[n]} ±`]);
-  yield ["query_index", "query", "key_index", "key", "second_query", "second_key", ...sides, "difference", "difference ±", "note"];
+  yield ["query_index", "query", "key_index", "key", "second_query", "second_key", ...sides, "difference", "difference ±", "allowed", "note"];
   const what = [...new Set(states.map((state) => `${itemOf(state).model}, ${kindOf(state).title}; ${precision(state)}`))].join("; ");
   let note = [`${what}, each by at most its ±.`, alignmentSaid(found), ...saidOf(one, states[0])].join(" ").trim();
   for (const [r, [i, j]] of rows.pairs.entries()) {
     for (const [c, [k, l]] of columns.pairs.entries()) {
       const cells = [i * one.C + k, j * other.C + l];
-      const numbers = cells.flatMap((cell, n) => withError(bounds[n].low[cell], bounds[n].high[cell]));
+      const numbers = cells.flatMap((cell, n) => (masks[n]?.[cell] ? ["", ""] : withError(bounds[n].low[cell], bounds[n].high[cell])));
       const at = r * columns.pairs.length + c;
-      const less = changed ? withError(changed.low[at], changed.high[at]) : ["", ""];
-      yield [String(one.queries.at[i]), one.queries.labels[i], String(one.keys.at[k]), one.keys.labels[k], other.queries.labels[j], other.keys.labels[l], ...numbers, ...less, note];
+      const hidden = masks.every((masked, n) => masked?.[cells[n]]);
+      const less = changed && !hidden ? withError(changed.low[at], changed.high[at]) : ["", ""];
+      yield [String(one.queries.at[i]), one.queries.labels[i], String(one.keys.at[k]), one.keys.labels[k], other.queries.labels[j], other.keys.labels[l], ...numbers, ...less, known ? String(Number(!hidden)) : "", note];
       note = "";
     }
   }

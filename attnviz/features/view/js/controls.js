@@ -1,4 +1,5 @@
 import { byId, fill, make } from "./dom.js";
+import { fixed, thousands } from "./numbers.js";
 import { described, headsOf, isFolded, itemOf, kindOf, page, roleOf, sceneOf, signOf } from "./data.js";
 import { strongest } from "./groups.js";
 import { get, MIXES, QUADRANTS, set, shows, toggle, viewsOf } from "./store.js";
@@ -153,14 +154,14 @@ export function drawControls(state) {
   byId("tab-scene").textContent = sceneOf(state)?.kind === "sound" ? "Sound" : "Picture";
   const mixed = mixOf(state, state.on.length);
   for (const button of byId("mix").querySelectorAll("button")) button.setAttribute("aria-pressed", String(button.dataset.mix === (mixed === "single" ? state.mix : mixed)));
-  const [some, all] = [state.on, headsOf(state)].map(one => one.length.toLocaleString("en"));
+  const [some, all] = [state.on, headsOf(state)].map(one => thousands(one.length));
   byId("on-count").textContent = `${some} of ${all} on`;
   for (const [id, name] of SWITCHES) input(id).checked = state[name];
   for (const [id, name] of CHOICES) input(id).value = state[name];
   input("texts").value = String(state.text);
   if (held !== byId("top")) input("top").value = String(state.top);
   input("least").value = String(state.least);
-  byId("least-said").textContent = state.least.toFixed(2);
+  byId("least-said").textContent = fixed(state.least, 2);
   if (held !== byId("find")) input("find").value = state.find;
   const { queries, keys } = axesOf(state);
   const count = matches(queries, state.find).length + (queries === keys ? 0 : matches(keys, state.find).length);
@@ -202,11 +203,17 @@ export function startControls() {
   byId("heads").addEventListener("click", (event) => {
     const button = /** @type {HTMLElement} */ (event.target).closest("button");
     if (button?.dataset.head) {
-      if (event.shiftKey) set({ on: [button.dataset.head], head: button.dataset.head });
-      else toggle(button.dataset.head);
+      if (event.shiftKey || input("several").checked) toggle(button.dataset.head);
+      else set({ on: [button.dataset.head], head: button.dataset.head });
     } else if (button?.dataset.layer) {
       flip(headsOf(get()).filter(({ site }) => String(site.layer) === button.dataset.layer).map(({ id }) => id));
     }
+  });
+  byId("heads").addEventListener("keydown", (event) => {
+    const { head } = /** @type {HTMLElement} */ (event.target).dataset;
+    if (event.key !== " " || !head) return;
+    toggle(head);
+    event.preventDefault();
   });
   byId("roles").addEventListener("click", (event) => {
     const name = /** @type {HTMLElement} */ (event.target).closest("button")?.dataset.role;

@@ -1,4 +1,5 @@
-import { byId, clamp, plural } from "./dom.js";
+import { byId, clamp } from "./dom.js";
+import { plural } from "./numbers.js";
 import { inflate } from "./inflate.js";
 import { reaches } from "./masked.js";
 

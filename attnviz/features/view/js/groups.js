@@ -1,4 +1,5 @@
 import { headsOf, isFolded, kindOf, page, roleOf, signOf } from "./data.js";
+import { thousands } from "./numbers.js";
 import { measureOf, valueOf } from "./tints.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -65,7 +66,7 @@ function lined(name, color, heads, across, most) {
   const lines = [];
   for (let i = 0; i < heads.length && (!most || lines.length < most); i += across) lines.push(heads.slice(i, i + across));
   const shown = Math.min(lines.length * across, heads.length);
-  const count = shown < heads.length ? `${shown} of ${heads.length.toLocaleString("en")}` : heads.length.toLocaleString("en");
+  const count = shown < heads.length ? `${shown} of ${thousands(heads.length)}` : thousands(heads.length);
   return { title: `${name} (${count})`, color, heads: lines };
 }
 

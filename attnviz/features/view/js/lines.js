@@ -1,4 +1,5 @@
-import { byId, clamp, fill, make, plural, say } from "./dom.js";
+import { byId, clamp, fill, make, say } from "./dom.js";
+import { plural } from "./numbers.js";
 import { get, set } from "./store.js";
 import { ink } from "./colors.js";
 import { itemOf, kindOf } from "./data.js";

@@ -105,7 +105,11 @@ function start() {
     failed("this browser cannot unpack its data (no DecompressionStream); use Chrome 103, Firefox 113, Safari 16.4 or newer");
     return;
   }
-  if (matchMedia("(max-width: 1180px)").matches) byId("panel").removeAttribute("open");
+  // a drawer above the views where there is no room beside them
+  const beside = matchMedia("(min-width: 1181px)");
+  const place = () => byId("panel").toggleAttribute("open", beside.matches);
+  place();
+  beside.addEventListener("change", place);
   const current = () => views[get().view];
   startControls();
   startOverview();

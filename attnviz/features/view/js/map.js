@@ -1,8 +1,8 @@
-import { byId, clamp, fill, make, plural, say } from "./dom.js";
+import { byId, clamp, fill, make, say } from "./dom.js";
+import { known, plural } from "./numbers.js";
 import { get, set } from "./store.js";
 import { otherPanel, pairsTable, pinned, weightText } from "./panel.js";
 import { drawMap, geometry, margins, sums, SUMS } from "./cells.js";
-import { known } from "./digits.js";
 import { itemOf, kindOf, sceneOf } from "./data.js";
 import { ink } from "./colors.js";
 import { shifted } from "./painter.js";

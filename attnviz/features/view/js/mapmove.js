@@ -1,4 +1,5 @@
 import { clamp } from "./dom.js";
+import { fixed } from "./numbers.js";
 import { get, MOST_ZOOM, set } from "./store.js";
 import { cellAt } from "./pane.js";
 
@@ -17,7 +18,7 @@ const SWIPE = 48;
  */
 function setZoom({ panel }, factor, r, c) {
   const wanted = clamp(factor, 1, MOST_ZOOM);
-  const zoom = wanted <= 1.001 ? "" : [wanted, clamp(r, 0, panel.R), clamp(c, 0, panel.C)].map((value) => value.toFixed(3)).join(",");
+  const zoom = wanted <= 1.001 ? "" : [wanted, clamp(r, 0, panel.R), clamp(c, 0, panel.C)].map((value) => fixed(value, 3)).join(",");
   set({ zoom });
 }
 

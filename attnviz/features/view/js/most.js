@@ -1,4 +1,5 @@
-import { byId, fill, make, plural } from "./dom.js";
+import { byId, fill, make } from "./dom.js";
+import { plural } from "./numbers.js";
 import { described, firstOf, headsOf, isLoaded, kindOf, page, roleOf, several, signOf } from "./data.js";
 import { get, set } from "./store.js";
 import { readBeside } from "./second.js";

@@ -20,8 +20,10 @@ import { term } from "./words.js";
 /** @typedef {import("./types.js").Painter} Painter */
 /** @typedef {import("./types.js").Token} Token */
 
-/** Beside the tiles of a layer, and of several layers; the least side of a tile that has a head's name. */
-const [SIDE, SIDES, NAMED] = [24, 46, 58];
+/** Beside the tiles of a layer, and of several layers. */
+const [SIDE, SIDES] = [24, 46];
+/** The least sides of a tile with a head's name and sign, with its sign alone, and where tiles are folded. */
+const [NAMED, SIGNED, FOLDED] = [44, 26, 58];
 const LARGEST = 240;
 /** What stands below the tiles, and the least height that they are fitted into. */
 const [BELOW, LEAST_HEIGHT] = [76, 220];
@@ -40,11 +42,11 @@ function sizes(state, width, height) {
   const across = Math.max(...heads.map(({ data }) => data.index)) + 1;
   const room = width - sideOf(state);
   const gap = room / across > 40 ? 6 : room / across > 30 ? 3 : room / across > 26 ? 2 : 1;
-  const least = folded ? NAMED : state.sort === "model" ? 24 : 56;
+  const least = folded ? FOLDED : state.sort === "model" ? 24 : 56;
   const layer = state.sort === "model" ? height / kindOf(state).sites.length - gap : LARGEST;
-  const tall = Math.floor(layer - (layer > 53 ? 15 * magnified() : 6));
+  const tall = Math.floor(layer - (layer > SIGNED + 15 ? 15 * magnified() : 4));
   const size = clamp(Math.min(Math.floor(room / across) - gap, tall), least, heads.length === 1 ? 360 : Math.max(LARGEST, tall));
-  const strip = size >= 38 ? Math.round(15 * magnified()) : size >= 26 ? 6 : 4;
+  const strip = size >= SIGNED ? Math.round(15 * magnified()) : 4;
   return { size, gap, strip, across: Math.max(1, Math.floor(room / (size + gap))) };
 }
 
@@ -352,7 +354,8 @@ export const overview = {
     const words = state.scale === "one" ? `full colour is ${fullSaid(state)}` : state.scale === "row" ? `each row by its largest ${nounOf(state)}` : `each map by its largest ${nounOf(state)}, colours by the square root so that small ones show`;
     const folded = isFolded(state) ? ` Of ${state.sort === "model" ? "every few layers" : "each group"} the strongest heads.` : "";
     const few = headsOf(state).some(({ data }) => data.roles[0]?.few) ? ` (${page.few} on fewer than ${page.fewRows} rows)` : "";
-    const coded = `Below a map: ${tintSaid(state) || `its ${kindOf(state).whole ? "layer" : "head"} and the sign of what it does, else of its sink${few}.`}`;
+    const small = measured.size < NAMED;
+    const coded = `Below a map: ${measured.size < SIGNED ? "the colour of " : small ? "" : `its ${kindOf(state).whole ? "layer" : "head"} and `}${tintSaid(state, "") || `${measured.size < SIGNED ? "" : "the sign of "}what it does, else of its sink${measured.size < SIGNED ? "" : few}.`}${small ? ` Pointing says which head it is${state.sort === "model" ? "; layers are numbered at the left, heads on top" : ""}.` : ""}`;
     const said = [` downwards, keys across; ${words}.${folded}`, coded, ...cutSaid(state, isCut(state))].join(" ");
     drawLegend(state);
     markToken(state, null);

@@ -36,7 +36,7 @@ export function drawPane(name, panel, state, room) {
 }
 
 /**
- * Mark rows and columns, each with its opacity.
+ * Mark rows and columns, each with its opacity; no line goes through labels.
  * @param {Pane} pane
  * @param {[number, number][]} rows
  * @param {[number, number][]} columns
@@ -48,14 +48,14 @@ export function crosshair({ name, g }, rows, columns) {
   for (const [r, opacity] of rows) {
     const [from, to] = [Math.max(top, top + (r - r0) * ch), Math.min(top + plotH, top + (r + 1 - r0) * ch)];
     if (r < 0 || to <= from) continue;
-    painter.rect(0, from - 1, left + plotW + SUMS, 1, mark, opacity);
-    painter.rect(0, to, left + plotW + SUMS, 1, mark, opacity);
+    painter.rect(left, from - 1, plotW + SUMS, 1, mark, opacity);
+    painter.rect(left, to, plotW + SUMS, 1, mark, opacity);
   }
   for (const [c, opacity] of columns) {
     const [from, to] = [Math.max(left, left + (c - c0) * cw), Math.min(left + plotW, left + (c + 1 - c0) * cw)];
     if (c < 0 || to <= from) continue;
-    painter.rect(from - 1, 0, 1, top + plotH + SUMS, mark, opacity);
-    painter.rect(to, 0, 1, top + plotH + SUMS, mark, opacity);
+    painter.rect(from - 1, top, 1, plotH + SUMS, mark, opacity);
+    painter.rect(to, top, 1, plotH + SUMS, mark, opacity);
   }
 }
 

@@ -1,6 +1,6 @@
 import { allowedIn, headOf, isLoaded, itemOf, kindOf, otherOf, page, several, weights } from "./data.js";
+import { decimalsOf, known, knownChange, shortened, upward, withError } from "./numbers.js";
 import { seriesColor } from "./colors.js";
-import { decimalsOf, known, knownChange, shortened, upward, withError } from "./digits.js";
 import { NOT_ALLOWED } from "./masked.js";
 import { MOST_BLENDED } from "./store.js";
 
@@ -476,8 +476,19 @@ export function cellText(panel, i) {
 }
 
 /**
+ * Whether a cell may have weight, as files say it: 1, 0, or nothing where that is not known.
+ * @param {State} state
+ * @param {Uint8Array | null} masked
+ */
+export function allowedText(state, masked) {
+  const known = kindOf(state).sites.every(({ reach }) => reach);
+  return (/** @type {number} */ i) => (known ? (masked?.[i] ? "0" : "1") : "");
+}
+
+/**
  * The numbers of heads as they are shown, a line a pair of query and key. Beside each weight stands
- * how far it can be off; the first line's note says what was done to the weights.
+ * how far it can be off; both are empty where the query may not attend to the key, and `allowed` says
+ * whether it may in any of the heads. The first line's note says what was done to the weights.
  * @param {State} state
  * @param {string[]} ids
  * @returns {Generator<string[]>}
@@ -486,12 +497,15 @@ export function* pairs(state, ids) {
   const panel = panelOf(state, ids);
   const { queries, keys, R, C } = panel;
   const bounds = panel.layers.map(({ low, high }) => ({ low: low(), high: high() }));
-  yield ["query_index", "query", "key_index", "key", ...panel.layers.flatMap(({ name }) => [name, `${name} ±`]), "note"];
+  const heads = ids.flatMap((id) => headOf(state, id) || []);
+  const masks = panel.layers.length === heads.length ? heads.map((head) => maskedOf(state, [head])) : [panel.masked];
+  const allowed = allowedText(state, panel.masked);
+  yield ["query_index", "query", "key_index", "key", ...panel.layers.flatMap(({ name }) => [name, `${name} ±`]), "allowed", "note"];
   const note = [`${itemOf(state).model}, ${kindOf(state).title}; ${precision(state)}, each by at most its ±.`, ...saidOf(panel, state)].join(" ");
   for (let i = 0; i < R * C; i++) {
     const [r, c] = [Math.trunc(i / C), i % C];
-    const numbers = bounds.flatMap(({ low, high }) => withError(low[i], high[i]));
-    yield [String(queries.at[r]), queries.labels[r], String(keys.at[c]), keys.labels[c], ...numbers, i ? "" : note];
+    const numbers = bounds.flatMap(({ low, high }, l) => (masks[l]?.[i] ? ["", ""] : withError(low[i], high[i])));
+    yield [String(queries.at[r]), queries.labels[r], String(keys.at[c]), keys.labels[c], ...numbers, allowed(i), i ? "" : note];
   }
 }
 

@@ -1,4 +1,5 @@
-import { byId, clamp, plural } from "./dom.js";
+import { byId, clamp } from "./dom.js";
+import { fixed, plural, wholePercent } from "./numbers.js";
 import { headOf, headsOf, isLoaded, itemOf, kindOf, load, page, signOf } from "./data.js";
 import { get, set, toggle } from "./store.js";
 import { ink } from "./colors.js";
@@ -46,7 +47,7 @@ export function nearest(state, id) {
 
 /** The same in words. @param {State} state @param {string} id */
 function likes(state, id) {
-  return `most alike: ${nearest(state, id).map(([other, far]) => `${other} at ${far.toFixed(2)}`).join(", ")}`;
+  return `most alike: ${nearest(state, id).map(([other, far]) => `${other} at ${fixed(far, 2)}`).join(", ")}`;
 }
 
 /** How distances were measured. @param {State} state */
@@ -186,8 +187,8 @@ function paint(painter, state, width, height, id) {
 
 /** @param {State} state */
 function said(state) {
-  const kept = Math.round(100 * (planeOf(state)?.kept || 0));
-  return `Heads that look at the same lie close together: ${measured(state)}. The plane (classical scaling) keeps ${kept} % of it; directions mean nothing. Point at a dot to see the three most like it, wherever they lie.${tintSaid(state) ? ` Beside a dot: ${tintSaid(state)}` : ""}`;
+  const kept = wholePercent(planeOf(state)?.kept || 0);
+  return `Heads that look at the same lie close together: ${measured(state)}. The plane (classical scaling) keeps ${kept} of it; directions mean nothing. Point at a dot to see the three most like it, wherever they lie.${tintSaid(state) ? ` Beside a dot: ${tintSaid(state)}` : ""}`;
 }
 
 /** Draw the dots, if they are what the overview shows. @param {State} state */

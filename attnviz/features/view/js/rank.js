@@ -1,6 +1,6 @@
 import { headsOf, isLoaded, itemOf, kindOf, rowWeights } from "./data.js";
+import { decimalsOf, known, toDecimals } from "./numbers.js";
 import { axesOf, pinned, rescaled } from "./panel.js";
-import { decimalsOf, known, toDecimals } from "./digits.js";
 
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Head} Head */

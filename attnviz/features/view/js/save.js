@@ -1,4 +1,5 @@
-import { byId, plural } from "./dom.js";
+import { byId } from "./dom.js";
+import { plural } from "./numbers.js";
 import { headsOf, itemOf, kindOf, loadAll, page, reachBits, weights } from "./data.js";
 import { get } from "./store.js";
 import { ink } from "./colors.js";

@@ -1,4 +1,5 @@
 import { fromBase64 } from "./inflate.js";
+import { filed, fixed } from "./numbers.js";
 import { itemOf, kindOf, sceneOf } from "./data.js";
 import { ink } from "./colors.js";
 
@@ -85,7 +86,7 @@ export function spotsOf(scene, data, axis) {
 
 /** @param {number} seconds */
 function said(seconds) {
-  return Math.max(0, seconds).toFixed(2);
+  return fixed(Math.max(0, seconds), 2);
 }
 
 /**
@@ -168,7 +169,7 @@ export function ticksOf({ start, step }, from, count, length) {
   const [first, end] = [start + from * step, start + (from + count) * step];
   const out = [];
   for (let n = Math.ceil(Math.max(0, first) / apart - 1e-9); n * apart <= end + 1e-9; n++) {
-    out.push({ at: (n * apart - first) / (end - first), text: String(Number((n * apart).toFixed(6))) });
+    out.push({ at: (n * apart - first) / (end - first), text: filed(n * apart) });
   }
   return out;
 }

@@ -1,10 +1,10 @@
 import { byId, clamp, fill, make, say } from "./dom.js";
+import { known } from "./numbers.js";
 import { sceneOf } from "./data.js";
 import { get, set } from "./store.js";
 import { ink, led } from "./colors.js";
 import { inkOn, rgb } from "./palette.js";
 import { fullOf, matches, pairsTable, panelOf } from "./panel.js";
-import { known } from "./digits.js";
 import { magnified, prepared } from "./painter.js";
 import { AXIS, axesData, drawScene, drawTimes, frameCell, overlay, ratioOf } from "./scene.js";
 import { ALL, along, gazeOf, largest, nameOf, spotsFor, tintInto } from "./gaze.js";

@@ -1,7 +1,7 @@
 import { byId, fill, make } from "./dom.js";
+import { decimalsOf, times, toDecimals, wholePercent } from "./numbers.js";
 import { allowedIn, described, firstOf, headsOf, isLoaded, itemOf, kindOf, page, roleOf, rowWeights, signOf } from "./data.js";
 import { get, set } from "./store.js";
-import { decimalsOf, toDecimals } from "./digits.js";
 
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Head} Head */
@@ -150,7 +150,7 @@ function liftOf({ value, chance }) {
 /** @param {Share} share */
 function liftSaid(share) {
   const lift = liftOf(share);
-  return `×${lift < 1 ? lift.toFixed(2) : lift < 10 ? lift.toFixed(1) : lift.toFixed(0)}`;
+  return times(lift);
 }
 
 /** @param {Share} share @param {number} decimals */
@@ -180,7 +180,7 @@ function sentence(state, ranked) {
   if (!ranked.length) return `${pair}: none of these rows may attend to any of it.`;
   const [first] = ranked;
   const rows = first.rows === 1 ? "one row" : `the mean of ${first.rows} rows`;
-  return `${pair}: most above chance by ${first.head.title}; shares of the weight (${rows}), and how many times the share of the keys that it is (${(100 * first.chance).toFixed(0)} % there).`;
+  return `${pair}: most above chance by ${first.head.title}; shares of the weight (${rows}), and how many times the share of the keys that it is (${wholePercent(first.chance)} there).`;
 }
 
 /** @param {State} state */

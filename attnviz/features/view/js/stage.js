@@ -1,4 +1,5 @@
-import { byId, fill, make } from "./dom.js";
+import { byId, capital, fill, make } from "./dom.js";
+import { shown } from "./numbers.js";
 import { headsOf, itemOf, kindOf, titleOf } from "./data.js";
 import { get, set, shows } from "./store.js";
 import { loadedPanel, pairsTable } from "./panel.js";
@@ -26,10 +27,10 @@ export function drawLead(state) {
     const several = labels.filter((label) => label === labels[i]).length > 1;
     return make("em", {}, make("bdi", {}, labels[i] + (several ? ` (${i})` : "")));
   };
-  const { said, pair, weight } = see;
-  const example = pair ? [": ", named(queries, pair[0]), " looks at ", named(keys, pair[1]), weight === null ? "" : ` (${weight.toFixed(2)})`] : [];
+  const { said, pair, weight, hedge, doubt } = see;
+  const example = pair ? [": ", named(queries, pair[0]), " looks at ", named(keys, pair[1]), weight === null ? "" : ` (${shown(weight)})`] : [];
   const name = whole ? titleOf(state, opening) : `Head ${opening}`;
-  fill(byId("opening"), make("button", { type: "button", class: "link", "data-head": opening }, `${name} ${said}`, ...example, "."));
+  fill(byId("opening"), make("button", { type: "button", class: "link", "data-head": opening }, `${name} ${hedge}${said}`, ...example, "."), " ", make("span", { class: "small", id: "doubt" }, `${capital(doubt)}.`));
 }
 
 /** The head before or after. @param {number} by */

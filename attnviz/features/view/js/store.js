@@ -5,9 +5,8 @@ import { readBeside, SHOWN } from "./second.js";
 /** @typedef {import("./types.js").State} State */
 
 export const VIEWS = ["stage", "overview", "map", "lines", "text", "scene", "card"];
-/** What stands together on the stage; where there is no room, the overview waits behind its tab. */
+/** What stands together on the stage; where there is no room beside, one below the other. */
 const STAGE = ["text", "map", "overview"];
-const NARROW = "(max-width: 820px)";
 export const SORTS = /** @type {const} */ (["model", "role", "likeness", "value"]);
 export const MIXES = ["blend", "mean", "max"];
 export const QUADRANTS = ["all", "AA", "AB", "BA", "BB"];
@@ -82,7 +81,7 @@ export function viewsOf(state) {
 /** The views that are drawn: of the stage all of its parts. @param {State} state */
 export function drawn(state) {
   if (state.view !== "stage") return [state.view];
-  return matchMedia(NARROW).matches ? STAGE.slice(0, 2) : STAGE;
+  return STAGE;
 }
 
 /** Whether a view is drawn. @param {State} state @param {string} view */

@@ -137,6 +137,19 @@ function sentence(panel, state, token) {
   return `${one.named[token.i]} ${verbs[token.side === "q" ? 0 : 1]} – ${best.join("; ")} (${scale})`;
 }
 
+/** What was last brought into sight. */
+let brought = "";
+
+/** Scroll a long text, and not the page, until the pinned token is in sight; once for each. @param {string} what */
+function bring(what) {
+  const body = byId("text-body");
+  const pin = buttons.find((word) => word.getAttribute("aria-pressed") === "true");
+  if (what === brought || !pin || !body.clientHeight) return;
+  brought = what;
+  const [box, word] = [body, pin].map((one) => one.getBoundingClientRect());
+  if (word.top < box.top || word.bottom > box.bottom) body.scrollTop += word.top - box.top - (box.height - word.height) / 2;
+}
+
 /** Show what a token does that is pointed at elsewhere, or no longer. @param {Token | null} token */
 export function passing(token) {
   if (!token && !over) return;
@@ -234,6 +247,7 @@ export const textView = {
     }
     byId("text-direction").hidden = !empty && panel.queries !== panel.keys;
     paint();
+    bring(`${shape} ${state.pin}`);
   },
   picture(painter, state) {
     const panel = panelOf(state, state.on);

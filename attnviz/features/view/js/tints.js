@@ -1,4 +1,5 @@
 import { byId, fill, make } from "./dom.js";
+import { figure } from "./numbers.js";
 import { described, headOf, headsOf, itemOf, kindOf, page, roleOf, signOf } from "./data.js";
 import { set } from "./store.js";
 import { ends, ink, rampOf } from "./colors.js";
@@ -14,7 +15,7 @@ import { magnified, prepared } from "./painter.js";
 const BAR = 140;
 
 /** The number that every text gives: how much weight the key with the most of it has. @type {Measure} */
-const SINK = { key: "sink", title: "mean weight on the head’s sink", unit: "", from: "this text", finding: -1, orange: 0, values: {} };
+const SINK = { key: "sink", title: "mean weight on the head’s sink", unit: "", from: "this text", finding: -1, orange: 0, ends: [], values: {} };
 const SINK_PLACE = page.scores.findIndex(({ name }) => name === SINK.key);
 
 /** The number that heads are tinted by; null for their roles. @param {State} state */
@@ -49,8 +50,7 @@ function topOf(measure, state) {
 
 /** To two digits, with a sign where there are two. @param {Measure} measure @param {number} value */
 function digits(measure, value) {
-  const text = (!value ? "0" : Math.abs(value) < 100 ? value.toPrecision(2) : value.toFixed(0)).replace("-", "−");
-  return measure.orange && value > 0 ? `+${text}` : text;
+  return figure(value, Boolean(measure.orange));
 }
 
 /**
@@ -115,14 +115,14 @@ export function sinkOf(state, head) {
   return at === null ? "" : `${itemOf(state).axes[kindOf(state).keys].labels[at]} (${at})`;
 }
 
-/** What the tints mean, and how that was measured. @param {State} state */
-export function tintSaid(state) {
+/** What the tints mean, and how that was measured. @param {State} state @param {string} [beside] what stands with the number */
+export function tintSaid(state, beside = "its head and ") {
   const measure = measureOf(state);
   if (!measure) return "";
   const without = headsOf(state).filter(({ id }) => !valueOf(measure, state, id)).length;
   const brackets = headsOf(state).some(({ id }) => { const value = valueOf(measure, state, id); return value && unsure(measure, value); });
   return [
-    `its head and the ${measure.title}${measure.unit ? ` in ${measure.unit}` : ""}; colour by the square root of its size${brackets ? "; in brackets where the interval includes 0" : ""}${without ? `; hatched: not measured (${without} head${without > 1 ? "s" : ""})` : ""}.`,
+    `${beside}the ${measure.title}${measure.unit ? ` in ${measure.unit}` : ""}; colour by the square root of its size${measure.orange && measure.ends[1] ? `, blue: ${measure.ends[1]}, orange: ${measure.ends[0]}` : ""}${brackets ? "; in brackets where the interval includes 0" : ""}${without ? `; hatched: not measured (${without} head${without > 1 ? "s" : ""})` : ""}.`,
     measure === SINK ? `From this text: the sink is the key with the most weight in all; ${page.scores[SINK_PLACE].source}.` : `From ${measure.from}: ${page.findings[measure.finding].how}`,
   ].join(" ");
 }
@@ -142,14 +142,16 @@ export function paintTints(painter, state, x, y, titled = true) {
   const tones = ink();
   const size = 11 * magnified();
   const top = topOf(measure, state);
-  const [low, high] = [digits(measure, measure.orange ? -top : 0), digits(measure, top)];
+  const signed = measure.ends.some(Boolean) ? measure.ends : [];
+  const [ofLow, ofHigh] = measure.orange < 0 ? signed : [...signed].reverse();
+  const low = `${digits(measure, measure.orange ? -top : 0)}${ofLow ? `, ${ofLow}` : ""}`;
   painter.text(low, x, y, { size, color: tones.soft });
   const left = x + painter.measure(low, size) + 6;
   for (let i = 0; i < BAR; i += 2) {
     const share = measure.orange ? (2 * (i + 1)) / BAR - 1 : (i + 1) / BAR;
     painter.rect(left + i, y - 6, 2.5, 12, colorOf(measure, share).color);
   }
-  const text = `${high}${measure.unit ? ` ${measure.unit}` : ""}${titled ? `: ${measure.title}` : ""}`;
+  const text = `${digits(measure, top)}${measure.unit ? ` ${measure.unit}` : ""}${ofHigh ? `, ${ofHigh}` : ""}${titled ? `: ${measure.title}` : ""}`;
   painter.text(text, left + BAR + 6, y, { size, color: tones.soft });
   return left + BAR + 6 + painter.measure(text, size);
 }

@@ -36,8 +36,8 @@ export interface KindData {
   whole: boolean;
   /** which of the page's planes has these heads; null where their likeness is not known */
   alike: number | null;
-  /** what the opening head shows, and the query and key to see it at */
-  see: { said: string; pair: [number, number] | null; weight: number | null } | null;
+  /** what the opening head shows, the query and key to see it at, and how sure that is */
+  see: { said: string; pair: [number, number] | null; weight: number | null; hedge: string; doubt: string } | null;
 }
 /** Of each head its place x, y, then the heads most like it and their distances, the nearest first. */
 export type Placed = [number, number, ...[string, number][]];
@@ -82,9 +82,9 @@ export type Value = [number, number | null, number | null];
 export interface FindingData { title: string; name: string; how: string; said: Record<string, Record<string, string[]>> }
 /**
  * A number that heads can be tinted by, of one of the findings, or of the text itself (-1); `orange` is
- * the sign that is orange, 0 for numbers without a sign.
+ * the sign that is orange, 0 for numbers without a sign, and `ends` what orange and blue say.
  */
-export interface Measure { key: string; title: string; unit: string; from: string; finding: number; orange: number; values: Record<string, Record<string, Value>> }
+export interface Measure { key: string; title: string; unit: string; from: string; finding: number; orange: number; ends: string[]; values: Record<string, Record<string, Value>> }
 
 /** One head of the kind of attention that is shown. */
 /** `name` is short, `title` says what it is: a head, or a layer where maps are of layers. */

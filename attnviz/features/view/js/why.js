@@ -1,7 +1,7 @@
 import { byId, fill, make } from "./dom.js";
+import { known, upward } from "./numbers.js";
 import { headOf, headsOf, isLoaded, itemOf, kindOf, load, rowWeights } from "./data.js";
 import { get, set } from "./store.js";
-import { known, upward } from "./digits.js";
 import { track } from "./busy.js";
 import { firstQuestion } from "./who.js";
 import { loadTerms, termsOf } from "./terms.js";

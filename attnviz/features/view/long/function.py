@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from attnviz.captures.captured import Captured
-from attnviz.captures.look import Model, load
 from attnviz.captures.tiled import tiled
 from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
+from attnviz.core.source import Source
 from attnviz.errors import InputError
 from attnviz.features.view.chosen import strongest
 from attnviz.features.view.long.page import LARGEST_TEXT, kept_weights, page
 from attnviz.features.view.result import Viewer
+from attnviz.features.view.settings import ViewSettings
+from attnviz.web.settings import PageSettings
 
 ACROSS = 128
 """Tiles along an axis, at most; of a part of a text more, where the page has room."""
@@ -21,27 +23,18 @@ _MB = 20.0
 
 
 def long_view(
-    model: Model,
+    source: Source,
     inputs: Inputs,
-    *,
-    select: str | None,
-    without: str | None,
-    weigh: str,
-    title: str | None,
-    max_mb: float,
-    top: int | None = None,
-    rows: str | None = None,
-    keys: str | None = None,
+    settings: ViewSettings,
+    asked: PageSettings,
     progress: Progress | None = None,
 ) -> Viewer:
     """Put the heads of a long text, or of a part of one, into one page.
 
-    Parameters are those of :func:`attnviz.view`.
-
     Raises:
         InputError: a text that is too long for a page, or too many heads for its size.
     """
-    source = load(model)
+    max_mb, select = asked.max_mb, settings.select
     if inputs.length > LARGEST_TEXT:
         raise InputError(
             "a page holds {:,} tokens at most, and the text has {:,}; shorten it",
@@ -49,7 +42,7 @@ def long_view(
             inputs.length,
         )
 
-    cut = rows is not None or keys is not None
+    cut = settings.rows is not None or settings.keys is not None
 
     def sizes(heads: int, rows: int, keys: int) -> tuple[int, int]:
         budget, size = min(_MB, max_mb) * 0.9e6, 1
@@ -68,19 +61,19 @@ def long_view(
             )
         return size, kept_weights(heads, rows, room())
 
-    if top is not None:
-        select = strongest([inputs], source, top, select)
-    found, layout = tiled(
+    if settings.clearest is not None:
+        select = strongest([inputs], source, settings.clearest, select)
+    tiles, layout = tiled(
         source,
         inputs,
         sizes,
         select=select,
-        without=without,
-        weigh=weigh,
-        rows=rows,
-        keys=keys,
+        without=settings.without,
+        weigh=settings.quantity,
+        rows=settings.rows,
+        keys=settings.keys,
         progress=progress,
     )
-    title = title or f"Attention of {found.source.model}"
-    held = Captured(found.source, layout, found.inputs, {}, found.empty_rows, {}, weigh)
-    return Viewer(page(found, layout, title=title), title, (held,))
+    title = asked.title or f"Attention of {tiles.source.model}"
+    held = Captured(tiles.source, layout, tiles.inputs, {}, tiles.empty_rows, {}, settings.quantity)
+    return Viewer(page(tiles, layout, title=title), title, (held,))

@@ -23,20 +23,20 @@ LARGEST_TEXT = 1 << 16
 """Tokens of a page; keys are stored in 16 bits."""
 
 
-def page(found: Tiled, layout: Layout, *, title: str) -> bytes:
+def page(tiles: Tiled, layout: Layout, *, title: str) -> bytes:
     """The whole page, as UTF-8.
 
     Args:
-        found: tiles over a text or a part of it, with some weights of each row.
+        tiles: tiles over a text or a part of it, with some weights of each row.
         layout: names the heads.
         title: of the page.
     """
-    sides = found.inputs.sides[next(iter(found.maps)).site.kind]
-    roles = {scores.head: scores.roles for scores in found.scores}
+    sides = tiles.inputs.sides[next(iter(tiles.maps)).site.kind]
+    roles = {scores.head: scores.roles for scores in tiles.scores}
     masks: dict[bytes, int] = {}
     heads = []
-    for head, one in found.maps.items():
-        allowed = found.allowed[head.site]
+    for head, head_tiles in tiles.maps.items():
+        allowed = tiles.allowed[head.site]
         mask = masks.setdefault(allowed.tobytes(), len(masks))
         name = layout.name(head)
         heads.append(
@@ -45,29 +45,31 @@ def page(found: Tiled, layout: Layout, *, title: str) -> bytes:
                 "said": head_title(name, roles.get(head, ())),
                 "layer": head.site.layer,
                 "mask": mask,
-                **_packed(one, found.rows.start),
+                **_packed(head_tiles, tiles.rows.start),
             }
         )
-    typed, read = ([visible(text) for text in one.texts] for one in (sides.queries, sides.keys))
-    shape = next(iter(found.allowed.values())).shape
-    kept = next(iter(found.maps.values())).keys.shape[1]
+    typed, read = (
+        [visible(text) for text in tokens.texts] for tokens in (sides.queries, sides.keys)
+    )
+    shape = next(iter(tiles.allowed.values())).shape
+    kept = next(iter(tiles.maps.values())).keys.shape[1]
     data = {
         "title": title,
-        "said": f"{_part(found, len(typed), len(read))}{counted(len(heads), 'head')} of "
-        f"{model_name(found.source)}",
-        "part": [found.rows.start, found.rows.stop, found.keys.start, found.keys.stop],
-        "size": found.size,
+        "said": f"{_part(tiles, len(typed), len(read))}{counted(len(heads), 'head')} of "
+        f"{model_name(tiles.source)}",
+        "part": [tiles.rows.start, tiles.rows.stop, tiles.keys.start, tiles.keys.stop],
+        "size": tiles.size,
         "tiles": list(shape),
         "kept": kept,
         "queries": typed,
         "keys": None if sides.keys == sides.queries else read,
-        "causal": all(_causal(found, allowed) for allowed in found.allowed.values()),
+        "causal": all(_causal(tiles, allowed) for allowed in tiles.allowed.values()),
         "masks": [_bits(raw, shape) for raw in masks],
         "heads": heads,
         "palette": anchors(DEFAULT_PALETTE),
-        "closing": f"{model_name(found.source)} · {found.source.backend} backend · "
-        f"{found.source.exactness} · {found.source.device} {found.source.dtype}",
-        "notes": list(found.inputs.notes),
+        "closing": f"{model_name(tiles.source)} · {tiles.source.backend} backend · "
+        f"{tiles.source.exactness} · {tiles.source.device} {tiles.source.dtype}",
+        "notes": list(tiles.inputs.notes),
     }
     template, style, script = parts(__package__, "main")
     return html_page(template, title=title, style=style, script=script, data=safe_json(data))
@@ -88,19 +90,19 @@ _ENTRY = 3.6
 """Bytes of a weight in a page: three, which deflate little, in base64."""
 
 
-def _packed(one: TiledMap, start: int) -> dict[str, Any]:
+def _packed(tiles: TiledMap, start: int) -> dict[str, Any]:
     """A head's tiles and weights; the first row is of the query at ``start``."""
-    top, most = float(one.largest.max()), float(one.sums.max())
-    codes = np.concatenate([_codes(one.largest, top), _codes(one.sums, most)], axis=None)
-    rows = start + np.arange(len(one.keys), dtype=np.int64)[:, None]
-    back = ((rows - one.keys) & 0xFFFF).astype(np.uint16)  # a weight of 0 says that there is none
-    back[one.keys < 0] = 0
+    top, most = float(tiles.largest.max()), float(tiles.sums.max())
+    codes = np.concatenate([_codes(tiles.largest, top), _codes(tiles.sums, most)], axis=None)
+    rows = start + np.arange(len(tiles.keys), dtype=np.int64)[:, None]
+    back = ((rows - tiles.keys) & 0xFFFF).astype(np.uint16)  # a weight of 0 says that there is none
+    back[tiles.keys < 0] = 0
     raw = b"".join(
         part.tobytes()
         for part in (
             (back >> 8).astype(np.uint8),
             (back & 255).astype(np.uint8),
-            _codes(one.weights, top),
+            _codes(tiles.weights, top),
         )
     )
     return {
@@ -122,20 +124,20 @@ def _bits(raw: bytes, shape: tuple[int, ...]) -> str:
     return deflated(allowed.astype(np.uint8).tobytes())
 
 
-def _part(found: Tiled, queries: int, keys: int) -> str:
+def _part(tiles: Tiled, queries: int, keys: int) -> str:
     """How much of a text of so many queries and keys there is."""
-    if (len(found.rows), len(found.keys)) == (queries, keys):
+    if (len(tiles.rows), len(tiles.keys)) == (queries, keys):
         return f"{counted(queries, 'token')}, "
-    rows, across = (f"{one.start:,}–{one.stop - 1:,}" for one in (found.rows, found.keys))
+    rows, across = (f"{span.start:,}–{span.stop - 1:,}" for span in (tiles.rows, tiles.keys))
     return f"queries {rows} × keys {across} of {counted(keys, 'token')}, "
 
 
-def _causal(found: Tiled, allowed: NDArray[np.bool_]) -> bool:
+def _causal(tiles: Tiled, allowed: NDArray[np.bool_]) -> bool:
     """Whether no tile is allowed all of whose keys come after its queries, and there are some."""
     down, across = allowed.shape
     lasts = np.minimum(
-        found.rows.start + found.size * np.arange(1, down + 1) - 1, found.rows.stop - 1
+        tiles.rows.start + tiles.size * np.arange(1, down + 1) - 1, tiles.rows.stop - 1
     )
-    firsts = found.keys.start + found.size * np.arange(across)
+    firsts = tiles.keys.start + tiles.size * np.arange(across)
     later = firsts[None] > lasts[:, None]
     return bool(later.any()) and not (later & allowed).any()

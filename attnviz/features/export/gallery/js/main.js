@@ -1,5 +1,6 @@
 // Only the rows in sight are in the document, so 50,000 pictures scroll like 50.
-import { byId, clamp, fill, make, plural } from "./dom.js";
+import { byId, clamp, fill, make } from "./dom.js";
+import { plural, thousands } from "./numbers.js";
 import { csvOf, download } from "./download.js";
 import { startFrame } from "./frame.js";
 import { startHelpByKey } from "./help.js";
@@ -18,9 +19,9 @@ const [SHAPE, LINE] = [0.8, 30];
 const SWIPE = 50;
 /** Pixels above and below what is in sight. */
 const AHEAD = 600;
-const [FILE, KIND, SITE, LAYER, HEAD, ROLES] = /** @type {const} */ ([0, 1, 2, 3, 4, 5]);
+const [FILE, LAYOUT, SITE, LAYER, HEAD, ROLES] = /** @type {const} */ ([0, 1, 2, 3, 4, 5]);
 /** What each filter but that of words looks at. */
-const PLACES = /** @type {const} */ ({ kind: KIND, site: SITE, layer: LAYER, head: HEAD, role: ROLES });
+const PLACES = /** @type {const} */ ({ layout: LAYOUT, site: SITE, layer: LAYER, head: HEAD, role: ROLES });
 const SELECTS = /** @type {(keyof typeof PLACES)[]} */ (Object.keys(PLACES));
 
 const list = byId("list");
@@ -74,9 +75,9 @@ function choices(id, label, name, least = 2) {
 
 /** @param {Picture} picture */
 function caption(picture) {
-  const [, kind, number, layer, head, played] = picture;
+  const [, layout, number, layer, head, played] = picture;
   const site = select("site").hidden ? "" : `${data.sites[number]} `;
-  let name = data.kinds[kind];
+  let name = data.layouts[layout];
   if (head !== null) name = `head ${layer}.${head}`;
   else if (layer !== null) name = `layer ${layer}`;
   const roles = head === null ? [] : played.map((role) => data.roles[role]);
@@ -103,7 +104,7 @@ function filter() {
     for (const picture of pictures) if (matches(picture, wanted)) shown.push([item, picture]);
   }
   const total = data.items.reduce((sum, [, , , pictures]) => sum + pictures.length, 0);
-  fill(byId("count"), `${shown.length.toLocaleString("en")} of ${plural(total, "picture")}`);
+  fill(byId("count"), `${thousands(shown.length)} of ${plural(total, "picture")}`);
   scrollTo(0, 0);
   lay();
   remember();
@@ -257,9 +258,9 @@ async function print() {
 
 /** The pictures that the filters leave, a line each. */
 function* lines() {
-  yield ["number", "name", "text", "file", "kind", "attention", "layer", "head", "roles"];
-  for (const [[number, name, text], [file, kind, site, layer, head, roles]] of shown) {
-    yield [String(number), name, text, file, data.kinds[kind], data.sites[site], String(layer ?? ""), String(head ?? ""), roles.map((role) => data.roles[role]).join(" ")];
+  yield ["number", "name", "text", "file", "layout", "attention", "layer", "index", "head", "roles"];
+  for (const [[number, name, text], [file, layout, site, layer, head, roles]] of shown) {
+    yield [String(number), name, text, file, data.layouts[layout], data.sites[site], String(layer ?? ""), String(head ?? ""), head === null ? "" : `${layer}.${head}`, roles.map((role) => data.roles[role]).join(" ")];
   }
 }
 
@@ -287,7 +288,7 @@ startFrame(() => {});
 startHelpByKey([["← ↑ ↓ →", "from picture to picture"], ["Enter", "open a picture"], ["Home", "the first picture"], ["End", "the last picture"], ["Esc", "close what is open"]]);
 fill(the("h1"), data.title);
 document.title = `attention maps: ${data.title}`;
-choices("kind", "kinds", (value) => data.kinds[value]);
+choices("layout", "layouts", (value) => data.layouts[value]);
 choices("site", "attention", (value) => data.sites[value]);
 choices("layer", "layers", (value) => `layer ${value}`);
 choices("head", "heads", (value) => `head ${value}`);

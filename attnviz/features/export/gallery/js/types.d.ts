@@ -1,6 +1,6 @@
-/** `layer` and `head` are null for pictures of several; `kind`, `site` and roles are numbers in the lists. */
-export type Picture = [file: string, kind: number, site: number, layer: number | null, head: number | null, roles: number[]];
+/** `layer` and `head` are null for pictures of several; `layout`, `site` and roles are numbers in the lists. */
+export type Picture = [file: string, layout: number, site: number, layer: number | null, head: number | null, roles: number[]];
 export type Input = [number: number, name: string, text: string, pictures: Picture[]];
 /** A row in the list: an input's name, or some of its pictures. */
 export type Row = { y: number; item: Input } | { y: number; from: number; to: number };
-export interface Data { title: string; kinds: string[]; sites: string[]; roles: string[]; items: Input[] }
+export interface Data { title: string; layouts: string[]; sites: string[]; roles: string[]; items: Input[] }

@@ -1,6 +1,7 @@
 // Layers downwards, heads across: the word that each head raises most; and all of what the chosen one writes.
-import { bar, barLine, signedBar, signedText } from "./bars.js";
+import { bar, barLine, signedBar } from "./bars.js";
 import { byId, clamp, fill, make, say } from "./dom.js";
+import { fixed, signedText, wholePercent } from "./numbers.js";
 import { startSaving } from "./download.js";
 import { startFrame } from "./frame.js";
 import { startHelpByKey } from "./help.js";
@@ -49,10 +50,10 @@ function choose(n, told = false) {
   boxes[n].setAttribute("aria-selected", "true");
   boxes[n].tabIndex = 0;
   fill(byId("name"), `Head ${head.name}`);
-  fill(byId("numbers"), `length of what it writes ${head.norm.toFixed(2)}${head.inText === null ? "" : `; the word that it raises most stands in the text in ${head.inText} of rows (${data.chance})`}`);
+  fill(byId("numbers"), `length of what it writes ${fixed(head.norm, 2)}${head.inText === null ? "" : `; the word that it raises most stands in the text in ${head.inText} of rows (${data.chance})`}`);
   fill(byId("raises"), ...effects("raises most", head.raises));
   fill(byId("lowers"), ...effects("lowers most", head.lowers));
-  fill(byId("recurring"), ...(head.recurring.length ? [make("h3", {}, "recurs among the five it raises most"), ...head.recurring.map(([word, share]) => barLine(word, bar(share), `${Math.round(100 * share)} %`))] : []));
+  fill(byId("recurring"), ...(head.recurring.length ? [make("h3", {}, "recurs among the five it raises most"), ...head.recurring.map(([word, share]) => barLine(word, bar(share), wholePercent(share)))] : []));
   if (told) say(`head ${head.name} raises ${head.raises.slice(0, 3).map(([word]) => word).join(", ")}`);
   setAddress(n ? `#head=${head.name}` : "");
 }
@@ -93,7 +94,7 @@ function drawWhole(painter) {
 
 fill(byId("about"), data.several ? "read out by the last normalization and the LM head, the mean over rows" : "read out by the last normalization and the LM head");
 fill(byId("closing"), data.closing);
-fill(byId("legend"), ...legend([...data.palette], "length of what a head writes: 0", most.toFixed(2), false));
+fill(byId("legend"), ...legend([...data.palette], "length of what a head writes: 0", fixed(most, 2), false));
 const grid = byId("grid");
 grid.style.setProperty("--across", String(across));
 grid.setAttribute("role", "grid");

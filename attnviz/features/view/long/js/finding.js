@@ -1,5 +1,6 @@
 import { data, queries } from "./data.js";
-import { byId, fill, plural } from "./dom.js";
+import { byId, fill } from "./dom.js";
+import { plural, thousands } from "./numbers.js";
 
 /** Whether tokens bring the space before them along, as those of GPT-2 do, and not those of BERT. */
 const spaced = queries.some((text) => text.startsWith("·"));
@@ -53,7 +54,7 @@ export function startFinding(jump) {
   /** @type {number[]} */
   let found = [];
   let here = -1;
-  const tell = () => fill(byId("found"), field.value.trim() ? `${here < 0 ? plural(found.length, "place") : `${(here + 1).toLocaleString("en")} of ${plural(found.length, "place")}`}${found.length ? "" : "; spelled as in the text?"}` : "");
+  const tell = () => fill(byId("found"), field.value.trim() ? `${here < 0 ? plural(found.length, "place") : `${thousands(here + 1)} of ${plural(found.length, "place")}`}${found.length ? "" : "; spelled as in the text?"}` : "");
   const step = (/** @type {number} */ by) => {
     if (!found.length) return;
     here = here < 0 && by < 0 ? found.length - 1 : (here + by + found.length) % found.length;
@@ -75,7 +76,7 @@ export function startFinding(jump) {
   go.max = String(to);
   const reach = () => {
     const at = Math.round(Number(go.value));
-    if (go.value === "" || !(at >= from && at <= to)) return fill(byId("found"), `queries are ${from.toLocaleString("en")} to ${to.toLocaleString("en")}`);
+    if (go.value === "" || !(at >= from && at <= to)) return fill(byId("found"), `queries are ${thousands(from)} to ${thousands(to)}`);
     jump(at);
     return undefined;
   };

@@ -2,7 +2,8 @@
 // somebody has zoomed in.
 import { cells, first, resting, snapped, strongest, whole } from "./cells.js";
 import { colors, data, keptOf, KEYS, keys, LENGTH, queries, ROWS, tilesOf } from "./data.js";
-import { byId, clamp, fill, make, say, shown } from "./dom.js";
+import { byId, clamp, fill, make, say } from "./dom.js";
+import { filed, shown, thousands, wholePercent } from "./numbers.js";
 import { startSaving } from "./download.js";
 import { read, startFinding } from "./finding.js";
 import { startFrame } from "./frame.js";
@@ -11,7 +12,7 @@ import { startHelpByKey } from "./help.js";
 import { legend } from "./legend.js";
 import { setAddress } from "./observed.js";
 import { prepared } from "./painter.js";
-import { ABOVE, BELOW, drawMap, LEFT, topOf, word } from "./picture.js";
+import { ABOVE, BELOW, drawMap, LEFT, RIGHT, topOf, word } from "./picture.js";
 
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Cells} Cells */
@@ -43,13 +44,13 @@ function side() {
 /** @param {number} from @param {number} count @param {number} length */
 function range(from, count, length) {
   const last = Math.min(length, from + count) - 1;
-  return from === last ? from.toLocaleString("en") : `${from.toLocaleString("en")}–${last.toLocaleString("en")}`;
+  return from === last ? thousands(from) : `${thousands(from)}–${thousands(last)}`;
 }
 
 function draw() {
   if (!now) return;
   const size = side();
-  const painter = prepared(canvas, LEFT + size + 4, ABOVE + size + BELOW);
+  const painter = prepared(canvas, LEFT + size + RIGHT, ABOVE + size + BELOW);
   drawMap(painter, now.cells, state.part, state.sum, state.head, size, tones(), state.held);
   if (dragged) {
     const [a, b, c, d] = dragged;
@@ -89,7 +90,7 @@ function tellAll({ cells: found, kept }) {
   fill(byId("legend"), ...legend(steps, "0", `${shown(top)}${sum || part.side < LENGTH ? ", the largest in sight" : ""} (by the square root)`, found.masked.some(Boolean)));
   const finer = found.cell < data.size;
   fill(byId("exact"), finer
-    ? `Drawn from the ${data.kept} largest weights of each row: ${Math.round(100 * Math.min(1, found.covered))} % of the weight of these rows. No other weight of a row here is above ${shown(found.below)}.`
+    ? `Drawn from the ${data.kept} largest weights of each row: ${wholePercent(Math.min(1, found.covered))} of the weight of these rows. No other weight of a row here is above ${shown(found.below)}.`
     : `Exact over all weights: tiles of ${data.size} × ${data.size} tokens were filled while the model ran.`);
   list(kept, found.cell, held);
   /** @type {HTMLButtonElement} */ (byId("zoom-out")).disabled = /** @type {HTMLButtonElement} */ (byId("whole")).disabled = part.side >= LENGTH;
@@ -105,7 +106,7 @@ function around(texts, at) {
 
 /** A weight with the words around its query and key, to go to. @param {import("./types.js").Pair} pair */
 function entry(pair) {
-  const made = make("button", { type: "button" }, make("b", {}, shown(pair.weight)), ` ${pair.query.toLocaleString("en")} `, around(queries, pair.query), ` → ${pair.key.toLocaleString("en")} `, around(keys, pair.key));
+  const made = make("button", { type: "button" }, make("b", {}, shown(pair.weight)), ` ${thousands(pair.query)} `, around(queries, pair.query), ` → ${thousands(pair.key)} `, around(keys, pair.key));
   made.addEventListener("click", () => focus(pair.query, pair.key));
   return make("li", {}, made);
 }
@@ -119,15 +120,15 @@ function list(kept, cell, held) {
   const rests = !held && KEYS.from === 0 ? resting(kept, row, size) : 0;
   const most = rests > rows / 2;
   const found = single ? strongest(kept, row, 1, KEYS.from, LENGTH, data.kept) : strongest(kept, row, size, key, size, PAIRS, !most);
-  const title = single ? `Largest weights of query ${row.toLocaleString("en")} ${word(queries[row])}`
+  const title = single ? `Largest weights of query ${thousands(row)} ${word(queries[row])}`
     : held ? `Largest weights in the cell: queries ${range(row, size, ROWS.to)} × keys ${range(key, size, KEYS.to)}` : "Largest weights in sight";
   fill(byId("listed"), title);
-  fill(byId("rest"), most ? `The first token has the largest weight of ${Math.floor((100 * rests) / rows)} % of these rows; the list leaves it out.` : "");
+  fill(byId("rest"), most ? `The first token has the largest weight of ${wholePercent(rests / rows)} of these rows; the list leaves it out.` : "");
   fill(byId("pairs"), ...(found.length ? found.map(entry) : [make("li", { class: "small" }, "None of the kept weights is here.")]));
   byId("lookers").hidden = !single;
   if (single) {
     const lookers = strongest(kept, ROWS.from, ROWS.to - ROWS.from, key, 1, PAIRS);
-    fill(byId("looked-at"), `Queries with most weight on key ${key.toLocaleString("en")} ${word(keys[key])}`);
+    fill(byId("looked-at"), `Queries with most weight on key ${thousands(key)} ${word(keys[key])}`);
     fill(byId("back"), ...(lookers.length ? lookers.map(entry) : [make("li", { class: "small" }, "No kept weight is on it.")]));
   }
   const query = held ? Math.min(held[0], ROWS.to - 1) : found.length ? found[0].query : part.row;
@@ -292,7 +293,7 @@ function* numbers() {
   const { cell, columns, values, masked } = now.cells;
   for (let i = 0; i < values.length; i++) {
     if (masked[i] || !values[i]) continue;
-    yield [data.heads[state.head].name, String(state.part.row + Math.floor(i / columns) * cell), String(state.part.key + (i % columns) * cell), String(cell), String(Number(values[i].toPrecision(4)))];
+    yield [data.heads[state.head].name, String(state.part.row + Math.floor(i / columns) * cell), String(state.part.key + (i % columns) * cell), String(cell), filed(values[i], 4)];
   }
 }
 

@@ -1,4 +1,5 @@
 import { colors, data, KEYS, keys, LENGTH, queries, ROWS } from "./data.js";
+import { thousands } from "./numbers.js";
 import { shades } from "./shades.js";
 
 /** @typedef {import("./types.js").Cells} Cells */
@@ -8,7 +9,9 @@ import { shades } from "./shades.js";
 /** Room for the labels of both axes. */
 export const LEFT = 96;
 export const BELOW = 92;
-export const ABOVE = 6;
+export const ABOVE = 8;
+/** Half a label stands over the edge. */
+export const RIGHT = 8;
 const MOST_LABELS = 36;
 
 /** Pixels of cells. @param {Cells} cells @param {boolean} sum @param {number} head @param {boolean} all whether the whole map is in sight */
@@ -42,12 +45,12 @@ export function drawMap(painter, cells, part, sum, head, side, tones, held) {
   let step = cells.cell;
   while (part.side / step > room) step *= 2;
   const named = step * 16 <= part.side * 16 && cells.cell <= 4;
-  const label = (/** @type {string[]} */ texts, /** @type {number} */ at) => `${named ? `${word(texts[at]).slice(0, 9)} ` : ""}${at.toLocaleString("en")}`;
+  const label = (/** @type {string[]} */ texts, /** @type {number} */ at) => `${named ? `${word(texts[at]).slice(0, 9)} ` : ""}${thousands(at)}`;
   for (let at = 0; at < part.side; at += step) {
     const y = ABOVE + ((at / cells.cell) + 0.5) * box;
     const x = LEFT + ((at / cells.cell) + 0.5) * box;
-    if (part.row + at < ROWS.to) painter.text(label(queries, part.row + at), LEFT - 5, y + 4, { size: 11, color: tones.soft, align: "right" });
-    if (part.key + at < KEYS.to) painter.text(label(keys, part.key + at), x + 4, ABOVE + high + 5, { size: 11, color: tones.soft, align: "right", turn: true });
+    if (part.row + at < ROWS.to) painter.text(label(queries, part.row + at), LEFT - 5, y, { size: 11, color: tones.soft, align: "right" });
+    if (part.key + at < KEYS.to) painter.text(label(keys, part.key + at), x, ABOVE + high + 5, { size: 11, color: tones.soft, align: "right", turn: true });
   }
   if (held) {
     const [r, c] = held.map((at, n) => (at - (n ? part.key : part.row)) / cells.cell);
@@ -58,5 +61,5 @@ export function drawMap(painter, cells, part, sum, head, side, tones, held) {
       }
     }
   }
-  return { width: LEFT + side + 4, height: ABOVE + side + BELOW };
+  return { width: LEFT + side + RIGHT, height: ABOVE + side + BELOW };
 }

@@ -1,0 +1,799 @@
+"""Written by docs/reference.py from the declarations of settings."""
+
+from attnviz.attention.attend import Attended
+from attnviz.captures.captured import Captured
+from attnviz.captures.in_memory import Watched
+from attnviz.core.capture import Capture as Capture
+from attnviz.core.generation import Generation as Generation
+from attnviz.core.heads import Head as Head
+from attnviz.core.heads import Site as Site
+from attnviz.core.prompt import Prompt as Prompt
+from attnviz.core.result import Result
+from attnviz.core.scores import HeadScores as HeadScores
+from attnviz.core.scores import Role as Role
+from attnviz.core.scores import Score as Score
+from attnviz.core.source import Donor
+from attnviz.core.source import Gate
+from attnviz.core.source import Observer
+from attnviz.core.source import Source
+from attnviz.core.tokens import Tokens as Tokens
+from attnviz.errors import AttnvizError as AttnvizError
+from attnviz.errors import AttnvizWarning as AttnvizWarning
+from attnviz.errors import DeviceError as DeviceError
+from attnviz.errors import InputError as InputError
+from attnviz.errors import ModelError as ModelError
+from attnviz.errors import OutputError as OutputError
+from attnviz.errors import SelectionError as SelectionError
+from attnviz.errors import SizeError as SizeError
+from attnviz.errors import UsageError as UsageError
+from attnviz.features.ablation.pruned import Pruned
+from attnviz.features.ablation.result import Ablation
+from attnviz.features.atlas.result import Atlas
+from attnviz.features.card.function import Card
+from attnviz.features.check.result import FileCheck
+from attnviz.features.circuits.result import Circuits
+from attnviz.features.coref.result import Coref
+from attnviz.features.diff.result import Diff
+from attnviz.features.explain.result import Explain
+from attnviz.features.export.run import Exported
+from attnviz.features.film.callback import HeadsCallback as HeadsCallback
+from attnviz.features.film.result import Film
+from attnviz.features.film.track import Tracker
+from attnviz.features.flow.result import Flow
+from attnviz.features.heads.result import Heads as Heads
+from attnviz.features.heatmap.result import Heatmap
+from attnviz.features.lens.result import Lens
+from attnviz.features.live.result import LivePage
+from attnviz.features.logits.result import Logits
+from attnviz.features.patch.pairs import Pair as Pair
+from attnviz.features.patch.result import Patch
+from attnviz.features.profile.result import Profile
+from attnviz.features.profile.run import Progress
+from attnviz.features.retrieval.result import Retrieval
+from attnviz.features.sinks.result import Sinks
+from attnviz.features.sources.result import SourceShares
+from attnviz.features.sources.result import Sources
+from attnviz.features.spans.result import Spans
+from attnviz.features.syntax.result import Syntax
+from attnviz.features.view.result import Viewer
+from attnviz.models.untrained import FreshConfig as FreshConfig
+from attnviz.scoring.user_block import ScoreBlock as ScoreBlock
+from attnviz.scoring.user_measures import Outputs as Outputs
+from attnviz.scoring.user_measures import Predictions as Predictions
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from pathlib import Path
+from torch import Tensor
+from typing import Any
+from typing import Literal
+
+__version__: str
+
+def ablate(
+    text: str | Prompt | Capture | Iterable[str | Prompt | Capture] | None = None,
+    *,
+    probe: bool = False,
+    select: str | None = None,
+    method: str = 'mean, resample',
+    mean_over: Literal['positions', 'tokens'] = 'positions',
+    draws: int | None = None,
+    seed: int = 0,
+    batch_tokens: int | None = None,
+    metric: Any = None,
+    answer: str | None = None,
+    against: str | None = None,
+    position: str | None = None,
+    mask: Literal['some', 'each'] = 'some',
+    by: Literal['head', 'position'] = 'head',
+    gradient: Literal['plain', 'layer'] | None = None,
+    average: Literal['mean', 'trimmed', 'median'] = 'trimmed',
+    smallest: float = 0.01,
+    curve: Literal['effect', 'remeasured', 'gradient', 'role', 'random'] | None = None,
+    random_orders: int = 3,
+    tolerance: float = 0.05,
+    reference: str | Prompt | Capture | Iterable[str | Prompt | Capture] | None = None,
+    groups: Sequence[str | None] | None = None,
+    fill: Callable[[Outputs], Any] | None = None,
+    evidence: Any = None,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    load_in: str | None = None,
+    device_map: str | None = None,
+    jobs: int = 1,
+    ray: str | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Ablation: ...
+
+def atlas(
+    files: str | Path | Sequence[str | Path],
+    *,
+    treebank: str | Path | None = None,
+    pronouns: str | Path | None = None,
+    limit: int | None = None,
+    evidence: Any = None,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    load_in: str | None = None,
+    device_map: str | None = None,
+    state: str | Path | None = None,
+    progress: Callable[[str, int, int], None] = ...,
+) -> Atlas: ...
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    mask: Tensor | None = None,
+    padding: Tensor | None = None,
+    bias: Tensor | None = None,
+    causal: bool = False,
+    window: int | None = None,
+    scale: float | None = None,
+    softcap: float | None = None,
+    sinks: Tensor | None = None,
+    dropout: float = 0.0,
+    gate: Gate | None = None,
+    donors: Sequence[Donor] = ...,
+    residual: Tensor | None = None,
+    site: Site = ...,
+    observers: Sequence[Observer] = ...,
+    block_rows: int | None = None,
+) -> Attended: ...
+
+def capture(
+    text: str | Prompt | Capture,
+    *,
+    tokenizer: Any = None,
+    pair: str | None = None,
+    context: str | None = None,
+    target: str | None = None,
+    truncate: bool = False,
+    select: str | None = None,
+    without: str | None = None,
+    quantity: str = 'weights',
+    why: str | None = None,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    load_in: str | None = None,
+    device_map: str | None = None,
+) -> Capture: ...
+
+def card(
+    model: Any = 'demo-gpt2',
+    *,
+    files: str | Path | Sequence[str | Path] | None = None,
+    limit: int | None = None,
+    picture: str = 'attention-heads.png',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    load_in: str | None = None,
+    device_map: str | None = None,
+    path: str | Path | None = None,
+    command: str = '',
+) -> Card: ...
+
+def check(
+    path: str | Path,
+) -> FileCheck: ...
+
+def circuits(
+    *,
+    select: str | None = None,
+    edges: int = 1000,
+    sample: int = 4096,
+    seed: int = 0,
+    evidence: Any = None,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    load_in: str | None = None,
+    device_map: str | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Circuits: ...
+
+def coref(
+    files: str | Path | Sequence[str | Path],
+    *,
+    select_on: Literal['halves', 'all'] = 'halves',
+    strict: bool = False,
+    candidates: Literal['words', 'mentions'] = 'words',
+    window: int = 128,
+    jobs: int = 1,
+    ray: str | None = None,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    load_in: str | None = None,
+    device_map: str | None = None,
+    progress: Callable[[str, int, int], None] = ...,
+) -> Coref: ...
+
+def diff(
+    before: str | Prompt | Capture | Path | Result | Iterable[str | Prompt | Capture],
+    after: str | Prompt | Capture | Path | Result | None = None,
+    *,
+    other_model: Any = None,
+    align: Literal['token', 'position', 'word'] = 'token',
+    tokenizer: Any = None,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    load_in: str | None = None,
+    device_map: str | None = None,
+) -> Diff: ...
+
+def explain(
+    text: str | Prompt | Capture,
+    *,
+    answer: str | None = None,
+    against: str | None = None,
+    seed: int = 0,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    load_in: str | None = None,
+    device_map: str | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Explain: ...
+
+def export(
+    files: str | Path | Sequence[str | Path],
+    out_dir: str | Path,
+    *,
+    select: str | None = None,
+    role: str | None = None,
+    clearest: int | None = None,
+    layout: str = 'heads',
+    rows: str | None = None,
+    keys: str | None = None,
+    format: Literal['png', 'svg', 'pdf'] = 'png',
+    quantity: str = 'weights',
+    weights: Literal['npz', 'safetensors'] | None = None,
+    special_tokens: bool = True,
+    truncate: bool = False,
+    palette: str = 'viridis',
+    normalize: Literal['global', 'head', 'row'] = 'global',
+    scale: Literal['linear', 'sqrt', 'log'] = 'linear',
+    size: float | None = None,
+    dpi: float = 150.0,
+    words: bool = False,
+    hide_sink: bool = False,
+    labels: bool = True,
+    values: bool | None = None,
+    column: str | None = None,
+    recorded: bool = False,
+    limit: int | None = None,
+    strict: bool = False,
+    jobs: int | None = None,
+    force: bool = False,
+    fsync: Literal['never', 'end', 'always'] = 'end',
+    evidence: Any = None,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    load_in: str | None = None,
+    device_map: str | None = None,
+    progress: Callable[[Exported], None] = ...,
+) -> Exported: ...
+
+def fill(
+    name: str,
+) -> Callable[[Any], Any]: ...
+
+def film(
+    files: str | Path | Sequence[str | Path] | None = None,
+    *,
+    texts: Sequence[str] | None = None,
+    column: str | None = None,
+    whole: bool = False,
+    special_tokens: bool = True,
+    limit: int | None = None,
+    scores: str | Sequence[str] | None = None,
+    probe: bool = False,
+    ablate: bool = False,
+    treebank: str | Path | Sequence[str | Path] | None = None,
+    pronouns: str | Path | Sequence[str | Path] | None = None,
+    map_tokens: int = 24,
+    seed: int = 0,
+    state: str | Path | None = None,
+    jobs: int = 1,
+    baseline: Mapping[str, float] | tuple[tuple[str, float], ...] | None = None,
+    model: Any = None,
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    load_in: str | None = None,
+    device_map: str | None = None,
+    progress: Callable[[str, int, int], None] = ...,
+) -> Film: ...
+
+def flow(
+    text: str | Prompt | Capture,
+    *,
+    method: Literal['alti', 'rollout', 'max-flow'] | None = None,
+    position: str | int | None = None,
+    source: str | int | None = None,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    load_in: str | None = None,
+    device_map: str | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Flow: ...
+
+def from_arrays(
+    attentions: Any,
+    tokens: Any,
+    *,
+    source_tokens: Any = None,
+    tokenizer: Any = None,
+    item: int | None = None,
+    kind: str | None = None,
+    sinks: bool = False,
+    model: str = 'attention in memory',
+) -> Captured: ...
+
+def heads(
+    text: str | Prompt | Capture,
+    *,
+    probe: bool = False,
+    select: str | None = None,
+    without: str | None = None,
+    quantity: str = 'weights',
+    evidence: Any = None,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    load_in: str | None = None,
+    device_map: str | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Heads: ...
+
+def heatmap(
+    text: str | Prompt | Capture,
+    select: str | None = None,
+    *,
+    rows: str | None = None,
+    keys: str | None = None,
+    quantity: str = 'weights',
+    tiles: Literal['max', 'sum'] = 'max',
+    palette: str = 'viridis',
+    normalize: Literal['global', 'head', 'row'] = 'global',
+    scale: Literal['linear', 'sqrt', 'log'] = 'linear',
+    size: float | None = None,
+    dpi: float = 150.0,
+    words: bool = False,
+    hide_sink: bool = False,
+    labels: bool = True,
+    values: bool | None = None,
+    across: int = 256,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    load_in: str | None = None,
+    device_map: str | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Heatmap: ...
+
+def lens(
+    text: str | Prompt | Capture | Iterable[str | Prompt | Capture],
+    *,
+    by: Literal['layer', 'head'] = 'layer',
+    token: str | None = None,
+    position: int | Literal['all'] | None = None,
+    predictions: int = 10,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    load_in: str | None = None,
+    device_map: str | None = None,
+    progress: Callable[[int], None] = ...,
+) -> Lens: ...
+
+def live(
+    text: str = 'The keys to the cabinet are on the table because the keys to the cabinet were lost',
+    *,
+    only: str | None = None,
+    bits: Literal[8, 16] | None = None,
+    max_mb: float = 100.0,
+    title: str | None = None,
+    model: str | Path | FreshConfig | Source = 'demo-gpt2',
+) -> LivePage: ...
+
+def load(
+    model: Any = 'demo-gpt2',
+    *,
+    tokenizer: Any = None,
+    device: str = 'auto',
+    dtype: str = 'auto',
+    untrained: int | None = None,
+    scale: Literal['default', 'trained'] = 'default',
+    reads: Literal['text', 'image'] = 'text',
+    load_in: str | None = None,
+    device_map: str | None = None,
+) -> Source: ...
+
+def load_plugins(
+    *files: str | Path,
+) -> tuple[str, ...]: ...
+
+def logits(
+    text: str | Prompt | Capture,
+    *,
+    token: str | None = None,
+    against: str | None = None,
+    position: int | Literal['all'] | None = None,
+    predictions: int = 5,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    load_in: str | None = None,
+    device_map: str | None = None,
+) -> Logits: ...
+
+def merge_profiles(
+    files: Sequence[str | Path],
+    *,
+    state: str | Path | None = None,
+    stability: bool = False,
+    evidence: Any = None,
+) -> Profile: ...
+
+def metric(
+    name: str,
+    *,
+    unit: str = '',
+    worse: Literal[1, -1] = 1,
+    distance: bool = False,
+    of: Literal['texts', 'pairs'] = 'texts',
+) -> Callable[[Any], Any]: ...
+
+def patch(
+    pairs: Pair | Mapping[str, Any] | str | Path | Iterable[Pair | Mapping[str, Any]] | None = None,
+    *,
+    task: str | None = None,
+    count: int = 60,
+    group: str | None = None,
+    align: Literal['position', 'word'] = 'position',
+    component: Literal['z', 'q', 'k', 'v', 'pattern', 'attention', 'mlp', 'residual'] = 'z',
+    select: str | None = None,
+    by: Literal['head', 'position'] = 'head',
+    position: str | None = None,
+    direction: Literal['denoise', 'noise', 'both'] = 'both',
+    metric: Any = None,
+    fill: Any = None,
+    estimate: bool = False,
+    paths: tuple[str, ...] | str = ...,
+    edges: int = 0,
+    steps: int = 5,
+    mlps: Literal['frozen', 'free'] = 'frozen',
+    circuit: bool = False,
+    circuit_size: int | None = None,
+    faithful: float = 0.85,
+    seed: int = 0,
+    batch_tokens: int | None = None,
+    jobs: int = 1,
+    ray: str | None = None,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    load_in: str | None = None,
+    device_map: str | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Patch: ...
+
+def profile(
+    files: str | Path | Sequence[str | Path] | None = None,
+    *,
+    texts: Sequence[str] | None = None,
+    column: str | None = None,
+    group: str | None = None,
+    whole: bool = False,
+    stride: int | None = None,
+    window: int | None = None,
+    special_tokens: bool = True,
+    limit: int | None = None,
+    sample: int | None = None,
+    strict: bool = False,
+    quantity: str = 'weights',
+    interval: Literal['each', 'simultaneous'] = 'each',
+    stability: bool = False,
+    seed: int = 0,
+    jobs: int | None = None,
+    ray: str | None = None,
+    evidence: Any = None,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    load_in: str | None = None,
+    device_map: str | None = None,
+    state: str | Path | None = None,
+    progress: Callable[[Progress], None] = ...,
+) -> Profile: ...
+
+def prune_heads(
+    model: str | Path,
+    heads: str | Sequence[Head],
+    folder: str | Path,
+    *,
+    device: str = 'auto',
+) -> Pruned: ...
+
+def read(
+    path: Any,
+    tokens: Any = None,
+    *,
+    source_tokens: Any = None,
+    tokenizer: Any = None,
+    item: int | None = None,
+    kind: str | None = None,
+    sinks: bool = False,
+) -> Any: ...
+
+def read_texts(
+    paths: str | Path | Sequence[str | Path],
+    *,
+    column: str | None = None,
+    limit: int | None = None,
+) -> list[str]: ...
+
+def retrieval(
+    needles: str | Path | None = None,
+    *,
+    select_on: Literal['halves', 'all'] = 'halves',
+    lengths: tuple[int, ...] | None = None,
+    depths: tuple[float, ...] = ...,
+    count: int = 4,
+    needle: tuple[int, int] = ...,
+    generate: int | None = None,
+    rank_by: Literal['copied', 'query'] = 'copied',
+    group_size: tuple[int, ...] = ...,
+    draws: int = 5,
+    control: bool = True,
+    seed: int = 0,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    load_in: str | None = None,
+    device_map: str | None = None,
+    progress: Callable[[str, int, int], None] = ...,
+) -> Retrieval: ...
+
+def role(
+    name: str,
+    *,
+    score: str | None = None,
+    mean: float,
+    lift: float = 2.0,
+    code: str | None = None,
+    short: str | None = None,
+    color: str | None = None,
+    reason: str = '',
+    source: str = '',
+    rests: bool = False,
+    unless: Sequence[str] = ...,
+) -> Callable[[Any], Any]: ...
+
+def score(
+    name: str,
+    *,
+    formula: str = '',
+    unit: Literal['share', 'bits', 'tokens'] = 'share',
+    targets: bool = False,
+    chance: float | Callable[[ScoreBlock], Any] | None = None,
+    rows: Callable[[ScoreBlock], Any] | None = None,
+    cross: bool = False,
+    spaces: Sequence[Literal['text', 'patches', 'frames']] = ...,
+    source: str = '',
+) -> Callable[[Any], Any]: ...
+
+def select(
+    text: str,
+    where: Capture | Result | Source,
+) -> tuple[Head, ...]: ...
+
+def sinks(
+    text: str | Prompt | Capture | Iterable[str | Prompt | Capture],
+    *,
+    threshold: float = 0.3,
+    dormant: float = 0.5,
+    ablate: bool = False,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    load_in: str | None = None,
+    device_map: str | None = None,
+    progress: Callable[[str, int, int], None] = ...,
+) -> Sinks: ...
+
+def sources(
+    text: str | Prompt | Capture | Iterable[str | Prompt | Capture],
+    *,
+    select: str,
+    query: int | None = None,
+    key: int | None = None,
+    other_key: int | Literal['mean', 'rest'] | None = None,
+    role: str | None = None,
+    seed: int = 0,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    load_in: str | None = None,
+    device_map: str | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Sources | SourceShares: ...
+
+def spans(
+    text: str | Prompt | Capture | Iterable[str | Prompt | Capture] | Path,
+    *,
+    from_: str | None = None,
+    quantity: str = 'weights',
+    select_on: Any = 'halves',
+    strict: bool = False,
+    fields: Mapping[str, str] | None = None,
+    distractors: int = 3,
+    seed: int = 0,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    load_in: str | None = None,
+    device_map: str | None = None,
+    progress: Callable[[str, int, int], None] = ...,
+) -> Spans: ...
+
+def stale_card(
+    path: str | Path,
+    model: Any = 'demo-gpt2',
+    *,
+    files: str | Path | Sequence[str | Path] | None = None,
+    limit: int | None = None,
+) -> tuple[str, ...] | None: ...
+
+def syntax(
+    files: str | Path | Sequence[str | Path],
+    *,
+    select_on: Literal['halves', 'all'] = 'halves',
+    strict: bool = False,
+    relation: str | None = None,
+    subtypes: bool = False,
+    punct: bool = True,
+    control: bool = False,
+    seed: int = 0,
+    seeds: int = 3,
+    also: str = '',
+    sentences: int = 0,
+    jobs: int = 1,
+    ray: str | None = None,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    load_in: str | None = None,
+    device_map: str | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Syntax: ...
+
+def track(
+    model: Any,
+    tokenizer: Any,
+    texts: Sequence[str | Sequence[int]],
+    *,
+    every: int = 1,
+    scores: Sequence[str] | None = ...,
+    state: str | Path | None = None,
+    map_tokens: int = 24,
+    each: bool = False,
+    seed: int = 0,
+) -> Tracker: ...
+
+def view(
+    text: str | Prompt | Capture | Iterable[str | Prompt | Capture],
+    *,
+    select: str | None = None,
+    without: str | None = None,
+    quantity: str = 'weights',
+    clearest: int | None = None,
+    rows: str | None = None,
+    keys: str | None = None,
+    why: str | None = None,
+    other_model: Any = None,
+    ablate: bool = False,
+    evidence: Any = None,
+    bits: Literal[8, 16] | None = None,
+    max_mb: float = 100.0,
+    title: str | None = None,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    load_in: str | None = None,
+    device_map: str | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Viewer: ...
+
+def watch(
+    module: Any,
+    *,
+    passes: int = 1,
+) -> Iterator[Watched]: ...
+
+def write_capture(
+    capture: Capture,
+    path: str | Path,
+) -> Path: ...
+
+
+__all__ = [
+    "AttnvizError",
+    "AttnvizWarning",
+    "DeviceError",
+    "InputError",
+    "ModelError",
+    "OutputError",
+    "SelectionError",
+    "SizeError",
+    "UsageError",
+    "__version__",
+    "ablate",
+    "atlas",
+    "attend",
+    "Capture",
+    "capture",
+    "card",
+    "check",
+    "circuits",
+    "coref",
+    "diff",
+    "explain",
+    "export",
+    "fill",
+    "film",
+    "flow",
+    "FreshConfig",
+    "from_arrays",
+    "Generation",
+    "Head",
+    "Heads",
+    "heads",
+    "HeadsCallback",
+    "HeadScores",
+    "heatmap",
+    "lens",
+    "live",
+    "load",
+    "load_plugins",
+    "logits",
+    "merge_profiles",
+    "metric",
+    "Outputs",
+    "Pair",
+    "patch",
+    "Predictions",
+    "profile",
+    "Prompt",
+    "prune_heads",
+    "read",
+    "read_texts",
+    "retrieval",
+    "role",
+    "Role",
+    "score",
+    "Score",
+    "ScoreBlock",
+    "select",
+    "sinks",
+    "Site",
+    "sources",
+    "spans",
+    "stale_card",
+    "syntax",
+    "Tokens",
+    "track",
+    "view",
+    "watch",
+    "write_capture",
+]

@@ -1,0 +1,52 @@
+"""A model without some of its heads, for whatever looks at it: ``--without 2.4,role:first``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from attnviz.core.heads import Head
+from attnviz.core.prompt import Inputs
+from attnviz.core.scores import HeadScores
+from attnviz.core.source import ForwardRequest, Source
+from attnviz.scoring.groups import read_groups, role_heads
+from attnviz.scoring.observe import ScoreObserver
+
+
+@contextmanager
+def ablated(
+    source: Source,
+    without: str | None,
+    inputs: Inputs,
+    annotated: Callable[[Sequence[HeadScores]], Sequence[HeadScores]] = lambda scores: scores,
+) -> Iterator[Inputs]:
+    """Take heads away inside the ``with`` block.
+
+    Args:
+        source: the model.
+        without: which heads, see :mod:`attnviz.scoring.groups`; None for none.
+        inputs: the text, on which roles are measured.
+        annotated: adds roles from elsewhere to what was measured.
+
+    Yields:
+        The inputs, with a note of what is missing.
+
+    Raises:
+        SelectionError: no such heads; ModelError: a model whose attention cannot be gated.
+    """
+    if without is None:
+        yield inputs
+        return
+
+    def roles(name: str) -> tuple[Head, ...]:
+        observer = ScoreObserver([inputs], source.layout)
+        source.forward([inputs], [observer], ForwardRequest(hidden=False))
+        return role_heads(annotated(observer.result()), name)
+
+    groups = read_groups(without, source.layout, roles)
+    gone = dict.fromkeys(head for group in groups for head in group.heads)
+    names = ", ".join(source.layout.name(head) for head in gone)
+    note = f"Without {names}: the output of these heads is set to zero."
+    with source.gated({head.qualified: 0.0 for head in gone}):
+        yield replace(inputs, notes=(*inputs.notes, note))

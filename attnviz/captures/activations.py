@@ -1,0 +1,61 @@
+"""What a pass had inside its attention layers, kept to be put into another one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import torch
+from torch import Tensor
+
+from attnviz.attention.donors import mixed
+from attnviz.core.heads import Site
+from attnviz.core.source import Part, Rows
+
+
+class Activations:
+    """An observer of queries, keys, values, weights and heads' outputs, as donors take them.
+
+    Args:
+        parts: which of them.
+        sites: of which layers.
+
+    Attributes:
+        values: by part and layer: q [B, H, T, d], k [B, G, S, d], v [B, G, S, d_v],
+            pattern [B, H, T, S], z [B, H, T, d_v]. Of the pass itself, gradients and all, but for
+            pattern and z, which are made of what observers see.
+    """
+
+    def __init__(self, parts: Collection[Part], sites: Collection[Site]) -> None:
+        self._parts, self._sites = frozenset(parts), frozenset(sites)
+        self._blocks: dict[tuple[Part, Site], list[Tensor]] = {}
+        self._terms: dict[Part, dict[Site, Tensor]] = {"q": {}, "k": {}, "v": {}}
+
+    def observe(self, rows: Rows) -> None:
+        """Keep a block."""
+        if rows.site not in self._sites:
+            return
+        assert rows.terms is not None, "every backend that takes donors hands its terms out"
+        terms: dict[Part, Tensor] = {
+            "q": rows.terms.query, "k": rows.terms.key, "v": rows.terms.value
+        }  # fmt: skip
+        for part in self._parts & terms.keys():
+            self._terms[part][rows.site] = terms[part]
+        if "z" in self._parts:
+            self._blocks.setdefault(("z", rows.site), []).append(mixed(rows))
+        if "pattern" in self._parts:
+            keys = terms["k"].shape[2]
+            whole = rows.weights.new_zeros(*rows.weights.shape[:3], keys)
+            whole[..., rows.key_start : rows.key_start + rows.weights.shape[3]] = rows.weights
+            self._blocks.setdefault(("pattern", rows.site), []).append(whole)
+
+    @property
+    def values(self) -> Mapping[Part, Mapping[Site, Tensor]]:
+        """See the class."""
+        found: dict[Part, dict[Site, Tensor]] = {
+            part: {site: one.clone() if one.is_inference() else one for site, one in of.items()}
+            for part, of in self._terms.items()
+            if part in self._parts
+        }  # what was made in inference mode cannot stand beside gradients
+        for (part, site), blocks in self._blocks.items():
+            found.setdefault(part, {})[site] = torch.cat(blocks, 2)
+        return found

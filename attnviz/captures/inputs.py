@@ -1,0 +1,315 @@
+"""From what a caller has, a text, a prompt or attention, and a model's name, to captures."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+from warnings import warn
+
+from attnviz.captures.ablated import ablated
+from attnviz.captures.captured import Captured
+from attnviz.captures.settings import MapSettings, ModelSettings
+from attnviz.core.capture import Capture
+from attnviz.core.heads import Head, Layout
+from attnviz.core.interface import interface
+from attnviz.core.model_entry import DEFAULT_MODEL
+from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.quantities import quantity
+from attnviz.core.source import ForwardRequest, Observer, Source
+from attnviz.errors import AttnvizWarning, FileNameWarning, InputError, UsageError
+from attnviz.models.memory import beyond, human_bytes
+from attnviz.models.norm_based import with_quantity
+from attnviz.models.untrained import FreshConfig
+from attnviz.scoring import select as selection
+from attnviz.scoring.observe import Recorder
+
+LARGE = 2 << 30
+"""Bytes of maps from which a capture is preceded by a warning."""
+
+Input = str | Prompt | Capture
+"""What can be looked at: a text or a prompt to run, or attention that is there already."""
+
+
+def source_for(prompt: Prompt, model: ModelSettings) -> Source:
+    """The loaded model; two sentences without a model of their own get a fresh cross-attention."""
+    if prompt.context is not None and model.model in ("fresh", DEFAULT_MODEL):
+        model = model.but(model=FreshConfig(kind="cross"))
+    return model.load(reads="text" if prompt.image is None else "image")
+
+
+def _own(text: str) -> str:
+    """A text; one that is the name of a file is warned of."""
+    if os.path.isfile(text):
+        said = f"{text} is taken as the text itself; to analyze that file, pass what it holds"
+        warn(said, FileNameWarning, stacklevel=3)
+    return text
+
+
+def looks_of(what: Input | Iterable[Input]) -> Iterable[Input]:
+    """One look, or several, as they come."""
+    return [what] if isinstance(what, Input) or not isinstance(what, Iterable) else what
+
+
+def prompt_of(what: str | Prompt) -> Prompt:
+    """What a model is to run; a text that is the name of a file is warned of.
+
+    Raises:
+        UsageError: neither a text nor a prompt, or not exactly one of text, ids and chat.
+        InputError: an empty text, or one that is no text.
+    """
+    if not isinstance(what, str | Prompt):
+        raise UsageError(
+            "a text, a Prompt or a Capture is needed here, not {}; pass several one at a time",
+            _kind(what),
+        )
+    prompt = Prompt(_own(what)) if isinstance(what, str) else what
+    if prompt.image is not None and prompt.audio is not None:
+        raise UsageError("give either {image} or {audio}", image=..., audio=...)
+    if sum(one is not None for one in (prompt.text, prompt.ids, prompt.chat)) > 1:
+        raise UsageError("give either a text, token ids or the messages of a chat")
+    given = (prompt.text, prompt.ids, prompt.chat, prompt.image, prompt.audio)
+    if all(one is None for one in given):
+        raise UsageError("give either a text, token ids or the messages of a chat")
+    for name in ("text", "pair", "context", "target"):
+        value = getattr(prompt, name)
+        if value is None:
+            continue
+        if not isinstance(value, str):
+            raise UsageError("the {} must be a string, not {}", name, _kind(value))
+        if not value.strip():
+            raise InputError(f"the {name} is empty; give at least one word")
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise InputError(f"the {name} is not valid UTF-8; save it as UTF-8") from None
+    if prompt.ids is not None and not prompt.ids:
+        raise InputError("the list of ids is empty; give at least one")
+    return prompt
+
+
+@interface
+def capture(
+    text: Input,
+    *,
+    tokenizer: Any = None,
+    pair: str | None = None,
+    context: str | None = None,
+    target: str | None = None,
+    truncate: bool = False,
+    maps: MapSettings,
+    why: str | None = None,
+    model: ModelSettings,
+) -> Capture:
+    """Run a text through a model and keep its attention maps.
+
+    Args:
+        text: the text, or a whole :class:`Prompt`; a capture is given back as it is.
+        tokenizer: of a transformers model in memory.
+        pair: a second sentence, for models with segments.
+        context: the other sequence of a fresh cross-attention layer.
+        target: the decoder's text, for encoder-decoder models.
+        truncate: cut a text that is too long for the model; what was cut is noted.
+        why: heads whose queries and keys to keep (``"4.11"``), so that ``cap.why("4.11", 7, 2)``
+            takes any of their weights apart.
+
+    Raises:
+        AttnvizError: see :mod:`attnviz.errors`.
+    """
+    if why is not None and maps.quantity != "weights":
+        raise UsageError(
+            "{why} is about weights; leave out {quantity}", why=..., quantity=maps.quantity
+        )
+    if isinstance(text, str):
+        text = Prompt(_own(text), pair=pair, context=context, target=target, truncate=truncate)
+    if tokenizer is not None:
+        model = ModelSettings(model=model.load(tokenizer=tokenizer))
+    options = MapOptions(maps.select, maps.without, maps.quantity, why)
+    (held,) = captures([text], model=model, options=options)
+    return held
+
+
+@dataclass(frozen=True, slots=True)
+class MapOptions:
+    """How a text is looked at; the parameters of :func:`capture` of the same names.
+
+    ``origins`` also keeps what the queries and keys of ``why`` were made of.
+    """
+
+    select: str | None = None
+    without: str | None = None
+    weigh: str = "weights"
+    why: str | None = None
+    origins: bool = False
+
+
+def captures(
+    what: Input | Iterable[Input],
+    *,
+    model: ModelSettings = ModelSettings(),
+    options: MapOptions | None = None,
+) -> tuple[Capture, ...]:
+    """Capture one text or several, with the model loaded once; arguments as for :func:`capture`.
+
+    Raises:
+        UsageError: nothing at all; AttnvizError: as :func:`capture`.
+    """
+    ready = prepare(what, model=model, options=options)
+    return tuple(one.capture() for one in list(ready))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Ready:
+    """What can be captured at once: a prompt that a model has prepared, or a capture itself.
+
+    Attributes:
+        inputs: the tokens.
+        layout: the heads there are; ``heads`` those to keep.
+        heads: see ``layout``.
+        capture: runs the model, or gives the capture.
+        weights: runs the model for the weights of the same heads, where the capture has what these
+            write; None elsewhere.
+        held: whether it is a capture that was given.
+    """
+
+    inputs: Inputs
+    layout: Layout
+    heads: frozenset[Head]
+    capture: Callable[[], Capture]
+    weights: Callable[[], Capture] | None = None
+    held: bool = False
+
+
+def prepare(
+    what: Input | Iterable[Input],
+    *,
+    model: ModelSettings = ModelSettings(),
+    options: MapOptions | None = None,
+) -> Iterator[Ready]:
+    """Everything but the work of :func:`captures`, one by one; arguments as there.
+
+    Raises:
+        InputError: the maps of all that was given until then are too large for this machine.
+        AttnvizError: as :func:`captures`.
+    """
+    from attnviz.models.qk_recorder import check_terms
+
+    options = options or MapOptions()
+    source: Source | None = None
+    number = needed = 0
+    for number, one in enumerate(looks_of(what), 1):
+        if isinstance(one, Capture):
+            check_whole(options.without)
+            check_quantity(one, options.weigh)
+            check_terms(one, options.why)
+            yield _captured(one, options.select)
+            continue
+        prompt = prompt_of(one)
+        source = source or source_for(prompt, model)
+        ready = _prepared(prompt, source, options)
+        before, needed = needed, needed + sum(_bytes(ready, head) for head in ready.heads)
+        of = f"{ready.inputs.length:,} tokens" if number == 1 else f"{number} texts or more"
+        what_for = f"the maps of {len(ready.heads)} heads on {of} take {human_bytes(needed)}"
+        if over := beyond(needed):
+            raise InputError(
+                f"{what_for}, {over}; select fewer heads, or score them without keeping maps "
+                "(attnviz heads)"
+            )
+        if before < LARGE <= needed:
+            warn(f"{what_for}; select fewer heads to need less", AttnvizWarning, stacklevel=2)
+        yield ready
+    if not number:
+        raise UsageError("there is nothing to look at; give at least one text or capture")
+
+
+def _captured(capture: Capture, select: str | None) -> Ready:
+    chosen = capture.layout if select is None else selection.select(select, capture.layout)
+    heads = frozenset(head for head in chosen if capture.holds(head))
+    return Ready(capture.inputs, capture.layout, heads, lambda: capture, held=True)
+
+
+def _prepared(prompt: Prompt, source: Source, options: MapOptions) -> Ready:
+    from attnviz.models.qk_recorder import QKRecorder, asked
+
+    select, weigh = options.select, options.weigh
+    shown = with_quantity(source, weigh, shares=False)
+    layout = shown.layout
+    heads = frozenset(layout if select is None else selection.select(select, layout))
+    opened = asked(options.why, heads, layout)
+    inputs = source.prepare(prompt)
+    texts = prompt.texts
+    if inputs.output:
+        texts = (*texts[:-1], f"{''.join(texts[-1:])} | {inputs.output.strip()}")
+    inputs = replace(inputs, texts=texts)
+
+    def run(shown: Source, weigh: str) -> Capture:
+        recorder = Recorder([inputs], heads)
+        watching: list[Observer] = [recorder]
+        opening = QKRecorder(source, inputs, opened) if opened and weigh == "weights" else None
+        if opening is not None:
+            watching.append(opening)
+        with ablated(source, options.without, inputs) as noted:
+            request = ForwardRequest(hidden=False, terms=opening is not None)
+            shown.forward([inputs], watching, request)
+        maps, empty, reach = recorder.maps(), recorder.empty_rows(), recorder.reach()
+        terms = {} if opening is None else opening.result()
+        if options.origins and opening is not None and options.without is None:
+            from attnviz.models.decomposition import with_origins
+
+            terms = with_origins(source, noted, terms)
+        return Captured(source.info, layout, noted, maps, empty, reach, weigh, terms, recorder.kept)
+
+    weights = None if weigh == "weights" or layout.whole else partial(run, source, "weights")
+    return Ready(inputs, layout, heads, partial(run, shown, weigh), weights)
+
+
+def _bytes(ready: Ready, head: Head) -> int:
+    """What the map of a head takes, in float32."""
+    sides = ready.inputs.sides[head.site.kind]
+    return 4 * len(sides.queries) * len(sides.keys)
+
+
+def check_whole(without: str | None) -> None:
+    """UsageError where heads should be ablated in attention that is recorded."""
+    if without is not None:
+        raise UsageError(
+            "{without} needs the model itself; a recorded capture has only its maps", without=...
+        )
+
+
+def check_quantity(capture: Capture, weigh: str) -> None:
+    """UsageError where a capture's maps are not of the quantity that is wanted."""
+    quantity(weigh)
+    if weigh not in ("weights", capture.quantity):
+        raise UsageError(
+            "{weigh} needs the values that attention mixes, but a recorded capture has "
+            "only its maps: run the model itself",
+            weigh=weigh,
+        )
+
+
+def _kind(value: object) -> str:
+    """A value's type, as messages name it."""
+    return type(value).__name__
+
+
+def prepared(source: Source, what: Input | Iterable[Input]) -> Sequence[Inputs]:
+    """Texts as a model runs them, for what needs the model itself.
+
+    Raises:
+        UsageError: recorded attention; InputError: no text.
+    """
+    inputs = []
+    for one in looks_of(what):
+        if isinstance(one, Capture):
+            raise UsageError(
+                "recorded attention cannot be ablated, since that needs the model; "
+                "give a text and {model}",
+                model=...,
+            )
+        inputs.append(source.prepare(prompt_of(one)))
+    if not inputs:
+        raise InputError("no text to measure; give at least one")
+    return inputs

@@ -1,0 +1,133 @@
+"""From a model's name, or a model that is loaded already, to what runs it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+from attnviz.core.interface import interface
+from attnviz.core.model_entry import DEFAULT_MODEL
+from attnviz.core.source import Source
+from attnviz.errors import UsageError
+from attnviz.models.device import resolve
+from attnviz.models.untrained import Fresh, FreshConfig
+
+Model = str | Path | FreshConfig | Source
+"""A name, a folder or a hub id; the options of a fresh layer; or a loaded model. Beside a source
+also a transformers model in memory."""
+
+
+@interface
+def load(
+    model: Any = DEFAULT_MODEL,
+    *,
+    tokenizer: Any = None,
+    device: str = "auto",
+    dtype: str = "auto",
+    untrained: int | None = None,
+    scale: Literal["default", "trained"] = "default",
+    reads: Literal["text", "image"] = "text",
+    load_in: str | None = None,
+    device_map: str | None = None,
+) -> Source:
+    """Load a model once, to use it for many texts.
+
+    Args:
+        model: a bundled model's name, ``"fresh"``, a :class:`FreshConfig`, a model folder, a hub
+            id, or a loaded model: what this returned, or a transformers ``PreTrainedModel``. That
+            is run in evaluation mode with our attention, and is as it was between two passes.
+        tokenizer: for a transformers model, its tokenizer; without it only ids can be used.
+        device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
+        dtype: ``auto``, ``float32``, ``bfloat16``, ``float16``.
+        untrained: a seed; random weights in place of the trained ones, for the same configuration
+            and with the same tokenizer: what the architecture does before it has learned.
+        scale: of those: ``default`` as transformers draws them before training, ``trained`` the
+            entries of every trained tensor in random order, which are as large as the trained ones.
+        reads: ``text`` or ``image``: which of its towers, for models such as CLIP that have one for
+            each. Others read what they read.
+        load_in: ``8bit`` or ``4bit``: quantize the weights on the way in (bitsandbytes).
+        device_map: ``auto``, ``balanced``, ``balanced_low_0`` or ``sequential``: divide the layers
+            among the devices there are (accelerate).
+
+    Raises:
+        ModelError: the model cannot be used; DeviceError: the device is not there.
+        SizeError, UsageError: options that make no sense.
+    """
+    if (load_in or device_map) and not isinstance(model, str | Path):
+        raise UsageError(
+            "{load_in} and {device_map} need the name or folder of a {model}",
+            load_in=...,
+            device_map=...,
+            model=...,
+        )
+    if _is_module(model) and untrained is None:
+        return _borrowed(model, tokenizer, device, dtype)
+    if tokenizer is not None:
+        raise UsageError(
+            "{tokenizer} goes with a transformers model in memory; other models have their own",
+            tokenizer=...,
+        )
+    if model == "fresh":
+        model = FreshConfig()
+    if untrained is not None and not isinstance(model, str | Path):
+        raise UsageError(
+            "untrained weights need the name or folder of a trained {model}, not {}",
+            "a fresh layer" if isinstance(model, FreshConfig) else "a loaded one",
+            model=...,
+        )
+    if isinstance(model, FreshConfig):
+        model.check()
+        return Fresh(model, *resolve(device, dtype))
+    if isinstance(model, str | Path):
+        from attnviz.models import pretrained
+
+        return pretrained.load(
+            str(model), device=device, dtype=dtype, untrained=untrained, scale=scale, reads=reads,
+            load_in=load_in, device_map=device_map,
+        )  # fmt: skip
+    if not (hasattr(model, "prepare") and hasattr(model, "forward")):
+        raise UsageError(
+            "{model} takes a name, a folder, a FreshConfig, a transformers model or what load() "
+            "returned, not {}",
+            type(model).__name__,
+            model=...,
+        )
+    source: Source = model
+    return source
+
+
+def find(*models: object) -> None:
+    """Look for models by their names, before the first of them is loaded.
+
+    Raises:
+        ModelError: one of them is not there; loaded models and fresh layers are.
+    """
+    from attnviz.models.folder import locate
+
+    for model in models:
+        if isinstance(model, str | Path) and model != "fresh":
+            locate(str(model))
+
+
+def _is_module(model: object) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(model, torch.nn.Module)
+
+
+def _borrowed(model: Any, tokenizer: Any, device: str, dtype: str) -> Source:
+    """A model in memory, which is neither moved nor converted."""
+    from attnviz.models import hooked
+
+    source = hooked.borrow(model, tokenizer)
+    here, precision = source.info.device, source.info.dtype
+    if device not in ("auto", here) or dtype not in ("auto", precision):
+        raise UsageError(
+            "a model in memory stays on {} in {}; move it yourself, and leave out {device} and "
+            "{dtype}",
+            here,
+            precision,
+            device=...,
+            dtype=...,
+        )
+    return source

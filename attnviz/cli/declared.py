@@ -1,0 +1,186 @@
+"""Commands take records of settings, and typer sees an option for each of their fields.
+
+This is the only module that knows both: how a setting is declared, and what typer asks of an
+option. A command's own parameters, without a record, are as typer has them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Annotated, Any, get_type_hints
+
+import typer
+from typer.utils import get_params_from_function
+
+from attnviz.cli.option_names import option
+from attnviz.core.arguments import hints
+from attnviz.core.renamed import renamed
+from attnviz.core.settings import Declaration, Settings, declarations, plain_type
+
+ALL = "--help-all"
+"""Shows all options of a command, where ``--help`` shows the common ones."""
+
+_WIDE = 16
+"""Columns that the values of an option have beside its name; longer lists stand in the help."""
+
+_SENTENCE = re.compile(r"(?<=\.)\s+(?=[A-Z])")
+"""What parts the first sentence of a help from the others."""
+
+
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """A command with an option for each field of the records that it takes."""
+    kinds = get_type_hints(function, include_extras=True)
+    records = {
+        name: kind
+        for name, kind in kinds.items()
+        if isinstance(kind, type) and issubclass(kind, Settings)
+    }
+    parameters = [
+        parameter
+        for name, own in inspect.signature(function).parameters.items()
+        for parameter in (
+            _parameters(records[name])
+            if name in records
+            else [own.replace(kind=own.KEYWORD_ONLY, annotation=kinds[name])]
+        )
+    ]
+
+    @wraps(function)
+    def run(**values: Any) -> None:
+        for name, kind in records.items():
+            given = {field: values.pop(field) for field in _shown(kind)}
+            several = {field: tuple(v) for field, v in given.items() if isinstance(v, list) and v}
+            single = {field: v for field, v in given.items() if not isinstance(v, list)}
+            values[name] = kind(**single, **several)
+        function(**values)
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.declared = {  # type: ignore[attr-defined]
+        name: declared for kind in records.values() for name, declared in _shown(kind).items()
+    }
+    run.__doc__ = _help(inspect.getdoc(function) or "")
+    del run.__wrapped__
+    return run
+
+
+def _help(text: str) -> str:
+    """A docstring as typer prints it: examples on lines of their own, close together."""
+    said, heading, examples = text.partition("[bold]Examples[/]")
+    lines = [line.strip() for line in examples.splitlines() if line.strip()]
+    return said + "\n  ".join([f"\b\n{heading}", *lines]) if lines else text
+
+
+def adapted(command: Any, function: Any) -> None:
+    """Do for a command what typer (0.18 to 0.24) has no word for.
+
+    Args:
+        command: click's command, as typer has made it.
+        function: what :func:`command` gave.
+    """
+    declared: dict[str, Declaration] = getattr(function, "declared", {})
+    written = get_params_from_function(function)
+    for parameter in command.params:
+        if not parameter.help:  # typer 0.24 with click 8.5 loses what arguments are
+            parameter.help = getattr(written[parameter.name].default, "help", None)
+        known = declared.get(parameter.name)
+        if known is not None and known.bare is not None:  # an option that may have no value
+            parameter.flag_value = known.bare
+            parameter._flag_needs_value = True
+        parameter.common = known is None or known.common or known.argument
+
+
+def shorten(command: Any) -> None:
+    """Show only the common options of a command in its help, and how to see the others."""
+    more = 0
+    for parameter in command.params:
+        parameter.rich_help_panel = None
+        parameter.help = _SENTENCE.split(parameter.help or "")[0]
+        if not getattr(parameter, "common", True):
+            parameter.hidden = True
+            more += 1
+    if more:
+        command.epilog = f"{more} more options: attnviz {command.name} {ALL}"
+
+
+def renamed_option(error: Any, command: Any) -> str | None:
+    """The option of today, where one is refused that has another name now."""
+    name = str(getattr(error, "option_name", "")).lstrip("-").replace("-", "_")
+    new = renamed(name, [parameter.name for parameter in command.params])
+    return None if new is None else option(new)
+
+
+def changed(*records: Settings, but: Sequence[str] = ()) -> list[str]:
+    """The options of records that were given, as they stand on the command line."""
+    return [
+        option(name, value if isinstance(value := getattr(record, name), bool) else ...)
+        for record in records
+        for name in record.changed(but=but)
+    ]
+
+
+def _shown(record: type[Any]) -> dict[str, Declaration]:
+    """The settings of a record that the command line has."""
+    return {
+        name: declared for name, (_, declared) in declarations(record).items() if declared.command
+    }
+
+
+def _parameters(record: type[Any]) -> list[inspect.Parameter]:
+    found = []
+    for name, declared in _shown(record).items():
+        field = record.__dataclass_fields__[name]
+        default = ... if field.default is dataclasses.MISSING else field.default
+        kind, choices = plain_type(declared.typed or hints(record)[name])
+        listed = "|".join(choices)
+        help, metavar = declared.said(option), declared.metavar or listed or None
+        if declared.metavar is None and len(listed) > _WIDE:
+            help, metavar = f"{help} One of: {', '.join(choices)}.", name.upper()
+        more: dict[str, Any] = {
+            "help": help,
+            "metavar": metavar,
+            "rich_help_panel": declared.panel,
+            "parser": declared.parser,
+            "autocompletion": _completing(choices),
+        }
+        if declared.argument:
+            made = typer.Argument(show_default=False, **more)
+        else:
+            said = True if declared.shown is None else declared.shown or False
+            if default is None and declared.shown is None:
+                said = False
+            made = typer.Option(*_flags(name, kind, default, declared), show_default=said, **more)
+        optional = kind if default is ... else kind | None
+        annotation = Annotated[optional, made]  # type: ignore[valid-type]
+        found.append(
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=inspect.Parameter.empty if default is ... else default,
+                annotation=annotation,
+            )
+        )
+    return found
+
+
+def _flags(name: str, kind: Any, default: Any, declared: Declaration) -> tuple[str, ...]:
+    """How an option is spelled: a switch only in the direction in which it can be turned."""
+    plain = name.rstrip("_").replace("_", "-")
+    long = tuple(f"--{spelled}" for spelled in declared.spelled or (plain,))
+    short = (f"-{declared.short}",) if declared.short else ()
+    if kind is bool and default is None:
+        return (f"--{plain}/--no-{plain}",)
+    if kind is bool and default:
+        return (f" /--no-{plain}",)
+    return (*long, *short)
+
+
+def _completing(choices: Sequence[str]) -> Callable[[str], list[str]] | None:
+    """What a shell offers for a value."""
+    if not choices:
+        return None
+    return lambda incomplete: [choice for choice in choices if choice.startswith(incomplete)]

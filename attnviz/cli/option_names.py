@@ -1,0 +1,71 @@
+"""Where parameters become options: what the library says, in the words of the command line."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from typing import Any
+
+from attnviz.errors import Message
+
+_declared: dict[str, Any] = {}
+"""The parameters of the command that runs, as typer declares them."""
+
+_OF_A_TEXT = ("text", "pair", "context", "target")
+"""Parameters of one text: a command for files of many texts finds them in the files."""
+
+_OF_A_MEDIUM = ("image", "audio")
+"""Parameters of one picture or sound: a command without them names one that takes it."""
+
+
+def speak_for(parameters: Iterable[Any]) -> None:
+    """From now on call parameters as a command declares them."""
+    _declared.clear()
+    _declared.update((parameter.name, parameter) for parameter in parameters)
+
+
+def words(message: str) -> str:
+    """A message with options for its parameters."""
+    return message.worded(option) if isinstance(message, Message) else message
+
+
+def option(name: str, value: Any = ...) -> str:
+    """A parameter as it stands on the command line: ``--seq``, ``--seq 4``, ``--no-causal``, TEXT.
+
+    Args:
+        name: of the parameter; one that this command does not declare is written as usual.
+        value: ``...`` where the name alone is meant.
+    """
+    declared = _declared.get(name)
+    if declared is None and _declared and name in _OF_A_TEXT:
+        return f"the field {name!r}"
+    if declared is None and _declared and name in _OF_A_MEDIUM:
+        return f"attnviz heads --{name}"
+    if declared is not None and declared.param_type_name == "argument":
+        flag = declared.metavar or name.upper()
+    else:
+        flag = _flag(declared, name, value is False)
+    if value is ... or isinstance(value, bool):
+        return flag
+    return f"{flag} {shlex.quote(str(value))}"
+
+
+def given(**values: Any) -> list[str]:
+    """Those parameters of the running command that differ from their defaults, as options.
+
+    Args:
+        values: of parameters, by their names.
+    """
+    return [
+        option(name, value if isinstance(value, bool) else ...)
+        for name, value in values.items()
+        if name in _declared and value != _declared[name].default
+    ]
+
+
+def _flag(declared: Any, name: str, negated: bool) -> str:
+    spelled = [] if declared is None else declared.opts
+    if negated:
+        spelled = declared.secondary_opts if declared is not None else ()
+    long = [flag for flag in spelled if flag.startswith("--")]
+    return long[0] if long else "--" + ("no-" if negated else "") + name.replace("_", "-")

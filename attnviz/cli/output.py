@@ -1,0 +1,131 @@
+"""What a command does with its result: print it, as JSON or CSV or for people, and write files."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnviz.cli import console
+from attnviz.cli.options import Quiet
+from attnviz.core.settings import Settings, setting
+from attnviz.errors import UsageError
+
+if TYPE_CHECKING:
+    from attnviz.drawing.forms import Renderable
+
+OUTPUT = "Output"
+
+
+@dataclasses.dataclass(frozen=True)
+class FilesOutput(Quiet):
+    """Which files a result goes to."""
+
+    out: tuple[Path, ...] | None = setting(
+        None,
+        "Also write it, in the form of the suffix: a picture (.png, .svg, .pdf), a table (.csv, "
+        ".parquet), .json, and where there is one a page (.html). Repeatable.",
+        short="o",
+        panel=OUTPUT,
+        metavar="FILE",
+        common=True,
+    )
+
+    def check_written(self, *kinds: type[Renderable]) -> None:
+        """Refuse what could not be written, before any work is done.
+
+        Args:
+            kinds: of the results that may come of it.
+
+        Raises:
+            UsageError, OutputError: a suffix that the result has no form for, or a place where
+                nothing can be written.
+        """
+        from attnviz import files
+
+        for path in self.out or ():
+            for kind in kinds:
+                kind.check_suffix(path)
+            files.check_writable(path)
+
+    def check_pictures(self) -> None:
+        """The same for what has no form but a picture."""
+        from attnviz.drawing.forms import picture_format
+
+        for path in self.out or ():
+            picture_format(path)
+        self.check_written()
+
+    def save(self, result: Any, **drawn: Any) -> None:
+        """Write the files that were asked for; ``drawn`` is of pictures."""
+        for path in self.out or ():
+            result.save(path, **drawn)
+
+    def say_written(self) -> None:
+        """Name the files that were written."""
+        if not self.quiet:
+            for path in self.out or ():
+                console.wrote(path)
+
+
+@dataclasses.dataclass(frozen=True)
+class Output(FilesOutput):
+    """Where a result goes."""
+
+    json: bool = setting(False, "Print JSON.", panel=OUTPUT, common=True)
+    csv: bool = setting(False, "Print CSV.", panel=OUTPUT, common=True)
+
+    def check(self) -> None:
+        """Raise UsageError for JSON and CSV at once."""
+        if self.json and self.csv:
+            raise UsageError("--json and --csv exclude each other; give one of them")
+
+    @property
+    def machine(self) -> bool:
+        """Whether standard output is for programs."""
+        return self.json or self.csv
+
+    def show(self, result: Any, *shown: Any, **options: Any) -> None:
+        """Print a result, its notes, and what was written.
+
+        Args:
+            result: what was found.
+            shown: what its ``terminal.parts`` takes behind the result, as for ``options``.
+            options: see ``shown``.
+        """
+        if self.machine:
+            console.put(result.to_json() if self.json else result.to_csv())
+            return
+        screen = console.stdout()
+        for part in result.for_terminal(*shown, **options):
+            screen.print(part)
+        console.note(result.notes, self.quiet)
+        self.say_written()
+
+
+@dataclasses.dataclass(frozen=True)
+class TableOptions(Settings):
+    """How much of a table stands on the terminal."""
+
+    top: int | None = setting(
+        None, "List the first N rows of the table.", panel=OUTPUT, metavar="N", least=1, common=True
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class SortOptions(TableOptions):
+    """Which heads a table lists, and in which order."""
+
+    role: str | None = setting(
+        None, "List the heads with this role: induction, or obj from {evidence}.", panel=OUTPUT,
+        metavar="ROLE",
+        common=True,
+    )  # fmt: skip
+    sort: str = setting(
+        "layer",
+        "Sort the table by layer, role, a score, or a relation from {evidence}.",
+        panel=OUTPUT,
+        metavar="BY",
+        common=True,
+    )
+    all: bool = setting(False, "List all heads, not only those that do something.", panel=OUTPUT)

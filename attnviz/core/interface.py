@@ -1,0 +1,153 @@
+"""Public functions: their parameters are declared by records of settings, and checked at the door.
+
+A function takes whole records, and whoever calls it gives their fields by name::
+
+    @interface
+    def flow(text: Text, *, settings: FlowSettings, model: ModelSettings) -> Flow: ...
+
+    flow("The cat sat", method="rollout", model="gpt2")
+
+Its signature, its ``Args:`` and its checks follow from the declarations.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING
+from functools import wraps
+from inspect import Parameter, Signature
+from textwrap import fill
+from typing import Any, TypeVar, get_type_hints
+
+from attnviz.core.arguments import check, hints
+from attnviz.core.renamed import renamed
+from attnviz.core.settings import Declaration, Settings, declarations
+from attnviz.errors import Setting, UsageError
+
+R = TypeVar("R")
+
+_TORCHS = ("device", "dtype")
+"""Arguments that torch's own objects name as well as strings do; who loads a model checks them."""
+
+
+def interface(function: Callable[..., R]) -> Callable[..., R]:
+    """The same function with the fields of its records as keywords.
+
+    Annotations are read when a function is defined, so its module imports what they name.
+
+    Returns:
+        A function that raises UsageError for an argument of another type than its annotation names,
+        and for a keyword that has another name now; TypeError, as any function, for others that it
+        does not know.
+    """
+    types = get_type_hints(function, include_extras=True)
+    own = inspect.signature(function)
+    records = {name: kind for name, kind in types.items() if _is_record(kind) and name != "return"}
+    parameters: dict[str, Parameter] = {}
+    for name, parameter in own.parameters.items():
+        for one in _fields(records[name]) if name in records else [parameter]:
+            if name in records and one.name in own.parameters and one.name not in records:
+                continue  # given by its place
+            if one.name in parameters:
+                raise TypeError(f"{function.__name__} has two settings called {one.name}")
+            annotation = types.get(one.name, one.annotation) if name not in records else None
+            parameters[one.name] = one.replace(annotation=annotation or one.annotation)
+    order = sorted(parameters.values(), key=lambda one: one.kind)
+    signature = Signature(order, return_annotation=types.get("return", Signature.empty))
+
+    placed = set(own.parameters) - set(records)
+
+    @wraps(function)
+    def called(*args: Any, **kwargs: Any) -> R:
+        for name in kwargs:
+            new = None if name in parameters else renamed(name, parameters)
+            if new is not None:
+                raise UsageError("{} is called {} now", name, Setting(new))
+        given = signature.bind(*args, **kwargs)
+        for name in own.parameters:
+            if name in given.arguments and name not in records:
+                _check(parameters[name], given.arguments[name])
+        made = {
+            name: kind(**{
+                field: given.arguments[field] if field in placed else given.arguments.pop(field)
+                for field in declarations(kind) if field in given.arguments
+            })
+            for name, kind in records.items()
+        }  # fmt: skip
+        given.arguments.update(made)
+        positional, named = [], {}
+        for name, parameter in own.parameters.items():
+            if name not in given.arguments:
+                continue
+            value = given.arguments[name]
+            if parameter.kind is Parameter.VAR_POSITIONAL:
+                positional += value
+            elif parameter.kind is Parameter.KEYWORD_ONLY or name in kwargs:
+                named[name] = value
+            else:
+                positional.append(value)
+        return function(*positional, **named)
+
+    called.__signature__ = signature  # type: ignore[attr-defined]
+    called.__doc__ = _documented(inspect.getdoc(function) or "", records.values())
+    return called
+
+
+def _is_record(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Settings)
+
+
+def _fields(record: type[Any]) -> list[Parameter]:
+    """A keyword for every setting of a record that functions have."""
+    return [
+        Parameter(
+            name,
+            Parameter.KEYWORD_ONLY,
+            default=Parameter.empty if own.default is MISSING else own.default,
+            annotation=hints(record)[name],
+        )
+        for name, (own, declared) in declarations(record).items()
+        if declared.python
+    ]
+
+
+def _check(parameter: Parameter, value: object) -> None:
+    """Refuse an argument of another type than its annotation names."""
+    if value is parameter.default or parameter.annotation is Parameter.empty:
+        return
+    if parameter.name in _TORCHS:
+        return
+    each = value if parameter.kind is Parameter.VAR_POSITIONAL else (value,)
+    for one in each:  # type: ignore[attr-defined]
+        check(parameter.name, one, parameter.annotation)
+
+
+def _documented(text: str, records: Any) -> str:
+    """A docstring with the settings of records behind the arguments of the function's own."""
+    told = [
+        _entry(name, declared)
+        for record in records
+        for name, (_, declared) in declarations(record).items()
+        if declared.python
+    ]
+    if not told:
+        return text
+    sections = text.split("\n\n")
+    place = next((n for n, part in enumerate(sections) if part.startswith("Args:")), None)
+    if place is None:
+        ends = (n for n, part in enumerate(sections) if part.startswith(("Raises:", "Returns:")))
+        place = next(ends, len(sections))
+        sections.insert(place, "Args:")
+    sections[place] = "\n".join([sections[place], *told])
+    return "\n\n".join(sections)
+
+
+def _entry(name: str, declared: Declaration) -> str:
+    """A line of ``Args:``."""
+    limits = (("at least", declared.least), ("at most", declared.most))
+    bounds = [f"{words} {limit:g}" for words, limit in limits if limit is not None]
+    bounded = f" ({', '.join(bounds)})" if bounds else ""
+    default = f" By default {declared.shown}." if declared.shown else ""
+    said = f"{name}: {declared.said(lambda other: f'``{other}``')}{bounded}{default}"
+    return fill(said, 96, initial_indent=" " * 4, subsequent_indent=" " * 8)

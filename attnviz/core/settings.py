@@ -1,0 +1,215 @@
+"""Settings are declared once, as fields of a record; everything else follows from the declaration.
+
+    @dataclass(frozen=True)
+    class FlowSettings(Settings):
+        method: Literal["alti", "rollout"] = setting("alti", "How contributions pass through.")
+        limit: int | None = setting(None, "Take the first N texts only.", metavar="N", least=1)
+
+From these follow the signature and the ``Args:`` of the function
+(:mod:`attnviz.core.interface`), the options of the command (:mod:`attnviz.cli.declared`), the
+checks of both, and the page of all options. A sentence of help speaks of another setting as
+``{limit}``: Python reads ``limit``, the command line ``--limit``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import types
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal, Self, Union, get_args, get_origin
+
+from attnviz.core.arguments import check, hints
+from attnviz.errors import Setting, UsageError
+
+_KEY = "declaration"
+_PLAIN = (bool, int, float, str, Path)
+"""What can be typed or sent, by preference."""
+_NAMED = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """What is known of a setting beside its name, type and default.
+
+    Attributes:
+        help: one sentence; ``{name}`` speaks of another setting.
+        short: the letter of its short option.
+        spelled: its long options, where they are not its name with dashes.
+        panel: the group of options it stands in; None for the first one.
+        metavar: what stands for its value.
+        least: the smallest number that it takes; ``most`` the largest.
+        most: see ``least``; both hold of each of several numbers.
+        items: of several values, how many there may be.
+        shown: the default in words, where its value says little.
+        common: whether the short help lists it.
+        argument: whether it is given by its place and without a name.
+        bare: what the option means without a value.
+        parser: makes its value of what was typed.
+        typed: what the command line reads, where the annotation does not tell.
+        command: whether the command line has it; ``python`` whether the function does.
+        python: see ``command``.
+    """
+
+    help: str
+    short: str | None = None
+    spelled: tuple[str, ...] = ()
+    panel: str | None = None
+    metavar: str | None = None
+    least: float | None = None
+    most: float | None = None
+    items: int | None = None
+    shown: str | None = None
+    common: bool = False
+    argument: bool = False
+    bare: str | None = None
+    parser: Callable[[str], Any] | None = None
+    typed: Any = None
+    command: bool = True
+    python: bool = True
+
+    def said(self, say: Callable[[str], str]) -> str:
+        """The sentence of help with the settings that it names called as ``say`` calls them."""
+        return _NAMED.sub(lambda name: say(name[1]), self.help)
+
+
+def setting(default: Any, help: str, **more: Any) -> Any:
+    """A field of a record of settings.
+
+    Args:
+        default: its value where nothing is said; ``...`` for a setting that must be given.
+        help: see :class:`Declaration`.
+        more: its other fields.
+    """
+    declared = {_KEY: Declaration(help, **more)}
+    return field(metadata=declared) if default is ... else field(default=default, metadata=declared)
+
+
+def like(record: Any, name: str, *, default: Any = MISSING, **changes: Any) -> Any:
+    """A field that is declared as one of another record, but for some changes.
+
+    Args:
+        record: the other record.
+        name: of its field.
+        default: another default; ``...`` for a setting that must be given.
+        changes: of its :class:`Declaration`.
+    """
+    found: Field[Any] = record.__dataclass_fields__[name]
+    declared = replace(found.metadata[_KEY], **changes)
+    value = found.default if default is MISSING else default
+    required = value is MISSING or value is ...
+    return field(metadata={_KEY: declared}) if required else field(
+        default=value, metadata={_KEY: declared}
+    )  # fmt: skip
+
+
+class Settings:
+    """A frozen dataclass of declared settings, which is sound once it is made.
+
+    Raises:
+        UsageError: a value of another type than its annotation names, out of its bounds, or (from
+            :meth:`check`) one that does not go with another.
+    """
+
+    def __post_init__(self) -> None:
+        for name, (own, declared) in declarations(type(self)).items():
+            value = getattr(self, name)
+            if own.default is MISSING or value is not own.default:
+                _check_count(name, value, declared.items)  # before the items are looked at
+                check(name, value, hints(type(self))[name])
+                _check_bounds(name, value, declared)
+        self.check()
+
+    def check(self) -> None:
+        """Raise UsageError for values that do not go together."""
+
+    def asked(self) -> dict[str, Any]:
+        """Every setting of the function by its name."""
+        return {
+            name: getattr(self, name)
+            for name, (_, declared) in declarations(type(self)).items()
+            if declared.python
+        }
+
+    def changed(self, *, but: Iterable[str] = ()) -> list[str]:
+        """The names of settings that are not what they are by default."""
+        return [
+            name
+            for name, (own, _) in declarations(type(self)).items()
+            if name not in but and getattr(self, name) != own.default
+        ]
+
+    def but(self, **changes: Any) -> Self:
+        """The same with other values; checked again."""
+        return replace(self, **changes)  # type: ignore[type-var]
+
+
+_DECLARED: dict[Any, dict[str, tuple[Field[Any], Declaration]]] = {}
+
+
+def declarations(record: Any) -> dict[str, tuple[Field[Any], Declaration]]:
+    """The declared fields of a record, in their order."""
+    if record not in _DECLARED:
+        _DECLARED[record] = {
+            own.name: (own, own.metadata[_KEY]) for own in fields(record) if _KEY in own.metadata
+        }
+    return _DECLARED[record]
+
+
+def plain_type(hint: Any) -> tuple[Any, tuple[str, ...]]:
+    """What is read for an annotation where a value is typed or sent, and not an object of Python.
+
+    Args:
+        hint: the annotation.
+
+    Returns:
+        One of bool, int, float, str and Path, or a list of such; and the words that it can be
+        where these are few.
+    """
+    alternatives = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    choices = tuple(
+        str(value)
+        for alternative in alternatives
+        for value in _literals(alternative)
+        if isinstance(value, str)
+    )
+    for alternative in alternatives:
+        if get_origin(alternative) in (list, tuple, Sequence, Iterable):
+            return list[plain_type(get_args(alternative)[0])[0]], choices  # type: ignore[misc]
+    numbers = {type(value) for literal in alternatives for value in _literals(literal)} - {str}
+    known = alternatives if choices else (*alternatives, *numbers)
+    return next((kind for kind in _PLAIN if kind in known), str), choices
+
+
+def _literals(hint: Any) -> tuple[Any, ...]:
+    """The values of a Literal; none for other annotations."""
+    return get_args(hint) if get_origin(hint) is Literal else ()
+
+
+def _check_count(name: str, value: Any, most: int | None) -> None:
+    """Refuse more than so many values."""
+    if most is not None and isinstance(value, Sequence) and len(value) > most:
+        raise UsageError("{} has {:,} values; take {:,} at most", Setting(name), len(value), most)
+
+
+def _check_bounds(name: str, value: Any, declared: Declaration) -> None:
+    """Refuse numbers that are too small, too large or infinite; others pass."""
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        for item in value:
+            _check_bounds(name, item, declared)
+        return
+    least, most = declared.least, declared.most
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return
+    if least is None and most is None:
+        return
+    low, high = -math.inf if least is None else least, math.inf if most is None else most
+    if not math.isfinite(value) or not low <= value <= high:
+        bounds = (
+            f"at least {least:.15g}" if most is None
+            else f"at most {most:.15g}" if least is None
+            else f"from {least:.15g} to {most:.15g}"
+        )  # fmt: skip
+        raise UsageError("{} must be {}, not {:.15g}", Setting(name), bounds, value)

@@ -1,0 +1,103 @@
+"""How heads are compared with a treebank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from attnviz.core.execution import Parallel
+from attnviz.core.settings import Settings, like, setting
+from attnviz.errors import UsageError
+
+COUNTED, CONTROL = "What counts", "Comparisons"
+
+ALSO = ("trees", "rooted-trees", "combined")
+"""What can be measured beside single heads."""
+
+
+@dataclass(frozen=True)
+class GoldSettings(Settings):
+    """What commands about annotated text share."""
+
+    select_on: Literal["halves", "all"] = setting(
+        "halves",
+        "Choose on even documents and measure on odd ones, or both on all.",
+        panel=COUNTED,
+        common=True,
+    )
+    strict: bool = setting(False, "Stop at the first part that cannot be used.", panel=COUNTED)
+
+
+@dataclass(frozen=True)
+class SyntaxSettings(GoldSettings):
+    """What counts, which controls there are, and what else is measured."""
+
+    relation: str | None = setting(
+        None,
+        "Show only these relations, such as obj or nsubj,obj.",
+        metavar="NAMES",
+        common=True,
+    )
+    subtypes: bool = setting(
+        False, "Keep subtypes separate: nmod:poss and nmod.", panel=COUNTED, common=True
+    )
+    punct: bool = setting(
+        True, "Leave out the dependencies of punctuation.", panel=COUNTED, shown=""
+    )
+    control: bool = setting(
+        False,
+        "Also run it with untrained and with shuffled weights.",
+        panel=CONTROL,
+        common=True,
+    )
+    seed: int = setting(
+        0, "Seed of the first of those weights.", panel=CONTROL, metavar="N", least=0,
+        most=(1 << 63) - 1,
+    )  # fmt: skip
+    seeds: int = setting(
+        3, "Number of models of each kind.", panel=CONTROL, metavar="N", least=1, most=100
+    )
+    also: str = setting(
+        "",
+        "Also score trees, rooted-trees, combined. The undirected spanning tree of every head "
+        "(trees), the directed one from the gold root (rooted-trees; Htut et al. 2019), a "
+        "classifier over all heads (combined); comma-separated.",
+        panel=CONTROL,
+        metavar="WHAT",
+        common=True,
+    )
+    sentences: int = setting(
+        0,
+        "Show N sentences with their arcs. The treebank's above, the best heads' below.",
+        metavar="N",
+        least=0,
+        most=1000,
+        common=True,
+    )
+    jobs: int = like(Parallel, "jobs")
+    ray: str | None = like(Parallel, "ray")
+
+    def check(self) -> None:
+        """Raise UsageError for something else to measure that there is not."""
+        for name in self._also:
+            if name not in ALSO:
+                raise UsageError("{also} takes {}, not {!r}", ", ".join(ALSO), name, also=...)
+
+    @property
+    def _also(self) -> list[str]:
+        return [name.strip() for name in self.also.split(",") if name.strip()]
+
+    @property
+    def trees(self) -> bool:
+        """Whether every head's undirected spanning tree is grown."""
+        return "trees" in self._also
+
+    @property
+    def rooted(self) -> bool:
+        """Whether every head's directed spanning tree is grown."""
+        return "rooted-trees" in self._also
+
+    @property
+    def combine(self) -> bool:
+        """Whether a classifier over all heads is trained."""
+        return "combined" in self._also

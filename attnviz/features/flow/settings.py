@@ -1,0 +1,42 @@
+"""What can be asked of a flow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from attnviz.core.settings import Settings, setting
+from attnviz.errors import UsageError
+
+
+@dataclass(frozen=True)
+class FlowSettings(Settings):
+    """How tokens are followed, and which."""
+
+    method: Literal["alti", "rollout", "max-flow"] | None = setting(
+        None,
+        "How shares pass through a layer; max-flow is for up to 128 tokens.",
+        shown="alti where the vectors that attention moves are at hand, else rollout",
+        common=True,
+    )
+    position: str | int | None = setting(
+        None,
+        "Trace what reaches this token: its position, from 0 (-1 is the last), or its text.",
+        metavar="TOKEN",
+        common=True,
+    )
+    source: str | int | None = setting(
+        None,
+        "Trace where this token goes, given as for {position}.",
+        metavar="TOKEN",
+        common=True,
+    )
+
+    def check(self) -> None:
+        """Raise UsageError for both directions at once."""
+        if self.position is not None and self.source is not None:
+            raise UsageError(
+                "{position} and {source} exclude each other; give one of them",
+                position=...,
+                source=...,
+            )

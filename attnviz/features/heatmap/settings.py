@@ -1,0 +1,22 @@
+"""What can be asked of maps as pictures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from attnviz.captures.settings import MapSettings, PartSettings
+from attnviz.core.settings import like, setting
+
+
+@dataclass(frozen=True)
+class HeatmapSettings(PartSettings):
+    """Which maps, and what their cells show."""
+
+    select: str | None = like(MapSettings, "select")
+    quantity: str = like(MapSettings, "quantity", common=True)
+    tiles: Literal["max", "sum"] = setting(
+        "max",
+        "What a cell shows of a text of more than 2,048 tokens, which is a tile of tokens: the "
+        "largest weight in it (max), or the sum over its keys as a mean over its rows.",
+    )

@@ -1,0 +1,56 @@
+"""Profiles that were kept: state files, the JSON of a profile, and several put together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from zipfile import is_zipfile
+
+from attnviz.errors import UsageError
+from attnviz.features.profile import saved
+from attnviz.features.profile.result import Profile
+from attnviz.features.profile.state import State
+from attnviz.features.profile.summary import summarize
+
+
+def is_state(path: Path) -> bool:
+    """Whether a file is the state of a run, and not JSON."""
+    zipped = path.is_file() and is_zipfile(path)  # a device has no end to look for
+    return path.suffix.lower() != ".json" or zipped
+
+
+def read_state(path: str | Path, *, stability: bool = False) -> Profile:
+    """Read a state file, finished or not.
+
+    Raises:
+        InputError: a file that cannot be used.
+    """
+    return summarize(saved.read(Path(path)), stability=stability)
+
+
+def merged(
+    paths: Sequence[str | Path], state: str | Path | None = None, *, stability: bool = False
+) -> Profile:
+    """Put the profiles of several parts of a corpus together; see :func:`attnviz.merge_profiles`.
+
+    Raises:
+        InputError: a file cannot be used, or its run is not finished.
+        UsageError: fewer than two files, or files that do not belong together.
+    """
+    if len(paths) < 2:
+        raise UsageError("merging takes two profiles or more; name their files")
+    if state is not None:
+        saved.check_place(Path(state))
+    whole = _finished(paths[0])
+    for path in paths[1:]:
+        whole.merge(_finished(path), str(path))
+    if state is not None:
+        saved.write(Path(state), whole)
+    return summarize(whole, stability=stability)
+
+
+def _finished(path: str | Path) -> State:
+    state = saved.read(Path(path))
+    if not state.finished:
+        raise UsageError(f"the run of {path} is not finished; run its command again first")
+    return state

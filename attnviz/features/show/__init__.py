@@ -1,0 +1,1 @@
+"""``attnviz show``: what attnviz wrote before, printed again."""

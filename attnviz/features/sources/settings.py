@@ -1,0 +1,59 @@
+"""What can be asked of a head's score."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from attnviz.core.parsing import number_or
+from attnviz.core.settings import Settings, setting
+from attnviz.errors import UsageError
+
+
+@dataclass(frozen=True)
+class SourcesSettings(Settings):
+    """Whose score is split, at which query and key, and what it is compared with."""
+
+    select: str = setting(
+        ..., "The head, such as 2.0.", short="s", metavar="HEAD",
+        common=True,
+    )  # fmt: skip
+    query: int | None = setting(
+        None, "Position of the query. From 0; -1 is the last.", metavar="N", shown="the last",
+        common=True,
+    )  # fmt: skip
+    key: int | None = setting(
+        None, "Position of the key.", metavar="N", shown="the one with most weight", common=True
+    )
+    other_key: int | Literal["mean", "rest"] | None = setting(
+        None,
+        "Split the difference from this key's score. Or from the mean over all other keys: "
+        "unweighted (mean; what several texts are compared with) or by their weights (rest: what "
+        "changes the logarithm of the weight's odds).",
+        metavar="N|mean|rest",
+        parser=number_or("mean", "rest"),
+        common=True,
+    )
+    role: str | None = setting(
+        None,
+        "Of several texts, the role whose target keys count, such as induction.",
+        metavar="ROLE",
+        shown="the head's own, else the key with the largest weight",
+    )
+    seed: int = setting(0, "Seed of the bootstrap and of sampling.", metavar="N", least=0)
+
+    def check_one(self) -> None:
+        """Raise UsageError for what only several texts have."""
+        if self.role is not None:
+            raise UsageError("{role} is for several texts; leave it out", role=self.role)
+
+    def check_several(self) -> None:
+        """Raise UsageError for what only a single text has."""
+        for name in ("query", "key", "other_key"):
+            value = getattr(self, name)
+            if isinstance(value, int):
+                raise UsageError(
+                    "{query}, {key} and {other_key} name positions of a single text; of several "
+                    "every row is looked at",
+                    query=..., key=..., other_key=...,
+                )  # fmt: skip

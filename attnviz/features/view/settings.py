@@ -1,0 +1,65 @@
+"""What can be asked of the page of all heads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from attnviz.captures.settings import MapSettings
+from attnviz.core.settings import like, setting
+from attnviz.errors import UsageError
+
+
+@dataclass(frozen=True)
+class ViewSettings(MapSettings):
+    """Which heads and which part of the maps, and what stands beside them."""
+
+    without: str | None = like(
+        MapSettings,
+        "without",
+        help="Ablate these heads first: 2.4, role:first. With {other_model} in the first run "
+        "alone.",
+        common=True,
+    )
+    clearest: int | None = setting(
+        None,
+        "Of these the N heads that do something with the strongest evidence, for models of many "
+        "heads.",
+        metavar="N",
+        least=1,
+    )
+    rows: str | None = setting(
+        None,
+        "Only these queries of a single text: tokens such as 4000-4400, or the name of a span. The "
+        "page is then that of long texts, finer the smaller the part.",
+        metavar="TOKENS",
+    )
+    keys: str | None = setting(None, "Only these keys, as for {rows}.", metavar="TOKENS")
+    why: str | None = setting(
+        None,
+        "Heads whose weights are explained. Their queries and keys are stored too.",
+        metavar="HEADS",
+        common=True,
+    )
+    other_model: Any = setting(
+        None,
+        "Another run to stand beside. A model that the same texts go through, without any "
+        "ablation, or a capture (.npz, .safetensors) of a single text.",
+        metavar="MODEL|FILE",
+        typed=str,
+        common=True,
+    )
+    ablate: bool = setting(False, "Also ablate every head on these texts.", common=True)
+
+    def check(self) -> None:
+        """Raise UsageError for what is of one model beside two runs."""
+        if self.other_model is not None and self.ablate:
+            raise UsageError(
+                "{other_model} shows two runs, and {ablate} is of one model: make a page of each",
+                other_model=...,
+                ablate=...,
+            )
+        if self.ablate and self.without is not None:
+            raise UsageError(
+                "{ablate} measures the whole model; leave out {without}", ablate=True, without=...
+            )

@@ -1,0 +1,368 @@
+"""Queries or keys of a head as sums over what was written to the residual stream.
+
+What :mod:`attnviz.models.tracing` has listened to is differentiated: a query is Σ_a J_a a over the
+variables a, with J_a = ∂q/∂a and every normalization's σ held. Of the matrix that makes queries and
+keys, and of every W_O, the product is taken apart by hand, so that a head's part is J z_h W_O^h.
+
+Notation: P positions that are asked about, d width of a query, N origins, D width of the stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attnviz.core.heads import Head, Site
+from attnviz.core.origins import ORIGIN_KINDS, Origin
+from attnviz.core.prompt import Inputs
+from attnviz.core.reasons import HeadOrigins, HeadTerms
+from attnviz.core.source import Source
+from attnviz.errors import ModelError
+from attnviz.models.tracing import StreamPart, TracedPass, follow
+
+_FEW_ROWS = 8
+"""A table of embeddings with fewer rows than that is of segments."""
+
+_SAME, _SAME_LOW = 1e-5, 2e-2
+"""Largest difference of two tensors, relative to the largest number, that counts as none."""
+
+_KEPT = 1e-3
+"""How far sums of sources may be from queries and keys that a page explains."""
+
+_BYTES = 1 << 28
+"""Of derivatives that are held at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """Queries or keys at some positions, by origin.
+
+    Attributes:
+        origins: N, in the order in which they write.
+        values: [N, P, d] in float64.
+        places: the positions.
+        derivatives: of the heads' layers, [d, P, D], to what W_O gave.
+    """
+
+    origins: tuple[Origin, ...]
+    values: Tensor
+    places: tuple[int, ...]
+    derivatives: dict[Site, Tensor]
+
+
+MOST = 1 << 21
+"""Numbers of all sources of one head that are kept; of longer texts none are."""
+
+
+def check_layers(source: Source, head: Head) -> None:
+    """Refuse, before anything runs, a head behind layers without attention.
+
+    What these carry from token to token (a state, a convolution) is no sum over tokens; listening
+    to them takes minutes.
+
+    Raises:
+        ModelError: there are such layers, with the reason that logits are not split either.
+    """
+    if not all(source.layout.heads[head.site.kind][: head.layer]):
+        raise ModelError(
+            f"what the queries and keys of {source.layout.name(head)} of {source.info.model} are "
+            f"made of cannot be told: {source.readout().reason}"
+        )
+
+
+def with_origins(
+    source: Source, inputs: Inputs, terms: Mapping[Head, HeadTerms]
+) -> dict[Head, HeadTerms]:
+    """Heads' queries and keys with what they were made of, where that adds up to them.
+
+    Args:
+        source: the model.
+        inputs: the text.
+        terms: of a plain pass.
+    """
+    try:
+        for head in terms:
+            check_layers(source, head)
+        anatomist = Decomposition(follow(source, inputs), source)
+    except ModelError:
+        return dict(terms)
+    return {head: _with_origins(anatomist, head, one) for head, one in terms.items()}
+
+
+def _with_origins(anatomist: Decomposition, head: Head, terms: HeadTerms) -> HeadTerms:
+    count = 4 + len(anatomist.written_before(head))
+    if count * (terms.query.size + terms.key.size) > MOST:
+        return terms
+    try:
+        query = anatomist.query(head, range(len(terms.query)))
+        key = anatomist.key(head, range(len(terms.key)))
+    except ModelError:
+        return terms
+    parts = [query.values.cpu().numpy(), key.values.cpu().numpy()]
+    for whole, part in zip((terms.query, terms.key), parts, strict=True):
+        if np.abs(part.sum(0) - whole).max() > _KEPT * max(1.0, float(np.abs(whole).max())):
+            return terms
+    return replace(terms, origins=HeadOrigins(query.origins, parts[0], key.origins, parts[1]))
+
+
+class Decomposition:
+    """Knows which variable of a pass is what, and takes queries and keys apart.
+
+    Args:
+        passed: a pass that was listened to.
+        source: the model.
+    """
+
+    def __init__(self, passed: TracedPass, source: Source) -> None:
+        self._passed, self._source = passed, source
+        self._sites: dict[int, Site] = {}  # of leaves that W_O gave
+        for site, z in passed.outputs.items():
+            found = self._projection(z)
+            if found is not None:
+                self._sites[found] = site
+        self._order = sorted(passed.outputs, key=lambda site: _number(self._sites, site))
+        self._widths = {leaf.width for n, leaf in enumerate(passed.leaves) if n in self._sites}
+
+    def query(self, head: Head, places: Sequence[int]) -> Parts:
+        """A head's queries at some positions; ModelError where they cannot be followed."""
+        self._check(head)
+        return self._parts(self._passed.terms[head.site].query, head.index, places)
+
+    def key(self, head: Head, places: Sequence[int]) -> Parts:
+        """A head's keys at some positions; ModelError where they cannot be followed."""
+        self._check(head)
+        terms = self._passed.terms[head.site]
+        index = head.index * terms.key.shape[1] // terms.query.shape[1]
+        return self._parts(terms.key, index, places)
+
+    def written_before(self, head: Head) -> Sequence[Head]:
+        """The heads of the layers that ran before a head's."""
+        passed = list(self._passed.outputs)
+        before = passed[: passed.index(head.site)] if head.site in passed else []
+        return [
+            Head(site, n) for site in before for n in range(self._passed.outputs[site].shape[1])
+        ]
+
+    def by_token(self, parts: Parts, head: Head, place: int) -> tuple[Tensor, Tensor]:
+        """What an earlier head adds to a query or key through every token that it reads.
+
+        Args:
+            parts: queries or keys.
+            head: the earlier head.
+            place: one of the positions of ``parts``.
+
+        Returns:
+            The earlier head's weights on the tokens, [S], and what it adds through each, [S, d].
+        """
+        number = next(n for n, site in self._sites.items() if site == head.site)
+        weight = self._slices(self._passed.leaves[number], head.site)[head.index]  # [d_v, D]
+        n = parts.places.index(place)
+        seen = self._passed.weights[head.site][head.index, place].double()
+        values = self._passed.values[head.site][head.index].double()
+        toward = weight.double() @ parts.derivatives[head.site][:, n].double().t()  # [d_v, d]
+        return seen, seen[:, None] * (values @ toward)
+
+    def _check(self, head: Head) -> None:
+        """ModelError where a layer before this one hides what its heads write."""
+        known, passed = set(self._sites.values()), list(self._passed.outputs)
+        if head.site not in self._passed.terms:
+            raise ModelError(
+                f"the queries and keys of {head.qualified} of {self._source.info.model} cannot be "
+                "had: its scores are more than one product of these, a scale and a bias by position"
+            )
+        for site in passed[: passed.index(head.site)]:
+            if site not in known:
+                raise ModelError(
+                    f"what the heads of {site.kind} layer {site.layer} of "
+                    f"{self._source.info.model} write cannot be told: no linear layer takes their "
+                    "outputs as they are, nor can an ablated head be split"
+                )
+
+    def _projection(self, z: Tensor) -> int | None:
+        """The number of the leaf that the layer's W_O gave."""
+        flat = z.flatten(1)
+        for number, leaf in enumerate(self._passed.leaves):
+            if leaf.read is None or number in self._sites:
+                continue
+            read = leaf.read.detach()
+            fits = read.shape[-1] == flat.shape[1] and read.numel() == flat.numel()
+            if fits and _close(read.reshape(flat.shape), flat):
+                return number
+        return None
+
+    def _parts(self, target: Tensor, index: int, places: Sequence[int]) -> Parts:
+        """Of [B, heads, T, d], of one text, one head's vectors at some positions."""
+        wanted = torch.tensor(list(places), device=target.device)
+        found: dict[Origin, list[Tensor]] = {}
+        held: dict[Site, list[Tensor]] = {}
+        width, length = target.shape[-1], target.shape[2]
+        size = target.element_size() * length * max(self._widths | {1})
+        step = max(_BYTES // (4 * size), 1)
+        for first in range(0, width, step):
+            dims = torch.arange(first, min(first + step, width), device=target.device)
+            grads = target.new_zeros(len(dims), *target.shape)
+            grads[torch.arange(len(dims))[:, None], 0, index, wanted, dims[:, None]] = 1.0
+            sums: dict[Origin, Tensor] = {}
+            for toward, leaves in self._reached(target, grads, wanted, length, projected=True):
+                for number in leaves:
+                    if number in self._sites:
+                        held.setdefault(self._sites[number], []).append(toward)
+                for origin, part in self._pieces(toward, leaves, wanted, length):
+                    sums[origin] = sums[origin] + part if origin in sums else part
+            for origin, part in sums.items():
+                found.setdefault(origin, []).append(part.double())
+        order = sorted(found, key=self._place)
+        if not order:
+            raise ModelError(
+                f"{self._source.info.model} has nothing before this layer: no embedding of tokens, "
+                "no heads and no MLP, so that there is nothing to split"
+            )
+        return Parts(
+            tuple(order),
+            torch.stack([_joined(found[one], 1) for one in order]),
+            tuple(places),
+            {site: _joined(parts, 0) for site, parts in held.items()},
+        )
+
+    def _reached(
+        self, target: Tensor, grads: Tensor, wanted: Tensor, tokens: int, *, projected: bool
+    ) -> Iterator[tuple[Tensor, list[int]]]:
+        """Which leaves a tensor depends on, and how.
+
+        Args:
+            target: any tensor of the pass.
+            grads: [m, ...], m derivatives to it.
+            wanted: [P], the only positions at which they are not 0.
+            tokens: T.
+            projected: whether what is reached first comes from the matrix that makes queries.
+
+        Yields:
+            Derivatives [m, P, width], and the numbers of the leaves whose they are; of a product
+            that is taken apart further, -1 less its number for its bias.
+        """
+        leaves = self._passed.leaves
+        alike: dict[tuple[int, torch.Size], tuple[Tensor, list[int]]] = {}
+        for number, toward in enumerate(_derivatives(target, leaves, grads)):
+            if toward is None:
+                continue
+            leaf = leaves[number]
+            key = (toward.data_ptr(), leaf.value.shape)
+            if key not in alike:
+                flat = leaf.by_token(toward, tokens)
+                if flat is None:
+                    raise ModelError(
+                        f"what {self._source.info.model} adds to its residual stream is not one "
+                        "vector a token, as that of experts computed in one product is not, so "
+                        "that its scores cannot be split by source"
+                    )
+                alike[key] = (_exact(flat if len(wanted) == tokens else flat[:, wanted]), [])
+            flat, numbers = alike[key]
+            inside = projected or leaf.width not in self._widths
+            if leaf.kind != "product" or not inside or number in self._sites:
+                numbers.append(number)
+                continue
+            if leaf.bias is not None:
+                numbers.append(-1 - number)
+            assert leaf.read is not None
+            assert leaf.weight is not None
+            wide = leaf.weight.shape[1]
+            back = leaf.weight.new_zeros(len(flat), leaf.read.shape.numel() // wide, wide)
+            used = flat.flatten(0, 1).abs().amax(0).nonzero().squeeze(1)  # one head's columns
+            back[:, wanted] = flat[..., used].to(leaf.weight.dtype) @ leaf.weight[used]
+            before = back.view(len(flat), *leaf.read.shape)
+            yield from self._reached(leaf.read, before, wanted, tokens, projected=False)
+        yield from (one for one in alike.values() if one[1])
+
+    def _pieces(
+        self, toward: Tensor, leaves: Sequence[int], wanted: Tensor, tokens: int
+    ) -> Iterator[tuple[Origin, Tensor]]:
+        """What leaves with the same derivatives add, by origin, [P, m]."""
+        written = [one for number in leaves for one in self._written(number, wanted, tokens)]
+        rows = torch.stack([row for _, row in written], 1)  # [P, n, width]
+        parts = torch.bmm(rows, toward.permute(1, 2, 0))  # [P, n, m]
+        yield from zip((origin for origin, _ in written), parts.unbind(1), strict=True)
+
+    def _written(self, number: int, wanted: Tensor, tokens: int) -> Iterator[tuple[Origin, Tensor]]:
+        """The value of a leaf, by origin, [P, width]."""
+        leaf = self._passed.leaves[max(number, -1 - number)]
+        site, count = self._sites.get(number), len(wanted)
+        if number < 0:
+            assert leaf.bias is not None
+            yield Origin("bias"), _exact(leaf.bias).expand(count, -1)
+            return
+        if site is None:
+            rows = leaf.by_token(leaf.value, tokens)
+            assert rows is not None
+            rows = _exact(rows)
+            yield self._origin(leaf, rows, number), rows[wanted]
+            return
+        z = _exact(self._passed.outputs[site][wanted])  # [P, H, d_v]
+        heads = torch.einsum("phv,hvc->hpc", z, _exact(self._slices(leaf, site)))
+        for head, rows in enumerate(heads):
+            yield Origin("head", head=Head(site, head)), rows
+        if leaf.bias is not None:
+            yield Origin("bias"), _exact(leaf.bias).expand(count, -1)
+
+    def _slices(self, leaf: StreamPart, site: Site) -> Tensor:
+        """W_O by head, [H, d_v, D]."""
+        assert leaf.weight is not None
+        heads = self._passed.outputs[site].shape[1]
+        return leaf.weight.t().reshape(heads, -1, leaf.width)
+
+    def _origin(self, leaf: StreamPart, rows: Tensor, number: int) -> Origin:
+        """What a leaf is that no W_O gave."""
+        if leaf.table is not None:
+            count = len(leaf.table)
+            if count >= (self._source.vocab_size or count):
+                return Origin("token")
+            return Origin("segment" if count < _FEW_ROWS else "position")
+        if leaf.kind == "added":
+            same = bool((rows == rows[:1]).all())
+            return Origin("bias" if same else "position")
+        before = [n for n in self._sites if n < number]
+        return Origin("mlp", layer=self._sites[max(before)]) if before else Origin("embedding")
+
+    def _place(self, origin: Origin) -> tuple[int, int, int, int]:
+        """Where an origin stands among the others: as they write, biases last."""
+        site = origin.layer if origin.head is None else origin.head.site
+        kind = ORIGIN_KINDS.index(origin.kind)
+        if site is None:
+            return (1 if origin.kind == "bias" else -1, 0, kind, 0)
+        number = 0 if origin.head is None else origin.head.index
+        return (0, self._order.index(site), kind, number)
+
+
+def _number(sites: dict[int, Site], site: Site) -> int:
+    return next((number for number, one in sites.items() if one == site), 1 << 30)
+
+
+def _joined(parts: Sequence[Tensor], axis: int) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts), axis)
+
+
+def _exact(x: Tensor) -> Tensor:
+    """In float32, or float64 where it is that."""
+    return x.detach().to(torch.promote_types(x.dtype, torch.float32))
+
+
+def _close(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors are the same up to rounding."""
+    tolerance = _SAME_LOW if a.dtype in (torch.float16, torch.bfloat16) else _SAME
+    a, b = a.float(), b.float()
+    return bool((a - b).abs().max() <= tolerance * b.abs().max().clamp_min(1e-30))
+
+
+def _derivatives(
+    target: Tensor, leaves: Sequence[StreamPart], grads: Tensor
+) -> Sequence[Tensor | None]:
+    if not target.requires_grad or not leaves:
+        return [None] * len(leaves)
+    values = [leaf.value for leaf in leaves]
+    with torch.enable_grad():
+        return torch.autograd.grad(
+            target, values, grads, retain_graph=True, allow_unused=True, is_grads_batched=True
+        )

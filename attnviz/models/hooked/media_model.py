@@ -1,0 +1,75 @@
+"""Models that read pictures or sound in place of text, as a source of attention."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from attnviz.core.prompt import Inputs, Prompt
+from attnviz.models import limits
+from attnviz.models.hooked.network import HookedModel, Item
+from attnviz.models.hooked.processors import ProcessedMedia, Processors
+from attnviz.models.hooked.source import Hooked
+from attnviz.models.hooked.survey import Survey
+from attnviz.models.hooked.tokenizer import Texts
+
+
+class MediaModel(Hooked):
+    """A model of pictures or of sound; one with a decoder writes text about what it hears."""
+
+    def __init__(
+        self,
+        network: HookedModel,
+        found: Survey,
+        texts: Texts,
+        name: str,
+        reason: str = "",
+        *,
+        senses: Processors,
+        sample: ProcessedMedia,
+    ) -> None:
+        super().__init__(network, found, texts, name, reason)
+        self._senses, self._sample = senses, sample
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The longest text that its decoder takes, or None."""
+        longest = getattr(self._network.config, "max_target_positions", None)
+        return longest if isinstance(longest, int) and self._network.seq2seq else None
+
+    @property
+    def vocab_size(self) -> None:
+        """It reads no ids."""
+        return
+
+    def prepare(self, prompt: Prompt) -> Inputs:
+        """Let the model's own processor prepare a picture or a sound.
+
+        Raises:
+            InputError: a file that cannot be read; UsageError: options that this model does not
+            take, or a library that is missing; ModelError: the processor refuses it.
+        """
+        sense = self._senses.sense
+        limits.check_prompt(prompt, decoder=self._network.seq2seq, reads=(sense,))
+        sensed = self._senses.read(Path(getattr(prompt, sense)))
+        length = self._length(sensed)
+        tokens = self._senses.tokens(sensed, length)
+        item = Item(features=sensed.features, sensed=length)
+        notes: list[str] = []
+        inputs = self._inputs(prompt, tokens, item, notes)
+        return replace(inputs, picture=sensed.picture, sound=sensed.sound, features=sensed.features)
+
+    def _length(self, sensed: ProcessedMedia) -> int:
+        """How many tokens the model makes of it."""
+        known = self._network.sample
+        assert known is not None
+        shapes = [
+            {name: value.shape for name, value in one.features.items()} for one in (sensed, known)
+        ]
+        return known.sensed if shapes[0] == shapes[1] else self._network.measure(sensed.features)
+
+    def _item(self, inputs: Inputs) -> Item:
+        kind = "cross" if self._network.seq2seq else self._survey.kind or "encoder"
+        sides = inputs.sides[kind]
+        target = sides.queries.ids if self._network.seq2seq else ()
+        return Item(target=target, features=inputs.features, sensed=len(sides.keys))

@@ -1,0 +1,241 @@
+"""What a checkpoint's own processor makes of pictures and sounds, and where its tokens stand.
+
+A vision transformer cuts a picture into patches, row by row, and puts [CLS] and registers in front;
+a speech model makes frames of equal length. Which tokens are which follows from the sizes in the
+configuration and is compared with the number of tokens that the model makes of a sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from attnviz.core.media import Picture, Place, Sound
+from attnviz.core.tokens import Tokens
+from attnviz.errors import ModelError, UsageError
+from attnviz.models.decoding import read_picture, read_sound
+from attnviz.models.external_errors import refusing
+from attnviz.models.hooked.logging import quiet
+
+REGISTER = "[REG{}]"
+"""What register tokens are called (Darcet et al. 2023, arXiv:2309.16588)."""
+
+_SAMPLE_PIXELS, _SAMPLE_SECONDS = (96, 128, 3), 0.5
+_MOST_ADDED = 2
+"""[CLS] and a distillation token; registers come on top."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessedMedia:
+    """A file as a model takes it in.
+
+    Attributes:
+        features: what goes into the model, by the names of its arguments, one item each.
+        picture: what it shows, where it is one; of sound, its spectrogram where that is cut into
+            patches.
+        sound: what it plays, where it is one.
+    """
+
+    features: Mapping[str, Tensor]
+    picture: Picture | None = None
+    sound: Sound | None = None
+
+
+class Processors:
+    """The processor of one model.
+
+    Args:
+        processor: of transformers, for pictures or for sound.
+        config: of the part of the model that sees or hears.
+        accepted: the names of the model's arguments.
+        sense: ``image`` or ``audio``.
+    """
+
+    def __init__(self, processor: Any, config: Any, accepted: frozenset[str], sense: str) -> None:
+        self._processor, self._config, self._accepted = processor, config, accepted
+        self.sense = sense
+
+    def sample(self) -> ProcessedMedia:
+        """Noise, always the same."""
+        draw = np.random.default_rng(0)
+        if self.sense == "image":
+            return self.see(draw.integers(0, 256, _SAMPLE_PIXELS, np.uint8), "")
+        count = round(_SAMPLE_SECONDS * self.rate)
+        return self.hear(draw.uniform(-0.5, 0.5, count).astype(np.float32), "")
+
+    def read(self, path: Path) -> ProcessedMedia:
+        """A file; raises as :func:`~attnviz.models.decoding.read_picture` and read_sound."""
+        if self.sense == "image":
+            return self.see(read_picture(path), path.name)
+        return self.hear(read_sound(path, self.rate), path.name)
+
+    @property
+    def rate(self) -> int:
+        """Samples a second that the model was trained on."""
+        return int(getattr(self._processor, "sampling_rate", 16000))
+
+    def see(self, pixels: NDArray[np.uint8], name: str) -> ProcessedMedia:
+        """What the model sees of a picture, uint8 [height, width, 3]."""
+        with quiet(), refusing("the model's processor cannot prepare this picture"):
+            made = self._processor(images=pixels, return_tensors="pt")
+        features = self._features(made)
+        values = features.get("pixel_values")
+        if values is None or values.ndim != 4 or len(values) != 1:
+            raise ModelError("the model's processor cuts a picture up in a way that is not known")
+        grid = self._grid(values.shape[2], values.shape[3])
+        return ProcessedMedia(features, Picture(unscaled(values[0], self._processor), *grid, name))
+
+    def hear(self, samples: NDArray[np.float32], name: str) -> ProcessedMedia:
+        """What the model hears of a sound, float32 [n] at its own rate."""
+        with quiet(), refusing("the model's processor cannot prepare this sound"):
+            made = self._processor(samples, sampling_rate=self.rate, return_tensors="pt")
+        features = self._features(made)
+        sound = Sound(samples, self.rate, name)
+        values = features.get("input_values")
+        if values is None or values.ndim != 3:
+            return ProcessedMedia(features, sound=sound)
+        grid = self._grid(values.shape[2], values.shape[1])  # frequencies and times
+        return ProcessedMedia(features, Picture(_grey(values[0].T), *grid, name), sound)
+
+    def tokens(self, sensed: ProcessedMedia, length: int) -> Tokens:
+        """The patches or frames of something, ``length`` of them with what is put in front.
+
+        Raises:
+            ModelError: no patches or frames that the configuration explains.
+        """
+        if sensed.picture is not None:
+            return self._patches(sensed.picture, length)
+        assert sensed.sound is not None
+        features = next(iter(sensed.features.values()))
+        if features.ndim == 2:
+            step, width = self._stride()
+            seconds = [(n * step + width / 2) / self.rate for n in range(length)]
+        else:
+            hop = int(getattr(self._processor, "hop_length", 160))
+            bands = int(getattr(self._processor, "feature_size", 0))
+            _, first, second = features.shape
+            whole = (second if first == bands else first) * hop / self.rate
+            seconds = [(n + 0.5) * whole / length for n in range(length)]
+        beyond = tuple(second >= sensed.sound.seconds for second in seconds)
+        beyond = (False, *beyond[1:])
+        names = tuple(
+            "[PAD]" if after else f"{second:.2f}s"
+            for second, after in zip(seconds, beyond, strict=True)
+        )
+        places: tuple[Place, ...] = tuple((second,) for second in seconds)
+        return Tokens(names, special=beyond, words=tuple(range(length)), places=places)
+
+    def _patches(self, picture: Picture, length: int) -> Tokens:
+        """[CLS] and whatever else stands in front, then row by row."""
+        added = length - picture.rows * picture.columns
+        registers = int(getattr(self._config, "num_register_tokens", 0) or 0)
+        if not 0 <= added - registers <= _MOST_ADDED:
+            raise ModelError(
+                f"this model makes {length} tokens of {picture.rows} × {picture.columns} patches; "
+                "which of them are patches is not known"
+            )
+        front = ["[CLS]", "[DIST]"][: added - registers]
+        front[1:1] = [REGISTER.format(n + 1) for n in range(registers)]
+        patches = [(r, c) for r in range(picture.rows) for c in range(picture.columns)]
+        names = (*front, *(f"{r},{c}" for r, c in patches))
+        places: tuple[Place, ...] = (*[()] * added, *patches)
+        special = (True,) * added + (False,) * len(patches)
+        words = (-1,) * added + tuple(range(len(patches)))
+        return Tokens(names, special=special, words=words, places=places)
+
+    def _features(self, made: Mapping[str, Any]) -> dict[str, Tensor]:
+        found = {name: value for name, value in made.items() if name in self._accepted}
+        if "attention_mask" in found and bool(found["attention_mask"].all()):
+            del found["attention_mask"]  # one item alone has no padding
+        return {name: value for name, value in found.items() if isinstance(value, Tensor)}
+
+    def _grid(self, high: int, wide: int) -> tuple[int, int]:
+        """Rows and columns of patches; they overlap where a configuration has strides."""
+        size = getattr(self._config, "patch_size", None)
+        down, across = size if isinstance(size, list | tuple) else (size, size)
+        if not isinstance(down, int) or not isinstance(across, int):
+            raise ModelError("the model's configuration names no patch_size")
+        steps = (
+            getattr(self._config, "frequency_stride", down),
+            getattr(self._config, "time_stride", across),
+        )
+        return (high - down) // steps[0] + 1, (wide - across) // steps[1] + 1
+
+    def _stride(self) -> tuple[int, int]:
+        """Samples from one frame to the next, and how many one frame takes in."""
+        step = width = 1
+        for kernel, stride in zip(self._config.conv_kernel, self._config.conv_stride, strict=True):
+            width += (kernel - 1) * step
+            step *= stride
+        return step, width
+
+
+def load_processors(
+    folder: Path, name: str, config: Any, accepted: frozenset[str], sense: str
+) -> Processors:
+    """The processor in a model's folder.
+
+    Args:
+        folder: of the checkpoint.
+        name: what the user calls it.
+        config: of the part that sees or hears.
+        accepted: the names of the model's arguments.
+        sense: ``image`` or ``audio``.
+
+    Raises:
+        UsageError: Pillow is not installed.
+        ModelError: the folder has no processor, or it cannot be loaded.
+    """
+    if sense == "image":
+        try:
+            import PIL  # noqa: F401
+        except ImportError:
+            raise UsageError(
+                "{} reads pictures, which needs Pillow; install attnviz[image]", name
+            ) from None
+    if not any((folder / file).is_file() for file in _FILES):
+        raise ModelError(
+            f"{name} reads {'pictures' if sense == 'image' else 'sound'}, and its folder does not "
+            f"say how to prepare them; add {_FILES[0]}"
+        )
+    from transformers import AutoFeatureExtractor, AutoImageProcessor
+
+    kind: Any = AutoImageProcessor if sense == "image" else AutoFeatureExtractor
+    with quiet(), refusing(f"the processor of {name} cannot be loaded"):
+        processor = kind.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    return Processors(processor, config, accepted, sense)
+
+
+_FILES = ("preprocessor_config.json", "processor_config.json")
+
+
+def unscaled(values: Tensor, processor: Any) -> NDArray[np.uint8]:
+    """Pixels [3, height, width] as a processor scaled them, back as uint8 [height, width, 3]."""
+    pixels = values.float()
+    if getattr(processor, "do_normalize", False):
+        mean, std = (
+            torch.tensor(getattr(processor, name)).float().view(-1, 1, 1)
+            for name in ("image_mean", "image_std")
+        )
+        pixels = pixels * std + mean
+    factor = getattr(processor, "rescale_factor", None)
+    if getattr(processor, "do_rescale", False) and factor:
+        pixels = pixels / factor
+    shown = pixels.round().clamp(0, 255).to(torch.uint8).permute(1, 2, 0)
+    return np.ascontiguousarray(shown.numpy())
+
+
+def _grey(values: Tensor) -> NDArray[np.uint8]:
+    """A spectrogram [frequencies, times] as a grey picture, the loudest white."""
+    shown = values.float()
+    least, most = shown.min(), shown.max()
+    shown = (shown - least) / (most - least).clamp_min(1e-9) * 255
+    grey: NDArray[np.uint8] = shown.round().to(torch.uint8).numpy()
+    return np.ascontiguousarray(np.repeat(grey[..., None], 3, axis=2))

@@ -1,0 +1,156 @@
+"""A transformers model that somebody else has loaded: run as it is, and left as it was.
+
+What a pass needs, evaluation mode, frozen weights and our attention function, holds while it runs.
+Before and after it the model is its owner's: it can be trained, or run with ``generate``, between
+two captures, and a pass that fails leaves no trace.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from torch import nn
+
+from attnviz.core.generation import Generation
+from attnviz.errors import ModelError, UsageError
+from attnviz.models.hooked.checkpoint import body_of, has_words
+from attnviz.models.hooked.network import HookedModel, Item
+from attnviz.models.hooked.source import Hooked
+from attnviz.models.hooked.survey import survey
+from attnviz.models.hooked.tokenizer import Texts
+
+_CHOICE = "_attn_implementation"
+"""What a configuration's choice of an attention function is called, and what begins with it."""
+
+
+class WrappedModel(HookedModel):
+    """A model in memory, on the device and in the precision that it has."""
+
+    def __init__(self, model: Any) -> None:
+        self.model, self.device = model, model.device
+        self.seq2seq = bool(getattr(model.config, "is_encoder_decoder", False))
+        self.no_logits = "" if has_words(model) else f"{type(model).__name__} has no LM head"
+        self._implementation = "eager"
+        with self.lock, as_it_was(model):
+            self.body = model.base_model if self.no_logits else body_of(model)
+
+    def switch(self, implementation: str) -> None:
+        """Use this attention function in every pass from now on."""
+        self._implementation = implementation
+
+    def run(self, items: Sequence[Item], **options: Any) -> Mapping[str, Any]:
+        """See :meth:`HookedModel.run`."""
+        with self._ours():
+            return super().run(items, **options)
+
+    def write(
+        self,
+        item: Item,
+        generation: Generation,
+        tell: Callable[[int], None] | None = None,
+        *,
+        cache: bool = True,
+    ) -> tuple[int, ...]:
+        """See :meth:`HookedModel.write`."""
+        with self._ours():
+            return super().write(item, generation, tell, cache=cache)
+
+    @contextlib.contextmanager
+    def _ours(self) -> Iterator[None]:
+        with self.lock, as_it_was(self.model, self.body):
+            self.model.eval().requires_grad_(False)
+            super().switch(self._implementation)
+            yield
+
+
+@contextlib.contextmanager
+def as_it_was(*parts: nn.Module) -> Iterator[None]:
+    """Put everything about a model but its weights back when the ``with`` block ends.
+
+    Its modes, what is trained, the choice of an attention function, and hooks: transformers adds
+    some of its own the first time that it is asked for weights, and notes that in the model.
+    """
+    modules = list({id(module): module for part in parts for module in part.modules()}.values())
+    noted = [(vars(module), set(vars(module)), module.training) for module in modules]
+    hooks = [(found, dict(found)) for module in modules for found in _hooks(module)]
+    trained = [(one, one.requires_grad) for part in parts for one in part.parameters()]
+    configs = {id(config): config for module in modules for config in _configs(module)}
+    chosen = [(config, _choices(config)) for config in configs.values()]
+    try:
+        yield
+    finally:
+        for attributes, names, training in noted:
+            for added in attributes.keys() - names:
+                del attributes[added]
+            attributes["training"] = training
+        for found, before in hooks:
+            for added in found.keys() - before.keys():
+                del found[added]
+        for parameter, wanted in trained:
+            parameter.requires_grad_(wanted)
+        for config, choices in chosen:
+            vars(config).update(choices)
+
+
+def borrow(model: Any, tokenizer: Any = None) -> Hooked:
+    """Take a loaded transformers model as a source of attention.
+
+    Args:
+        model: a ``PreTrainedModel``, which stays where and as it is.
+        tokenizer: a transformers tokenizer; without one only token ids can be used.
+
+    Raises:
+        UsageError: no transformers model, or no tokenizer; ModelError: it gives no attention.
+    """
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    if not isinstance(model, PreTrainedModel):
+        raise UsageError(
+            "{model} takes a transformers PreTrainedModel, not {}; give the one that is inside, or "
+            "watch the module while it runs with attnviz.watch",
+            type(model).__name__,
+            model=...,
+        )
+    if tokenizer is not None and not isinstance(tokenizer, PreTrainedTokenizerBase):
+        raise UsageError(
+            "{tokenizer} takes a transformers tokenizer, not {}",
+            type(tokenizer).__name__,
+            tokenizer=...,
+        )
+    name = str(model.config.name_or_path or type(model).__name__)
+    if any(tensor.is_meta for tensor in model.parameters()):
+        raise ModelError(f"{name} has no weights in memory (device meta); load them first")
+    network = WrappedModel(model)
+    if network.reads and "text" not in network.reads:
+        raise ModelError(
+            f"{name} reads {network.reads[0]}, and only models of text are taken from memory; load "
+            "it by its name or folder, where its processor is"
+        )
+    texts = Texts(tokenizer, name, "it was given without its tokenizer")
+    return Hooked(network, survey(network, name), texts, name, "a model in memory")
+
+
+def _hooks(module: nn.Module) -> list[dict[Any, Any]]:
+    """The tables of hooks of a module."""
+    return [
+        found
+        for name, found in vars(module).items()
+        if "_hooks" in name and isinstance(found, dict)
+    ]
+
+
+def _configs(module: Any) -> Iterator[Any]:
+    """The configurations of a model and of its parts."""
+    from transformers import PretrainedConfig
+
+    config = getattr(module, "config", None)
+    if isinstance(config, PretrainedConfig):
+        yield config
+        for name in config.sub_configs:
+            yield from (part for part in [getattr(config, name, None)] if part is not None)
+
+
+def _choices(config: Any) -> dict[str, Any]:
+    return {name: value for name, value in vars(config).items() if name.startswith(_CHOICE)}

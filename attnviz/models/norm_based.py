@@ -1,0 +1,190 @@
+"""A model whose maps are what its heads write, in place of where they look.
+
+:func:`weighed` gives a source whose observers see norms of weighted values where they would see
+weights, block by block as these: ‖α f(x)‖ of every head, or ‖Σ α f(x) + x‖ of every layer, with its
+layer normalization or without (:mod:`attnviz.attention.contributions`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from attnviz.attention.contributions import Writes, grams, layer_norms, value_norms
+from attnviz.core.heads import Layout
+from attnviz.core.prompt import Inputs
+from attnviz.core.quantities import Quantity, quantity
+from attnviz.core.source import PLAIN, ForwardRequest, Observer, Output, Rows, Source
+from attnviz.errors import ModelError, UsageError
+
+
+def with_quantity(
+    source: Source, weigh: str, *, shares: bool, beside: Sequence[Observer] = ()
+) -> Source:
+    """The model with another quantity in its maps.
+
+    Args:
+        source: the model.
+        weigh: a name of :data:`attnviz.core.quantities.QUANTITIES`; for ``weights`` the model
+            itself comes back.
+        shares: divide every row by its sum, as scores need it, which compare with chance; without,
+            maps hold the norms themselves.
+        beside: who sees the model's own rows in every pass that is watched.
+
+    Returns:
+        A source that runs the same passes. Of layers it has one map each
+        (:attr:`~attnviz.core.heads.Layout.whole`).
+
+    Raises:
+        UsageError: no such quantity, or one that the model's layers already have.
+        ModelError: what the heads write, or what stands around them, is not known.
+    """
+    what = quantity(weigh)
+    if weigh == "weights":
+        return source
+    _check(source, weigh, what)
+    return cast("Source", _NormBased(source, what, beside, shares=shares))
+
+
+def _check(source: Source, weigh: str, what: Quantity) -> None:
+    """Refuse a quantity that cannot be computed of every layer."""
+    name = source.info.model
+    for site in source.layout.sites:
+        if not source.layout.heads[site.kind][site.layer]:
+            continue
+        reason = source.output(site).reason
+        around = source.sublayer(site) if what.residual and not reason else None
+        if around is not None and around.order is None:
+            reason = around.reason
+        if reason:
+            raise ModelError(
+                "{weigh} cannot be told of {} layer {} of {}: {}",
+                site.kind, site.layer, name, reason, weigh=weigh,
+            )  # fmt: skip
+        if what.norm and around is not None and around.order == "pre":
+            raise UsageError(
+                "{} normalizes before attention, which f(x) already includes, and not after it",
+                name,
+                remedy="use {weigh}",
+                weigh="norm-residual",
+            )
+
+
+class _NormBased:
+    """A source with other maps; everything else is the model's own."""
+
+    def __init__(
+        self, source: Source, what: Quantity, beside: Sequence[Observer], *, shares: bool
+    ) -> None:
+        self._source, self._what, self._shares = source, what, shares
+        self._beside = beside
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+    @property
+    def layout(self) -> Layout:
+        """The model's heads, or its layers."""
+        layout = self._source.layout
+        if not self._what.layers:
+            return layout
+        counts = {kind: tuple(map(bool, layout.heads[kind])) for kind in layout.kinds}
+        heads = {kind: tuple(map(int, found)) for kind, found in counts.items()}
+        return Layout(heads, whole=True)
+
+    def forward(
+        self,
+        batch: Sequence[Inputs],
+        observers: Sequence[Observer] = (),
+        request: ForwardRequest = PLAIN,
+    ) -> Output:
+        """Run the model; see :class:`~attnviz.core.source.Source`."""
+        if not observers:
+            return self._source.forward(batch, (), request)
+        weighing = NormObserver(self._source, self._what, observers, shares=self._shares)
+        request = replace(request, residuals=request.residuals or self._what.residual)
+        return self._source.forward(batch, [weighing, *self._beside], request)
+
+
+class NormObserver:
+    """Watches weights, and shows others what is written.
+
+    Args:
+        source: the model that runs.
+        what: the quantity.
+        observers: get it, in the place of weights.
+        shares: see :func:`weighed`.
+    """
+
+    def __init__(
+        self, source: Source, what: Quantity, observers: Sequence[Observer], *, shares: bool
+    ) -> None:
+        self._source, self._what, self._shares = source, what, shares
+        self._observers = observers
+        self._columns = _Columns()
+
+    def observe(self, rows: Rows) -> None:
+        """Turn one block into the quantity and hand it on."""
+        projection = self._source.output(rows.site)
+        if self._what.layers:
+            around = self._source.sublayer(rows.site)
+            norm = around.norm if self._what.norm else None
+            writes = Writes.of(rows, projection, residual=True, norm=norm)
+            products = self._columns.of(rows, lambda v: grams(v, writes.matrix, norm), writes)
+            found, logits = layer_norms(writes, products)[:, None], None
+        else:
+            writes = Writes.of(rows, projection)
+            norms = self._columns.of(rows, lambda v: value_norms(v, writes.matrix).mT, writes)
+            norms = norms.mT[:, :, None]  # [B, H, 1, s]
+            found, logits = writes.weights * norms, rows.logits
+            if logits is not None:
+                logits = logits + norms.clamp_min(torch.finfo(norms.dtype).tiny).log()
+        if self._shares:
+            total = found.sum(-1, keepdim=True)
+            found = found.div_(total.where(total > 0, 1))
+        shown = dataclasses.replace(
+            rows, weights=found, logits=logits if self._shares else None, sink=False,
+            allowed=_joined(rows.allowed) if self._what.layers else rows.allowed,
+        )  # fmt: skip
+        for observer in self._observers:
+            observer.observe(shown)
+
+
+def _joined(allowed: Tensor | None) -> Tensor | None:
+    """The keys that any head of a layer may attend to."""
+    if allowed is None or allowed.ndim < 3:
+        return allowed
+    return allowed.any(-3, keepdim=True)
+
+
+class _Columns:
+    """Something about every key of a layer, computed once, as the blocks come to the keys."""
+
+    def __init__(self) -> None:
+        self._site: object = None
+        self._first = 0
+        self._found = torch.empty(0)
+
+    def of(self, rows: Rows, compute: Callable[[Tensor], Tensor], writes: Writes) -> Tensor:
+        """The block's part, [B, s, ...].
+
+        Args:
+            rows: the block; blocks of a layer follow each other, their keys go forward.
+            compute: from values [B, G, n, d_v] to [B, n, ...].
+            writes: has the values of the block.
+        """
+        keys = writes.values.shape[2]
+        stop = self._first + self._found.shape[1] if rows.site == self._site else -1
+        begins = rows.site != self._site or rows.start == 0
+        if begins or stop < rows.key_start or rows.key_start < self._first:
+            self._site, self._first = rows.site, rows.key_start
+            self._found = compute(writes.values)
+        elif stop < rows.key_start + keys:
+            rest = compute(writes.values[:, :, stop - rows.key_start :])
+            self._found = torch.cat([self._found, rest], 1)
+        return self._found.narrow(1, rows.key_start - self._first, keys)

@@ -1,0 +1,148 @@
+"""Counting attention's parameters in a real model: in its weight files, or in its empty shell."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from attnviz.errors import ModelError
+from attnviz.files import opened
+
+MAX_HEADER = 100_000_000
+_POSITIONS = {"I64", "I32", "BOOL"}
+"""Types of buffers, such as position numbers, that some files hold beside the parameters."""
+
+_MODULE = re.compile(
+    r"(?:^|\.)(?P<layer>\d+)\."
+    r"(?:layer\.\d+\.)?(?P<module>"
+    r"cross_attn|encoder_attn|EncDecAttention|crossattention"
+    r"|self_attention|self_attn|SelfAttention|attention|attn)\.(?P<rest>.+)$"
+)
+_CROSS = {"cross_attn", "encoder_attn", "EncDecAttention", "crossattention"}
+_NOT_ATTENTION = re.compile(
+    r"(?i)(output\.layer_?norm|(^|\.)layer_?norm\.|(^|\.)ln_)|^(bias|masked_bias)$|inv_freq"
+)
+_TOWERS = {
+    "vision": re.compile(r"(?:^|\.)(?:vision_\w+|visual|image_\w+|vit)\."),
+    "audio": re.compile(r"(?:^|\.)(?:audio_\w+|speech_\w+)\."),
+}
+_LATENT_NORMS = re.compile(r"(q_a|kv_a|q|k)_(layer)?norm\.")
+
+
+class ParameterCount(NamedTuple):
+    """Parameters found in a model: by kind and layer of attention, and in all.
+
+    Attributes:
+        layers: parameters by (stack, kind, layer); the stack is ``encoder`` or ``decoder`` where
+            names say so, else empty; the kind is ``self`` or ``cross``.
+        towers: the same for each tower: ``vision`` and ``audio`` by their names, else ``text``.
+        whole: parameters of everything.
+        origin: where they were counted.
+    """
+
+    layers: Mapping[tuple[str, str, int], int]
+    towers: Mapping[str, Mapping[tuple[str, str, int], int]]
+    whole: int
+    origin: str
+
+    @property
+    def attention(self) -> int:
+        """Parameters of all attention layers."""
+        return sum(self.layers.values())
+
+
+def count_names(sizes: Iterable[tuple[str, int]], origin: str) -> ParameterCount:
+    """Sort parameters into attention and the rest by their names.
+
+    Args:
+        sizes: (name, number of elements) of every parameter; none twice.
+        origin: where they come from.
+    """
+    layers: dict[tuple[str, str, int], int] = {}
+    towers: dict[str, dict[tuple[str, str, int], int]] = {}
+    whole = 0
+    for name, size in sizes:
+        found = _MODULE.search(name)
+        if found and re.fullmatch(r"(?:bias|masked_bias|rotary_emb\.inv_freq)", found["rest"]):
+            continue  # buffers that old checkpoints kept
+        whole += size
+        if not found:
+            continue
+        rest = found["rest"]
+        if _NOT_ATTENTION.search(rest) and not _LATENT_NORMS.search(rest):
+            continue
+        key = _place(name, found)
+        layers[key] = layers.get(key, 0) + size
+        tower = next((t for t, named in _TOWERS.items() if named.search(name)), "text")
+        own = towers.setdefault(tower, {})
+        own[key] = own.get(key, 0) + size
+    return ParameterCount(layers, towers, whole, origin)
+
+
+def place_of(name: str) -> tuple[str, str, int] | None:
+    """(stack, kind, layer) of a module or parameter inside a layer of attention, else None."""
+    found = _MODULE.search(name)
+    return None if found is None else _place(name, found)
+
+
+def _place(name: str, found: re.Match[str]) -> tuple[str, str, int]:
+    stack = next((s for s in ("encoder", "decoder") if f"{s}." in name[: found.start(1)]), "")
+    return stack, "cross" if found["module"] in _CROSS else "self", int(found["layer"])
+
+
+def count_checkpoint(folder: Path) -> ParameterCount | None:
+    """Count a folder's safetensors files by their headers alone; None where there are none.
+
+    Raises:
+        ModelError: a file that is not safetensors.
+    """
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        return None
+    sizes: dict[str, int] = {}
+    for file in files:
+        for name, entry in _header(file).items():
+            if entry["dtype"] not in _POSITIONS:
+                sizes[name] = math.prod(entry["shape"])
+    return count_names(sizes.items(), f"{len(files)} safetensors file{'s' * (len(files) > 1)}")
+
+
+def _header(file: Path) -> dict[str, Any]:
+    try:
+        with opened(file) as stream:
+            length = int.from_bytes(stream.read(8), "little")
+            if not 2 <= length <= MAX_HEADER:
+                raise ValueError(f"a header of {length:,} bytes")
+            header = json.loads(stream.read(length))
+        tensors = {name: entry for name, entry in header.items() if name != "__metadata__"}
+        for entry in tensors.values():
+            if not all(isinstance(axis, int) for axis in entry["shape"]):
+                raise ValueError("a shape that is not valid")
+            str(entry["dtype"])
+    except (OSError, ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
+        raise ModelError(f"{file.name} is not a readable safetensors file: {error}") from error
+    return tensors
+
+
+def count_config(config: Mapping[str, Any], counted_as: str) -> ParameterCount:
+    """Build a model from a config without memory (``meta`` device) and count it.
+
+    Args:
+        config: fields of config.json, with ``model_type``.
+        counted_as: the transformers auto class to build.
+    """
+    import torch
+    import transformers
+
+    fields = {name: value for name, value in config.items() if name != "model_type"}
+    if fields.get("q_lora_rank") == 0:
+        fields["q_lora_rank"] = None
+    settings = transformers.AutoConfig.for_model(config["model_type"], **fields)
+    with torch.device("meta"):
+        model = getattr(transformers, counted_as).from_config(settings)
+    named = ((name, parameter.numel()) for name, parameter in model.named_parameters())
+    return count_names(named, f"transformers' {type(model).__name__}, built without memory")

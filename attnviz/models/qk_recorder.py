@@ -1,0 +1,186 @@
+"""Heads whose queries and keys are kept, so that each of their weights can be explained.
+
+Whatever attends on :func:`~attnviz.attention.attend.attend` hands out what its weights were
+computed from (:class:`~attnviz.core.source.Terms`); :class:`QKRecorder` keeps that of some heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from attnviz.attention.contributions import transformed
+from attnviz.core.capture import Capture
+from attnviz.core.heads import Head, Layout
+from attnviz.core.prompt import Inputs
+from attnviz.core.reasons import HeadTerms, Reason
+from attnviz.core.source import Rows, Source, Terms
+from attnviz.errors import ModelError, SelectionError, UsageError
+from attnviz.scoring.select import select
+
+
+class QKRecorder:
+    """Watches one text go by, and keeps what the weights of some heads are made of.
+
+    Args:
+        source: the model that runs.
+        inputs: the text, alone in its batch.
+        heads: which.
+    """
+
+    def __init__(self, source: Source, inputs: Inputs, heads: Collection[Head]) -> None:
+        self._source, self._inputs, self._heads = source, inputs, heads
+        self._found: dict[Head, HeadTerms] = {}
+
+    def observe(self, rows: Rows) -> None:
+        """Take what the first block of a layer has, which is that of the whole layer."""
+        if rows.start or rows.terms is None:
+            return
+        for head in self._heads:
+            if head.site == rows.site:
+                self._found[head] = self._opened(head, rows, rows.terms)
+
+    def result(self) -> Mapping[Head, HeadTerms]:
+        """What was kept of every head.
+
+        Raises:
+            ModelError: a layer that has not told what its weights are made of.
+        """
+        missing = [head for head in self._heads if head not in self._found]
+        if missing:
+            raise ModelError(
+                "the queries and keys of {} of {} cannot be had: its scores are more than one "
+                "product of these, a scale and a bias by position",
+                missing[0].qualified, self._source.info.model, remedy="leave out {why}", why=...,
+            )  # fmt: skip
+        readings = {head: self._source.reading(head.site) for head in self._heads}
+        return {
+            head: replace(self._found[head], turned=one.turned if one.query is not None else None)
+            for head, one in readings.items()
+        }
+
+    def _opened(self, head: Head, rows: Rows, terms: Terms) -> HeadTerms:
+        sides = self._inputs.sides[head.site.kind]
+        length, keys = len(sides.queries), len(sides.keys)
+        group = head.index * terms.key.shape[1] // terms.query.shape[1]
+        bias = _bias(terms, head.index, length, keys)
+        projection = self._source.output(head.site)
+        value = terms.value[:1, :, :keys].to(rows.weights.dtype)
+        if projection.weight is None:
+            written = value[:, group]  # [1, S, d_v]
+        else:
+            written = transformed(value, projection.weight.to(value.dtype), head.index)
+        norms = torch.linalg.vector_norm(written[0], dim=-1)  # [S]
+        if rows.gate is not None:
+            share = rows.gate.share
+            norms = norms * (share if share.ndim == 1 else share[0])[head.index].abs()
+        return HeadTerms(
+            _array(terms.query[0, head.index, :length]),
+            _array(terms.key[0, group, :keys]),
+            terms.scale,
+            _array(norms),
+            projection.weight is not None,
+            terms.softcap,
+            bias,
+            None if terms.sinks is None else float(terms.sinks[head.index]),
+        )
+
+
+def _bias(terms: Terms, head: int, queries: int, keys: int) -> NDArray[np.floating] | None:
+    """What is added to a head's scores, [T, S], 0 where that blocks; None where it is nothing."""
+    total = np.zeros((queries, keys))
+    for bias in terms.biases:
+        whole = bias.expand(*terms.query.shape[:3], terms.key.shape[2])
+        one = _array(whole[0, head, :queries, :keys])
+        total += np.where(one <= torch.finfo(bias.dtype).min / 2, 0.0, one)
+    return total if total.any() else None
+
+
+def _array(x: Tensor) -> NDArray[np.floating]:
+    """A copy in float32, or float64 where it is that."""
+    x = x.detach()
+    return x.to(torch.promote_types(x.dtype, torch.float32)).cpu().numpy().copy()
+
+
+def asked(why: str | None, shown: Collection[Head], layout: Layout) -> tuple[Head, ...]:
+    """The heads whose queries and keys are to be kept.
+
+    Args:
+        why: a selection such as ``"4.11"``, or None.
+        shown: the heads that are captured.
+        layout: all that there are.
+
+    Raises:
+        UsageError: layers in the place of heads; SelectionError: no such heads, or some that are
+            not captured.
+    """
+    if why is None:
+        return ()
+    if layout.whole:
+        raise UsageError("{why} explains the weights of single heads, not of layers", why=why)
+    chosen = select(why, layout)
+    missing = [layout.name(head) for head in chosen if head not in shown]
+    if missing:
+        raise SelectionError(
+            "{why} asks about {}, which {select} leaves out", missing[0], why=why, select=...
+        )
+    return chosen
+
+
+def check_terms(capture: Capture, why: str | None) -> None:
+    """UsageError where a capture does not hold the queries and keys that are wanted."""
+    if why is not None:
+        for head in select(why, capture.layout):
+            if head not in capture.terms:
+                raise _unknown(capture, head)
+
+
+def _unknown(capture: Capture, head: Head) -> UsageError:
+    name = capture.layout.name(head)
+    if capture.source.backend == "recorded":
+        return UsageError(
+            "the queries and keys of {} are not known: recorded attention has none; run the "
+            "model itself",
+            name,
+        )
+    return UsageError(
+        "the queries and keys of {} were not kept; capture the text again with {why}",
+        name,
+        why=name,
+    )
+
+
+def reason(capture: Capture, head: Head, query: int, key: int) -> Reason:
+    """One weight of a capture, taken apart.
+
+    Args:
+        capture: with the head's queries and keys.
+        head: which.
+        query: position of the query, from 0 or, negative, from the end; ``key`` of the key.
+        key: see ``query``.
+
+    Raises:
+        UsageError: queries and keys that were not kept, or no such position.
+    """
+    if head not in capture.terms:
+        raise _unknown(capture, head)
+    sides = capture.sides(head)
+    queries, keys = sides.queries.texts, sides.keys.texts
+    row, column = _position("query", query, queries), _position("key", key, keys)
+    reach = capture.reach[head.site].allowed(len(queries), len(keys))
+    allowed = reach[capture.place(head) if len(reach) > 1 else 0][row]
+    shown = float(capture[head][row, column])
+    name = capture.layout.name(head)
+    return Reason(name, row, column, queries, keys, capture.terms[head], allowed, shown)
+
+
+def _position(what: str, place: int, texts: Sequence[str]) -> int:
+    """A position from 0 on."""
+    if type(place) is not int or not -len(texts) <= place < len(texts):
+        raise UsageError("a {} is a position from 0 to {}, not {!r}", what, len(texts) - 1, place)
+    return place % len(texts)

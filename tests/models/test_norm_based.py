@@ -1,0 +1,252 @@
+"""Maps of what heads write, against every vector written out in float64."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import attnviz as av
+from attnviz.attention import attend as attending
+from attnviz.core.capture import Capture
+from attnviz.core.heads import Site
+from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.source import ForwardRequest, Rows, Source
+from attnviz.errors import InputError, ModelError, UsageError
+from attnviz.models import pretrained
+from attnviz.models.demo import DEMOS
+from attnviz.models.norm_based import with_quantity
+from attnviz.models.untrained import Fresh, FreshConfig
+from attnviz.scoring.observe import Recorder, score_capture
+from tests.models.tiny import GAIN, LONG, SHORT, build, hooked_only, inputs_of
+
+TEXT = "The keys to the cabinet are on the table, and the keys are old."
+
+
+class Whole:
+    """Keeps weights, values and what goes past, whole, in float64."""
+
+    def __init__(self) -> None:
+        self.blocks: dict[Site, list[Rows]] = {}
+        self.weights: dict[Site, list[Tensor]] = {}
+
+    def observe(self, rows: Rows) -> None:
+        self.blocks.setdefault(rows.site, []).append(rows)
+        self.weights.setdefault(rows.site, []).append(rows.weights.double().clone())
+
+    def parts(self, source: Source, site: Site, weigh: str) -> Tensor:
+        """[T, S, D] of a layer, or [H, T, S, D]: every vector, by the formulas of the papers."""
+        blocks = self.blocks[site]
+        last = blocks[-1]
+        values = last.values.double()
+        (_, heads), keys = last.weights.shape[:2], values.shape[2]
+        assert last.key_start == 0
+        weights = torch.cat(
+            [F.pad(w, (0, keys - w.shape[3])) for w in self.weights[site]], 2
+        )  # fmt: skip
+        out = source.output(site)
+        values = values.repeat_interleave(heads // values.shape[1], 1)
+        made = torch.einsum("bhsv,hvd->bhsd", values, out.weight.double())
+        heads_parts = torch.einsum("hts,hsd->htsd", weights[0], made[0])
+        if weigh == "norm":
+            return heads_parts
+        parts = heads_parts.sum(0)
+        x = torch.cat([rows.residual.double() for rows in blocks], 1)[0]
+        whole = parts.sum(1) + x
+        whole = whole if out.bias is None else whole + out.bias.double()
+        if site.kind != "cross":
+            for i in range(len(parts)):
+                parts[i, i] += x[i]
+        if weigh == "norm-residual":
+            return parts
+        norm = source.sublayer(site).norm
+        if norm.centred:
+            parts = parts - parts.mean(-1, keepdim=True)
+            sigma = (whole.var(-1, unbiased=False) + norm.eps).sqrt()
+        else:
+            sigma = (whole.square().mean(-1) + norm.eps).sqrt()
+        return norm.scale.double() * parts / sigma[:, None, None]
+
+
+def check(source: Source, inputs: Inputs, weigh: str) -> None:
+    whole = Whole()
+    source.forward([inputs], [whole], ForwardRequest(residuals=True))
+    shown = with_quantity(source, weigh, shares=False)
+    recorder = Recorder([inputs])
+    shown.forward([inputs], [recorder], ForwardRequest(hidden=False))
+    maps = recorder.maps()
+    assert maps.keys() == whole.blocks.keys()
+    for site, found in maps.items():
+        expected = whole.parts(source, site, weigh).norm(dim=-1)
+        expected = expected if weigh == "norm" else expected[None]
+        np.testing.assert_allclose(found, expected.numpy(), rtol=2e-4, atol=1e-5)
+    share = Recorder([inputs])
+    with_quantity(source, weigh, shares=True).forward(
+        [inputs], [share], ForwardRequest(hidden=False)
+    )
+    for site, found in share.maps().items():
+        sums = maps[site].sum(-1, keepdims=True)
+        np.testing.assert_allclose(found, maps[site] / sums, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("rows", [None, 5])
+@pytest.mark.parametrize("weigh", ["norm", "norm-residual", "norm-residual-ln"])
+@pytest.mark.parametrize("name", [*DEMOS, "minilm"])
+def test_trained_models(
+    name: str, weigh: str, rows: int | None, request: Any, monkeypatch: Any
+) -> None:
+    if rows is not None:
+        monkeypatch.setattr(attending, "BLOCK_ROWS", rows)
+        monkeypatch.setattr(attending, "BLOCK_ELEMENTS", 1)
+    source = av.load(request.getfixturevalue("minilm") if name == "minilm" else name)
+    inputs = source.prepare(Prompt(TEXT))
+    if "gpt2" in name and weigh == "norm-residual-ln":
+        with pytest.raises(UsageError, match=r"normalizes before attention.*use weigh='norm-res"):
+            with_quantity(source, weigh, shares=False)
+        return
+    check(source, inputs, weigh)
+
+
+@pytest.mark.parametrize("weigh", ["norm", "norm-residual", "norm-residual-ln"])
+@pytest.mark.parametrize("family", ["bert", "llama", "t5", "bart", "gpt_oss", "deepseek_v3"])
+def test_hooked_models(family: str, weigh: str, folders: Any) -> None:
+    source = pretrained.load(str(folders(family, GAIN.get(family, 3.0))), backend="hooked")
+    hooked_only(source)
+    if weigh.endswith("ln") and family not in ("bert", "bart"):
+        return
+    check(source, inputs_of(source, LONG, SHORT), weigh)
+
+
+@pytest.mark.parametrize("kind", ["mha", "gqa", "mqa", "mla", "cross"])
+def test_fresh_layers(kind: Any) -> None:
+    config = FreshConfig(24, 4, kind=kind, layers=2)
+    source = Fresh(config, torch.device("cpu"), torch.float32)
+    context = "the keys lie there" if kind == "cross" else None
+    inputs = source.prepare(Prompt("the table and the keys", context=context))
+    for weigh in ("norm", "norm-residual", "norm-residual-ln"):
+        check(source, inputs, weigh)
+
+
+def test_shorter_items_of_a_batch_are_as_if_alone(minilm: str) -> None:
+    source = with_quantity(av.load(minilm), "norm", shares=False)
+    batch = [source.prepare(Prompt(text)) for text in (TEXT, "Keys.")]
+    both, alone = Recorder(batch), Recorder(batch[1:])
+    source.forward(batch, [both])
+    source.forward(batch[1:], [alone])
+    for site, found in both.maps(1).items():
+        np.testing.assert_allclose(found, alone.maps()[site], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("weigh", ["norm", "norm-residual"])
+def test_scores_on_the_fly_are_those_of_a_capture(weigh: str) -> None:
+    report = av.heads(TEXT, quantity=weigh, model="demo-gpt2")
+    held = av.capture(TEXT, quantity=weigh, model="demo-gpt2")
+    assert (report.quantity, held.quantity) == (weigh, weigh)
+    assert weigh in repr(held)
+    for one, other in zip(report.heads, score_capture(held).result(), strict=True):
+        assert one.head == other.head
+        assert [role.name for role in one.roles] == [role.name for role in other.roles]
+        for name, score in one.scores.items():
+            if score.mean is not None:
+                assert score.mean == pytest.approx(other.scores[name].mean, rel=1e-4, abs=1e-6)
+
+
+def test_a_head_that_is_taken_away_writes_nothing() -> None:
+    report = av.heads(TEXT, quantity="norm", without="1.4", model="demo-gpt2")
+    held = av.capture(TEXT, quantity="norm", without="1.4", model="demo-gpt2")
+    (gone,) = av.select("1.4", held)
+    assert not held[gone].any()
+    scores = next(one for one in report.heads if one.head == gone)
+    assert all(s.mean is None or math.isfinite(s.mean) for s in scores.scores.values())
+    assert not scores.roles
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+@pytest.mark.parametrize("weigh", ["norm", "norm-residual"])
+def test_a_file_names_its_quantity(weigh: str, suffix: str, tmp_path: Path) -> None:
+    held = av.capture(TEXT, quantity=weigh, model="demo-bert")
+    read = av.read(av.write_capture(held, tmp_path / f"c{suffix}"))
+    assert read.quantity == weigh
+    assert read.layout == held.layout
+    for site, maps in held.maps.items():
+        np.testing.assert_array_equal(read.maps[site], maps)
+    assert av.heads(read).quantity == weigh
+    assert av.heatmap(read).style.quantity == weigh
+    with pytest.raises(UsageError, match="needs the values"):
+        av.heads(av.capture(TEXT, model="demo-bert"), quantity="norm")
+
+
+def test_a_file_of_an_unknown_quantity_is_refused(tmp_path: Path) -> None:
+    held = av.capture(TEXT, model="demo-bert")
+    odd = Capture(held.source, held.layout, held.inputs, held.maps, quantity="charm")
+    with pytest.raises(InputError, match="'charm', which is none of weights, norm"):
+        av.read(av.write_capture(odd, tmp_path / "c.npz"))
+
+
+def test_layers_are_named_as_such() -> None:
+    held = av.capture(TEXT, quantity="norm-residual", model="demo-bert", select="1.*, 3.*")
+    assert [held.layout.name(head) for head in held.layout] == ["0.*", "1.*", "2.*", "3.*"]
+    assert [maps.shape[0] for maps in held.maps.values()] == [1, 1]
+    picture = av.heatmap(held, "1.*")
+    assert picture.title(picture.maps[0][0]).startswith("layer 1")
+
+
+def test_models_without_values_say_so(tmp_path: Path) -> None:
+    build("bloom", tmp_path, 3.0)
+    with pytest.raises(ModelError, match=r"weigh='norm' cannot be told .* code of their own"):
+        av.heads(Prompt(ids=LONG), model=str(tmp_path), quantity="norm")
+    build("gemma2", tmp_path, 3.0)
+    av.heads(Prompt(ids=LONG), model=str(tmp_path), quantity="norm")
+    with pytest.raises(ModelError, match="neither added"):
+        av.heads(Prompt(ids=LONG), model=str(tmp_path), quantity="norm-residual")
+    with pytest.raises(UsageError, match=r"unknown weigh='x'; choose weights, norm"):
+        av.heads(TEXT, quantity="x")
+
+
+def test_mixing_by_the_definition(minilm: str) -> None:
+    source = av.load(minilm)
+    inputs = source.prepare(Prompt(TEXT))
+    whole = Whole()
+    source.forward([inputs], [whole])
+    for weigh in ("norm", "norm-residual", "norm-residual-ln"):
+        report = av.heads(TEXT, model=source, quantity=weigh)
+        for one in report.mixing:
+            (weights,) = torch.cat(whole.weights[one.site], 2)
+            length = weights.shape[1]
+            assert one.rows == length
+            eye = torch.eye(length, dtype=torch.float64)
+            looks = 1 - (weights * eye).sum((1, 2)) / length
+            assert one.weights == pytest.approx(looks.tolist(), rel=1e-4)
+            assert one.layer_weights == pytest.approx(float(looks.mean()), rel=1e-4)
+
+            def ratio(parts: Tensor, eye: Tensor = eye) -> Tensor:
+                others, own = (
+                    (parts * part[:, :, None]).sum(-2).norm(dim=-1) for part in (1 - eye, eye)
+                )
+                return (others / (others + own)).mean(-1)
+
+            heads = ratio(whole.parts(source, one.site, "norm"))
+            assert one.norms == pytest.approx(heads.tolist(), rel=1e-4)
+            parts = whole.parts(source, one.site, weigh)
+            layer = ratio(parts.sum(0) if weigh == "norm" else parts)
+            assert one.layer == pytest.approx(float(layer), rel=1e-4)
+
+
+def test_mixing_falls_from_weights_to_norms_to_residual_connections(minilm: str) -> None:
+    """The order that Kobayashi et al. 2021 report for BERT: 96.4, 85.3, 22.3, 18.8 %."""
+    source = av.load(minilm)
+    found = {}
+    for weigh in ("norm", "norm-residual", "norm-residual-ln"):
+        mixing = av.heads(TEXT, model=source, quantity=weigh).mixing
+        found["weights"] = np.mean([one.layer_weights for one in mixing])
+        found[weigh] = np.mean([one.layer for one in mixing])
+    assert found["weights"] > 0.85
+    assert found["weights"] > found["norm"] > 0.6
+    assert found["norm-residual"] < 0.4
+    assert found["norm-residual-ln"] < found["norm-residual"]
