@@ -102,8 +102,8 @@ class Gpt2Shape:
         """The same of what every layer writes, with its residual connection."""
         return self._weighed("norm-residual")
 
-    def _weighed(self, weigh: str, *beside: Observer) -> Any:
-        what = QUANTITIES[weigh]
+    def _weighed(self, quantity: str, *beside: Observer) -> Any:
+        what = QUANTITIES[quantity]
         watch = observer(self.length, self.layers, 1 if what.layers else self.heads)
         weighing = NormObserver(cast("Source", self), what, [watch], shares=True)
 

@@ -36,7 +36,7 @@ from attnviz.features.ablation.sweep import gates_of
 from attnviz.scoring.groups import Group
 from attnviz.scoring.observe import ScoreObserver
 from attnviz.scoring.probe import probe_prompts, starts_with
-from attnviz.statistics.paired import difference
+from attnviz.statistics.paired import differences
 from attnviz.statistics.ratios import ratios
 
 from .text import HELD_OUT, read_books
@@ -128,7 +128,7 @@ def _spaced(tokenizer: Tokenizer, words: Sequence[str]) -> list[list[int]]:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerFailure:
+class AblatedLoss:
     """What ablating some heads does, by one method, on the prompts that they were not chosen on.
 
     Attributes:
@@ -216,7 +216,7 @@ class Circuit:
             sums.append((sum(scores[head] for head in self.induction), len(self.induction)))
         return sums
 
-    def lost(self) -> list[WorkerFailure]:
+    def lost(self) -> list[AblatedLoss]:
         """Without the previous-token heads, together and each alone, by mean and by resampling."""
         if not self.previous or not self.induction:
             return []
@@ -225,15 +225,15 @@ class Circuit:
         measured = av.ablate(
             self.prompts[PROBES:],
             model=self.source,
-            heads=", ".join(self.name(group) for group in groups),
+            select=", ".join(self.name(group) for group in groups),
             method=", ".join(METHODS),
             reference=self.prompts[:PROBES],
-            at="span:again",
+            position="span:again",
         )
         told = self.once() - measured.base
         before = self.attention()
         return [
-            WorkerFailure(
+            AblatedLoss(
                 effect.name, change.method, change.change, change.joint_low, change.joint_high,
                 change.change / told, self.attention(group, change.method), before,
             )
@@ -315,7 +315,7 @@ def circuits(models: Sequence[Circuit]) -> list[Row]:
     return rows
 
 
-def _ends(lost: WorkerFailure) -> Ends:
+def _ends(lost: AblatedLoss) -> Ends:
     if lost.low is None or lost.high is None:
         return None
     scale = lost.share / lost.nats
@@ -324,8 +324,16 @@ def _ends(lost: WorkerFailure) -> Ends:
 
 def _row(name: str, sums: Sequence[Sums]) -> Row:
     ratios_of = [ratio(some) for some in sums]
-    change = difference(sums[0], sums[1]) if len(sums) == 2 else None
+    change = _change(*sums) if len(sums) == 2 else None
     return Row(name, [r[0] for r in ratios_of], [(r[1], r[2]) for r in ratios_of], change)
+
+
+def _change(before: Sums, after: Sums) -> tuple[float, float | None, float | None]:
+    runs = [tuple(np.array(run, np.float64).T[:, :, None]) for run in (before, after)]
+    change = differences(runs[0], runs[1], [str(number) for number in range(len(before))])
+    ends = (float(change.low[0]), float(change.high[0]))
+    known = all(map(math.isfinite, ends))
+    return float(change.change[0]), *(ends if known else (None, None))
 
 
 def _tokens(tokenizer: Tokenizer, texts: Sequence[str]) -> int:

@@ -17,7 +17,7 @@ from attnviz.core.heads import Head, Layout
 from attnviz.core.interface import interface
 from attnviz.core.model_entry import DEFAULT_MODEL
 from attnviz.core.prompt import Inputs, Prompt
-from attnviz.core.quantities import quantity
+from attnviz.core.quantities import quantity_named
 from attnviz.core.source import ForwardRequest, Observer, Source
 from attnviz.errors import AttnvizWarning, FileNameWarning, InputError, UsageError
 from attnviz.models.memory import beyond, human_bytes
@@ -140,7 +140,7 @@ class MapOptions:
 
     select: str | None = None
     without: str | None = None
-    weigh: str = "weights"
+    quantity: str = "weights"
     why: str | None = None
     origins: bool = False
 
@@ -202,7 +202,7 @@ def prepare(
     for number, one in enumerate(looks_of(what), 1):
         if isinstance(one, Capture):
             check_whole(options.without)
-            check_quantity(one, options.weigh)
+            check_quantity(one, options.quantity)
             check_terms(one, options.why)
             yield _captured(one, options.select)
             continue
@@ -233,8 +233,8 @@ def _captured(capture: Capture, select: str | None) -> Ready:
 def _prepared(prompt: Prompt, source: Source, options: MapOptions) -> Ready:
     from attnviz.models.qk_recorder import QKRecorder, asked
 
-    select, weigh = options.select, options.weigh
-    shown = with_quantity(source, weigh, shares=False)
+    select, quantity = options.select, options.quantity
+    shown = with_quantity(source, quantity, shares=False)
     layout = shown.layout
     heads = frozenset(layout if select is None else selection.select(select, layout))
     opened = asked(options.why, heads, layout)
@@ -244,10 +244,10 @@ def _prepared(prompt: Prompt, source: Source, options: MapOptions) -> Ready:
         texts = (*texts[:-1], f"{''.join(texts[-1:])} | {inputs.output.strip()}")
     inputs = replace(inputs, texts=texts)
 
-    def run(shown: Source, weigh: str) -> Capture:
+    def run(shown: Source, quantity: str) -> Capture:
         recorder = Recorder([inputs], heads)
         watching: list[Observer] = [recorder]
-        opening = QKRecorder(source, inputs, opened) if opened and weigh == "weights" else None
+        opening = QKRecorder(source, inputs, opened) if opened and quantity == "weights" else None
         if opening is not None:
             watching.append(opening)
         with ablated(source, options.without, inputs) as noted:
@@ -259,10 +259,12 @@ def _prepared(prompt: Prompt, source: Source, options: MapOptions) -> Ready:
             from attnviz.models.decomposition import with_origins
 
             terms = with_origins(source, noted, terms)
-        return Captured(source.info, layout, noted, maps, empty, reach, weigh, terms, recorder.kept)
+        return Captured(
+            source.info, layout, noted, maps, empty, reach, quantity, terms, recorder.kept
+        )
 
-    weights = None if weigh == "weights" or layout.whole else partial(run, source, "weights")
-    return Ready(inputs, layout, heads, partial(run, shown, weigh), weights)
+    weights = None if quantity == "weights" or layout.whole else partial(run, source, "weights")
+    return Ready(inputs, layout, heads, partial(run, shown, quantity), weights)
 
 
 def _bytes(ready: Ready, head: Head) -> int:
@@ -279,14 +281,14 @@ def check_whole(without: str | None) -> None:
         )
 
 
-def check_quantity(capture: Capture, weigh: str) -> None:
+def check_quantity(capture: Capture, quantity: str) -> None:
     """UsageError where a capture's maps are not of the quantity that is wanted."""
-    quantity(weigh)
-    if weigh not in ("weights", capture.quantity):
+    quantity_named(quantity)
+    if quantity not in ("weights", capture.quantity):
         raise UsageError(
-            "{weigh} needs the values that attention mixes, but a recorded capture has "
+            "{quantity} needs the values that attention mixes, but a recorded capture has "
             "only its maps: run the model itself",
-            weigh=weigh,
+            quantity=quantity,
         )
 
 

@@ -49,7 +49,7 @@ def tiled(
     *,
     select: str | None = None,
     without: str | None = None,
-    weigh: str = "weights",
+    quantity: str = "weights",
     rows: str | None = None,
     keys: str | None = None,
     progress: Progress | None = None,
@@ -62,7 +62,7 @@ def tiled(
         sizes: how large tiles are, and how much of each row is kept.
         select: which heads, all by default; of one kind of layers.
         without: heads to ablate first.
-        weigh: what the maps show, see :func:`attnviz.capture`.
+        quantity: what the maps show, see :func:`attnviz.capture`.
         rows: only these queries: positions such as ``"100-200"``, or the name of a span, which must
             be in one piece; ``keys`` the same of keys.
         keys: see ``rows``.
@@ -72,7 +72,7 @@ def tiled(
         UsageError: heads of several kinds of layers, or a span in several pieces.
         SelectionError: no such heads.
     """
-    shown = with_quantity(source, weigh, shares=False)
+    shown = with_quantity(source, quantity, shares=False)
     heads = tuple(shown.layout if select is None else selection.select(select, shown.layout))
     kinds = {head.site.kind for head in heads}
     if len(kinds) > 1:
@@ -88,7 +88,7 @@ def tiled(
     if progress is not None:
         watching.append(ProgressObserver.through(inputs, source.layout, progress))
     with ablated(source, without, inputs) as noted:
-        scores = ScoreObserver([noted], shown.layout) if weigh == "weights" else None
+        scores = ScoreObserver([noted], shown.layout) if quantity == "weights" else None
         if scores is not None:
             watching.append(scores)
         shown.forward([noted], watching, ForwardRequest(hidden=False))

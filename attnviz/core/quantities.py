@@ -46,8 +46,8 @@ QUANTITIES: Mapping[str, Quantity] = {
 layers with the residual connection and layer normalization (2021, arXiv:2109.07152)."""
 
 
-def quantity(name: str) -> Quantity:
+def quantity_named(name: str) -> Quantity:
     """The quantity of that name; UsageError where there is none."""
     if name not in QUANTITIES:
-        raise UsageError("unknown {weigh}; choose {}", ", ".join(QUANTITIES), weigh=name)
+        raise UsageError("unknown {quantity}; choose {}", ", ".join(QUANTITIES), quantity=name)
     return QUANTITIES[name]

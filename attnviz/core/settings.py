@@ -27,6 +27,8 @@ from attnviz.errors import Setting, UsageError
 _KEY = "declaration"
 _PLAIN = (bool, int, float, str, Path)
 """What can be typed or sent, by preference."""
+_COUNTABLE = 2**53
+"""Bounds above are those of a type of number, and tell nobody anything."""
 _NAMED = re.compile(r"\{(\w+)\}")
 
 
@@ -208,8 +210,8 @@ def _check_bounds(name: str, value: Any, declared: Declaration) -> None:
     low, high = -math.inf if least is None else least, math.inf if most is None else most
     if not math.isfinite(value) or not low <= value <= high:
         bounds = (
-            f"at least {least:.15g}" if most is None
-            else f"at most {most:.15g}" if least is None
-            else f"from {least:.15g} to {most:.15g}"
+            f"at least {least:,}" if most is None or most > _COUNTABLE
+            else f"at most {most:,}" if least is None
+            else f"from {least:,} to {most:,}"
         )  # fmt: skip
-        raise UsageError("{} must be {}, not {:.15g}", Setting(name), bounds, value)
+        raise UsageError("{} must be {}, not {:,}", Setting(name), bounds, value)

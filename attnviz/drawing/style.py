@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from attnviz.core.quantities import QUANTITIES, quantity
+from attnviz.core.quantities import QUANTITIES, quantity_named
 from attnviz.core.settings import Settings, setting
 from attnviz.drawing.labels import number
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
@@ -76,7 +76,7 @@ class Style(Settings):
     def check(self) -> None:
         """Raise UsageError for a palette or a quantity that there is not."""
         anchors(self.palette)
-        quantity(self.quantity)
+        quantity_named(self.quantity)
 
     def relative(self, maps: int) -> bool:
         """Whether the colour bar of so many maps shows shares, not weights."""

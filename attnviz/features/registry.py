@@ -126,7 +126,8 @@ def read(
     if path.suffix.lower() in _RECORDED:
         return read_recorded(path)
     name = name_of(path)
-    if os.path.isfile(path) and is_zipfile(path):  # a device has no end to look for
+    state = path.suffix.lower() == ".profile"
+    if os.path.isfile(path) and (state or is_zipfile(path)):  # a device has no end to look for
         return import_module("attnviz.features.profile.reading").read_state(path)
     from attnviz.corpus.lines import text
 

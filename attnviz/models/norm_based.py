@@ -18,19 +18,19 @@ from torch import Tensor
 from attnviz.attention.contributions import Writes, grams, layer_norms, value_norms
 from attnviz.core.heads import Layout
 from attnviz.core.prompt import Inputs
-from attnviz.core.quantities import Quantity, quantity
+from attnviz.core.quantities import Quantity, quantity_named
 from attnviz.core.source import PLAIN, ForwardRequest, Observer, Output, Rows, Source
 from attnviz.errors import ModelError, UsageError
 
 
 def with_quantity(
-    source: Source, weigh: str, *, shares: bool, beside: Sequence[Observer] = ()
+    source: Source, quantity: str, *, shares: bool, beside: Sequence[Observer] = ()
 ) -> Source:
     """The model with another quantity in its maps.
 
     Args:
         source: the model.
-        weigh: a name of :data:`attnviz.core.quantities.QUANTITIES`; for ``weights`` the model
+        quantity: a name of :data:`attnviz.core.quantities.QUANTITIES`; for ``weights`` the model
             itself comes back.
         shares: divide every row by its sum, as scores need it, which compare with chance; without,
             maps hold the norms themselves.
@@ -44,14 +44,14 @@ def with_quantity(
         UsageError: no such quantity, or one that the model's layers already have.
         ModelError: what the heads write, or what stands around them, is not known.
     """
-    what = quantity(weigh)
-    if weigh == "weights":
+    what = quantity_named(quantity)
+    if quantity == "weights":
         return source
-    _check(source, weigh, what)
+    _check(source, quantity, what)
     return cast("Source", _NormBased(source, what, beside, shares=shares))
 
 
-def _check(source: Source, weigh: str, what: Quantity) -> None:
+def _check(source: Source, quantity: str, what: Quantity) -> None:
     """Refuse a quantity that cannot be computed of every layer."""
     name = source.info.model
     for site in source.layout.sites:
@@ -63,15 +63,15 @@ def _check(source: Source, weigh: str, what: Quantity) -> None:
             reason = around.reason
         if reason:
             raise ModelError(
-                "{weigh} cannot be told of {} layer {} of {}: {}",
-                site.kind, site.layer, name, reason, weigh=weigh,
+                "{quantity} cannot be told of {} layer {} of {}: {}",
+                site.kind, site.layer, name, reason, quantity=quantity,
             )  # fmt: skip
         if what.norm and around is not None and around.order == "pre":
             raise UsageError(
                 "{} normalizes before attention, which f(x) already includes, and not after it",
                 name,
-                remedy="use {weigh}",
-                weigh="norm-residual",
+                remedy="use {quantity}",
+                quantity="norm-residual",
             )
 
 

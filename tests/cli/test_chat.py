@@ -45,7 +45,7 @@ def chat(tmp_path: Path) -> str:
         ["view", "-o", "OUT.html"],
         ["capture", "-o", "OUT.npz"],
         ["logits", "--json"],
-        ["flow", "--to", "-1", "--json"],
+        ["flow", "--position", "-1", "--json"],
         ["ablate", "--select", "2.0", "--json"],
         ["spans", "--json"],
     ],
@@ -116,7 +116,7 @@ def test_what_cannot_be_used_is_one_line(
 def test_a_file_without_spans_is_refused(content: str, tmp_path: Path, capsys: Any) -> None:
     path = tmp_path / "s.json"
     path.write_text(content)
-    assert main(["heads", "a cat", "--spans", str(path)]) == 1
+    assert main(["heads", "a cat", "--span", f"@{path}"]) == 1
     err = capsys.readouterr().err
     assert "s.json" in err
     assert err.count("\n") == 1

@@ -744,5 +744,5 @@ def test_the_page_of_several_texts_counts_them_all(tmp_path, monkeypatch, capsys
     Path("t.txt").write_text("the cat sat\na dog\n")
     assert main(["view", "--texts", "t.txt", "-o", "p.html"]) == 0
     assert re.search(r"· 2 texts, \d+ tokens ·", capsys.readouterr().out)
-    assert main(["view", "a dog", "--against", "demo-gpt2", "-o", "p.html"]) == 0
+    assert main(["view", "a dog", "--other-model", "demo-gpt2", "-o", "p.html"]) == 0
     assert re.search(r"· \d+ tokens ·", capsys.readouterr().out)

@@ -320,7 +320,7 @@ def test_wrong_use() -> None:
         figure.heatmap_figure([item], format="gif")
     with pytest.raises(UsageError, match="unknown palette 'jet'"):
         Style(palette="jet")
-    with pytest.raises(UsageError, match="unknown scale 'cube': choose one of linear, sqrt, log"):
+    with pytest.raises(UsageError, match="scale takes 'linear', 'sqrt' or 'log', not 'cube'"):
         Style(scale="cube")
     with pytest.raises(UsageError, match="select at least one head"):
         figure.heatmap_figure([])

@@ -146,5 +146,5 @@ def test_pictures_alone() -> None:
     for name in ("x.json", "x", "x.gif"):
         with pytest.raises(UsageError, match=r"cannot draw .*; name the file \.png, \.svg, \.pdf"):
             picture_format(Path(name))
-    with pytest.raises(TypeError, match="Pictured has no picture"):
+    with pytest.raises(TypeError, match="Figured has no picture"):
         Figured().to_bytes("png")

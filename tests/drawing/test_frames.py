@@ -38,7 +38,7 @@ def test_parquet_on_the_command_line(tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     (tmp_path / "t.txt").write_text(f"{TEXT}\n{TEXT} bread\n")
     for line in (
-        ["ablate", TEXT, "--heads", "2.0", "--method", "zero"],
+        ["ablate", TEXT, "--select", "2.0", "--method", "zero"],
         ["profile", str(tmp_path / "t.txt")],
         ["heads", TEXT],
     ):

@@ -154,9 +154,9 @@ def test_the_command(capture: Capture, tmp_path: Path, capsys: pytest.CaptureFix
     drawn = tmp_path / "over.png"
     assert main(["heatmap", "--recorded", path, "-s", "0.*", "-o", str(drawn), "-q"]) == 0
     assert Image.open(drawn).size[0] > 300
-    assert main(["heatmap", "--recorded", path, "--from", "0,1"]) == 0
+    assert main(["heatmap", "--recorded", path, "--query", "0,1"]) == 0
     assert "from patch 0,1; most on patch" in capsys.readouterr().out
     assert main(["heatmap", "--recorded", path, "--matrix"]) == 0
     assert "queries" in capsys.readouterr().out
-    assert main(["heatmap", "a b c", "--from", "0,1"]) == 2
+    assert main(["heatmap", "a b c", "--query", "0,1"]) == 2
     assert "there is no picture to draw over" in capsys.readouterr().err

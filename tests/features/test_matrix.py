@@ -20,10 +20,12 @@ from attnviz.cli import main
 from attnviz.core.capture import Capture
 from attnviz.core.result import Result
 from attnviz.drawing.forms import Renderable
+from attnviz.drawing.signed import minus
 from attnviz.errors import UsageError
 from attnviz.features.atlas.gather import gather
 from attnviz.features.atlas.page import document
 from attnviz.features.atlas.result import Atlas
+from attnviz.features.profile.function import with_evidence
 from attnviz.features.profile.result import Profile
 from attnviz.features.registry import RESULTS
 from attnviz.models.folder import locate
@@ -33,8 +35,8 @@ from tests.features.profile.corpus import lines
 from tests.features.profile.corpus import sentences as texts
 
 MODELS = ("demo-gpt2", "minilm")
-OF_NO_MODEL = ("attnviz.shapes", "attnviz.check")
-"""Results that are of sizes, or of a file."""
+OF_NO_MODEL = ("attnviz.shapes", "attnviz.check", "attnviz.model", "attnviz.models")
+"""Results that are of sizes, of a file or of folders."""
 PRODUCERS = tuple(
     sorted(name.removeprefix("attnviz.") for name in RESULTS if name not in OF_NO_MODEL)
 )
@@ -198,7 +200,7 @@ def test_a_profile_takes_it(made: dict[str, Made], model: str, name: str) -> Non
     one = made[model]
     given = one.results[name].annotated_roles()
     what, said = next(beside(one, name))
-    both = av.read(one.kept, evidence=what)
+    both = with_evidence(one.profile(), what)
     assert both.findings == (() if said is None else (said,))
     for before, after in zip(one.profile().heads, both.heads, strict=True):
         mine = {role.title: estimate for role, estimate in given.get(after.head, ())}
@@ -251,7 +253,7 @@ def test_an_atlas_takes_it(made: dict[str, Made], model: str, name: str) -> None
     data = document(found)
     assert [told["name"] for told in data["findings"]] == ([] if said is None else [f"{name}.json"])
     for head in data["heads"] if said is not None else ():
-        assert head["told"] == [said.said.get(head["name"], ())]
+        assert head["told"] == [[*map(minus, said.said.get(head["name"], ()))]]
         assert head["measured"] == [m.values.get(head["name"]) for m in said.measures]
 
 

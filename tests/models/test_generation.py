@@ -308,7 +308,7 @@ def test_views_mark_prompt_and_output(tmp_path: Path, capsys: pytest.CaptureFixt
     [
         ["heads", TEXT],
         ["logits", TEXT],
-        ["ablate", TEXT, "--heads", "2.4"],
+        ["ablate", TEXT, "--select", "2.4"],
         ["flow", TEXT],
         ["heads", TEXT, "--temperature", "1.3", "--seed", "4"],
         ["logits", TEXT, "--top-p", "0.9", "--seed", "4"],

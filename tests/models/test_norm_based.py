@@ -40,7 +40,7 @@ class Whole:
         self.blocks.setdefault(rows.site, []).append(rows)
         self.weights.setdefault(rows.site, []).append(rows.weights.double().clone())
 
-    def parts(self, source: Source, site: Site, weigh: str) -> Tensor:
+    def parts(self, source: Source, site: Site, quantity: str) -> Tensor:
         """[T, S, D] of a layer, or [H, T, S, D]: every vector, by the formulas of the papers."""
         blocks = self.blocks[site]
         last = blocks[-1]
@@ -54,7 +54,7 @@ class Whole:
         values = values.repeat_interleave(heads // values.shape[1], 1)
         made = torch.einsum("bhsv,hvd->bhsd", values, out.weight.double())
         heads_parts = torch.einsum("hts,hsd->htsd", weights[0], made[0])
-        if weigh == "norm":
+        if quantity == "norm":
             return heads_parts
         parts = heads_parts.sum(0)
         x = torch.cat([rows.residual.double() for rows in blocks], 1)[0]
@@ -63,7 +63,7 @@ class Whole:
         if site.kind != "cross":
             for i in range(len(parts)):
                 parts[i, i] += x[i]
-        if weigh == "norm-residual":
+        if quantity == "norm-residual":
             return parts
         norm = source.sublayer(site).norm
         if norm.centred:
@@ -74,20 +74,20 @@ class Whole:
         return norm.scale.double() * parts / sigma[:, None, None]
 
 
-def check(source: Source, inputs: Inputs, weigh: str) -> None:
+def check(source: Source, inputs: Inputs, quantity: str) -> None:
     whole = Whole()
     source.forward([inputs], [whole], ForwardRequest(residuals=True))
-    shown = with_quantity(source, weigh, shares=False)
+    shown = with_quantity(source, quantity, shares=False)
     recorder = Recorder([inputs])
     shown.forward([inputs], [recorder], ForwardRequest(hidden=False))
     maps = recorder.maps()
     assert maps.keys() == whole.blocks.keys()
     for site, found in maps.items():
-        expected = whole.parts(source, site, weigh).norm(dim=-1)
-        expected = expected if weigh == "norm" else expected[None]
+        expected = whole.parts(source, site, quantity).norm(dim=-1)
+        expected = expected if quantity == "norm" else expected[None]
         np.testing.assert_allclose(found, expected.numpy(), rtol=2e-4, atol=1e-5)
     share = Recorder([inputs])
-    with_quantity(source, weigh, shares=True).forward(
+    with_quantity(source, quantity, shares=True).forward(
         [inputs], [share], ForwardRequest(hidden=False)
     )
     for site, found in share.maps().items():
@@ -96,31 +96,31 @@ def check(source: Source, inputs: Inputs, weigh: str) -> None:
 
 
 @pytest.mark.parametrize("rows", [None, 5])
-@pytest.mark.parametrize("weigh", ["norm", "norm-residual", "norm-residual-ln"])
+@pytest.mark.parametrize("quantity", ["norm", "norm-residual", "norm-residual-ln"])
 @pytest.mark.parametrize("name", [*DEMOS, "minilm"])
 def test_trained_models(
-    name: str, weigh: str, rows: int | None, request: Any, monkeypatch: Any
+    name: str, quantity: str, rows: int | None, request: Any, monkeypatch: Any
 ) -> None:
     if rows is not None:
         monkeypatch.setattr(attending, "BLOCK_ROWS", rows)
         monkeypatch.setattr(attending, "BLOCK_ELEMENTS", 1)
     source = av.load(request.getfixturevalue("minilm") if name == "minilm" else name)
     inputs = source.prepare(Prompt(TEXT))
-    if "gpt2" in name and weigh == "norm-residual-ln":
-        with pytest.raises(UsageError, match=r"normalizes before attention.*use weigh='norm-res"):
-            with_quantity(source, weigh, shares=False)
+    if "gpt2" in name and quantity == "norm-residual-ln":
+        with pytest.raises(UsageError, match=r"before attention.*use quantity='norm-res"):
+            with_quantity(source, quantity, shares=False)
         return
-    check(source, inputs, weigh)
+    check(source, inputs, quantity)
 
 
-@pytest.mark.parametrize("weigh", ["norm", "norm-residual", "norm-residual-ln"])
+@pytest.mark.parametrize("quantity", ["norm", "norm-residual", "norm-residual-ln"])
 @pytest.mark.parametrize("family", ["bert", "llama", "t5", "bart", "gpt_oss", "deepseek_v3"])
-def test_hooked_models(family: str, weigh: str, folders: Any) -> None:
+def test_hooked_models(family: str, quantity: str, folders: Any) -> None:
     source = pretrained.load(str(folders(family, GAIN.get(family, 3.0))), backend="hooked")
     hooked_only(source)
-    if weigh.endswith("ln") and family not in ("bert", "bart"):
+    if quantity.endswith("ln") and family not in ("bert", "bart"):
         return
-    check(source, inputs_of(source, LONG, SHORT), weigh)
+    check(source, inputs_of(source, LONG, SHORT), quantity)
 
 
 @pytest.mark.parametrize("kind", ["mha", "gqa", "mqa", "mla", "cross"])
@@ -129,8 +129,8 @@ def test_fresh_layers(kind: Any) -> None:
     source = Fresh(config, torch.device("cpu"), torch.float32)
     context = "the keys lie there" if kind == "cross" else None
     inputs = source.prepare(Prompt("the table and the keys", context=context))
-    for weigh in ("norm", "norm-residual", "norm-residual-ln"):
-        check(source, inputs, weigh)
+    for quantity in ("norm", "norm-residual", "norm-residual-ln"):
+        check(source, inputs, quantity)
 
 
 def test_shorter_items_of_a_batch_are_as_if_alone(minilm: str) -> None:
@@ -143,12 +143,12 @@ def test_shorter_items_of_a_batch_are_as_if_alone(minilm: str) -> None:
         np.testing.assert_allclose(found, alone.maps()[site], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("weigh", ["norm", "norm-residual"])
-def test_scores_on_the_fly_are_those_of_a_capture(weigh: str) -> None:
-    report = av.heads(TEXT, quantity=weigh, model="demo-gpt2")
-    held = av.capture(TEXT, quantity=weigh, model="demo-gpt2")
-    assert (report.quantity, held.quantity) == (weigh, weigh)
-    assert weigh in repr(held)
+@pytest.mark.parametrize("quantity", ["norm", "norm-residual"])
+def test_scores_on_the_fly_are_those_of_a_capture(quantity: str) -> None:
+    report = av.heads(TEXT, quantity=quantity, model="demo-gpt2")
+    held = av.capture(TEXT, quantity=quantity, model="demo-gpt2")
+    assert (report.quantity, held.quantity) == (quantity, quantity)
+    assert quantity in repr(held)
     for one, other in zip(report.heads, score_capture(held).result(), strict=True):
         assert one.head == other.head
         assert [role.name for role in one.roles] == [role.name for role in other.roles]
@@ -168,16 +168,16 @@ def test_a_head_that_is_taken_away_writes_nothing() -> None:
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
-@pytest.mark.parametrize("weigh", ["norm", "norm-residual"])
-def test_a_file_names_its_quantity(weigh: str, suffix: str, tmp_path: Path) -> None:
-    held = av.capture(TEXT, quantity=weigh, model="demo-bert")
+@pytest.mark.parametrize("quantity", ["norm", "norm-residual"])
+def test_a_file_names_its_quantity(quantity: str, suffix: str, tmp_path: Path) -> None:
+    held = av.capture(TEXT, quantity=quantity, model="demo-bert")
     read = av.read(av.write_capture(held, tmp_path / f"c{suffix}"))
-    assert read.quantity == weigh
+    assert read.quantity == quantity
     assert read.layout == held.layout
     for site, maps in held.maps.items():
         np.testing.assert_array_equal(read.maps[site], maps)
-    assert av.heads(read).quantity == weigh
-    assert av.heatmap(read).style.quantity == weigh
+    assert av.heads(read).quantity == quantity
+    assert av.heatmap(read).style.quantity == quantity
     with pytest.raises(UsageError, match="needs the values"):
         av.heads(av.capture(TEXT, model="demo-bert"), quantity="norm")
 
@@ -199,13 +199,13 @@ def test_layers_are_named_as_such() -> None:
 
 def test_models_without_values_say_so(tmp_path: Path) -> None:
     build("bloom", tmp_path, 3.0)
-    with pytest.raises(ModelError, match=r"weigh='norm' cannot be told .* code of their own"):
+    with pytest.raises(ModelError, match=r"quantity='norm' cannot be told .* code of their own"):
         av.heads(Prompt(ids=LONG), model=str(tmp_path), quantity="norm")
     build("gemma2", tmp_path, 3.0)
     av.heads(Prompt(ids=LONG), model=str(tmp_path), quantity="norm")
     with pytest.raises(ModelError, match="neither added"):
         av.heads(Prompt(ids=LONG), model=str(tmp_path), quantity="norm-residual")
-    with pytest.raises(UsageError, match=r"unknown weigh='x'; choose weights, norm"):
+    with pytest.raises(UsageError, match=r"unknown quantity='x'; choose weights, norm"):
         av.heads(TEXT, quantity="x")
 
 
@@ -214,8 +214,8 @@ def test_mixing_by_the_definition(minilm: str) -> None:
     inputs = source.prepare(Prompt(TEXT))
     whole = Whole()
     source.forward([inputs], [whole])
-    for weigh in ("norm", "norm-residual", "norm-residual-ln"):
-        report = av.heads(TEXT, model=source, quantity=weigh)
+    for quantity in ("norm", "norm-residual", "norm-residual-ln"):
+        report = av.heads(TEXT, model=source, quantity=quantity)
         for one in report.mixing:
             (weights,) = torch.cat(whole.weights[one.site], 2)
             length = weights.shape[1]
@@ -233,8 +233,8 @@ def test_mixing_by_the_definition(minilm: str) -> None:
 
             heads = ratio(whole.parts(source, one.site, "norm"))
             assert one.norms == pytest.approx(heads.tolist(), rel=1e-4)
-            parts = whole.parts(source, one.site, weigh)
-            layer = ratio(parts.sum(0) if weigh == "norm" else parts)
+            parts = whole.parts(source, one.site, quantity)
+            layer = ratio(parts.sum(0) if quantity == "norm" else parts)
             assert one.layer == pytest.approx(float(layer), rel=1e-4)
 
 
@@ -242,10 +242,10 @@ def test_mixing_falls_from_weights_to_norms_to_residual_connections(minilm: str)
     """The order that Kobayashi et al. 2021 report for BERT: 96.4, 85.3, 22.3, 18.8 %."""
     source = av.load(minilm)
     found = {}
-    for weigh in ("norm", "norm-residual", "norm-residual-ln"):
-        mixing = av.heads(TEXT, model=source, quantity=weigh).mixing
+    for quantity in ("norm", "norm-residual", "norm-residual-ln"):
+        mixing = av.heads(TEXT, model=source, quantity=quantity).mixing
         found["weights"] = np.mean([one.layer_weights for one in mixing])
-        found[weigh] = np.mean([one.layer for one in mixing])
+        found[quantity] = np.mean([one.layer for one in mixing])
     assert found["weights"] > 0.85
     assert found["weights"] > found["norm"] > 0.6
     assert found["norm-residual"] < 0.4

@@ -213,7 +213,7 @@ def test_heads_that_are_off_write_nothing() -> None:
     [
         ({"why": "9.9"}, SelectionError, "9.9"),
         ({"why": "2.4", "select": "0-1.*"}, SelectionError, "leaves out"),
-        ({"why": "2.4", "weigh": "norm"}, UsageError, "leave out weigh"),
+        ({"why": "2.4", "quantity": "norm"}, UsageError, "leave out quantity"),
     ],
 )
 def test_what_cannot_be_asked(options: dict[str, str], error: type, words: str) -> None:

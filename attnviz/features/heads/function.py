@@ -21,7 +21,7 @@ from attnviz.core.capture import Capture
 from attnviz.core.heads import Head
 from attnviz.core.interface import interface
 from attnviz.core.progress import Progress
-from attnviz.core.quantities import quantity
+from attnviz.core.quantities import quantity_named
 from attnviz.core.scores import HeadScores, Mixing
 from attnviz.core.source import ForwardRequest, Observer
 from attnviz.errors import UsageError
@@ -62,7 +62,7 @@ def heads(
     Raises:
         AttnvizError: see :mod:`attnviz.errors`.
     """
-    select, without, weigh = maps.select, maps.without, maps.quantity
+    select, without, quantity = maps.select, maps.without, maps.quantity
     evidence = attaching.evidence
     probed: tuple[HeadScores, ...] = ()
     mixed: tuple[Mixing, ...] = ()
@@ -70,8 +70,8 @@ def heads(
     known: dict[str, Any] = {}
     if isinstance(text, Capture):
         check_whole(without)
-        check_quantity(text, weigh)
-        weigh = text.quantity
+        check_quantity(text, quantity)
+        quantity = text.quantity
         if probe:
             raise UsageError("a probe needs the model itself; a recorded capture has only its maps")
         source, layout, inputs = text.source, text.layout, text.inputs
@@ -86,8 +86,8 @@ def heads(
             more_roles = partial(with_roles, roles=given_roles(evidence))
         loaded = source_for(prompt, model)
         inputs = loaded.prepare(prompt)
-        mixing = MixingObserver(loaded, quantity(weigh), [inputs])
-        shown = with_quantity(loaded, weigh, shares=True, beside=[mixing])
+        mixing = MixingObserver(loaded, quantity_named(quantity), [inputs])
+        shown = with_quantity(loaded, quantity, shares=True, beside=[mixing])
         observer = ScoreObserver([inputs], shown.layout)
         with ablated(loaded, without, inputs, more_roles) as inputs:
             watching: list[Observer] = [observer]
@@ -95,7 +95,7 @@ def heads(
                 watching.append(ProgressObserver.through(inputs, shown.layout, progress))
             shown.forward([inputs], watching, ForwardRequest(hidden=False))
             if probe:
-                probed, matching = _probed(loaded, weigh)
+                probed, matching = _probed(loaded, quantity)
         source, layout, mixed = loaded.info, shown.layout, mixing.result()
         empty, known = observer.empty_rows, dict(model.identity)
     chosen = None if select is None else frozenset(selection.select(select, layout))
@@ -115,7 +115,7 @@ def heads(
         heads=_only(scored, chosen),
         probe=_only(probed, chosen),
         empty_rows=empty,
-        quantity=weigh,
+        quantity=quantity,
         mixing=mixed,
         matching=matching,
         user_defined=user_defined(),
@@ -124,12 +124,12 @@ def heads(
     return replace(found, notes=(*notes(inputs, source, empty), *more))
 
 
-def _probed(source: Source, weigh: str) -> tuple[tuple[HeadScores, ...], PrefixMatching | None]:
+def _probed(source: Source, quantity: str) -> tuple[tuple[HeadScores, ...], PrefixMatching | None]:
     """What heads do on repeated random tokens."""
     from attnviz.scoring.probe import match_prefixes, run_probe
 
-    scored = run_probe(with_quantity(source, weigh, shares=True))
-    return scored, match_prefixes(source) if weigh == "weights" else None
+    scored = run_probe(with_quantity(source, quantity, shares=True))
+    return scored, match_prefixes(source) if quantity == "weights" else None
 
 
 def _only(scores: Sequence[HeadScores], chosen: frozenset[Head] | None) -> tuple[HeadScores, ...]:

@@ -23,7 +23,7 @@ def long_heatmap(
     source: Source,
     inputs: Inputs,
     select: str | None,
-    weigh: str,
+    quantity: str,
     cut: tuple[str | None, str | None],
     tiles: str,
     style: Style,
@@ -36,7 +36,7 @@ def long_heatmap(
         source: the model.
         inputs: the text.
         select: which heads; the first by default.
-        weigh: what is drawn.
+        quantity: what is drawn.
         cut: which queries and which keys.
         tiles: what a tile shows.
         style: how they look.
@@ -63,7 +63,7 @@ def long_heatmap(
         inputs,
         sizes,
         select=select,
-        weigh=weigh,
+        quantity=quantity,
         rows=cut[0],
         keys=cut[1],
         progress=progress,
@@ -76,7 +76,7 @@ def long_heatmap(
             _named(sides.keys, reduced.keys, reduced.size),
         )
         maps.append((head, reduced.shown(head, tiles), shown))
-    held = Captured(reduced.source, layout, reduced.inputs, {}, reduced.empty_rows, {}, weigh)
+    held = Captured(reduced.source, layout, reduced.inputs, {}, reduced.empty_rows, {}, quantity)
     roles = {scores.head: scores.roles for scores in reduced.scores}
     cells = _said(reduced.size, tiles)
     return Heatmap(

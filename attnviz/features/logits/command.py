@@ -7,7 +7,7 @@ from typing import Literal
 
 from attnviz.captures.settings import ModelSettings
 from attnviz.cli import console
-from attnviz.cli.declared import command
+from attnviz.cli.declared import changed, command
 from attnviz.cli.options import InputOptions
 from attnviz.cli.output import Output
 from attnviz.core.execution import Seeded
@@ -49,7 +49,7 @@ def logits(
     from attnviz.features.logits.result import Logits
 
     output.check_written(Logits)
-    text = prompt.look(model, seed=seeded.seed, quiet=output.quiet)
+    text = prompt.look(model, seed=seeded.seed if changed(seeded) else None, quiet=output.quiet)
     with console.waiting("running the model", output.quiet):
         result = function.logits(text, **settings.asked(), **model.asked())
     output.save(result, **paper.options())

@@ -42,13 +42,13 @@ class ProfileSettings:
     Attributes:
         special_tokens: whether the tokenizer adds its own.
         stride: see :func:`~attnviz.features.profile.windows.windows`.
-        weigh: what is scored, a name of :data:`attnviz.core.quantities.QUANTITIES`.
+        quantity: what is scored, a name of :data:`attnviz.core.quantities.QUANTITIES`.
         window: tokens of a window, see :func:`~attnviz.features.profile.windows.limit`.
     """
 
     special_tokens: bool = True
     stride: int | None = None
-    weigh: str = "weights"
+    quantity: str = "weights"
     window: int | None = None
 
     @property

@@ -70,7 +70,7 @@ def spans(
         if not isinstance(text, str | Path):
             raise UsageError("documents are read from a .jsonl file; name one")
         result = sheet(
-            model.load(), text, documents, rows=settings.from_, weigh=settings.quantity,
+            model.load(), text, documents, rows=settings.from_, quantity=settings.quantity,
             progress=progress,
         )  # fmt: skip
         return replace(result, identity=model.identity)
@@ -83,10 +83,10 @@ def _of_texts(
     text: Input | Iterable[Input],
     model: ModelSettings,
     rows: str,
-    weigh: str,
+    quantity: str,
     progress: Progress,
 ) -> Spans:
-    looked = _looked(list(looks_of(text)), model, weigh)
+    looked = _looked(list(looks_of(text)), model, quantity)
     check_stack(looked.info.model, looked.layout)
     pairs = list(zip(looked.inputs, looked.runs, strict=True))
     kept, copies = distinct(pairs, [_marked(item) for item in looked.inputs])
@@ -115,7 +115,7 @@ def _of_texts(
         identity=looked.identity,
         texts=len(texts),
         rows=rows,
-        quantity=weigh,
+        quantity=quantity,
         spans=measuring.spans(),
         heads=measuring.heads(),
         notes=(*told, *copies, *([few] if few and len(texts) > 1 else [])),
@@ -139,11 +139,11 @@ class _Looked:
     runs: Sequence[Callable[[Groups, Groups], SpanSums]]
 
 
-def _looked(several: Sequence[Input], model: ModelSettings, weigh: str) -> _Looked:
+def _looked(several: Sequence[Input], model: ModelSettings, quantity: str) -> _Looked:
     captures = [item for item in several if isinstance(item, Capture)]
     if not captures:
         source = model.load()
-        shown = with_quantity(source, weigh, shares=True)
+        shown = with_quantity(source, quantity, shares=True)
         inputs = prepared(source, several)
         runs = [partial(watched, shown, item) for item in inputs]
         return _Looked(source.info, shown.layout, model.identity, inputs, runs)
@@ -151,7 +151,7 @@ def _looked(several: Sequence[Input], model: ModelSettings, weigh: str) -> _Look
     for item in several:
         if not isinstance(item, Capture) or item.layout.heads != first.layout.heads:
             raise UsageError("captures are measured with others of the same model alone")
-        check_quantity(item, weigh)
+        check_quantity(item, quantity)
         if not all(item.holds(head) for head in item.layout):
             raise UsageError("a capture needs every head; capture it again without a selection")
     runs = [partial(replayed, capture) for capture in captures]

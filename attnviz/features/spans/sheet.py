@@ -61,7 +61,7 @@ def sheet(
     settings: DocumentSettings,
     *,
     rows: str | None,
-    weigh: str,
+    quantity: str,
     progress: Progress,
 ) -> Spans:
     """Measure every head on the examples of a file.
@@ -71,7 +71,7 @@ def sheet(
         name: of the file.
         settings: which of its fields are what.
         rows: from where: ``answer`` (by default), ``question`` or ``last``.
-        weigh: what is measured.
+        quantity: what is measured.
         progress: is told how far it is.
 
     Raises:
@@ -82,7 +82,7 @@ def sheet(
         raise UsageError(f"no rows {rows!r}; of documents choose {', '.join(_ROWS)}")
     check_stack(source.info.model, source.layout)
     examples, bad = read_examples(name, settings)
-    shown = with_quantity(source, weigh, shares=True)
+    shown = with_quantity(source, quantity, shares=True)
     measuring = Measuring(shown.layout, _NAMES, rows)
     used: list[DocumentExample] = []
     right: list[Bools] = []
@@ -115,7 +115,7 @@ def sheet(
         texts=len(used),
         seed=settings.seed,
         rows=rows,
-        quantity=weigh,
+        quantity=quantity,
         spans=measuring.spans(),
         heads=measuring.heads(),
         documents=documents,

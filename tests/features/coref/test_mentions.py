@@ -367,7 +367,7 @@ def test_tables_json_and_wrong_use(minilm: str, capsys) -> None:
     for option, says in (
         (["--candidates", "names"], "--candidates takes 'words' or 'mentions', not 'names'"),
         (["--window", "8"], "--window must be at least 16, not 8"),
-        (["--jobs", "0"], "--jobs 0 is too few"),
+        (["--jobs", "0"], "--jobs must be from 1 to 4,096, not 0"),
     ):
         assert main(["coref", str(SAMPLE), *option]) == 2
         assert says in capsys.readouterr().err

@@ -7,6 +7,7 @@ import json
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,6 +29,12 @@ from tests import ROOT
 RIVER = "the cat river moon stone bread the cat river moon stone"
 
 
+def run(call: Callable[..., Any], *arguments: Any) -> Any:
+    """What an asynchronous call gives; in a thread, since a browser's loop may run in this one."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(anyio.run, call, *arguments).result()
+
+
 @pytest.fixture
 def made(tmp_path: Path) -> ToolServer:
     for name in ("sentences.txt", "treebank.conllu"):
@@ -40,7 +47,7 @@ def refused(made: ToolServer, tool: str, arguments: dict[str, Any]) -> str:
         await made.call_tool(tool, arguments)
 
     with pytest.raises(ToolError) as error:
-        anyio.run(call)
+        run(call)
     said = str(error.value)
     assert "\n" not in said
     assert len(said) < 700
@@ -71,7 +78,7 @@ def test_arguments_that_make_no_sense_are_refused(
 
 
 def test_every_schema_says_that_it_takes_nothing_else(made: ToolServer) -> None:
-    tools = anyio.run(made.list_tools)
+    tools = run(made.list_tools)
     assert len(tools) == 12
     assert all(tool.input_schema["additionalProperties"] is False for tool in tools)
 
@@ -79,7 +86,7 @@ def test_every_schema_says_that_it_takes_nothing_else(made: ToolServer) -> None:
 def test_a_form_that_a_result_does_not_have_is_refused_with_those_that_it_has(
     made: ToolServer,
 ) -> None:
-    anyio.run(made.call_tool, "heads", {"text": RIVER})
+    run(made.call_tool, "heads", {"text": RIVER})
     said = refused(made, "read", {"file": "heads-1.json", "save": "html"})
     assert said == "a result of heads has no html; save writes it as csv, png, svg, pdf"
 
@@ -95,7 +102,7 @@ def spoken(made: ToolServer, lines: bytes, monkeypatch: pytest.MonkeyPatch) -> l
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(lines)))
     monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=written))
-    anyio.run(made.run_stdio_async)
+    run(made.run_stdio_async)
     return [json.loads(line) for line in written.getvalue().splitlines()]
 
 
@@ -138,7 +145,7 @@ def test_names_that_are_no_utf_8_do_not_end_the_server(made: ToolServer, tmp_pat
     async def listed() -> str:
         return str((await made.call_tool("read", {})).content[0].text)
 
-    assert "heads-\\udcff.json" in anyio.run(listed)
+    assert "heads-\\udcff.json" in run(listed)
 
 
 class Waiting(Tools):
@@ -181,7 +188,7 @@ def test_a_call_that_is_taken_back_ends_and_the_next_one_runs(tmp_path: Path) ->
                     running.cancel_scope.cancel()
                 return str((await client.call_tool("quick", {"name": "late"})).content[0].text)
 
-    assert anyio.run(calls) == "late"
+    assert run(calls) == "late"
     assert tools.ended.is_set()
     assert tools.calls == ["late"]
 

@@ -232,7 +232,7 @@ def test_a_named_span_is_its_positions_and_their_partners(gpt2: Any) -> None:
     """Also where the prompts differ in length: king is one token, queen is two."""
     spans = {"who": "king", "verb": "tokens:3"}
     pair = Pair("The king smiled because", "The queen smiled because", "he", "she", spans=spans)
-    options: dict[str, Any] = {"model": gpt2, "heads": "layer:1", "align": "word"}
+    options: dict[str, Any] = {"model": gpt2, "select": "layer:1", "align": "word"}
     for at, clean, corrupted in (("span:who", "2", "3"), ("span:verb, -1", "3,4", "4,5")):
         found = patch([pair], position=at, **options)
         (both,) = found.effects
@@ -488,7 +488,7 @@ def test_words_that_a_tokenizer_splits_are_left_out(gpt2: Any) -> None:
 
 
 def test_more_pairs_than_can_be_run_are_refused_at_once() -> None:
-    with pytest.raises(UsageError, match="count=99999999 is more than 10,000 pairs"):
+    with pytest.raises(UsageError, match="count must be from 1 to 10,000, not 99,999,999"):
         av.patch(task="induction", count=99_999_999)
 
 

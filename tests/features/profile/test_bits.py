@@ -107,7 +107,7 @@ def stopping(after: int, done: run.Progress) -> None:
 @pytest.mark.parametrize("after", [70, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_run_goes_on_where_it_was_stopped(corpus, alone, tmp_path, after: int) -> None:
     out = tmp_path / "again.profile"
-    again = partial(av.profile, corpus, model=MODEL, jobs=1, interval="simultaneous", out=out)
+    again = partial(av.profile, corpus, model=MODEL, jobs=1, interval="simultaneous", state=out)
     with pytest.raises(Stop):
         again(progress=partial(stopping, after))
     assert "not finished" in " ".join(av.read(out).notes)
@@ -126,9 +126,9 @@ def test_groups_over_several_tasks_and_parts(tmp_path) -> None:
     second = grouped(tmp_path / "b.jsonl", sentences(15, 2), 5)
     outs = [tmp_path / f"{n}.profile" for n in range(4)]
     again = partial(av.profile, model=MODEL, jobs=1, group="doc", interval="simultaneous")
-    whole = again([first, second], out=outs[0])
-    again(first, out=outs[1])
-    again(second, out=outs[2])
+    whole = again([first, second], state=outs[0])
+    again(first, state=outs[1])
+    again(second, state=outs[2])
     av.merge_profiles(outs[1:3], outs[3])
     assert content(outs[3]) == content(outs[0])
     assert whole.clusters == 14 + 3
@@ -144,7 +144,7 @@ def test_groups_over_several_tasks_and_parts(tmp_path) -> None:
 
 def test_a_state_of_other_texts_or_settings_is_not_gone_on_with(tmp_path) -> None:
     path, out = lines(tmp_path / "t.txt", sentences(70)), tmp_path / "t.profile"
-    again = partial(av.profile, path, jobs=1, out=out)
+    again = partial(av.profile, path, jobs=1, state=out)
     again(model=MODEL)
     for change, says in (
         ({"model": "demo-bert"}, "t.profile has model"),
@@ -229,7 +229,7 @@ run()
 def test_sigterm_leaves_a_state_to_go_on_from(tmp_path) -> None:
     path = lines(tmp_path / "t.txt", sentences(1500))
     out = tmp_path / "t.profile"
-    options = ["profile", str(path), "--jobs", "2", "-o", str(out), "--model", MODEL]
+    options = ["profile", str(path), "--jobs", "2", "--state", str(out), "--model", MODEL]
     process = forking.Popen(
         [sys.executable, "-c", SAVING_ALWAYS, *options],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -71,7 +71,7 @@ def test_a_narrow_console_gets_fewer_columns_and_no_number_is_cut(
     corpus, tmp_path, capsys, monkeypatch
 ) -> None:
     kept = str(tmp_path / "t.profile")
-    assert main(["profile", corpus, "-q", "-o", kept]) == 0
+    assert main(["profile", corpus, "-q", "--state", kept]) == 0
     capsys.readouterr()
 
     def table(width: int) -> list[list[str]]:
@@ -103,7 +103,7 @@ def test_json_follows_its_schema_and_csv_has_a_line_a_score(tmp_path, capsys) ->
     path = grouped(tmp_path / "t.jsonl", sentences(60), 3)
     state = tmp_path / "t.profile"
     interval = ["--interval", "simultaneous", "--group", "doc"]
-    assert main(["profile", str(path), *interval, "-o", str(state), "--json", "-q"]) == 0
+    assert main(["profile", str(path), *interval, "--state", str(state), "--json", "-q"]) == 0
     document = json.loads(capsys.readouterr().out)
     jsonschema_rs.validate(SCHEMA, document)
     assert (document["grouped"], document["clusters"], document["copies"]) == (True, 20, 0)
@@ -113,7 +113,7 @@ def test_json_follows_its_schema_and_csv_has_a_line_a_score(tmp_path, capsys) ->
     assert head["scores"]["head"] == "1.4"
     assert head["scores"]["roles"][0]["name"] == "previous"
     assert head["estimates"]["previous"]["low"] < head["estimates"]["previous"]["mean"]
-    assert main(["profile", str(path), *interval, "-o", str(state), "--csv", "-q"]) == 0
+    assert main(["profile", str(path), *interval, "--state", str(state), "--csv", "-q"]) == 0
     rows = capsys.readouterr().out.splitlines()
     assert rows[0].startswith("site,layer,head,does,rests,score,mean,low,high,chance")
     assert len(rows) == 1 + 24 * len(head["estimates"])
@@ -122,7 +122,7 @@ def test_json_follows_its_schema_and_csv_has_a_line_a_score(tmp_path, capsys) ->
 
 
 def test_a_page_of_pictures(corpus, tmp_path) -> None:
-    kept = ["-o", str(tmp_path / "t.profile")]
+    kept = ["--state", str(tmp_path / "t.profile")]
     for name in ("p.png", "p.svg", "p.pdf"):
         assert main(["profile", corpus, "-q", *kept, "--out", str(tmp_path / name)]) == 0
         assert (tmp_path / name).stat().st_size > 10_000
@@ -161,11 +161,11 @@ def test_distances_are_drawn_where_weight_can_be(corpus, model: str, ahead: int)
     ("arguments", "says"),
     [
         (["nothing.txt"], "there is no file nothing.txt"),
-        (["{corpus}", "--interval", "both"], "no --interval both; choose 'each' or 'simultaneous'"),
+        (["{corpus}", "--interval", "both"], "takes 'each' or 'simultaneous', not 'both'"),
         (["{corpus}", "--out", "x.gif"], "cannot write 'x.gif'"),
         (["{corpus}", "--group", "doc"], "--group doc"),
         (["{corpus}", "--json", "--csv"], "--json and --csv exclude each other"),
-        (["{corpus}", "-o", "no/such/folder/x"], "no/such/folder does not exist"),
+        (["{corpus}", "--state", "no/such/folder/x.profile"], "no/such/folder does not exist"),
         (["{corpus}", "--state", "p.PNG"], "--state keeps the state that a profile goes on from"),
         (["{corpus}", "--state", "p.json"], "name it p.profile, not p.json"),
         (["--merge", "a", "b", "--state", "p.html"], "name it p.profile, not p.html"),
@@ -221,7 +221,7 @@ def test_texts_in_memory_are_profiled_as_those_of_a_file(corpus) -> None:
 
 def test_show_takes_the_json_of_a_profile_as_its_state(corpus, tmp_path, capsys) -> None:
     state, printed = tmp_path / "t.profile", tmp_path / "t.json"
-    assert main(["profile", corpus, "-q", "-o", str(state), "--json"]) == 0
+    assert main(["profile", corpus, "-q", "--state", str(state), "--json"]) == 0
     printed.write_text(capsys.readouterr().out)
     told = []
     for kept in (state, printed):

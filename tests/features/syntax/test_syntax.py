@@ -315,7 +315,7 @@ def test_the_control_stands_in_the_table(capsys) -> None:
     assert main([*line, "--seeds", "0"]) == 2
     assert "--seeds must be from 1 to 100, not 0" in capsys.readouterr().err
     assert main([*line, "--seed", "-1"]) == 2
-    assert "--seed -1 must be from 0" in capsys.readouterr().err
+    assert "--seed must be at least 0, not -1" in capsys.readouterr().err
 
 
 def table(count: list[int], hits: list[int]) -> HitTable:
@@ -374,7 +374,7 @@ def test_the_table(minilm: str, capsys) -> None:
         (["none.conllu"], "there is no file none.conllu"),
         ([str(SAMPLE), "--relation", "zzz"], "--relation zzz is not a relation of this treebank"),
         ([str(SAMPLE), "--select-on", "odd"], "--select-on takes 'halves' or 'all', not 'odd'"),
-        ([str(SAMPLE), "--jobs", "0"], "--jobs must be from 1 to 4096, not 0"),
+        ([str(SAMPLE), "--jobs", "0"], "--jobs must be from 1 to 4,096, not 0"),
         ([str(SAMPLE), "-m", "fresh"], "a fresh layer splits text into words by itself"),
     ],
 )

@@ -97,8 +97,8 @@ def test_every_head_is_ranked_by_what_is_shown(
 
 
 def test_norms_are_ranked_where_they_are_shown(shared: Opened, pages) -> None:
-    for writes, weigh in ((1, "norm"), (0, "weights")):
-        held = av.capture(TEXT, quantity=weigh)
+    for writes, quantity in ((1, "norm"), (0, "weights")):
+        held = av.capture(TEXT, quantity=quantity)
         shared.open(pages["norm"], f"view=map&on=0.0&who=q9k4&writes={writes}")
         ranks(shared, {h.name: float(held[h][9, 4]) for h in held.layout})
     assert "Not weights" not in shared.text("#who-said")

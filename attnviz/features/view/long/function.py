@@ -69,7 +69,7 @@ def long_view(
         sizes,
         select=select,
         without=settings.without,
-        weigh=settings.quantity,
+        quantity=settings.quantity,
         rows=settings.rows,
         keys=settings.keys,
         progress=progress,

@@ -23,7 +23,7 @@ HEAD = "2.1"
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     view = av.view(TEXT, quantity="norm", bits=16)
     assert [one.quantity for one in view.captures] == ["norm"]
-    return view.save(tmp_path_factory.mktemp("weigh") / "page.html")
+    return view.save(tmp_path_factory.mktemp("quantity") / "page.html")
 
 
 @pytest.fixture(scope="module")
@@ -32,23 +32,23 @@ def shared(browser: Any) -> Iterator[Opened]:
         yield found
 
 
-def of(weigh: str) -> np.ndarray:
-    held = av.capture(TEXT, quantity=weigh)
+def of(quantity: str) -> np.ndarray:
+    held = av.capture(TEXT, quantity=quantity)
     return held[av.select(HEAD, held)[0]]
 
 
 def test_the_page_opens_with_norms_and_switches(shared: Opened, page: Path) -> None:
     shared.open(page, f"view=map&on={HEAD}&head={HEAD}", again=True)
-    assert shared.pressed("#weigh") == ["‖αf(x)‖"]
+    assert shared.pressed("#quantity") == ["‖αf(x)‖"]
     assert "Not weights but ‖αf(x)‖" in shared.text("#map-caption")
     norms = of("norm")
     most = 3e-5 * norms.max()
     np.testing.assert_allclose(shared.numbers(norms.shape)[0], norms, atol=most)
     shared.press("v")
-    assert shared.pressed("#weigh") == ["weights"]
+    assert shared.pressed("#quantity") == ["weights"]
     np.testing.assert_allclose(shared.numbers(norms.shape)[0], of("weights"), atol=3e-5)
     assert "writes=0" in shared.hash()
-    shared.click("#weigh [data-writes='1']")
+    shared.click("#quantity [data-writes='1']")
     assert "writes=0" not in shared.hash()
 
 
@@ -73,20 +73,20 @@ def test_lines_and_full_colour_go_by_the_largest_norm(shared: Opened, page: Path
 
 
 def test_saved_arrays_name_their_quantity(shared: Opened, page: Path, tmp_path: Path) -> None:
-    for writes, weigh in ((1, "norm"), (0, "weights")):
+    for writes, quantity in ((1, "norm"), (0, "weights")):
         shared.open(page, f"view=overview&on={HEAD}&writes={writes}")
-        path = tmp_path / f"{weigh}.npz"
+        path = tmp_path / f"{quantity}.npz"
         path.write_bytes(shared.saved("all-npz"))
         read = recorded.load(path)
-        assert read.quantity == weigh
+        assert read.quantity == quantity
         found = read[av.select(HEAD, read)[0]]
-        np.testing.assert_allclose(found, of(weigh), atol=3e-5 * max(1, found.max()))
+        np.testing.assert_allclose(found, of(quantity), atol=3e-5 * max(1, found.max()))
 
 
 def test_layers_have_a_page_of_their_own(shared: Opened, tmp_path: Path) -> None:
     view = av.view(TEXT, quantity="norm-residual")
     shared.open(view.save(tmp_path / "layers.html"))
-    assert not shared.page.is_visible("#weigh-line")
+    assert not shared.page.is_visible("#quantity-line")
     assert "‖Σαf(x) + x‖" in shared.text("#overview-said")
     assert shared.text("#on-count").endswith("of 4 on")
 

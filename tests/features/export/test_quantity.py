@@ -14,19 +14,19 @@ from attnviz.errors import UsageError
 TEXTS = ("The keys are on the table.", "Mary left.")
 
 
-@pytest.mark.parametrize("weigh", ["norm", "norm-residual"])
-def test_numbers_and_scores_are_those_of_a_capture(weigh: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("quantity", ["norm", "norm-residual"])
+def test_numbers_and_scores_are_those_of_a_capture(quantity: str, tmp_path: Path) -> None:
     source = tmp_path / "texts.txt"
     source.write_text("\n".join(TEXTS), encoding="utf-8")
-    settings = {"weights": "npz", "quantity": weigh}
+    settings = {"weights": "npz", "quantity": quantity}
     out = tmp_path / "out"
     av.export(
         source, out, model="demo-bert", **settings, jobs=1
     )  # fmt: skip
     lines = [json.loads(line) for line in (out / "manifest.jsonl").read_text("utf-8").splitlines()]
     for text in TEXTS:
-        held = av.capture(text, model="demo-bert", quantity=weigh)
-        (file,) = out.glob(f"*{text.split()[1].strip('.').lower()}*/{weigh}.npz")
+        held = av.capture(text, model="demo-bert", quantity=quantity)
+        (file,) = out.glob(f"*{text.split()[1].strip('.').lower()}*/{quantity}.npz")
         with np.load(file) as arrays:
             found = [arrays[name] for name in arrays.files if arrays[name].ndim == 2]
         wanted = [one for maps in held.maps.values() for one in maps]

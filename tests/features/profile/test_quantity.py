@@ -21,11 +21,11 @@ def corpus(tmp_path: Path) -> Path:
     return lines(tmp_path / "texts.txt", TEXTS)
 
 
-@pytest.mark.parametrize("weigh", ["norm", "norm-residual"])
-def test_means_are_those_of_the_texts(corpus: Path, weigh: str) -> None:
-    found = av.profile(corpus, model="demo-gpt2", quantity=weigh)
-    assert (found.quantity, found.layout.whole) == (weigh, weigh != "norm")
-    reports = [av.heads(text, model="demo-gpt2", quantity=weigh) for text in TEXTS]
+@pytest.mark.parametrize("quantity", ["norm", "norm-residual"])
+def test_means_are_those_of_the_texts(corpus: Path, quantity: str) -> None:
+    found = av.profile(corpus, model="demo-gpt2", quantity=quantity)
+    assert (found.quantity, found.layout.whole) == (quantity, quantity != "norm")
+    reports = [av.heads(text, model="demo-gpt2", quantity=quantity) for text in TEXTS]
     for number, head in enumerate(found.heads):
         for name in ("previous", "self", "entropy"):
             scores = [report.heads[number].scores[name] for report in reports]
@@ -37,7 +37,7 @@ def test_means_are_those_of_the_texts(corpus: Path, weigh: str) -> None:
 
 def test_processes_and_files_give_the_same_bits(corpus: Path, tmp_path: Path) -> None:
     state = tmp_path / "a.profile"
-    settings = {"model": "demo-bert", "weigh": "norm-residual-ln"}
+    settings = {"model": "demo-bert", "quantity": "norm-residual-ln"}
     alone = av.profile(corpus, state=state, **settings)
     document = json.loads(alone.to_json())
     jsonschema_rs.validate(Profile.json_schema(), document)
@@ -45,5 +45,5 @@ def test_processes_and_files_give_the_same_bits(corpus: Path, tmp_path: Path) ->
     assert document["heads"][0]["scores"]["head"] == "0.*"
     assert av.profile(corpus, jobs=2, **settings).to_json() == alone.to_json()
     assert av.read(state).to_json() == alone.to_json()
-    with pytest.raises(UsageError, match=r"weigh norm-residual-ln, not weights"):
+    with pytest.raises(UsageError, match=r"quantity norm-residual-ln, not weights"):
         av.profile(corpus, state=state, model="demo-bert")
