@@ -20,6 +20,7 @@ from attnviz.cli.option_names import option
 from attnviz.core.arguments import hints
 from attnviz.core.renamed import renamed
 from attnviz.core.settings import Declaration, Settings, declarations, plain_type
+from attnviz.errors import UsageError
 
 ALL = "--help-all"
 """Shows all options of a command, where ``--help`` shows the common ones."""
@@ -144,7 +145,7 @@ def _parameters(record: type[Any]) -> list[inspect.Parameter]:
             "help": help,
             "metavar": metavar,
             "rich_help_panel": declared.panel,
-            "parser": declared.parser,
+            "parser": declared.parser and _reading(name, declared.parser),
             "autocompletion": _completing(choices),
         }
         if declared.argument:
@@ -165,6 +166,18 @@ def _parameters(record: type[Any]) -> list[inspect.Parameter]:
             )
         )
     return found
+
+
+def _reading(name: str, parser: Callable[[str], Any]) -> Callable[[str], Any]:
+    """A parser whose refusals name the option."""
+
+    def read(text: str) -> Any:
+        try:
+            return parser(text)
+        except UsageError as error:
+            raise UsageError(f"{option(name)}: {error}") from None
+
+    return read
 
 
 def _flags(name: str, kind: Any, default: Any, declared: Declaration) -> tuple[str, ...]:

@@ -135,7 +135,8 @@ def _alternatives(hint: Any) -> list[str]:
         for one in several:
             same = set(_alternatives(get_args(one)[0])) <= set(named)
             named += ["several of these"] if same else _alternatives(one)
-        return named + ["None"] * (type(None) in inside)
+        choices = any(get_origin(one) is Literal for one in single)
+        return named + ["None"] * (type(None) in inside and not choices)
     if origin is Literal:
         return list(map(repr, inside))
     if origin is Annotated:

@@ -19,9 +19,17 @@ def number_or(*words: str) -> Callable[[str], int | str]:
         except ValueError:
             *most, last = ["a whole number", *words]
             known = f"{', '.join(most)} or {last}"
-            raise UsageError(f"a position is {known}, not {text[:40]!r}") from None
+            raise UsageError(f"{known} is needed here, not {text[:40]!r}") from None
 
     return read
+
+
+def number_or_text(text: str) -> int | str:
+    """A whole number where the text is one, and else the text."""
+    try:
+        return int(text)
+    except ValueError:
+        return text
 
 
 def numbers(kind: type[int] | type[float]) -> Callable[[Any], tuple[float, ...]]:

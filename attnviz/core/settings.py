@@ -210,8 +210,8 @@ def _check_bounds(name: str, value: Any, declared: Declaration) -> None:
     low, high = -math.inf if least is None else least, math.inf if most is None else most
     if not math.isfinite(value) or not low <= value <= high:
         bounds = (
-            f"at least {least:,}" if most is None or most > _COUNTABLE
-            else f"at most {most:,}" if least is None
-            else f"from {least:,} to {most:,}"
+            f"at least {least:,.15g}" if most is None or most > _COUNTABLE
+            else f"at most {most:,.15g}" if least is None
+            else f"from {least:,.15g} to {most:,.15g}"
         )  # fmt: skip
-        raise UsageError("{} must be {}, not {:,}", Setting(name), bounds, value)
+        raise UsageError("{} must be {}, not {:,.15g}", Setting(name), bounds, value)

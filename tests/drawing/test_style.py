@@ -61,7 +61,7 @@ def test_what_a_style_refuses() -> None:
         ({"palette": "jet"}, "unknown palette 'jet'"),
         ({"normalize": "all"}, "normalize takes 'global', 'head' or 'row', not 'all'"),
         ({"scale": "row"}, "scale takes 'linear', 'sqrt' or 'log', not 'row'"),
-        ({"dpi": 5}, "dpi must be from 20 to 1200, not 5"),
+        ({"dpi": 5}, "dpi must be from 20 to 1,200, not 5"),
         ({"dpi": "high"}, "not 'high'"),
         ({"dpi": math.nan}, "dpi takes a number, not nan"),
         ({"size": 900}, "size must be from 0.2 to 50, not 900"),

@@ -187,7 +187,7 @@ def _origins(name: str) -> dict[str, Any]:
     entries, packed = pack(made.tensors, 16)
     asked = []
     for head, query, key in (("0.1", 4, 2), ("1.4", 6, 5), ("2.0", 9, 3), ("3.5", 7, 7)):
-        found = sources(ROW, head, query=query, key=key, model=model)
+        found = sources(ROW, select=head, query=query, key=key, model=model)
         by = {
             side: {one.origin.name(found.layout): one.value for one in found.side(side)}
             for side in ("query", "key")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from attnviz.core.parsing import number_or_text
 from attnviz.core.settings import Settings, setting
 from attnviz.errors import UsageError
 
@@ -23,12 +24,14 @@ class FlowSettings(Settings):
         None,
         "Trace what reaches this token: its position, from 0 (-1 is the last), or its text.",
         metavar="TOKEN",
+        parser=number_or_text,
         common=True,
     )
     source: str | int | None = setting(
         None,
         "Trace where this token goes, given as for {position}.",
         metavar="TOKEN",
+        parser=number_or_text,
         common=True,
     )
 

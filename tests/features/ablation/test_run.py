@@ -567,11 +567,15 @@ def test_texts_and_references_with_fields(
         (["a b", "--method", ""], 2, "unknown method ''"),
         (["a b", "--average", "mode"], 2, "average"),
         (["a b", "--smallest", "-1"], 2, "--smallest must be at least 0, not -1"),
-        (["a b", "--draws", "1000000000"], 2, "--draws must be from 1 to 10000, not 1000000000"),
+        (
+            ["a b", "--draws", "1000000000"],
+            2,
+            "--draws must be from 1 to 10,000, not 1,000,000,000",
+        ),
         (
             ["a b", "--random-orders", "1000000000"],
             2,
-            "--random-orders must be from 0 to 10000, not 1000000000",
+            "--random-orders must be from 0 to 10,000, not 1,000,000,000",
         ),
         (["a b", "--reference", "report.json"], 2, "is JSON, not lines of text"),
         (["a b", "--group", "doc"], 2, "--group doc is a field of texts"),

@@ -80,7 +80,7 @@ def test_parts_merge_to_the_same_bits(corpus, alone, tmp_path) -> None:
         parts.append(tmp_path / f"{number}.profile")
         av.profile(path, model=MODEL, jobs=1, interval="simultaneous", state=parts[-1])
     out = tmp_path / "all.profile"
-    merged = av.merge_profiles(parts, out)
+    merged = av.merge_profiles(parts, state=out)
     assert content(out) == content(alone)
     assert merged.to_json() == av.read(alone).to_json()
     with pytest.raises(UsageError, match=r"0\.profile has texts that are there already"):
@@ -129,7 +129,7 @@ def test_groups_over_several_tasks_and_parts(tmp_path) -> None:
     whole = again([first, second], state=outs[0])
     again(first, state=outs[1])
     again(second, state=outs[2])
-    av.merge_profiles(outs[1:3], outs[3])
+    av.merge_profiles(outs[1:3], state=outs[3])
     assert content(outs[3]) == content(outs[0])
     assert whole.clusters == 14 + 3
     state, other = saved.read(outs[1]), saved.read(outs[1])

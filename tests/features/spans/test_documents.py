@@ -187,7 +187,7 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
         av.spans(QUESTIONS, **FIELDS, from_="all")
     with pytest.raises(InputError, match="too few for 70 distractors"):
         av.spans(QUESTIONS, **FIELDS, distractors=70)
-    with pytest.raises(UsageError, match="distractors must be from 1 to 1000, not 0"):
+    with pytest.raises(UsageError, match="distractors must be from 1 to 1,000, not 0"):
         av.spans(QUESTIONS, **FIELDS, distractors=0)
     (tmp_path / "long.jsonl").write_text(
         json.dumps({"doc": ["word " * 200, "other " * 200], "q": "q", "a": "a"})

@@ -140,7 +140,7 @@ def test_the_command(minilm: str, tmp_path, capsys) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--sentences", "-1"], "--sentences must be from 0 to 1000, not -1"),
+        (["--sentences", "-1"], "--sentences must be from 0 to 1,000, not -1"),
         (["--sentences", "1", "-o", "x.bmp"], "cannot write 'x.bmp'"),
         (["--sentences", "1", "--relation", "zzz"], "--relation zzz is not a relation"),
         (["--sentences", "1", "--relation", "csubj,vocative,obj"], "is not a relation"),

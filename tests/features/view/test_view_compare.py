@@ -600,8 +600,8 @@ def test_a_capture_is_shown_against_another(tmp_path: Path, monkeypatch) -> None
     assert re.findall(r'"run":"([^"]*)"', same) == ["first run", "second run"]
     with pytest.raises(UsageError, match="the other capture"):
         av.view(made(2, 2), other_model="demo-bert")
-    with pytest.raises(UsageError, match="evidence is of one model"):
+    with pytest.raises(UsageError, match="ablate is of one model"):
         av.view("a b", other_model="demo-bert", ablate=True)
     Path("lines.txt").write_text("a b\n")
-    with pytest.raises(ModelError, match=r"lines.txt is a file; against takes the folder"):
+    with pytest.raises(ModelError, match=r"lines.txt is a file; other_model takes the folder"):
         av.view("a b", other_model="lines.txt")

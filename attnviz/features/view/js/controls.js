@@ -70,10 +70,10 @@ function build(state) {
   buildHeads(state);
   byId("kinds").hidden = item.kinds.length < 2;
   fill(byId("kinds"), ...item.kinds.map(({ kind, title }) => make("button", { type: "button", "data-kind": kind, title }, kind)));
-  byId("weigh-line").hidden = !item.written.length;
+  byId("quantity-line").hidden = !item.written.length;
   if (item.written.length) {
     const both = /** @type {[boolean, string][]} */ ([[false, "weights"], [true, item.written[0].formula]]);
-    fill(byId("weigh"), ...both.map(([writes, name]) => make("button", { type: "button", "data-writes": String(Number(writes)), "aria-pressed": String(writes === state.writes) }, name)));
+    fill(byId("quantity"), ...both.map(([writes, name]) => make("button", { type: "button", "data-writes": String(Number(writes)), "aria-pressed": String(writes === state.writes) }, name)));
   }
   const one = byId("scale").querySelector("[value=one]");
   if (one) one.textContent = fullSaid(state);
@@ -226,7 +226,7 @@ export function startControls() {
     const kind = /** @type {HTMLElement} */ (event.target).closest("button")?.dataset.kind;
     if (kind) set({ kind, quad: "all" });
   });
-  byId("weigh").addEventListener("click", (event) => {
+  byId("quantity").addEventListener("click", (event) => {
     const writes = /** @type {HTMLElement} */ (event.target).closest("button")?.dataset.writes;
     if (writes) set({ writes: writes === "1" });
   });
