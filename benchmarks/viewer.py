@@ -140,7 +140,7 @@ def measure(lengths: tuple[int, ...] = (64, 128, 256)) -> list[Row]:
         if most is not None:
             limit = max(most, EXACT_MB)
             rows.append(Row(what, f"{limit:g} MB", size / limit, 1.0, detail))
-            rounded = len(av.view(shown, bits=False).page) / 1e6
+            rounded = len(av.view(shown, bits=8).page) / 1e6
             detail = f"{rounded:.2f} MB"
             rows.append(Row(f"in 8 bits, {length}", f"{most:g} MB", rounded / most, 1.0, detail))
         theirs = bertviz_bytes(shown)

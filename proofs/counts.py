@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -17,7 +18,9 @@ from tests.features.shapes.test_real import CASES
 
 COMMAND = "python -m proofs counts"
 FEW = ("gpt2", "bert-base", "llama3-8b")
-KINDS = ("mha", "gqa", "mqa", "mla", "cross")
+KINDS: tuple[Literal["mha", "gqa", "mqa", "mla", "cross"], ...] = (
+    "mha", "gqa", "mqa", "mla", "cross"
+)  # fmt: skip
 
 
 def rows(small: bool, minilm: str) -> Iterator[Proof]:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from attnviz import files as paths
-from attnviz.captures.settings import DEFAULT_MODEL, ModelSettings
+from attnviz.captures.settings import ModelSettings
 from attnviz.core.interface import interface
+from attnviz.core.model_entry import DEFAULT_MODEL
 from attnviz.core.provenance import called
 from attnviz.corpus import texts as corpus
 from attnviz.corpus.sentences import sentences

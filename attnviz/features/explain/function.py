@@ -24,7 +24,7 @@ from attnviz.features.explain.settings import ExplainSettings
 from attnviz.features.logits.function import logits
 from attnviz.features.logits.result import Logits, Prediction
 from attnviz.features.sources.function import sources
-from attnviz.features.sources.result import MEAN, SideSum
+from attnviz.features.sources.result import MEAN, SideSum, Sources
 
 HEADS = 3
 """Heads that are told about one by one."""
@@ -121,6 +121,7 @@ class _Study:
             result = sources(self.prompt, select=name, query=at, other_key=MEAN, model=self.source)
         except ModelError as error:
             return (), str(error)
+        assert isinstance(result, Sources)  # of a single text
         return result.side("key")[:_SOURCES], ""
 
 

@@ -104,8 +104,8 @@ def _check_recorded(settings: ExportSettings, how: ExportRun, model: ModelOption
               "truncate": settings.truncate or None}  # fmt: skip
     given = [name for name, value in tokens.items() if value is not None]
     extra = [
-        *changed(how, but={*how.changed()} - {*given}),
-        *changed(settings, but={*settings.changed()} - {*given}),
+        *changed(how, but=[name for name in how.changed() if name not in given]),
+        *changed(settings, but=[name for name in settings.changed() if name not in given]),
     ]
     if extra:
         raise UsageError(f"--recorded brings its own tokens; leave out {', '.join(extra)}")

@@ -24,7 +24,8 @@ from attnviz.core.source import ForwardRequest, Source
 from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, ModelError
 from attnviz.features.lens.result import HeadWrites, Lens, RecurringToken, RowShare, TokenEffect
-from attnviz.features.lens.run import LensSettings, check_words, chosen
+from attnviz.features.lens.run import check_words, chosen
+from attnviz.features.lens.settings import LensSettings
 from attnviz.statistics.ratios import ratios
 
 RAISED = 5

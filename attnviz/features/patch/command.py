@@ -93,7 +93,7 @@ def patch(
             "{} is of one pair; give the clean and the corrupted text, or name it in the file",
             Setting(alone[0]),
         )
-    elif pairs is not None and " " in pairs.strip() and not os.path.exists(pairs):
+    elif given.pairs and " " in given.pairs.strip() and not os.path.exists(given.pairs):
         raise UsageError("a clean text needs a corrupted one, and {answer}", answer=...)
     with Stages(output.quiet) as stages:
         result = function.patch(pairs, progress=stages.show, **settings.asked(), **model.asked())

@@ -186,7 +186,7 @@ def _spoken(view: str) -> Setting:
 def _view_of(asked: Asked) -> View:
     """The one view asked for; UsageError for two, and for options that it would not heed."""
     given = [name for name in asked.given() if name != "show"]
-    views = [asked.view.show] if asked.view.show is not None else []
+    views: list[str] = [asked.view.show] if asked.view.show is not None else []
     views += [name for name in given if name in VIEWS]
     formats = [name for name in ("json", "csv", "markdown") if name in given]
     for several, what in (

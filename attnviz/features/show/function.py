@@ -32,7 +32,8 @@ def show(path: str | Path, *, attaching: Attaching) -> Record:
 
         return heads(result, evidence=evidence)
     if evidence is None:
-        return result
+        shown: Record = result
+        return shown
     if isinstance(result, Profile):
         from attnviz.features.profile.function import with_evidence
 

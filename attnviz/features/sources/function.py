@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Literal
 
 from attnviz.captures.inputs import Input, prompt_of
 from attnviz.captures.settings import ModelSettings
@@ -70,7 +71,7 @@ def sources(
     if single:
         result = answer(source, inputs[0], settings)
     else:
-        other = MEAN if settings.other_key is None else settings.other_key
+        other: Literal["mean", "rest"] = "rest" if settings.other_key == "rest" else MEAN
         tell = progress or (lambda stage, done, all_: None)
         result = measure(source, inputs, settings.select, settings.role, other, settings.seed, tell)
     return replace(result, identity=model.identity)

@@ -28,7 +28,7 @@ from attnviz.corpus.gold.halves import HALVES
 from attnviz.corpus.gold.rule import enough, sure
 from attnviz.corpus.gold.tally import DIFFERENCE, p_above_zero, share
 from attnviz.errors import InputError, UsageError
-from attnviz.features.spans.documents import RULES, DocumentExample, DocumentSettings, read_examples
+from attnviz.features.spans.documents import RULES, DocumentExample, read_examples
 from attnviz.features.spans.measure import (
     Measuring,
     check_stack,
@@ -46,6 +46,7 @@ from attnviz.features.spans.result import (
     DocumentSheet,
     Spans,
 )
+from attnviz.features.spans.settings import DocumentSettings
 from attnviz.models.norm_based import with_quantity
 from attnviz.statistics.clusters import FEW, few_groups
 
