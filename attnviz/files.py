@@ -179,10 +179,10 @@ def _private(path: str, flags: int) -> int:
 def sweep(folder: Path) -> None:
     """Remove what a killed process left of unfinished files in a folder."""
     with contextlib.suppress(OSError):
-        for found in list(os.scandir(folder)):
-            if is_unfinished(Path(found.name)):
+        for entry in list(os.scandir(folder)):
+            if is_unfinished(Path(entry.name)):
                 with contextlib.suppress(OSError):
-                    os.unlink(found.path)
+                    os.unlink(entry.path)
 
 
 def remove_empty(folder: Path) -> None:

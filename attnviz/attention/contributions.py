@@ -204,13 +204,13 @@ def grams(values: Tensor, matrix: Tensor, norm: Normalization | None = None) -> 
     """
     (heads, _, width), keys = matrix.shape, values.shape[2]
     step = max(1, PART_ELEMENTS // (len(values) * heads * width))
-    found = []
+    products = []
     for first in range(0, keys, step):
         some = values[:, :, first : first + step]
         parts = torch.stack([transformed(some, matrix, head) for head in range(heads)], 2)
         parts = shaped(parts, norm).double()  # [B, s', H, D]
-        found.append(parts @ parts.mT)
-    return torch.cat(found, 1)
+        products.append(parts @ parts.mT)
+    return torch.cat(products, 1)
 
 
 def layer_norms(writes: Writes, products: Tensor) -> Tensor:
@@ -261,12 +261,12 @@ def parts(writes: Writes) -> Iterator[tuple[slice, slice, Tensor]]:
         for start in range(0, rows, count):
             block = slice(start, min(start + count, rows))
             weights = writes.weights[:, :, block, columns].permute(0, 3, 2, 1)  # [B, s', r', H]
-            found = (weights @ made).transpose(1, 2)  # [B, r', s', D]
+            shares = (weights @ made).transpose(1, 2)  # [B, r', s', D]
             if writes.residual is not None and writes.own is not None:
                 past = shaped(writes.residual[:, block], writes.norm)
                 offset = block.start + writes.own - columns.start
-                found.diagonal(offset, 1, 2).add_(_along(past, offset, found.shape[2]).mT)
-            yield block, columns, found.div_(writes.deviation[:, block, None])
+                shares.diagonal(offset, 1, 2).add_(_along(past, offset, shares.shape[2]).mT)
+            yield block, columns, shares.div_(writes.deviation[:, block, None])
 
 
 def remainder(writes: Writes) -> Tensor:
@@ -286,11 +286,11 @@ def distances(writes: Writes) -> Tensor:
     ALTI (arXiv:2203.04212) makes shares of them: max(0, ‖y_i‖₁ - ‖y_i - T_i(x_j)‖₁), each row then
     divided by its sum.
     """
-    found = torch.empty_like(writes.weights[:, 0])
+    lengths = torch.empty_like(writes.weights[:, 0])
     output = writes.output
     for rows, keys, made in parts(writes):
-        found[:, rows, keys] = made.sub_(output[:, rows, None]).abs_().sum(-1)
-    return found
+        lengths[:, rows, keys] = made.sub_(output[:, rows, None]).abs_().sum(-1)
+    return lengths
 
 
 def mixing_ratios(writes: Writes) -> tuple[Tensor, Tensor]:

@@ -46,7 +46,7 @@ def donated(donors: Sequence[Donor], output: Tensor, value: Tensor) -> Tensor:
         [n · B, H, T, d_v].
     """
     late = [donor for donor in donors if donor.part in ("pattern", "z")]
-    for donor in sorted(late, key=lambda one: one.part):
+    for donor in sorted(late, key=lambda donor: donor.part):
         values = donor.values
         if donor.part == "pattern":
             if len(values) < len(value):

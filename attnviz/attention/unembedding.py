@@ -89,8 +89,8 @@ def scaled(readout: Readout, streams: Tensor, parts: Tensor) -> Tensor:
 def moved(readout: Readout, made: Tensor) -> Tensor:
     """What :func:`scaled` parts [n, D] add to every logit, less their mean, [n, V] in float32."""
     assert readout.table is not None
-    found = (made.to(readout.table.dtype) @ readout.table.t()).float()
-    return found - found.mean(-1, keepdim=True)
+    logits = (made.to(readout.table.dtype) @ readout.table.t()).float()
+    return logits - logits.mean(-1, keepdim=True)
 
 
 def words(readout: Readout, stream: Tensor, parts: Tensor) -> Tensor:

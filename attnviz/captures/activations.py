@@ -51,11 +51,11 @@ class Activations:
     @property
     def values(self) -> Mapping[Part, Mapping[Site, Tensor]]:
         """See the class."""
-        found: dict[Part, dict[Site, Tensor]] = {
-            part: {site: one.clone() if one.is_inference() else one for site, one in of.items()}
+        tensors: dict[Part, dict[Site, Tensor]] = {
+            part: {site: x.clone() if x.is_inference() else x for site, x in of.items()}
             for part, of in self._terms.items()
             if part in self._parts
         }  # what was made in inference mode cannot stand beside gradients
         for (part, site), blocks in self._blocks.items():
-            found.setdefault(part, {})[site] = torch.cat(blocks, 2)
-        return found
+            tensors.setdefault(part, {})[site] = torch.cat(blocks, 2)
+        return tensors

@@ -29,10 +29,10 @@ class Captured(Capture):
     def _head(self, head: Head | str) -> Head:
         """A head that the capture holds."""
         if isinstance(head, str):
-            found = select(head, self.layout)
-            if len(found) != 1:
-                raise SelectionError(f"{head!r} are {len(found)} heads; name one, such as '4.11'")
-            head = found[0]
+            heads = select(head, self.layout)
+            if len(heads) != 1:
+                raise SelectionError(f"{head!r} are {len(heads)} heads; name one, such as '4.11'")
+            head = heads[0]
         if not isinstance(head, Head):
             raise UsageError("a head's name such as '4.11' is needed, not {!r}", head)
         if not self.holds(head):
@@ -145,9 +145,9 @@ class Captured(Capture):
         return html.facts(known | {"tokens": " ".join(self.tokens), "capture": repr(self)})
 
 
-def captured(found: Capture) -> Captured:
+def captured(capture: Capture) -> Captured:
     """A capture with all that :class:`Captured` adds."""
-    return Captured(**{name: getattr(found, name) for name in found.__dataclass_fields__})
+    return Captured(**{name: getattr(capture, name) for name in capture.__dataclass_fields__})
 
 
 class Why(Reason):

@@ -58,10 +58,10 @@ def _read(path: Path, own: Tokens | None, other: Tokens | None, more: dict[str, 
                 "{} is a recording, which has its own tokens; leave out {tokens}", path, tokens=...
             )
         return captured(recorded.load(path, item))
-    found = sources.find(path, item)
+    recording = sources.find(path, item)
     if path.suffix == recorded.JSON:  # one of its sequences is chosen already
         more = {**more, "item": None}
-    return captured(found.capture(path.name, tokens=own, source_tokens=other, **more))
+    return captured(recording.capture(path.name, tokens=own, source_tokens=other, **more))
 
 
 def read_items(path: Path) -> Iterator[Capture | InputError]:
@@ -128,5 +128,5 @@ def read_texts(
         InputError: no such file, or one that holds something else; UsageError: no such column.
     """
     names = texts.resolve(files.listed(paths))
-    found, _ = texts.parted(texts.read(names, column=column), strict=True)
-    return [one.prompt.texts[0] for one in found[:limit]]
+    listed, _ = texts.parted(texts.read(names, column=column), strict=True)
+    return [text.prompt.texts[0] for text in listed[:limit]]

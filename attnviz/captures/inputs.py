@@ -68,10 +68,10 @@ def prompt_of(what: str | Prompt) -> Prompt:
     prompt = Prompt(_own(what)) if isinstance(what, str) else what
     if prompt.image is not None and prompt.audio is not None:
         raise UsageError("give either {image} or {audio}", image=..., audio=...)
-    if sum(one is not None for one in (prompt.text, prompt.ids, prompt.chat)) > 1:
+    if sum(field is not None for field in (prompt.text, prompt.ids, prompt.chat)) > 1:
         raise UsageError("give either a text, token ids or the messages of a chat")
     given = (prompt.text, prompt.ids, prompt.chat, prompt.image, prompt.audio)
-    if all(one is None for one in given):
+    if all(field is None for field in given):
         raise UsageError("give either a text, token ids or the messages of a chat")
     for name in ("text", "pair", "context", "target"):
         value = getattr(prompt, name)
@@ -157,7 +157,7 @@ def captures(
         UsageError: nothing at all; AttnvizError: as :func:`capture`.
     """
     ready = prepare(what, model=model, options=options)
-    return tuple(one.capture() for one in list(ready))
+    return tuple(prepared.capture() for prepared in list(ready))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -199,14 +199,14 @@ def prepare(
     options = options or MapOptions()
     source: Source | None = None
     number = needed = 0
-    for number, one in enumerate(looks_of(what), 1):
-        if isinstance(one, Capture):
+    for number, given in enumerate(looks_of(what), 1):
+        if isinstance(given, Capture):
             check_whole(options.without)
-            check_quantity(one, options.quantity)
-            check_terms(one, options.why)
-            yield _captured(one, options.select)
+            check_quantity(given, options.quantity)
+            check_terms(given, options.why)
+            yield _captured(given, options.select)
             continue
-        prompt = prompt_of(one)
+        prompt = prompt_of(given)
         source = source or source_for(prompt, model)
         ready = _prepared(prompt, source, options)
         before, needed = needed, needed + sum(_bytes(ready, head) for head in ready.heads)
@@ -304,14 +304,14 @@ def prepared(source: Source, what: Input | Iterable[Input]) -> Sequence[Inputs]:
         UsageError: recorded attention; InputError: no text.
     """
     inputs = []
-    for one in looks_of(what):
-        if isinstance(one, Capture):
+    for given in looks_of(what):
+        if isinstance(given, Capture):
             raise UsageError(
                 "recorded attention cannot be ablated, since that needs the model; "
                 "give a text and {model}",
                 model=...,
             )
-        inputs.append(source.prepare(prompt_of(one)))
+        inputs.append(source.prepare(prompt_of(given)))
     if not inputs:
         raise InputError("no text to measure; give at least one")
     return inputs

@@ -16,12 +16,12 @@ def notes(inputs: Inputs, source: SourceInfo, empty_rows: int) -> tuple[str, ...
         source: the model.
         empty_rows: query rows that had no key to attend to.
     """
-    found = list(inputs.notes)
+    said = list(inputs.notes)
     if empty_rows:
         rows = "row has" if empty_rows == 1 else "rows have"
-        found.append(f"{empty_rows} query {rows} no key to attend to: their weights are all zero.")
+        said.append(f"{empty_rows} query {rows} no key to attend to: their weights are all zero.")
     if source.model in DEMOS and source.backend != "recorded":
-        found.append(
+        said.append(
             Message(
                 "{} is a small model trained for teaching. For a well-known one: {}, or {}.",
                 source.model,
@@ -29,4 +29,4 @@ def notes(inputs: Inputs, source: SourceInfo, empty_rows: int) -> tuple[str, ...
                 Setting("model", "gpt2"),
             )
         )
-    return tuple(found)
+    return tuple(said)

@@ -92,7 +92,7 @@ def tiled(
         if scores is not None:
             watching.append(scores)
         shown.forward([noted], watching, ForwardRequest(hidden=False))
-        found, empty = ((), 0) if scores is None else (scores.result(), scores.empty_rows)
+        scored, empty = ((), 0) if scores is None else (scores.result(), scores.empty_rows)
     chosen: frozenset[Head] = frozenset(heads)
     return (
         Tiled(
@@ -103,7 +103,7 @@ def tiled(
             across,
             tiles.maps(),
             tiles.allowed(),
-            tuple(one for one in found if one.head in chosen),
+            tuple(head_scores for head_scores in scored if head_scores.head in chosen),
             empty,
         ),
         shown.layout,
@@ -114,9 +114,9 @@ def _asked(asked: str | None, tokens: Tokens, what: str) -> range:
     """The positions that were asked for, in one piece; all where nothing was asked."""
     if asked is None:
         return range(len(tokens))
-    found = list(places(asked, tokens.spans, len(tokens), what))
-    if found != list(range(found[0], found[-1] + 1)):
+    positions = list(places(asked, tokens.spans, len(tokens), what))
+    if positions != list(range(positions[0], positions[-1] + 1)):
         raise UsageError(
             "{} is in several pieces, and tiles need one; give it as 100-200", Setting(what, asked)
         )
-    return range(found[0], found[-1] + 1)
+    return range(positions[0], positions[-1] + 1)

@@ -69,11 +69,11 @@ def next_tokens(text: int, inputs: Inputs) -> list[Trial]:
     return [Trial(text, inputs, tuple(range(len(ids) - 1)), ids[1:])]
 
 
-def within(found: Iterable[Trial], name: str, ahead: int) -> Iterator[Trial]:
+def within(trials: Iterable[Trial], name: str, ahead: int) -> Iterator[Trial]:
     """Trials at the tokens of a named span alone; those without any are left out.
 
     Args:
-        found: all of them.
+        trials: all of them.
         name: of the span.
         ahead: how far behind a position the token stands that is predicted there, 0 or 1.
 
@@ -82,7 +82,7 @@ def within(found: Iterable[Trial], name: str, ahead: int) -> Iterator[Trial]:
     """
     known: dict[str, None] = {}
     some = False
-    for trial in found:
+    for trial in trials:
         spans = {span.name: frozenset(span.positions) for span in trial.tokens.spans}
         known |= dict.fromkeys(spans)
         kept = [n for n, at in enumerate(trial.positions) if at + ahead in spans.get(name, ())]
@@ -261,13 +261,13 @@ def unrepeated(source: Source, tested: Sequence[Trial]) -> list[Trial]:
         tested: of :func:`probe`; the same positions and targets come back.
     """
     others = list(probe(source, PROBE_SEEDS))
-    found = []
+    unique = []
     for trial, other in zip(tested, others, strict=True):
         again = trial.positions[0]
         ids = (*predicted(other.inputs).ids[:again], *predicted(trial.inputs).ids[again:])
         inputs = source.prepare(Prompt(ids=ids, special_tokens=False))
-        found.append(replace(trial, inputs=inputs))
-    return found
+        unique.append(replace(trial, inputs=inputs))
+    return unique
 
 
 def _plain(inputs: Inputs) -> list[int]:

@@ -243,7 +243,7 @@ def _near(arguments: list[str]) -> str:
     """Which command may have been meant, if one is written much like it."""
     from difflib import get_close_matches
 
-    typed = next(one for one in arguments if not one.startswith("-"))
+    typed = next(argument for argument in arguments if not argument.startswith("-"))
     return "".join(f"did you mean {name}? " for name in get_close_matches(typed, COMMANDS, 1))
 
 

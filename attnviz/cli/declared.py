@@ -132,7 +132,7 @@ def _shown(record: type[Any]) -> dict[str, Declaration]:
 
 
 def _parameters(record: type[Any]) -> list[inspect.Parameter]:
-    found = []
+    parameters = []
     for name, declared in _shown(record).items():
         field = record.__dataclass_fields__[name]
         default = ... if field.default is dataclasses.MISSING else field.default
@@ -157,7 +157,7 @@ def _parameters(record: type[Any]) -> list[inspect.Parameter]:
             made = typer.Option(*_flags(name, kind, default, declared), show_default=said, **more)
         optional = kind if default is ... else kind | None
         annotation = Annotated[optional, made]  # type: ignore[valid-type]
-        found.append(
+        parameters.append(
             inspect.Parameter(
                 name,
                 inspect.Parameter.KEYWORD_ONLY,
@@ -165,7 +165,7 @@ def _parameters(record: type[Any]) -> list[inspect.Parameter]:
                 annotation=annotation,
             )
         )
-    return found
+    return parameters
 
 
 def _reading(name: str, parser: Callable[[str], Any]) -> Callable[[str], Any]:

@@ -40,7 +40,7 @@ def listed(
         return rows, ""
     first = "clearest evidence"
     if sort == "layer":
-        rows = tuple(sorted(rows, key=lambda one: leading(one, role)))
+        rows = tuple(sorted(rows, key=lambda row: leading(row, role)))
     else:
         first = f"largest {sort}" if sort != "role" else "first roles"
     more = f"the {count} heads with the {first} of {len(rows):,} (--top {len(rows)} lists them)"

@@ -23,20 +23,20 @@ def read_chat(name: str | None, system: str | None, user: str | None) -> list[di
     Raises:
         UsageError: two system messages, or one alone; InputError: a file without messages.
     """
-    found = [] if name is None else _told(name)
-    if isinstance(found, dict):
-        found = found.get("messages")
-    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+    chat = [] if name is None else _told(name)
+    if isinstance(chat, dict):
+        chat = chat.get("messages")
+    if not isinstance(chat, list) or not all(isinstance(message, dict) for message in chat):
         raise InputError(
             f'{name} holds no list of messages; write [{{"role": "user", "content": "..."}}]'
         )
-    if system is not None and any(one.get("role") == "system" for one in found):
+    if system is not None and any(message.get("role") == "system" for message in chat):
         raise UsageError(f"{name} has a system message; leave out {option('system')}")
     before = [] if system is None else [{"role": "system", "content": system}]
     after = [] if user is None else [{"role": "user", "content": user}]
-    if not found and not after:
+    if not chat and not after:
         raise UsageError(f"a system message alone is no chat; add {option('user')}")
-    return [*before, *found, *after]
+    return [*before, *chat, *after]
 
 
 def read_spans(given: Iterable[str]) -> dict[str, str]:

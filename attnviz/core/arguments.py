@@ -61,9 +61,9 @@ def fits(value: object, hint: Any) -> bool:
     """Whether a value is of an annotation's type; neither NaN nor a huge whole number is of any."""
     origin, inside = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
-        return any(fits(value, one) for one in inside)
+        return any(fits(value, kind) for kind in inside)
     if origin is Literal:
-        return any(value is one or (type(value) is type(one) and value == one) for one in inside)
+        return any(value is w or (type(value) is type(w) and value == w) for w in inside)
     if origin is Annotated:
         return fits(value, inside[0])
     if origin is not None:
@@ -94,7 +94,7 @@ def _fits_generic(value: object, origin: Any, inside: tuple[Any, ...]) -> bool:
         return True
     if issubclass(origin, Mapping):
         return isinstance(value, Mapping) and all(
-            fits(key, inside[0]) and fits(one, inside[1]) for key, one in value.items()
+            fits(key, inside[0]) and fits(item, inside[1]) for key, item in value.items()
         )
     listed = origin is tuple and inside[-1:] == (...,)
     if not isinstance(value, Sequence if listed else origin):  # a list will do for a tuple
@@ -107,7 +107,7 @@ def _fits_generic(value: object, origin: Any, inside: tuple[Any, ...]) -> bool:
         return True  # what can be read once is left to whoever reads it
     if origin is tuple and not listed:
         return len(value) == len(inside) and all(map(fits, value, inside))
-    return all(fits(one, inside[0]) for one in value)
+    return all(fits(item, inside[0]) for item in value)
 
 
 def check(name: str, value: object, hint: Any) -> None:
@@ -129,13 +129,13 @@ def _words(hint: Any) -> str:
 def _alternatives(hint: Any) -> list[str]:
     origin, inside = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
-        several = [one for one in inside if _is_several(one)]
-        single = [one for one in inside if one not in several and one is not type(None)]
-        named = [words for one in single for words in _alternatives(one)]
-        for one in several:
-            same = set(_alternatives(get_args(one)[0])) <= set(named)
-            named += ["several of these"] if same else _alternatives(one)
-        choices = any(get_origin(one) is Literal for one in single)
+        several = [kind for kind in inside if _is_several(kind)]
+        single = [kind for kind in inside if kind not in several and kind is not type(None)]
+        named = [words for kind in single for words in _alternatives(kind)]
+        for kind in several:
+            same = set(_alternatives(get_args(kind)[0])) <= set(named)
+            named += ["several of these"] if same else _alternatives(kind)
+        choices = any(get_origin(kind) is Literal for kind in single)
         return named + ["None"] * (type(None) in inside and not choices)
     if origin is Literal:
         return list(map(repr, inside))

@@ -32,8 +32,10 @@ class Term:
 def terms() -> tuple[Term, ...]:
     """All of them, by name."""
     text = files(__package__).joinpath("terms.toml").read_text(encoding="utf-8")
-    found = tomllib.loads(text)["term"]
-    return tuple(Term(one["name"], tuple(one["also"]), one["text"], one["source"]) for one in found)
+    entries = tomllib.loads(text)["term"]
+    return tuple(
+        Term(row["name"], tuple(row["also"]), row["text"], row["source"]) for row in entries
+    )
 
 
 def term(name: str) -> Term:
@@ -42,14 +44,14 @@ def term(name: str) -> Term:
     Raises:
         UsageError: none of that name; the message has the nearest.
     """
-    known = {_plain(other): one for one in terms() for other in (one.name, *one.also)}
+    known = {_plain(other): entry for entry in terms() for other in (entry.name, *entry.also)}
     asked = _plain(name)
-    found = known.get(asked) or known.get(asked.removesuffix("s"))
-    if found is None:
+    entry = known.get(asked) or known.get(asked.removesuffix("s"))
+    if entry is None:
         close = get_close_matches(asked, known, 3)
         near = f"; did you mean {' or '.join(close)}?" if close else ";"
         raise UsageError(f"the glossary has no term {name[:40]!r}{near} attnviz help lists all")
-    return found
+    return entry
 
 
 def _plain(name: str) -> str:

@@ -46,14 +46,14 @@ def interface(function: Callable[..., R]) -> Callable[..., R]:
     records = {name: kind for name, kind in types.items() if _is_record(kind) and name != "return"}
     parameters: dict[str, Parameter] = {}
     for name, parameter in own.parameters.items():
-        for one in _fields(records[name]) if name in records else [parameter]:
-            if name in records and one.name in own.parameters and one.name not in records:
+        for option in _fields(records[name]) if name in records else [parameter]:
+            if name in records and option.name in own.parameters and option.name not in records:
                 continue  # given by its place
-            if one.name in parameters:
-                raise TypeError(f"{function.__name__} has two settings called {one.name}")
-            annotation = types.get(one.name, one.annotation) if name not in records else None
-            parameters[one.name] = one.replace(annotation=annotation or one.annotation)
-    order = sorted(parameters.values(), key=lambda one: one.kind)
+            if option.name in parameters:
+                raise TypeError(f"{function.__name__} has two settings called {option.name}")
+            annotation = types.get(option.name, option.annotation) if name not in records else None
+            parameters[option.name] = option.replace(annotation=annotation or option.annotation)
+    order = sorted(parameters.values(), key=lambda option: option.kind)
     signature = Signature(order, return_annotation=types.get("return", Signature.empty))
 
     placed = set(own.parameters) - set(records)
@@ -119,8 +119,8 @@ def _check(parameter: Parameter, value: object) -> None:
     if parameter.name in _TORCHS:
         return
     each = value if parameter.kind is Parameter.VAR_POSITIONAL else (value,)
-    for one in each:  # type: ignore[attr-defined]
-        check(parameter.name, one, parameter.annotation)
+    for element in each:  # type: ignore[attr-defined]
+        check(parameter.name, element, parameter.annotation)
 
 
 def _documented(text: str, records: Any) -> str:

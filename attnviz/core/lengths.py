@@ -62,9 +62,9 @@ class Place:
     def check(self, field: str, value: Any, sizes: _Sizes) -> None:
         """Raise ValueError for a place that is not there."""
         size, by = sizes.get(self.axis, (0, ""))
-        for one in (value,) if isinstance(value, int) else value or ():
-            if by and isinstance(one, int) and not 0 <= one < size:
-                raise ValueError(f"{field} is {one}, and {by} has {size} {self.axis}, from 0")
+        for axis in (value,) if isinstance(value, int) else value or ():
+            if by and isinstance(axis, int) and not 0 <= axis < size:
+                raise ValueError(f"{field} is {axis}, and {by} has {size} {self.axis}, from 0")
 
 
 class Grid:
@@ -77,7 +77,7 @@ class Grid:
 
     def check(self, field: str, value: Any, sizes: _Sizes) -> None:
         """Raise ValueError for a pair that is missing or there twice."""
-        pairs = {tuple(getattr(one, name) for name in self.names) for one in value}
+        pairs = {tuple(getattr(record, name) for name in self.names) for record in value}
         firsts, seconds = (len({pair[n] for pair in pairs}) for n in (0, 1))
         if not len(value) == len(pairs) == firsts * seconds:
             what = " and ".join(self.names)
@@ -96,7 +96,7 @@ def check_lengths(record: Any, known: Mapping[str, tuple[int, str]] | None = Non
     """
     sizes = dict(known or {})
     rules = _rules(record.__class__)
-    for field, rule in sorted(rules, key=lambda one: not isinstance(one[1], Axes)):
+    for field, rule in sorted(rules, key=lambda pair: not isinstance(pair[1], Axes)):
         rule.check(field, getattr(record, field), sizes)
     for field in _inside(record.__class__):
         for part in _records(getattr(record, field)):
@@ -141,14 +141,14 @@ def _hints(kind: Any) -> Iterator[tuple[str, Any]]:
 
 def _reached(hint: Any) -> list[Any]:
     """The dataclasses that an annotation leads to, each once; one may hold others of its kind."""
-    found: dict[Any, None] = {}
+    seen: dict[Any, None] = {}
     waiting = list(_kinds(hint))
     while waiting:
         kind = waiting.pop()
-        if kind not in found:
-            found[kind] = None
-            waiting += [inner for _, one in _hints(kind) for inner in _kinds(one)]
-    return list(found)
+        if kind not in seen:
+            seen[kind] = None
+            waiting += [inner for _, hint in _hints(kind) for inner in _kinds(hint)]
+    return list(seen)
 
 
 def _kinds(hint: Any) -> Iterator[Any]:

@@ -37,9 +37,9 @@ class Origin:
         if self.head is not None:
             return layout.name(self.head)
         if self.layer is not None:
-            one = len(layout.kinds) == 1
+            single = len(layout.kinds) == 1
             stack = "encoder" if self.layer.kind == "encoder" else "decoder"
-            return f"MLP {self.layer.layer}" if one else f"{stack} MLP {self.layer.layer}"
+            return f"MLP {self.layer.layer}" if single else f"{stack} MLP {self.layer.layer}"
         return _NAMES[self.kind]
 
 

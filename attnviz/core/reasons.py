@@ -125,20 +125,20 @@ class Reason:
     @property
     def q(self) -> NDArray[np.floating[Any]]:
         """[d], the query."""
-        one: NDArray[np.floating[Any]] = self.terms.query[self.query]
-        return one
+        query: NDArray[np.floating[Any]] = self.terms.query[self.query]
+        return query
 
     @property
     def k(self) -> NDArray[np.floating[Any]]:
         """[d], the key."""
-        one: NDArray[np.floating[Any]] = self.terms.key[self.key]
-        return one
+        key: NDArray[np.floating[Any]] = self.terms.key[self.key]
+        return key
 
     @property
     def products(self) -> NDArray[np.float64]:
         """[d], q times k dimension by dimension."""
-        found: NDArray[np.float64] = self.q.astype("float64") * self.k
-        return found
+        products: NDArray[np.float64] = self.q.astype("float64") * self.k
+        return products
 
     @property
     def dot(self) -> float:
@@ -171,12 +171,12 @@ class Reason:
     def row(self) -> NDArray[np.float64]:
         """[S], the scores of the query's whole row."""
         terms = self.terms
-        one = HeadTerms(
+        row = HeadTerms(
             terms.query[self.query][None], terms.key, terms.scale, terms.norms,
             softcap=terms.softcap,
             bias=None if terms.bias is None else terms.bias[self.query][None],
         )  # fmt: skip
-        scores: NDArray[np.float64] = one.scores(self.allowed[None])[0]
+        scores: NDArray[np.float64] = row.scores(self.allowed[None])[0]
         return scores
 
     @property

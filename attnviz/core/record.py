@@ -77,8 +77,8 @@ class Record:
         try:
             of_model = any(f.name == "layout" for f in fields(cls))
             known = msgspec.convert(document, _OfModel)["layout"] if of_model else None
-            found = msgspec.convert(document, _written_as(kind), dec_hook=_reader(known))
-            values = {f.name: getattr(found, f.name) for f in fields(cls) if f.compare}
+            written = msgspec.convert(document, _written_as(kind), dec_hook=_reader(known))
+            values = {f.name: getattr(written, f.name) for f in fields(cls) if f.compare}
             for key in _by_head(kind):
                 if known is not None and values[key] is not None:
                     values[key] = _with_heads(values[key], known, key)
@@ -195,7 +195,7 @@ def _by_head(cls: Any) -> tuple[str, ...]:
 def _keyed(kind: Any) -> bool:
     if get_origin(kind) is Mapping or getattr(get_origin(kind), "__name__", "") == "Mapping":
         return get_args(kind)[0] is Head
-    return any(_keyed(one) for one in get_args(kind))
+    return any(_keyed(argument) for argument in get_args(kind))
 
 
 def _with_names(kind: Any) -> Any:
@@ -214,7 +214,7 @@ class _OfModel(TypedDict):
 def _with_heads(by_name: Mapping[str, Any], layout: Layout, field: str) -> dict[Head, Any]:
     """A mapping from names with heads in their place; ValueError for a name of none."""
     try:
-        return {layout.head(name): one for name, one in by_name.items()}
+        return {layout.head(name): value for name, value in by_name.items()}
     except ValueError as error:
         raise ValueError(f"{error} - at `key` in `$.{field}`") from None
 
@@ -240,10 +240,10 @@ def _array(kind: Any, value: Any) -> Any:
     """A matrix of NumPy's, ``NDArray[np.float32]``; ValueError for what is none."""
     import numpy as np
 
-    dtype, found = np.dtype(get_args(get_args(kind)[1])[0]), np.asarray(value)
-    if found.ndim != 2 or found.dtype.kind not in ("b" if dtype.kind == "b" else "iuf"):
+    dtype, array = np.dtype(get_args(get_args(kind)[1])[0]), np.asarray(value)
+    if array.ndim != 2 or array.dtype.kind not in ("b" if dtype.kind == "b" else "iuf"):
         raise ValueError(f"{str(value)[:40]} is not a matrix of {dtype}")
-    return found.astype(dtype)
+    return array.astype(dtype)
 
 
 def _described(kind: type) -> dict[str, Any]:

@@ -98,9 +98,9 @@ def like(record: Any, name: str, *, default: Any = MISSING, **changes: Any) -> A
         default: another default; ``...`` for a setting that must be given.
         changes: of its :class:`Declaration`.
     """
-    found: Field[Any] = record.__dataclass_fields__[name]
-    declared = replace(found.metadata[_KEY], **changes)
-    value = found.default if default is MISSING else default
+    declaration: Field[Any] = record.__dataclass_fields__[name]
+    declared = replace(declaration.metadata[_KEY], **changes)
+    value = declaration.default if default is MISSING else default
     required = value is MISSING or value is ...
     return field(metadata={_KEY: declared}) if required else field(
         default=value, metadata={_KEY: declared}

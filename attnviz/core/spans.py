@@ -97,8 +97,8 @@ def span_query(name: str, written: str) -> SpanQuery:
         number, rest = given.groups()
         which = None if number == "all" else 1 if number == "first" else int(number[1:])
     kind: SpanKind = "text"
-    if found := _KIND.fullmatch(rest):
-        kind, rest = found[1], found[2]  # type: ignore[assignment]
+    if match := _KIND.fullmatch(rest):
+        kind, rest = match[1], match[2]  # type: ignore[assignment]
     if not rest:
         raise UsageError(f"span {name!r} is empty; write the text that it is, or tokens:12-40")
     if given and kind in ("tokens", "chars"):
@@ -114,7 +114,7 @@ def ranges_of(query: SpanQuery) -> tuple[Range, ...]:
     Raises:
         UsageError: no such ranges.
     """
-    found = []
+    ranges = []
     for part in query.value.split(","):
         match = _RANGE.fullmatch(part)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
@@ -123,11 +123,11 @@ def ranges_of(query: SpanQuery) -> tuple[Range, ...]:
                 f"span {query.name!r}: {cut(part)!r} is no range; write {query.kind}:12-40, from 0 "
                 "and with both ends in it"
             )
-        found.append((first, last + 1))
-    found.sort()
-    if any(a[1] > b[0] for a, b in pairwise(found)):
+        ranges.append((first, last + 1))
+    ranges.sort()
+    if any(a[1] > b[0] for a, b in pairwise(ranges)):
         raise UsageError(f"span {query.name!r}: the ranges of {cut(query.value)!r} overlap")
-    return tuple(found)
+    return tuple(ranges)
 
 
 def found_in(
@@ -150,7 +150,7 @@ def found_in(
     """
     places = _literal if query.kind == "text" else _matched
     searched = [(0, len(text))] if regions is None else regions
-    matches = [one for one in places(query, text, searched) if one[0] < one[1]]
+    matches = [place for place in places(query, text, searched) if place[0] < place[1]]
     wanted = matches if query.which is None else matches[query.which - 1 : query.which]
     if not wanted:
         what = "a match of " * (query.kind == "regex") + f"'{cut(query.value)}'"
@@ -214,16 +214,16 @@ def check_apart(spans: Sequence[Span]) -> None:
     Raises:
         InputError: the names of two that share some of their tokens, or all of them.
     """
-    for one, other in combinations(spans, 2):
+    for first, other in combinations(spans, 2):
         crossing = any(
             a < d and c < b and not (a <= c and d <= b) and not (c <= a and b <= d)
-            for a, b in one.ranges
+            for a, b in first.ranges
             for c, d in other.ranges
         )
-        if crossing or one.ranges == other.ranges:
+        if crossing or first.ranges == other.ranges:
             how = "overlap" if crossing else "are the same tokens"
             raise InputError(
-                f"spans {one.name!r} and {other.name!r} {how}; a span may lie apart from another "
+                f"spans {first.name!r} and {other.name!r} {how}; a span may lie apart from another "
                 "or inside of it"
             )
 
@@ -246,7 +246,7 @@ def places(asked: str, spans: Iterable[Span], length: int, what: str) -> tuple[i
     if not all(_RANGE.fullmatch(part) for part in asked.split(",")):
         there = f", or a span: {', '.join(named)}" if named else ""
         raise UsageError("{} takes tokens such as 12-40{}", Setting(what, asked), there)
-    found: set[int] = set()
+    positions: set[int] = set()
     for part in asked.split(","):
         match = _RANGE.fullmatch(part)
         assert match
@@ -257,8 +257,8 @@ def places(asked: str, spans: Iterable[Span], length: int, what: str) -> tuple[i
             raise InputError(
                 "{} ends at token {:,}; there are {:,}, from 0", Setting(what, asked), last, length
             )
-        found.update(range(first, last + 1))
-    return tuple(sorted(found))
+        positions.update(range(first, last + 1))
+    return tuple(sorted(positions))
 
 
 def said_places(asked: str, places: Sequence[int]) -> str:
@@ -278,20 +278,20 @@ def said_cut(asked: Sequence[str | None], places: Sequence[Sequence[int]]) -> st
         places: their positions.
     """
     both = zip(("queries", "keys"), asked, places, strict=True)
-    return " and ".join(f"{what} {said_places(one, found)}" for what, one, found in both if one)
+    return " and ".join(f"{what} {said_places(span, at)}" for what, span, at in both if span)
 
 
 def depth(span: Span, piece: Range, spans: Sequence[Span]) -> int:
     """How many of some spans a piece of one of them lies inside of; of equals inside the former."""
-    found, before = 0, True
+    levels, before = 0, True
     for other in spans:
         if other is span:
             before = False
             continue
-        found += any(
+        levels += any(
             a <= piece[0] and piece[1] <= b and (before or (a, b) != piece) for a, b in other.ranges
         )
-    return found
+    return levels
 
 
 def picked(spans: Iterable[Span], places: Sequence[int]) -> tuple[Span, ...]:
@@ -314,13 +314,13 @@ def _picked(spans: Iterable[Span], places: Sequence[int]) -> Iterator[Span]:
 
 def runs(places: Iterable[int]) -> tuple[Range, ...]:
     """Positions in order, as runs of neighbours."""
-    found: list[Range] = []
+    ranges: list[Range] = []
     for place in places:
-        if found and found[-1][1] == place:
-            found[-1] = (found[-1][0], place + 1)
+        if ranges and ranges[-1][1] == place:
+            ranges[-1] = (ranges[-1][0], place + 1)
         else:
-            found.append((place, place + 1))
-    return tuple(found)
+            ranges.append((place, place + 1))
+    return tuple(ranges)
 
 
 def elsewhere(spans: Iterable[Span], length: int) -> Span:

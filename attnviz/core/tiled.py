@@ -69,11 +69,11 @@ class Tiled:
             head: which.
             what: one of :data:`TILES`.
         """
-        found = self.maps[head]
-        values = found.largest
+        tiles = self.maps[head]
+        values = tiles.largest
         if what == "sum":
             starts = np.arange(0, len(self.rows), self.size)
             lengths = np.minimum(self.size, len(self.rows) - starts)
-            values = np.divide(found.sums, lengths[:, None], dtype=np.float32)
+            values = np.divide(tiles.sums, lengths[:, None], dtype=np.float32)
         hidden = ~self.allowed[head.site]
         return np.ma.MaskedArray(values, hidden) if hidden.any() else values

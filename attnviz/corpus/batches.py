@@ -78,11 +78,11 @@ def batches(
         Batches, and what cannot be used as it comes.
     """
     waiting: list[Tokenized] = []
-    for found in texts:
-        if isinstance(found, InvalidRecord):
-            yield found
+    for text in texts:
+        if isinstance(text, InvalidRecord):
+            yield text
             continue
-        waiting.append(found)
+        waiting.append(text)
         if len(waiting) == window:
             yield from _cut(waiting, cost, budget, largest)
             waiting = []
@@ -93,13 +93,13 @@ def _cut(
     window: list[Tokenized], cost: Callable[[Inputs], int], budget: int, largest: int
 ) -> Iterator[tuple[Tokenized, ...]]:
     """The batches of one window."""
-    window.sort(key=lambda found: (found.inputs.length, found.text.number))
+    window.sort(key=lambda candidate: (candidate.inputs.length, candidate.text.number))
     batch: list[Tokenized] = []
-    for found in window:
-        padded = cost(found.inputs)  # the last in a batch is the longest
+    for candidate in window:
+        padded = cost(candidate.inputs)  # the last in a batch is the longest
         if batch and (len(batch) == largest or (len(batch) + 1) * padded > budget):
             yield tuple(batch)
             batch = []
-        batch.append(found)
+        batch.append(candidate)
     if batch:
         yield tuple(batch)

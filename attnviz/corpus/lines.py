@@ -104,11 +104,11 @@ def text(name: str) -> str:
     return sound(whole(name), shown(name))
 
 
-def sound(found: str, place: str) -> str:
+def sound(line: str, place: str) -> str:
     """What was read; InputError where it is a :class:`Problem`."""
-    if isinstance(found, Problem):
-        raise InputError(f"{place} is {found}")
-    return found
+    if isinstance(line, Problem):
+        raise InputError(f"{place} is {line}")
+    return line
 
 
 def shown(name: str) -> str:

@@ -50,9 +50,9 @@ def parquet_rows(
                 cells = {title: _cells(batch[title]) for title in wanted}
                 for row in range(len(batch)):
                     number += 1
-                    found = {field: cells[title][row] for field, title in places.items()}
-                    wrong = (one for one in found.values() if isinstance(one, Problem))
-                    yield number, next(wrong, found)
+                    values = {field: cells[title][row] for field, title in places.items()}
+                    wrong = (value for value in values.values() if isinstance(value, Problem))
+                    yield number, next(wrong, values)
     except (OSError, arrow.ArrowException) as error:
         raise InputError(f"cannot read {name}: {' '.join(str(error).split())[:200]}") from None
 
@@ -66,9 +66,9 @@ def _at_once(file: Any, columns: Sequence[str]) -> int:
     groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
     stored = [group.column(n) for group in groups for n in range(group.num_columns)]
     sizes: list[int] = [
-        one.total_uncompressed_size
-        for one in stored
-        if one.path_in_schema.partition(".")[0] in columns
+        column.total_uncompressed_size
+        for column in stored
+        if column.path_in_schema.partition(".")[0] in columns
     ]
     return max(1, min(_ROWS, _BYTES // max([1, *sizes])))
 

@@ -61,14 +61,14 @@ class Text:
     def text(self) -> str:
         """The text itself, or what the messages of a chat say."""
         chat = self.prompt.chat or ()
-        return self.prompt.text or "\n".join(str(one.get("content") or "") for one in chat)
+        return self.prompt.text or "\n".join(str(message.get("content") or "") for message in chat)
 
     @cached_property
     def sensed(self) -> tuple[str, ...]:
         """A hash of its picture or sound; empty for text alone."""
-        given = [one for one in (self.prompt.image, self.prompt.audio) if one is not None]
+        given = [file for file in (self.prompt.image, self.prompt.audio) if file is not None]
         with system_errors(InputError, f"cannot read {self.place}"):
-            return tuple(hashlib.sha256(contents(one)).hexdigest() for one in given)
+            return tuple(hashlib.sha256(contents(file)).hexdigest() for file in given)
 
     @cached_property
     def digest(self) -> str:
@@ -77,7 +77,7 @@ class Text:
         values: list[Any] = [
             self.name, self.group, p.text, p.pair, p.context, p.target, *self.sensed,
         ]  # fmt: skip
-        values += [one for one in (p.chat, p.spans) if one is not None]
+        values += [field for field in (p.chat, p.spans) if field is not None]
         return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:32]
 
 
@@ -94,7 +94,7 @@ Good = TypeVar("Good")
 
 
 def parted(
-    found: Iterable[Good | InvalidRecord], *, strict: bool
+    texts: Iterable[Good | InvalidRecord], *, strict: bool
 ) -> tuple[list[Good], list[InvalidRecord]]:
     """What can be used of what was read, and what cannot.
 
@@ -103,13 +103,13 @@ def parted(
     """
     good: list[Good] = []
     bad: list[InvalidRecord] = []
-    for one in found:
-        if not isinstance(one, InvalidRecord):
-            good.append(one)
+    for text in texts:
+        if not isinstance(text, InvalidRecord):
+            good.append(text)
         elif strict:
-            raise InputError(f"{one.place}: {one.reason}")
+            raise InputError(f"{text.place}: {text.reason}")
         else:
-            bad.append(one)
+            bad.append(text)
     return good, bad
 
 
@@ -128,33 +128,35 @@ def resolve(names: Sequence[str], *, senses: bool = False) -> list[str]:
         raise UsageError("no texts; name a text file, JSONL, CSV or - for standard input")
     if list(names).count("-") > 1:
         raise UsageError("- (standard input) can be given only once")
-    found = []
+    paths = []
     for name in names:
         if not name:
             raise UsageError("an empty file name; name a text file, JSONL, CSV or - for stdin")
         with system_errors(InputError, f"cannot read {name}"):
             folder, there = Path(name).is_dir(), name == "-" or Path(name).exists()
         if folder and senses and (inside := _sensed(name)):
-            found += inside
+            paths += inside
             continue
         if folder:
             raise InputError(f"{name} is a folder; name the files in it, such as '{name}/*.txt'")
         if there:
-            found.append(name)
+            paths.append(name)
             continue
         matches = sorted(m for m in glob.glob(name, recursive=True) if Path(m).is_file())
         if not matches:
             missing = "no file matches" if glob.has_magic(name) else "there is no file"
             raise InputError(f"{missing} {name}; check the path")
-        found += matches
-    return found
+        paths += matches
+    return paths
 
 
 def _sensed(folder: str) -> list[str]:
     """The pictures in a folder, or the sounds; InputError where it holds both."""
     with system_errors(InputError, f"cannot read {folder}"):
         files = [str(path) for path in sorted(Path(folder).iterdir()) if path.is_file()]
-    pictures, sounds = ([f for f in files if _suffix(f) in one] for one in (PICTURES, SOUNDS))
+    pictures, sounds = (
+        [f for f in files if _suffix(f) in suffixes] for suffixes in (PICTURES, SOUNDS)
+    )
     if pictures and sounds:
         raise InputError(
             f"{folder} holds pictures and sounds; name those of one kind, such as '{folder}/*.png'"
@@ -215,7 +217,7 @@ def _texts(
     number = 0
     for name in names:
         place = shown(name)
-        found: Iterator[tuple[int | None, Values]]
+        rows: Iterator[tuple[int | None, Values]]
         if senses and _suffix(name) in PICTURES + SOUNDS:
             number += 1
             seen = _suffix(name) in PICTURES
@@ -223,16 +225,16 @@ def _texts(
             yield Text(number, place, prompt, Path(name).stem)
             continue
         if whole_files:
-            found = _whole(name)
+            rows = _whole(name)
         elif _suffix(name) in _TABLES:
-            found = _table(name, column, group)
+            rows = _table(name, column, group)
         elif _suffix(name) in _JSON:
-            found = _json_lines(name, column, group)
+            rows = _json_lines(name, column, group)
         elif _suffix(name) in _PARQUET:
-            found = _parquet(name, column, group)
+            rows = _parquet(name, column, group)
         else:
-            found = _lines(name)
-        for line, values in found:
+            rows = _lines(name)
+        for line, values in rows:
             number += 1
             yield _text(number, place if line is None else f"{place}:{line}", values)
 
@@ -308,11 +310,11 @@ def _wanted(column: str | None, group: str | None) -> dict[str, str]:
 def _wrong(chat: object, spans: object, values: Mapping[str, object]) -> str:
     """What is wrong with the messages or the spans of a line; empty for nothing."""
     if chat is not None:
-        if not isinstance(chat, list) or not all(isinstance(one, dict) for one in chat):
+        if not isinstance(chat, list) or not all(isinstance(message, dict) for message in chat):
             return "its messages are no list of objects with role and content"
         if others := [name for name in ("text", "pair", "context") if values.get(name) is not None]:
             return f"it has messages and a {others[0]}; a line is one of them"
-    texts = isinstance(spans, dict) and all(isinstance(one, str) for one in spans.values())
+    texts = isinstance(spans, dict) and all(isinstance(span, str) for span in spans.values())
     if spans is not None and not texts:
         return 'its spans are no object such as {"document": "regex:Paris.*"}'
     return ""

@@ -68,9 +68,9 @@ def brackets(tokens: Tokens, names: Sequence[str] = ()) -> tuple[Bracket, ...]:
     )
 
 
-def room(found: Sequence[Bracket]) -> float:
+def room(brackets: Sequence[Bracket]) -> float:
     """What they take beside a map, in inches."""
-    return (1 + max(one.level for one in found)) * _LEVEL + 0.03 if found else 0.0
+    return (1 + max(bracket.level for bracket in brackets)) * _LEVEL + 0.03 if brackets else 0.0
 
 
 def fitting(name: str, length: float, ruler: Ruler) -> str:
@@ -83,20 +83,20 @@ def fitting(name: str, length: float, ruler: Ruler) -> str:
     return ""
 
 
-def cut(found: Sequence[Bracket], cell: float, ruler: Ruler) -> bool:
+def cut(brackets: Sequence[Bracket], cell: float, ruler: Ruler) -> bool:
     """Whether a name does not fit, where a token is so long in inches."""
-    return any(fitting(b.name, cell * (b.end - b.start), ruler) != b.name for b in found)
+    return any(fitting(b.name, cell * (b.end - b.start), ruler) != b.name for b in brackets)
 
 
 def named(several: Iterable[Sequence[Bracket]]) -> str:
     """The names of all, in a line below the picture."""
-    names = dict.fromkeys(one.name for found in several for one in found)
+    names = dict.fromkeys(bracket.name for brackets in several for bracket in brackets)
     return f"brackets: {', '.join(names)}"
 
 
 def draw(
     axes: Axes,
-    found: Sequence[Bracket],
+    brackets: Sequence[Bracket],
     cell: float,
     ruler: Ruler,
     *,
@@ -106,17 +106,17 @@ def draw(
 
     Args:
         axes: of the map, one unit a token.
-        found: the brackets.
+        brackets: the brackets.
         cell: the length of a token in inches.
         ruler: measures names.
         down: whether the axis goes down.
     """
-    if not found:
+    if not brackets:
         return
     figure = axes.get_figure(root=True)
     assert figure is not None
     box, (width, height) = axes.get_position(), figure.get_size_inches()
-    deep, length = room(found), max(axes.get_ylim() if down else axes.get_xlim()) + 0.5
+    deep, length = room(brackets), max(axes.get_ylim() if down else axes.get_xlim()) + 0.5
     if down:
         place = (box.x0 - deep / width, box.y0, deep / width, box.height)
     else:
@@ -127,20 +127,20 @@ def draw(
         strip.set(xlim=(deep, 0), ylim=(length, 0))
     else:
         strip.set(xlim=(0, length), ylim=(deep, 0))
-    for one in found:
-        line = one.level * _LEVEL + 0.045
+    for b in brackets:
+        line = b.level * _LEVEL + 0.045
         inset = min(0.12, 0.02 / cell)
-        along = [one.start + inset, one.start + inset, one.end - inset, one.end - inset]
+        along = [b.start + inset, b.start + inset, b.end - inset, b.end - inset]
         across = [line - _HOOK / 2, line, line, line - _HOOK / 2]
         xs, ys = (across, along) if down else (along, across)
-        strip.plot(xs, ys, color=one.color, linewidth=1.2, solid_capstyle="butt", clip_on=False)
-        name = fitting(one.name, cell * (one.end - one.start), ruler)
-        middle, beside = (one.start + one.end) / 2, line + 0.02
+        strip.plot(xs, ys, color=b.color, linewidth=1.2, solid_capstyle="butt", clip_on=False)
+        name = fitting(b.name, cell * (b.end - b.start), ruler)
+        middle, beside = (b.start + b.end) / 2, line + 0.02
         strip.text(
             *((beside, middle) if down else (middle, beside)),
             name,
             fontsize=_TEXT,
-            color=one.color,
+            color=b.color,
             family=ruler.families,
             rotation=90 if down else 0,
             ha="right" if down else "center",

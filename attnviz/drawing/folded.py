@@ -81,23 +81,23 @@ def folded(rows: Mapping[int, Row], options: ConsoleOptions, what: str) -> Itera
     dash = "-" if plain else "–"
     labels = [str(some[0]) + (f"{dash}{some[-1]}" if len(some) > 1 else "") for some in lines]
     gutter = max(map(len, labels), default=0)
-    found = [[(f"{n}.{i}", s) for n in some for i, s in rows[n].items()] for some in lines]
-    name = max((len(name) for line in found for name, _ in line), default=0)
-    tile = max((s.tile.cell_len for line in found for _, s in line), default=0)
+    lines_shown = [[(f"{n}.{i}", s) for n in some for i, s in rows[n].items()] for some in lines]
+    name = max((len(name) for line in lines_shown for name, _ in line), default=0)
+    tile = max((s.tile.cell_len for line in lines_shown for _, s in line), default=0)
     room = max((options.max_width - gutter - _REST) // (name + tile + 3), 1)
     titled = "layers" if each > 1 else "layer"
     yield Text(signs(f"{titled} ↓  the strongest heads first →", plain), "dim")
-    for label, line in zip(labels, found, strict=True):
+    for label, line in zip(labels, lines_shown, strict=True):
         text = Text(f"{label:>{gutter}}", "dim", no_wrap=True)
-        for head, strong in sorted(line, key=lambda one: one[1].order, reverse=True)[:room]:
+        for head, strong in sorted(line, key=lambda entry: entry[1].order, reverse=True)[:room]:
             text.append(f"  {head:>{name}} ", "")
             text.append_text(strong.tile)
         if len(line) > room:
             text.append(f"  +{len(line) - room}", "dim")
         text.rstrip()
         yield text
-    shown = sum(min(len(line), room) for line in found)
-    every = sum(map(len, found))
+    shown = sum(min(len(line), room) for line in lines_shown)
+    every = sum(map(len, lines_shown))
     if shown < every:
         said = f"{shown:,} of the {every:,} heads with {what}; a picture or a table has all of them"
         yield Text(said, "dim")

@@ -113,10 +113,10 @@ def choose(texts: Iterable[str]) -> tuple[list[str], frozenset[str]]:
     missing = wanted.difference(*(_covered(family, wanted) for family in families))
     if missing:
         for family in _candidates():
-            found = _covered(family, missing)
-            if found:
+            covered = _covered(family, missing)
+            if covered:
                 families.append(family)
-                missing -= found
+                missing -= covered
             if not missing:
                 break
     return families, missing

@@ -179,8 +179,8 @@ class Renderable(Record):
             name: of the file that it is from.
         """
         form = self._form("finding")
-        found: Finding | None = None if form is None else form.finding(self, name)
-        return found
+        finding: Finding | None = None if form is None else form.finding(self, name)
+        return finding
 
     def compared(self) -> Figures:
         """Its figures by head, to compare with another run's; UsageError where it has none."""

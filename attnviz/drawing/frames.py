@@ -18,8 +18,8 @@ def frame(rows: Any) -> Any:
 def polars_frame(rows: Any) -> Any:
     """The same as a ``polars.DataFrame``; UsageError without polars."""
     polars = _library("polars", "polars")
-    found = columns(rows)
-    return polars.DataFrame({name: _listed(values) for name, values in found.items()}, strict=False)
+    named = columns(rows)
+    return polars.DataFrame({name: _listed(values) for name, values in named.items()}, strict=False)
 
 
 def dataset(rows: Any) -> Any:
@@ -29,11 +29,11 @@ def dataset(rows: Any) -> Any:
     measured are variables. What is not known is NaN.
     """
     xarray = _library("xarray", "xarray")
-    found = {name: _listed(values) for name, values in columns(rows).items()}
-    measured = {name for name, values in found.items() if _measured(values)}
+    named = {name: _listed(values) for name, values in columns(rows).items()}
+    measured = {name for name, values in named.items() if _measured(values)}
     return xarray.Dataset(
-        {name: ("row", _floats(found[name])) for name in found if name in measured},
-        coords={name: ("row", _texts(found[name])) for name in found if name not in measured},
+        {name: ("row", _floats(named[name])) for name in named if name in measured},
+        coords={name: ("row", _texts(named[name])) for name in named if name not in measured},
     )
 
 
@@ -46,9 +46,9 @@ def parquet(rows: Any, names: Iterable[str] = ()) -> bytes:
     """
     arrow = _library("pyarrow", "attnviz[parquet]")
     write_table = import_module("pyarrow.parquet").write_table
-    found = columns(rows) or {name: [] for name in names}
+    named = columns(rows) or {name: [] for name in names}
     out = io.BytesIO()
-    table = arrow.table({name: _same(_listed(values)) for name, values in found.items()})
+    table = arrow.table({name: _same(_listed(values)) for name, values in named.items()})
     write_table(table, out)
     return out.getvalue()
 

@@ -70,7 +70,7 @@ def grids(report: ScoredHeads) -> tuple[Grid, ...]:
 
     The title is empty where the model has only one kind.
     """
-    found = {(scores.head.site, scores.head.index): scores for scores in report.heads}
+    by_place = {(scores.head.site, scores.head.index): scores for scores in report.heads}
     kinds = {scores.head.site.kind for scores in report.heads}
     out = []
     for kind in report.layout.kinds:
@@ -83,7 +83,7 @@ def grids(report: ScoredHeads) -> tuple[Grid, ...]:
                 continue
             row: list[Cell | None] = []
             for index in range(max(counts)):
-                scores = found.get((site, index))
+                scores = by_place.get((site, index))
                 if scores is None:
                     row.append(None)
                 elif not scores.roles:

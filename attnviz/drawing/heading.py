@@ -38,7 +38,7 @@ class Heading:
         asked = paper.current()
         title, below = asked.titled(title), below if asked.caption else ()
         self._titles = ruler.wrapped(title, _TITLE, room, title=True) if title else []
-        self._lines = [line for one in below for line in ruler.wrapped(one, _SMALL, room)]
+        self._lines = [line for text in below for line in ruler.wrapped(text, _SMALL, room)]
         self.high = _STEP * len(self._titles) + _LINE * len(self._lines)
 
     def draw(self, figure: Figure) -> None:

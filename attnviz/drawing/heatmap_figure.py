@@ -157,11 +157,11 @@ def build(
         notes.append(masked_note(style.palette))
     if any(sides.queries.written for _, _, sides in maps):
         notes.append("lines: prompt | output; the row a → b is the step that chose b")
-    if any(one.line and one.line.frames < len(one.labels) for p in panels for one in p.axes):
+    if any(axis.line and axis.line.frames < len(axis.labels) for p in panels for axis in p.axes):
         notes.append("after the waveform: frames that the model added")
-    marked = [one for panel in panels for one in panel.axes]
-    if any(brackets.cut(one.brackets, one.cell, ruler) for one in marked):
-        notes.append(spelled(brackets.named(one.brackets for one in marked), missing))
+    marked = [axis for panel in panels for axis in panel.axes]
+    if any(brackets.cut(axis.brackets, axis.cell, ruler) for axis in marked):
+        notes.append(spelled(brackets.named(axis.brackets for axis in marked), missing))
     if missing:
         notes.append("shown as code points: characters missing from every installed font")
     return _Page(panels, across, shared, ruler, title_size, style).draw(
@@ -321,9 +321,9 @@ class _Page:
             )
         return figure
 
-    def _brackets(self, axes: Axes, one: Axis, *, down: bool) -> None:
+    def _brackets(self, axes: Axes, axis: Axis, *, down: bool) -> None:
         """The named parts along an axis."""
-        brackets.draw(axes, one.brackets, one.cell, self.ruler, down=down)
+        brackets.draw(axes, axis.brackets, axis.cell, self.ruler, down=down)
 
     def _panel(self, axes: Axes, panel: Panel) -> None:
         """Draw one map with its title."""
@@ -378,9 +378,9 @@ class _Page:
         """Tokens on the axes that carry them, and what the axes are."""
         label = not self.shared or len(self.panels) == 1
         axes.tick_params(length=1.5, width=0.4, pad=1.5, color=_GREY)
-        for one, at in zip(panel.axes, (axes.yaxis, axes.xaxis), strict=True):
-            if one.line is not None or one.brackets:
-                at.set_tick_params(length=0, pad=72 * _strip(one))
+        for side, at in zip(panel.axes, (axes.yaxis, axes.xaxis), strict=True):
+            if side.line is not None or side.brackets:
+                at.set_tick_params(length=0, pad=72 * _strip(side))
         family = self.ruler.families
         axes.set_yticks([at for at, _ in panel.rows.ticks] if rows and self.labels else [])
         axes.set_xticks([at for at, _ in panel.columns.ticks] if columns and self.labels else [])
@@ -420,19 +420,19 @@ class _Page:
         return notes
 
 
-def _strip(one: Axis) -> float:
+def _strip(axis: Axis) -> float:
     """What a waveform or brackets take beside the map, in inches."""
-    return brackets.room(one.brackets) if one.peaks is None else _WAVE
+    return brackets.room(axis.brackets) if axis.peaks is None else _WAVE
 
 
-def _wave(axes: Axes, one: Axis, *, down: bool) -> None:
+def _wave(axes: Axes, axis: Axis, *, down: bool) -> None:
     """The waveform along an axis of frames, outside of the map."""
-    if one.peaks is None or one.line is None:
+    if axis.peaks is None or axis.line is None:
         return
     box, figure = axes.get_position(), axes.get_figure(root=True)
     assert figure is not None
     width, height = figure.get_size_inches()
-    thick, part = _WAVE - 2 * _WAVE_GAP, one.line.frames / len(one.labels)
+    thick, part = _WAVE - 2 * _WAVE_GAP, axis.line.frames / len(axis.labels)
     if down:
         left = box.x0 - (_WAVE - _WAVE_GAP) / width
         place = (left, box.y1 - box.height * part, thick / width, box.height * part)
@@ -441,14 +441,14 @@ def _wave(axes: Axes, one: Axis, *, down: bool) -> None:
         place = (box.x0, low, box.width * part, thick / height)
     strip = figure.add_axes(place)
     strip.axis("off")
-    edges = np.arange(len(one.peaks) + 1)
-    low, high = (np.append(side, side[-1]) for side in one.peaks.T)
+    edges = np.arange(len(axis.peaks) + 1)
+    low, high = (np.append(side, side[-1]) for side in axis.peaks.T)
     if down:
         strip.fill_betweenx(edges, low, high, step="post", color=_GREY, linewidth=0.3)
-        strip.set(xlim=(-1.02, 1.02), ylim=(len(one.peaks), 0))
+        strip.set(xlim=(-1.02, 1.02), ylim=(len(axis.peaks), 0))
     else:
         strip.fill_between(edges, low, high, step="post", color=_GREY, linewidth=0.3)
-        strip.set(ylim=(-1.02, 1.02), xlim=(0, len(one.peaks)))
+        strip.set(ylim=(-1.02, 1.02), xlim=(0, len(axis.peaks)))
 
 
 def _hex(colors: Colormap, share: float) -> str:

@@ -42,14 +42,14 @@ def heads(report: ScoredHeads, png: bytes) -> str:
 
 def described(report: ScoredHeads) -> str:
     """What the grid shows, in words: how many heads have which role, and which they are."""
-    found = [(scores.roles[0].name, report.layout.name(scores.head))
+    named = [(scores.roles[0].name, report.layout.name(scores.head))
              for scores in report.heads if scores.roles]  # fmt: skip
-    counts = Counter(role for role, _ in found)
+    counts = Counter(role for role, _ in named)
     parts = [
-        f"{role} {', '.join(name for other, name in found if other == role)}"
+        f"{role} {', '.join(name for other, name in named if other == role)}"
         for role in in_order(counts)
     ]
-    silent = len(report.heads) - len(found)
+    silent = len(report.heads) - len(named)
     if silent:
         parts.append(f"no role: {silent}")
     return f"Roles of the {len(report.heads)} heads of {report.source.model}: {'; '.join(parts)}"

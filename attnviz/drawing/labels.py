@@ -344,7 +344,7 @@ def origin(result: ScoredHeads | Capture, *others: Capture) -> str:
     }
     tokens = ", ".join(str(t) if t == s else f"{t}×{s}" for t, s in lengths)
     if others:
-        total = sum(_tokens(one) for one in (result, *others))
+        total = sum(_tokens(other) for other in (result, *others))
         tokens = f"{1 + len(others):,} texts, {total:,}"
     parts = [
         model_name(info),

@@ -18,7 +18,7 @@ def plain(text: str) -> str:
     Characters that Markdown or HTML would read are written as HTML entities, which both show as
     themselves; ``@`` among them, so that nobody is notified.
     """
-    return _ACTIVE.sub(lambda found: f"&#{ord(found.group())};", visible(text))
+    return _ACTIVE.sub(lambda match: f"&#{ord(match.group())};", visible(text))
 
 
 def code(text: str) -> str:

@@ -93,12 +93,12 @@ def assemble(maps: Maps, style: Style) -> Mosaic:
     top = largest(filled.values())
     for (layer, head), array in filled.items():
         shown = shades(array, style, top)
-        found = np.rint(binned(shown, pool, pool) * (LEVELS - 1)).astype(np.uint8)
+        tile = np.rint(binned(shown, pool, pool) * (LEVELS - 1)).astype(np.uint8)
         mask = hidden(maps[layer, head])
         if mask is not None:
-            found[binned_mask(mask, pool, pool)] = MASKED
+            tile[binned_mask(mask, pool, pool)] = MASKED
         y, x = layers.index(layer) * step[0], heads.index(head) * step[1]
-        levels[y : y + high, x : x + wide] = found.repeat(cell, 0).repeat(cell, 1)
+        levels[y : y + high, x : x + wide] = tile.repeat(cell, 0).repeat(cell, 1)
     masked = any(hidden(array) is not None for array in maps.values())
     return Mosaic(levels, layers, heads, step, (high, wide), pool, top, masked)
 
@@ -143,7 +143,7 @@ def mosaic_png(
     digits = round(_NUMBER_SIZE * 1.2 * dpi / 72)
     across, down = label("head →", _NAME_SIZE, dpi), label("layer ↓", _NAME_SIZE, dpi)
     rows = [label(str(layer), _NUMBER_SIZE, dpi) for layer in mosaic.layers]
-    left = margin + max([down.width, *(found.width for found in rows)]) + pad
+    left = margin + max([down.width, *(name.width for name in rows)]) + pad
     height, width = mosaic.levels.shape
     full = max(left + width + margin, round(2.4 * dpi))
     room = full - 2 * margin
@@ -168,15 +168,15 @@ def mosaic_png(
     every = tick_step(math.ceil((widest + 4) / mosaic.step[1]))
     for place, head in enumerate(mosaic.heads):
         if place % every == 0:
-            found = label(str(head), _NUMBER_SIZE, dpi)
-            x = left + place * mosaic.step[1] + (mosaic.tile[1] - found.width) // 2
-            paste(picture, found, top - pad // 2, x)
+            name = label(str(head), _NUMBER_SIZE, dpi)
+            x = left + place * mosaic.step[1] + (mosaic.tile[1] - name.width) // 2
+            paste(picture, name, top - pad // 2, x)
     every = tick_step(math.ceil(digits / mosaic.step[0]))
     drop = round(0.36 * _NUMBER_SIZE * dpi / 72)
-    for place, found in enumerate(rows):
+    for place, name in enumerate(rows):
         if place % every == 0:
             y = top + place * mosaic.step[0] + mosaic.tile[0] // 2
-            paste(picture, found, y + drop, left - pad - found.width)
+            paste(picture, name, y + drop, left - pad - name.width)
     if len(mosaic.heads) > 2:
         blend(picture, across.ink, top - pad // 2 - digits - across.baseline, left, GREY_INK)
     for place, text in enumerate(notes):

@@ -16,17 +16,17 @@ _GREY = "#555555"
 
 def build(maps: mosaic.Maps, title: str, caption: str, style: Style) -> Figure:
     """The figure; see :func:`attnviz.drawing.figure.mosaic_figure`."""
-    found, dpi = mosaic.assemble(maps, style), style.dpi
+    tiles, dpi = mosaic.assemble(maps, style), style.dpi
     title = visible(title) if title else ""
     caption = visible(caption) if caption else ""
     families, missing = choose([title, caption])
     ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
-    high, wide = (n / dpi for n in found.levels.shape)
+    high, wide = (n / dpi for n in tiles.levels.shape)
     width = max(0.7 + wide, 2.4)
     lines = title_lines(ruler.wrapped(spelled(title, missing), 10, width - 0.24, title=True))
     notes = [
         line
-        for text in (spelled(caption, missing), mosaic.note(found, style))
+        for text in (spelled(caption, missing), mosaic.note(tiles, style))
         if text
         for line in ruler.wrapped(text, 7, width - 0.24)
     ]
@@ -35,7 +35,7 @@ def build(maps: mosaic.Maps, title: str, caption: str, style: Style) -> Figure:
     figure = Figure(figsize=(width, height), dpi=dpi)
     axes = figure.add_axes((0.55 / width, below / height, wide / width, high / height))
     axes.imshow(
-        found.levels,
+        tiles.levels,
         cmap=ListedColormap(colors(style.palette) / 255),
         vmin=0,
         vmax=255,
@@ -46,8 +46,8 @@ def build(maps: mosaic.Maps, title: str, caption: str, style: Style) -> Figure:
     axes.tick_params(length=0, pad=2, labelsize=8, top=True, labeltop=True)
     axes.tick_params(bottom=False, labelbottom=False)
     for ticks, names, step, tile in (
-        (axes.set_xticks, found.heads, found.step[1], found.tile[1]),
-        (axes.set_yticks, found.layers, found.step[0], found.tile[0]),
+        (axes.set_xticks, tiles.heads, tiles.step[1], tiles.tile[1]),
+        (axes.set_yticks, tiles.layers, tiles.step[0], tiles.tile[0]),
     ):
         ticks([place * step + tile / 2 for place in range(len(names))], [str(n) for n in names])
     axes.xaxis.set_label_position("top")

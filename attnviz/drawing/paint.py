@@ -38,9 +38,9 @@ def colors(palette: str) -> Pixels:
     return table
 
 
-def paste(picture: Pixels, found: Label, baseline: int, x: int, ink: Pixels = BLACK_INK) -> None:
+def paste(picture: Pixels, text: Label, baseline: int, x: int, ink: Pixels = BLACK_INK) -> None:
     """Put a label with its baseline on a row and its left edge at ``x``."""
-    blend(picture, found.ink, baseline - found.baseline, x, ink)
+    blend(picture, text.ink, baseline - text.baseline, x, ink)
 
 
 def blend(picture: Pixels, coverage: Pixels, y: int, x: int, ink: Pixels = BLACK_INK) -> None:

@@ -16,8 +16,8 @@ _BEST = 5
 def matching_line(matching: PrefixMatching, layout: Layout, among: Collection[Head]) -> str:
     """The heads that match prefixes best, of some."""
     rows = zip(layout, matching.means, matching.halves, strict=True)
-    found = sorted((-mean, half, head) for head, mean, half in rows if head in among)
-    best = [f"{layout.name(head)} {-mean:.2f} ± {half:.2f}" for mean, half, head in found[:_BEST]]
+    ranked = sorted((-mean, half, head) for head, mean, half in rows if head in among)
+    best = [f"{layout.name(head)} {-mean:.2f} ± {half:.2f}" for mean, half, head in ranked[:_BEST]]
     return (
         f"{MATCHING}, best: {', '.join(best)}; a perfect head has 0.5, "
         f"uniform attention {number(matching.chance)}; {matching.probes} probes of "

@@ -102,9 +102,9 @@ class Raster:
             y, x = sheet.corner(place, lines)
             self._cells(picture, y, x, shades.shades(array, self.style, top), mask)
             for number, text in enumerate(reversed(title)):
-                found = line(text, sheet.title_size, sheet.dpi, bold=True).clipped(sheet.title_room)
+                label = line(text, sheet.title_size, sheet.dpi, bold=True).clipped(sheet.title_room)
                 baseline = y - sheet.pad - number * sheet.title_line + sheet.px(0.015)
-                paste(picture, found, baseline, x)
+                paste(picture, label, baseline, x)
         return picture
 
     def _cells(
@@ -171,23 +171,23 @@ class Raster:
     def _row_labels(self, picture: Pixels, y: int, x: int) -> None:
         sheet, rows = self.sheet, self.sheet.rows
         drop = round(0.34 * rows.axis.size * sheet.dpi / 72)
-        for place, found in zip(rows.axis.places, rows.labels, strict=False):
+        for place, name in zip(rows.axis.places, rows.labels, strict=False):
             middle = y + rows.center(place)
             picture[middle, x - 3 : x - 1] = GREY
-            paste(picture, found, middle + drop, x - sheet.px(0.05) - found.width)
+            paste(picture, name, middle + drop, x - sheet.px(0.05) - name.width)
 
     def _column_labels(self, picture: Pixels, y: int, x: int) -> None:
         sheet, columns = self.sheet, self.sheet.columns
         em = columns.axis.size * sheet.dpi / 72
         top = y + sheet.px(0.05)
-        for place, found in zip(columns.axis.places, columns.labels, strict=False):
+        for place, name in zip(columns.axis.places, columns.labels, strict=False):
             middle = x + columns.center(place)
             picture[y + 1 : y + 3, middle] = GREY
             if sheet.turned:
-                turned = np.rot90(found.ink)
-                blend(picture, turned, top, middle + round(0.34 * em) - found.baseline)
+                turned = np.rot90(name.ink)
+                blend(picture, turned, top, middle + round(0.34 * em) - name.baseline)
             else:
-                paste(picture, found, top + round(0.85 * em), middle - found.width // 2)
+                paste(picture, name, top + round(0.85 * em), middle - name.width // 2)
 
     def _names(self, picture: Pixels, lines: int) -> None:
         """What the axes are."""
@@ -211,8 +211,8 @@ class Raster:
         height = picture.shape[0] - sheet.margin
         step = round(NOTE_SIZE * LEADING * sheet.dpi / 72)
         for number, note in enumerate(reversed(sheet.notes)):
-            found = line(note, NOTE_SIZE, sheet.dpi)
-            paste(picture, found, height - number * step, sheet.margin, GREY_INK)
+            written = line(note, NOTE_SIZE, sheet.dpi)
+            paste(picture, written, height - number * step, sheet.margin, GREY_INK)
 
     def _bar_place(self, lines: int) -> tuple[int, int]:
         sheet = self.sheet
@@ -239,9 +239,9 @@ class Raster:
         for share, text in self.style.ticks(top):
             middle = y + high - round(high * share)
             picture[middle, right + 1 : right + 4] = GREY
-            found = label(text, TICK_SIZE, sheet.dpi)
+            tick = label(text, TICK_SIZE, sheet.dpi)
             drop = round(0.36 * TICK_SIZE * sheet.dpi / 72)
-            paste(picture, found, middle + drop, right + sheet.px(0.06), GREY_INK)
+            paste(picture, tick, middle + drop, right + sheet.px(0.06), GREY_INK)
 
 
 def raster_png(maps: Sequence[tuple[str, Map, Sides]], style: Style | None = None) -> bytes:

@@ -60,14 +60,14 @@ def steps(reason: Reason) -> Table:
 
 def dimensions(reason: Reason) -> Table:
     """The dimensions with the largest products, and the rest together."""
-    found = reason.to_records()
+    rows = reason.to_records()
     table = _table("dimension", "q", "k", "q × k")
-    for one in found[:_LISTED]:
-        numbers = (signed(one[name]) for name in ("query", "key", "product"))
-        table.add_row(str(one["dimension"]), *numbers)
-    rest = found[_LISTED:]
+    for row in rows[:_LISTED]:
+        numbers = (signed(row[name]) for name in ("query", "key", "product"))
+        table.add_row(str(row["dimension"]), *numbers)
+    rest = rows[_LISTED:]
     if rest:
-        table.add_row(f"{len(rest)} others", "", "", signed(sum(one["product"] for one in rest)))
+        table.add_row(f"{len(rest)} others", "", "", signed(sum(row["product"] for row in rest)))
     return table
 
 

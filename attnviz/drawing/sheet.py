@@ -47,7 +47,7 @@ class Side:
     @property
     def widest(self) -> int:
         """The width of the widest label."""
-        return max((found.width for found in self.labels), default=0)
+        return max((name.width for name in self.labels), default=0)
 
 
 class Sheet:
@@ -167,6 +167,6 @@ class Sheet:
             notes.append(f"one token in {every} is labelled")
         if pool > 1:
             notes.append(f"{pool} tokens share a pixel, which shows the largest of their weights")
-        if not all(found.complete for found in (*self.rows.labels, *self.columns.labels)):
+        if not all(name.complete for name in (*self.rows.labels, *self.columns.labels)):
             notes.append("shown as code points: characters missing from every installed font")
         return notes

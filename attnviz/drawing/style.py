@@ -124,16 +124,16 @@ class Style(Settings):
         if self.scale == "linear":
             return [(value / top, text) for value, text in _even(top)]
         least = f"<{_plain(top * 10**-DECADES)}" if self.scale == "log" else "0"
-        found = [(0.0, least)]
+        ticks = [(0.0, least)]
         above = 1.0 + _LEAST_GAP
         for value in _round_numbers(top):
             place = self.place(value / top)
             if place <= _LEAST_GAP:
                 break
             if above - place >= _LEAST_GAP:
-                found.append((place, _plain(value)))
+                ticks.append((place, _plain(value)))
                 above = place
-        return [found[0], *reversed(found[1:])]
+        return [ticks[0], *reversed(ticks[1:])]
 
     def note(self, top: float, maps: int) -> str:
         """The colour scale in words, for pictures without a bar."""
@@ -159,8 +159,8 @@ def _round_numbers(top: float) -> list[float]:
     """1, 2 and 5 times powers of ten, from ``top`` down to where no scale shows them."""
     first = math.floor(math.log10(top))
     tens = range(first, first - DECADES - 1, -1)
-    found = [digit * 10.0**ten for ten in tens for digit in (5, 2, 1)]
-    return [value for value in found if value <= top * (1 + 1e-9)]
+    values = [digit * 10.0**ten for ten in tens for digit in (5, 2, 1)]
+    return [value for value in values if value <= top * (1 + 1e-9)]
 
 
 def _plain(value: float) -> str:

@@ -150,9 +150,9 @@ def resting_line(report: ScoredHeads) -> str:
     return f"{heads} only to sinks or diffusely: {named}"
 
 
-def user_defined_line(found: Sequence[UserDefined]) -> str:
+def user_defined_line(names: Sequence[UserDefined]) -> str:
     """What is no part of attnviz, with the functions that measured it."""
-    named = ", ".join(f"{one.what} {one.name} ({one.function})" for one in found)
+    named = ", ".join(f"{name.what} {name.name} ({name.function})" for name in names)
     return f"user-defined: {named}"
 
 
@@ -271,8 +271,8 @@ class HeadsTable:
         for scores, row in zip(self.heads, rows, strict=True):
             cells = [_signed(row[place], options.ascii_only) for place in places]
             if beside is not None:
-                found = scores.scores.get(beside)
-                mean = None if found is None else found.mean
+                shown = scores.scores.get(beside)
+                mean = None if shown is None else shown.mean
                 cells.insert(_SCORE, Text("–" if mean is None else number(mean)))
             table.add_row(*cells)
         return table
@@ -324,13 +324,13 @@ class HeadsTable:
 
     def _sink(self, scores: HeadScores) -> Text:
         """The token with the most weight in all, where that is a sink, its place and its weight."""
-        found = scores.scores.get(SINK)
+        sink = scores.scores.get(SINK)
         least = 0.0 if self.score == SINK else SINK_SHARE
-        if scores.sink is None or found is None or (found.mean or 0.0) <= least:
+        if scores.sink is None or sink is None or (sink.mean or 0.0) <= least:
             return Text("")
         texts = self.report.inputs.sides[scores.head.site.kind].keys.texts
         token = shorten(visible(texts[scores.sink]), _TOKEN)
-        return Text(f"{token} ({scores.sink}) {number(found.mean or 0.0)}")
+        return Text(f"{token} ({scores.sink}) {number(sink.mean or 0.0)}")
 
 
 class _MixingTable:
@@ -351,10 +351,10 @@ class _MixingTable:
         for name in ("mixing by weights", f"by {formula}", "rows"):
             table.add_column(signs(name, options.ascii_only), justify="right")
         several = len(self.report.layout.kinds) > 1
-        for one in self.report.mixing:
-            site = f"{SITE_PREFIX[one.site.kind]}:" if several else ""
-            means = ("–" if m is None else number(m) for m in (one.layer_weights, one.layer))
-            cells = (f"{site}{one.site.layer}", *means, str(one.rows))
+        for mixing in self.report.mixing:
+            site = f"{SITE_PREFIX[mixing.site.kind]}:" if several else ""
+            means = ("–" if m is None else number(m) for m in (mixing.layer_weights, mixing.layer))
+            cells = (f"{site}{mixing.site.layer}", *means, str(mixing.rows))
             table.add_row(*(signs(cell, options.ascii_only) for cell in cells))
         yield table
         yield Text("")

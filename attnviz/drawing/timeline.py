@@ -34,7 +34,7 @@ class Timeline:
         """At most about so many round times: where each is, in frames from 0, and its name."""
         least = self.frames * self.step / max(most, 1)
         unit = 10 ** math.floor(math.log10(least))
-        apart = unit * next(one for one in _STEPS if one * unit >= least * (1 - 1e-9))
+        apart = unit * next(step for step in _STEPS if step * unit >= least * (1 - 1e-9))
         end = self.start + self.frames * self.step
         first = math.ceil(max(self.start, 0) / apart - 1e-9)
         times = [n * apart for n in range(first, math.floor(end / apart + 1e-9) + 1)]
@@ -53,11 +53,11 @@ class Timeline:
         edges = self.start + self.step * np.arange(self.frames * parts + 1) / parts
         at = np.clip(np.rint(edges * sound.rate).astype(int), 0, len(sound.samples))
         loudest = float(np.abs(sound.samples).max()) or 1.0
-        found: Any = [
+        extremes: Any = [
             (sound.samples[low:high].min(), sound.samples[low:high].max()) if high > low else (0, 0)
             for low, high in pairwise(at)
         ]
-        return np.array(found, np.float64) / loudest
+        return np.array(extremes, np.float64) / loudest
 
 
 def timeline(tokens: Tokens) -> Timeline | None:

@@ -54,13 +54,13 @@ def from_arrays(
     sides: dict[SiteKind, Sides] = {}
     dtypes = []
     for said, layers in given.items():
-        found = [_layer(layer, n, said, item) for n, layer in enumerate(layers)]
-        site_kind = said or ("decoder" if _causal([layer for layer, _ in found]) else "encoder")
+        read = [_layer(layer, n, said, item) for n, layer in enumerate(layers)]
+        site_kind = said or ("decoder" if _causal([layer for layer, _ in read]) else "encoder")
         keys = source_tokens or tokens
         own = keys if site_kind == "encoder" and len(given) > 1 else tokens
         sides[site_kind] = Sides(own, keys if site_kind == "cross" else own)
-        heads[site_kind] = tuple(len(layer) for layer, _ in found)
-        for number, (layer, low) in enumerate(found):
+        heads[site_kind] = tuple(len(layer) for layer, _ in read)
+        for number, (layer, low) in enumerate(read):
             site = Site(site_kind, number)
             _check(layer, site, sides[site_kind], _LOW_TOLERANCE if low else SUM_TOLERANCE, sinks)
             maps[site] = layer
@@ -104,7 +104,7 @@ def spelled(ids: Any, tokenizer: Any) -> Tokens:
     from attnviz.models.hooked.tokenizer import Texts
 
     wrong = isinstance(ids, str) or not isinstance(ids, Sequence)
-    if wrong or not all(isinstance(one, int) for one in ids):
+    if wrong or not all(isinstance(token_id, int) for token_id in ids):
         raise UsageError("with a {tokenizer}, tokens are a list of ids", tokenizer=...)
     return Texts(tokenizer, type(tokenizer).__name__).tokens(ids)
 

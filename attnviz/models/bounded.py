@@ -65,7 +65,7 @@ def _little_memory() -> Iterator[None]:
     except (ImportError, OSError, ValueError):
         yield
         return
-    limits = [one for one in (soft, hard, taken + _MEMORY) if one != resource.RLIM_INFINITY]
+    limits = [limit for limit in (soft, hard, taken + _MEMORY) if limit != resource.RLIM_INFINITY]
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_AS, (min(limits), hard))
     try:

@@ -90,12 +90,12 @@ def as_text(prompt: Prompt, render: Render, model: str) -> tuple[Prompt, tuple[s
     notes: list[str] = []
     regions: list[Range] = []
     for name, number in _names(chat).items():
-        found = _Marked(chat, number, text, render).found()
-        if found.ranges:
-            spans[name] = _chars(found.ranges)
-            regions += found.ranges
-        if found.left_out:
-            notes.append(f"The chat template of {model} {found.left_out.format(name=name)}.")
+        rendered = _Marked(chat, number, text, render).found()
+        if rendered.ranges:
+            spans[name] = _chars(rendered.ranges)
+            regions += rendered.ranges
+        if rendered.left_out:
+            notes.append(f"The chat template of {model} {rendered.left_out.format(name=name)}.")
     for name, written in (prompt.spans or {}).items():
         if name in spans:
             raise UsageError(f"{cut(name)!r} is a message of the chat; give the span another name")

@@ -45,5 +45,5 @@ def shuffle(parameters: Iterable[Tensor], seed: int) -> None:
     """Shuffle every tensor in place, one after the other."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        for one in parameters:
-            one.copy_(shuffled(one, generator))
+        for parameter in parameters:
+            parameter.copy_(shuffled(parameter, generator))

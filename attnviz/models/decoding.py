@@ -84,7 +84,7 @@ def read_sound(path: Path, rate: int) -> NDArray[np.float32]:
                     f"channels, more than {MOST_SAMPLES:,}; cut it or leave channels out"
                 )
             blocks = file.blocks(_BLOCK, dtype="float32", always_2d=True)
-            samples = np.concatenate([np.zeros(0, np.float32), *(one.mean(1) for one in blocks)])
+            samples = np.concatenate([np.zeros(0, np.float32), *(b.mean(1) for b in blocks)])
             own = int(file.samplerate)
     except InputError:
         raise

@@ -90,7 +90,7 @@ def with_origins(
         anatomist = Decomposition(follow(source, inputs), source)
     except ModelError:
         return dict(terms)
-    return {head: _with_origins(anatomist, head, one) for head, one in terms.items()}
+    return {head: _with_origins(anatomist, head, vectors) for head, vectors in terms.items()}
 
 
 def _with_origins(anatomist: Decomposition, head: Head, terms: HeadTerms) -> HeadTerms:
@@ -121,9 +121,9 @@ class Decomposition:
         self._passed, self._source = passed, source
         self._sites: dict[int, Site] = {}  # of leaves that W_O gave
         for site, z in passed.outputs.items():
-            found = self._projection(z)
-            if found is not None:
-                self._sites[found] = site
+            leaf = self._projection(z)
+            if leaf is not None:
+                self._sites[leaf] = site
         self._order = sorted(passed.outputs, key=lambda site: _number(self._sites, site))
         self._widths = {leaf.width for n, leaf in enumerate(passed.leaves) if n in self._sites}
 
@@ -197,7 +197,7 @@ class Decomposition:
     def _parts(self, target: Tensor, index: int, places: Sequence[int]) -> Parts:
         """Of [B, heads, T, d], of one text, one head's vectors at some positions."""
         wanted = torch.tensor(list(places), device=target.device)
-        found: dict[Origin, list[Tensor]] = {}
+        parts: dict[Origin, list[Tensor]] = {}
         held: dict[Site, list[Tensor]] = {}
         width, length = target.shape[-1], target.shape[2]
         size = target.element_size() * length * max(self._widths | {1})
@@ -214,8 +214,8 @@ class Decomposition:
                 for origin, part in self._pieces(toward, leaves, wanted, length):
                     sums[origin] = sums[origin] + part if origin in sums else part
             for origin, part in sums.items():
-                found.setdefault(origin, []).append(part.double())
-        order = sorted(found, key=self._place)
+                parts.setdefault(origin, []).append(part.double())
+        order = sorted(parts, key=self._place)
         if not order:
             raise ModelError(
                 f"{self._source.info.model} has nothing before this layer: no embedding of tokens, "
@@ -223,7 +223,7 @@ class Decomposition:
             )
         return Parts(
             tuple(order),
-            torch.stack([_joined(found[one], 1) for one in order]),
+            torch.stack([_joined(parts[origin], 1) for origin in order]),
             tuple(places),
             {site: _joined(parts, 0) for site, parts in held.items()},
         )
@@ -275,13 +275,13 @@ class Decomposition:
             back[:, wanted] = flat[..., used].to(leaf.weight.dtype) @ leaf.weight[used]
             before = back.view(len(flat), *leaf.read.shape)
             yield from self._reached(leaf.read, before, wanted, tokens, projected=False)
-        yield from (one for one in alike.values() if one[1])
+        yield from (reached for reached in alike.values() if reached[1])
 
     def _pieces(
         self, toward: Tensor, leaves: Sequence[int], wanted: Tensor, tokens: int
     ) -> Iterator[tuple[Origin, Tensor]]:
         """What leaves with the same derivatives add, by origin, [P, m]."""
-        written = [one for number in leaves for one in self._written(number, wanted, tokens)]
+        written = [row for number in leaves for row in self._written(number, wanted, tokens)]
         rows = torch.stack([row for _, row in written], 1)  # [P, n, width]
         parts = torch.bmm(rows, toward.permute(1, 2, 0))  # [P, n, m]
         yield from zip((origin for origin, _ in written), parts.unbind(1), strict=True)
@@ -337,7 +337,7 @@ class Decomposition:
 
 
 def _number(sites: dict[int, Site], site: Site) -> int:
-    return next((number for number, one in sites.items() if one == site), 1 << 30)
+    return next((number for number, other in sites.items() if other == site), 1 << 30)
 
 
 def _joined(parts: Sequence[Tensor], axis: int) -> Tensor:

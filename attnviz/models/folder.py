@@ -332,4 +332,4 @@ def ends(folder: Path, config: Mapping[str, Any]) -> frozenset[int]:
             raise ModelError(f"{own} cannot be read: {error}") from error
     named = config.get("eos_token_id") if named is None else named
     listed = named if isinstance(named, list) else [named]
-    return frozenset(one for one in listed if isinstance(one, int))
+    return frozenset(token_id for token_id in listed if isinstance(token_id, int))

@@ -83,12 +83,12 @@ def merged(inner: Gates, outer: Gates) -> Gates:
     ξ z passes the inner ones, and ξ' ξ z + (1 - ξ') fill the outer; as one gate that has the share
     ξ' ξ and the fill scaled by (1 - ξ') / (1 - ξ' ξ).
     """
-    found = dict(outer)
+    gates = dict(outer)
     for site, gate in inner.items():
-        if site not in found:
-            found[site] = gate
+        if site not in gates:
+            gates[site] = gate
             continue
-        other = found[site]
+        other = gates[site]
         share = gate.share * other.share
         fill = other.fill
         if fill is not None:
@@ -98,8 +98,8 @@ def merged(inner: Gates, outer: Gates) -> Gates:
             fill = fill * scale[..., None]
             if fill.ndim == 3:  # a scale for each item: the same at every position
                 fill = fill[:, None]
-        found[site] = Gate(share, fill)
-    return found
+        gates[site] = Gate(share, fill)
+    return gates
 
 
 def _is_number(value: Any) -> bool:

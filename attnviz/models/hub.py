@@ -59,8 +59,8 @@ def _fetch(model: str, wanted: Callable[[Sequence[str]], list[str]]) -> Path:
         if constants.HF_HUB_OFFLINE:
             return _cached(model)
         try:
-            found = huggingface_hub.model_info(name, revision=revision, timeout=_PATIENCE)
-            listed = found.siblings or []
+            info = huggingface_hub.model_info(name, revision=revision, timeout=_PATIENCE)
+            listed = info.siblings or []
         except (errors.HfHubHTTPError, errors.HFValidationError):
             raise  # the hub's own answer
         except Exception:  # whatever the transport raises where there is no network

@@ -39,15 +39,15 @@ def identity(model: object) -> Mapping[str, Any]:
 
 def _hash(folder: Path) -> str:
     """A hash of a model's files: small ones whole, large ones by their size and pieces of them."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES):
         with system_errors(ModelError, f"cannot read {path}"), opened(path) as file:
             size = path.stat().st_size
-            found.update(f"{path.name} {size}\n".encode())
+            digest.update(f"{path.name} {size}\n".encode())
             if size <= _WHOLE:
-                found.update(file.read())
+                digest.update(file.read())
                 continue
             for piece in range(_PIECES):
                 file.seek(piece * (size - (1 << 14)) // (_PIECES - 1))
-                found.update(file.read(1 << 14))
-    return found.hexdigest()[:32]
+                digest.update(file.read(1 << 14))
+    return digest.hexdigest()[:32]

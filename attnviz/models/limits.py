@@ -28,7 +28,7 @@ def check_prompt(prompt: Prompt, *, decoder: bool, reads: Collection[str] = ("te
     Raises:
         UsageError: options that do not fit the model or each other.
     """
-    named = [SENSES.get(one, one) for one in reads]
+    named = [SENSES.get(kind, kind) for kind in reads]
     for name in SENSES:
         if getattr(prompt, name) is not None and name not in reads:
             raise UsageError(
@@ -39,7 +39,7 @@ def check_prompt(prompt: Prompt, *, decoder: bool, reads: Collection[str] = ("te
                 model=...,
             )
     if "text" not in reads:
-        beside = any(getattr(prompt, one) is not None for one in reads)
+        beside = any(getattr(prompt, kind) is not None for kind in reads)
         for name in ("text", "ids", "pair", "chat"):
             if getattr(prompt, name) is not None and beside:
                 raise UsageError(

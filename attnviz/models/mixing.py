@@ -39,23 +39,23 @@ class MixingObserver:
         heads, layer = mixing_ratios(writes)
         looks = self._looks(rows, writes)
         counted = self._counted(rows)[:, None]  # [B, 1, r]
-        found = torch.cat([looks, looks.mean(1, keepdim=True), heads, layer[:, None]], 1)
-        known = counted & found.isfinite()  # [B, 2 H + 2, r]
-        sums = [found.where(known, 0).double().sum((0, 2)), known.sum((0, 2)), counted.sum()]
+        ratios = torch.cat([looks, looks.mean(1, keepdim=True), heads, layer[:, None]], 1)
+        known = counted & ratios.isfinite()  # [B, 2 H + 2, r]
+        sums = [ratios.where(known, 0).double().sum((0, 2)), known.sum((0, 2)), counted.sum()]
         before = self._sums.get(site, [torch.zeros_like(part) for part in sums])
         self._sums[site] = [a + b for a, b in zip(before, sums, strict=True)]
 
     def result(self) -> tuple[Mixing, ...]:
         """The means, in the order of the layers."""
-        found = []
+        mixings = []
         for site, (sums, counts, rows) in self._sums.items():
             pairs = zip(sums.tolist(), counts.tolist(), strict=True)
             means = [total / count if count else None for total, count in pairs]
             heads = len(means) // 2 - 1
             weights, norms = means[:heads], means[heads + 1 : -1]
-            one = Mixing(site, int(rows), tuple(weights), tuple(norms), means[heads], means[-1])
-            found.append(one)
-        return tuple(found)
+            mixing = Mixing(site, int(rows), tuple(weights), tuple(norms), means[heads], means[-1])
+            mixings.append(mixing)
+        return tuple(mixings)
 
     def _looks(self, rows: Rows, writes: Writes) -> Tensor:
         """[B, H, r], the share of each row's weight on other keys than its own."""

@@ -94,7 +94,7 @@ class _NormBased:
         if not self._what.layers:
             return layout
         counts = {kind: tuple(map(bool, layout.heads[kind])) for kind in layout.kinds}
-        heads = {kind: tuple(map(int, found)) for kind, found in counts.items()}
+        heads = {kind: tuple(map(int, heads)) for kind, heads in counts.items()}
         return Layout(heads, whole=True)
 
     def forward(
@@ -136,19 +136,19 @@ class NormObserver:
             norm = around.norm if self._what.norm else None
             writes = Writes.of(rows, projection, residual=True, norm=norm)
             products = self._columns.of(rows, lambda v: grams(v, writes.matrix, norm), writes)
-            found, logits = layer_norms(writes, products)[:, None], None
+            weights, logits = layer_norms(writes, products)[:, None], None
         else:
             writes = Writes.of(rows, projection)
             norms = self._columns.of(rows, lambda v: value_norms(v, writes.matrix).mT, writes)
             norms = norms.mT[:, :, None]  # [B, H, 1, s]
-            found, logits = writes.weights * norms, rows.logits
+            weights, logits = writes.weights * norms, rows.logits
             if logits is not None:
                 logits = logits + norms.clamp_min(torch.finfo(norms.dtype).tiny).log()
         if self._shares:
-            total = found.sum(-1, keepdim=True)
-            found = found.div_(total.where(total > 0, 1))
+            total = weights.sum(-1, keepdim=True)
+            weights = weights.div_(total.where(total > 0, 1))
         shown = dataclasses.replace(
-            rows, weights=found, logits=logits if self._shares else None, sink=False,
+            rows, weights=weights, logits=logits if self._shares else None, sink=False,
             allowed=_joined(rows.allowed) if self._what.layers else rows.allowed,
         )  # fmt: skip
         for observer in self._observers:

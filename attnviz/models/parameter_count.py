@@ -66,16 +66,16 @@ def count_names(sizes: Iterable[tuple[str, int]], origin: str) -> ParameterCount
     towers: dict[str, dict[tuple[str, str, int], int]] = {}
     whole = 0
     for name, size in sizes:
-        found = _MODULE.search(name)
-        if found and re.fullmatch(r"(?:bias|masked_bias|rotary_emb\.inv_freq)", found["rest"]):
+        match = _MODULE.search(name)
+        if match and re.fullmatch(r"(?:bias|masked_bias|rotary_emb\.inv_freq)", match["rest"]):
             continue  # buffers that old checkpoints kept
         whole += size
-        if not found:
+        if not match:
             continue
-        rest = found["rest"]
+        rest = match["rest"]
         if _NOT_ATTENTION.search(rest) and not _LATENT_NORMS.search(rest):
             continue
-        key = _place(name, found)
+        key = _place(name, match)
         layers[key] = layers.get(key, 0) + size
         tower = next((t for t, named in _TOWERS.items() if named.search(name)), "text")
         own = towers.setdefault(tower, {})
@@ -85,13 +85,13 @@ def count_names(sizes: Iterable[tuple[str, int]], origin: str) -> ParameterCount
 
 def place_of(name: str) -> tuple[str, str, int] | None:
     """(stack, kind, layer) of a module or parameter inside a layer of attention, else None."""
-    found = _MODULE.search(name)
-    return None if found is None else _place(name, found)
+    match = _MODULE.search(name)
+    return None if match is None else _place(name, match)
 
 
-def _place(name: str, found: re.Match[str]) -> tuple[str, str, int]:
-    stack = next((s for s in ("encoder", "decoder") if f"{s}." in name[: found.start(1)]), "")
-    return stack, "cross" if found["module"] in _CROSS else "self", int(found["layer"])
+def _place(name: str, match: re.Match[str]) -> tuple[str, str, int]:
+    stack = next((s for s in ("encoder", "decoder") if f"{s}." in name[: match.start(1)]), "")
+    return stack, "cross" if match["module"] in _CROSS else "self", int(match["layer"])
 
 
 def count_checkpoint(folder: Path) -> ParameterCount | None:

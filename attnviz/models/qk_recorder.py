@@ -60,8 +60,8 @@ class QKRecorder:
             )  # fmt: skip
         readings = {head: self._source.reading(head.site) for head in self._heads}
         return {
-            head: replace(self._found[head], turned=one.turned if one.query is not None else None)
-            for head, one in readings.items()
+            head: replace(self._found[head], turned=r.turned if r.query is not None else None)
+            for head, r in readings.items()
         }
 
     def _opened(self, head: Head, rows: Rows, terms: Terms) -> HeadTerms:
@@ -96,8 +96,8 @@ def _bias(terms: Terms, head: int, queries: int, keys: int) -> NDArray[np.floati
     total = np.zeros((queries, keys))
     for bias in terms.biases:
         whole = bias.expand(*terms.query.shape[:3], terms.key.shape[2])
-        one = _array(whole[0, head, :queries, :keys])
-        total += np.where(one <= torch.finfo(bias.dtype).min / 2, 0.0, one)
+        added = _array(whole[0, head, :queries, :keys])
+        total += np.where(added <= torch.finfo(bias.dtype).min / 2, 0.0, added)
     return total if total.any() else None
 
 

@@ -52,7 +52,7 @@ def unpack(
         ValueError: not what :func:`pack` writes, or a weight where no key was allowed.
     """
     data = np.zeros(0, np.uint8) if bits is None else np.asarray(bits, np.uint8).reshape(-1)
-    found: dict[Site, KeyMask] = {}
+    by_site: dict[Site, KeyMask] = {}
     taken = 0
     for entry in _listed(entries):
         sites = [_site(name) for name in _listed(entry["sites"])]
@@ -76,10 +76,10 @@ def unpack(
         beyond = ~reach.allowed(queries, keys)
         if any((maps[site].astype(np.bool_) & beyond).any() for site in sites):
             raise ValueError("weights on keys that were not allowed")
-        found |= dict.fromkeys(sites, reach)
+        by_site |= dict.fromkeys(sites, reach)
     if taken != len(data):
         raise ValueError(f"{len(data)} bytes of masks where {taken} belong")
-    return found
+    return by_site
 
 
 def _listed(value: Any) -> list[Any]:

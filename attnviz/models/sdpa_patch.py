@@ -118,8 +118,8 @@ def weights(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
             allowed = allowed & (mask if mask.dtype == torch.bool else mask > -torch.inf)
             scores = scores if mask.dtype == torch.bool else scores + mask
         allowed = allowed[(None,) * (4 - allowed.ndim)].expand(len(query), -1, -1, -1)
-        found = scores.masked_fill(~allowed, -torch.inf).softmax(-1)
-        found = found.masked_fill(~allowed.any(-1, keepdim=True), 0.0)
-    if not bool(found.isfinite().all()):
+        weights = scores.masked_fill(~allowed, -torch.inf).softmax(-1)
+        weights = weights.masked_fill(~allowed.any(-1, keepdim=True), 0.0)
+    if not bool(weights.isfinite().all()):
         raise InputError("attention weights are not numbers (NaN): look at what the module was fed")
-    return found, allowed
+    return weights, allowed

@@ -41,20 +41,20 @@ def spanned(tokens: Tokens, prompt: Prompt, offsets: Offsets | None, notes: list
     """
     if not prompt.spans:
         return tokens
-    found = []
+    spans = []
     for name, written in prompt.spans.items():
         query = span_query(name, written)
         if query.kind == "tokens":
-            found.append(_by_tokens(query, len(tokens)))
+            spans.append(_by_tokens(query, len(tokens)))
             continue
         if offsets is None or prompt.text is None:
             raise UsageError(
                 f"span {name!r} is looked for in a text, and there is none; name its tokens: "
                 "tokens:12-40"
             )
-        found.append(_by_characters(query, prompt.text, offsets, notes))
-    check_apart(found)
-    return replace(tokens, spans=tuple(found))
+        spans.append(_by_characters(query, prompt.text, offsets, notes))
+    check_apart(spans)
+    return replace(tokens, spans=tuple(spans))
 
 
 def needs_offsets(prompt: Prompt) -> bool:

@@ -301,10 +301,10 @@ def _starts_word(before: str, word: str, run: Sequence[str], spelling: Spelling)
 
 def _first_character(text: str) -> str:
     """The character with which a text starts, also where its bytes are spelled; empty if none."""
-    found = _HEX.match(text)
-    if not found:
+    match = _HEX.match(text)
+    if not match:
         return text[:1]
-    data = _hex_bytes(found[0])
+    data = _hex_bytes(match[0])
     for count in range(1, _MOST_BYTES + 1):
         try:
             return data[:count].decode()
@@ -315,9 +315,9 @@ def _first_character(text: str) -> str:
 
 def _last_character(text: str) -> str:
     """The character with which a text ends, also where its bytes are spelled; empty if none."""
-    found = _HEX_END.search(text)
+    match = _HEX_END.search(text)
     try:
-        return _hex_bytes(found[0]).decode()[-1:] if found else text[-1:]
+        return _hex_bytes(match[0]).decode()[-1:] if match else text[-1:]
     except UnicodeDecodeError:
         return ""
 

@@ -99,9 +99,9 @@ class Tracing(TorchFunctionMode):
         if not torch.is_grad_enabled():
             return func(*args, **kwargs)
         if name == "embedding":
-            found = func(*args, **kwargs)
+            result = func(*args, **kwargs)
             table = args[1] if len(args) > 1 else kwargs["weight"]
-            return self._leaf(StreamPart("table", found.detach(), table=table.detach()))
+            return self._leaf(StreamPart("table", result.detach(), table=table.detach()))
         if name == "linear":
             return self._linear(func, *args, **kwargs)
         if name == "addmm" and _carried(args[1]):
@@ -112,9 +112,9 @@ class Tracing(TorchFunctionMode):
             return self._normalized(name, *args, **kwargs)
         if name in _SUMS and len(args) > 1:
             args = (*self._summands(args[0], args[1]), *args[2:])
-        found = func(*args, **kwargs)
+        result = func(*args, **kwargs)
         powered = name in _POWERS and isinstance(args[1], float) and abs(args[1]) == 0.5
-        return found.detach() if powered or (name in _SCALES and _carried(found)) else found
+        return result.detach() if powered or (name in _SCALES and _carried(result)) else result
 
     def _leaf(self, leaf: StreamPart) -> Tensor:
         """The variable, as the pass goes on with it; it may be written to."""
@@ -135,13 +135,13 @@ class Tracing(TorchFunctionMode):
             made = func(*args, **kwargs)
         return self._leaf(StreamPart("product", made, read=read, weight=weight.detach(), bias=bias))
 
-    def _summands(self, one: Any, other: Any) -> tuple[Any, Any]:
+    def _summands(self, first: Any, other: Any) -> tuple[Any, Any]:
         """Both, what is a constant vector beside a variable one made a variable too."""
-        if _carried(one) and _constant(other):
-            return one, self._made_variable(other, one)
-        if _carried(other) and _constant(one):
-            return self._made_variable(one, other), other
-        return one, other
+        if _carried(first) and _constant(other):
+            return first, self._made_variable(other, first)
+        if _carried(other) and _constant(first):
+            return self._made_variable(first, other), other
+        return first, other
 
     def _made_variable(self, x: Tensor, beside: Tensor) -> Tensor:
         whole = x.detach() + torch.zeros_like(beside)  # as long as both

@@ -161,16 +161,16 @@ class Watch:
     def _kinds(self, calls: list[Called]) -> list[SiteKind]:
         """Of a decoder's own attention, of what crosses over, and of the rest by its masks."""
         stacks = bool(self._decoding)
-        found: list[SiteKind] = []
+        kinds: list[SiteKind] = []
         for call in calls:
             ahead = call.allowed.triu(1).any() or call.allowed.shape[-1] == 1
             if call.crosses:
-                found.append("cross")
+                kinds.append("cross")
             elif id(call.module) in self._decoding or not (stacks or ahead):
-                found.append("decoder")
+                kinds.append("decoder")
             else:
-                found.append("encoder")
-        return found
+                kinds.append("encoder")
+        return kinds
 
     def _begins(self, *_: Any) -> None:
         if not self._within:
@@ -248,7 +248,7 @@ def _sides(
     if source is not None and not crosses:
         raise UsageError("only one sequence was attended to; leave out {source_tokens}",
                          source_tokens=...)  # fmt: skip
-    found: dict[SiteKind, Sides] = {}
+    sides: dict[SiteKind, Sides] = {}
     for kind, (queries, keys) in sizes.items():
         own = source if kind == "encoder" and len(sizes) > 1 else tokens
         other = source if kind == "cross" else own
@@ -256,8 +256,8 @@ def _sides(
         columns = rows
         if kind == "cross" or extra[kind]:
             columns = _fitting(other, keys, kind, "key", extra[kind])
-        found[kind] = Sides(rows, columns)
-    return found
+        sides[kind] = Sides(rows, columns)
+    return sides
 
 
 def _fitting(

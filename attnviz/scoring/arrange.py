@@ -113,5 +113,5 @@ def _score(head: HeadScores, annotated: str) -> float:
 
 
 def _mean(head: HeadScores, score: str) -> float:
-    found = head.scores.get(score)
-    return float("-inf") if found is None or found.mean is None else found.mean
+    known = head.scores.get(score)
+    return float("-inf") if known is None or known.mean is None else known.mean

@@ -139,17 +139,17 @@ class Axes:
 
 def _space(keys: Sequence[Tokens]) -> Space:
     """What all of some sequences are laid out in; text where they differ."""
-    found = {tokens.space for tokens in keys}
-    return found.pop() if len(found) == 1 else "text"
+    spaces = {tokens.space for tokens in keys}
+    return spaces.pop() if len(spaces) == 1 else "text"
 
 
 def _places(keys: Sequence[Tokens], like: Tensor) -> Tensor:
     """[B, S, 2] or [B, S, 1], NaN where a token has no place."""
     size = max(len(place) for tokens in keys for place in tokens.places)
-    found = torch.full(
+    places = torch.full(
         (len(keys), max(map(len, keys)), size), math.nan, dtype=like.dtype, device=like.device
     )
     for item, tokens in enumerate(keys):
         rows = [place or (math.nan,) * size for place in tokens.places]
-        found[item, : len(rows)] = torch.tensor(rows, dtype=like.dtype, device=like.device)
-    return found
+        places[item, : len(rows)] = torch.tensor(rows, dtype=like.dtype, device=like.device)
+    return places

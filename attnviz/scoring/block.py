@@ -161,9 +161,9 @@ class Place:
         assert self.axes.places is not None
         first = self.axes.places[self.items, self.start : self.start + self.rows]
         second = self.axes.places[self.items, self.key_start : self.key_start + self.keys]
-        found = (first[:, :, None] - second[:, None]).square().sum(-1).sqrt()
+        distance = (first[:, :, None] - second[:, None]).square().sum(-1).sqrt()
         placed = (~second.isnan().any(-1)).to(self.scratch.dtype)
-        return found.nan_to_num(), placed[:, None]
+        return distance.nan_to_num(), placed[:, None]
 
     @cached_property
     def around(self) -> Tensor:
@@ -370,9 +370,9 @@ class Block:
     def on(self, pairs: Pairs) -> Tensor:
         """[B, H, r], the weight on targets that differ from row to row."""
         items, heads, rows, _ = self.weights.shape
-        found = self.weights[pairs.items, :, pairs.rows, pairs.keys]  # [n, H]
-        summed = found.new_zeros(items * rows, heads)
-        summed.index_add_(0, pairs.items * rows + pairs.rows, found)
+        weights = self.weights[pairs.items, :, pairs.rows, pairs.keys]  # [n, H]
+        summed = weights.new_zeros(items * rows, heads)
+        summed.index_add_(0, pairs.items * rows + pairs.rows, weights)
         return summed.view(items, rows, heads).transpose(1, 2)
 
     @cached_property

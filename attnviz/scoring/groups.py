@@ -73,7 +73,7 @@ def read_groups(text: str, layout: Layout, roles: Roles) -> tuple[Group, ...]:
 def _compact(item: str) -> str:
     """Without blanks, but for those in names of files."""
     parts = (part.strip() for part in item.split("+"))
-    return "+".join(one if "@" in one else re.sub(r"\s+", "", one) for one in parts)
+    return "+".join(part if "@" in part else re.sub(r"\s+", "", part) for part in parts)
 
 
 def role_heads(scores: Iterable[HeadScores], name: str) -> tuple[Head, ...]:
@@ -87,12 +87,12 @@ def role_heads(scores: Iterable[HeadScores], name: str) -> tuple[Head, ...]:
         SelectionError: no role of that name.
     """
     name = role_name(name)
-    roles = [(one.head, role) for one in scores for role in one.roles]
-    found = dict.fromkeys(head for head, role in roles if is_called(role, name))
-    if not found and name not in ROLES:
+    roles = [(head.head, role) for head in scores for role in head.roles]
+    heads = dict.fromkeys(head for head, role in roles if is_called(role, name))
+    if not heads and name not in ROLES:
         about = sorted({role.of for _, role in roles if role.of})
         raise SelectionError(f"unknown role {name!r}; choose one of {', '.join([*ROLES, *about])}")
-    return tuple(found)
+    return tuple(heads)
 
 
 def _item(item: str, layout: Layout, roles: Roles) -> Sequence[Group]:
@@ -112,10 +112,10 @@ def _item(item: str, layout: Layout, roles: Roles) -> Sequence[Group]:
 def _part(part: str, layout: Layout, roles: Roles) -> Collection[Head]:
     if part.startswith("role:"):
         name = part.removeprefix("role:")
-        found = roles(name)
-        if not found:
+        heads = roles(name)
+        if not heads:
             raise SelectionError(f"no head shows the role {name} on these texts; see attnviz heads")
-        return found
+        return heads
     if not part.startswith("layer:"):
         return select(part, layout)
     match = _LAYER.fullmatch(part.removeprefix("layer:"))

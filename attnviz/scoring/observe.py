@@ -59,12 +59,12 @@ class Recorder:
     ) -> None:
         self._batch = tuple(batch)
         self._wanted: dict[Site, set[int] | None] | None = None if wanted is None else {}
-        for one in wanted or ():
+        for place in wanted or ():
             assert self._wanted is not None
-            if not isinstance(one, Head):
-                self._wanted[one] = None
-            elif (some := self._wanted.setdefault(one.site, set())) is not None:
-                some.add(one.index)
+            if not isinstance(place, Head):
+                self._wanted[place] = None
+            elif (some := self._wanted.setdefault(place.site, set())) is not None:
+                some.add(place.index)
         self._kept: dict[Site, tuple[int, ...]] = {}
         self._maps: list[dict[Site, NDArray[np.floating[Any]]]] = [{} for _ in self._batch]
         self._allowed: list[dict[Site, NDArray[np.bool_]]] = [{} for _ in self._batch]
@@ -98,8 +98,8 @@ class Recorder:
             keys = slice(rows.key_start, rows.key_start + s)
             queries = slice(rows.start, rows.start + r)
             maps[rows.site][:, queries, keys] = weights
-            one = allowed[number % len(allowed), :, :r, :s]
-            self._allowed[number][rows.site][:, queries, keys] = one
+            seen = allowed[number % len(allowed), :, :r, :s]
+            self._allowed[number][rows.site][:, queries, keys] = seen
             self._empty[number] += int((~weights.any(-1)).any(0).sum())
 
     def maps(self, item: int = 0) -> dict[Site, NDArray[np.floating[Any]]]:
@@ -118,14 +118,14 @@ class Recorder:
 
     def reach(self, item: int = 0) -> dict[Site, KeyMask]:
         """Which keys the queries of one item may attend to, by site; equal layers share one."""
-        found: dict[bytes, KeyMask] = {}
+        masks: dict[bytes, KeyMask] = {}
         reaches = {}
         for site in self.maps(item):
             allowed, sink = self._allowed[item][site], site in self._sinks
             key = allowed.tobytes() + bytes([sink, allowed.shape[0] > 1])
-            if key not in found:
-                found[key] = KeyMask.of(allowed, sink=sink)
-            reaches[site] = found[key]
+            if key not in masks:
+                masks[key] = KeyMask.of(allowed, sink=sink)
+            reaches[site] = masks[key]
         return reaches
 
     def empty_rows(self, item: int = 0) -> int:
@@ -231,14 +231,14 @@ class ScoreObserver:
             if site not in self._totals:
                 continue
             heads = heads[list(self._kept[site])] if site in self._kept else heads
-            found, (scores, targets) = self._totals[site], self._columns(site.kind)
-            out.values[heads[:, None], scores] = found.values[item].numpy()
-            out.chances[heads[:, None], scores] = found.chances[item].numpy()
-            out.rows[heads[:, None], scores] = found.rows[item].numpy()
+            total, (scores, targets) = self._totals[site], self._columns(site.kind)
+            out.values[heads[:, None], scores] = total.values[item].numpy()
+            out.chances[heads[:, None], scores] = total.chances[item].numpy()
+            out.rows[heads[:, None], scores] = total.rows[item].numpy()
             cells = heads[:, None, None], scores[:, None], targets
-            out.shares[cells] = found.shares[item].numpy()
-            out.counted[heads] = found.counted[item].numpy()
-            empty += int(found.empty[item])
+            out.shares[cells] = total.shares[item].numpy()
+            out.counted[heads] = total.counted[item].numpy()
+            empty += int(total.empty[item])
             if (sinks := self._sinks[site].found) is not None:
                 column = self._names.index(SINK)
                 out.values[heads, column] = sinks.values[item]
@@ -253,9 +253,9 @@ class ScoreObserver:
         for site in self._layout.sites:
             heads = np.arange(first, first + self._layout.heads[site.kind][site.layer])
             first += len(heads)
-            if site in self._sinks and (found := self._sinks[site].found) is not None:
+            if site in self._sinks and (sinks := self._sinks[site].found) is not None:
                 heads = heads[list(self._kept[site])] if site in self._kept else heads
-                out[heads] = found.positions[item]
+                out[heads] = sinks.positions[item]
         return out
 
     def total(self) -> Sums:
@@ -267,13 +267,13 @@ class ScoreObserver:
         """The scores and roles of every head that went by, in the layout's order."""
         total = self.total()
         sinks = self.sinks(0).tolist() if len(self._batch) == 1 else [-1] * len(self._layout)
-        found = []
+        scores = []
         for number, head in enumerate(self._layout):
             some = self._kept.get(head.site)
             if head.site in self._totals and (some is None or head.index in some):
                 sink = sinks[number] if sinks[number] >= 0 else None
-                found.append(HeadScores(head, total.scores(number), total.roles(number), sink))
-        return tuple(found)
+                scores.append(HeadScores(head, total.scores(number), total.roles(number), sink))
+        return tuple(scores)
 
     def _scored(self, kind: SiteKind) -> tuple[str, ...]:
         """The scores of rows that mean something there."""
@@ -346,8 +346,8 @@ class ScoreObserver:
     def _show(self, watch: Watch, rows: Rows, items: slice, values: Tensor) -> None:
         """Let somebody see the scores of single rows, item by item."""
         lengths = self._axes[rows.site.kind].lengths
-        for item, found in zip(range(items.start, items.stop), values, strict=True):
-            own = found[:, :, : max(0, lengths[item][0] - rows.start)].transpose(0, 1)
+        for item, item_values in zip(range(items.start, items.stop), values, strict=True):
+            own = item_values[:, :, : max(0, lengths[item][0] - rows.start)].transpose(0, 1)
             if own.shape[-1]:
                 watch(item, rows.site, rows.start, self._scored(rows.site.kind), own)
 

@@ -55,8 +55,8 @@ def running(what: str, remedy: str = "") -> Iterator[None]:
 
 def remember(function: Any) -> None:
     """Note that a function was registered; other processes find it in its module, if anywhere."""
-    found = "<" not in getattr(function, "__qualname__", "<")  # no lambda, and in no function
-    name = function.__module__ if found else "__main__"
+    importable = "<" not in getattr(function, "__qualname__", "<")  # no lambda, and in no function
+    name = function.__module__ if importable else "__main__"
     file = getattr(sys.modules.get(name), "__file__", None)
     above = name.count(".") + (file is not None and Path(file).name == "__init__.py")
     _MODULES[name] = "" if file is None else str(Path(file).resolve().parents[above])
@@ -82,9 +82,9 @@ def modules() -> tuple[tuple[str, str], ...]:
     return tuple(_MODULES.items())
 
 
-def restore(found: Sequence[tuple[str, str]]) -> None:
+def restore(modules: Sequence[tuple[str, str]]) -> None:
     """Import what another process has registered; see :func:`modules`."""
-    for name, folder in found:
+    for name, folder in modules:
         if find_spec(name.partition(".")[0]) is None:
             sys.path.append(folder)
         with running(f"the plugin {name}"):
@@ -117,8 +117,8 @@ def load_plugins(*files: str | Path) -> tuple[str, ...]:
 
 @cache
 def _installed() -> tuple[str, ...]:
-    found = sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value))
-    for point in found:
+    points = sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value))
+    for point in points:
         with running(
             f"{_package(point)} names {point.value} in the entry points {GROUP}, and that",
             Message(
@@ -126,7 +126,7 @@ def _installed() -> tuple[str, ...]:
             ),
         ):
             point.load()
-    return tuple(point.module for point in found)
+    return tuple(point.module for point in points)
 
 
 def _package(point: EntryPoint) -> str:
@@ -167,10 +167,10 @@ def user_defined() -> tuple[UserDefined, ...]:
     from attnviz.scoring.roles import ROLES
     from attnviz.scoring.scores import SCORES
 
-    found = [UserDefined("score", s.name, s.user, s.formula) for s in SCORES.values() if s.user]
+    listed = [UserDefined("score", s.name, s.user, s.formula) for s in SCORES.values() if s.user]
     for role in ROLES.values():
         if role.user:
             (evidence,) = role.evidence
             needs = f"{evidence.score} ≥ {evidence.mean:g} and ≥ {evidence.lift:g} × chance"
-            found.append(UserDefined("role", role.name, role.user, needs))
-    return tuple(found)
+            listed.append(UserDefined("role", role.name, role.user, needs))
+    return tuple(listed)

@@ -69,7 +69,7 @@ def match_prefixes(source: Source, *, seed: int = 0) -> PrefixMatching | None:
     size = len(before) + PREFIX_LENGTH * PREFIX_COPIES
     if size > (source.max_tokens or size) or source.vocab_size < PREFIX_LENGTH + 1 + len(added):
         return None
-    found = []
+    rows = []
     for probe in range(PROBES):
         (twice,) = probe_prompts(
             source.vocab_size, lengths=[PREFIX_LENGTH], seed=seed + probe, bos=bos, avoid=added
@@ -79,8 +79,8 @@ def match_prefixes(source: Source, *, seed: int = 0) -> PrefixMatching | None:
         recorder = Recorder(batch)
         source.forward(batch, [recorder], ForwardRequest(hidden=False))
         maps = recorder.maps().values()
-        found.append(np.concatenate([prefix_matching(one, start=len(before)) for one in maps]))
-    scores = np.stack(found)  # [probes, H]
+        rows.append(np.concatenate([prefix_matching(w, start=len(before)) for w in maps]))
+    scores = np.stack(rows)  # [probes, H]
     error = scores.std(0, ddof=1) / math.sqrt(PROBES)
     uniform = np.tril(np.ones((1, size, size)))
     uniform /= uniform.sum(-1, keepdims=True)

@@ -62,8 +62,8 @@ def prefix_matching(
         for back in range(1, (i - start) // length + 1)
     ]
     rows, keys = np.array(pairs).T
-    found: NDArray[np.float64] = weights[:, rows, keys].mean(1, dtype=np.float64)
-    return found
+    scores: NDArray[np.float64] = weights[:, rows, keys].mean(1, dtype=np.float64)
+    return scores
 
 
 def sink_rate(

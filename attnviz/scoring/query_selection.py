@@ -52,9 +52,9 @@ def gaze(tokens: Tokens, picture: Picture, query: str | None = None) -> Selected
         if not rows:
             raise UsageError("no patches among the queries; name a token by its number")
         return SelectedQuery(rows, "mean over all patches")
-    found = _PATCH.fullmatch(query)
-    if found:
-        place = (int(found[1]), int(found[2]))
+    match = _PATCH.fullmatch(query)
+    if match:
+        place = (int(match[1]), int(match[2]))
         if place not in places:
             raise UsageError(
                 f"no patch {place[0]},{place[1]}: rows go from 0 to {picture.rows - 1}, columns "

@@ -251,8 +251,8 @@ def role_name(text: str) -> str:
     """
     plain = re.sub(r"[\s_-]", "", text.lower())
     plain = re.sub(r"(?<=.)(tokens?)?(heads?)?$", "", plain) if plain not in SHOWN else plain
-    found = _ALSO.get(plain, plain)
-    return found if found in SHOWN else text
+    role = _ALSO.get(plain, plain)
+    return role if role in SHOWN else text
 
 
 def is_called(role: Role, wanted: str) -> bool:
@@ -285,9 +285,9 @@ def assign(
         others; then where it rests, the commonest place first. What rests on few rows comes last
         of its kind. Empty without evidence.
     """
-    found: dict[str, Role] = {}
+    roles: dict[str, Role] = {}
     for role in ROLES.values():
-        if any(name in found for name in role.unless):
+        if any(name in roles for name in role.unless):
             continue
         for evidence in role.evidence:
             score = scores.get(evidence.score)
@@ -299,11 +299,11 @@ def assign(
             ):
                 possible = score.rows / counted if counted else None
                 few = score.rows < FEW_ROWS
-                found[role.name] = Role(
+                roles[role.name] = Role(
                     role.name, evidence.score, score, few, role.rests, possible, rival
                 )
                 break
-    return tuple(sorted(found.values(), key=_order))
+    return tuple(sorted(roles.values(), key=_order))
 
 
 def does_something(scores: HeadScores) -> bool:

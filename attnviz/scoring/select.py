@@ -134,19 +134,19 @@ def _circuit(name: str, layout: Layout) -> list[Head]:
         raise SelectionError(
             f"{name} holds no circuit; give the JSON of attnviz patch with a circuit"
         )
-    found = []
+    heads = []
     for member in circuit["members"]:
         head = member.get("head") if isinstance(member, dict) else None
         try:
-            found.append(layout.head(str(head)))
+            heads.append(layout.head(str(head)))
         except ValueError:
             raise SelectionError(
                 f"{name} is a circuit of another model: no head {str(head)[:20]!r}; this one has "
                 f"{describe(layout)}"
             ) from None
-    if not found:
+    if not heads:
         raise SelectionError(f"the circuit in {name} has no heads")
-    return found
+    return heads
 
 
 def describe(layout: Layout) -> str:
@@ -189,10 +189,10 @@ def _read(item: str, layout: Layout) -> list[Head]:
             asked = shown.partition(":")[0]
             raise SelectionError(f"no {asked}: heads in this model; it has {known}")
         kinds = (kind,)
-    found = [head for kind in kinds for head in _of_kind(kind, layers, heads, layout)]
-    if not found:
+    chosen = [head for kind in kinds for head in _of_kind(kind, layers, heads, layout)]
+    if not chosen:
         raise SelectionError(f"no head {shown}; this model has {describe(layout)}")
-    return found
+    return chosen
 
 
 def _of_kind(kind: SiteKind, layers: _Span, heads: _Span, layout: Layout) -> Iterator[Head]:

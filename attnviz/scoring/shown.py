@@ -83,8 +83,8 @@ def asked_places(
         UsageError: neither positions nor a span; InputError: positions that there are not.
     """
     rows, keys = (
-        range(len(tokens)) if one is None else places(one, tokens.spans, len(tokens), what)
-        for one, tokens, what in zip(
+        range(len(tokens)) if ask is None else places(ask, tokens.spans, len(tokens), what)
+        for ask, tokens, what in zip(
             asked, (sides.queries, sides.keys), ("rows", "keys"), strict=True
         )
     )

@@ -37,7 +37,7 @@ def targets(capture: Capture, head: Head, score: str) -> NDArray[np.bool_]:
     allowed = allowed_in(stored, head.site.kind, capture.reach.get(head.site))
     allowed = allowed[place if len(allowed) > 1 else 0]
     length, keys = allowed.shape
-    found: NDArray[np.bool_] = np.zeros((length, keys), np.bool_)
+    hits: NDArray[np.bool_] = np.zeros((length, keys), np.bool_)
     for first in range(0, keys, _AT_ONCE):
         some = range(first, min(first + _AT_ONCE, keys))
         single = torch.zeros(1, len(some), length, keys)
@@ -49,12 +49,12 @@ def targets(capture: Capture, head: Head, score: str) -> NDArray[np.bool_]:
             first: int = first,
         ) -> None:  # fmt: skip
             for number, row in (values[0] > 0.5).nonzero().tolist():
-                found[start + row, first + number] = True
+                hits[start + row, first + number] = True
 
         observer = ScoreObserver([capture.inputs], capture.layout, [score], watch)
         observer.observe(Rows(head.site, 0, 0, single, torch.from_numpy(allowed)[None, None]))
-    found &= allowed
-    return found
+    hits &= allowed
+    return hits
 
 
 def strongest_pair(capture: Capture, head: Head, score: str) -> tuple[int, int] | None:

@@ -81,7 +81,7 @@ class _Layer:
     """The tiles of some heads of a layer."""
 
     def __init__(self, heads: int, size: int, rows: range, keys: range, keep: int) -> None:
-        down, across = (-(-len(one) // size) for one in (rows, keys))
+        down, across = (-(-len(side) // size) for side in (rows, keys))
         self.size, self.keep, self.width = size, keep, len(keys)
         self.largest = torch.zeros(heads, down, across)
         self.sums = torch.zeros(heads, down, across, dtype=torch.float64)
@@ -116,11 +116,11 @@ class _Layer:
         best = tops.topk(min(self.keep, tops.shape[2]), -1).indices  # [H, r, n]
         some = cut.gather(2, best[..., None].expand(*best.shape, self.size))
         keys = (best + first)[..., None] * self.size + torch.arange(self.size, device=cut.device)
-        found = some.flatten(2).topk(min(self.keep, some[0, 0].numel()), -1)
-        places = keys.flatten(2).gather(2, found.indices)
-        places = places.where(found.values > 0, torch.iinfo(torch.int32).max)
+        top = some.flatten(2).topk(min(self.keep, some[0, 0].numel()), -1)
+        places = keys.flatten(2).gather(2, top.indices)
+        places = places.where(top.values > 0, torch.iinfo(torch.int32).max)
         places, order = places.sort(-1)  # in rising order, missing ones last
-        values = found.values.gather(2, order)
+        values = top.values.gather(2, order)
         rows, held = slice(start, start + cut.shape[1]), slice(0, places.shape[2])
         gone = values <= 0
         self.keys[:, rows, held] = places.masked_fill(gone, -1).to(torch.int32).cpu()

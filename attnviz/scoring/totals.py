@@ -54,7 +54,7 @@ class Totals:
         known = [score.function for score in scores if score.function is not None]
         functions = list(dict.fromkeys(known))
         self._functions: list[Callable[[Block], Tensor]] = functions
-        self._places = torch.tensor([functions.index(one) for one in known])
+        self._places = torch.tensor([functions.index(function) for function in known])
         targets = [score for score in scores if score.comparable]
         self._targets = torch.tensor(
             [functions.index(t.function) for t in targets if t.function is not None]
@@ -84,9 +84,9 @@ class Totals:
         if self._walks:
             block.earlier = self._earlier(block)
         parts = list(block.parts())
-        found = [self._values(part) for part in parts]
-        raw = _joined([part.raw for part in found])
-        rest = _joined([part.rest for part in found])
+        blocks = [self._values(part) for part in parts]
+        raw = _joined([part.raw for part in blocks])
+        rest = _joined([part.rest for part in blocks])
         present = _joined([part.top for part in parts]) > 0
         real = place.queries(place.axes.real)
         counted = present & place.countable

@@ -98,12 +98,12 @@ class UserCall:
 
     def __call__(self, block: Block) -> Tensor:
         """[B, H, r], the values of a block of several texts; 0 after the end of a text."""
-        found = torch.zeros_like(block.weights[..., 0])
-        for item, one in texts_of(block):
-            heads, rows, _ = one.weights.shape
-            value = self.of(one, torch.Size((heads, rows)))
-            found[item, :, :rows] = value.to(found.dtype)
-        return found
+        values = torch.zeros_like(block.weights[..., 0])
+        for item, text in texts_of(block):
+            heads, rows, _ = text.weights.shape
+            value = self.of(text, torch.Size((heads, rows)))
+            values[item, :, :rows] = value.to(values.dtype)
+        return values
 
     def of(self, block: ScoreBlock, shape: torch.Size) -> Tensor:
         """What the function gives for a block, in that shape.
@@ -114,13 +114,13 @@ class UserCall:
         sizes = list(block.weights.shape)
         with plugins.running(f"the {self.named}, given a block of {sizes} weights,"):
             value = torch.as_tensor(self.function(block), device=block.weights.device)
-            found = value.detach().expand(shape)
+            values = value.detach().expand(shape)
         if value.ndim not in (0, len(shape)) and not self.shared:
             raise UsageError(
                 f"the {self.named} gives values of shape {list(value.shape)} for a block of "
                 f"{sizes} weights; it must give {list(shape)}"
             )
-        return found
+        return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +147,9 @@ class Unless:
         block = Uniform(place)
         items, _, rows, _ = block.weights.shape
         left = torch.ones(items, rows, dtype=torch.bool, device=block.weights.device)
-        for item, one in texts_of(block):
-            count = one.weights.shape[1]
-            left[item, :count] = ~self.rows.of(one, torch.Size((count,))).bool()
+        for item, text in texts_of(block):
+            count = text.weights.shape[1]
+            left[item, :count] = ~self.rows.of(text, torch.Size((count,))).bool()
         return left
 
 

@@ -93,7 +93,7 @@ def _values(
     for block in _blocks(kind, window, step, one_head=one_head):
         before = block.weights.clone()
         assert score.function is not None
-        found = score.function(block)
+        result = score.function(block)
         values, defined = Totals([score], 1, block.weights.shape[1]).add(block)
         if not torch.equal(before, block.weights):
             raise UsageError(f"the {named} changes the weights of its block; let it take a copy")
@@ -102,7 +102,7 @@ def _values(
         assert expected is not None
         chances = expected.chances[expected.possible & block.place.countable[:, :, None]]
         _check_values(score, named, chances, "as chance")
-        rows.setdefault(block.place.start, []).append(found[0])
+        rows.setdefault(block.place.start, []).append(result[0])
     return torch.cat([torch.cat(parts) for _, parts in sorted(rows.items())], 1).double()
 
 

@@ -103,14 +103,14 @@ class UserMetric:
         Raises:
             UsageError: an error, another shape, or values that are not finite.
         """
-        found = _called(self.function, seen, self.named)
-        if found.shape != seen.targets.shape or not found.isfinite().all():
-            what = f"shape {list(found.shape)}" if found.shape != seen.targets.shape else "NaN or ∞"
+        value = _called(self.function, seen, self.named)
+        if value.shape != seen.targets.shape or not value.isfinite().all():
+            what = f"shape {list(value.shape)}" if value.shape != seen.targets.shape else "NaN or ∞"
             raise UsageError(
                 f"the {self.named} gives {what} for {len(seen.targets)} positions; it must give a "
                 f"finite number for each, [{len(seen.targets)}]"
             )
-        return found.double()
+        return value.double()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,17 +137,17 @@ class UserFill:
             UsageError: an error, another shape, or values that are not finite.
         """
         shape = seen.outputs.shape
-        found = _called(self.function, seen, self.named).to(seen.outputs.dtype)
+        fill = _called(self.function, seen, self.named).to(seen.outputs.dtype)
         try:
-            found = found.expand(shape)
+            fill = fill.expand(shape)
         except RuntimeError:
             raise UsageError(
-                f"the {self.named} gives {list(found.shape)} for outputs {list(shape)}; it must "
+                f"the {self.named} gives {list(fill.shape)} for outputs {list(shape)}; it must "
                 "give as many, or what broadcasts to them"
             ) from None
-        if not found.isfinite().all():
+        if not fill.isfinite().all():
             raise UsageError(f"the {self.named} gives NaN or ∞ in layer {seen.site.layer}")
-        return found
+        return fill
 
 
 _METRICS: dict[str, UserMetric] = {}
@@ -226,18 +226,18 @@ def fill(name: str) -> Callable[[Function], Function]:
 
 def given_metric(function: Callable[..., Any], of: Of = "texts") -> UserMetric:
     """A function as a metric: as it is registered, or called ``custom``."""
-    for one in _METRICS.values():
-        if one.function is function and one.of == of:
-            return one
+    for metric in _METRICS.values():
+        if metric.function is function and metric.of == of:
+            return metric
     plugins.remember(function)
     return UserMetric("custom", function, of=of)
 
 
 def given_fill(function: Callable[[Outputs], Any]) -> UserFill:
     """A function as a fill: as it is registered, or called ``custom`` from now on."""
-    for one in _FILLS.values():
-        if one.function is function and one.name != "custom":
-            return one
+    for fill in _FILLS.values():
+        if fill.function is function and fill.name != "custom":
+            return fill
     plugins.remember(function)
     _FILLS["custom"] = UserFill("custom", function)
     return _FILLS["custom"]

@@ -165,7 +165,7 @@ def role(
     def registered(function: Function) -> Function:
         qualified = qualified_name(function)
         _check_name("role", name, qualified, SHOWN)
-        own = [one.name for one in SCORES.values() if _is(one.function, function)]
+        own = [score.name for score in SCORES.values() if _is(score.function, function)]
         evidence = score or (own[0] if own else None)
         if evidence is None:
             raise UsageError(
@@ -180,7 +180,7 @@ def role(
         if not 0 < mean <= 1 or lift < 0:
             raise UsageError(f"a role needs a mean above 0 and up to 1 and a lift of 0 or more, "
                              f"not {mean:g} and {lift:g}")  # fmt: skip
-        if wrong := [one for one in unless if one not in SHOWN]:
+        if wrong := [name for name in unless if name not in SHOWN]:
             raise UsageError(f"no role is called {wrong[0]!r}; choose {', '.join(SHOWN)}")
         condition = (
             None if score is None else UserCondition(function, f"role {name!r} ({qualified})")
@@ -212,10 +212,10 @@ class UserCondition:
     def __init__(self, function: Condition, named: str) -> None:
         self._function, self._named = function, named
 
-    def __call__(self, found: Mapping[str, Score]) -> bool:
+    def __call__(self, scores: Mapping[str, Score]) -> bool:
         """Whether the role holds; UsageError where the function raises an error."""
         with plugins.running(f"the {self._named}"):
-            return bool(self._function(found))
+            return bool(self._function(scores))
 
 
 def qualified_name(function: Callable[..., Any]) -> str:
@@ -243,7 +243,7 @@ def _check_name(what: str, name: str, qualified: str, taken: Mapping[str, Any]) 
 
 def _letters(name: str, given: str | None, most: int) -> str:
     """The code of a role that no other has."""
-    taken = {(one.code, one.short)[most == 2] for one in SHOWN.values() if one.name != name}
+    taken = {(role.code, role.short)[most == 2] for role in SHOWN.values() if role.name != name}
     if given is not None:
         if not (given.isalnum() and len(given) <= most) or given in taken:
             raise UsageError(f"{given[:20]!r} is no code for the role {name!r}: take up to {most} "
@@ -251,7 +251,7 @@ def _letters(name: str, given: str | None, most: int) -> str:
         return given
     plain = name.replace("_", "")
     choices = [plain[:most], *(plain[0] + letter for letter in plain[1:] + "123456789")]
-    return next(one for one in choices if one not in taken)
+    return next(letter for letter in choices if letter not in taken)
 
 
 def _color(name: str, given: str | None) -> str:
@@ -261,5 +261,5 @@ def _color(name: str, given: str | None) -> str:
         return given.lower()
     if name in SHOWN:
         return SHOWN[name].color
-    used = [one.color for one in SHOWN.values() if one.user]
+    used = [role.color for role in SHOWN.values() if role.user]
     return next((color for color in COLORS if color not in used), COLORS[len(used) % len(COLORS)])

@@ -73,9 +73,9 @@ def _joined(texts: tuple[str, ...]) -> str:
     return _BYTES.sub(_decoded, joined) if len(texts) > 1 else joined
 
 
-def _decoded(found: re.Match[str]) -> str:
+def _decoded(match: re.Match[str]) -> str:
     """The characters that the bytes of several pieces make; unchanged if they make none."""
     try:
-        return bytes.fromhex(found[0].replace("<", " ").replace(">", " ")).decode()
+        return bytes.fromhex(match[0].replace("<", " ").replace(">", " ")).decode()
     except UnicodeDecodeError:
-        return found[0]
+        return match[0]

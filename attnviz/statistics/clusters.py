@@ -101,8 +101,8 @@ class ClusterSums:
         """Where there can be an interval: from :data:`LEAST` clusters that are not all alike."""
         error = np.nan_to_num(self.error())
         differ = error > _SAME * np.abs(np.nan_to_num(self.mean()))
-        found: NDArray[np.bool_] = (self.count / copies >= LEAST) & differ
-        return found
+        known: NDArray[np.bool_] = (self.count / copies >= LEAST) & differ
+        return known
 
     def freedom(self, copies: float = 1.0) -> Floats:
         """Degrees of freedom of the errors, NaN where :meth:`known` says no."""
@@ -122,8 +122,8 @@ def summable(a: Floats, b: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
     """
     with np.errstate(over="ignore", invalid="ignore"):
         largest = np.maximum((a * a).sum(-1), (np.abs(a) * np.maximum(b, 1)).sum(-1))
-    found: NDArray[np.bool_] = largest < _LARGEST
-    return found
+    small: NDArray[np.bool_] = largest < _LARGEST
+    return small
 
 
 def few_groups(groups: float, unit: str = "texts") -> str | None:

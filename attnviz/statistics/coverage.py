@@ -202,11 +202,11 @@ def word(kind: Kind, groups: float, unit: str = "texts") -> str | None:
                 f"of samples of {rare[0]:,}"
             )
     else:
-        for what, found in (("common scores", common), ("scores that few texts have", rare)):
-            if found is not None and found[1].joint < LEVEL - CLOSE:
+        for what, study in (("common scores", common), ("scores that few texts have", rare)):
+            if study is not None and study[1].joint < LEVEL - CLOSE:
                 said.append(
-                    f"those of {what} held together in {_percent(found[1].joint)} of samples of "
-                    f"{found[0]:,} {POPULATION}"
+                    f"those of {what} held together in {_percent(study[1].joint)} of samples of "
+                    f"{study[0]:,} {POPULATION}"
                 )
     if not said:
         return None
@@ -222,10 +222,10 @@ def word_of(name: str, groups: float, unit: str = "texts") -> str | None:
         groups: how many independent texts.
         unit: what they are called.
     """
-    found = measured(name, groups)
-    if found is None:
+    study = measured(name, groups)
+    if study is None:
         return None
-    size, held = found
+    size, held = study
     joint = name.endswith("all at once")
     share = held.joint if joint else held.middle
     if share >= LEVEL - CLOSE:

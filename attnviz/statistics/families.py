@@ -132,16 +132,16 @@ def two_sided(apart: ArrayLike, error: ArrayLike, freedom: ArrayLike) -> Floats:
     """P-values of Student's t for means so far from the null value; NaN without freedom."""
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.abs(np.asarray(apart)) / np.asarray(error)
-    found: Floats = np.minimum(2 * p_above(t, freedom), 1)
-    return found
+    p: Floats = np.minimum(2 * p_above(t, freedom), 1)
+    return p
 
 
 def one_sided(apart: ArrayLike, error: ArrayLike, freedom: ArrayLike) -> Floats:
     """P-values of Student's t against "not above"; NaN without freedom."""
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.asarray(apart) / np.asarray(error)
-    found: Floats = np.asarray(p_above(t, freedom), np.float64)
-    return found
+    p: Floats = np.asarray(p_above(t, freedom), np.float64)
+    return p
 
 
 def holm(p: ArrayLike) -> Floats:
@@ -151,28 +151,28 @@ def holm(p: ArrayLike) -> Floats:
         Holm 1979, A simple sequentially rejective multiple test procedure.
     """
     values = np.asarray(p, np.float64)
-    found = np.full(values.shape, np.nan)
+    corrected = np.full(values.shape, np.nan)
     there = ~np.isnan(values)
     some = values[there]
     order = np.argsort(some, kind="stable")
     steps = some[order] * np.arange(len(some), 0, -1)
     adjusted = np.empty_like(some)
     adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1) if len(some) else steps
-    found[there] = adjusted
-    return found
+    corrected[there] = adjusted
+    return corrected
 
 
 def _max_t(bootstrap: Bootstrap, clusters: ClusterSums, null: float) -> Floats:
     """Adjusted p-values from the largest deviation of every draw, family by family."""
-    found = np.full(clusters.count.shape, np.nan)
+    adjusted = np.full(clusters.count.shape, np.nan)
     families = [part for part in bootstrap.families(clusters) if part.any()]
     for part in families:
         most = np.sort(bootstrap.largest(clusters, part))
         t = np.abs(clusters.mean()[part] - null) / clusters.error()[part]
         beyond = len(most) - np.searchsorted(most, t, side="left")
         p = (1 + beyond) / (1 + len(most))
-        found[part] = np.minimum(p * len(families), 1)
-    return found
+        adjusted[part] = np.minimum(p * len(families), 1)
+    return adjusted
 
 
 def _wide(b: NDArray[Any], axes: int) -> NDArray[Any]:

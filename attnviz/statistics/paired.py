@@ -88,7 +88,7 @@ def differences(
         common = count >= COMMON * texts
         parts = [part for part in (family & common, family & ~common) if part.any()]
         for part in parts:
-            some = [tuple(one[:, part] for one in run) for run in (before, after)]
+            some = [tuple(array[:, part] for array in run) for run in (before, after)]
             most = _largest(some[0], some[1], change[part], weights)
             inside = 1 - (1 - level) / len(parts)
             quantile = float(np.quantile(most, inside, method="higher"))
@@ -119,14 +119,14 @@ def _drawn(before: Any, after: Any, weights: Floats) -> tuple[Floats, Floats]:
 
 def _largest(before: Any, after: Any, change: Floats, weights: Floats) -> Floats:
     """[R], the most errors of its own that any mean of a draw is off."""
-    found = np.zeros(len(weights))
+    largest = np.zeros(len(weights))
     for first in range(0, len(change), _AT_ONCE):
         some = slice(first, first + _AT_ONCE)
-        one, two = (tuple(np.asarray(x[:, some], np.float64) for x in run)
+        earlier, later = (tuple(np.asarray(x[:, some], np.float64) for x in run)
                     for run in (before, after))  # fmt: skip
-        drawn, error = _drawn(one, two, weights)
+        drawn, error = _drawn(earlier, later, weights)
         apart = np.abs(drawn - change[some])
         with np.errstate(divide="ignore", invalid="ignore"):
             off = np.where(apart <= 1e-12, 0.0, apart / error)
-        found = np.maximum(found, np.nan_to_num(off, nan=0.0, posinf=np.inf).max(1))
-    return found
+        largest = np.maximum(largest, np.nan_to_num(off, nan=0.0, posinf=np.inf).max(1))
+    return largest

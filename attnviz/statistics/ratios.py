@@ -82,13 +82,13 @@ def ratios(
 
 def mean(values: Floats, names: Sequence[str]) -> tuple[float, float, float]:
     """The mean over n values and the ends of its 95 % interval; NaN from too few clusters."""
-    found = ratios(values[:, None], np.ones(len(values)), names)
-    return float(found.value[0]), float(found.low[0]), float(found.high[0])
+    interval = ratios(values[:, None], np.ones(len(values)), names)
+    return float(interval.value[0]), float(interval.low[0]), float(interval.high[0])
 
 
 def _error(squares: Floats, count: int, total: float) -> Floats:
-    found: Floats = np.sqrt(count / (count - 1) * np.maximum(squares, 0)) / abs(total)
-    return found
+    error: Floats = np.sqrt(count / (count - 1) * np.maximum(squares, 0)) / abs(total)
+    return error
 
 
 def _width(

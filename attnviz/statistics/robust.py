@@ -88,12 +88,12 @@ def median(values: Floats, level: float = LEVEL) -> Between:
 
 def _column_by_column(values: Floats, function: Any) -> Between:
     flat = np.asarray(values, np.float64).reshape(len(values), -1)
-    found = np.full((3, flat.shape[1]), np.nan)
+    bounds = np.full((3, flat.shape[1]), np.nan)
     for place, column in enumerate(flat.T):
         some = np.sort(column[~np.isnan(column)])
         if len(some):
-            found[:, place] = function(some)
-    return Between(*found.reshape(3, *np.shape(values)[1:]))
+            bounds[:, place] = function(some)
+    return Between(*bounds.reshape(3, *np.shape(values)[1:]))
 
 
 def _trimmed(some: Floats, level: float, cut: float) -> tuple[float, float, float]:

@@ -53,12 +53,12 @@ def poisson(seed: int, names: Sequence[str], replicates: int = REPLICATES) -> Fl
     SHAKE-128 of seed and name gives 32 bits for each replicate, which the Poisson(1) distribution
     function turns into a number from 0 to 13.
     """
-    found = np.empty((replicates, len(names)))
+    counts = np.empty((replicates, len(names)))
     for place, name in enumerate(names):
         stream = hashlib.shake_128(f"{seed}\0{name}".encode("utf-8", "surrogatepass"))
         draws = np.frombuffer(stream.digest(4 * replicates), "<u4")
-        found[:, place] = np.searchsorted(_LIMITS, draws, side="right")
-    return found
+        counts[:, place] = np.searchsorted(_LIMITS, draws, side="right")
+    return counts
 
 
 class DrawnSums:
@@ -92,8 +92,8 @@ class DrawnSums:
 
     def value(self, where: Any = ...) -> Floats:
         """The sums in float64; ``where`` is an index."""
-        found: Floats = self.whole[where] + self.part[where] / _UNIT
-        return found
+        sums: Floats = self.whole[where] + self.part[where] / _UNIT
+        return sums
 
     def _carry(self) -> None:
         self.whole += self.part >> _BITS
@@ -162,13 +162,13 @@ class Bootstrap:
 
     def largest(self, sums: ClusterSums, where: NDArray[np.bool_]) -> Floats:
         """[R], the largest of :meth:`off` over some means, a few thousand of them at a time."""
-        found = np.zeros(self.replicates)
+        largest = np.zeros(self.replicates)
         places = np.flatnonzero(where)
         for first in range(0, len(places), _MEANS):
             some = np.zeros(where.size, np.bool_)
             some[places[first : first + _MEANS]] = True
-            found = np.maximum(found, self.off(sums, some.reshape(where.shape)).max(1))
-        return found
+            largest = np.maximum(largest, self.off(sums, some.reshape(where.shape)).max(1))
+        return largest
 
     def widths(self, sums: ClusterSums, level: float = LEVEL, copies: float = 1.0) -> Floats:
         """How many standard errors all means together stay within, in ``level`` of the draws.
@@ -182,14 +182,14 @@ class Bootstrap:
             [...], of common and rare means their family's quantile; NaN for means over fewer than
             :data:`ENOUGH` clusters, or of which the draws say nothing.
         """
-        found = np.full(sums.count.shape, np.nan)
+        widths = np.full(sums.count.shape, np.nan)
         families = [part for part in self.families(sums, copies) if part.any()]
         for part in families:
             most = self.largest(sums, part)
             inside = 1 - (1 - level) / len(families)
             quantile = float(np.quantile(most, inside, method="higher"))
-            found[part] = quantile if math.isfinite(quantile) else np.nan
-        return found
+            widths[part] = quantile if math.isfinite(quantile) else np.nan
+        return widths
 
     @staticmethod
     def families(sums: ClusterSums, copies: float = 1.0) -> tuple[NDArray[np.bool_], ...]:

@@ -38,9 +38,9 @@ class Spread:
         """[len(at), K], the middle of the bin that each quantile lies in; NaN without any value."""
         total = self.counts.cumsum(1, dtype=np.int64)
         many = total[:, -1]
-        found = np.full((len(at), len(many)), np.nan)
+        quantiles = np.full((len(at), len(many)), np.nan)
         for row, share in enumerate(at):
             rank = np.maximum(np.ceil(share * many), 1)
             bins = (total < rank[:, None]).sum(1)
-            found[row] = np.where(many > 0, (bins + 0.5) / BINS * self.tops, np.nan)
-        return found
+            quantiles[row] = np.where(many > 0, (bins + 0.5) / BINS * self.tops, np.nan)
+        return quantiles

@@ -34,8 +34,8 @@ def half_widths(freedom: ArrayLike, level: float = 0.95) -> Floats:
 
     degrees = np.asarray(freedom, np.float64)
     known = np.where(degrees >= 1, degrees, np.nan)
-    found: Floats = stdtrit(known, (1 + level) / 2)
-    return found
+    widths: Floats = stdtrit(known, (1 + level) / 2)
+    return widths
 
 
 def p_above(t: ArrayLike, freedom: ArrayLike) -> Any:

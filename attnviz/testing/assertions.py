@@ -70,12 +70,12 @@ def assert_role(
     if len(chosen) != 1:
         raise UsageError(f"{head} is {len(chosen)} heads; assert the role of one")
     scored, where = _scored(source, name, texts)
-    (own,) = (one for one in scored if one.head == chosen[0])
-    shown = next((one for one in own.roles if one.name == name), None)
+    (own,) = (scores for scores in scored if scores.head == chosen[0])
+    shown = next((role for role in own.roles if role.name == name), None)
     if shown is not None and (at_least is None or (shown.evidence.mean or 0.0) >= at_least):
         return
-    others = [(_best(one, name), one.head) for one in scored if one.head != own.head]
-    reach = sorted((found for found in others if found[0] is not None), reverse=True)
+    others = [(_best(scores, name), scores.head) for scores in scored if scores.head != own.head]
+    reach = sorted((other for other in others if other[0] is not None), reverse=True)
     raise AssertionError(_no_role(source, own, name, at_least, where, reach))
 
 
@@ -83,7 +83,7 @@ def _scored(
     source: Source, role: str, texts: str | Sequence[str] | None
 ) -> tuple[Sequence[HeadScores], str]:
     """Every head on some texts, and what these are."""
-    if texts is None and all(one.score in MEASURED for one in ROLES[role].evidence):
+    if texts is None and all(part.score in MEASURED for part in ROLES[role].evidence):
         return run_probe(source), "repeated random tokens"
     several = sentences() if texts is None else (texts,) if isinstance(texts, str) else texts
     total = Sums.zero(len(source.layout))
@@ -102,7 +102,7 @@ def _scored(
 
 def _best(scores: HeadScores, role: str) -> float | None:
     """The mean of a role that a head shows."""
-    return next((one.evidence.mean for one in scores.roles if one.name == role), None)
+    return next((r.evidence.mean for r in scores.roles if r.name == role), None)
 
 
 def _no_role(
@@ -115,14 +115,14 @@ def _no_role(
 ) -> str:
     """What is said of a head without a role."""
     name = source.layout.name
-    measured = [_said(one.score, own.scores.get(one.score)) for one in ROLES[role].evidence]
+    measured = [_said(part.score, own.scores.get(part.score)) for part in ROLES[role].evidence]
     needs = [f"{e.score} of {e.mean:g} and {e.lift:g} times chance" for e in ROLES[role].evidence]
     asked = f"{' or '.join(needs)}, and no other role's targets with as much"
     if at_least is not None:
         asked += f"; and a score of {at_least:g}"
-    does = ", ".join(f"{one.title} {one.evidence.mean or 0:.2f}" for one in own.roles)
+    does = ", ".join(f"{role.title} {role.evidence.mean or 0:.2f}" for role in own.roles)
     there = ", ".join(f"{name(head)} {mean:.2f}" for mean, head in reach[:_NAMED])
-    verb = "shows too little" if any(one.name == role for one in own.roles) else "does not show"
+    verb = "shows too little" if any(r.name == role for r in own.roles) else "does not show"
     return "\n".join(
         [
             f"head {name(own.head)} of {source.info.model} {verb} {role} on {where}:",
@@ -163,9 +163,9 @@ def assert_same_heads(
     """
     __tracebackhide__ = True
     path = RUNNING.path(baseline)
-    found = heads(text, model=model)
+    result = heads(text, model=model)
     if RUNNING.update:
-        found.save(path)
+        result.save(path)
         RUNNING.written.append(path)
         return
     if not path.exists():
@@ -175,10 +175,10 @@ def assert_same_heads(
     before = read(path)
     if not isinstance(before, Heads):
         raise InputError(f"{path} is no result of heads; write it with pytest --attnviz-update")
-    if tokens := _other_tokens(before, found):
+    if tokens := _other_tokens(before, result):
         raise AssertionError(f"{path} is of {tokens}: the text or the tokenizer is another one")
-    changed = diff(before, found)
-    moved = [one for one in changed.heads if one.largest() > within]
+    changed = diff(before, result)
+    moved = [head for head in changed.heads if head.largest() > within]
     if moved:
         raise AssertionError(_moved(changed, moved, within, path))
 
@@ -195,12 +195,12 @@ def _moved(changed: Diff, moved: Sequence[HeadChange], within: float, path: Path
     """What is said of heads that moved."""
     count = f"{len(moved)} of {len(changed.heads)} heads"
     lines = [f"{count} of {changed.other.model} moved by more than {within:g} from {path}:"]
-    for one in moved[:_NAMED]:
-        shares = [figure for figure in one.changes if figure.name not in OTHER_UNITS]
+    for head in moved[:_NAMED]:
+        shares = [figure for figure in head.changes if figure.name not in OTHER_UNITS]
         most = max(shares, key=lambda figure: abs(figure.change))
-        roles = [f"loses {role}" for role in one.lost] + [f"gains {role}" for role in one.gained]
+        roles = [f"loses {role}" for role in head.lost] + [f"gains {role}" for role in head.gained]
         said = (
-            f"  {one.name}  {most.name} {most.before:.3f} → {most.after:.3f} ({most.change:+.3f})"
+            f"  {head.name}  {most.name} {most.before:.3f} → {most.after:.3f} ({most.change:+.3f})"
         )
         lines.append("; ".join([said, *roles]))
     if len(moved) > _NAMED:

@@ -42,8 +42,8 @@ def assemble(modules: Mapping[str, str], entry: str) -> str:
 
 def _scoped(name: str, source: str) -> str:
     """One module as a function of its own."""
-    exported = [found for _, found in _EXPORT.findall(source)]
-    body = _IMPORT.sub(lambda found: f"const {{{found[1]}}} = from_{found[2]};\n", source)
+    exported = [name for _, name in _EXPORT.findall(source)]
+    body = _IMPORT.sub(lambda match: f"const {{{match[1]}}} = from_{match[2]};\n", source)
     body = _EXPORT.sub(r"\1 \2", body)
     if left := _LEFT_OVER.search(body):
         raise ValueError(f"{name}.js: cannot resolve {left.group().strip()!r}")
@@ -60,7 +60,7 @@ def _visit(name: str, modules: Mapping[str, str], order: list[str], path: tuple[
         raise ValueError(f"{path[-1] if path else 'the page'} needs {name}.js, which is not there")
     for names, target in _IMPORT.findall(modules[name]):
         _visit(target, modules, order, (*path, name))
-        exported = {found for _, found in _EXPORT.findall(modules[target])}
+        exported = {name for _, name in _EXPORT.findall(modules[target])}
         for wanted in (part.strip() for part in names.split(",") if part.strip()):
             if wanted not in exported:
                 raise ValueError(f"{name}.js imports {wanted}, which {target}.js does not export")

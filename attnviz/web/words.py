@@ -17,7 +17,7 @@ def used(*texts: str) -> tuple[Term, ...]:
         UsageError: the glossary does not have one.
     """
     names = {name for text in texts for name in _USED.findall(text)}
-    return tuple(sorted(map(term, names), key=lambda one: one.name.lower()))
+    return tuple(sorted(map(term, names), key=lambda entry: entry.name.lower()))
 
 
 def definitions(terms: tuple[Term, ...]) -> str:
@@ -25,7 +25,7 @@ def definitions(terms: tuple[Term, ...]) -> str:
     return "".join(map(_definition, terms))
 
 
-def _definition(one: Term) -> str:
-    source = f' <span class="source">{html.escape(one.source)}</span>' if one.source else ""
-    name = html.escape(one.name)
-    return f'    <dt data-word="{name}">{name}</dt><dd>{html.escape(one.text)}{source}</dd>\n'
+def _definition(entry: Term) -> str:
+    source = f' <span class="source">{html.escape(entry.source)}</span>' if entry.source else ""
+    name = html.escape(entry.name)
+    return f'    <dt data-word="{name}">{name}</dt><dd>{html.escape(entry.text)}{source}</dd>\n'

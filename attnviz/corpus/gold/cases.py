@@ -72,7 +72,7 @@ class Cases:
             words.setdefault(self.document(sentence), []).append((sentence.words, sentence.heads))
         first: dict[Hashable, int] = {}
         same = {number: first.setdefault(tuple(said), number) for number, said in words.items()}
-        self._documents = {number: same[one] for number, one in self._documents.items()}
+        self._documents = {number: same[document] for number, document in self._documents.items()}
 
     def document(self, sentence: Sentence) -> int:
         """The cluster that a sentence belongs to; copies of a document are one."""
@@ -84,21 +84,21 @@ class Cases:
         texts = (Text(s.number, s.place, s.prompt) for s in wanted)
         by_number = {s.number: s for s in wanted}
         tokenized = tokenize(texts, self.source)
-        for found in batches(tokenized, lambda inputs: inputs.length, BATCH_TOKENS):
-            if isinstance(found, InvalidRecord):
+        for batch in batches(tokenized, lambda inputs: inputs.length, BATCH_TOKENS):
+            if isinstance(batch, InvalidRecord):
                 if self.settings.strict:
                     raise InputError(
-                        f"{found.place}: the model cannot take this sentence; it reads at most "
+                        f"{batch.place}: the model cannot take this sentence; it reads at most "
                         f"{self.source.max_tokens} tokens"
                     )
                 self.refused += 1
                 continue
             gold = []
-            for one in found:
-                gold.append(self._gold(by_number[one.text.number], one.inputs))
+            for sentence in batch:
+                gold.append(self._gold(by_number[sentence.text.number], sentence.inputs))
                 for name, head, word in zip(*gold[-1].columns, strict=True):
                     tally.add(gold[-1].document, name, int(head - word))
-            yield Task(tuple(one.inputs for one in found), tuple(gold))
+            yield Task(tuple(sentence.inputs for sentence in batch), tuple(gold))
 
     def _gold(self, sentence: Sentence, inputs: Inputs) -> Gold:
         """The words of a sentence that have a head, tokens for both, and a wanted relation."""

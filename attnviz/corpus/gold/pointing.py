@@ -121,6 +121,6 @@ def _tokens(inputs: Inputs) -> Tokens:
 
 def present(inputs: Inputs, words: int) -> NDArray[np.bool_]:
     """Which of a sentence's words have a token at all."""
-    found = np.zeros(words, np.bool_)
-    found[[word for word in _tokens(inputs).words if word >= 0]] = True
-    return found
+    in_text = np.zeros(words, np.bool_)
+    in_text[[word for word in _tokens(inputs).words if word >= 0]] = True
+    return in_text

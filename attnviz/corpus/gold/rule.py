@@ -47,7 +47,7 @@ def sure(p: Sequence[float], asked: int) -> list[bool]:
     """
     others = np.ones(asked - len(p))
     adjusted = holm(np.concatenate([np.asarray(p, np.float64), others]))[: len(p)]
-    return [bool(one <= 1 - LEVEL) for one in adjusted]
+    return [bool(p <= 1 - LEVEL) for p in adjusted]
 
 
 def evidence(

@@ -53,8 +53,8 @@ class HitTable:
     def accuracy(self, where: NDArray[np.bool_]) -> NDArray[np.float64]:
         """[N, 2] on some documents; NaN where there is no case."""
         total = int(self.count[where].sum())
-        found: NDArray[np.float64] = self.hits[where].sum(0) / (total or np.nan)
-        return found
+        accuracy: NDArray[np.float64] = self.hits[where].sum(0) / (total or np.nan)
+        return accuracy
 
     def best_offset(self, where: NDArray[np.bool_]) -> int:
         """The place in ``distances`` of the best one on some documents; the shortest of several."""
@@ -87,7 +87,7 @@ class HitTally:
         documents: dict[str, list[int]] = defaultdict(list)
         for document, name in sorted(self.cases):
             documents[name].append(document)
-        tables = {name: self._table(name, found) for name, found in documents.items()}
+        tables = {name: self._table(name, hits) for name, hits in documents.items()}
         return dict(sorted(tables.items(), key=lambda item: (-int(item[1].count.sum()), item[0])))
 
     def _table(self, name: str, documents: Sequence[int]) -> HitTable:

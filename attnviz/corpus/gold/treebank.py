@@ -109,11 +109,11 @@ def read(names: Sequence[str]) -> Iterator[Sentence | InvalidRecord]:
             starts = any(_comment(line).startswith("newdoc") for line in block if line[:1] == "#")
             document += starts or not marked
             marked = marked or starts
-            found = _sentence(block, first)
-            if isinstance(found, _Fault):
-                yield InvalidRecord(number, f"{shown}:{found.line}", found.reason)
-            elif found is not None:
-                words, heads, relations, rows = found
+            sentence = _sentence(block, first)
+            if isinstance(sentence, _Fault):
+                yield InvalidRecord(number, f"{shown}:{sentence.line}", sentence.reason)
+            elif sentence is not None:
+                words, heads, relations, rows = sentence
                 comments = tuple(_comment(line) for line in block if line[:1] == "#")
                 named = [c.partition("=")[2].strip() for c in comments if c.startswith("sent_id")]
                 title = named[0] if named and named[0] else place

@@ -74,9 +74,9 @@ def _added(right: NDArray[np.bool_], owners: Sequence[int], keys: Mapping[Key, i
     member = np.zeros((len(owners), len(keys)), np.float32)
     member[np.arange(len(owners)), owners] = 1
     sums = np.rint(right.astype(np.float32) @ member).astype(np.int32)  # [N, 2, K]
-    found: dict[Key, NDArray[np.int32]] = {}
+    added: dict[Key, NDArray[np.int32]] = {}
     for (document, name), hits in zip(keys, np.moveaxis(sums, 2, 0), strict=True):
-        found[document, name] = hits
-        whole = found.get((document, ALL))
-        found[document, ALL] = hits if whole is None else whole + hits
-    return found
+        added[document, name] = hits
+        whole = added.get((document, ALL))
+        added[document, ALL] = hits if whole is None else whole + hits
+    return added

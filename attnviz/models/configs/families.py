@@ -170,13 +170,13 @@ def split(
     if config.get("use_sliding_window") is False:
         window = None
     sizes = {"window": window, "chunk": chunk, "full": None}
-    found = [
+    per_layer = [
         reach if reach == "none" or sizes[reach] else "full"
         for reach in reaches(config, layers, every=every, windowed=windowed)
     ]
     groups = []
     for reach, size in sizes.items():
-        here = tuple(i for i, one in enumerate(found) if one == reach)
+        here = tuple(i for i, seen_by in enumerate(per_layer) if seen_by == reach)
         label = "full attention"
         if size:
             label = f"{reach} {size:,}" + ("" if spec.causal else " each way")
@@ -204,13 +204,13 @@ def deberta(config: Config, keys: Keys) -> tuple[LayerGroup, ...]:
     of score (``c2p``, ``p2c``) widens the scale, 1/√(d · kinds). He et al. 2021 (arXiv:2006.03654).
     """
     spec = basic(config, keys, ALL, causal=False)
-    kinds = [one for one in ("c2p", "p2c") if one in (config.get("pos_att_type") or ())]
+    kinds = [kind for kind in ("c2p", "p2c") if kind in (config.get("pos_att_type") or ())]
     own = config.get("relative_attention") and not config.get("share_att_key")
-    one = spec.heads * spec.head_dim * (spec.d_model + 1)
+    table = spec.heads * spec.head_dim * (spec.d_model + 1)
     spec = replace(
         spec,
         scale_dim=spec.head_dim * (1 + len(kinds)) if kinds else 0,
-        extras=(("position projections", one * len(kinds)),) if own and kinds else (),
+        extras=(("position projections", table * len(kinds)),) if own and kinds else (),
     )
     return (LayerGroup("self-attention", tuple(range(need(config, keys, "layers"))), spec),)
 

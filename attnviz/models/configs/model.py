@@ -69,8 +69,8 @@ class ModelSpec:
 
 def group_parameters(group: LayerGroup) -> int:
     """Parameters of a group: of one layer times its layers, or once where they are shared."""
-    one = parameters(group.spec).total
-    return one if group.shared else one * len(group.layers)
+    layer = parameters(group.spec).total
+    return layer if group.shared else layer * len(group.layers)
 
 
 _PARTS = {
@@ -100,10 +100,10 @@ def read_config(config: Mapping[str, Any], name: str) -> ModelSpec:
         )
     if family not in FAMILIES:
         for part, inner in _parts(config, family):
-            found = read_config(inner, name)
+            model = read_config(inner, name)
             note = f"only {part} of a {family or 'composed'} model was read"
-            dtype = found.dtype or _dtype(config)
-            return replace(found, partial=found.partial or note, dtype=dtype)
+            dtype = model.dtype or _dtype(config)
+            return replace(model, partial=model.partial or note, dtype=dtype)
     try:
         read = _known if family in FAMILIES else _guess
         return read(config, name, family)
@@ -122,11 +122,11 @@ def read_towers(config: Mapping[str, Any], name: str) -> dict[str, ModelSpec]:
     family = str(config.get("model_type") or "")
     if family in FAMILIES:
         return {}
-    found: dict[str, ModelSpec] = {}
+    towers: dict[str, ModelSpec] = {}
     for part, inner in _parts(config, family):
         own = read_towers(inner, name) or {_PARTS[part]: read_config(inner, name)}
-        found |= {tower: model for tower, model in own.items() if tower not in found}
-    return found
+        towers |= {tower: model for tower, model in own.items() if tower not in towers}
+    return towers
 
 
 def _parts(config: Config, family: str) -> Iterator[tuple[str, Config]]:
@@ -137,7 +137,7 @@ def _parts(config: Config, family: str) -> Iterator[tuple[str, Config]]:
             continue
         kind = str(inner.get("model_type") or "")
         usual = (f"{family}_{tower}", f"{family}_{tower}_model")
-        kind = kind or next((one for one in usual if one in FAMILIES), "")
+        kind = kind or next((part for part in usual if part in FAMILIES), "")
         if kind in FAMILIES or any(_parts(inner, kind)):
             yield part, {**inner, "model_type": kind}
 
@@ -217,12 +217,12 @@ def _guess(config: Config, name: str, family: str) -> ModelSpec:
     )
     if layers is None:
         partial += ", nor is the number of layers (1 assumed)"
-    found = [reach != "none" for reach in reaches(config, layers or 1)]
-    attending = tuple(i for i, on in enumerate(found) if on)
+    attends = [reach != "none" for reach in reaches(config, layers or 1)]
+    attending = tuple(i for i, on in enumerate(attends) if on)
     if not attending:
-        raise ModelError(f"{name} has no attention: its config lists {len(found)} layers without")
+        raise ModelError(f"{name} has no attention: its config lists {len(attends)} layers without")
     group = LayerGroup("self-attention", attending, spec)
-    idle = len(found) - len(attending)
+    idle = len(attends) - len(attending)
     if idle:
-        partial += f"; {idle} of {len(found)} layers have no attention"
+        partial += f"; {idle} of {len(attends)} layers have no attention"
     return ModelSpec(name, family, (group,), partial=partial, dtype=_dtype(config), idle=idle)

@@ -36,9 +36,9 @@ class Preset:
     @property
     def model(self) -> ModelSpec:
         """Its attention, layer by layer."""
-        found = read_config(self.config, self.title)
-        notes = (*found.notes, self.note) if self.note else found.notes
-        return replace(found, whole=self.parameters, notes=notes, source=self.source)
+        model = read_config(self.config, self.title)
+        notes = (*model.notes, self.note) if self.note else model.notes
+        return replace(model, whole=self.parameters, notes=notes, source=self.source)
 
 
 @cache
@@ -60,9 +60,9 @@ def preset(name: str) -> Preset:
     import difflib
 
     known = presets()
-    found = known.get(name.strip().lower())
-    if found is not None:
-        return found
+    preset = known.get(name.strip().lower())
+    if preset is not None:
+        return preset
     close = difflib.get_close_matches(name.lower(), list(known), n=3, cutoff=0.4)
     hint = f"did you mean {' or '.join(close)}?" if close else "nothing is similar to it;"
     raise UsageError(

@@ -62,8 +62,8 @@ def rotary(config: Config, head_dim: int, *, windowed: bool) -> Rotary | None:
 
 def _parameters(config: Config, windowed: bool) -> Mapping[str, Any]:
     """``rope_parameters``, of the kind of layer where each has its own; ``rope_scaling`` before."""
-    found = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    if not isinstance(found, Mapping):
+    parameters = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    if not isinstance(parameters, Mapping):
         return {}
-    own = found.get("sliding_attention" if windowed else "full_attention")
-    return own if isinstance(own, Mapping) else found
+    own = parameters.get("sliding_attention" if windowed else "full_attention")
+    return own if isinstance(own, Mapping) else parameters

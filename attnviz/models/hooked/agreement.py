@@ -105,7 +105,7 @@ def lengths(items: Sequence[Item]) -> dict[SiteKind, tuple[int, int]]:
 def real(weights: Tensor, kind: SiteKind, items: Sequence[Item]) -> list[Tensor]:
     """The [H, T, S] maps of a batch's items without their padding."""
     sizes = [lengths([item])[kind] for item in items]
-    return [one[:, :queries, :keys] for one, (queries, keys) in zip(weights, sizes, strict=True)]
+    return [item[:, :queries, :keys] for item, (queries, keys) in zip(weights, sizes, strict=True)]
 
 
 def change(a: Tensor | None, b: Tensor | None, items: Sequence[Item]) -> float:
@@ -113,10 +113,10 @@ def change(a: Tensor | None, b: Tensor | None, items: Sequence[Item]) -> float:
     if a is None or b is None or a.shape != b.shape:
         return math.inf
     worst = 0.0
-    for one, two, item in zip(a, b, items, strict=True):
+    for first, second, item in zip(a, b, items, strict=True):
         length = len(item.target) or item.length
-        scale = one[:length].float().abs().max().clamp_min(1e-30)
-        worst = max(worst, _largest((one - two)[:length].float() / scale))
+        scale = first[:length].float().abs().max().clamp_min(1e-30)
+        worst = max(worst, _largest((first - second)[:length].float() / scale))
     return worst
 
 

@@ -20,7 +20,7 @@ class MediaModel(Hooked):
     def __init__(
         self,
         network: HookedModel,
-        found: Survey,
+        survey: Survey,
         texts: Texts,
         name: str,
         reason: str = "",
@@ -28,7 +28,7 @@ class MediaModel(Hooked):
         senses: Processors,
         sample: ProcessedMedia,
     ) -> None:
-        super().__init__(network, found, texts, name, reason)
+        super().__init__(network, survey, texts, name, reason)
         self._senses, self._sample = senses, sample
 
     @property
@@ -64,7 +64,7 @@ class MediaModel(Hooked):
         known = self._network.sample
         assert known is not None
         shapes = [
-            {name: value.shape for name, value in one.features.items()} for one in (sensed, known)
+            {name: value.shape for name, value in s.features.items()} for s in (sensed, known)
         ]
         return known.sensed if shapes[0] == shapes[1] else self._network.measure(sensed.features)
 

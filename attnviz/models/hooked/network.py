@@ -149,8 +149,8 @@ class HookedModel:
     @property
     def max_tokens(self) -> int | None:
         """The longest sequence it takes, or None where its configuration names none."""
-        found = [getattr(self.config, name, None) for name in GUESS.positions]
-        limits = [limit for limit in found if isinstance(limit, int) and limit > 0]
+        named = [getattr(self.config, name, None) for name in GUESS.positions]
+        limits = [limit for limit in named if isinstance(limit, int) and limit > 0]
         for name, module in self.model.named_modules():
             # RoBERTa counts positions from its padding's number on
             if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
@@ -271,7 +271,7 @@ class HookedModel:
         kept: list[Tensor] = []
         with contextlib.ExitStack() as undo:
             for part in self.body.modules():
-                if any(part is one for one in sought):
+                if any(part is body for body in sought):
                     hook = part.register_forward_hook(
                         lambda _, args, output: kept.append(output[0])
                     )

@@ -151,10 +151,10 @@ class Processors:
         return Tokens(names, special=special, words=words, places=places)
 
     def _features(self, made: Mapping[str, Any]) -> dict[str, Tensor]:
-        found = {name: value for name, value in made.items() if name in self._accepted}
-        if "attention_mask" in found and bool(found["attention_mask"].all()):
-            del found["attention_mask"]  # one item alone has no padding
-        return {name: value for name, value in found.items() if isinstance(value, Tensor)}
+        features = {name: value for name, value in made.items() if name in self._accepted}
+        if "attention_mask" in features and bool(features["attention_mask"].all()):
+            del features["attention_mask"]  # one item alone has no padding
+        return {name: value for name, value in features.items() if isinstance(value, Tensor)}
 
     def _grid(self, high: int, wide: int) -> tuple[int, int]:
         """Rows and columns of patches; they overlap where a configuration has strides."""

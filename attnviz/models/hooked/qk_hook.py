@@ -59,13 +59,13 @@ class QKHook(TorchFunctionMode):
 
     def terms(self, returned: Mapping[Site, Tensor]) -> dict[Site, Terms]:
         """What the weights that came back are made of, for the layers that told it."""
-        found, heard = {}, iter(self._heard)
+        terms, heard = {}, iter(self._heard)
         for site, weights in returned.items():
-            one = next((h for h in heard if _same(h.weights, weights)), None)
-            made = None if one is None else _terms(one, weights)
+            call = next((h for h in heard if _same(h.weights, weights)), None)
+            made = None if call is None else _terms(call, weights)
             if made is not None:
-                found[site] = made
-        return found
+                terms[site] = made
+        return terms
 
     def _multiplied(
         self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any

@@ -160,12 +160,12 @@ def _reading(layer: nn.Module, state: Tensor, watch: _Watch, number: int, site: 
         return Reading(reason=f"its values {unknown}")
     state, norm = state.reshape(read.shape), None
     if not torch.equal(read, state):
-        found = (normalization(module, state, read) for module in layer.modules())
-        norm = next((one for one in found if one is not None), None)
+        norms = (normalization(module, state, read) for module in layer.modules())
+        norm = next((norm for norm in norms if norm is not None), None)
         if norm is None:
             return Reading(reason=f"its values {unknown}")
     made, causal = v.matrix(value.shape[1]), site.kind == "decoder"
-    if q is None or k is None or not all(torch.equal(one.linear.read, read) for one in (q, k)):
+    if q is None or k is None or not all(torch.equal(part.linear.read, read) for part in (q, k)):
         return Reading(value=made, norm=norm, scale=scale, causal=causal,
                        reason=f"its queries and keys {unknown}")  # fmt: skip
     heads, shared = query.shape[1], key.shape[1]
@@ -188,16 +188,16 @@ def _find(part: Tensor, linear: Iterable[_Linear]) -> _Part | None:
     Some models multiply queries with 1 / √d before they hand them on.
     """
     columns = part.permute(0, 2, 1, 3).flatten(2)  # [B, T, heads * width]
-    for one in linear:
+    for layer in linear:
         for factor in (1.0, float(part.shape[-1] ** -0.5)):
-            gave = one.gave * factor
+            gave = layer.gave * factor
             numbers = {column: n for n, column in enumerate(_keys(gave[:, 0]))}
-            found = [numbers.get(column) for column in _keys(columns[:, 0])]
-            known = [n for n in found if n is not None]
-            if len(known) == len(found):
+            numbered = [numbers.get(column) for column in _keys(columns[:, 0])]
+            known = [n for n in numbered if n is not None]
+            if len(known) == len(numbered):
                 chosen = torch.tensor(known, device=part.device)
                 turned = not torch.equal(gave[..., chosen], columns)
-                return _Part(one, chosen, factor, turned)
+                return _Part(layer, chosen, factor, turned)
     return None
 
 

@@ -74,9 +74,9 @@ def find_residual(
     modules = [module for module in network.body.modules() if module is not network.body]
 
     def left(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        found = output[0] if isinstance(output, tuple | list) and output else output
-        if isinstance(found, Tensor) and states and found.numel() == states[0].numel():
-            first = found.reshape(states[0].shape)[0]  # some layers flatten the batch
+        state = output[0] if isinstance(output, tuple | list) and output else output
+        if isinstance(state, Tensor) and states and state.numel() == states[0].numel():
+            first = state.reshape(states[0].shape)[0]  # some layers flatten the batch
             ran[id(module)] = (args[0] if args else None, first)
 
     with torch.no_grad(), contextlib.ExitStack() as undo:
@@ -115,7 +115,7 @@ def _readout(
     if network.no_logits:
         return Readout(None, reason=network.no_logits)
     final = output["last_hidden_state"][0]
-    norm = next((found for module in modules if (found := _norm(module, ran, last, final))), None)
+    norm = next((read for module in modules if (read := _norm(module, ran, last, final))), None)
     if norm is None:
         why = "its last normalization is neither layer nor RMS normalization"
         return Readout(None, reason=why)
@@ -168,8 +168,8 @@ def _norm(
 
 def _tensor(output: Any) -> Tensor:
     """What a module gives, without what stands beside it (a router's scores)."""
-    found: Tensor = output[0] if isinstance(output, tuple | list) else output
-    return found
+    state: Tensor = output[0] if isinstance(output, tuple | list) else output
+    return state
 
 
 def _none(reason: str) -> Residual:

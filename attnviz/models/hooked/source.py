@@ -72,18 +72,18 @@ class Hooked(Gated):
     """A transformers model as a source of attention (:class:`~attnviz.core.source.Source`)."""
 
     def __init__(
-        self, network: HookedModel, found: Survey, texts: Texts, name: str, reason: str = ""
+        self, network: HookedModel, survey: Survey, texts: Texts, name: str, reason: str = ""
     ) -> None:
         import transformers
 
-        self._network, self._survey, self._texts, self._name = network, found, texts, name
+        self._network, self._survey, self._texts, self._name = network, survey, texts, name
         self.info = SourceInfo(
             model=called(name),
-            backend=found.backend,
-            exactness=found.exactness,
+            backend=survey.backend,
+            exactness=survey.exactness,
             device=str(network.device),
             dtype=str(network.dtype).removeprefix("torch."),
-            reason="; ".join(part for part in (reason, found.reason) if part),
+            reason="; ".join(part for part in (reason, survey.reason) if part),
             versions={"torch": torch.__version__, "transformers": transformers.__version__},
         )
 
@@ -318,27 +318,27 @@ class Hooked(Gated):
             )
         sources = network.padding([item.length for item in items])
         targets = network.padding([len(item.target) for item in items])
-        found = returned(output, self._survey.kind)
-        told = {} if heard is None else heard.terms(found)
+        maps = returned(output, self._survey.kind)
+        told = {} if heard is None else heard.terms(maps)
         rest = {name: output.get(name) for name in ("last_hidden_state", "logits")}
         del output
         named = [getattr(network.config, name, None) for name in _WINDOWS]
         sizes = [size for size in named if isinstance(size, int)]
         windows = sizes + [size // 2 + 1 for size in sizes]  # to one side, or half to either
-        for site in list(found):
+        for site in list(maps):
             side: SiteKind = "encoder" if single else site.kind
             size = expected[side]
-            if found[site].shape[2:] != size:
+            if maps[site].shape[2:] != size:
                 raise ModelError(
                     f"{self._name}: this {network.family} model gives no weights from token to "
                     f"token for {size[0]} tokens; try a shorter text"
                 )
-            for one in real(found[site], side, items):
-                check_numbers(one, site)
+            for weights in real(maps[site], side, items):
+                check_numbers(weights, site)
             padding = targets if site.kind == "decoder" and network.seq2seq else sources
             hand_out(
                 site,
-                found.pop(site),
+                maps.pop(site),
                 observers,
                 padding=None if bool(padding.all()) else padding,
                 causal=site.kind == "decoder",

@@ -124,9 +124,9 @@ def find_stack(
     states: list[Tensor] = []
     returned: list[Any] = []
     hooks = [
-        one[0].register_forward_hook(lambda layer, args, out: returned.append(out))
-        for one in (encoder, layers)
-        if one is not None
+        layers[0].register_forward_hook(lambda layer, args, out: returned.append(out))
+        for layers in (encoder, layers)
+        if layers is not None
     ]
     try:
         with torch.no_grad():

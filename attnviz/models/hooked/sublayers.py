@@ -75,8 +75,8 @@ def find_sublayers(
     marks: list[int] = []
 
     def left(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-        found = output[0] if isinstance(output, tuple | list) and output else output
-        ran.append(_Ran(module, _flat(_entered(args, kwargs)), _flat(found)))
+        state = output[0] if isinstance(output, tuple | list) and output else output
+        ran.append(_Ran(module, _flat(_entered(args, kwargs)), _flat(state)))
 
     run = WatchedPass((), plan, attended=lambda z: marks.append(len(ran)))
     with torch.no_grad(), contextlib.ExitStack() as undo:
@@ -90,8 +90,8 @@ def find_sublayers(
     for number, (module, site) in enumerate(plan):
         before = ran[ends[number] : ends[number + 1]]
         after = ran[ends[number + 1] : ends[number + 3]]
-        found, carrier = _sublayer(module, projections[site], before, after)
-        known[site] = found
+        sublayer, carrier = _sublayer(module, projections[site], before, after)
+        known[site] = sublayer
         if carrier is not None:
             carriers.append(carrier)
     return Sublayers(known, tuple(carriers))

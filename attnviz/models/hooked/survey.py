@@ -94,9 +94,9 @@ def _survey(network: HookedModel, name: str) -> Survey:
             dtype="float32",
         )
     if not all(
-        bool(one.isfinite().all())
+        bool(item.isfinite().all())
         for site, weights in chosen.maps.items()
-        for one in real(weights, site.kind, items)
+        for item in real(weights, site.kind, items)
     ):
         raise ModelError(
             "{}: attention weights are not finite in {}",
@@ -235,14 +235,14 @@ class _Keeper:
 
 
 def _states(output: Mapping[str, Any]) -> Tensor | None:
-    found = [output[name] for name in _STATES if isinstance(output.get(name), Tensor)]
-    return found[0] if found else None
+    states = [output[name] for name in _STATES if isinstance(output.get(name), Tensor)]
+    return states[0] if states else None
 
 
 def _kind(maps: Maps, items: Sequence[Item]) -> SiteKind:
     """A single stack in which no query sees a later key is a decoder."""
-    ones = [one for weights in maps.values() for one in real(weights, "encoder", items)]
-    seen = any(bool(one.triu(1).any()) for one in ones)
+    ones = [item for weights in maps.values() for item in real(weights, "encoder", items)]
+    seen = any(bool(weights.triu(1).any()) for weights in ones)
     return "encoder" if seen or items[0].length == 1 else "decoder"
 
 

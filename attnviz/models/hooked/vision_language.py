@@ -40,14 +40,14 @@ class VisionLanguage(Hooked):
     def __init__(
         self,
         network: HookedModel,
-        found: Survey,
+        survey: Survey,
         texts: Texts,
         name: str,
         reason: str = "",
         *,
         folder: Path,
     ) -> None:
-        super().__init__(network, found, texts, name, reason)
+        super().__init__(network, survey, texts, name, reason)
         self._folder = folder
 
     @cached_property
@@ -64,8 +64,8 @@ class VisionLanguage(Hooked):
     def _image_id(self) -> int | None:
         """The id of a piece of a picture."""
         config = self._network.model.config
-        found = (getattr(config, name, None) for name in _IMAGE_IDS)
-        return next((number for number in found if isinstance(number, int)), None)
+        named = (getattr(config, name, None) for name in _IMAGE_IDS)
+        return next((number for number in named if isinstance(number, int)), None)
 
     def prepare(self, prompt: Prompt) -> Inputs:
         """Tokenize a text, with a picture in it where there is one; raises as any source."""
@@ -148,8 +148,8 @@ def _grid(features: Mapping[str, Tensor], pieces: int, processor: Any) -> tuple[
     if known is not None and len(known) == 1:  # Qwen: merged patches of a picture of any size
         merge = int(getattr(processor.image_processor, "merge_size", 1))
         frames, rows, columns = (int(size) for size in known[0])
-        found = (rows // merge, columns // merge)
-        return found if frames == 1 and math.prod(found) == pieces else None
+        grid = (rows // merge, columns // merge)
+        return grid if frames == 1 and math.prod(grid) == pieces else None
     values = features.get("pixel_values")
     side = math.isqrt(pieces)
     if values is None or values.ndim != 4 or len(values) != 1 or side * side != pieces:

@@ -74,8 +74,8 @@ def as_it_was(*parts: nn.Module) -> Iterator[None]:
     """
     modules = list({id(module): module for part in parts for module in part.modules()}.values())
     noted = [(vars(module), set(vars(module)), module.training) for module in modules]
-    hooks = [(found, dict(found)) for module in modules for found in _hooks(module)]
-    trained = [(one, one.requires_grad) for part in parts for one in part.parameters()]
+    hooks = [(table, dict(table)) for module in modules for table in _hooks(module)]
+    trained = [(p, p.requires_grad) for part in parts for p in part.parameters()]
     configs = {id(config): config for module in modules for config in _configs(module)}
     chosen = [(config, _choices(config)) for config in configs.values()]
     try:
@@ -85,9 +85,9 @@ def as_it_was(*parts: nn.Module) -> Iterator[None]:
             for added in attributes.keys() - names:
                 del attributes[added]
             attributes["training"] = training
-        for found, before in hooks:
-            for added in found.keys() - before.keys():
-                del found[added]
+        for table, before in hooks:
+            for added in table.keys() - before.keys():
+                del table[added]
         for parameter, wanted in trained:
             parameter.requires_grad_(wanted)
         for config, choices in chosen:
@@ -135,9 +135,9 @@ def borrow(model: Any, tokenizer: Any = None) -> Hooked:
 def _hooks(module: nn.Module) -> list[dict[Any, Any]]:
     """The tables of hooks of a module."""
     return [
-        found
-        for name, found in vars(module).items()
-        if "_hooks" in name and isinstance(found, dict)
+        value
+        for name, value in vars(module).items()
+        if "_hooks" in name and isinstance(value, dict)
     ]
 
 

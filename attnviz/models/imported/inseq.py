@@ -35,8 +35,8 @@ def is_inseq(document: Any) -> bool:
 
 def count(document: Any) -> int:
     """How many sequences it holds."""
-    found = _plain(document)["sequence_attributions"] if is_inseq(document) else None
-    return len(found) if isinstance(found, list) else 0
+    attributions = _plain(document)["sequence_attributions"] if is_inseq(document) else None
+    return len(attributions) if isinstance(attributions, list) else 0
 
 
 def found(document: Any, item: int, name: str) -> Found:
@@ -111,7 +111,7 @@ def _layers(array: Array, first: int, rows: int, keys: int) -> Layers:
 
 
 def _tokens(listed: Any) -> Tokens:
-    texts = [str(_plain(one)["token"]) for one in listed]
+    texts = [str(_plain(token)["token"]) for token in listed]
     if not texts:
         raise ValueError("there are no tokens")
     return marked(tuple(text.replace("Ġ", " ").replace("▁", " ") for text in texts))

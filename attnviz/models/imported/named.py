@@ -79,7 +79,7 @@ def found(tensors: Mapping[str, Any], of: str = "") -> Found:
 def _kinds(layers: Mapping[SiteKind | None, Layers]) -> Mapping[SiteKind | None, Layers]:
     """Layers that do not say a kind are a decoder's where others are cross-attention."""
     if None in layers and "cross" in layers and "decoder" not in layers:
-        return {("decoder" if kind is None else kind): found for kind, found in layers.items()}
+        return {("decoder" if kind is None else kind): maps for kind, maps in layers.items()}
     return layers
 
 
@@ -101,8 +101,8 @@ def _weights(value: Any) -> Any:
     """[heads, queries, keys] or [batch, heads, queries, keys] in what was saved; None for none."""
     value = getattr(value, "value", value)  # what older versions of nnsight save
     if isinstance(value, tuple | list):
-        inside = [_weights(one) for one in value]
-        return next((one for one in inside if one is not None and one.ndim == 4), None)
+        inside = [_weights(part) for part in value]
+        return next((w for w in inside if w is not None and w.ndim == 4), None)
     if not hasattr(value, "ndim") or not hasattr(value, "shape"):
         return None
     kind = str(value.dtype)

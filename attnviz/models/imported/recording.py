@@ -68,20 +68,20 @@ class Found:
                 item that is not there.
         """
         own, other, notes = tokens or self.tokens, source_tokens or self.source_tokens, self.notes
-        sizes = {k: next(iter(found.values())).shape[-2:] for k, found in self.layers.items()}
+        sizes = {k: next(iter(maps.values())).shape[-2:] for k, maps in self.layers.items()}
         if own is None:
             first = next((k for k in ("decoder", "cross", None, "encoder") if k in sizes), None)
             own, notes = _numbers(sizes[first][0]), (*notes, UNNAMED)
         if other is None and "cross" in sizes:
             other, notes = _numbers(sizes["cross"][1]), tuple(dict.fromkeys((*notes, UNNAMED)))
         given: Any
-        listed = {k: [found[n] for n in sorted(found)] for k, found in self.layers.items()}
+        listed = {k: [maps[n] for n in sorted(maps)] for k, maps in self.layers.items()}
         single = len(listed) == 1
         if single:
             ((said, given),) = listed.items()
             kind = said or kind
         else:
-            given = {_name(k): found for k, found in listed.items()}
+            given = {_name(k): maps for k, maps in listed.items()}
         made = arrays.from_arrays(
             given, own, other, item=item, kind=kind if single else None, sinks=sinks,
             model=f"{self.format} ({name})" if name else self.format,

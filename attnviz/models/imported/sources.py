@@ -129,7 +129,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _names(path: Path) -> list[str]:
-    return [_SHAPE.sub("", one) for one in list_arrays(path)]
+    return [_SHAPE.sub("", entry) for entry in list_arrays(path)]
 
 
 def _json(path: Path, item: int | None) -> Found:

@@ -87,7 +87,7 @@ def changed(part: Part, change: Callable[[Tensor], Tensor]) -> Part:
     if isinstance(part, Tensor):
         return cast(Part, change(part))
     if isinstance(part, tuple):
-        return cast(Part, tuple(changed(one, change) for one in part))
+        return cast(Part, tuple(changed(item, change) for item in part))
     if isinstance(part, Network | NativeLayer | Affine | Norm | Words):
         own = {f.name: changed(getattr(part, f.name), change) for f in fields(part)}
         return cast(Part, replace(part, **own))
@@ -225,16 +225,16 @@ def _ranges(asked: Callable[[str], bool]) -> list[int]:
     The tokenizer is asked about every one, for libraries and browsers follow different versions of
     Unicode.
     """
-    found: list[int] = []
+    ranges: list[int] = []
     for code in (*range(1, 0xD800), *range(0xE000, _LAST), *_TAGS):
         char = chr(code)
         if not asked(char):
             continue
-        if found and found[-1] == code - 1:
-            found[-1] = code
+        if ranges and ranges[-1] == code - 1:
+            ranges[-1] = code
         else:
-            found += (code, code)
-    return found
+            ranges += (code, code)
+    return ranges
 
 
 def _unknown(model: str, why: str) -> ModelError:

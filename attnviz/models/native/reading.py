@@ -14,11 +14,11 @@ def reading(network: Network, number: int) -> Reading:
     """W_Q, W_K and W_V of a layer, and the normalizations around them."""
     config, layer = network.config, network.layers[number]
     family, heads = config.family, config.heads
-    weights = [part for one in layer.project for part in torch.split(one.weight, config.width)]
+    weights = [part for lin in layer.project for part in torch.split(lin.weight, config.width)]
     biases = [
         part.view(heads, -1)
-        for one in layer.project
-        for part in torch.split(one.bias, config.width)
+        for lin in layer.project
+        for part in torch.split(lin.bias, config.width)
     ]
     query, key, value = (input_slices(weight, heads) for weight in weights)
     first, second = _norm(layer.norm_1), _norm(layer.norm_2)

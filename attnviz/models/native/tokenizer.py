@@ -73,12 +73,12 @@ def load(folder: Path, usual: Spelling) -> Tokenizer | None:
     if settings.get("auto_map"):
         raise Unsupported("its tokenizer asks for code of its own (auto_map)")
     if (folder / "tokenizer.json").is_file():
-        found: Tokenizer | None = _read(folder / "tokenizer.json", _from_file)
+        loaded: Tokenizer | None = _read(folder / "tokenizer.json", _from_file)
     else:
-        found = _build(folder, usual, settings)
-    if found is None:
+        loaded = _build(folder, usual, settings)
+    if loaded is None:
         return None
-    tokenizer = found
+    tokenizer = loaded
     _apply(tokenizer, settings)
     tokenizer.no_padding()
     tokenizer.no_truncation()
@@ -175,9 +175,9 @@ def _later(settings: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
     """
     later = settings.get("added_tokens_decoder") or {}
     try:
-        found = {int(token_id): token for token_id, token in later.items()}
-        if all(isinstance(token["content"], str) for token in found.values()):
-            return found
+        added = {int(token_id): token for token_id, token in later.items()}
+        if all(isinstance(token["content"], str) for token in added.values()):
+            return added
     except (AttributeError, KeyError, TypeError, ValueError):
         pass
     raise ModelError(

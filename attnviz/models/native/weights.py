@@ -85,10 +85,10 @@ class Weights:
     def take_whole(self, name: str, *shape: int) -> Tensor:
         """One tensor by its full name, as :meth:`take`; it must be there."""
         file, key = self._where[name]
-        found = tuple(file.get_slice(key).get_shape())
-        if found != shape:
+        stored = tuple(file.get_slice(key).get_shape())
+        if stored != shape:
             raise ModelError(
-                f"weight {key} has shape {list(found)}, config.json says {list(shape)}; the two "
+                f"weight {key} has shape {list(stored)}, config.json says {list(shape)}; the two "
                 "files belong to different models"
             )
         try:
@@ -108,7 +108,7 @@ class Weights:
                 raise Unsupported(f"its weights have {own}, which the native backend does not know")
 
     def _find_prefix(self, name: str) -> str:
-        found = [key for key in self._where if key == name or key.endswith(f".{name}")]
-        if len(found) != 1:
-            raise Unsupported(f"its weights have {len(found)} tensors called {name}")
-        return found[0].removesuffix(name)
+        keys = [key for key in self._where if key == name or key.endswith(f".{name}")]
+        if len(keys) != 1:
+            raise Unsupported(f"its weights have {len(keys)} tensors called {name}")
+        return keys[0].removesuffix(name)

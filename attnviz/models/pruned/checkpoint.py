@@ -107,15 +107,15 @@ def write(
     if model.config.get("quantization_config"):
         raise ModelError(f"{model.name} is quantized, and its heads cannot be removed")
     tensors = _tensors(model)
-    found = projections.find(tensors, model.name)
-    sizes = sizes_of(tensors, found, heads, model.name)
-    whole = cut and found.cuttable and not _by_head(tensors, found, sizes)
+    stored = projections.find(tensors, model.name)
+    sizes = sizes_of(tensors, stored, heads, model.name)
+    whole = cut and stored.cuttable and not _by_head(tensors, stored, sizes)
 
     def loadable(heads: int, groups: int) -> bool:
         return _loadable(_config(model.config, heads, groups, sizes.width))
 
-    how = plan(gone, found.names, sizes, loadable) if whole else zeroing(gone)
-    made = removed(tensors, found, sizes, how)
+    how = plan(gone, stored.names, sizes, loadable) if whole else zeroing(gone)
+    made = removed(tensors, stored, sizes, how)
     with system_errors(OutputError, f"cannot write {folder}"):
         for path in _copied(model):
             files.write(folder / path.name, files.contents(path))
@@ -161,20 +161,20 @@ def _copied(model: Located) -> list[Path]:
 def _tensors(model: Located) -> dict[str, Tensor]:
     from safetensors import safe_open
 
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for path in model.weights:
         with safe_open(path, framework="pt") as file:
             for name in file.keys():  # noqa: SIM118 - no mapping
-                found[name] = file.get_tensor(name)
-    return found
+                tensors[name] = file.get_tensor(name)
+    return tensors
 
 
 def _by_head(
-    tensors: Mapping[str, Tensor], found: projections.StoredProjections, sizes: StoredSizes
+    tensors: Mapping[str, Tensor], stored: projections.StoredProjections, sizes: StoredSizes
 ) -> bool:
     """Whether other tensors of attention have something for each head, such as learned sinks."""
     return any(
-        tensors[name].shape[-1] != sizes.width for names in found.others.values() for name in names
+        tensors[name].shape[-1] != sizes.width for names in stored.others.values() for name in names
     )
 
 

@@ -74,7 +74,7 @@ def find(tensors: Iterable[str], model: str) -> StoredProjections:
         needed = {"qkv.weight", "out.weight"} if transposed else {
             "q.weight", "k.weight", "v.weight", "out.weight"
         }  # fmt: skip
-        if names and all(needed <= set(found) for found in names.values()):
+        if names and all(needed <= set(keys) for keys in names.values()):
             return StoredProjections(transposed, transposed, grouped, names, others)
     raise ModelError(
         f"the heads of {model} cannot be removed: its projections are none of GPT-2's, BERT's or "

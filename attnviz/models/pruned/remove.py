@@ -72,12 +72,12 @@ def plan(
         ]
         for layer in layers
     }
-    most = min(*(len(found) for found in whole.values()), sizes.groups - 1)
+    most = min(*(len(groups) for groups in whole.values()), sizes.groups - 1)
     while most and not loadable(sizes.heads - most * sizes.each, sizes.groups - most):
         most -= 1
     cut = {
-        layer: tuple(head for group in found[:most] for head in _members(group, sizes))
-        for layer, found in whole.items()
+        layer: tuple(head for group in groups[:most] for head in _members(group, sizes))
+        for layer, groups in whole.items()
     }
     return Removal(cut if most else {}, _rest(gone, cut))
 
@@ -90,8 +90,8 @@ def zeroing(gone: Mapping[int, Collection[int]]) -> Removal:
 def _rest(
     gone: Mapping[int, Collection[int]], cut: Mapping[int, Collection[int]]
 ) -> dict[int, tuple[int, ...]]:
-    left = {layer: sorted(set(found) - set(cut.get(layer, ()))) for layer, found in gone.items()}
-    return {layer: tuple(found) for layer, found in left.items() if found}
+    left = {layer: sorted(set(heads) - set(cut.get(layer, ()))) for layer, heads in gone.items()}
+    return {layer: tuple(heads) for layer, heads in left.items() if heads}
 
 
 def _members(group: int, sizes: StoredSizes) -> range:
@@ -99,22 +99,22 @@ def _members(group: int, sizes: StoredSizes) -> range:
 
 
 def sizes_of(
-    tensors: Mapping[str, Tensor], found: StoredProjections, heads: int, model: str
+    tensors: Mapping[str, Tensor], stored: StoredProjections, heads: int, model: str
 ) -> StoredSizes:
     """The sizes of every layer's attention, read off its matrices.
 
     Args:
         tensors: of the checkpoint, by name.
-        found: where the projections are.
+        stored: where the projections are.
         heads: query heads of every layer.
         model: its name, for messages.
 
     Raises:
         ModelError: layers of different sizes, or matrices that so many heads do not share.
     """
-    listed = {_sizes(tensors, names, found, heads) for names in found.names.values()}
+    listed = {_sizes(tensors, names, stored, heads) for names in stored.names.values()}
     if len(listed) == 1 and None not in listed:
-        return next(one for one in listed if one is not None)
+        return next(sizes for sizes in listed if sizes is not None)
     raise ModelError(
         f"the heads of {model} cannot be removed: its layers' projections differ in size, or do "
         f"not belong to {heads} heads each"
@@ -122,19 +122,19 @@ def sizes_of(
 
 
 def _sizes(
-    tensors: Mapping[str, Tensor], names: Mapping[str, str], found: StoredProjections, heads: int
+    tensors: Mapping[str, Tensor], names: Mapping[str, str], stored: StoredProjections, heads: int
 ) -> StoredSizes | None:
     """Of one layer; None where they do not fit together."""
 
     def wide(part: str) -> int:
         role = part.partition(".")[0]
-        return int(tensors[names[part]].shape[_axis(role, "weight", found.transposed)])
+        return int(tensors[names[part]].shape[_axis(role, "weight", stored.transposed)])
 
     width, rest = divmod(wide("out.weight"), heads)
-    key = (wide("qkv.weight") - heads * width) // 2 if found.fused else wide("k.weight")
+    key = (wide("qkv.weight") - heads * width) // 2 if stored.fused else wide("k.weight")
     groups = key // width if width else 0
     fits = not rest and groups and groups * width == key and heads % groups == 0
-    if found.fused:
+    if stored.fused:
         fits = fits and wide("qkv.weight") == heads * width + 2 * key
     else:
         fits = fits and wide("q.weight") == heads * width and wide("v.weight") == key
@@ -142,20 +142,20 @@ def _sizes(
 
 
 def removed(
-    tensors: Mapping[str, Tensor], found: StoredProjections, sizes: StoredSizes, how: Removal
+    tensors: Mapping[str, Tensor], stored: StoredProjections, sizes: StoredSizes, how: Removal
 ) -> dict[str, Tensor]:
     """All tensors, those of the projections without the heads.
 
     Args:
         tensors: of the checkpoint, by name; not changed.
-        found: where the projections are.
+        stored: where the projections are.
         sizes: of every layer.
         how: what is cut and what is zeroed.
     """
     changed = dict(tensors)
-    for layer, names in found.names.items():
+    for layer, names in stored.names.items():
         shared = any(
-            tensors[other].shape[-1] != sizes.width for other in found.others.get(layer, ())
+            tensors[other].shape[-1] != sizes.width for other in stored.others.get(layer, ())
         )  # a normalization over all heads: zero rows would change the others
         for part, name in names.items():
             role, _, kind = part.partition(".")
@@ -165,10 +165,10 @@ def removed(
             zero = _places(role, how.zeroed.get(layer, ()), sizes)
             if zero and (role == "out" or not shared):
                 tensor = tensor.clone()
-                tensor.index_fill_(_axis(role, kind, found.transposed), torch.tensor(zero), 0.0)
+                tensor.index_fill_(_axis(role, kind, stored.transposed), torch.tensor(zero), 0.0)
             cut = set(_places(role, how.cut.get(layer, ()), sizes))
             if cut:
-                axis = _axis(role, kind, found.transposed)
+                axis = _axis(role, kind, stored.transposed)
                 kept = [place for place in range(tensor.shape[axis]) if place not in cut]
                 tensor = tensor.index_select(axis, torch.tensor(kept)).contiguous()
             changed[name] = tensor

@@ -96,22 +96,22 @@ def read_fields(path: Path) -> dict[str, NDArray[Any]]:
 
 def arrays(recording: Recording, path: Path) -> dict[str, NDArray[Any]]:
     """The same as the arrays of a ``.npz`` file; InputError where lists are of unequal length."""
-    found: dict[str, NDArray[Any]] = {}
+    arrays: dict[str, NDArray[Any]] = {}
     for field in fields(recording):
         value = getattr(recording, field.name)
         if value is None:
             continue
         if field.name == "meta":
-            found["meta"] = np.array(json.dumps(value))
+            arrays["meta"] = np.array(json.dumps(value))
             continue
         maps = field.name.endswith("attentions")
         try:
-            found[field.name] = np.array(value, np.float64 if maps else None)
+            arrays[field.name] = np.array(value, np.float64 if maps else None)
         except ValueError:
             raise InputError(
                 f"{path}: {field.name} has rows of unequal length; it must be [layers, heads, "
                 "queries, keys]"
             ) from None
-    if not any(name.endswith("attentions") for name in found):
+    if not any(name.endswith("attentions") for name in arrays):
         raise InputError(f"{path} has no 'attentions' [layers, heads, queries, keys]; add them")
-    return found
+    return arrays

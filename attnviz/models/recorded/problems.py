@@ -159,8 +159,8 @@ def _first(name: str, wrong: Array, expected: str, values: Array) -> FileProblem
 def damaged(error: InputError, path: Path) -> FileProblem:
     """What stands in the way of reading any field: of JSON, with its path."""
     said = str(error).removeprefix(f"{path} is damaged: ").partition("; make it again")[0]
-    what, found, where = said.partition(" - at `")
-    if not found:
+    what, at, where = said.partition(" - at `")
+    if not at:
         return FileProblem("", "a recording", said)
     place = where.rstrip("`").removeprefix("$.")
     expected, _, got = what.partition(", got ")

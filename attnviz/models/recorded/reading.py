@@ -105,7 +105,7 @@ def _capture(path: Path, fields: dict[str, Any], item: int | None) -> Capture:
         layers = _layers(path, meta, kind, len(array))
         count = array.shape[1]
         heads[kind] = tuple(count if n in layers else 0 for n in range(layers[-1] + 1))
-        maps |= {Site(kind, layer): one for layer, one in zip(layers, array, strict=True)}
+        maps |= {Site(kind, layer): weights for layer, weights in zip(layers, array, strict=True)}
     reach: dict[Site, KeyMask] = {}
     if "reach" in meta:
         try:
@@ -131,17 +131,17 @@ def _capture(path: Path, fields: dict[str, Any], item: int | None) -> Capture:
 
 
 def _placed(
-    path: Path, inputs: Inputs, fields: Mapping[str, Any], meta: Any, found: tuple[Tokens, Tokens]
+    path: Path, inputs: Inputs, fields: Mapping[str, Any], meta: Any, sides: tuple[Tokens, Tokens]
 ) -> Inputs:
     """The same with the places of its tokens, and the picture or sound in which they are."""
     try:
         queries, keys = (
-            replace(one, places=media_layout.places(fields.get(f"{prefix}places"), len(one)))
-            for prefix, one in zip(("", "source_"), found, strict=True)
+            replace(tokens, places=media_layout.places(fields.get(f"{prefix}places"), len(tokens)))
+            for prefix, tokens in zip(("", "source_"), sides, strict=True)
         )
-        if found[0] is found[1]:
+        if sides[0] is sides[1]:
             keys = queries
-        named = {id(found[1]): keys, id(found[0]): queries}
+        named = {id(sides[1]): keys, id(sides[0]): queries}
         listed = (*queries.places, *keys.places)
         return replace(
             inputs,

@@ -37,9 +37,9 @@ def tokens_of(path: Path, fields: dict[str, Any], prefix: str, item: int | None)
     if texts.ndim != 1 or not len(texts):
         raise InputError(f"{path}: {prefix}tokens has shape {texts.shape}; it must be one row")
     listed = tuple(str(text) for text in texts)
-    for flag, found in flags.items():
-        if found.dtype.kind not in "biu":
-            raise InputError(f"{path}: {prefix}{flag} holds {found.dtype}, not whole numbers")
+    for flag, array in flags.items():
+        if array.dtype.kind not in "biu":
+            raise InputError(f"{path}: {prefix}{flag} holds {array.dtype}, not whole numbers")
     try:
         if flags:
             as_type = {"special": bool, "separators": bool}
