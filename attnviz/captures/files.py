@@ -45,7 +45,7 @@ def read_recorded(
         if own is None:
             raise UsageError("a model's output does not hold its tokens; add {tokens}", tokens=...)
         return captured(arrays.from_arrays(what, own, other, **more))
-    return captured(sources.found(what).capture(tokens=own, source_tokens=other, **more))
+    return captured(sources.imported(what).capture(tokens=own, source_tokens=other, **more))
 
 
 def _read(path: Path, own: Tokens | None, other: Tokens | None, more: dict[str, Any]) -> Captured:

@@ -75,49 +75,49 @@ def attach(
     """
     several = read_evidence(evidence)
     scored = tuple(scores)
-    for one in several:
-        one.result.check_model(one.name, source, layout, identity)
-        scored = with_roles(scored, one.result.annotated_roles())
-    findings = tuple(found for one in several if (found := one.finding()) is not None)
+    for attached in several:
+        attached.result.check_model(attached.name, source, layout, identity)
+        scored = with_roles(scored, attached.result.annotated_roles())
+    findings = tuple(finding for source in several if (finding := source.finding()) is not None)
     return scored, tuple(notes(several, identity)), findings
 
 
 def given_roles(several: Sequence[Attached]) -> Roles:
     """The roles that results give to heads, of all of them together."""
-    found: dict[Head, tuple[tuple[Role, Estimate], ...]] = {}
-    for one in several:
-        for head, roles in one.result.annotated_roles().items():
-            found[head] = (*found.get(head, ()), *roles)
-    return found
+    by_head: dict[Head, tuple[tuple[Role, Estimate], ...]] = {}
+    for source in several:
+        for head, roles in source.result.annotated_roles().items():
+            by_head[head] = (*by_head.get(head, ()), *roles)
+    return by_head
 
 
 def with_roles(scores: Sequence[HeadScores], roles: Roles) -> tuple[HeadScores, ...]:
     """Scores of heads with these roles before their own, those first that have most margin."""
-    found = []
-    for one in scores:
-        mine = [role for role, _ in roles.get(one.head, ())]
-        mine += [role for role in one.roles if role.name in ANNOTATED]
-        rest = [role for role in one.roles if role.name not in ANNOTATED]
-        found.append(replace(one, roles=(*sorted(mine, key=_margin, reverse=True), *rest)))
-    return tuple(found)
+    annotated = []
+    for given in scores:
+        mine = [role for role, _ in roles.get(given.head, ())]
+        mine += [role for role in given.roles if role.name in ANNOTATED]
+        rest = [role for role in given.roles if role.name not in ANNOTATED]
+        annotated.append(replace(given, roles=(*sorted(mine, key=_margin, reverse=True), *rest)))
+    return tuple(annotated)
 
 
 def notes(several: Sequence[Attached], identity: Mapping[str, Any]) -> Iterator[str]:
     """What a reader must know beside these roles, as full sentences."""
-    some = [one for one in several if one.result.annotated_roles()]
+    some = [source for source in several if source.result.annotated_roles()]
     if some:
-        names = " and ".join(one.name for one in some)
-        halves = " and ".join(dict.fromkeys(one.result.measured_on for one in some))
+        names = " and ".join(source.name for source in some)
+        halves = " and ".join(dict.fromkeys(source.result.measured_on for source in some))
         yield (
             f"Roles from {names} are from annotated text ({halves}), not from this one: their "
             "score is how often the head is right, their chance that of the best rule without "
             "attention."
         )
-    for one in several:
-        if one.result.measured_on and not one.result.annotated_roles():
-            yield f"{one.name} gives no head a role."
-        if not (one.result.identity and identity):
-            yield f"Only the number of heads shows that {one.name} is of this model."
+    for source in several:
+        if source.result.measured_on and not source.result.annotated_roles():
+            yield f"{source.name} gives no head a role."
+        if not (source.result.identity and identity):
+            yield f"Only the number of heads shows that {source.name} is of this model."
 
 
 def _attached(evidence: Evidence) -> Attached:
@@ -127,12 +127,12 @@ def _attached(evidence: Evidence) -> Attached:
         return Attached(f"the {evidence.command} result", evidence)
     if not isinstance(evidence, str | Path):
         raise UsageError("{evidence} takes a file or a result, not {!r}", evidence, evidence=...)
-    found = read(evidence)
-    if not isinstance(found, Result):
+    result = read(evidence)
+    if not isinstance(result, Result):
         raise InputError(
             f"{evidence} holds no result about heads; give the JSON of a command that measures them"
         )
-    return Attached(name_of(evidence), found)
+    return Attached(name_of(evidence), result)
 
 
 def _margin(role: Role) -> float:

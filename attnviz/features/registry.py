@@ -62,11 +62,11 @@ def read_record(document: Any, name: str) -> Record:
         InputError: not an attnviz result, one of another version, or a damaged one.
     """
     schema = document.get("schema") if isinstance(document, dict) else None
-    found = result_class(schema) if isinstance(schema, str) else None
-    if found is None:
+    kind = result_class(schema) if isinstance(schema, str) else None
+    if kind is None:
         holds = f"a result of {str(schema)[:40]}" if schema else "not an attnviz result"
         raise InputError(f"{name} is {holds}; give a JSON file that an attnviz command wrote")
-    return found.from_dict(document, name)
+    return kind.from_dict(document, name)
 
 
 @interface

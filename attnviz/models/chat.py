@@ -90,7 +90,7 @@ def as_text(prompt: Prompt, render: Render, model: str) -> tuple[Prompt, tuple[s
     notes: list[str] = []
     regions: list[Range] = []
     for name, number in _names(chat).items():
-        rendered = _Marked(chat, number, text, render).found()
+        rendered = _Marked(chat, number, text, render).rendered()
         if rendered.ranges:
             spans[name] = _chars(rendered.ranges)
             regions += rendered.ranges
@@ -156,7 +156,7 @@ def _names(chat: Chat) -> dict[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Rendered:
     """Where a message stands in the text, and what is missing of it, as the end of a sentence."""
 
     ranges: tuple[Range, ...]
@@ -177,7 +177,7 @@ class _Marked:
         used = set(text).union(*(str(message) for message in chat))
         self._mark = next(chr(code) for code in _PRIVATE if chr(code) not in used)
 
-    def found(self) -> _Found:
+    def rendered(self) -> _Rendered:
         """The characters of the text that are this message."""
         content = self._content
         start, starts = self._first(0, len(content) - len(content.lstrip()))
@@ -186,14 +186,14 @@ class _Marked:
             self._text[a:b] == content[start:end] for a, b in zip(starts, ends, strict=True)
         )
         if not starts or not whole or start >= end:
-            return _Found((), "does not show '{name}' as it was given, so that it is no span")
+            return _Rendered((), "does not show '{name}' as it was given, so that it is no span")
         ranges = tuple(zip(starts, ends, strict=True))
         lost = content[:start] + content[end:]
         if not lost:
-            return _Found(ranges)
+            return _Rendered(ranges)
         what = "white space" if not lost.strip() else f"{len(lost):,} characters"
         side = "around" if start and end < len(content) else "before" if start else "after"
-        return _Found(ranges, f"leaves out {what} {side} what is left of '{{name}}'")
+        return _Rendered(ranges, f"leaves out {what} {side} what is left of '{{name}}'")
 
     def _first(self, *likely: int) -> tuple[int, list[int]]:
         """The first place of the message that comes out, and where."""

@@ -168,7 +168,7 @@ class _Columns:
     def __init__(self) -> None:
         self._site: object = None
         self._first = 0
-        self._found = torch.empty(0)
+        self._computed = torch.empty(0)
 
     def of(self, rows: Rows, compute: Callable[[Tensor], Tensor], writes: Writes) -> Tensor:
         """The block's part, [B, s, ...].
@@ -179,12 +179,12 @@ class _Columns:
             writes: has the values of the block.
         """
         keys = writes.values.shape[2]
-        stop = self._first + self._found.shape[1] if rows.site == self._site else -1
+        stop = self._first + self._computed.shape[1] if rows.site == self._site else -1
         begins = rows.site != self._site or rows.start == 0
         if begins or stop < rows.key_start or rows.key_start < self._first:
             self._site, self._first = rows.site, rows.key_start
-            self._found = compute(writes.values)
+            self._computed = compute(writes.values)
         elif stop < rows.key_start + keys:
             rest = compute(writes.values[:, :, stop - rows.key_start :])
-            self._found = torch.cat([self._found, rest], 1)
-        return self._found.narrow(1, rows.key_start - self._first, keys)
+            self._computed = torch.cat([self._computed, rest], 1)
+        return self._computed.narrow(1, rows.key_start - self._first, keys)

@@ -35,7 +35,7 @@ class QKRecorder:
 
     def __init__(self, source: Source, inputs: Inputs, heads: Collection[Head]) -> None:
         self._source, self._inputs, self._heads = source, inputs, heads
-        self._found: dict[Head, HeadTerms] = {}
+        self._terms: dict[Head, HeadTerms] = {}
 
     def observe(self, rows: Rows) -> None:
         """Take what the first block of a layer has, which is that of the whole layer."""
@@ -43,7 +43,7 @@ class QKRecorder:
             return
         for head in self._heads:
             if head.site == rows.site:
-                self._found[head] = self._opened(head, rows, rows.terms)
+                self._terms[head] = self._opened(head, rows, rows.terms)
 
     def result(self) -> Mapping[Head, HeadTerms]:
         """What was kept of every head.
@@ -51,7 +51,7 @@ class QKRecorder:
         Raises:
             ModelError: a layer that has not told what its weights are made of.
         """
-        missing = [head for head in self._heads if head not in self._found]
+        missing = [head for head in self._heads if head not in self._terms]
         if missing:
             raise ModelError(
                 "the queries and keys of {} of {} cannot be had: its scores are more than one "
@@ -60,7 +60,7 @@ class QKRecorder:
             )  # fmt: skip
         readings = {head: self._source.reading(head.site) for head in self._heads}
         return {
-            head: replace(self._found[head], turned=r.turned if r.query is not None else None)
+            head: replace(self._terms[head], turned=r.turned if r.query is not None else None)
             for head, r in readings.items()
         }
 

@@ -25,9 +25,9 @@ def schema_path(name: str) -> Path:
 
 def schema_text(name: str) -> str:
     """What is in that file, from the type."""
-    found: type[Record] | None = Recording if name == RECORDING else result_class(name)
-    assert found is not None
-    return json.dumps(found.json_schema(), ensure_ascii=False, indent=2) + "\n"
+    kind: type[Record] | None = Recording if name == RECORDING else result_class(name)
+    assert kind is not None
+    return json.dumps(kind.json_schema(), ensure_ascii=False, indent=2) + "\n"
 
 
 def write() -> list[Path]:

@@ -239,7 +239,7 @@ class ScoreObserver:
             out.shares[cells] = total.shares[item].numpy()
             out.counted[heads] = total.counted[item].numpy()
             empty += int(total.empty[item])
-            if (sinks := self._sinks[site].found) is not None:
+            if (sinks := self._sinks[site].sinks) is not None:
                 column = self._names.index(SINK)
                 out.values[heads, column] = sinks.values[item]
                 out.chances[heads, column] = sinks.chances[item]
@@ -253,7 +253,7 @@ class ScoreObserver:
         for site in self._layout.sites:
             heads = np.arange(first, first + self._layout.heads[site.kind][site.layer])
             first += len(heads)
-            if site in self._sinks and (sinks := self._sinks[site].found) is not None:
+            if site in self._sinks and (sinks := self._sinks[site].sinks) is not None:
                 heads = heads[list(self._kept[site])] if site in self._kept else heads
                 out[heads] = sinks.positions[item]
         return out

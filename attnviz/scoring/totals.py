@@ -160,7 +160,7 @@ class Totals:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class FoundSinks:
+class SinkPlaces:
     """The sinks of one layer's heads, for every item of a batch.
 
     Attributes:
@@ -186,7 +186,7 @@ class SinkTotals:
         self._seen = 0
         self._weight: Tensor | None = None
         self._reached: Tensor | None = None
-        self._found: FoundSinks | None = None
+        self._last: SinkPlaces | None = None
 
     def add(self, block: Block) -> None:
         """Take in the rows of some items."""
@@ -209,15 +209,15 @@ class SinkTotals:
         """So many rows more of all have been added; nothing but sinks is kept after the last."""
         self._seen += rows
         if self._seen >= all_ and self._weight is not None:
-            self._found = self._sinks()
+            self._last = self._sinks()
             self._weight = self._reached = None
 
     @property
-    def found(self) -> FoundSinks | None:
+    def sinks(self) -> SinkPlaces | None:
         """The sinks among the rows so far; None where there were none."""
-        return self._sinks() if self._weight is not None else self._found
+        return self._sinks() if self._weight is not None else self._last
 
-    def _sinks(self) -> FoundSinks:
+    def _sinks(self) -> SinkPlaces:
         assert self._weight is not None
         assert self._reached is not None
         most = self._weight.amax(-1, keepdim=True)
@@ -228,7 +228,7 @@ class SinkTotals:
         places = at[..., None, None].expand(-1, -1, 2, 1)
         counted = reached.gather(-1, places)[..., 0].cpu().double().numpy()
         some = (values > 0).cpu().numpy()
-        return FoundSinks(
+        return SinkPlaces(
             np.where(some, at.cpu().numpy(), -1),
             values.cpu().double().numpy() * some,
             counted[..., 1] * some,

@@ -97,7 +97,7 @@ class Pointing:
             other[number, : len(allowed), : len(allowed)] &= allowed
         self._other = other[:, None].to(self._maps._device)
         self._alike = candidates is None  # whether both directions have the same candidates
-        self._found: dict[Site, NDArray[np.int64]] = {}
+        self._hits: dict[Site, NDArray[np.int64]] = {}
         self._sites = tuple(dict.fromkeys(head.site for head in layout))
 
     def observe(self, rows: Rows) -> None:
@@ -108,11 +108,11 @@ class Pointing:
         back = maps if self._alike else maps.masked_fill(~self._other.transpose(2, 3), -1.0)
         maps = maps.masked_fill_(~self._other, -1.0)
         both = torch.stack([maps.argmax(3), back.argmax(2)], 2)  # [B, H, 2, W]
-        self._found[rows.site] = both.cpu().numpy()
+        self._hits[rows.site] = both.cpu().numpy()
 
     def heads(self, item: int) -> NDArray[np.int64]:
         """[N, 2, W]: the word that each head points to from each word, by row and by column."""
-        return np.concatenate([self._found[site][item] for site in self._sites])
+        return np.concatenate([self._hits[site][item] for site in self._sites])
 
 
 def _tokens(inputs: Inputs) -> Tokens:

@@ -42,7 +42,7 @@ class HeadOutputs:
             return
         self._parts[rows.site].append(mixed(rows).transpose(1, 2))
 
-    def found(self) -> dict[Site, Tensor]:
+    def values(self) -> dict[Site, Tensor]:
         """[B, T, H, d_v] by layer."""
         return {site: torch.cat(parts, 1) for site, parts in self._parts.items() if parts}
 
@@ -65,7 +65,7 @@ class Means:
         """Take in a batch of reference texts."""
         outputs = HeadOutputs(source.layout.sites)
         source.forward(batch, [outputs], ForwardRequest(hidden=False))
-        for site, z in outputs.found().items():
+        for site, z in outputs.values().items():
             lengths = torch.tensor([len(item.sides[site.kind].queries) for item in batch])
             real = (torch.arange(z.shape[1]) < lengths[:, None]).to(z.device)  # [B, T]
             values = z.double().masked_fill(~real[..., None, None], 0)
@@ -174,7 +174,7 @@ def resampled(source: Source, given: Sequence[Inputs], means: Fills) -> Fills:
     outputs = HeadOutputs(means)
     source.forward(given, [outputs], ForwardRequest(hidden=False))
     fills = {}
-    for site, z in outputs.found().items():
+    for site, z in outputs.values().items():
         mean = means[site]
         filled = mean.to(z.dtype).expand(len(given), *mean.shape[1:]).clone()
         for number, item in enumerate(given):
@@ -197,7 +197,7 @@ def users(fill: UserFill, source: Source, batch: Sequence[Inputs], means: Fills)
     outputs = HeadOutputs(means)
     source.forward(batch, [outputs], ForwardRequest(hidden=False))
     fills = {}
-    for site, z in outputs.found().items():
+    for site, z in outputs.values().items():
         mean = means[site].to(z.dtype).expand(z.shape)
         filled = z.clone()
         for number, item in enumerate(batch):

@@ -48,7 +48,7 @@ def nearness(source: Source, plan: Plan) -> dict[str, dict[Head, Nearness]]:
     meter, every = Meter(source, plan), every_head(source.layout)
     outputs = HeadOutputs(source.layout.sites)
     source.forward([trial.inputs for trial in tested], [outputs], ForwardRequest(hidden=False))
-    real = outputs.found()
+    real = outputs.values()
     return {
         method: _of_method(source, tested, meter, every, method, real) for method in plan.methods
     }

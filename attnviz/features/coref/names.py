@@ -37,17 +37,17 @@ class _Choosing:
 
     def __init__(self, task: NameTask, layout: Layout, device: str) -> None:
         self._maps = WordMaps(task.batch, device)
-        self._found: dict[Site, NDArray[np.float64]] = {}
+        self._by_site: dict[Site, NDArray[np.float64]] = {}
         self._sites = tuple(dict.fromkeys(head.site for head in layout))
 
     def observe(self, rows: Rows) -> None:
         maps = self._maps.add(rows)
         if maps is not None:
-            self._found[rows.site] = maps.cpu().numpy()
+            self._by_site[rows.site] = maps.cpu().numpy()
 
     def weights(self, item: int, order: Sequence[int]) -> NDArray[np.float64]:
         """[N, 3, 3] from and to pronoun, A and B."""
-        maps = np.concatenate([self._found[site][item] for site in self._sites])
+        maps = np.concatenate([self._by_site[site][item] for site in self._sites])
         place = np.argsort(order)
         return np.asarray(maps[:, place][:, :, place])
 

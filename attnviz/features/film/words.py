@@ -127,7 +127,7 @@ def headline(film: Film) -> str:
     of = f" of {name}" if name else ""
     if not film.formations:
         return f"No head{of} takes on a role, {_steps(film)}"
-    first = max(film.formations, key=lambda one: one.most - one.least)
+    first = max(film.formations, key=lambda formation: formation.most - formation.least)
     kind = _KINDS.get(first.role, first.role)
     article = "an" if kind[0] in "aeiou" else "a"
     return (

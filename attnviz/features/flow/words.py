@@ -55,11 +55,11 @@ def heading(report: Flow) -> str:
 
 def headline(report: Flow) -> str:
     """Where most of a position comes from, in a sentence: of the followed token, or of the last."""
-    found = report.followed
+    traced = report.followed
     name = model_name(report.source)
-    if found is not None and found.direction == "from":
-        return f"{name}: {asked(report, found)}"
-    node = len(report.tokens) - 1 if found is None else found.positions[0]
+    if traced is not None and traced.direction == "from":
+        return f"{name}: {asked(report, traced)}"
+    node = len(report.tokens) - 1 if traced is None else traced.positions[0]
     shares = np.where(report.reach[node], report.total[node], 0.0)
     own = float(shares[node])
     rest = shares.copy()

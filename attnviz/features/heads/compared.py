@@ -6,11 +6,11 @@ from attnviz.core.compared import Figures
 from attnviz.features.heads.result import Heads
 
 
-def figures(found: Heads) -> Figures:
+def figures(result: Heads) -> Figures:
     """The mean of every score, and the roles."""
-    name = found.layout.name
+    name = result.layout.name
     return Figures(
-        {name(one.head): {key: s.mean for key, s in one.scores.items()} for one in found.heads},
-        {name(one.head): frozenset(role.name for role in one.roles) for one in found.heads},
-        {"quantity": found.quantity},
+        {name(head.head): {key: s.mean for key, s in head.scores.items()} for head in result.heads},
+        {name(head.head): frozenset(role.name for role in head.roles) for head in result.heads},
+        {"quantity": result.quantity},
     )

@@ -8,6 +8,6 @@ from attnviz.drawing.figure import heads_figure
 from attnviz.features.heads.result import Heads
 
 
-def draw(found: Heads, format: str = "png") -> Any:
+def draw(result: Heads, format: str = "png") -> Any:
     """Each head in the colour and with the code of its role, in ``png``, ``svg`` or ``pdf``."""
-    return heads_figure(found, format)
+    return heads_figure(result, format)

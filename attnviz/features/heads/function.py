@@ -106,7 +106,7 @@ def heads(
         from attnviz.features.evidence import attach
 
         scored, more, findings = attach(evidence, scored, source, layout, known)
-    found = Heads(
+    result = Heads(
         source=source,
         layout=layout,
         identity=known,
@@ -121,7 +121,7 @@ def heads(
         user_defined=user_defined(),
         findings=findings,
     )
-    return replace(found, notes=(*notes(inputs, source, empty), *more))
+    return replace(result, notes=(*notes(inputs, source, empty), *more))
 
 
 def _probed(source: Source, quantity: str) -> tuple[tuple[HeadScores, ...], PrefixMatching | None]:

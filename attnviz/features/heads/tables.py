@@ -9,16 +9,16 @@ from attnviz.features.heads.result import Heads
 COLUMNS = ("site", "layer", "head", "does", "rests", "roles")
 
 
-def rows(found: Heads) -> list[Row]:
+def rows(result: Heads) -> list[Row]:
     """A row a head: its roles, mean, chance, lift and rows of every score, where its sink is."""
     return [
-        {**row, "sink.position": one.sink, "sink.token": _token(found, one)}
-        for row, one in zip(head_rows(found.heads), found.heads, strict=True)
+        {**row, "sink.position": scores.sink, "sink.token": _token(result, scores)}
+        for row, scores in zip(head_rows(result.heads), result.heads, strict=True)
     ]
 
 
-def _token(found: Heads, one: HeadScores) -> str | None:
+def _token(result: Heads, scores: HeadScores) -> str | None:
     """The token of a head's sink."""
-    if one.sink is None:
+    if scores.sink is None:
         return None
-    return found.inputs.sides[one.head.site.kind].keys.texts[one.sink]
+    return result.inputs.sides[scores.head.site.kind].keys.texts[scores.sink]

@@ -22,7 +22,7 @@ from attnviz.features.heads.result import Heads
 
 
 def parts(
-    found: Heads,
+    result: Heads,
     rows: Sequence[HeadScores] | None = None,
     probed: Sequence[HeadScores] | None = None,
     *,
@@ -33,34 +33,34 @@ def parts(
     """The grid, the evidence, what other results say, the probe, and where it comes from.
 
     Args:
-        found: the result.
+        result: the result.
         rows: heads to list, in that order; by default all with a role.
         probed: heads of the probe to list; by default all with a role.
         score: one more score to show.
         more: what to say below each table of heads that are not listed.
         resting: stands behind the line that counts heads without a function; no line where empty.
     """
-    yield heads_grid(found)
-    yield heads_table(found, rows, score=score)
+    yield heads_grid(result)
+    yield heads_table(result, rows, score=score)
     if more[0]:
         yield Line(more[0], "dim")
-    if resting and (line := resting_line(found)):
+    if resting and (line := resting_line(result)):
         yield Line(f"{line} {resting}", "dim")
         yield ""
-    if found.findings:
-        listed = [one for one in found.heads if one.roles] if rows is None else rows
-        yield Findings(found.findings, [found.layout.name(one.head) for one in listed])
-    if found.probe:
+    if result.findings:
+        listed = [scores for scores in result.heads if scores.roles] if rows is None else rows
+        yield Findings(result.findings, [result.layout.name(scores.head) for scores in listed])
+    if result.probe:
         yield "On repeated random tokens:"
-        shown = [one for one in found.probe if one.roles] if probed is None else probed
-        yield heads_table(found, shown, score=score)
+        shown = [scores for scores in result.probe if scores.roles] if probed is None else probed
+        yield heads_table(result, shown, score=score)
         if more[1]:
             yield Line(more[1], "dim")
-        if found.matching is not None:
-            heads = {scores.head for scores in found.heads}
-            yield Line(matching_line(found.matching, found.layout, heads))
-    if found.user_defined:
-        yield Line(user_defined_line(found.user_defined), "dim")
-    if found.mixing:
-        yield mixing_table(found)
-    yield closing_line(found)
+        if result.matching is not None:
+            heads = {scores.head for scores in result.heads}
+            yield Line(matching_line(result.matching, result.layout, heads))
+    if result.user_defined:
+        yield Line(user_defined_line(result.user_defined), "dim")
+    if result.mixing:
+        yield mixing_table(result)
+    yield closing_line(result)

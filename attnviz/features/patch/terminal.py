@@ -62,13 +62,13 @@ class PatchGrid:
     """A renderable: heads or layers, or these by position, each with its share."""
 
     def __init__(self, result: Patch, direction: Direction) -> None:
-        self.found, self.direction = result, direction
+        self.result, self.direction = result, direction
 
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
     ) -> Iterator[RenderableType]:
         """Draw for this console; nothing where there is no grid of single heads."""
-        result, direction = self.found, self.direction
+        result, direction = self.result, self.direction
         end = words.most(result, direction)
         if result.by == "position":
             yield from self._by_position(console, options, end)
@@ -90,7 +90,7 @@ class PatchGrid:
         self, console: Console, options: ConsoleOptions, end: float
     ) -> Iterator[RenderableType]:
         """Components downwards, positions across, in bands; the largest components only."""
-        result, direction = self.found, self.direction
+        result, direction = self.result, self.direction
         tokens = [visible(text.strip(), ascii_only=options.ascii_only) for text in
                   words.tokens(result, direction)]  # fmt: skip
         names, values = cells(result, direction)

@@ -37,7 +37,7 @@ class FirstTokenSinks:
         sums = self._sums.get(rows.site)
         self._sums[rows.site] = weights if sums is None else sums + weights
 
-    def found(self, item: int) -> NDArray[np.bool_] | None:
+    def positions(self, item: int) -> NDArray[np.bool_] | None:
         """Bool [H] in the order of the layout; None for an item with too few tokens."""
         if not self._enough[item]:
             return None

@@ -182,7 +182,7 @@ class Worker:
                 bad.append(InvalidRecord(text.number, text.place, _NAN))
                 continue
             tally.add(window.inputs, sums, passed)
-            tally.add_sinks(sinks.found(item) if window.begins else None)
+            tally.add_sinks(sinks.positions(item) if window.begins else None)
             words = window.inputs.texts[0][:LONGEST_TEXT]
             shown = ShownText(text.number, text.place, words, window.number)
             if item in keys:

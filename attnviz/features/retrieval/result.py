@@ -190,7 +190,7 @@ class Retrieval(Renderable, Result):
         return tuple(sorted({cell.depth for cell in self.cells}))
 
     @property
-    def found(self) -> tuple[RetrievalScore, ...]:
+    def retrieval_heads(self) -> tuple[RetrievalScore, ...]:
         """The retrieval heads: those that copy more than :data:`LEAST_COPIED`."""
         return tuple(head for head in self.heads if (head.copied.value or 0.0) > LEAST_COPIED)
 

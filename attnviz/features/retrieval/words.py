@@ -41,8 +41,8 @@ def summary(result: Retrieval) -> str:
     """How many retrieval heads there are, in one line."""
     if not result.generates:
         return "no score while generating: the model generates nothing"
-    count = len(result.found)
-    named = ", ".join(result.layout.name(head.head) for head in result.found[:8])
+    count = len(result.retrieval_heads)
+    named = ", ".join(result.layout.name(head.head) for head in result.retrieval_heads[:8])
     more = ", …" if count > 8 else ""
     heads = f"{count} of {len(result.heads)} heads"
     return (

@@ -51,7 +51,7 @@ def build(result: Sinks, dpi: float) -> Figure:
 
     tiles = {
         head.head: Tile(spelled(tile_text(result, head), missing), result.rests_with(head))
-        for head in result.found
+        for head in result.sinks
     }
     draw_grid(axes(_MARGIN + left, wide_1, high_1), result.layout, tiles,
               "the key with the most weight; colour: its mean weight")  # fmt: skip

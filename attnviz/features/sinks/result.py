@@ -147,7 +147,7 @@ class Sinks(Renderable, Result):
         return head.output.value is not None and head.output.value < self.dormant_below
 
     @property
-    def found(self) -> tuple[HeadSink, ...]:
+    def sinks(self) -> tuple[HeadSink, ...]:
         """The heads with a sink, that with most weight on it first."""
         some = [head for head in self.heads if self.has_sink(head)]
         return tuple(sorted(some, key=lambda head: -self.rests_with(head)))
@@ -163,4 +163,4 @@ class Sinks(Renderable, Result):
         return tuple(layer for layer in self.layers if layer.massive)
 
     def __repr__(self) -> str:
-        return f"<Sinks {self.source.model}, {len(self.found)} of {len(self.heads)} heads>"
+        return f"<Sinks {self.source.model}, {len(self.sinks)} of {len(self.heads)} heads>"

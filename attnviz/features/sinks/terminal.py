@@ -44,7 +44,7 @@ def parts(result: Sinks, *, top: int = 12) -> Iterator[RenderableType]:
         "dim",
     )
     yield ""
-    if result.found:
+    if result.sinks:
         yield sinks_table(result, top)
         yield Line(
             f"norm: {norms(result)} of the sink against other keys; written: its share of the "
@@ -64,7 +64,7 @@ def parts(result: Sinks, *, top: int = 12) -> Iterator[RenderableType]:
 def sink_tiles(result: Sinks) -> dict[Head, Tile]:
     """The sink of every head that has one."""
     return {
-        head.head: Tile(tile_text(result, head), result.rests_with(head)) for head in result.found
+        head.head: Tile(tile_text(result, head), result.rests_with(head)) for head in result.sinks
     }
 
 
@@ -80,7 +80,7 @@ def sinks_table(result: Sinks, top: int) -> Table:
     names += [f"without it, {result.unit}", "without sink"] if costs else []
     for name in names:
         table.add_column(Text(name), justify="right")
-    for head in result.found[:top]:
+    for head in result.sinks[:top]:
         row = [result.layout.name(head.head), shorten(sink_name(result, head), _NAME)]
         row += [share(head.share), *([ends(head.share)] if several else [])]
         row += [f"{head.chance:.2f}", *([share(head.learned)] if learned else [])]

@@ -74,7 +74,7 @@ def norms(result: Sinks) -> str:
 
 def summary(result: Sinks) -> str:
     """How many heads have sinks, and how many are dormant."""
-    heads = f"{len(result.found)} of {counted(len(result.heads), 'head')}"
+    heads = f"{len(result.sinks)} of {counted(len(result.heads), 'head')}"
     mostly = " in most texts" if result.texts > 1 else ""
     dormant = (
         f"{len(result.dormant)} dormant (output below {result.dormant_below:g} of the layer's)"

@@ -55,27 +55,27 @@ class Subject:
     """A renderable: whose score it is, and that the sources add up to it."""
 
     def __init__(self, result: Sources) -> None:
-        self.found = result
+        self.result = result
 
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
     ) -> Iterator[RenderableType]:
         """Draw for this console."""
-        yield Text(words.subject(self.found, ascii_only=options.ascii_only), "bold")
-        yield Text(words.checked(self.found))
+        yield Text(words.subject(self.result, ascii_only=options.ascii_only), "bold")
+        yield Text(words.checked(self.result))
 
 
 class SourceMatrix:
     """A renderable: sources of the query downwards, of the key across."""
 
     def __init__(self, result: Sources) -> None:
-        self.found = result
+        self.result = result
 
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
     ) -> Iterator[RenderableType]:
         """Draw for this console, in as many bands of columns as its width needs."""
-        rows, columns, values = words.grouped(self.found)
+        rows, columns, values = words.grouped(self.result)
         most = max((abs(v) for row in values for v in row), default=0.0)
         yield Text(signs("query ↓  key →, in units of the score", options.ascii_only), "dim")
         wide = max(len(name) for name in rows)
@@ -98,13 +98,13 @@ class SideBars:
     """A renderable: what every source of one side adds."""
 
     def __init__(self, result: Sources, side: ScoreSide) -> None:
-        self.found, self.side = result, side
+        self.result, self.side = result, side
 
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
     ) -> Iterator[RenderableType]:
         """Draw for this console."""
-        listed = list(words.listed(self.found, self.side))[:_LISTED]
+        listed = list(words.listed(self.result, self.side))[:_LISTED]
         most = max((abs(value) for _, value, _ in listed), default=0.0)
         table = _table((f"the {self.side} is from", "<"), ("adds", ">"), ("share", ">"), ("", "<"))
         for name, value, share in listed:
@@ -119,13 +119,13 @@ class ShareBars:
     """A renderable: the shares of one side over many texts."""
 
     def __init__(self, result: SourceShares, side: ScoreSide) -> None:
-        self.found, self.side = result, side
+        self.result, self.side = result, side
 
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
     ) -> Iterator[RenderableType]:
         """Draw for this console."""
-        shares = self.found.side(self.side)[:_LISTED]
+        shares = self.result.side(self.side)[:_LISTED]
         most = max((abs(share.share) for share in shares), default=0.0)
         table = _table(
             (f"the {self.side} is from", "<"), ("share of the contrast", ">"), ("adds", ">"),
@@ -133,7 +133,7 @@ class ShareBars:
         )  # fmt: skip
         for share in shares:
             table.add_row(
-                words.label(self.found, share.origin), words.share_of(share),
+                words.label(self.result, share.origin), words.share_of(share),
                 signed(share.value, 3), _bar(share.share, most, console, options),
             )  # fmt: skip
         yield table
@@ -143,7 +143,7 @@ class Reads:
     """A renderable: the tokens that the strongest earlier heads read."""
 
     def __init__(self, result: Sources) -> None:
-        self.found = result
+        self.result = result
 
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
@@ -151,8 +151,8 @@ class Reads:
         """Draw for this console."""
         table = _table(("one level down", "<"), ("reads", "<"), ("weight", ">"), ("adds", ">"))
         before = ""
-        for read in self.found.reads:
-            head = f"{read.side}: head {self.found.layout.name(read.head)}"
+        for read in self.result.reads:
+            head = f"{read.side}: head {self.result.layout.name(read.head)}"
             token = f"{visible(read.token, ascii_only=options.ascii_only)} ({read.position})"
             name = "" if head == before else head
             table.add_row(name, token, percent(read.weight), signed(read.value, 3))
@@ -164,13 +164,13 @@ class RowKeys:
     """A renderable: the strongest keys of the row and the sources of their scores."""
 
     def __init__(self, result: Sources) -> None:
-        self.found = result
+        self.result = result
 
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
     ) -> Iterator[RenderableType]:
         """Draw for this console."""
-        result = self.found
+        result = self.result
         table = _table(("keys of the row", "<"), ("weight", ">"), ("score", ">"), ("of it", "<"))
         for key in sorted(result.row, key=lambda row: -row.weight)[:_KEYS]:
             order = sorted(range(len(key.by_key)), key=lambda n: -abs(key.by_key[n]))[:3]

@@ -156,7 +156,7 @@ class _Growing:
             _edges(inputs, gold) for inputs, gold in zip(task.batch, task.gold, strict=True)
         ]
         self._sites = tuple(dict.fromkeys(head.site for head in layout))
-        self._found: dict[Site, list[Integers]] = {}
+        self._hits: dict[Site, list[Integers]] = {}
 
     def observe(self, rows: Rows) -> None:
         """Take in one block."""
@@ -173,11 +173,11 @@ class _Growing:
                 tree = rooted(some, start) if self._way == "rooted" else spanning(some)
                 edges = tree[:, pairs]
             hits.append(edges.sum(1))
-        self._found[rows.site] = hits
+        self._hits[rows.site] = hits
 
     def hits(self, item: int) -> Integers:
         """[N], of one sentence."""
-        return np.concatenate([self._found[site][item] for site in self._sites])
+        return np.concatenate([self._hits[site][item] for site in self._sites])
 
 
 def _edges(inputs: Inputs, gold: Gold) -> tuple[Integers, Integers]:

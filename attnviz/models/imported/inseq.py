@@ -17,7 +17,7 @@ from attnviz.core.heads import SiteKind
 from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError
 from attnviz.models.containers import one_line
-from attnviz.models.imported.recording import Found, Layers
+from attnviz.models.imported.recording import Imported, Layers
 from attnviz.models.recorded.tokens import marked
 
 Array = NDArray[Any]
@@ -39,7 +39,7 @@ def count(document: Any) -> int:
     return len(attributions) if isinstance(attributions, list) else 0
 
 
-def found(document: Any, item: int, name: str) -> Found:
+def imported(document: Any, item: int, name: str) -> Imported:
     """The attention of one sequence.
 
     Args:
@@ -67,7 +67,7 @@ def found(document: Any, item: int, name: str) -> Found:
         ) from None
 
 
-def _sequence(given: dict[str, Any], name: str) -> Found:
+def _sequence(given: dict[str, Any], name: str) -> Imported:
     source, target = _tokens(given["source"]), _tokens(given["target"])
     start, end = int(given["attr_pos_start"]), int(given["attr_pos_end"])
     if not 0 <= start < end <= len(target.texts):
@@ -98,7 +98,7 @@ def _sequence(given: dict[str, Any], name: str) -> Found:
     cut = marked(target.texts[:queries])
     notes = (PART,) if first else ()
     other = source if crossed is not None else None
-    return Found("Inseq attributions", layers, cut, other, notes)
+    return Imported("Inseq attributions", layers, cut, other, notes)
 
 
 def _layers(array: Array, first: int, rows: int, keys: int) -> Layers:

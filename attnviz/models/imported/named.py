@@ -15,7 +15,7 @@ import numpy as np
 
 from attnviz.core.heads import SiteKind
 from attnviz.errors import InputError
-from attnviz.models.imported.recording import Found, Layers
+from attnviz.models.imported.recording import Imported, Layers
 
 PATTERN, SCORES = "hook_pattern", "hook_attn_scores"
 
@@ -36,7 +36,7 @@ def wanted(names: Iterable[str]) -> list[str]:
     return [name for name in named if _ATTENTION.search(name) and _NUMBER.search(name)]
 
 
-def found(tensors: Mapping[str, Any], of: str = "") -> Found:
+def imported(tensors: Mapping[str, Any], of: str = "") -> Imported:
     """The attention in tensors by name.
 
     Args:
@@ -73,7 +73,7 @@ def found(tensors: Mapping[str, Any], of: str = "") -> Found:
     if names[0].endswith(SCORES):
         notes = (f"The softmax of {SCORES}: {PATTERN} is not recorded.",)
     what = "a TransformerLens cache" if hooks else of or "tensors by module"
-    return Found(what, _kinds(layers), notes=notes)
+    return Imported(what, _kinds(layers), notes=notes)
 
 
 def _kinds(layers: Mapping[SiteKind | None, Layers]) -> Mapping[SiteKind | None, Layers]:

@@ -19,7 +19,7 @@ UNNAMED = "The tokens are not recorded, so positions are shown as numbers."
 
 
 @dataclass(frozen=True)
-class Found:
+class Imported:
     """Attention in another tool's format.
 
     Attributes:

@@ -19,7 +19,7 @@ from attnviz.files import contents, opened
 from attnviz.models import arrays
 from attnviz.models.containers import list_arrays, one_line, read_arrays, read_tensors
 from attnviz.models.imported import inseq, named
-from attnviz.models.imported.recording import Found
+from attnviz.models.imported.recording import Imported
 from attnviz.models.recorded import JSON, SUFFIXES, document
 from attnviz.models.recorded.fields import BY_KIND, PLAIN
 
@@ -45,7 +45,7 @@ def is_recording(path: Path) -> bool:
     return bool({*PLAIN, *BY_KIND} & set(there)) or not named.wanted(there)
 
 
-def find(path: Path, item: int | None = None) -> Found:
+def find(path: Path, item: int | None = None) -> Imported:
     """The attention in a file or folder of another tool.
 
     Args:
@@ -65,17 +65,17 @@ def find(path: Path, item: int | None = None) -> Found:
     if suffix == JSON:
         return _json(path, item)
     if suffix in TORCH:
-        return found(_torch(path), path.name)
+        return imported(_torch(path), path.name)
     if suffix == ".npy":
-        return found(_npy(path), path.name)
+        return imported(_npy(path), path.name)
     there = _names(path)
     whole = next((name for name in (*PLAIN, *BY_KIND) if name in there), "")
     names = {whole} if whole else set(named.wanted(there))
     read = read_arrays(path, names) if suffix == ".npz" else read_tensors(path, names)
-    return found(read[whole], path.name) if whole else named.found(read)
+    return imported(read[whole], path.name) if whole else named.imported(read)
 
 
-def found(given: Any, name: str = "") -> Found:
+def imported(given: Any, name: str = "") -> Imported:
     """The attention in what somebody has in memory.
 
     Args:
@@ -87,12 +87,12 @@ def found(given: Any, name: str = "") -> Found:
     """
     tensors = getattr(given, "cache_dict", given)  # TransformerLens
     if isinstance(tensors, Mapping):
-        return named.found(tensors)
+        return named.imported(tensors)
     if isinstance(given, list | tuple) or hasattr(given, "ndim"):
         layers = arrays.layers_of(given)
         if not layers:
             raise InputError(f"{name or 'this list'} holds no layers; give at least one")
-        return Found("layers in a list", {None: dict(enumerate(layers))})
+        return Imported("layers in a list", {None: dict(enumerate(layers))})
     raise UsageError(
         "no attention can be read from {}; give a path, a cache or dictionary of tensors, or a "
         "list of layers",
@@ -132,14 +132,14 @@ def _names(path: Path) -> list[str]:
     return [_SHAPE.sub("", entry) for entry in list_arrays(path)]
 
 
-def _json(path: Path, item: int | None) -> Found:
+def _json(path: Path, item: int | None) -> Imported:
     read = document.read_document(path)
     if not inseq.is_inseq(read):
         raise InputError(
             f"{path} is no recorded attention: neither a recording (schema "
             f"{document.Recording.schema}) nor saved by Inseq"
         )
-    return inseq.found(read, arrays.chosen(max(inseq.count(read), 1), item), str(path))
+    return inseq.imported(read, arrays.chosen(max(inseq.count(read), 1), item), str(path))
 
 
 def items(path: Path) -> int:
@@ -178,7 +178,7 @@ def _npy(path: Path) -> Any:
         raise InputError(f"cannot read {path}: {one_line(error)}; save it again") from None
 
 
-def _folder(path: Path) -> Found:
+def _folder(path: Path) -> Imported:
     """Arrays by the names of their files, with ``tokens.json`` or ``tokens.txt`` beside them."""
     with system_errors(InputError, f"cannot read {path}"):
         files = sorted(path.glob("*.npy"))
@@ -189,7 +189,7 @@ def _folder(path: Path) -> Found:
         for p in ("", "source_")
     )
     if len(files) == 1:
-        made = found(_npy(files[0]), path.name)
+        made = imported(_npy(files[0]), path.name)
     else:
-        made = named.found({file.stem: _npy(file) for file in files}, "NumPy arrays in a folder")
-    return Found(made.format, made.layers, tokens, source, made.notes)
+        made = named.imported({file.stem: _npy(file) for file in files}, "NumPy arrays in a folder")
+    return Imported(made.format, made.layers, tokens, source, made.notes)

@@ -146,7 +146,7 @@ def test_means_by_hand(gpt2) -> None:
     gpt2.forward(batch, [kept])
     lengths = [len(trials.predicted(item)) for item in batch]
     site = gpt2.layout.sites[2]
-    z = kept.found()[site].double()
+    z = kept.values()[site].double()
     rows = [z[n, :length] for n, length in enumerate(lengths)]
     tokens, positions = fills.Means("tokens"), fills.Means("positions", least=1)
     both_needed = fills.Means("positions", least=2)
@@ -263,7 +263,7 @@ def test_a_donor_that_is_too_short_leaves_the_mean(gpt2) -> None:
     gpt2.forward([short], [kept])
     found = fills.resampled(gpt2, [short], mean)[site][0]
     size = len(trials.predicted(short))
-    torch.testing.assert_close(found[:size], kept.found()[site][0, :size])
+    torch.testing.assert_close(found[:size], kept.values()[site][0, :size])
     torch.testing.assert_close(found[size:].double(), mean[site][0, size:], atol=1e-6, rtol=1e-5)
 
 

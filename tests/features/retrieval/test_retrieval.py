@@ -65,7 +65,7 @@ def test_a_planted_head_copies_every_needle_and_nothing_is_retrieved_without_it(
     assert first.weight.value == pytest.approx(1.0, abs=0.01)
     assert by_hand.accuracy.value == 1.0
     assert by_hand.retrieved == by_hand.needles == 40
-    assert [by_hand.layout.name(one.head) for one in by_hand.found] == [name]
+    assert [by_hand.layout.name(one.head) for one in by_hand.retrieval_heads] == [name]
     assert all((one.copied.value or 0) <= 0.1 for one in others)
     (without,) = by_hand.ablations
     assert [by_hand.layout.name(head) for head in without.heads] == [name]

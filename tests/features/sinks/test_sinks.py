@@ -106,7 +106,7 @@ def test_a_dormant_head_is_one_whose_output_is_small_for_its_layer(
 
 
 def test_what_a_head_costs_is_what_ablating_it_costs(found: Sinks) -> None:
-    named = [found.layout.name(one.head) for one in found.found[:3]]
+    named = [found.layout.name(one.head) for one in found.sinks[:3]]
     ablation = av.ablate([TEXT], select=", ".join(named), method="zero")
     assert found.base == pytest.approx(ablation.base, abs=1e-4)
     by_name = {found.layout.name(one.head): one for one in found.heads}
@@ -200,7 +200,7 @@ def test_texts_count_once_each() -> None:
 
 def test_an_encoder_has_its_sinks_too(minilm: str) -> None:
     found = av.sinks([TEXT, *OTHERS], model=minilm, ablate=True, threshold=0.65)
-    first = found.found[0]
+    first = found.sinks[0]
     assert first.token in ("[CLS]", "[SEP]")
     assert (first.norm.value or 1) < 0.3
     assert (first.written.value or 1) < (first.weight.value or 0) / 2
