@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 import attnviz
-from attnviz.schemas import NAMES, schema_path
 from tests import ROOT
 
 pytestmark = pytest.mark.slow
@@ -30,7 +29,6 @@ DATA = {
     "product.wasm",
     "sentences.txt",
     "py.typed",
-    "heads.schema.json",
 }
 METADATA = {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE"}
 
@@ -74,8 +72,6 @@ def test_installed_wheel_runs_from_another_folder(wheel: Path, tmp_path: Path) -
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     assert "demo-gpt2" in result.stdout
-    schemas = {path.name for path in (site / "attnviz" / "schemas").glob("*.json")}
-    assert schemas == {schema_path(name).name for name in NAMES}
 
 
 def test_the_citation_names_this_version() -> None:

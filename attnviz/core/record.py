@@ -28,7 +28,7 @@ class Record:
     """Something found, under the name and version of its schema.
 
     Attributes:
-        schema: such as ``attnviz.ablate/2``; the number steps where the shape changes.
+        schema: such as ``attnviz.ablate/1``; the number steps where the shape changes.
         command: which makes it anew.
         indent: spaces of its JSON text; None for one line, where most of it are arrays.
     """

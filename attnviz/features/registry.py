@@ -46,7 +46,7 @@ _RECORDED = (".npz", ".safetensors", ".npy", ".pt", ".pth")
 
 
 def result_class(schema: str) -> type[Record] | None:
-    """The class of a schema such as ``attnviz.ablate/2``; None for none that is known."""
+    """The class of a schema such as ``attnviz.ablate/1``; None for none that is known."""
     module, _, name = RESULTS.get(schema.partition("/")[0], "").rpartition(".")
     return getattr(import_module(module), name) if module else None
 

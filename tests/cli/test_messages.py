@@ -41,7 +41,7 @@ TEXTS = {
     "truth.tsv": COLUMNS + PRONOUN.format(13, "yes"),
     "neither.tsv": COLUMNS + PRONOUN.format(13, "FALSE"),
     "pronouns.tsv": COLUMNS + PRONOUN.format(13, "TRUE"),
-    "other.json": '{"schema": "attnviz.heads/1"}',
+    "other.json": '{"schema": "attnviz.heads/2"}',
     "a.txt": "a b c\n",
     "b.txt": "d e f\n",
     "empty.txt": "x",

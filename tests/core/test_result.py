@@ -333,7 +333,7 @@ def test_what_is_nested_without_end_is_refused() -> None:
                              "it again with attnviz sample"),
         ("attnviz.sample/4", "is attnviz.sample/4, and this attnviz reads version 3; make it"),
         ("attnviz.sample", "is attnviz.sample, and this attnviz reads version 3; make it"),
-        ("attnviz.heads/2", "f.json is attnviz.heads/2, not attnviz.sample/3"),
+        ("attnviz.heads/1", "f.json is attnviz.heads/1, not attnviz.sample/3"),
         ("attnviz.\nsample\n/3" + "x" * 99, "is attnviz. sample /3xx"),
         ("other/1", "f.json is not an attnviz result; give a JSON file that an attnviz command"),
         (None, "is not an attnviz result"),

@@ -309,11 +309,8 @@ def test_the_page_holds_them(annotated: list[Path]) -> None:
     [
         ("x", "f.json is not readable JSON"),
         ("[]", "f.json is not an attnviz result; give a JSON file"),
-        (
-            '{"schema": "attnviz.heads/1"}',
-            "make it again with attnviz heads",
-        ),
-        ('{"schema": "attnviz.syntax/1"}', "make it again with attnviz syntax"),
+        ('{"schema": "attnviz.heads/2"}', "make it again with attnviz heads"),
+        ('{"schema": "attnviz.syntax/2"}', "make it again with attnviz syntax"),
         (json.dumps({**SYNTAX.to_dict(), "roles": [{"head": "<b>"}]}), "is damaged"),
     ],
 )

@@ -194,7 +194,7 @@ class Ablation(Renderable, Result):
         user_defined: the scores, roles, metric and fills that are no part of attnviz.
     """
 
-    schema: ClassVar[str] = "attnviz.ablate/3"
+    schema: ClassVar[str] = "attnviz.ablate/1"
     command: ClassVar[str] = "ablate"
 
     metric: str

@@ -210,7 +210,7 @@ class Atlas(Renderable, Result):
         findings: what results that were laid beside it say of the heads.
     """
 
-    schema: ClassVar[str] = "attnviz.atlas/4"
+    schema: ClassVar[str] = "attnviz.atlas/1"
     command: ClassVar[str] = "atlas"
     indent: ClassVar[int | None] = None
 

@@ -130,7 +130,7 @@ class Circuits(Renderable, Result):
             side, writer and reader: shares with their intervals, of results laid beside.
     """
 
-    schema: ClassVar[str] = "attnviz.circuits/3"
+    schema: ClassVar[str] = "attnviz.circuits/1"
     command: ClassVar[str] = "circuits"
 
     edges: tuple[Edge, ...] = ()

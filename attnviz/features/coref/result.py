@@ -123,7 +123,7 @@ class Coref(Renderable, Result):
         roles: heads that beat the best baseline by ten points, surely, on held-out documents.
     """
 
-    schema: ClassVar[str] = "attnviz.coref/2"
+    schema: ClassVar[str] = "attnviz.coref/1"
     command: ClassVar[str] = "coref"
 
     unit: str

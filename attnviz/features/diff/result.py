@@ -124,7 +124,7 @@ class Diff(Renderable, Result):
             are some.
     """
 
-    schema: ClassVar[str] = "attnviz.diff/2"
+    schema: ClassVar[str] = "attnviz.diff/1"
     command: ClassVar[str] = "diff"
 
     other: SourceInfo

@@ -83,7 +83,7 @@ class Flow(Renderable, Result):
         ValueError: a matrix that is not [n, n].
     """
 
-    schema: ClassVar[str] = "attnviz.flow/2"
+    schema: ClassVar[str] = "attnviz.flow/1"
     command: ClassVar[str] = "flow"
     indent: ClassVar[int | None] = None
 

@@ -35,7 +35,7 @@ class Heads(Renderable, Result):
         findings: what attached results say of these heads.
     """
 
-    schema: ClassVar[str] = "attnviz.heads/2"
+    schema: ClassVar[str] = "attnviz.heads/1"
     command: ClassVar[str] = "heads"
 
     tokens: Mapping[SiteKind, Sides]

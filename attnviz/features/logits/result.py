@@ -106,7 +106,7 @@ class Logits(Renderable, Result):
         reason: why there are no parts; empty where there are.
     """
 
-    schema: ClassVar[str] = "attnviz.logits/2"
+    schema: ClassVar[str] = "attnviz.logits/1"
     command: ClassVar[str] = "logits"
 
     tokens: Annotated[tuple[str, ...], Axes("tokens")]

@@ -156,7 +156,7 @@ class Profile(Renderable, Result):
         resamples: how often texts were drawn anew for the stability of heads; 0 for never.
     """
 
-    schema: ClassVar[str] = "attnviz.profile/3"
+    schema: ClassVar[str] = "attnviz.profile/1"
     command: ClassVar[str] = "profile"
 
     heads: tuple[HeadProfile, ...]

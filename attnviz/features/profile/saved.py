@@ -30,7 +30,7 @@ from attnviz.scoring.plugins import user_defined
 from attnviz.statistics.exact import Exact
 from attnviz.statistics.simultaneous import DrawnSums
 
-SCHEMA = "attnviz.profile-state/4"
+SCHEMA = "attnviz.profile-state/1"
 _HEADER = "header"
 _SUMMED, _COUNTED, _ROWS = ("a", "aa", "ab"), ("b", "bb", "count"), ("b", "bb")
 """Exact sums and counts of clusters; counts of draws."""

@@ -39,7 +39,7 @@ class Answer(Record):
         draws_first: whether the terminal shows the drawing above the tables.
     """
 
-    schema: ClassVar[str] = "attnviz.shapes/3"
+    schema: ClassVar[str] = "attnviz.shapes/1"
     command: ClassVar[str] = "shapes"
     draws_first: ClassVar[bool] = False
 

@@ -127,7 +127,7 @@ class SourceShares(Renderable, Result):
         by_key: see ``by_query``.
     """
 
-    schema: ClassVar[str] = "attnviz.source-shares/2"
+    schema: ClassVar[str] = "attnviz.source-shares/1"
     command: ClassVar[str] = "sources"
 
     head: Head
@@ -198,7 +198,7 @@ class Sources(Renderable, Result):
         reads: the strongest earlier heads of both sides, by the token that they read.
     """
 
-    schema: ClassVar[str] = "attnviz.sources/2"
+    schema: ClassVar[str] = "attnviz.sources/1"
     command: ClassVar[str] = "sources"
 
     head: Head

@@ -143,7 +143,7 @@ class Syntax(Renderable, Result):
         shown: sentences with arcs, as many as were asked for.
     """
 
-    schema: ClassVar[str] = "attnviz.syntax/3"
+    schema: ClassVar[str] = "attnviz.syntax/1"
     command: ClassVar[str] = "syntax"
 
     unit: str

@@ -96,8 +96,8 @@ def test_methods_disagree_about_sizes_and_about_what_matters(real: dict[str, Abl
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"schema": "attnviz.ablate/1"}, "reads version 3; make it again with attnviz ablate"),
-        ({"schema": "attnviz.coref/2"}, "is attnviz.coref/2, not attnviz.ablate/3"),
+        ({"schema": "attnviz.ablate/2"}, "reads version 1; make it again with attnviz ablate"),
+        ({"schema": "attnviz.coref/1"}, "is attnviz.coref/1, not attnviz.ablate/1"),
         ({"family": "many"}, r"Expected `int`, got `str` - at `\$.family`; make it again"),
         ({"base": None}, r"Expected `float`, got `null` - at `\$.base`"),
         ({"effects": [{"name": "0.5"}]}, r"missing required field `heads` - at `\$.effects"),

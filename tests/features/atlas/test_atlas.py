@@ -141,10 +141,10 @@ def test_shares_measured_on_texts_stand_beside_the_weights(sentences: Path, demo
 
 
 def test_an_older_atlas_is_refused_with_what_makes_it_anew(demo: Atlas, tmp_path: Path) -> None:
-    older = demo.to_dict() | {"schema": "attnviz.atlas/3"}
+    older = demo.to_dict() | {"schema": "attnviz.atlas/2"}
     path = tmp_path / "old.json"
     path.write_text(json.dumps(older))
-    with pytest.raises(InputError, match=r"atlas/3.*reads version 4; make it again with attnviz"):
+    with pytest.raises(InputError, match=r"atlas/2.*reads version 1; make it again with attnviz"):
         av.read(path)
 
 

@@ -14,7 +14,7 @@ import attnviz as av
 from attnviz import schemas
 from attnviz.cli import main
 
-SCHEMA = json.loads(schemas.schema_path("attnviz.capture").read_text("utf-8"))
+SCHEMA = schemas.schema("attnviz.capture")
 
 
 def good() -> dict[str, Any]:

@@ -364,7 +364,7 @@ def test_results_come_back_equal(report: Circuits, models: Any, tmp_path: Path) 
             "'7.0' is not a head of this model",
         ),
         ({"spread": {"Q": {"edges": 1}}}, r"missing required field `median`"),
-        ({"schema": "attnviz.circuits/1"}, "version 3; make it again with attnviz circuits"),
+        ({"schema": "attnviz.circuits/2"}, "version 1; make it again with attnviz circuits"),
     ],
 )
 def test_a_damaged_file_is_refused(

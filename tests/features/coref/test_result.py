@@ -104,7 +104,7 @@ def test_roles_are_evidence_beside_the_baseline() -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"schema": "attnviz.coref/1"}, "reads version 2; make it again with attnviz coref"),
+        ({"schema": "attnviz.coref/2"}, "reads version 1; make it again with attnviz coref"),
         ({"examples": None}, r"Expected `int`, got `null` - at `\$.examples`; make it again"),
         ({"candidates": "any"}, r"Invalid enum value 'any' - at `\$.candidates`"),
         ({"kinds": [{"name": "all"}]}, r"missing required field `count` - at `\$.kinds"),

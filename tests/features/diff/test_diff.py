@@ -340,7 +340,7 @@ def test_differences_come_back_equal(tmp_path: Path) -> None:
         ({"heads": [{"name": "0.0"}]}, r"missing required field `distance` - at `\$.heads\[0\]`"),
         ({"align": "line"}, r"Invalid enum value 'line' - at `\$.align`"),
         ({"other": None}, r"at `\$.other`"),
-        ({"schema": "attnviz.diff/1"}, "version 2; make it again with attnviz diff"),
+        ({"schema": "attnviz.diff/2"}, "version 1; make it again with attnviz diff"),
     ],
 )
 def test_a_damaged_file_is_refused(tmp_path: Path, change: dict[str, Any], says: str) -> None:

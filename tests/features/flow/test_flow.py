@@ -320,7 +320,7 @@ def test_two_texts_come_back_equal() -> None:
         ({"method": "water"}, r"Invalid enum value 'water' - at `\$.method`"),
         ({"layers": [{"kind": "decoder", "layer": 0, "shares": "a"}]},
          r"is not a matrix of float32 - at `\$.layers\[0\].shares`"),
-        ({"schema": "attnviz.flow/1"}, "version 2; make it again with attnviz flow"),
+        ({"schema": "attnviz.flow/2"}, "version 1; make it again with attnviz flow"),
     ],
 )  # fmt: skip
 def test_a_damaged_file_is_refused(tmp_path: Path, change: dict[str, Any], says: str) -> None:

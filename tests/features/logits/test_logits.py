@@ -255,7 +255,7 @@ def test_results_come_back_equal(report: Logits, tmp_path: Path) -> None:
         ({"logit": "high"}, r"Expected `float`, got `str` - at `\$.logit`"),
         ({"layout": {"heads": {"decoder": [6, 6]}}}, "is not a head of this model"),
         ({"votes": [{"head": "9.9"}]}, r"is not a head .* at `\$.votes\[0\].head`"),
-        ({"schema": "attnviz.logits/1"}, "version 2; make it again with attnviz logits"),
+        ({"schema": "attnviz.logits/2"}, "version 1; make it again with attnviz logits"),
         ({"schema": "attnviz.other/1"}, "is a result of attnviz.other"),
         ({"tokens": None}, r"got `null` - at `\$.tokens`"),
     ],

@@ -168,7 +168,7 @@ def test_a_state_of_other_texts_or_settings_is_not_gone_on_with(tmp_path) -> Non
         (lambda data: b"", "not a profile"),
         (lambda data: b"not a zip at all", "not a profile"),
         (lambda data: data[: len(data) // 2], "not a profile"),
-        (lambda data: data.replace(b"profile-state/4", b"profile-state/9"), "not a profile"),
+        (lambda data: data.replace(b"profile-state/1", b"profile-state/9"), "not a profile"),
     ],
 )
 def test_damaged_files_are_refused(alone, tmp_path, damage, says: str) -> None:

@@ -63,8 +63,8 @@ def test_they_are_as_different_as_they_can_be(real: dict[str, Profile]) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"schema": "attnviz.profile/2"}, "reads version 3; make it again with attnviz profile"),
-        ({"schema": "attnviz.coref/2"}, "is attnviz.coref/2, not attnviz.profile/3"),
+        ({"schema": "attnviz.profile/2"}, "reads version 1; make it again with attnviz profile"),
+        ({"schema": "attnviz.coref/1"}, "is attnviz.coref/1, not attnviz.profile/1"),
         ({"tokens": "many"}, r"Expected `int`, got `str` - at `\$.tokens`; make it again"),
         ({"likeness": {"middle": []}}, r"Invalid enum value 'middle' - at `key` in `\$.likeness`"),
         ({"heads": [{"place": None}]}, r"missing required field `scores` - at `\$.heads"),

@@ -45,7 +45,7 @@ def test_every_view_comes_back_equal(tmp_path: Path) -> None:
     for view, one in found.items():
         assert type(one) is VIEWS[view]
         document = one.to_dict()
-        assert document["schema"] == "attnviz.shapes/3"
+        assert document["schema"] == "attnviz.shapes/1"
         assert document["view"] == view
         jsonschema_rs.validate(SCHEMA, document)
         jsonschema_rs.validate(VIEWS[view].json_schema(), document)
@@ -91,8 +91,8 @@ def test_what_it_holds_is_typed() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"schema": "attnviz.shapes/1"}, "reads version 3; make it again with attnviz shapes"),
-        ({"schema": "attnviz.heads/2"}, "not attnviz.shapes/3"),
+        ({"schema": "attnviz.shapes/2"}, "reads version 1; make it again with attnviz shapes"),
+        ({"schema": "attnviz.heads/1"}, "not attnviz.shapes/1"),
         ({"view": "zork"}, r"'zork', not walk or model or .* - at `\$.view`"),
         ({"view": ["walk"]}, r"damaged: its view is"),
         ({"view": "verify"}, "missing required field `subject`"),

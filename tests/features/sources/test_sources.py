@@ -315,7 +315,7 @@ def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     picture = tmp_path / "sources.png"
     assert run(WORDS, "--select", "2.0", "--other-key", "rest", "--json", "-o", str(picture)) == 0
     read = json.loads(capsys.readouterr().out)
-    assert read["schema"] == "attnviz.sources/2"
+    assert read["schema"] == "attnviz.sources/1"
     assert read["other_key"] == "rest"
     assert picture.exists()
     lines = tmp_path / "lines.txt"

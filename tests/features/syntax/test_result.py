@@ -173,8 +173,8 @@ def test_roles_are_evidence_beside_the_offset() -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"schema": "attnviz.syntax/1"}, "reads version 3; make it again with attnviz syntax"),
-        ({"schema": "attnviz.coref/2"}, "is attnviz.coref/2, not attnviz.syntax/3"),
+        ({"schema": "attnviz.syntax/2"}, "reads version 1; make it again with attnviz syntax"),
+        ({"schema": "attnviz.coref/1"}, "is attnviz.coref/1, not attnviz.syntax/1"),
         ({"sentences": "many"}, r"Expected `int`, got `str` - at `\$.sentences`; make it again"),
         ({"select_on": "odd"}, r"Invalid enum value 'odd' - at `\$.select_on`"),
         ({"roles": [{"head": "1.2"}]}, r"missing required field `relation` - at `\$.roles"),

@@ -1,8 +1,10 @@
-"""The schemas that are shipped are those of the types."""
+"""The schemas of results follow from their types."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import jsonschema_rs
@@ -13,19 +15,12 @@ from attnviz import schemas
 from attnviz.core.result import Result
 from attnviz.features.registry import RESULTS, result_class
 
-ANEW = "python -m attnviz.schemas writes it anew"
-
-
-@pytest.mark.parametrize("name", schemas.NAMES)
-def test_a_file_is_what_its_type_says(name: str) -> None:
-    assert schemas.schema_path(name).read_text("utf-8") == schemas.schema_text(name), ANEW
-
 
 @pytest.mark.parametrize("name", RESULTS)
 def test_every_schema_is_valid_and_complete(name: str) -> None:
     """Each reference leads to a part, each part is used, and versions are those of the class."""
-    text = schemas.schema_path(name).read_text("utf-8")
-    schema = json.loads(text)
+    schema = schemas.schema(name)
+    text = json.dumps(schema)
     jsonschema_rs.meta.validate(schema)
     found = result_class(name)
     assert found is not None
@@ -47,28 +42,24 @@ def test_every_schema_is_valid_and_complete(name: str) -> None:
     assert text.count('"$ref": "#/$defs/') == text.count('"$ref": ')
 
 
-def test_there_is_a_file_for_every_result_and_no_other() -> None:
-    wanted = {schemas.schema_path(name).name for name in schemas.NAMES}
-    assert {path.name for path in schemas.FOLDER.glob("*.json")} == wanted
+def test_every_schema_is_written(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "attnviz.schemas", str(tmp_path / "new")]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    written = sorted((tmp_path / "new").iterdir())
+    assert sorted(map(Path, ran.stdout.split())) == written
+    assert len(written) == len(RESULTS) + 1
+    assert json.loads((tmp_path / "new/heads.schema.json").read_text()) == av.Heads.json_schema()
+    assert subprocess.run(command[:-1], capture_output=True, check=False).returncode == 1
 
 
-def test_writing_replaces_what_is_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schemas, "FOLDER", tmp_path)
-    (tmp_path / "gone.schema.json").write_text("{}")
-    (tmp_path / "heads.schema.json").write_text("{}")
-    written = schemas.write()
-    assert set(tmp_path.iterdir()) == set(written)
-    assert json.loads((tmp_path / "heads.schema.json").read_text()) == av.Heads.json_schema()
-
-
-def test_a_real_result_fits_the_file_and_a_damaged_one_does_not() -> None:
-    schema = json.loads(schemas.schema_path("attnviz.heads").read_text("utf-8"))
+def test_a_real_result_fits_its_schema_and_a_damaged_one_does_not() -> None:
+    schema = schemas.schema("attnviz.heads")
     found = av.heads("the cat and the cat").to_dict()
     jsonschema_rs.validate(schema, found)
     for key in ("schema", "source", "layout", "tokens", "heads"):
         with pytest.raises(jsonschema_rs.ValidationError):
             jsonschema_rs.validate(schema, {k: v for k, v in found.items() if k != key})
     with pytest.raises(jsonschema_rs.ValidationError):
-        jsonschema_rs.validate(schema, {**found, "schema": "attnviz.heads/1"})
+        jsonschema_rs.validate(schema, {**found, "schema": "attnviz.heads/2"})
     with pytest.raises(jsonschema_rs.ValidationError):
         jsonschema_rs.validate(schema, {**found, "empty_rows": "none"})
