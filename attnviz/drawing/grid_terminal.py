@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rich.console import Console, ConsoleOptions
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.style import Style
 from rich.text import Text
 
@@ -13,6 +13,7 @@ from attnviz.drawing.folded import Strong, folded, is_long
 from attnviz.drawing.grid import Cell, Grid, few_note, grids, tally
 from attnviz.drawing.labels import signs, tick_step
 from attnviz.drawing.palette import FEW, NO_ROLE, ink, mix
+from attnviz.drawing.renderable import renderable
 from attnviz.scoring.roles import drawn
 
 _GROUND = "#808080"
@@ -34,32 +35,27 @@ def tile_style(color: str, strength: float, colors: bool) -> Style:
     return Style(color=ink(faded), bgcolor=faded)
 
 
-class HeadsGrid:
-    """A renderable: one grid for each kind of site, with axis labels and a legend."""
-
-    def __init__(self, report: ScoredHeads) -> None:
-        self.report = report
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        """Draw for this console: its width, its colours."""
-        colors = console.color_system is not None and not console.no_color
-        drawn = grids(self.report)
-        heads = max((grid.heads for grid in drawn), default=1)
-        gutter = max((len(str(grid.layers - 1)) for grid in drawn), default=1) + 1
-        few = few_note(drawn)
-        layout = _fold(heads, max(options.max_width - gutter - bool(few), 2), colors)
-        if not layout[1]:
-            few = few_note(drawn, "underlined")
-        for grid in drawn:
-            if grid.title:
-                yield Text(grid.title, style="bold")
-            if is_long(grid.layers, grid.heads, layout[2]):
-                layout = _LIST, 1, layout[2]
-                yield from folded(_strong(grid, options, colors), options, "a role")
-            else:
-                yield from _lines(grid, gutter, layout, options, colors)
-            yield Text("")
-        yield from _legend(self.report, layout[0], few, options, colors)
+@renderable
+def heads_grid(console: Console, options: ConsoleOptions, report: ScoredHeads) -> RenderResult:
+    """One grid for each kind of site, with axis labels and a legend."""
+    colors = console.color_system is not None and not console.no_color
+    drawn = grids(report)
+    heads = max((grid.heads for grid in drawn), default=1)
+    gutter = max((len(str(grid.layers - 1)) for grid in drawn), default=1) + 1
+    few = few_note(drawn)
+    layout = _fold(heads, max(options.max_width - gutter - bool(few), 2), colors)
+    if not layout[1]:
+        few = few_note(drawn, "underlined")
+    for grid in drawn:
+        if grid.title:
+            yield Text(grid.title, style="bold")
+        if is_long(grid.layers, grid.heads, layout[2]):
+            layout = _LIST, 1, layout[2]
+            yield from folded(_strong(grid, options, colors), options, "a role")
+        else:
+            yield from _lines(grid, gutter, layout, options, colors)
+        yield Text("")
+    yield from _legend(report, layout[0], few, options, colors)
 
 
 def _strong(grid: Grid, options: ConsoleOptions, colors: bool) -> dict[int, dict[int, Strong]]:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Literal
 
 from attnviz.drawing.labels import visible
 
 _ACTIVE = re.compile(r"[\\`*\[\]<>#|~@&]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
-Side = Literal["left", "right"]
 
 
 def plain(text: str) -> str:
@@ -29,16 +27,16 @@ def code(text: str) -> str:
     return f"{fence}{space}{text}{space}{fence}"
 
 
-def table(titles: Sequence[tuple[str, Side]], rows: Iterable[Sequence[str]]) -> str:
+def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table; cells are Markdown already.
 
     Args:
-        titles: of the columns, and to which side they are aligned.
+        titles: of the columns; below one that begins with ``>`` cells stand to the right.
         rows: as many cells each.
     """
     lines = [
-        [title for title, _ in titles],
-        ["--:" if side == "right" else "---" for _, side in titles],
+        [title.removeprefix(">") for title in titles],
+        ["--:" if title.startswith(">") else "---" for title in titles],
         *rows,
     ]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

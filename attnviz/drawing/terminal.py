@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from rich import box
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -23,7 +23,7 @@ from attnviz.core.heads import SITE_PREFIX
 from attnviz.core.quantities import QUANTITIES
 from attnviz.core.scores import SINK, SINK_SHARE, HeadScores, Score, ScoredHeads, UserDefined
 from attnviz.core.tokens import Sides
-from attnviz.drawing.grid_terminal import HeadsGrid, tile_style
+from attnviz.drawing.grid_terminal import tile_style
 from attnviz.drawing.labels import (
     number,
     origin,
@@ -38,22 +38,12 @@ from attnviz.drawing.labels import (
     visible,
 )
 from attnviz.drawing.palette import NO_ROLE
+from attnviz.drawing.renderable import renderable, table_of
 from attnviz.scoring.roles import FEW_ROWS, SHOWN, does_something, drawn, in_order
 
 if TYPE_CHECKING:
     from attnviz.core.media import Picture
     from attnviz.drawing.style import Style
-
-
-def heads_grid(report: ScoredHeads) -> RenderableType:
-    """The layer × head grid, one for each kind of site, with a legend of roles and counts.
-
-    A head shows the code and colour of what it does, else of where it rests, stronger colour for a
-    higher score;
-    heads without a role a dim dot, heads that are not in the report nothing. Grids wider than the
-    console are folded into chunks of heads.
-    """
-    return HeadsGrid(report)
 
 
 def heads_table(
@@ -154,11 +144,6 @@ def user_defined_line(names: Sequence[UserDefined]) -> str:
     """What is no part of attnviz, with the functions that measured it."""
     named = ", ".join(f"{name.what} {name.name} ({name.function})" for name in names)
     return f"user-defined: {named}"
-
-
-def mixing_table(report: ScoredHeads) -> RenderableType:
-    """How much the positions of every layer mix; nothing where weights were measured."""
-    return _MixingTable(report)
 
 
 class Line:
@@ -333,31 +318,21 @@ class HeadsTable:
         return Text(f"{token} ({scores.sink}) {number(sink.mean or 0.0)}")
 
 
-class _MixingTable:
+@renderable
+def mixing_table(console: Console, options: ConsoleOptions, report: ScoredHeads) -> RenderResult:
     """The mixing ratios of layers, by weights and by what is written."""
-
-    def __init__(self, report: ScoredHeads) -> None:
-        self.report = report
-
-    def __rich_console__(
-        self, console: Console, options: ConsoleOptions
-    ) -> Iterator[RenderableType]:
-        """Draw with the signs this console can show."""
-        if not self.report.mixing:
-            return
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
-        formula = QUANTITIES[self.report.quantity].formula
-        table.add_column("layer")
-        for name in ("mixing by weights", f"by {formula}", "rows"):
-            table.add_column(signs(name, options.ascii_only), justify="right")
-        several = len(self.report.layout.kinds) > 1
-        for mixing in self.report.mixing:
-            site = f"{SITE_PREFIX[mixing.site.kind]}:" if several else ""
-            means = ("–" if m is None else number(m) for m in (mixing.layer_weights, mixing.layer))
-            cells = (f"{site}{mixing.site.layer}", *means, str(mixing.rows))
-            table.add_row(*(signs(cell, options.ascii_only) for cell in cells))
-        yield table
-        yield Text("")
+    if not report.mixing:
+        return
+    formula = signs(QUANTITIES[report.quantity].formula, options.ascii_only)
+    table = table_of("layer", ">mixing by weights", f">by {formula}", ">rows")
+    several = len(report.layout.kinds) > 1
+    for mixing in report.mixing:
+        site = f"{SITE_PREFIX[mixing.site.kind]}:" if several else ""
+        means = ("–" if m is None else number(m) for m in (mixing.layer_weights, mixing.layer))
+        cells = (f"{site}{mixing.site.layer}", *means, str(mixing.rows))
+        table.add_row(*(signs(cell, options.ascii_only) for cell in cells))
+    yield table
+    yield Text("")
 
 
 def _numbers(evidence: Score, *, diffuse: bool) -> list[Text]:

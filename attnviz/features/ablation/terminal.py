@@ -13,6 +13,7 @@ from rich.text import Text
 
 from attnviz.drawing.folded import rows_shown
 from attnviz.drawing.labels import percent, signs, visible
+from attnviz.drawing.renderable import renderable, table_of
 from attnviz.drawing.signed import SignedGrid, coloured, on_terminal, signed
 from attnviz.drawing.terminal import Line, user_defined_line
 from attnviz.features.ablation.result import Ablation, Effect, affordable_share
@@ -42,7 +43,7 @@ def parts(result: Ablation, top: int | None = None) -> Iterator[RenderableType]:
     if top is None and len(ranked) < len(every):
         yield Line(f"the first {len(ranked)} of {len(every):,}; a table has all of them", "dim")
     if result.by_position:
-        yield TextByPosition(result, ranked[:8])
+        yield text_by_position(result, ranked[:8])
     if result.curve:
         yield curve_table(result)
         share = affordable_share(result.curve, result.tolerance or 0.0, result.worse)
@@ -177,13 +178,9 @@ def _nothing(_: Effect) -> str:
 
 def curve_table(report: Ablation, lines: int = 12) -> RenderableType:
     """The curve in some steps: the share of heads kept, and the change, for every order."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
     orders = list(dict.fromkeys(point.order for point in report.curve))
     total = max((point.removed for point in report.curve), default=0)
-    table.add_column("heads removed", justify="right")
-    table.add_column("kept", justify="right")
-    for order in orders:
-        table.add_column(f"order: {order}", justify="right")
+    table = table_of(">heads removed", ">kept", *(f">order: {order}" for order in orders))
     points = {(point.order, point.removed): point for point in report.curve}
     steps = sorted({round(n * total / lines) for n in range(lines + 1)})
     for removed in steps:
@@ -193,30 +190,27 @@ def curve_table(report: Ablation, lines: int = 12) -> RenderableType:
     return table
 
 
-class TextByPosition:
-    """A renderable: the text once for each group, every token tinted by what it pays."""
-
-    def __init__(self, report: Ablation, effects: Sequence[Effect]) -> None:
-        self.report, self.effects = report, effects
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        """Draw for this console; without colours the numbers stand behind the tokens."""
-        rows = self.report.by_position or {}
-        shown = [rows[effect.name] for effect in self.effects if effect.name in rows]
-        end = max((abs(v) for row in shown for v in row if v is not None), default=0.0)
-        yield Text(f"change at every token that is predicted, full colour at ±{end:.2g}", "dim")
-        for effect in self.effects:
-            line = Text(f"{effect.name}: ", "bold")
-            changes = _shifted(self.report, rows.get(effect.name, ()))
-            for token, change in zip(self.report.tokens, changes, strict=True):
-                text = visible(token, ascii_only=options.ascii_only)
-                if change is None:
-                    line.append(text, "dim")
-                elif coloured(console):
-                    line.append(text, on_terminal(change, end, -self.report.worse))
-                else:
-                    line.append(f"{text}({signed(change)})")
-            yield line
+@renderable
+def text_by_position(
+    console: Console, options: ConsoleOptions, report: Ablation, effects: Sequence[Effect]
+) -> RenderResult:
+    """The text once for each group, every token tinted by what it pays."""
+    rows = report.by_position or {}
+    shown = [rows[effect.name] for effect in effects if effect.name in rows]
+    end = max((abs(v) for row in shown for v in row if v is not None), default=0.0)
+    yield Text(f"change at every token that is predicted, full colour at ±{end:.2g}", "dim")
+    for effect in effects:
+        line = Text(f"{effect.name}: ", "bold")
+        changes = _shifted(report, rows.get(effect.name, ()))
+        for token, change in zip(report.tokens, changes, strict=True):
+            text = visible(token, ascii_only=options.ascii_only)
+            if change is None:
+                line.append(text, "dim")
+            elif coloured(console):
+                line.append(text, on_terminal(change, end, -report.worse))
+            else:
+                line.append(f"{text}({signed(change)})")
+        yield line
 
 
 def closing(report: Ablation) -> str:

@@ -9,21 +9,13 @@ from attnviz import __version__
 from attnviz.core.scores import Estimate, Role
 from attnviz.drawing.grid import tally
 from attnviz.drawing.labels import counted, number, role_name, times
-from attnviz.drawing.markdown import Side, code, plain, table
+from attnviz.drawing.markdown import code, plain, table
 from attnviz.features.profile.result import HeadProfile, Profile
 from attnviz.features.profile.terminal import report
 from attnviz.scoring.roles import SHOWN
 
 _LISTED, _BEST = 24, 3
-_COLUMNS: tuple[tuple[str, Side], ...] = (
-    ("head", "left"),
-    ("role", "left"),
-    ("score", "right"),
-    ("95 %", "left"),
-    ("chance", "right"),
-    ("lift", "right"),
-    ("rows", "right"),
-)
+_COLUMNS = ("head", "role", ">score", "95 %", ">chance", ">lift", ">rows")
 
 
 def markdown(profile: Profile, command: str, picture: str = "") -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import zip_longest
 
-from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
 from attnviz.drawing.labels import number, signs
+from attnviz.drawing.renderable import table_of
 from attnviz.drawing.signed import SignedGrid
 from attnviz.drawing.terminal import Line
 from attnviz.features.circuits import words
@@ -70,7 +70,7 @@ class CircuitsText:
             yield Line("none of them anywhere in particular", "dim")
             yield Text("")
             return
-        table = _table(("head", "<"), ("looks at", "<"), ("weight", ">"), ("uniform", ">"))
+        table = table_of("head", "looks at", ">weight", ">uniform", no_wrap=True, gap=2)
         for head, place, weight, even in heads[:_SENT]:
             table.add_row(
                 report.layout.name(head), words.PLACES[place], number(weight), number(even)
@@ -83,7 +83,8 @@ class CircuitsText:
     def _edges(self, plain: bool) -> Table:
         """The strongest edges of each side, side by side."""
         sides = [side for side in SIDES if self.report.of(side)]
-        table = _table(("", ">"), *((f"into {words.FED[side]}", "<") for side in sides))
+        into = (f"into {words.FED[side]}" for side in sides)
+        table = table_of(">", *into, no_wrap=True, gap=2)
         columns = [words.shown(self.report, side, self.top) for side in sides]
         for rank, edges in enumerate(zip_longest(*columns), start=1):
             table.add_row(str(rank), *(self._edge(edge, plain) for edge in edges))
@@ -96,10 +97,3 @@ class CircuitsText:
         beside = words.measured(self.report, edge)
         weights = f"{name(edge.writer)} → {name(edge.reader)}  {edge.excess:+.3f}"
         return signs(f"{weights}{beside}", plain)
-
-
-def _table(*columns: tuple[str, str]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 2))
-    for title, side in columns:
-        table.add_column(title, justify="right" if side == ">" else "left", no_wrap=True)
-    return table

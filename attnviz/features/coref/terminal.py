@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rich import box
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.table import Table
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
 from attnviz.core.heads import Head
 from attnviz.drawing.labels import signs
+from attnviz.drawing.renderable import renderable, table_of
 from attnviz.drawing.shares import interval, percent, plain_percent, points
 from attnviz.drawing.terminal import Line
 from attnviz.drawing.tiles import FULL, Tile, TileGrid, colored
@@ -24,12 +23,10 @@ from attnviz.features.coref.words import (
     measured,
 )
 
-_LEFT = ("", "head", "by", "baseline")
-
 
 def parts(result: Coref, *, top: int = 10) -> Iterator[RenderableType]:
     """The grid, the kinds of examples, so many heads, and the legends."""
-    yield CorefGrid(result)
+    yield coref_grid(result)
     yield kinds_table(result)
     yield ""
     yield heads_table(result, top)
@@ -51,37 +48,32 @@ def coref_tiles(report: Coref) -> dict[Head, Tile]:
     }
 
 
-class CorefGrid:
-    """A renderable: layers downwards, heads across, each with how often it is right."""
-
-    def __init__(self, report: Coref) -> None:
-        self.report = report
-
-    def __rich_console__(
-        self, console: Console, options: ConsoleOptions
-    ) -> Iterator[RenderableType]:
-        """Draw for this console; nothing where nothing could be chosen."""
-        ranked = self.report.everything.ranked
-        if not ranked:
-            return
-        yield TileGrid(self.report.layout, coref_tiles(self.report))
-        end = f", full colour {100 * FULL:.0f} points above it" if colored(console) else ""
-        best = baseline_name(self.report, ranked[0].baseline)
-        yield Text(
-            signs(
-                f"% right on {self.report.measured_on}; dim: not above {best}{end}; "
-                f"{MARK} significantly above it, by ten points or more",
-                options.ascii_only,
-            ),
-            "dim",
-        )
-        yield Text("")
+@renderable
+def coref_grid(console: Console, options: ConsoleOptions, report: Coref) -> RenderResult:
+    """Layers downwards, heads across, each with how often it is right."""
+    ranked = report.everything.ranked
+    if not ranked:
+        return
+    yield TileGrid(report.layout, coref_tiles(report))
+    end = f", full colour {100 * FULL:.0f} points above it" if colored(console) else ""
+    best = baseline_name(report, ranked[0].baseline)
+    yield Text(
+        signs(
+            f"% right on {report.measured_on}; dim: not above {best}{end}; "
+            f"{MARK} significantly above it, by ten points or more",
+            options.ascii_only,
+        ),
+        "dim",
+    )
+    yield Text("")
 
 
 def kinds_table(report: Coref) -> RenderableType:
     """One line for each kind of example: the chosen head, and the best baseline."""
-    titles = ("", "count", "head", "by", "%", "95 %", "baseline", "baseline %", "points", "95 %")
-    table = _table(titles)
+    table = table_of(
+        "", ">count", "head", "by", ">%", ">95 %", "baseline", ">baseline %", ">points", ">95 %",
+        no_wrap=True,
+    )  # fmt: skip
     for kind in report.kinds:
         best = kind.best
         cells = [kind.name, f"{kind.count:,}"]
@@ -99,7 +91,9 @@ def heads_table(report: Coref, top: int) -> RenderableType:
     """The heads that are right most often where heads are chosen, and the baselines."""
     everything = report.everything
     on_all = {head.head: head for head in everything.heads}
-    table = _table(("head", "by", "%", "95 %", "points", "95 %", "row, all", "column, all"))
+    table = table_of(
+        "head", "by", ">%", ">95 %", ">points", ">95 %", ">row, all", ">column, all", no_wrap=True
+    )
     for head in everything.ranked[:top]:
         table.add_row(
             report.layout.name(head.head),
@@ -116,13 +110,6 @@ def heads_table(report: Coref, top: int) -> RenderableType:
         cells = (percent(baseline.held_out), interval(baseline.held_out), "", "")
         name = baseline_name(report, baseline.name)
         table.add_row(name, "", *cells, plain_percent(baseline.accuracy), "", style="dim")
-    return table
-
-
-def _table(titles: tuple[str, ...]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
-    for title in titles:
-        table.add_column(title, justify="left" if title in _LEFT else "right", no_wrap=True)
     return table
 
 

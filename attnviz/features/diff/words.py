@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 from attnviz.core.heads import Head
 from attnviz.drawing.labels import number, visible
-from attnviz.drawing.markdown import Side
 from attnviz.drawing.signed import signed
 from attnviz.features.diff.result import OTHER_UNITS, Diff, FigureChange, HeadChange
 
@@ -69,11 +68,10 @@ def roles(head: HeadChange) -> str:
     return " ".join([f"+{name}" for name in head.gained] + [f"-{name}" for name in head.lost])
 
 
-def columns(report: Diff) -> list[tuple[str, Side]]:
-    """What a table of heads has, and to which side."""
-    places: list[tuple[str, Side]] = [("distance", "right"), ("largest", "right"), ("at", "left")]
-    far = places if report.kind == "maps" else []
-    return [("head", "left"), *far, ("largest change", "left"), ("roles", "left")]
+def columns(report: Diff) -> list[str]:
+    """What a table of heads has, numbers with a ``>``."""
+    far = [">distance", ">largest", "at"] if report.kind == "maps" else []
+    return ["head", *far, "largest change", "roles"]
 
 
 def cells(report: Diff, head: HeadChange, shown: Callable[[str], str]) -> list[str]:

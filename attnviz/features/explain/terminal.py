@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rich import box
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.table import Table
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
 from attnviz.drawing.labels import percent, signs, visible
+from attnviz.drawing.renderable import renderable, table_of
 from attnviz.drawing.signed import SignedGrid, coloured, on_terminal, signed
 from attnviz.drawing.terminal import Line
 from attnviz.features.explain import words
@@ -26,9 +25,9 @@ def parts(result: Explain) -> Iterator[RenderableType]:
     votes = result.votes()
     if votes:
         yield ""
-        yield Line("Votes by head and by token, in logits of the answer (blue: for it)", "bold")
+        yield Line("votes by head and by token, in logits of the answer (blue: for it)", "bold")
         yield SignedGrid(result.layout, votes, max(map(abs, votes.values())), words.UP)
-        yield TokenVotes(result)
+        yield token_votes(result)
     yield ""
     yield Line("The heads that count most", "bold")
     yield HeadsTold(result)
@@ -41,25 +40,20 @@ def parts(result: Explain) -> Iterator[RenderableType]:
     yield Line(words.closing(result), "dim")
 
 
-class TokenVotes:
-    """A renderable: the text, tinted by what all heads add through each token."""
-
-    def __init__(self, result: Explain) -> None:
-        self.result = result
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        """Draw for this console; the largest in figures."""
-        sums, plain = self.result.through_tokens(), options.ascii_only
-        most = max(abs(value) for _, value in sums)
-        if coloured(console):
-            line = Text()
-            for position, value in sorted(sums):
-                text = visible(self.result.tokens[position], ascii_only=plain)
-                line.append(text, on_terminal(value, most, words.UP))
-            yield line
-        tokens = [visible(token, ascii_only=plain) for token in self.result.tokens]
-        named = (f"{tokens[position]} ({position}) {signed(v)}" for position, v in sums[:6])
-        yield Text(f"through {', '.join(named)}")
+@renderable
+def token_votes(console: Console, options: ConsoleOptions, result: Explain) -> RenderResult:
+    """The text, tinted by what all heads add through each token."""
+    sums, plain = result.through_tokens(), options.ascii_only
+    most = max(abs(value) for _, value in sums)
+    if coloured(console):
+        line = Text()
+        for position, value in sorted(sums):
+            text = visible(result.tokens[position], ascii_only=plain)
+            line.append(text, on_terminal(value, most, words.UP))
+        yield line
+    tokens = [visible(token, ascii_only=plain) for token in result.tokens]
+    named = (f"{tokens[position]} ({position}) {signed(v)}" for position, v in sums[:6])
+    yield Text(f"through {', '.join(named)}")
 
 
 class HeadsTold:
@@ -73,10 +67,7 @@ class HeadsTold:
     ) -> Iterator[RenderableType]:
         """Draw for this console."""
         result, plain = self.result, options.ascii_only
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
-        for name, side in (("head", "left"), ("votes", "right"), ("looks at", "left"),
-                           ("its key is from", "left"), ("without it", "left")):  # fmt: skip
-            table.add_column(name, justify=side, overflow="fold")  # type: ignore[arg-type]
+        table = table_of("head", ">votes", "looks at", "its key is from", "without it")
         for head in result.heads:
             token = f"{visible(result.tokens[head.position], ascii_only=plain)} ({head.position})"
             table.add_row(

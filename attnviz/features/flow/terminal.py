@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rich import box
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.style import Style as Paint
-from rich.table import Table
 from rich.text import Text
 
 from attnviz.drawing.heatmap_terminal import TerminalMap
 from attnviz.drawing.labels import fit, percent, signs, visible
 from attnviz.drawing.palette import mix
+from attnviz.drawing.renderable import table_of
 from attnviz.drawing.signed import BLUE, coloured
 from attnviz.drawing.style import Style
 from attnviz.drawing.terminal import Line
@@ -154,11 +153,8 @@ class Shares:
         texts = [visible(text, ascii_only=plain) for text in report.tokens.texts]
         label = min(max(map(cell_len, texts)), max(options.max_width // 4, _LEAST_LABEL))
         bar = min(max((options.max_width - label - _FIGURES) // 2, 0), _BAR)
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
-        to = followed.direction == "to"
-        for title, side in (("token" if to else "position", "<"), ("", ">"), (report.method, ">"),
-                            ("", "<"), ("weights", ">"), ("", "<")):  # fmt: skip
-            table.add_column(title, justify="right" if side == ">" else "left", overflow="fold")
+        first = "token" if followed.direction == "to" else "position"
+        table = table_of(first, ">", f">{report.method}", "", ">weights", "")
         for share in shares[:_LISTED]:
             if not share.flow and not share.weight:
                 continue
@@ -173,7 +169,11 @@ class Shares:
         left = len([share for share in shares[_LISTED:] if share.flow or share.weight])
         if left:
             rest = sum(share.flow for share in shares[_LISTED:])
-            said = f"{left} more tokens give {percent(rest)}" if to else f"{left} more positions"
+            said = (
+                f"{left} more tokens give {percent(rest)}"
+                if first == "token"
+                else f"{left} more positions"
+            )
             yield Text(said, "dim")
 
 

@@ -8,11 +8,11 @@ from rich.console import RenderableType
 
 from attnviz.core.scores import HeadScores
 from attnviz.drawing.findings import Findings
+from attnviz.drawing.grid_terminal import heads_grid
 from attnviz.drawing.published import matching_line
 from attnviz.drawing.terminal import (
     Line,
     closing_line,
-    heads_grid,
     heads_table,
     mixing_table,
     resting_line,

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rich import box
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.style import Style
-from rich.table import Table
 from rich.text import Text
 
 from attnviz.drawing.folded import every_few, rows_shown
 from attnviz.drawing.labels import fit, percent, shorten, signs, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, ink, ramp
+from attnviz.drawing.renderable import renderable, table_of
 from attnviz.drawing.signed import SignedGrid, coloured, signed
 from attnviz.drawing.terminal import Line
 from attnviz.features.lens import words
@@ -33,7 +32,7 @@ def parts(result: Lens) -> Iterator[RenderableType]:
     """The table of states and the last position in detail; or what every head writes."""
     if result.heads:
         yield Line(words.title(result), "bold")
-        yield HeadTable(result)
+        yield head_table(result)
         if result.chance is not None:
             yield Line(
                 "in text: rows in which the word raised most stands in the text up to there; "
@@ -51,7 +50,7 @@ def parts(result: Lens) -> Iterator[RenderableType]:
 
 def _detail(result: Lens, position: int) -> Iterator[RenderableType]:
     yield Line(words.sentence(result, position), "bold")
-    yield Along(result, position)
+    yield along(result, position)
     cells = result.along(position)
     if result.token and cells[-1].added is not None:
         yield ""
@@ -146,69 +145,54 @@ def _cell(word: LensToken, size: int, color: bool, plain: bool) -> tuple[str, St
     return fit(text, size, ascii_only=plain), Style(color=ink(paint), bgcolor=paint)
 
 
-class Along:
-    """A renderable: one position layer by layer, with the token that is followed."""
-
-    def __init__(self, result: Lens, position: int) -> None:
-        self.result, self.position = result, position
-
-    def __rich_console__(
-        self, console: Console, options: ConsoleOptions
-    ) -> Iterator[RenderableType]:
-        """Draw for this console."""
-        result, plain = self.result, options.ascii_only
-        cells = every_few(result.along(self.position))
-        token = shorten(
-            visible(words.token_of(result, self.position), ascii_only=plain), _LONGEST,
-            ascii_only=plain,
-        )  # fmt: skip
-        room = options.max_width - 52
-        count = max(1, min(_WORDS, room // 16))
-        table = _table(("layer", ">"), (f"rank of {token}", ">"), ("probability", ">"),
-                       ("entropy", ">"), ("KL to last", ">"), ("most probable", "<"))  # fmt: skip
-        for cell in cells:
-            top = ", ".join(
-                f"{shorten(visible(word.token, ascii_only=plain), _LONGEST, ascii_only=plain)} "
-                f"{percent(word.probability)}"
-                for word in cell.top[:count]
-            )
-            table.add_row(words.label(cell.layer), f"{cell.rank:,}", percent(cell.probability),
-                          f"{cell.entropy:.2f}", f"{cell.kl:.2f}", top)  # fmt: skip
-        yield table
-        yield Line("entropy and KL in nats", "dim")
+@renderable
+def along(console: Console, options: ConsoleOptions, result: Lens, position: int) -> RenderResult:
+    """One position layer by layer, with the token that is followed."""
+    plain = options.ascii_only
+    cells = every_few(result.along(position))
+    token = shorten(
+        visible(words.token_of(result, position), ascii_only=plain), _LONGEST,
+        ascii_only=plain,
+    )  # fmt: skip
+    room = options.max_width - 52
+    count = max(1, min(_WORDS, room // 16))
+    table = table_of(
+        ">layer", f">rank of {token}", ">probability", ">entropy", ">KL to last", "most probable"
+    )
+    for cell in cells:
+        top = ", ".join(
+            f"{shorten(visible(word.token, ascii_only=plain), _LONGEST, ascii_only=plain)} "
+            f"{percent(word.probability)}"
+            for word in cell.top[:count]
+        )
+        table.add_row(words.label(cell.layer), f"{cell.rank:,}", percent(cell.probability),
+                      f"{cell.entropy:.2f}", f"{cell.kl:.2f}", top)  # fmt: skip
+    yield table
+    yield Line("entropy and KL in nats", "dim")
 
 
-class HeadTable:
-    """A renderable: the words that every head raises and lowers."""
-
-    def __init__(self, result: Lens) -> None:
-        self.result = result
-
-    def __rich_console__(
-        self, console: Console, options: ConsoleOptions
-    ) -> Iterator[RenderableType]:
-        """Draw for this console."""
-        result, plain = self.result, options.ascii_only
-        many = result.rows > 1
-        columns = [("head", "<"), ("norm", ">"), ("raises most", "<"), ("lowers most", "<")]
-        table = _table(*columns, *([("recurs, % of rows", "<"), ("in text", ">")] if many else []))
-        count = max(1, min(_WORDS, (options.max_width - (40 if many else 16)) // 26))
-        listed = result.heads
-        if rows_shown(len(listed)) < len(listed):
-            listed = tuple(
-                sorted(listed, key=lambda writes: -writes.norm)[: rows_shown(len(listed))]
-            )
-        for writes in listed:
-            moved = [_words(some[:count], plain) for some in (writes.raises, writes.lowers)]
-            more = _over_rows(writes, plain) if many else []
-            table.add_row(result.layout.name(writes.head), f"{writes.norm:.2f}", *moved, *more)
-        yield table
-        if len(listed) < len(result.heads):
-            said = f"the {len(listed)} heads with the largest norm of {len(result.heads):,}"
-            yield Line(f"{said}; a table has all of them", "dim")
-        scale = "mean over the rows; " if many else ""
-        yield Line(signs(f"logits against the mean of the vocabulary, {scale}norm: "
-                         "‖z W_O‖", plain), "dim")  # fmt: skip
+@renderable
+def head_table(console: Console, options: ConsoleOptions, result: Lens) -> RenderResult:
+    """The words that every head raises and lowers."""
+    plain = options.ascii_only
+    many = result.rows > 1
+    columns = ["head", ">norm", "raises most", "lowers most"]
+    table = table_of(*columns, *(["recurs, % of rows", ">in text"] if many else []))
+    count = max(1, min(_WORDS, (options.max_width - (40 if many else 16)) // 26))
+    listed = result.heads
+    if rows_shown(len(listed)) < len(listed):
+        listed = tuple(sorted(listed, key=lambda writes: -writes.norm)[: rows_shown(len(listed))])
+    for writes in listed:
+        moved = [_words(some[:count], plain) for some in (writes.raises, writes.lowers)]
+        more = _over_rows(writes, plain) if many else []
+        table.add_row(result.layout.name(writes.head), f"{writes.norm:.2f}", *moved, *more)
+    yield table
+    if len(listed) < len(result.heads):
+        said = f"the {len(listed)} heads with the largest norm of {len(result.heads):,}"
+        yield Line(f"{said}; a table has all of them", "dim")
+    scale = "mean over the rows; " if many else ""
+    yield Line(signs(f"logits against the mean of the vocabulary, {scale}norm: "
+                     "‖z W_O‖", plain), "dim")  # fmt: skip
 
 
 def _over_rows(writes: HeadWrites, plain: bool) -> list[str]:
@@ -226,10 +210,3 @@ def _words(effects: Sequence[TokenEffect], plain: bool) -> str:
         f"{signed(word.value)}"
         for word in effects
     )
-
-
-def _table(*columns: tuple[str, str]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
-    for heading, side in columns:
-        table.add_column(heading, justify="right" if side == ">" else "left", overflow="fold")
-    return table

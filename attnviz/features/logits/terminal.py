@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.style import Style
-from rich.table import Table
 from rich.text import Text
 
 from attnviz.drawing.labels import percent, signs, visible
+from attnviz.drawing.renderable import renderable, table_of
 from attnviz.drawing.signed import BLUE, ORANGE, SignedGrid, coloured, on_terminal, signed
 from attnviz.drawing.terminal import Line
 from attnviz.features.logits.result import Logits, Prediction
@@ -26,58 +25,51 @@ _LISTED = 12
 
 def parts(result: Logits, *, by_token: bool = False) -> Iterator[RenderableType]:
     """Predictions, the parts of the logit, and the heads that add most; or also by token."""
-    yield TopWords(result)
+    yield top_words(result)
     if result.parts:
         yield ""
         yield Line(checked(result), "bold")
         yield ""
-        yield Waterfall(result)
+        yield waterfall(result)
         yield ""
-        yield HeadAttributions(result)
-        yield Votes(result)
+        yield head_attributions(result)
+        yield votes(result)
         if by_token:
             yield ""
-            yield ByToken(result)
+            yield token_sums(result)
     yield ""
     yield Line(closing(result), "dim")
 
 
-class TopWords:
-    """A renderable: the top words, a line each at one position, a line a position at several."""
-
-    def __init__(self, report: Logits) -> None:
-        self.report = report
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw for this console."""
-        report, plain = self.report, options.ascii_only
-        by_place: dict[int, list[Prediction]] = {}
-        for prediction in report.predictions:
-            by_place.setdefault(prediction.position, []).append(prediction)
-        if len(by_place) == 1:
-            ((position, words),) = by_place.items()
-            yield Text(f"Predictions {place(report, position, ascii_only=plain)}", "bold")
-            table = _table(("rank", ">"), ("word", "<"), ("probability", ">"), ("logit", ">"),
-                           ("", "<"))  # fmt: skip
-            for word in words:
-                table.add_row(
-                    f"{word.rank:,}", visible(word.token, ascii_only=plain),
-                    percent(word.probability), f"{word.logit:.2f}", _MARKS[word.mark],
-                )  # fmt: skip
-            yield table
-            return
-        table = _table(("position", ">"), ("token", "<"), ("most probable", "<"),
-                       ("", "<"))  # fmt: skip
-        for position, words in by_place.items():
-            top = ", ".join(_short(word, plain) for word in words if word.rank <= _SHOWN)
-            marked = ", ".join(
-                f"{_MARKS[word.mark]}: {_short(word, plain)} (rank {word.rank:,})"
-                for word in words
-                if word.mark
-            )
-            token = visible(report.tokens[position], ascii_only=plain)
-            table.add_row(str(position), token, top, marked)
+@renderable
+def top_words(console: Console, options: ConsoleOptions, report: Logits) -> RenderResult:
+    """The top words, a line each at one position, a line a position at several."""
+    plain = options.ascii_only
+    by_place: dict[int, list[Prediction]] = {}
+    for prediction in report.predictions:
+        by_place.setdefault(prediction.position, []).append(prediction)
+    if len(by_place) == 1:
+        ((position, words),) = by_place.items()
+        yield Text(f"Predictions {place(report, position, ascii_only=plain)}", "bold")
+        table = table_of(">rank", "word", ">probability", ">logit", "")
+        for word in words:
+            table.add_row(
+                f"{word.rank:,}", visible(word.token, ascii_only=plain),
+                percent(word.probability), f"{word.logit:.2f}", _MARKS[word.mark],
+            )  # fmt: skip
         yield table
+        return
+    table = table_of(">position", "token", "most probable", "")
+    for position, words in by_place.items():
+        top = ", ".join(_short(word, plain) for word in words if word.rank <= _SHOWN)
+        marked = ", ".join(
+            f"{_MARKS[word.mark]}: {_short(word, plain)} (rank {word.rank:,})"
+            for word in words
+            if word.mark
+        )
+        token = visible(report.tokens[position], ascii_only=plain)
+        table.add_row(str(position), token, top, marked)
+    yield table
 
 
 _MARKS = {"": "", "next": "does follow", "asked": "asked for"}
@@ -85,105 +77,77 @@ _SHOWN = 3
 """Words a position, where there are several positions."""
 
 
-class HeadAttributions:
-    """A renderable: the grid of heads by what they add."""
-
-    def __init__(self, report: Logits) -> None:
-        self.report = report
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw for this console."""
-        values = self.report.heads()
-        most = max(map(abs, values.values()), default=0.0)
-        yield SignedGrid(self.report.layout, values, most, UP)
-        end = f", full colour at ±{most:.2g}" if coloured(console) else ""
-        yield Line(f"logits that each head adds; blue: raises, orange: lowers{end}", "dim")
-        yield Text("")
+@renderable
+def head_attributions(console: Console, options: ConsoleOptions, report: Logits) -> RenderResult:
+    """The grid of heads by what they add."""
+    values = report.heads()
+    most = max(map(abs, values.values()), default=0.0)
+    yield SignedGrid(report.layout, values, most, UP)
+    end = f", full colour at ±{most:.2g}" if coloured(console) else ""
+    yield Line(f"logits that each head adds; blue: raises, orange: lowers{end}", "dim")
+    yield Text("")
 
 
-class Waterfall:
-    """A renderable: from nothing to the logit, part by part."""
-
-    def __init__(self, report: Logits) -> None:
-        self.report = report
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw for this console; a bar spans what a step adds."""
-        bars = steps(self.report)
-        ends = [0.0, *(step.after for step in bars)]
-        low, high = min(ends), max(ends)
-        unit = (high - low) / _BAR or 1.0
-        table = _table(("part", "<"), ("adds", ">"), ("sum", ">"), ("", "<"))
-        for step in bars:
-            start, stop = sorted((step.before, step.after))
-            first = min(round((start - low) / unit), _BAR - 1)
-            length = max(round((stop - low) / unit) - first, 1)
-            color = BLUE if step.value > 0 else ORANGE
-            bar = ("#" if options.ascii_only else "█") * length
-            style = Style(color=color) if coloured(console) else Style()
-            drawn = Text(" " * first).append(bar, style)
-            table.add_row(
-                signs(step.label, options.ascii_only),
-                signed(step.value, 3),
-                f"{step.after:.2f}",
-                drawn,
-            )
-        yield table
+@renderable
+def waterfall(console: Console, options: ConsoleOptions, report: Logits) -> RenderResult:
+    """From nothing to the logit, part by part."""
+    bars = steps(report)
+    ends = [0.0, *(step.after for step in bars)]
+    low, high = min(ends), max(ends)
+    unit = (high - low) / _BAR or 1.0
+    table = table_of("part", ">adds", ">sum", "")
+    for step in bars:
+        start, stop = sorted((step.before, step.after))
+        first = min(round((start - low) / unit), _BAR - 1)
+        length = max(round((stop - low) / unit) - first, 1)
+        color = BLUE if step.value > 0 else ORANGE
+        bar = ("#" if options.ascii_only else "█") * length
+        style = Style(color=color) if coloured(console) else Style()
+        drawn = Text(" " * first).append(bar, style)
+        table.add_row(
+            signs(step.label, options.ascii_only),
+            signed(step.value, 3),
+            f"{step.after:.2f}",
+            drawn,
+        )
+    yield table
 
 
-class Votes:
-    """A renderable: the strongest heads, through what they vote, and the words that they move."""
-
-    def __init__(self, report: Logits) -> None:
-        self.report = report
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw for this console."""
-        plain, layout = options.ascii_only, self.report.layout
-        table = _table(("head", "<"), ("adds", ">"), ("mostly through, weight", "<"),
-                       ("raises most", "<"), ("lowers most", "<"))  # fmt: skip
-        for vote in self.report.votes:
-            strongest = vote.seen[0]
-            token = visible(strongest.token, ascii_only=plain)
-            seen = f"{token} ({strongest.position}), {percent(strongest.weight)}"
-            table.add_row(
-                layout.name(vote.head), signed(vote.value, 3), seen,
-                _listed(vote.raises, plain), _listed(vote.lowers, plain),
-            )  # fmt: skip
-        yield table
+@renderable
+def votes(console: Console, options: ConsoleOptions, report: Logits) -> RenderResult:
+    """The strongest heads, through what they vote, and the words that they move."""
+    plain, layout = options.ascii_only, report.layout
+    table = table_of("head", ">adds", "mostly through, weight", "raises most", "lowers most")
+    for vote in report.votes:
+        strongest = vote.seen[0]
+        token = visible(strongest.token, ascii_only=plain)
+        seen = f"{token} ({strongest.position}), {percent(strongest.weight)}"
+        table.add_row(
+            layout.name(vote.head), signed(vote.value, 3), seen,
+            _listed(vote.raises, plain), _listed(vote.lowers, plain),
+        )  # fmt: skip
+    yield table
 
 
-class ByToken:
-    """A renderable: the text tinted by what came through each token, and the heads it took."""
-
-    def __init__(self, report: Logits) -> None:
-        self.report = report
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw for this console."""
-        sums, plain = list(sums_by_token(self.report)), options.ascii_only
-        if coloured(console):
-            most = max((abs(value) for _, value, _ in sums), default=0.0)
-            line = Text()
-            for position, value, _ in sorted(sums, key=lambda row: row[0]):
-                text = visible(self.report.tokens[position], ascii_only=plain)
-                line.append(text, on_terminal(value, most, UP))
-            yield line
-        table = _table(("token", "<"), ("all heads", ">"), ("of it", "<"))
-        for position, value, heads in sums[:_LISTED]:
-            token = f"{visible(self.report.tokens[position], ascii_only=plain)} ({position})"
-            named = (f"{self.report.layout.name(h)} {signed(v)}" for h, v in heads[:_THROUGH])
-            table.add_row(token, signed(value, 3), ", ".join(named))
-        yield table
-        yield Line("heads only: embeddings, MLPs and biases belong to no other token", "dim")
-        yield Text("")
-
-
-def _table(*columns: tuple[str, str]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
-    for title, side in columns:
-        table.add_column(title, justify="right" if side == ">" else "left", overflow="fold")
-    return table
+@renderable
+def token_sums(console: Console, options: ConsoleOptions, report: Logits) -> RenderResult:
+    """The text tinted by what came through each token, and the heads it took."""
+    sums, plain = list(sums_by_token(report)), options.ascii_only
+    if coloured(console):
+        most = max((abs(value) for _, value, _ in sums), default=0.0)
+        line = Text()
+        for position, value, _ in sorted(sums, key=lambda row: row[0]):
+            text = visible(report.tokens[position], ascii_only=plain)
+            line.append(text, on_terminal(value, most, UP))
+        yield line
+    table = table_of("token", ">all heads", "of it")
+    for position, value, heads in sums[:_LISTED]:
+        token = f"{visible(report.tokens[position], ascii_only=plain)} ({position})"
+        named = (f"{report.layout.name(h)} {signed(v)}" for h, v in heads[:_THROUGH])
+        table.add_row(token, signed(value, 3), ", ".join(named))
+    yield table
+    yield Line("heads only: embeddings, MLPs and biases belong to no other token", "dim")
+    yield Text("")
 
 
 def _short(word: Prediction, plain: bool) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rich import box
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from attnviz.core.model_entry import ModelEntry
 from attnviz.drawing.labels import counted, visible
+from attnviz.drawing.renderable import table_of
 from attnviz.drawing.terminal import Line
 from attnviz.features.models.card import AlikeLayers, ModelCard, Models
 
@@ -25,9 +25,7 @@ def parts(result: Models | ModelCard) -> Iterator[RenderableType]:
 
 def models_table(models: Sequence[ModelEntry]) -> RenderableType:
     """The models on this machine, one line each; those that cannot be used say why."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
-    for name in ("model", "where", "family", "layers×heads", "size", "note"):
-        table.add_column(name, justify="right" if name == "size" else "left", overflow="fold")
+    table = table_of("model", "where", "family", "layers×heads", ">size", "note")
     for model in models:
         size = f"{model.size / 1e6:,.1f} MB" if model.size else ""
         note = model.note if model.usable else f"not usable: {model.note}"
@@ -74,9 +72,7 @@ def _facts(card: ModelCard) -> Iterator[tuple[str, str]]:
 
 
 def _layers_table(groups: Sequence[AlikeLayers]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
-    for name in ("layers", "of", "heads", "key/value heads", "head width", "sees"):
-        table.add_column(name, justify="left" if name in ("of", "sees", "layers") else "right")
+    table = table_of("layers", "of", ">heads", ">key/value heads", ">head width", "sees")
     for group in groups:
         sees = {True: "earlier keys", False: "all keys", None: "?"}[group.causal]
         if group.sliding_window is not None:

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from attnviz.core.heads import Head
 from attnviz.drawing.labels import signs, visible
+from attnviz.drawing.renderable import table_of
 from attnviz.drawing.signed import SignedGrid, coloured, on_terminal, signed
 from attnviz.drawing.terminal import Line, user_defined_line
 from attnviz.features.patch import words
@@ -167,7 +168,8 @@ def edges_table(result: Patch, edges: Sequence[PathEffect]) -> RenderableType:
 
 def members_table(result: Patch, circuit: Circuit) -> RenderableType:
     """One line for each head of a circuit."""
-    made = _plain("head", "does", "restored", "removed", "minimality", "95 %", "in resamples")
+    made = table_of("head", "does", ">restored", ">removed", ">minimality", ">95 %",
+                    ">in resamples", no_wrap=True)  # fmt: skip
     for member in circuit.members:
         made.add_row(
             result.layout.name(member.head), member.role, signed(member.denoise, 3, 3),
@@ -180,8 +182,9 @@ def members_table(result: Patch, circuit: Circuit) -> RenderableType:
 def links_table(result: Patch, circuit: Circuit, top: int | None) -> RenderableType:
     """One line for each edge of a circuit."""
     joint = any(link.edge.first.joint_low is not None for link in circuit.links)
-    known = "joint 95 %" if joint else "95 %"
-    made = _plain("edge", "", "restored", known, "removed", known, "in resamples")
+    known = ">joint 95 %" if joint else ">95 %"
+    made = table_of("edge", "", ">restored", known, ">removed", known, ">in resamples",
+                    no_wrap=True)  # fmt: skip
     for link in circuit.links[:top]:
         edge = link.edge
         row = [edge.name(result.layout), ""]
@@ -193,7 +196,8 @@ def links_table(result: Patch, circuit: Circuit, top: int | None) -> RenderableT
 
 def curve_table(result: Patch, circuit: Circuit) -> RenderableType:
     """Faithfulness by size; random circuits beside the circuit's own."""
-    made = _plain("heads", "last", "faithful", "95 %", "where found", "random circuits")
+    made = table_of("heads", "last", ">faithful", ">95 %", ">where found", ">random circuits",
+                    no_wrap=True)  # fmt: skip
     size = len(circuit.members)
     for point in circuit.curve[: size + 4]:
         beside = ""
@@ -204,13 +208,6 @@ def curve_table(result: Patch, circuit: Circuit) -> RenderableType:
         made.add_row(str(point.heads), last, f"{point.faithful.share:.3f}", known,
                      f"{point.found:.3f}", beside,
                      style="bold" if point.heads == size else "")  # fmt: skip
-    return made
-
-
-def _plain(*titles: str) -> Table:
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
-    for number, title in enumerate(titles):
-        made.add_column(title, justify="left" if number < 2 else "right", no_wrap=True)
     return made
 
 

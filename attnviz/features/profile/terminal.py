@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from rich import box
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from attnviz.core.prompt import Inputs
 from attnviz.core.scores import SINK, Estimate, HeadScores, HeadsOf, Role, ScoredHeads
 from attnviz.drawing.findings import Findings
-from attnviz.drawing.grid_terminal import HeadsGrid
+from attnviz.drawing.grid_terminal import heads_grid
 from attnviz.drawing.labels import (
     counted,
     model_name,
@@ -30,6 +28,7 @@ from attnviz.drawing.labels import (
     visible,
 )
 from attnviz.drawing.published import SINKS, matching_line, sink_line
+from attnviz.drawing.renderable import table_of
 from attnviz.drawing.terminal import Line, user_defined_line
 from attnviz.features.profile.result import HeadProfile, Profile
 from attnviz.scoring.published import SINK_LENGTH
@@ -68,7 +67,7 @@ def report(profile: Profile) -> ScoredHeads:
 
 def profile_grid(profile: Profile) -> RenderableType:
     """The layer × head grid of roles."""
-    return HeadsGrid(report(profile))
+    return heads_grid(report(profile))
 
 
 def profile_table(profile: Profile, heads: Sequence[HeadScores]) -> RenderableType:
@@ -94,9 +93,7 @@ def stability_lines(profile: Profile, heads: Sequence[HeadScores]) -> Iterator[R
         return
     known = {head.head: head for head in profile.heads}
     yield Text(f"of {profile.resamples} draws of the texts, with replacement:")
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
-    for title in ("head", "roles given", "nearest head"):
-        table.add_column(title)
+    table = table_of("head", "roles given", "nearest head")
     for scored in heads:
         stays = known[scored.head].stability
         if stays is not None:
@@ -178,9 +175,9 @@ class _Table:
             [signs(cell, options.ascii_only) for cell in self._row(head)] for head in self.heads
         ]
         places = _fitting(rows, options.max_width)
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
-        for title in (_COLUMNS[place] for place in places):
-            table.add_column(title, justify="left" if title in _LEFT else "right", no_wrap=True)
+        titles = (_COLUMNS[place] for place in places)
+        sides = (title if title in _LEFT else f">{title}" for title in titles)
+        table = table_of(*sides, no_wrap=True)
         for row in rows:
             table.add_row(*(Text(row[place]) for place in places))
         yield table

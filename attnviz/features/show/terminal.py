@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from rich import box
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from attnviz.core.record import Record
 from attnviz.drawing.labels import visible
+from attnviz.drawing.renderable import table_of
 from attnviz.drawing.terminal import Line
 
 
@@ -44,7 +44,7 @@ def _table(rows: tuple[Any, ...]) -> Table:
         for field in fields(rows[0])
         if any(getattr(row, field.name) is not None for row in rows)
     ]
-    table = Table(*names, box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
+    table = table_of(*names)
     for row in rows:
         table.add_row(*(Text(_said(getattr(row, name))) for name in names))
     return table

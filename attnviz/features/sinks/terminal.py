@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rich import box
 from rich.console import RenderableType
 from rich.table import Table
-from rich.text import Text
 
 from attnviz.core.heads import Head
 from attnviz.drawing.labels import shorten
+from attnviz.drawing.renderable import table_of
 from attnviz.drawing.terminal import Line
 from attnviz.drawing.tiles import Tile, TileGrid
 from attnviz.features.sinks.result import Sinks
@@ -72,14 +71,10 @@ def sinks_table(result: Sinks, top: int) -> Table:
     """The heads with most weight on their sink."""
     several, costs = result.texts > 1, result.unit is not None
     learned = any(head.learned.value for head in result.heads)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
-    table.add_column(Text("head"))
-    table.add_column(Text("sink"))
     names = ["share", *(["95 %"] if several else []), "chance", *(["learned"] if learned else [])]
     names += ["norm", "written", "output"]
     names += [f"without it, {result.unit}", "without sink"] if costs else []
-    for name in names:
-        table.add_column(Text(name), justify="right")
+    table = table_of("head", "sink", *(f">{name}" for name in names))
     for head in result.sinks[:top]:
         row = [result.layout.name(head.head), shorten(sink_name(result, head), _NAME)]
         row += [share(head.share), *([ends(head.share)] if several else [])]

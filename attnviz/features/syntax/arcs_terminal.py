@@ -9,6 +9,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from attnviz.drawing.labels import isolate, shorten, signs, visible
+from attnviz.drawing.renderable import renderable
 from attnviz.features.syntax.arcs import DrawnArc, WordLine, drawn_arcs, levels, line_up
 from attnviz.features.syntax.parses import Parse
 
@@ -29,49 +30,44 @@ _STYLES = {None: "", True: "#3f8fd2", False: "#d0701c"}
 """Of gold, right and wrong arcs; they read on light and on dark terminals."""
 
 
-class ArcSentence:
-    """A renderable: a sentence with gold arcs above and predicted ones below.
+@renderable
+def arc_sentence(console: Console, options: ConsoleOptions, parse: Parse) -> RenderResult:
+    """A sentence with gold arcs above and predicted ones below.
 
     Args:
         parse: the sentence; where it is wider than the console, the part with most arcs is drawn,
             and a line says what was cut.
     """
-
-    def __init__(self, parse: Parse) -> None:
-        self.parse = parse
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw for this console."""
-        ascii_only = options.ascii_only
-        words = [
-            shorten(visible(word, ascii_only=ascii_only), _LONGEST, ascii_only=ascii_only)
-            for word in self.parse.words
-        ]
-        above, below = drawn_arcs(self.parse, ascii_only=ascii_only)
-        first, last = _window([cell_len(word) for word in words], above, below, options.max_width)
-        pairs = [
-            (_moved(up, first), _moved(down, first))
-            for up, down in zip(above, below, strict=True)
-            if first <= min(up.left, down.left) and max(up.end, down.end) < last
-        ]
-        shown = words[first:last]
-        line = _line([cell_len(word) for word in shown], [arc for pair in pairs for arc in pair])
-        yield Text(visible(self.parse.name, ascii_only=ascii_only), "dim")
-        yield from _rows([up for up, _ in pairs], line, ascii_only, upwards=True)
-        text, end = Text(no_wrap=True), 0
-        for word, left in zip(shown, line.lefts, strict=True):
-            text.append(" " * (int(left) - end) + isolate(word), "bold")
-            end = int(left) + cell_len(word)
-        yield text
-        yield from _rows([down for _, down in pairs], line, ascii_only, upwards=False)
-        cut, gone = len(words) - len(shown), len(above) - len(pairs)
-        if cut:
-            note = (
-                f"too wide: {cut} of {len(words)} words and {gone} of {len(above)} arcs are cut; "
-                "a picture has all of them"
-            )
-            yield Text(signs(note, ascii_only), "dim")
-        yield Text("")
+    ascii_only = options.ascii_only
+    words = [
+        shorten(visible(word, ascii_only=ascii_only), _LONGEST, ascii_only=ascii_only)
+        for word in parse.words
+    ]
+    above, below = drawn_arcs(parse, ascii_only=ascii_only)
+    first, last = _window([cell_len(word) for word in words], above, below, options.max_width)
+    pairs = [
+        (_moved(up, first), _moved(down, first))
+        for up, down in zip(above, below, strict=True)
+        if first <= min(up.left, down.left) and max(up.end, down.end) < last
+    ]
+    shown = words[first:last]
+    line = _line([cell_len(word) for word in shown], [arc for pair in pairs for arc in pair])
+    yield Text(visible(parse.name, ascii_only=ascii_only), "dim")
+    yield from _rows([up for up, _ in pairs], line, ascii_only, upwards=True)
+    text, end = Text(no_wrap=True), 0
+    for word, left in zip(shown, line.lefts, strict=True):
+        text.append(" " * (int(left) - end) + isolate(word), "bold")
+        end = int(left) + cell_len(word)
+    yield text
+    yield from _rows([down for _, down in pairs], line, ascii_only, upwards=False)
+    cut, gone = len(words) - len(shown), len(above) - len(pairs)
+    if cut:
+        note = (
+            f"too wide: {cut} of {len(words)} words and {gone} of {len(above)} arcs are cut; "
+            "a picture has all of them"
+        )
+        yield Text(signs(note, ascii_only), "dim")
+    yield Text("")
 
 
 def _moved(arc: DrawnArc, first: int) -> DrawnArc:

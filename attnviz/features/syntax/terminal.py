@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rich import box
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.table import Table
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
 from attnviz.core.heads import Head
 from attnviz.drawing.labels import model_name, visible
+from attnviz.drawing.renderable import renderable, table_of
 from attnviz.drawing.shares import interval, percent, points
 from attnviz.drawing.terminal import Line
 from attnviz.drawing.tiles import FULL, Tile, TileGrid, colored
 from attnviz.features.syntax import arcs, trees_terminal
-from attnviz.features.syntax.arcs_terminal import ArcSentence
+from attnviz.features.syntax.arcs_terminal import arc_sentence
 from attnviz.features.syntax.result import Relation, RelationHead, Syntax
 from attnviz.features.syntax.words import SHORT, WITHOUT, measured, scales
 from attnviz.models.controls import Scale
@@ -29,11 +28,11 @@ def parts(result: Syntax, *, relation: str | None = None) -> Iterator[Renderable
         relation: only these, by name with commas between them; then there is no grid.
     """
     if relation is None:
-        yield SyntaxGrid(result)
+        yield syntax_grid(result)
     yield syntax_table(result, result.named(relation))
     yield ""
     for parse in result.shown:
-        yield ArcSentence(parse)
+        yield arc_sentence(parse)
     for line in arcs.lines(result):
         yield Line(line, "dim")
     if result.shown:
@@ -59,50 +58,32 @@ def strongest(report: Syntax) -> dict[Head, RelationHead]:
     return best
 
 
-class SyntaxGrid:
-    """A renderable: layers downwards, heads across, each with the relation that it finds."""
-
-    def __init__(self, report: Syntax) -> None:
-        self.report = report
-
-    def __rich_console__(
-        self, console: Console, options: ConsoleOptions
-    ) -> Iterator[RenderableType]:
-        """Draw for this console."""
-        tiles = {
-            head: Tile(visible(role.relation), (role.margin.value or 0.0) / FULL)
-            for head, role in strongest(self.report).items()
-        }
-        yield TileGrid(self.report.layout, tiles)
-        end = f"; full colour at {100 * FULL:.0f} points" if colored(console) else ""
-        yield Text(
-            "the relation that a head finds in a quarter of the cases or more, ten points or more "
-            f"above the best fixed offset, and significantly above it (Holm over "
-            f"{self.report.asked:,} question{'s' * (self.report.asked != 1)}){end}",
-            "dim",
-        )
-        yield Text("")
+@renderable
+def syntax_grid(console: Console, options: ConsoleOptions, report: Syntax) -> RenderResult:
+    """Layers downwards, heads across, each with the relation that it finds."""
+    tiles = {
+        head: Tile(visible(role.relation), (role.margin.value or 0.0) / FULL)
+        for head, role in strongest(report).items()
+    }
+    yield TileGrid(report.layout, tiles)
+    end = f"; full colour at {100 * FULL:.0f} points" if colored(console) else ""
+    yield Text(
+        "the relation that a head finds in a quarter of the cases or more, ten points or more "
+        f"above the best fixed offset, and significantly above it (Holm over "
+        f"{report.asked:,} question{'s' * (report.asked != 1)}){end}",
+        "dim",
+    )
+    yield Text("")
 
 
 def syntax_table(report: Syntax, relations: Sequence[Relation]) -> RenderableType:
     """One line for each relation: the chosen head, its accuracy, and the best offset's."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
-    words = ("relation", "by")
     kinds = scales(report)
     titles = [
-        "relation",
-        "cases",
-        "head",
-        "by",
-        "%",
-        "95 %",
-        "offset",
-        "baseline %",
-        "points",
-        "95 %",
-    ]
-    for title in (*titles, *(WITHOUT[scale] for scale in kinds)):
-        table.add_column(title, justify="left" if title in words else "right", no_wrap=True)
+        "relation", ">cases", ">head", "by", ">%", ">95 %", ">offset", ">baseline %", ">points",
+        ">95 %",
+    ]  # fmt: skip
+    table = table_of(*titles, *(f">{WITHOUT[scale]}" for scale in kinds), no_wrap=True)
     sure = {(role.head, role.relation) for role in report.roles}
     for relation in relations:
         best = relation.best

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rich import box
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
+from attnviz.drawing.renderable import table_of
 from attnviz.drawing.shares import interval, percent, points
 from attnviz.features.syntax.parses import Combined, CombinedControl, TreeChoice, Trees
 from attnviz.features.syntax.result import Syntax
@@ -22,10 +21,8 @@ Row = tuple[str, CaseShare, CaseShare | None]
 
 def whole_table(report: Syntax) -> RenderableType:
     """One line for each way to a whole tree, baselines first."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
-    table.add_column("dependencies in whole sentences", no_wrap=True)
-    for title in ("%", "95 %", "points", "95 %"):
-        table.add_column(title, justify="right", no_wrap=True)
+    first = "dependencies in whole sentences"
+    table = table_of(first, ">%", ">95 %", ">points", ">95 %", no_wrap=True)
     for title, rows in _blocks(report):
         table.add_row(Text(title, "dim"))
         for name, share, margin in rows:

@@ -35,10 +35,10 @@ def heads() -> Lens:
 
 def test_the_table_fits_any_width(found: Lens, heads: Lens) -> None:
     for width in (24, 40, 80, 200):
-        for part in (terminal.Layers(found), terminal.Along(found, 19), terminal.HeadTable(heads)):
+        for part in (terminal.Layers(found), terminal.along(found, 19), terminal.head_table(heads)):
             assert max(map(len, shown(part, width).splitlines())) <= width
     plain = shown(terminal.Layers(found), 80, "ascii") + shown(
-        terminal.Along(found, 19), 80, "ascii"
+        terminal.along(found, 19), 80, "ascii"
     )
     assert plain.isascii()
 

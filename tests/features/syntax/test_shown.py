@@ -14,7 +14,7 @@ import attnviz
 from attnviz.cli import main
 from attnviz.errors import UsageError
 from attnviz.features.syntax.arcs import DrawnArc, levels, line_up
-from attnviz.features.syntax.arcs_terminal import ArcSentence
+from attnviz.features.syntax.arcs_terminal import arc_sentence
 from attnviz.features.syntax.parses import Arc, Parse
 from tests.corpus.gold.reference import SAMPLE, gold, words_of_eager
 
@@ -84,7 +84,7 @@ def drawn(parse: Parse, width: int = 80, encoding: str = "utf-8") -> list[str]:
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding=encoding)
     console = Console(file=file, width=width, color_system=None, highlight=False)
-    console.print(ArcSentence(parse), end="")
+    console.print(arc_sentence(parse), end="")
     file.flush()
     return raw.getvalue().decode(encoding).splitlines()
 

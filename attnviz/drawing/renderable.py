@@ -1,0 +1,57 @@
+"""What adapts itself to the console that prints it, from a function that draws it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Concatenate, ParamSpec
+
+from rich import box
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+Values = ParamSpec("Values")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Drawn:
+    """A renderable: draws itself when it is printed."""
+
+    draw: Callable[[Console, ConsoleOptions], RenderResult]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw for this console."""
+        return self.draw(console, options)
+
+
+def renderable(
+    draw: Callable[Concatenate[Console, ConsoleOptions, Values], RenderResult],
+) -> Callable[Values, RenderableType]:
+    """A function of console, options and values as one of values, which gives a renderable."""
+
+    @wraps(draw)
+    def of(*args: Values.args, **kwargs: Values.kwargs) -> RenderableType:
+        return Drawn(lambda console, options: draw(console, options, *args, **kwargs))
+
+    return of
+
+
+def table_of(*columns: str, no_wrap: bool = False, gap: int = 1) -> Table:
+    """An empty table with a rule below its headings.
+
+    Args:
+        columns: headings; below one that begins with ``>``, which is not shown, cells stand to the
+            right, as numbers do.
+        no_wrap: whether what is too long is cut; else it is folded.
+        gap: columns of the console on either side of one of its own.
+    """
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, gap))
+    for heading in columns:
+        right = heading.startswith(">")
+        drawn.add_column(
+            Text(heading[right:]), justify="right" if right else "left", no_wrap=no_wrap,
+            overflow="ellipsis" if no_wrap else "fold",
+        )  # fmt: skip
+    return drawn
