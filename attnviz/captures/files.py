@@ -128,5 +128,5 @@ def read_texts(
         InputError: no such file, or one that holds something else; UsageError: no such column.
     """
     names = texts.resolve(files.listed(paths))
-    listed, _ = texts.parted(texts.read(names, column=column), strict=True)
+    listed, _ = texts.separated(texts.read(names, column=column), strict=True)
     return [text.prompt.texts[0] for text in listed[:limit]]

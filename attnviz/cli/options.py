@@ -286,7 +286,7 @@ class TextsOptions(InputOptions):
                 f"{option('generate' if self.generate is not None else 'pair')}"
             )
         names = texts.resolve([self.texts])
-        good, _ = texts.parted(texts.read(names, column=self.column, group=group), strict=True)
+        good, _ = texts.separated(texts.read(names, column=self.column, group=group), strict=True)
         if not good:
             raise InputError(f"{self.texts} holds no text; give one per line")
         good = good[: self.limit]

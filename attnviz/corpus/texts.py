@@ -93,7 +93,7 @@ class InvalidRecord:
 Good = TypeVar("Good")
 
 
-def parted(
+def separated(
     texts: Iterable[Good | InvalidRecord], *, strict: bool
 ) -> tuple[list[Good], list[InvalidRecord]]:
     """What can be used of what was read, and what cannot.

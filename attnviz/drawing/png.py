@@ -1,4 +1,4 @@
-"""PNG files straight from palette indices, eight bits a pixel, or from colours: no image library.
+"""PNG files straight from palette indices, eight bits a pixel: no image library.
 
 Rows of indices are stored as they are (PNG filter 0, "None"): cells repeat within a row and from
 row to row, and deflate finds both by itself. Deflate is Intel's ISA-L, several times faster than
@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 Pixels = NDArray[np.uint8]
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_COLOR_TYPE, _PALETTE_TYPE = 2, 3
-_FILTER, _UP_FILTER = 0, 2
-_LEVEL, _PHOTO_LEVEL = 1, 6
+_PALETTE_TYPE = 3
+_FILTER = 0
+_LEVEL = 1
 _INCHES_A_METRE = 39.3700787
 
 
@@ -62,20 +62,6 @@ def encode(pixels: Pixels, palette: Pixels, dpi: float) -> bytes:
             _chunk(b"IEND", b""),
         )
     )
-
-
-def encode_colors(pixels: Pixels) -> bytes:
-    """A PNG of uint8 [height, width, 3]: each row less the one above, which suits photographs."""
-    height, width, _ = pixels.shape
-    rows = np.empty((height, 3 * width + 1), np.uint8)
-    rows[:, 0] = _UP_FILTER
-    flat = pixels.reshape(height, -1)
-    rows[0, 1:] = flat[0]
-    rows[1:, 1:] = flat[1:] - flat[:-1]  # modulo 256, as the filter is defined
-    head = struct.pack(">IIBBBBB", width, height, 8, _COLOR_TYPE, 0, 0, 0)
-    packed = zlib.compress(rows.tobytes(), _PHOTO_LEVEL)
-    parts = ((b"IHDR", head), (b"IDAT", packed), (b"IEND", b""))
-    return b"".join((_SIGNATURE, *(_chunk(name, data) for name, data in parts)))
 
 
 def _chunk(name: bytes, data: bytes) -> bytes:

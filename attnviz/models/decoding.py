@@ -27,13 +27,10 @@ def read_picture(path: Path) -> NDArray[np.uint8]:
     """A picture file, upright, as uint8 [height, width, 3] in RGB; of a film its first frame.
 
     Raises:
-        UsageError: Pillow is not installed.
         InputError: not there, no picture, or one of too many pixels.
     """
-    try:
-        from PIL import Image, ImageOps
-    except ImportError:
-        raise UsageError("{} needs Pillow; install attnviz[image]", path) from None
+    from PIL import Image, ImageOps
+
     _check(path)
     try:
         with Image.open(path) as image:

@@ -54,7 +54,7 @@ def _fetch(model: str, wanted: Callable[[Sequence[str]], list[str]]) -> Path:
     import huggingface_hub
     from huggingface_hub import constants, errors
 
-    name, revision = _parted(model)
+    name, revision = _with_revision(model)
     try:
         if constants.HF_HUB_OFFLINE:
             return _cached(model)
@@ -123,7 +123,7 @@ def _cached(model: str) -> Path:
     """The folder in the cache, whole or not: what is missing from it is named later."""
     import huggingface_hub
 
-    name, revision = _parted(model)
+    name, revision = _with_revision(model)
     return Path(
         huggingface_hub.snapshot_download(
             name, revision=revision, allow_patterns=[CONFIG], local_files_only=True
@@ -131,7 +131,7 @@ def _cached(model: str) -> Path:
     )
 
 
-def _parted(model: str) -> tuple[str, str | None]:
+def _with_revision(model: str) -> tuple[str, str | None]:
     """The id and the revision of ``name@revision``; None for the newest."""
     name, _, revision = model.partition("@")
     return name, revision or None

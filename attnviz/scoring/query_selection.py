@@ -27,7 +27,7 @@ class SelectedQuery:
     place: Place = ()
 
 
-def gaze(tokens: Tokens, picture: Picture, query: str | None = None) -> SelectedQuery:
+def selected_query(tokens: Tokens, picture: Picture, query: str | None = None) -> SelectedQuery:
     """The query rows that somebody means.
 
     Args:

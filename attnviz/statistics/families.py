@@ -1,7 +1,7 @@
-"""What stands when many questions are asked at once: heads, relations, scores.
+"""What is significant when many questions are asked at once: heads, relations, scores.
 
 :func:`judge` takes the sums of every text and says of each mean whether it differs from a null
-value, so that in 95 of 100 samples no sentence of the whole family is wrong. Two ways:
+value, so that in 95 of 100 samples no sentence of the whole family is wrong. Two methods:
 
 - ``max-t``: the bootstrap-t over texts of :mod:`attnviz.statistics.simultaneous`, which knows that
   heads share their texts. For tests as for intervals; needs 20 texts.
@@ -35,12 +35,12 @@ POWER = 0.8416
 meant: this is said to two digits)."""
 
 Bools = NDArray[np.bool_]
-Way = Literal["max-t", "holm"]
+Method = Literal["max-t", "holm"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Family:
-    """What stands of K means, shaped [K] or as their sums were.
+    """What is significant of K means, shaped [K] or as their sums were.
 
     Attributes:
         mean: the means; NaN without a row.
@@ -48,13 +48,13 @@ class Family:
         low, high: ends of each one's own interval; NaN where there is none.
         joint_low, joint_high: ends of the intervals that hold for all at once.
         adjusted: p-values for the whole family, two-sided; NaN where nothing can be said.
-        stands: whether a mean differs from the null value, in the family.
-        worth: whether it also differs by the smallest effect of interest.
+        significant: whether a mean differs from the null value, in the family.
+        relevant: whether it also differs by the smallest effect of interest.
         largest: the share of each sum that its largest text makes.
         detectable: how far from the null value a mean must be to stand in 80 % of such samples:
             so many standard errors as the joint interval has on a side, and 0.84.
         groups: of texts that were counted; identical ones are one.
-        way: how it was judged.
+        method: how it was judged.
     """
 
     mean: Floats
@@ -64,12 +64,12 @@ class Family:
     joint_low: Floats
     joint_high: Floats
     adjusted: Floats
-    stands: Bools
-    worth: Bools
+    significant: Bools
+    relevant: Bools
     largest: Floats
     detectable: Floats
     groups: int
-    way: Way
+    method: Method
 
 
 def judge(
@@ -80,7 +80,7 @@ def judge(
     null: float = 0.0,
     smallest: float = 0.0,
     level: float = LEVEL,
-    way: Way = "max-t",
+    method: Method = "max-t",
     seed: int = 0,
     replicates: int = REPLICATES,
 ) -> Family:
@@ -93,7 +93,7 @@ def judge(
         null: the value to differ from.
         smallest: the smallest effect of interest, in the unit of the means.
         level: of the intervals, and one less the chance that any sentence is wrong.
-        way: see the module.
+        method: see the module.
         seed: of the bootstrap.
         replicates: of the bootstrap.
     """
@@ -101,7 +101,7 @@ def judge(
     clusters = ClusterSums.of(sums, rows)
     mean, error = clusters.mean(), clusters.error()
     known = clusters.known()
-    if way == "max-t":
+    if method == "max-t":
         bootstrap = Bootstrap(np.shape(a)[1:], seed, replicates)
         bootstrap.add(list(dict.fromkeys(names)), sums, rows)
         width = bootstrap.widths(clusters, level)
@@ -110,7 +110,7 @@ def judge(
         width = half_widths(clusters.freedom(), 1 - (1 - level) / max(int(known.sum()), 1))
         adjusted = holm(two_sided(mean - null, error, clusters.freedom()))
     half, joint = clusters.half(level), width * error
-    stands = np.nan_to_num(adjusted, nan=1.0) <= 1 - level
+    significant = np.nan_to_num(adjusted, nan=1.0) <= 1 - level
     return Family(
         mean,
         error,
@@ -119,12 +119,12 @@ def judge(
         mean - joint,
         mean + joint,
         adjusted,
-        stands,
-        stands & (np.abs(np.nan_to_num(mean) - null) >= smallest),
+        significant,
+        significant & (np.abs(np.nan_to_num(mean) - null) >= smallest),
         largest_share(sums),
         joint + POWER * error,
         len(sums),
-        way,
+        method,
     )
 
 

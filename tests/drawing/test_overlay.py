@@ -140,7 +140,7 @@ def test_the_figure(format: str, capture: Capture) -> None:
 def test_the_terminal(color: str | None, capture: Capture) -> None:
     over = av.heatmap(capture, "0.0").over("1,0")
     titled = [(over.titles[head], grid) for head, grid in over.maps]
-    (shown,) = terminal.overlay(over.picture, titled, over.style, query=over.gaze.name)
+    (shown,) = terminal.overlay(over.picture, titled, over.style, query=over.selected.name)
     out = io.StringIO()
     Console(file=out, width=80, force_terminal=color is not None, color_system=color).print(shown)
     lines = re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue()).splitlines()

@@ -35,8 +35,8 @@ def effects(draw: np.random.Generator, texts: int, means: int) -> np.ndarray:
     return draw.standard_t(5, (texts, means)) + 0.5 * draw.standard_normal((texts, 1))
 
 
-@pytest.mark.parametrize("way", ["holm", "max-t"])
-def test_a_family_without_effects_names_nothing(way) -> None:
+@pytest.mark.parametrize("method", ["holm", "max-t"])
+def test_a_family_without_effects_names_nothing(method) -> None:
     """Twenty means of 0: in 95 of 100 samples none stands, where single intervals fail."""
     draw = np.random.default_rng(1)
     wrong = alone = 0
@@ -44,28 +44,28 @@ def test_a_family_without_effects_names_nothing(way) -> None:
     for trial in range(150):
         sample = effects(draw, 60, 20)
         names = [f"{n}" for n in range(60)]
-        found = judge(sample, rows, names, way=way, seed=trial, replicates=300)
-        wrong += bool(found.stands.any())
+        found = judge(sample, rows, names, method=method, seed=trial, replicates=300)
+        wrong += bool(found.significant.any())
         alone += bool(((found.low > 0) | (found.high < 0)).any())
     assert alone > 60
     assert wrong <= 14
 
 
-@pytest.mark.parametrize("way", ["holm", "max-t"])
-def test_what_is_there_stands(way) -> None:
+@pytest.mark.parametrize("method", ["holm", "max-t"])
+def test_what_is_there_stands(method) -> None:
     draw = np.random.default_rng(2)
     sample = effects(draw, 80, 6)
     sample[:, 2] += 2.0
     sample[:, 4] -= 0.004 + sample[:, 4]  # sure, and too small to be worth a name
     sample[:, 4] += 0.0005 * draw.standard_normal(80)
     names = [f"{n}" for n in range(80)]
-    found = judge(sample, np.ones(80, np.int64), names, way=way, smallest=0.01)
-    assert found.stands.tolist() == [False, False, True, False, True, False]
-    assert found.worth.tolist() == [False, False, True, False, False, False]
+    found = judge(sample, np.ones(80, np.int64), names, method=method, smallest=0.01)
+    assert found.significant.tolist() == [False, False, True, False, True, False]
+    assert found.relevant.tolist() == [False, False, True, False, False, False]
     assert (found.joint_low <= found.low).all()
     assert found.joint_low[2] > 0
     assert found.groups == 80
-    again = judge(sample, np.ones(80, np.int64), names, way=way, smallest=0.01)
+    again = judge(sample, np.ones(80, np.int64), names, method=method, smallest=0.01)
     assert (again.adjusted == found.adjusted).all()
 
 
@@ -73,13 +73,13 @@ def test_names_that_are_the_same_are_one_group() -> None:
     draw = np.random.default_rng(3)
     sample = np.repeat(effects(draw, 12, 3) + 1, 5, axis=0)
     groups = [str(n // 5) for n in range(60)]
-    found = judge(sample, np.ones(60, np.int64), groups, way="holm")
-    alone = judge(sample[::5], np.ones(12, np.int64), groups[::5], way="holm")
+    found = judge(sample, np.ones(60, np.int64), groups, method="holm")
+    alone = judge(sample[::5], np.ones(12, np.int64), groups[::5], method="holm")
     assert found.groups == 12
     np.testing.assert_allclose(found.adjusted, alone.adjusted)
-    copies = judge(sample[:5], np.ones(5, np.int64), ["same"] * 5, way="holm")
+    copies = judge(sample[:5], np.ones(5, np.int64), ["same"] * 5, method="holm")
     assert np.isnan(copies.low).all()
-    assert not copies.stands.any()
+    assert not copies.significant.any()
 
 
 def test_a_distance_is_judged_against_a_null() -> None:
@@ -89,8 +89,8 @@ def test_a_distance_is_judged_against_a_null() -> None:
     distance[:, 3] += 1.5
     names = [f"{n}" for n in range(100)]
     rows = np.ones(100, np.int64)
-    assert judge(distance, rows, names).stands.all()
-    assert judge(distance - null, rows, names).stands.tolist() == [0, 0, 0, 1, 0]
+    assert judge(distance, rows, names).significant.all()
+    assert judge(distance - null, rows, names).significant.tolist() == [0, 0, 0, 1, 0]
 
 
 def test_the_largest_text_is_seen() -> None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from attnviz.core.prompt import Prompt
 from attnviz.corpus.lines import Problem, decoded, no_text, opened, whole_number
-from attnviz.corpus.texts import InvalidRecord, parted, resolve
+from attnviz.corpus.texts import InvalidRecord, resolve, separated
 from attnviz.errors import InputError
 
 PUNCTUATION = "punct"
@@ -132,7 +132,7 @@ def sentences(names: Sequence[str], *, strict: bool) -> tuple[list[Sentence], li
     Raises:
         InputError: nothing usable; or, with ``strict``, a sentence that is not.
     """
-    good, bad = parted(read(names), strict=strict)
+    good, bad = separated(read(names), strict=strict)
     if not good:
         why = f"{bad[0].place}: {bad[0].reason}; " if bad else "no sentence in it; "
         raise InputError(f"{', '.join(names)} has nothing usable: {why}{LOOKS}")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from attnviz.features.ablation.measure import Floats, Measured
 from attnviz.statistics import copies
 from attnviz.statistics.clusters import LEVEL, ClusterSums
-from attnviz.statistics.families import POWER, Way, judge
+from attnviz.statistics.families import POWER, Method, judge
 from attnviz.statistics.robust import largest_share, median, per_text
 from attnviz.statistics.simultaneous import ENOUGH
 from attnviz.statistics.trimmed import trimmed_means
@@ -128,11 +128,11 @@ def together(summed: Summed, average: str, seed: int) -> Estimates:
     changes = summed.changes.reshape(len(summed.texts), -1)
     rows = np.broadcast_to(summed.rows[:, None], changes.shape)
     if average == "mean":
-        way: Way = "max-t" if summed.count >= ENOUGH else "holm"
-        means = judge(changes, rows, summed.names, way=way, seed=seed)
+        method: Method = "max-t" if summed.count >= ENOUGH else "holm"
+        means = judge(changes, rows, summed.names, method=method, seed=seed)
         return Estimates(
             means.mean, means.low, means.high, (means.joint_low, means.joint_high),
-            means.stands, means.largest, means.detectable,
+            means.significant, means.largest, means.detectable,
         )  # fmt: skip
     sums, counts = copies.together(summed.names, changes, rows)
     values = per_text(sums, counts)

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from attnviz.core.prompt import Prompt
 from attnviz.corpus.lines import Problem, lines, whole_number
-from attnviz.corpus.texts import InvalidRecord, parted, resolve
+from attnviz.corpus.texts import InvalidRecord, resolve, separated
 from attnviz.errors import InputError
 
 COLUMNS = (
@@ -139,7 +139,7 @@ def choices(
     Raises:
         InputError: nothing usable; or, with ``strict``, a row that is not.
     """
-    rows, bad = parted(read(names), strict=strict)
+    rows, bad = separated(read(names), strict=strict)
     good = [row for row in rows if isinstance(row, NameChoice)]
     if not good:
         why = f"{bad[0].place}: {bad[0].reason}" if bad else "no row has one name as antecedent"

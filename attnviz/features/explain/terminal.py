@@ -30,7 +30,7 @@ def parts(result: Explain) -> Iterator[RenderableType]:
         yield token_votes(result)
     yield ""
     yield Line("The heads that count most", "bold")
-    yield HeadsTold(result)
+    yield HeadsExplained(result)
     yield Line(words.measured(result), "dim")
     yield ""
     yield Line("What none of it proves", "bold")
@@ -56,7 +56,7 @@ def token_votes(console: Console, options: ConsoleOptions, result: Explain) -> R
     yield Text(f"through {', '.join(named)}")
 
 
-class HeadsTold:
+class HeadsExplained:
     """A renderable: a line a head."""
 
     def __init__(self, result: Explain) -> None:

@@ -23,8 +23,8 @@ from attnviz.corpus.batches import Tokenized, batches
 from attnviz.corpus.executors import one_thread
 from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.errors import InputError, UsageError
-from attnviz.features.film.kept import SCHEMA, FilmHeader, MeasuredStep
 from attnviz.features.film.settings import FilmSettings
+from attnviz.features.film.steps import SCHEMA, FilmHeader, MeasuredStep
 from attnviz.features.profile.windows import windows
 from attnviz.scoring.observe import Recorder, ScoreObserver
 from attnviz.scoring.probe import MEASURED

@@ -15,11 +15,11 @@ from attnviz.corpus.running import Executor, answered
 from attnviz.corpus.stopping import Stopping
 from attnviz.corpus.texts import Text
 from attnviz.errors import InputError, UsageError, system_errors
-from attnviz.features.film import kept
-from attnviz.features.film.kept import MeasuredStep
+from attnviz.features.film import steps
 from attnviz.features.film.measure import measure, prepare, shown_name
 from attnviz.features.film.series import Checkpoint
 from attnviz.features.film.settings import FilmSettings
+from attnviz.features.film.steps import MeasuredStep
 from attnviz.models.identity import identity
 
 
@@ -87,7 +87,7 @@ def run(
         for task, step in answered(workers, todo, "a checkpoint"):
             done[task.step] = step
             if state is not None:
-                kept.write(state, step)
+                steps.write(state, step)
             progress("checkpoints", len(done), len(checkpoints))
             if stop.asked():
                 break
@@ -109,10 +109,10 @@ def _done(
         folder.mkdir(parents=True, exist_ok=True)
     done = {}
     for checkpoint in checkpoints:
-        path = kept.path_of(folder, checkpoint.step)
+        path = steps.path_of(folder, checkpoint.step)
         if not path.exists():
             continue
-        step = kept.read(path)
+        step = steps.read(path)
         header = step.header
         same = header.asked == study.settings.document() and header.files == list(study.files)
         if not same or header.identity != dict(identity(checkpoint.model)):

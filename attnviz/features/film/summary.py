@@ -19,7 +19,6 @@ from attnviz.drawing.labels import counted
 from attnviz.errors import InputError, UsageError
 from attnviz.features.film import changes
 from attnviz.features.film.changes import Floats, Indices
-from attnviz.features.film.kept import MeasuredStep, read_folder
 from attnviz.features.film.result import (
     IN_CONTEXT,
     Event,
@@ -31,6 +30,7 @@ from attnviz.features.film.result import (
     Shift,
     StepCurve,
 )
+from attnviz.features.film.steps import MeasuredStep, read_folder
 from attnviz.features.profile.deciding import decide
 from attnviz.scoring.roles import ROLES
 from attnviz.scoring.scores import SCORES

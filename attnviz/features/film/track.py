@@ -27,10 +27,10 @@ from attnviz.errors import (
     UsageError,
     system_errors,
 )
-from attnviz.features.film import kept
-from attnviz.features.film.kept import MeasuredStep
+from attnviz.features.film import steps
 from attnviz.features.film.measure import Prepared, measure, prepare
 from attnviz.features.film.settings import MAP_TOKENS, FilmSettings
+from attnviz.features.film.steps import MeasuredStep
 from attnviz.scoring.scores import SCORES
 
 SCORED = ("previous", "induction")
@@ -112,7 +112,7 @@ class Tracker:
             return {}
         if self._state is not None:
             try:
-                kept.write(self._state, self.last)
+                steps.write(self._state, self.last)
             except OutputError as error:
                 self._state = None
                 warned(f"steps are not kept from step {step} on: {error}")

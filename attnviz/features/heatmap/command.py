@@ -74,7 +74,7 @@ def heatmap(
     screen = console.stdout()
     if not output.out and over is not None:
         titled = [(over.titles[head], grid) for head, grid in over.maps]
-        for row in terminal.overlay(over.picture, titled, over.style, query=over.gaze.name):
+        for row in terminal.overlay(over.picture, titled, over.style, query=over.selected.name):
             screen.print(row)
     elif not output.out:
         shown = rows_shown(len(picture.maps))

@@ -20,7 +20,7 @@ from attnviz.drawing.labels import caption, head_title, model_name, percent, vis
 from attnviz.drawing.mosaic import mosaic_png
 from attnviz.drawing.style import Style
 from attnviz.errors import SelectionError, UsageError
-from attnviz.scoring.query_selection import SelectedQuery, gaze
+from attnviz.scoring.query_selection import SelectedQuery, selected_query
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -144,12 +144,12 @@ class Heatmap(Figured):
         maps, titles = [], {}
         for head, _, _ in self.maps:
             tokens = self.capture.sides(head).queries
-            gazed = gaze(tokens, picture, query)
-            row = self.capture[head][list(gazed.rows)].mean(0)
+            selected = selected_query(tokens, picture, query)
+            row = self.capture[head][list(selected.rows)].mean(0)
             maps.append((head, patch_grid(picture, tokens.places, row)))
             share = maps[-1][1].sum() / row.sum() if row.sum() > 0 else 0.0
             titles[head] = f"{self.title(head)} ({percent(float(share))} on patches)"
-        return Overlay(self.capture, picture, tuple(maps), gazed, titles, self.style)
+        return Overlay(self.capture, picture, tuple(maps), selected, titles, self.style)
 
     def __repr__(self) -> str:
         names = ", ".join(self.capture.layout.name(head) for head, _, _ in self.maps)
@@ -172,14 +172,14 @@ class Heatmap(Figured):
 class Overlay(Figured):
     """Attention of some heads over the picture that it is of, ready to be drawn.
 
-    ``maps`` holds each head with its weights [rows, columns] of patches, ``gaze`` from where is
+    ``maps`` holds each head with its weights [rows, columns] of patches, ``selected`` from where is
     looked, ``titles`` what stands above each, ``style`` how they look.
     """
 
     capture: Capture
     picture: Picture
     maps: tuple[tuple[Head, NDArray[np.floating]], ...]
-    gaze: SelectedQuery
+    selected: SelectedQuery
     titles: Mapping[Head, str]
     style: Style
 
@@ -188,15 +188,15 @@ class Overlay(Figured):
             self.picture,
             [(self.titles[head], grid) for head, grid in self.maps],
             self.style,
-            query=self.gaze.name,
-            place=self.gaze.place,
+            query=self.selected.name,
+            place=self.selected.place,
             caption=caption(self.capture.source, self.capture.inputs.texts or (self.picture.name,)),
             format=format,
         )
 
     def __repr__(self) -> str:
         names = ", ".join(self.capture.layout.name(head) for head, _ in self.maps)
-        return f"<Overlay of {names} {self.gaze.name}; {self.capture.source.model}>"
+        return f"<Overlay of {names} {self.selected.name}; {self.capture.source.model}>"
 
     def described(self) -> str:
         """Each head, and the patch that it attends to most."""
@@ -204,4 +204,4 @@ class Overlay(Figured):
         for head, grid in self.maps:
             row, column = np.unravel_index(int(grid.argmax()), grid.shape)
             parts.append(f"{self.titles[head]}, most on patch {row},{column}")
-        return f"Attention {self.gaze.name}, over the picture: {'; '.join(parts)}"
+        return f"Attention {self.selected.name}, over the picture: {'; '.join(parts)}"

@@ -55,15 +55,15 @@ def _detail(result: Lens, position: int) -> Iterator[RenderableType]:
     if result.token and cells[-1].added is not None:
         yield ""
         heads = result.layout.heads[result.layout.kinds[-1]]
-        parted = {}
+        by_head = {}
         for cell in cells[1:]:
             if cell.added is not None and cell.layer is not None:
                 for index, value in enumerate(cell.added.heads[: heads[cell.layer]]):
                     head = next(h for h in result.layout
                                 if h.layer == cell.layer and h.index == index)  # fmt: skip
-                    parted[head] = value
-        most = max(map(abs, parted.values()), default=0.0)
-        yield SignedGrid(result.layout, parted, most, words.UP)
+                    by_head[head] = value
+        most = max(map(abs, by_head.values()), default=0.0)
+        yield SignedGrid(result.layout, by_head, most, words.UP)
         yield Line(f"logits of {visible(result.token)} that each head adds to its layer's state; "
                    "blue: raises, orange: lowers", "dim")  # fmt: skip
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from attnviz.core.model_entry import DEFAULT_MODEL
 from attnviz.core.settings import Settings, setting
-from attnviz.features.mcp.kept import Form
+from attnviz.features.mcp.results import Form
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from attnviz.features.explain.settings import ExplainSettings
 from attnviz.features.mcp.answer import ToolAnswer
 from attnviz.features.mcp.arguments import takes
 from attnviz.features.mcp.folders import Folders
-from attnviz.features.mcp.kept import KeptResults
+from attnviz.features.mcp.results import KeptResults
 from attnviz.features.mcp.settings import ToolSettings
 from attnviz.features.patch.settings import PatchSettings
 from attnviz.features.profile.settings import ProfileOptions

@@ -120,8 +120,8 @@ def profile_line(profile: Profile) -> RenderableType:
     if not few_groups(profile.clusters):
         parts.append(f"95 % intervals, {what}")
     if profile.questions:
-        way = "intervals for all at once" if profile.simultaneous else "Holm"
-        parts.append(f"roles significant at 5 % among {profile.questions:,} questions ({way})")
+        method = "intervals for all at once" if profile.simultaneous else "Holm"
+        parts.append(f"roles significant at 5 % among {profile.questions:,} questions ({method})")
     parts.append(said(profile))
     return Line(" · ".join(part for part in parts if part), "dim")
 

@@ -19,7 +19,7 @@ from attnviz.features.spans.result import NamedSpan, SpanShare, SpanWeights
 from attnviz.scoring.replay import blocks
 from attnviz.statistics.clusters import ClusterSums
 from attnviz.statistics.copies import together
-from attnviz.statistics.families import Family, Way, judge
+from attnviz.statistics.families import Family, Method, judge
 from attnviz.statistics.simultaneous import ENOUGH
 
 Groups = Sequence[Sequence[int]]
@@ -92,7 +92,7 @@ class Joint:
         if at[1] >= self.shares.mean.shape[1]:
             return None, None, None
         low, high = float(self.shares.joint_low[at]), float(self.shares.joint_high[at])
-        sure = None if np.isnan(self.excess.adjusted[at]) else bool(self.excess.stands[at])
+        sure = None if np.isnan(self.excess.adjusted[at]) else bool(self.excess.significant[at])
         if np.isnan(low):
             return None, None, sure
         return max(low, 0.0), min(high, 1.0), sure
@@ -189,8 +189,10 @@ class Measuring:
             np.array([getattr(sums, name)[:, -1, :-1] for sums, _, _ in self._texts])
             for name in ("values", "chances", "rows")
         )
-        way: Way = "max-t" if len(set(self._names)) >= ENOUGH else "holm"
-        shares, excess = (judge(a, rows, self._names, way=way) for a in (values, values - chances))
+        method: Method = "max-t" if len(set(self._names)) >= ENOUGH else "holm"
+        shares, excess = (
+            judge(a, rows, self._names, method=method) for a in (values, values - chances)
+        )
         return Joint(shares, excess)
 
 

@@ -17,7 +17,7 @@ from attnviz.features.syntax.parses import Trees
 from attnviz.features.syntax.relations import run
 from attnviz.features.syntax.result import Syntax, Untrained
 from attnviz.features.syntax.sentences import show
-from attnviz.features.syntax.trees import Way, grow
+from attnviz.features.syntax.trees import TreeMethod, grow
 from attnviz.models.controls import Control, Scale
 
 Controls = Sequence[tuple[Control, Loader]]
@@ -107,8 +107,8 @@ def _measured(
 
     report = run(source, sentences, settings, bad=bad, load=load, progress=told)
 
-    def trees(way: Way) -> Trees:
-        return grow(source, sentences, settings, way, load=load, progress=told)
+    def trees(method: TreeMethod) -> Trees:
+        return grow(source, sentences, settings, method, load=load, progress=told)
 
     return replace(
         report,

@@ -40,7 +40,7 @@ from attnviz.features.syntax.parses import TreeChoice, TreeHead, Trees
 
 Weights = NDArray[np.floating]
 Integers = NDArray[np.int64]
-Way = Literal["undirected", "rooted"]
+TreeMethod = Literal["undirected", "rooted"]
 """How a head's weights make a tree, see the module."""
 
 
@@ -149,8 +149,8 @@ def _cycle(parent: Integers) -> Integers | None:
 class _Growing:
     """An observer that counts the dependencies in every head's tree, [N] for each sentence."""
 
-    def __init__(self, task: Task, layout: Layout, device: str, way: Way) -> None:
-        self._way, self._roots = way, [gold.root for gold in task.gold]
+    def __init__(self, task: Task, layout: Layout, device: str, method: TreeMethod) -> None:
+        self._method, self._roots = method, [gold.root for gold in task.gold]
         self._maps = WordMaps(task.batch, device)
         self._gold = [
             _edges(inputs, gold) for inputs, gold in zip(task.batch, task.gold, strict=True)
@@ -170,7 +170,7 @@ class _Growing:
             if len(pairs):
                 some = sentence_maps[:, words][:, :, words]
                 start = int(np.searchsorted(words, root)) % len(words)
-                tree = rooted(some, start) if self._way == "rooted" else spanning(some)
+                tree = rooted(some, start) if self._method == "rooted" else spanning(some)
                 edges = tree[:, pairs]
             hits.append(edges.sum(1))
         self._hits[rows.site] = hits
@@ -202,15 +202,15 @@ class TreeWork:
 
     Args:
         source: the model.
-        way: of making trees.
+        method: of making trees.
     """
 
-    def __init__(self, source: Source, way: Way) -> None:
-        self._source, self._way = source, way
+    def __init__(self, source: Source, method: TreeMethod) -> None:
+        self._source, self._method = source, method
 
     def __call__(self, task: Task) -> Mapping[int, Integers]:
         """How many dependencies of each document are in each head's trees, [N]."""
-        observer = _Growing(task, self._source.layout, self._source.info.device, self._way)
+        observer = _Growing(task, self._source.layout, self._source.info.device, self._method)
         self._source.forward(task.batch, [observer], ForwardRequest(hidden=False))
         hits: dict[int, Integers] = {}
         for item, gold in enumerate(task.gold):
@@ -222,13 +222,13 @@ def grow(
     source: Source,
     sentences: Sequence[Sentence],
     settings: SyntaxSettings,
-    way: Way,
+    method: TreeMethod,
     *,
     load: Loader | None = None,
     progress: Progress = lambda stage, done, all_: None,
 ) -> Trees:
     """Grow every head's tree over every sentence; arguments as of ``syntax.run``."""
-    worker = partial(TreeWork, way=way)
+    worker = partial(TreeWork, method=method)
     cases, tally = Cases(source, sentences, settings), HitTally()
     hits: dict[int, Integers] = {}
     with executor(worker, source, load, settings.jobs, settings.ray) as running:
@@ -236,7 +236,7 @@ def grow(
             for document, some in answer.items():
                 hits[document] = hits.get(document, 0) + some
             cases.done += len(task.batch)
-            progress(f"{way} trees", cases.done, len(sentences))
+            progress(f"{method} trees", cases.done, len(sentences))
     documents = np.array(sorted(document for document, name in tally.cases if name == ALL))
     counted = [tally.cases[document, ALL] for document in documents.tolist()]
     count = np.array([distances.total() for distances in counted])

@@ -11,7 +11,7 @@ from attnviz.core.heads import Head, Layout
 from attnviz.drawing.labels import visible
 from attnviz.drawing.signed import minus
 
-Told = TypeVar("Told")
+Value = TypeVar("Value")
 
 
 def beside(findings: Sequence[Finding], layout: Layout, heads: Collection[Head]) -> dict[str, Any]:
@@ -65,8 +65,8 @@ def _measure(
     }
 
 
-def _by_kind(values: Mapping[str, Told], named: Mapping[str, Head]) -> dict[str, dict[str, Told]]:
-    by_kind: dict[str, dict[str, Told]] = {}
+def _by_kind(values: Mapping[str, Value], named: Mapping[str, Head]) -> dict[str, dict[str, Value]]:
+    by_kind: dict[str, dict[str, Value]] = {}
     for name, value in values.items():
         if name in named:
             head = named[name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.tokens import Tokens
 from attnviz.drawing.labels import visible
 from attnviz.drawing.overlay import shrunk
-from attnviz.drawing.png import encode_colors
 from attnviz.drawing.timeline import Timeline, timeline
 
 LONGEST = 512
@@ -75,7 +75,11 @@ def _picture(picture: Picture) -> dict[str, Any]:
     pixels = picture.pixels
     if pixels.shape[:2] != (high, wide):
         pixels = np.rint(shrunk(pixels, high, wide)).astype(np.uint8)
-    coded = base64.b64encode(encode_colors(pixels)).decode("ascii")
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG")
+    coded = base64.b64encode(file.getvalue()).decode("ascii")
     return {
         "kind": "picture",
         "name": visible(picture.name),

@@ -23,7 +23,7 @@ class Drawn:
         return only
 
 
-class Told:
+class TokenStreamer:
     """Hands tokens on as ``generate`` streams them, the prompt left out."""
 
     def __init__(self, tell: Callable[[int], None]) -> None:

@@ -19,7 +19,7 @@ from attnviz.errors import ModelError
 from attnviz.models.configs.keys import GUESS
 from attnviz.models.containers import one_line
 from attnviz.models.external_errors import refusing
-from attnviz.models.hooked.generating import Drawn, Told
+from attnviz.models.hooked.generating import Drawn, TokenStreamer
 from attnviz.models.hooked.logging import quiet
 
 WRITES_AT_MOST = 32
@@ -324,7 +324,7 @@ class HookedModel:
                     do_sample=False,
                     use_cache=cache,
                     logits_processor=[] if generation.greedy else [Drawn(generation)],
-                    streamer=None if tell is None else Told(tell),
+                    streamer=None if tell is None else TokenStreamer(tell),
                 )[0].tolist()
         except Exception as error:  # whatever a model's own code raises
             if cache:  # such as one for as many layers as the encoder has: the same, only slower

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from attnviz.core.media import Picture, Place, Sound
 from attnviz.core.tokens import Tokens
-from attnviz.errors import ModelError, UsageError
+from attnviz.errors import ModelError
 from attnviz.models.decoding import read_picture, read_sound
 from attnviz.models.external_errors import refusing
 from attnviz.models.hooked.logging import quiet
@@ -190,16 +190,8 @@ def load_processors(
         sense: ``image`` or ``audio``.
 
     Raises:
-        UsageError: Pillow is not installed.
         ModelError: the folder has no processor, or it cannot be loaded.
     """
-    if sense == "image":
-        try:
-            import PIL  # noqa: F401
-        except ImportError:
-            raise UsageError(
-                "{} reads pictures, which needs Pillow; install attnviz[image]", name
-            ) from None
     if not any((folder / file).is_file() for file in _FILES):
         raise ModelError(
             f"{name} reads {'pictures' if sense == 'image' else 'sound'}, and its folder does not "

@@ -20,7 +20,7 @@ import attnviz as av
 from attnviz.cli import app
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError
-from attnviz.features.film import kept, terminal
+from attnviz.features.film import steps, terminal
 from attnviz.features.film.function import read_film
 from attnviz.features.film.measure import in_context
 from attnviz.features.film.result import Film
@@ -199,7 +199,7 @@ class TestRuns:
             lines = (run / "texts.txt").read_text().splitlines()[start : start + 8]
             av.film(texts=lines, model=[run / "step-00000", run / "step-00120"],
                     state=tmp_path / str(start))  # fmt: skip
-        shutil.copy(kept.path_of(tmp_path / "5", 120), kept.path_of(tmp_path / "0", 120))
+        shutil.copy(steps.path_of(tmp_path / "5", 120), steps.path_of(tmp_path / "0", 120))
         with pytest.raises(UsageError, match="measured with other texts"):
             av.read(tmp_path / "0")
 

@@ -18,7 +18,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 import attnviz as av
 from attnviz.cli import main
 from attnviz.errors import AttnvizError, AttnvizWarning, InputError, OutputError, UsageError
-from attnviz.features.film import kept
+from attnviz.features.film import steps
 from attnviz.features.film.track import Tracker, first_rank, inside
 
 TEXTS = [[n % 11 for n in range(start, start + 40)] for start in range(6)]
@@ -266,12 +266,12 @@ def test_kept_steps_are_read_in_order_and_by_their_names(tmp_path: Path) -> None
     for step in reversed(steps):
         heads(step)
     assert av.read(tmp_path).steps == steps
-    shutil.copy(kept.path_of(tmp_path, 7), kept.path_of(tmp_path, 8))
+    shutil.copy(steps.path_of(tmp_path, 7), steps.path_of(tmp_path, 8))
     with pytest.raises(InputError, match=r"it is of step 7, which is not that of its name"):
         av.read(tmp_path)
     heads.last.header.step = -1
-    written = kept.write(tmp_path, heads.last)
-    written.rename(kept.path_of(tmp_path, 8))
+    written = steps.write(tmp_path, heads.last)
+    written.rename(steps.path_of(tmp_path, 8))
     with pytest.raises(InputError, match=r"it is of step -1"):
         av.read(tmp_path)
 
@@ -322,7 +322,7 @@ def test_a_loss_that_is_no_number_is_none_in_the_film(loss: float, tmp_path: Pat
         for curve in (film.loss, film.in_context):
             assert [value is None for value in curve.mean] == [False, True, False]
             assert curve.mean[0] == curve.mean[2] != 0
-        kept.path_of(tmp_path, 0).unlink()  # so that the film begins with it
+        steps.path_of(tmp_path, 0).unlink()  # so that the film begins with it
         shorter = av.read(tmp_path)
         assert shorter.loss.mean == (None, film.loss.mean[0])
         assert av.read(film.save(tmp_path / "film.json")) == film

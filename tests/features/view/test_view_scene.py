@@ -23,7 +23,6 @@ from attnviz.core.provenance import SourceInfo
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.drawing.overlay import tinted
 from attnviz.drawing.palette import ramp, rgb
-from attnviz.drawing.png import encode_colors
 from attnviz.features.view import page as viewer
 from attnviz.features.view.scene import LONGEST, cells, scene
 from tests.features.view.test_view_page import axe, geometry, hover, near
@@ -119,12 +118,6 @@ def same_picture(page: Opened, wanted: np.ndarray, besides: tuple[int, int] = (-
             y, x = round((r + 0.5) * high / ROWS), round((c + 0.5) * wide / COLUMNS)
             got = page.pixel("#scene-picture", x * size[0] / wide, y * size[1] / high)
             assert near(got, wanted[y, x], 4), (r, c, got, wanted[y, x])
-
-
-def test_a_picture_without_loss() -> None:
-    pixels = np.random.default_rng(0).integers(0, 256, (13, 7, 3), np.uint8)
-    again = np.asarray(Image.open(io.BytesIO(encode_colors(pixels))).convert("RGB"))
-    np.testing.assert_array_equal(again, pixels)
 
 
 def test_the_page_has_a_small_copy(tmp_path: Path) -> None:
