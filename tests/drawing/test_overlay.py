@@ -24,7 +24,7 @@ from attnviz.drawing.overlay import box, scaled, tinted
 from attnviz.drawing.palette import ramp, rgb
 from attnviz.drawing.style import Style
 from attnviz.errors import UsageError
-from attnviz.scoring.query_selection import gaze
+from attnviz.scoring.query_selection import selected_query
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -73,7 +73,7 @@ def test_weights_are_laid_out_as_patches() -> None:
 def test_from_where(
     tokens: Tokens, query: str | None, rows: tuple[int, ...], name: str, place: Any
 ) -> None:
-    found = gaze(tokens, picture(), query)
+    found = selected_query(tokens, picture(), query)
     assert (found.rows, found.name, found.place) == (rows, name, place)
 
 
@@ -88,7 +88,7 @@ def test_from_where(
 )
 def test_there_is_no_such_query(tokens: Tokens, query: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        gaze(tokens, picture(), query)
+        selected_query(tokens, picture(), query)
 
 
 def test_patches_are_tinted_where_weight_lies() -> None:

@@ -8,7 +8,7 @@ import pytest
 from attnviz.core.media import Picture
 from attnviz.core.tokens import Tokens
 from attnviz.errors import UsageError
-from attnviz.scoring.query_selection import gaze
+from attnviz.scoring.query_selection import selected_query
 
 PICTURE = Picture(np.zeros((2, 2, 3), np.uint8), 2, 2)
 PATCHES = ((0, 0), (0, 1), (1, 0), (1, 1))
@@ -36,7 +36,7 @@ def seen(*before: str, after: tuple[str, ...] = ()) -> Tokens:
     ],
 )
 def test_rows(tokens: Tokens, query: str | None, rows: tuple[int, ...]) -> None:
-    assert gaze(tokens, PICTURE, query).rows == rows
+    assert selected_query(tokens, PICTURE, query).rows == rows
 
 
 @pytest.mark.parametrize(
@@ -50,11 +50,11 @@ def test_rows(tokens: Tokens, query: str | None, rows: tuple[int, ...]) -> None:
 )
 def test_what_is_not_there_is_refused(query: str, says: str) -> None:
     with pytest.raises(UsageError) as raised:
-        gaze(seen(), PICTURE, query)
+        selected_query(seen(), PICTURE, query)
     assert says in str(raised.value)
 
 
 def test_words_beside_a_picture_have_no_patches() -> None:
     with pytest.raises(UsageError) as raised:
-        gaze(Tokens(("a", "cat")), PICTURE, "mean")
+        selected_query(Tokens(("a", "cat")), PICTURE, "mean")
     assert "no patches" in str(raised.value)
