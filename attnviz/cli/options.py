@@ -36,7 +36,9 @@ class InputOptions(Settings):
     SOURCES: ClassVar[tuple[str, ...]] = ("text", "file", "ids", "recorded", "chat")
     MEDIA: ClassVar[tuple[str, ...]] = ("image", "audio")
 
-    text: str | None = setting(None, "The text to run.", argument=True)
+    text: str | None = setting(
+        None, "The text to run; [bold]-[/] is standard input.", argument=True
+    )
     file: str | None = setting(
         None,
         "Read the text from a file ([bold]-[/] is standard input).",
@@ -146,7 +148,8 @@ class InputOptions(Settings):
             own, keys, *_ = *map(read_tokens, files), None, None
             return read_recorded(self.recorded, own, source_tokens=keys, item=self.item)
         ids = None if self.ids is None else _read_ids(self.ids)
-        text = self.text if self.file is None else _read_text(self.file)
+        file = "-" if self.text == "-" else self.file
+        text = self.text if file is None else _read_text(file)
         say_file(self.text, quiet, *(name for name in ("file", "texts") if hasattr(self, name)))
         prompt = self._prompt(text, ids, seed=getattr(model, "seed", seed))
         if prompt.generate is None or quiet:

@@ -21,7 +21,9 @@ from safetensors.numpy import save_file
 
 import attnviz as av
 from attnviz.cli import COMMANDS, Commands, main
-from tests import forking
+from attnviz.cli.exits import CODES
+from attnviz.files import human_bytes
+from tests import ROOT, forking
 
 SCHEMA = av.Heads.json_schema()
 SENTENCE = "The keys to the cabinet are on the table"
@@ -255,6 +257,54 @@ def test_commands_are_listed_in_groups(capsys) -> None:
     places = [text.index(f"{name} ───") for name in ("Input", "Keep", "Learn")]
     assert places == sorted(places)
     assert places[0] < text.index(" view ") < places[1] < text.index(" export ")
+
+
+def test_the_help_and_the_documents_have_one_table_of_exit_codes(capsys, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    helped = ok(capsys, "--help")
+    documented = (ROOT / "docs" / "architecture.md").read_text("utf-8").replace("`", "")
+    for code, means in CODES.items():
+        assert f" {code}: {means}" in helped
+        assert f"| {code} | {means} |" in documented
+
+
+@pytest.mark.parametrize(
+    ("code", "commands"),
+    [
+        (1, ["heads -f no.txt", "profile no.txt", "ablate --texts no.txt", "syntax no.conllu",
+             "coref no.tsv", "show no.json", "check no.json", "heads --recorded no.npz"]),
+        (1, [f"{name} a -m no/model" for name in ("heads", "heatmap", "logits", "ablate")]),
+        (2, ["heads a -s 9.9", "heatmap a -s 9.9", "ablate a -s 9.9", "sources a -s 9.9"]),
+        (2, ["logits a --at 99", "lens a --at 99", "sources a -s 2.0 --at 99", "flow a --to 99",
+             "heatmap a --rows 99"]),
+        (2, ["view a -o x.html --max-mb 0.1", "live a -o x.html --max-mb 0.1"]),
+        (2, ["heads a -o x.bmp", "heatmap a -o x.bmp", "profile a.txt -o x.bmp", "view a -o x.bmp",
+             "capture a -o x.bmp"]),
+    ],
+)  # fmt: skip
+def test_the_same_mistake_has_the_same_exit_code(
+    capsys, tmp_path: Path, monkeypatch, code: int, commands: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.txt").write_text("a b c\n")
+    assert {line: call(capsys, *line.split())[0] for line in commands} == dict.fromkeys(
+        commands, code
+    )
+    assert os.listdir() == ["a.txt"]
+
+
+def test_a_text_of_a_dash_is_standard_input(capsys, monkeypatch) -> None:
+    said = io.TextIOWrapper(io.BufferedReader(io.BytesIO(SENTENCE.encode())), encoding="utf-8")
+    monkeypatch.setattr("sys.stdin", said)
+    assert heads_of(capsys, "-") == heads_of(capsys, SENTENCE)
+
+
+def test_what_is_written_is_named_with_its_size(capsys, tmp_path: Path) -> None:
+    for command, name in [("heatmap", "x.png"), ("heads", "x.json"), ("capture", "x.npz"),
+                          ("view", "x.html"), ("flow", "x.csv")]:  # fmt: skip
+        path = tmp_path / name
+        out = ok(capsys, command, "a b c", "-o", str(path))
+        assert f"wrote {path} ({human_bytes(path.stat().st_size)})" in out
 
 
 def test_shell_completion() -> None:
@@ -592,6 +642,9 @@ def test_a_bug_is_one_line_and_says_how_to_report_it(capsys, monkeypatch) -> Non
     assert err.count("\n") == 1
     with pytest.raises(ZeroDivisionError):
         main(["--traceback", "heads", "a", "-m", "fresh"])
+    with pytest.raises(ZeroDivisionError):
+        main(["heads", "a", "-m", "fresh", "--traceback"])
+    assert call(capsys, "heads", "-m", "fresh", "--", "--traceback")[0] == 70
 
 
 @pytest.mark.parametrize(
