@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from attnviz.captures.settings import INPUT, ModelSettings
 from attnviz.cli import console
 from attnviz.cli.declared import changed
+from attnviz.cli.defaults import SAID, default_model
 from attnviz.cli.option_names import option
-from attnviz.core.model_entry import DEFAULT_MODEL
 from attnviz.core.settings import Settings, like, setting
 from attnviz.errors import InputError, UsageError
 
@@ -329,7 +329,12 @@ class FilesOptions(Settings):
 class FreshOptions(ModelSettings):
     """Which model; the sizes of a fresh layer may be said beside it."""
 
-    model: str | None = like(ModelSettings, "model", default=None)
+    model: str | None = like(
+        ModelSettings,
+        "model",
+        default=None,
+        help=f"demo-gpt2, demo-bert, fresh, a model folder, or a hub id such as gpt2. {SAID}",
+    )
     kind: str | None = setting(
         None, "mha, gqa, mqa, mla or cross.", panel=FRESH, metavar="KIND", shown="mha"
     )
@@ -359,7 +364,7 @@ class FreshOptions(ModelSettings):
         own = [field.name for field in dataclasses.fields(ModelSettings)]
         flags = changed(self, but=(*own, "seed"))
         if self.model is None and not flags and context is None:
-            return DEFAULT_MODEL
+            return default_model()
         if self.model != "fresh" and flags:
             shape = f"{', '.join(flags)} shape{'s' if len(flags) == 1 else ''} a fresh layer"
             if self.model is not None:

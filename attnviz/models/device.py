@@ -13,6 +13,9 @@ from attnviz.errors import DeviceError, Setting, UsageError
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 """The precisions a user can ask for; ``auto`` is that of the weights, or float32."""
 
+_SHORT = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+"""What they are called as well."""
+
 LOAD_IN = ("8bit", "4bit")
 """Quantization on the way in, by bitsandbytes."""
 
@@ -108,6 +111,7 @@ def _device(name: str) -> torch.device:
 
 
 def _dtype(name: str, stored: str) -> torch.dtype:
+    name = _SHORT.get(name, name)
     if name == "auto":
         return DTYPES[stored]
     if name not in DTYPES:

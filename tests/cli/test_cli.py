@@ -21,6 +21,7 @@ from safetensors.numpy import save_file
 
 import attnviz as av
 from attnviz.cli import COMMANDS, Commands, main
+from attnviz.cli.defaults import VARIABLE
 from attnviz.cli.exits import CODES
 from attnviz.files import human_bytes
 from tests import ROOT, forking
@@ -313,6 +314,64 @@ def test_shell_completion() -> None:
     assert result.stdout.split() == ["heads", "heatmap", "help"]
     asked["COMP_WORDS"], asked["COMP_CWORD"] = "attnviz heads --sel", "2"
     assert process(env={**os.environ, **asked}).stdout.split() == ["--select"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("attnviz heads --model demo-", ["demo-bert", "demo-gpt2"]),
+        ("attnviz heads -m fr", ["fresh"]),
+        ("attnviz models --show demo-g", ["demo-gpt2"]),
+        ("attnviz heads -m demo-bert -s 2.", [f"2.{n}" for n in range(6)]),
+        ("attnviz heatmap -s 1.4,3.", [f"1.4,3.{n}" for n in range(6)]),
+        ("attnviz heads -s al", ["all"]),
+        ("attnviz help attention-si", ["attention-sink"]),
+    ],
+)
+def test_a_shell_completes_models_heads_and_terms(typed: str, offered: list[str]) -> None:
+    last = str(len(typed.split()) - 1)
+    asked = {"_ATTNVIZ_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": last}
+    assert process(env={**os.environ, **asked}).stdout.split() == offered
+
+
+def test_the_model_is_the_environments_or_the_projects(capsys, tmp_path, monkeypatch) -> None:
+    def model() -> str:
+        return heads_of(capsys, "a b c")["source"]["model"]
+
+    inner = tmp_path / "one" / "two"
+    inner.mkdir(parents=True)
+    monkeypatch.chdir(inner)
+    monkeypatch.delenv(VARIABLE, raising=False)
+    assert model() == "demo-gpt2"
+    project = tmp_path / "pyproject.toml"
+    project.write_text('[tool.attnviz]\nmodel = "demo-bert"\n')
+    assert model() == "demo-bert"
+    assert heads_of(capsys, "a b c", "-m", "demo-gpt2")["source"]["model"] == "demo-gpt2"
+    assert json.loads(ok(capsys, "lens", "a [MASK]", "--json"))["source"]["model"] == "demo-bert"
+    monkeypatch.setenv(VARIABLE, "demo-gpt2")
+    assert model() == "demo-gpt2"
+    monkeypatch.delenv(VARIABLE)
+    ok(capsys, "capture", "a b c", "-m", "demo-gpt2", "-o", "c.npz")
+    assert model() == "demo-bert"
+    assert heads_of(capsys, "--recorded", "c.npz")["source"]["backend"] == "recorded"
+    for text, says in [("[tool.attnviz]\nmodle = 1\n", "takes model alone"),
+                       ("[tool.attnviz]\nmodel = 1\n", "is a name, not '1'"),
+                       ("[tool", "is not readable TOML")]:  # fmt: skip
+        project.write_text(text)
+        code, _, err = call(capsys, "heads", "a")
+        assert code in (1, 2)
+        assert says in err
+        assert err.count("\n") == 1
+        ok(capsys, "lens", "--help")
+
+
+def test_names_in_short(capsys) -> None:
+    assert len(heads_of(capsys, "a b", "-s", "all")["heads"]) == 24
+    half = heads_of(capsys, "a b", "--dtype", "bf16")
+    assert half["source"]["dtype"] == "bfloat16"
+    fresh = json.loads(ok(capsys, "models", "--show", "fresh", "--json"))
+    assert (fresh["groups"][0]["heads"], fresh["parameters"]) == (8, 4 * 128 * 128 + 4 * 128)
+    assert "all keys" in ok(capsys, "models", "--show", "fresh")
 
 
 # ------------------------------------------------------------------ what cannot work

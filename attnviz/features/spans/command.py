@@ -27,7 +27,7 @@ class SpansInput(TextsOptions):
     text: str | None = like(
         TextsOptions,
         "text",
-        help="The text to run ([bold]-[/] is standard input), or a .jsonl file of questions.",
+        help="The text to run, or a .jsonl file of questions.",
     )
 
 
