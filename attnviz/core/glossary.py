@@ -20,20 +20,25 @@ class Term:
         also: see ``name``.
         text: what it means here.
         source: where it is defined; empty for terms of our own.
+        command: shows it, to try.
     """
 
     name: str
     also: tuple[str, ...]
     text: str
     source: str
+    command: str
 
 
 @cache
 def terms() -> tuple[Term, ...]:
     """All of them, by name."""
     text = files(__package__).joinpath("terms.toml").read_text(encoding="utf-8")
-    found = tomllib.loads(text)["term"]
-    return tuple(Term(one["name"], tuple(one["also"]), one["text"], one["source"]) for one in found)
+    listed = tomllib.loads(text)["term"]
+    return tuple(
+        Term(known["name"], tuple(known["also"]), known["text"], known["source"], known["try"])
+        for known in listed
+    )
 
 
 def term(name: str) -> Term:
