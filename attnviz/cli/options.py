@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -19,7 +20,7 @@ from attnviz.cli.declared import changed
 from attnviz.cli.defaults import SAID, default_model
 from attnviz.cli.option_names import option
 from attnviz.core.settings import Settings, like, setting
-from attnviz.errors import InputError, UsageError
+from attnviz.errors import InputError, UsageError, install
 
 if TYPE_CHECKING:
     from attnviz.captures.inputs import Input
@@ -139,6 +140,7 @@ class InputOptions(Settings):
             UsageError: nothing, or options that make no sense together; InputError: unusable.
         """
         self._check_given(model)
+        self._check_installed()
         if self.recorded is not None:
             from attnviz.captures.files import read_recorded, read_tokens
 
@@ -199,6 +201,12 @@ class InputOptions(Settings):
         from attnviz.cli.parts import read_chat
 
         return read_chat(self.chat, self.system, self.user)
+
+    def _check_installed(self) -> None:
+        """What reads a picture or a sound, before a model is loaded."""
+        for name, module in (("image", "PIL"), ("audio", "soundfile")):
+            if getattr(self, name) is not None and find_spec(module) is None:
+                raise UsageError(f"{option(name)} needs {module}; {install(f'attnviz[{name}]')}")
 
     def _check_given(self, model: ModelSettings) -> None:
         """Exactly one thing to look at, and nothing beside it that does not go with it."""

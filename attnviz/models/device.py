@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 import torch
 
-from attnviz.errors import DeviceError, Setting, UsageError
+from attnviz.errors import DeviceError, Setting, UsageError, install
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 """The precisions a user can ask for; ``auto`` is that of the weights, or float32."""
@@ -51,9 +51,7 @@ class Placement:
             if value not in known:
                 raise UsageError("no {}; choose {}", Setting(name, value), ", ".join(known))
             if find_spec(package) is None:
-                raise UsageError(
-                    "{} needs {}: pip install {}", Setting(name, value), package, package
-                )
+                raise UsageError("{} needs {}; {}", Setting(name, value), package, install(package))
 
 
 PLAIN = Placement()

@@ -281,3 +281,14 @@ def test_texts_in_files_are_those_of_lines_and_columns(tmp_path: Path) -> None:
     assert found.texts == 2
     with pytest.raises(av.AttnvizError, match="there is no file"):
         av.read_texts(tmp_path / "none.txt")
+
+
+def test_a_model_by_its_place_is_told_its_name() -> None:
+    with pytest.raises(TypeError, match="name it: model='gpt2'"):
+        av.heads("a", "gpt2")
+
+
+@pytest.mark.parametrize("given", [np.full((2, 3, 3), 1 / 3, "f4"), [np.full((3, 3), 1 / 3, "f4")]])
+def test_a_single_layer_is_asked_for_as_a_list(given) -> None:
+    with pytest.raises(av.InputError, match=r"\[array\]"):
+        av.from_arrays(given, list("abc"))

@@ -294,6 +294,19 @@ def test_the_same_mistake_has_the_same_exit_code(
     assert os.listdir() == ["a.txt"]
 
 
+@pytest.mark.parametrize(("option", "module"), [("image", "PIL"), ("audio", "soundfile")])
+def test_what_is_not_installed_is_said_before_a_model_loads(
+    capsys, monkeypatch, option: str, module: str
+) -> None:
+    monkeypatch.setattr("attnviz.cli.options.find_spec", lambda name: None)
+    monkeypatch.setattr("attnviz.captures.loading.load", lambda *_, **__: pytest.fail("it loads"))
+    code, _, err = call(capsys, "heads", f"--{option}", "x")
+    assert (code, err) == (
+        2,
+        f'attnviz: --{option} needs {module}; pip install "attnviz[{option}]"\n',
+    )
+
+
 def test_a_text_of_a_dash_is_standard_input(capsys, monkeypatch) -> None:
     said = io.TextIOWrapper(io.BufferedReader(io.BytesIO(SENTENCE.encode())), encoding="utf-8")
     monkeypatch.setattr("sys.stdin", said)

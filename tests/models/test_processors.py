@@ -313,7 +313,7 @@ def test_missing_extras_are_named(
     family = "vit" if extra == "image" else "wav2vec2"
     source = load(models(family), family)
     monkeypatch.setitem(__import__("sys").modules, module, None)
-    with pytest.raises(UsageError, match=rf"install attnviz\[{extra}\]"):
+    with pytest.raises(UsageError, match=rf'pip install "attnviz\[{extra}\]"'):
         source.prepare(prompt(family))
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from attnviz.core.media import Picture, Place, Sound
 from attnviz.core.tokens import Tokens
-from attnviz.errors import ModelError, UsageError
+from attnviz.errors import ModelError, UsageError, install
 from attnviz.models.decoding import read_picture, read_sound
 from attnviz.models.external_errors import refusing
 from attnviz.models.hooked.logging import quiet
@@ -198,7 +198,7 @@ def load_processors(
             import PIL  # noqa: F401
         except ImportError:
             raise UsageError(
-                "{} reads pictures, which needs Pillow; install attnviz[image]", name
+                "{} reads pictures, which needs Pillow; {}", name, install("attnviz[image]")
             ) from None
     if not any((folder / file).is_file() for file in _FILES):
         raise ModelError(

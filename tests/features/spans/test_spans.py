@@ -319,7 +319,9 @@ def test_the_question_is_answered_first() -> None:
 
 def test_what_chance_does_is_not_shown() -> None:
     """Uniform attention has a lift of one everywhere, and an untrained layer is near it."""
-    named = av.Prompt("The keys to the cabinet are on the table", spans={"thing": "keys to the cabinet"})
+    named = av.Prompt(
+        "The keys to the cabinet are on the table", spans={"thing": "keys to the cabinet"}
+    )
     shown = str(av.spans(named, model="fresh"))
     assert shown.startswith("No head attends to thing as much as ×2 of chance\n")
     assert "lift" not in shown
