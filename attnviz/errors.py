@@ -113,6 +113,11 @@ def _message(
     return Message(template, *values, **parameters)
 
 
+def install(package: str) -> str:
+    """How to get what is missing: ``pip install "attnviz[mcp]"``, in these words everywhere."""
+    return f'pip install "{package}"' if "[" in package else f"pip install {package}"
+
+
 class AttnvizError(Exception):
     """The work cannot be done; the message is one line a user can act on.
 

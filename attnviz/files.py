@@ -63,6 +63,23 @@ def name_of(path: str | Path) -> str:
     return "the pipe" if handed(path) else Path(path).name
 
 
+def human_bytes(count: float) -> str:
+    """A size for people: ``2.1 GB`` (powers of 1000)."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:,.1f} PB"
+
+
+def wrote(path: str | Path) -> str:
+    """What is said of a file, or a folder, once it is written: ``wrote x.png (12.3 kB)``."""
+    where = Path(path)
+    whole = where.rglob("*") if where.is_dir() else [where]
+    sizes = [stat.st_size for stat in map(os.stat, whole)]
+    return f"wrote {path} ({human_bytes(sum(sizes))})"
+
+
 def contents(path: str | Path, most: int = LARGEST) -> bytes:
     """All bytes of a regular file.
 

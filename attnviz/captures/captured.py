@@ -14,7 +14,7 @@ from attnviz.core.reasons import Reason
 from attnviz.drawing import html
 from attnviz.drawing.forms import printed
 from attnviz.drawing.frames import frame, polars_frame
-from attnviz.errors import SelectionError, UsageError
+from attnviz.errors import SelectionError, UsageError, install
 from attnviz.scoring.replay import allowed_in
 from attnviz.scoring.select import select
 
@@ -121,7 +121,7 @@ class Captured(Capture):
             import xarray
         except ImportError:
             raise UsageError(
-                "xarray is not installed; pip install xarray, or use to_pandas()"
+                f"xarray is not installed; {install('attnviz[tables]')}, or use to_pandas()"
             ) from None
         kinds = list(dict.fromkeys(site.kind for site in self.maps))
         if kind not in kinds and (kind is not None or len(kinds) > 1):

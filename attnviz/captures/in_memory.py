@@ -68,7 +68,7 @@ class Watched:
         return self._watch.passes
 
     def __repr__(self) -> str:
-        return f"<Watched: {len(self)} passes>"
+        return f"<Watched: {len(self)} pass{'es' * (len(self) != 1)}>"
 
     def capture(
         self,

@@ -5,10 +5,14 @@ from __future__ import annotations
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head
 from attnviz.core.interface import interface
+from attnviz.core.prompt import Inputs
 from attnviz.core.result import Result
-from attnviz.core.source import Source
+from attnviz.core.scores import HeadScores
+from attnviz.core.source import ForwardRequest, Source
 from attnviz.errors import UsageError
 from attnviz.scoring import select as selection
+from attnviz.scoring.arrange import leading
+from attnviz.scoring.observe import ScoreObserver, score_capture
 
 
 @interface
@@ -25,3 +29,23 @@ def select(text: str, where: Capture | Result | Source) -> tuple[Head, ...]:
     if not hasattr(where, "layout"):
         raise UsageError("{where} takes a capture, a report or a model, not {!r}", where, where=...)
     return selection.select(text, where.layout)
+
+
+def scored(text: Capture | Inputs, source: Source | None = None) -> tuple[HeadScores, ...]:
+    """What every head does with a text, or every one that a capture holds.
+
+    Args:
+        text: a capture, or the tokens of a text.
+        source: runs them.
+    """
+    if isinstance(text, Capture):
+        return tuple(score_capture(text).result())
+    assert source is not None, "tokens are run by a model"
+    observer = ScoreObserver([text], source.layout)
+    source.forward([text], [observer], ForwardRequest(hidden=False))
+    return tuple(observer.result())
+
+
+def clearest(text: Capture | Inputs, source: Source | None = None) -> str:
+    """The head with the clearest evidence for what it does, as a selection; see :func:`scored`."""
+    return min(scored(text, source), key=leading).head.qualified

@@ -31,7 +31,7 @@ class ModelSettings(Settings):
     )
     device: Any = setting("auto", "auto, cpu, cuda, cuda:1 or mps.", panel=MODEL, metavar="DEVICE")
     dtype: Any = setting(
-        "auto", "auto, float32, bfloat16 or float16.", panel=MODEL, metavar="DTYPE"
+        "auto", "auto, float32, bfloat16 (bf16) or float16 (fp16).", panel=MODEL, metavar="DTYPE"
     )
     load_in: str | None = setting(
         None,
@@ -76,7 +76,7 @@ class MapSettings(Settings):
 
     select: str | None = setting(
         None,
-        "Heads: 4.11, L4H11, 5.*, *.3, 0-3.*, or a comma-separated list; enc:, dec: or cross: "
+        "Heads: 4.11, L4H11, 5.*, *.3, 0-3.*, all, or a comma-separated list; enc:, dec: or cross: "
         "goes in front. All by default.",
         short="s",
         metavar="HEADS",

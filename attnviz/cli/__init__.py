@@ -1,10 +1,7 @@
 """The command line: a command parses, calls one function of the api, and prints.
 
 This is the only place that catches errors: our own (:mod:`attnviz.errors`), and as a last resort
-any other, which is a bug to be reported. Exit codes: 0 done, 1 the work cannot be done, 2 wrong
-use, 3 done but for some inputs that could not be used (``export``, ``profile``), 4 a check does not
-hold (``check``, ``card --check``, ``diff --fail-over``, ``shapes --verify``), 5 there was nothing
-to check, 70 a bug, 130 interrupted.
+any other, which is a bug to be reported. Exit codes are :data:`attnviz.cli.exits.CODES`.
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ from typer.core import TyperGroup
 from attnviz import __version__
 from attnviz.cli import console, option_names, plugins
 from attnviz.cli.declared import ALL, adapted, renamed_option, shorten
-from attnviz.cli.exits import BUG, INTERRUPTED
+from attnviz.cli.exits import BUG, CODES, INTERRUPTED
 from attnviz.errors import AttnvizError
 
 LOOK, MEASURE, KEEP, SERVE, LEARN = "Input", "Measure", "Keep", "Serve", "Learn"
@@ -129,7 +126,13 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings=_SETTINGS,
     help="See what the attention heads of a transformer do, offline.",
-    epilog='Start with: attnviz heads "The keys to the cabinet are on the table"',
+    epilog="\n\n".join(
+        [
+            'Start with: attnviz heads "The keys to the cabinet are on the table"',
+            "Exit codes, of every command:",
+            *(f"{code}: {means}" for code, means in CODES.items()),
+        ]
+    ),
 )
 
 
@@ -157,11 +160,12 @@ def main(arguments: list[str] | None = None) -> int:
     Args:
         arguments: without the program's name; those of the process by default.
     """
-    arguments = sys.argv[1:] if arguments is None else arguments
+    given = sys.argv[1:] if arguments is None else arguments
+    options = given[: given.index("--")] if "--" in given else given
     try:
-        return _run(arguments)
+        return _run([*(one for one in options if one != _TRACEBACK), *given[len(options) :]])
     except BaseException as error:  # even a panic of a library written in Rust
-        if _TRACEBACK in arguments[:1] or isinstance(error, SystemExit | GeneratorExit):
+        if _TRACEBACK in options or isinstance(error, SystemExit | GeneratorExit):
             raise
         if _starved(error):
             sys.stderr.write(_NO_MEMORY)
@@ -169,7 +173,7 @@ def main(arguments: list[str] | None = None) -> int:
         kind, what = type(error).__name__, console.one_line(str(error))[:300]
         return _fail(
             f"unexpected {kind}: {what}; this is a bug: please report it, with what "
-            f"attnviz {_TRACEBACK} and the rest of this command says",
+            f"the same command with {_TRACEBACK} says",
             BUG,
         )
 

@@ -43,12 +43,10 @@ class PageOutput(Quiet):
 
     def deliver(self, page: Page | Renderable) -> None:
         """Write the page, or a temporary file of it that the browser is asked to open."""
-        from attnviz.web.written import human
-
         for path in self.out or (_temporary(),):
             saved = page.save(path)
             if not self.quiet or self.out is None:
-                console.wrote(saved, f" ({human(saved.stat().st_size)})")
+                console.wrote(saved)
             if self.out is None and not opened(saved):
                 console.note(["no browser could be opened; open the file yourself"], self.quiet)
 

@@ -9,8 +9,10 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnviz import files
 from attnviz.cli import option_names
 from attnviz.cli.logged import Log
 from attnviz.errors import AttnvizWarning, FileNameWarning
@@ -77,9 +79,9 @@ def one_line(text: str) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
 
 
-def wrote(path: object, more: str = "") -> None:
-    """Say that a file was written, on one line however long."""
-    stdout().print(one_line(f"wrote {path}") + more, soft_wrap=True)
+def wrote(path: Path) -> None:
+    """Say that a file was written and how large it is, on one line however long."""
+    stdout().print(one_line(files.wrote(path)), soft_wrap=True)
 
 
 def put(text: str) -> None:

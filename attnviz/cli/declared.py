@@ -16,8 +16,11 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer.utils import get_params_from_function
 
+from attnviz.cli.completion import offer
+from attnviz.cli.defaults import SAID, default_model
 from attnviz.cli.option_names import option
 from attnviz.core.arguments import hints
+from attnviz.core.model_entry import DEFAULT_MODEL
 from attnviz.core.renamed import renamed
 from attnviz.core.settings import Declaration, Settings, declarations, plain_type
 from attnviz.errors import UsageError
@@ -92,6 +95,9 @@ def adapted(command: Any, function: Any) -> None:
         if known is not None and known.bare is not None:  # an option that may have no value
             parameter.flag_value = known.bare
             parameter._flag_needs_value = True
+        if parameter.name == "model" and parameter.default == DEFAULT_MODEL:
+            parameter.default, parameter.show_default = default_model, False
+            parameter.help += f" {SAID}"
         parameter.common = known is None or known.common or known.argument
 
 
@@ -121,6 +127,7 @@ def changed(*records: Settings, but: Sequence[str] = ()) -> list[str]:
         option(name, value if isinstance(value := getattr(record, name), bool) else ...)
         for record in records
         for name in record.changed(but=but)
+        if name != "model" or getattr(record, name) != default_model()
     ]
 
 
@@ -146,7 +153,7 @@ def _parameters(record: type[Any]) -> list[inspect.Parameter]:
             "metavar": metavar,
             "rich_help_panel": declared.panel,
             "parser": declared.parser and _reading(name, declared.parser),
-            "autocompletion": _completing(choices),
+            "autocompletion": offer(name, choices),
         }
         if declared.argument:
             made = typer.Argument(show_default=False, **more)
@@ -190,10 +197,3 @@ def _flags(name: str, kind: Any, default: Any, declared: Declaration) -> tuple[s
     if kind is bool and default:
         return (f" /--no-{plain}",)
     return (*long, *short)
-
-
-def _completing(choices: Sequence[str]) -> Callable[[str], list[str]] | None:
-    """What a shell offers for a value."""
-    if not choices:
-        return None
-    return lambda incomplete: [choice for choice in choices if choice.startswith(incomplete)]

@@ -41,9 +41,17 @@ class Log:
         rate = (done - self._first) / max(now - self._start, 1e-9)
         noun = what.removesuffix("s") if done == 1 and total is None else what
         parts = [f"{done:,} {noun}" if total is None else f"{done:,} of {total:,} {what}"]
-        parts.append(f"{rate:,.1f} a second" if rate >= 1 else f"{60 * rate:,.1f} a minute")
+        parts += [_pace(rate)] if rate > 0 else []
         if total is not None and rate > 0:
             minutes, seconds = divmod(round(max(total - done, 0) / rate), 60)
             parts.append(f"{minutes:,}:{seconds:02d} left")
         sys.stderr.write(f"attnviz: {', '.join(parts)}\n")
         sys.stderr.flush()
+
+
+def _pace(rate: float) -> str:
+    """So many a second, or of slower work a minute, an hour or a day."""
+    for unit, seconds, least in (("second", 1, 1.0), ("minute", 60, 0.1), ("hour", 3600, 0.1)):
+        if rate * seconds >= least:
+            return f"{rate * seconds:,.1f} {'an' if unit == 'hour' else 'a'} {unit}"
+    return f"{rate * 86400:,.1g} a day"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,10 +17,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from attnviz.captures.settings import INPUT, ModelSettings
 from attnviz.cli import console
 from attnviz.cli.declared import changed
+from attnviz.cli.defaults import SAID, default_model
 from attnviz.cli.option_names import option
-from attnviz.core.model_entry import DEFAULT_MODEL
 from attnviz.core.settings import Settings, like, setting
-from attnviz.errors import InputError, UsageError
+from attnviz.errors import InputError, UsageError, install
 
 if TYPE_CHECKING:
     from attnviz.captures.inputs import Input
@@ -36,7 +37,9 @@ class InputOptions(Settings):
     SOURCES: ClassVar[tuple[str, ...]] = ("text", "file", "ids", "recorded", "chat")
     MEDIA: ClassVar[tuple[str, ...]] = ("image", "audio")
 
-    text: str | None = setting(None, "The text to run.", argument=True)
+    text: str | None = setting(
+        None, "The text to run; [bold]-[/] is standard input.", argument=True
+    )
     file: str | None = setting(
         None,
         "Read the text from a file ([bold]-[/] is standard input).",
@@ -137,6 +140,7 @@ class InputOptions(Settings):
             UsageError: nothing, or options that make no sense together; InputError: unusable.
         """
         self._check_given(model)
+        self._check_installed()
         if self.recorded is not None:
             from attnviz.captures.files import read_recorded, read_tokens
 
@@ -146,7 +150,8 @@ class InputOptions(Settings):
             own, keys, *_ = *map(read_tokens, files), None, None
             return read_recorded(self.recorded, own, source_tokens=keys, item=self.item)
         ids = None if self.ids is None else _read_ids(self.ids)
-        text = self.text if self.file is None else _read_text(self.file)
+        file = "-" if self.text == "-" else self.file
+        text = self.text if file is None else _read_text(file)
         say_file(self.text, quiet, *(name for name in ("file", "texts") if hasattr(self, name)))
         prompt = self._prompt(text, ids, seed=getattr(model, "seed", seed))
         if prompt.generate is None or quiet:
@@ -196,6 +201,12 @@ class InputOptions(Settings):
         from attnviz.cli.parts import read_chat
 
         return read_chat(self.chat, self.system, self.user)
+
+    def _check_installed(self) -> None:
+        """What reads a picture or a sound, before a model is loaded."""
+        for name, module in (("image", "PIL"), ("audio", "soundfile")):
+            if getattr(self, name) is not None and find_spec(module) is None:
+                raise UsageError(f"{option(name)} needs {module}; {install(f'attnviz[{name}]')}")
 
     def _check_given(self, model: ModelSettings) -> None:
         """Exactly one thing to look at, and nothing beside it that does not go with it."""
@@ -326,7 +337,12 @@ class FilesOptions(Settings):
 class FreshOptions(ModelSettings):
     """Which model; the sizes of a fresh layer may be said beside it."""
 
-    model: str | None = like(ModelSettings, "model", default=None)
+    model: str | None = like(
+        ModelSettings,
+        "model",
+        default=None,
+        help=f"demo-gpt2, demo-bert, fresh, a model folder, or a hub id such as gpt2. {SAID}",
+    )
     kind: str | None = setting(
         None, "mha, gqa, mqa, mla or cross.", panel=FRESH, metavar="KIND", shown="mha"
     )
@@ -356,7 +372,7 @@ class FreshOptions(ModelSettings):
         own = [field.name for field in dataclasses.fields(ModelSettings)]
         flags = changed(self, but=(*own, "seed"))
         if self.model is None and not flags and context is None:
-            return DEFAULT_MODEL
+            return default_model()
         if self.model != "fresh" and flags:
             shape = f"{', '.join(flags)} shape{'s' if len(flags) == 1 else ''} a fresh layer"
             if self.model is not None:

@@ -20,12 +20,14 @@ class Term:
         also: see ``name``.
         text: what it means here.
         source: where it is defined; empty for terms of our own.
+        command: shows it, to try.
     """
 
     name: str
     also: tuple[str, ...]
     text: str
     source: str
+    command: str
 
 
 @cache
@@ -34,7 +36,8 @@ def terms() -> tuple[Term, ...]:
     text = files(__package__).joinpath("terms.toml").read_text(encoding="utf-8")
     entries = tomllib.loads(text)["term"]
     return tuple(
-        Term(row["name"], tuple(row["also"]), row["text"], row["source"]) for row in entries
+        Term(row["name"], tuple(row["also"]), row["text"], row["source"], row["try"])
+        for row in entries
     )
 
 

@@ -64,7 +64,16 @@ def interface(function: Callable[..., R]) -> Callable[..., R]:
             new = None if name in parameters else renamed(name, parameters)
             if new is not None:
                 raise UsageError("{} is called {} now", name, Setting(new))
-        given = signature.bind(*args, **kwargs)
+        try:
+            given = signature.bind(*args, **kwargs)
+        except TypeError:
+            extra = args[sum(one.kind is Parameter.POSITIONAL_OR_KEYWORD for one in order) :]
+            if not extra or "model" not in parameters:
+                raise
+            raise TypeError(
+                f"{function.__name__}() takes no {extra[0]!r} by its place; name it: "
+                f"model={extra[0]!r}"
+            ) from None
         for name in own.parameters:
             if name in given.arguments and name not in records:
                 _check(parameters[name], given.arguments[name])

@@ -238,7 +238,7 @@ def places(asked: str, spans: Iterable[Span], length: int, what: str) -> tuple[i
         what: the parameter, for messages.
 
     Raises:
-        UsageError: neither; InputError: positions that there are not.
+        UsageError: neither, or positions that there are not.
     """
     named = {span.name: span for span in spans}
     if asked in named:
@@ -254,7 +254,7 @@ def places(asked: str, spans: Iterable[Span], length: int, what: str) -> tuple[i
         if first > last:
             raise UsageError("{} is empty, since it ends before it begins", Setting(what, part))
         if last >= length:
-            raise InputError(
+            raise UsageError(
                 "{} ends at token {:,}; there are {:,}, from 0", Setting(what, asked), last, length
             )
         positions.update(range(first, last + 1))

@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from attnviz.corpus.executors import ATTEMPTS, Known, WorkerFailure
-from attnviz.errors import AttnvizError, UsageError
+from attnviz.errors import AttnvizError, UsageError, install
 
 LOCAL = "local"
 ROUND = 1024
@@ -52,7 +52,7 @@ class OnRay(Generic[Task, Answer]):
             import ray.data
         except ImportError:
             raise UsageError(
-                "Ray is not installed; install attnviz[ray], or use {jobs}", jobs=...
+                "Ray is not installed; {}, or use {jobs}", install("attnviz[ray]"), jobs=...
             ) from None
         self._ray: Any = ray
         self._set_up = pickle.dumps(Known.of(set_up), protocol=5)

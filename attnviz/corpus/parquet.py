@@ -8,7 +8,7 @@ from typing import Any
 
 from attnviz.corpus.lines import LONGEST_LINE, Problem
 from attnviz.corpus.tables import text_column
-from attnviz.errors import InputError, UsageError
+from attnviz.errors import InputError, UsageError, install
 
 _ROWS = 1024
 """Rows that are read at a time."""
@@ -37,7 +37,7 @@ def parquet_rows(
         import pyarrow as arrow
         from pyarrow import parquet
     except ImportError:
-        raise UsageError(f"{name} needs pyarrow; install attnviz[parquet]") from None
+        raise UsageError(f"{name} needs pyarrow; {install('attnviz[parquet]')}") from None
     try:
         with parquet.ParquetFile(name) as file:
             columns = file.schema_arrow.names

@@ -23,7 +23,7 @@ from attnviz.core.findings import Finding
 from attnviz.core.record import Record
 from attnviz.drawing import paper
 from attnviz.drawing.frames import dataset, frame, parquet, polars_frame
-from attnviz.errors import UsageError
+from attnviz.errors import UsageError, install
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -170,7 +170,7 @@ class Renderable(Record):
             known = ", ".join(cls.suffixes())
             raise UsageError(f"cannot write {path.name or str(path)!r}; name the file {known}")
         if path.suffix.lower() == ".parquet" and find_spec("pyarrow") is None:
-            raise UsageError(f'{path.name} needs pyarrow; pip install "attnviz[parquet]"')
+            raise UsageError(f"{path.name} needs pyarrow; {install('attnviz[parquet]')}")
 
     def finding(self, name: str) -> Finding | None:
         """What it says of every head, to stand beside them elsewhere; None where it says nothing.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from attnviz.errors import UsageError
+from attnviz.errors import UsageError, install
 
 
 def frame(rows: Any) -> Any:
@@ -66,12 +66,8 @@ def _library(name: str, package: str) -> Any:
         return import_module(name)
     except ImportError:
         raise UsageError(
-            f"{name} is not installed; pip install {_quoted(package)}, or use to_records()"
+            f"{name} is not installed; {install(package)}, or use to_records()"
         ) from None
-
-
-def _quoted(package: str) -> str:
-    return f'"{package}"' if "[" in package else package
 
 
 def _listed(values: Any) -> list[Any]:

@@ -8,6 +8,7 @@ in terminal cells.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -348,13 +349,27 @@ def origin(result: ScoredHeads | Capture, *others: Capture) -> str:
         tokens = f"{1 + len(others):,} texts, {total:,}"
     parts = [
         model_name(info),
-        f"{info.backend} backend" + (f" ({visible(info.reason)})" if info.reason else ""),
-        visible(info.exactness) if info.exactness else "",
+        backend(info),
         f"{tokens} token{'s' * (tokens != '1')}",
         f"{info.device} {info.dtype}",
         said(result),
     ]
     return " · ".join(part for part in parts if part)
+
+
+def backend(info: SourceInfo) -> str:
+    """Which backend ran and how far it can be trusted; of the hooks, that they were checked.
+
+    Why it is the hooks is told by ``attnviz models --show``, by how much they differ by the JSON.
+    """
+    if info.backend == "hooked":
+        parts = [
+            re.sub("^hooked, (outputs )?.*", r"\1checked against eager", part)
+            for part in info.exactness.split("; ")
+        ]
+        return f"hooked backend · {visible('; '.join(parts))}"
+    named = f"{info.backend} backend" + (f" ({visible(info.reason)})" if info.reason else "")
+    return " · ".join(filter(None, [named, info.exactness and visible(info.exactness)]))
 
 
 def _tokens(result: ScoredHeads | Capture) -> int:

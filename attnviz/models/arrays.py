@@ -163,6 +163,7 @@ def layers_of(given: Any) -> Sequence[Any]:
                 "an array of all layers is [layers, heads, queries, keys] or [layers, batch, "
                 "heads, queries, keys], not {}",
                 list(given.shape),
+                remedy="give one layer as a list of it: [array]" if given.ndim == 3 else "",
             )
         return list(given)
     if not isinstance(given, Sequence) or isinstance(given, str):
@@ -213,6 +214,7 @@ def _layer(given: Any, number: int, kind: SiteKind | None, item: int | None) -> 
             "{} has shape {}; it must be [heads, queries, keys] or [batch, heads, queries, keys]",
             what,
             list(array.shape),
+            remedy="give a single layer as [array]" if array.ndim == 2 else "",
         )
     return _copied(array[chosen(len(array), item)]), low
 

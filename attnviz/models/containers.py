@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.errors import InputError, system_errors
-from attnviz.models.memory import beyond, human_bytes
+from attnviz.files import human_bytes
+from attnviz.models.memory import beyond
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.errors import InputError, UsageError, system_errors
+from attnviz.errors import InputError, UsageError, install, system_errors
 from attnviz.models.containers import one_line
 
 MOST_PIXELS = 1 << 26
@@ -69,7 +69,7 @@ def read_sound(path: Path, rate: int) -> NDArray[np.float32]:
     try:
         import soundfile
     except (ImportError, OSError):  # it is there, but not the library that it calls
-        raise UsageError("{} needs soundfile; install attnviz[audio]", path) from None
+        raise UsageError("{} needs soundfile; {}", path, install("attnviz[audio]")) from None
     _check(path)
     try:
         with soundfile.SoundFile(path) as file:

@@ -8,10 +8,13 @@ from importlib.util import find_spec
 
 import torch
 
-from attnviz.errors import DeviceError, Setting, UsageError
+from attnviz.errors import DeviceError, Setting, UsageError, install
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 """The precisions a user can ask for; ``auto`` is that of the weights, or float32."""
+
+_SHORT = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+"""What they are called as well."""
 
 LOAD_IN = ("8bit", "4bit")
 """Quantization on the way in, by bitsandbytes."""
@@ -48,9 +51,7 @@ class Placement:
             if value not in known:
                 raise UsageError("no {}; choose {}", Setting(name, value), ", ".join(known))
             if find_spec(package) is None:
-                raise UsageError(
-                    "{} needs {}: pip install {}", Setting(name, value), package, package
-                )
+                raise UsageError("{} needs {}; {}", Setting(name, value), package, install(package))
 
 
 PLAIN = Placement()
@@ -108,6 +109,7 @@ def _device(name: str) -> torch.device:
 
 
 def _dtype(name: str, stored: str) -> torch.dtype:
+    name = _SHORT.get(name, name)
     if name == "auto":
         return DTYPES[stored]
     if name not in DTYPES:

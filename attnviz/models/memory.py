@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from attnviz.files import human_bytes
+
 _GROUPS = Path("/sys/fs/cgroup")
 _OWN = Path("/proc/self/cgroup")
 _PARTS = {2: "half", 4: "a quarter"}
@@ -70,12 +72,3 @@ def _limit(file: Path) -> Iterator[int]:
         yield int(file.read_text("ascii"))
     except (OSError, ValueError):
         return
-
-
-def human_bytes(count: float) -> str:
-    """A size for people: ``2.1 GB`` (powers of 1000)."""
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:,.1f} PB"

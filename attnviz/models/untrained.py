@@ -42,9 +42,10 @@ from attnviz.core.source import (
 )
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, ModelError, Setting, SizeError, UsageError
+from attnviz.files import human_bytes
 from attnviz.models.gating import Gated, merged
 from attnviz.models.limits import SENSES, check_length, longest, no_writer
-from attnviz.models.memory import beyond, human_bytes
+from attnviz.models.memory import beyond
 from attnviz.models.running import begin, running
 from attnviz.models.text import Offsets
 

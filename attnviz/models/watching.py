@@ -148,8 +148,9 @@ class Watch:
     def _pass(self, index: int) -> list[Called]:
         if not any(self._passes):
             raise UsageError(
-                "no attention has run yet: call the module inside the with block, then capture; "
-                "seen are nn.MultiheadAttention and scaled_dot_product_attention"
+                "no attention was seen: call the module inside the with block, then capture; seen "
+                "are nn.MultiheadAttention and scaled_dot_product_attention; weights that are "
+                "computed by hand go to attnviz.from_arrays"
             )
         try:
             return self._passes[index]

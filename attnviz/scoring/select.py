@@ -4,6 +4,7 @@ Grammar, case-insensitive, spaces ignored::
 
     selection := item ("," item)*
     item      := "@" file      the circuit of attnviz patch; its name ends at a comma, + or an arrow
+    item      := "all"
     item      := [kind ":"] layers "." heads  |  [kind ":"] "L" layers "H" heads
     layers, heads := number | number "-" number | "*"
     kind      := "enc" | "dec" | "cross"          ("encoder" and "decoder" work too)
@@ -25,7 +26,7 @@ from attnviz.core.record import parsed
 from attnviz.errors import InputError, SelectionError, system_errors
 from attnviz.files import contents
 
-_FORMS = "write 4.11, L4H11, 5.*, *.3, 0-3.* or a list of these with commas"
+_FORMS = "write 4.11, L4H11, 5.*, *.3, 0-3.*, all or a list of these with commas"
 _RENAME = "a name ends at a comma, + or ->: rename the file or its folder"
 _SPAN = r"\*|[0-9]{1,9}(?:-[0-9]{1,9})?"
 _ITEM = re.compile(
@@ -86,6 +87,9 @@ def select(text: str, layout: Layout) -> tuple[Head, ...]:
     for item in text.split(","):
         if item.strip().startswith("@"):
             chosen.update(_circuit(_file(item.strip()), layout))
+            continue
+        if item.strip().lower() == "all":
+            chosen.update(layout)
             continue
         compact = re.sub(r"\s+", "", item).replace("–", "-").lower()
         chosen.update(_read(compact, layout))

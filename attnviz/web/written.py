@@ -30,7 +30,7 @@ class Page:
     @property
     def size(self) -> str:
         """Of the page, for people: ``2.1 MB``."""
-        return human(len(self.page))
+        return files.human_bytes(len(self.page))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.title!r}, {self.size}>"
@@ -52,8 +52,3 @@ def framed(page: bytes, title: str) -> str:
         f'<iframe data-attnviz="1" title="{escape(title)}" srcdoc="{inside}" '
         'style="width:100%;height:760px;border:1px solid #ccc;border-radius:6px"></iframe>'
     )
-
-
-def human(size: int) -> str:
-    """Bytes of a page, for people: ``2.1 MB``."""
-    return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"

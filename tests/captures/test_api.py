@@ -13,6 +13,7 @@ import attnviz as av
 from attnviz.captures import inputs
 from attnviz.captures.settings import ModelSettings
 from attnviz.cli import main
+from attnviz.scoring.arrange import leading
 
 SENTENCE = "The keys to the cabinet are on the table"
 
@@ -151,11 +152,18 @@ def test_a_probe_needs_the_model(cap) -> None:
         av.heads(cap, probe=True)
 
 
-def test_a_heatmap_without_a_selection_shows_the_first_head_there_is() -> None:
-    found = av.heatmap("the keys to the cabinet", model="fresh")
-    assert [head.name for head, _, _ in found.maps] == ["0.0"]
+def test_a_heatmap_without_a_selection_shows_the_clearest_head() -> None:
+    text = "the keys to the cabinet are on the table"
+    for model in ("demo-gpt2", "demo-bert", "fresh"):
+        (only,) = av.heatmap(text, model=model).maps
+        heads = av.heads(text, model=model).heads
+        assert only[0] == min(heads, key=leading).head
+    assert av.heatmap(text).roles[av.heatmap(text).maps[0][0]][0].name != "diffuse"
     part = av.capture("the keys to the cabinet", select="2.*")
-    assert [head.name for head, _, _ in av.heatmap(part, scale="log").maps] == ["2.0"]
+    assert [(h.layer, p.among) for p in [av.heatmap(part, scale="log")] for h, _, _ in p.maps] == [
+        (2, 6)
+    ]
+    assert av.heatmap(part, "2.1").among == 0
     assert av.heatmap(part).caption == "demo-gpt2: the keys to the cabinet"
     with pytest.raises(TypeError, match="unexpected keyword argument 'color'"):
         av.heatmap(part, color="red")
@@ -273,3 +281,14 @@ def test_texts_in_files_are_those_of_lines_and_columns(tmp_path: Path) -> None:
     assert found.texts == 2
     with pytest.raises(av.AttnvizError, match="there is no file"):
         av.read_texts(tmp_path / "none.txt")
+
+
+def test_a_model_by_its_place_is_told_its_name() -> None:
+    with pytest.raises(TypeError, match="name it: model='gpt2'"):
+        av.heads("a", "gpt2")
+
+
+@pytest.mark.parametrize("given", [np.full((2, 3, 3), 1 / 3, "f4"), [np.full((3, 3), 1 / 3, "f4")]])
+def test_a_single_layer_is_asked_for_as_a_list(given) -> None:
+    with pytest.raises(av.InputError, match=r"\[array\]"):
+        av.from_arrays(given, list("abc"))

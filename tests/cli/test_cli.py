@@ -21,7 +21,10 @@ from safetensors.numpy import save_file
 
 import attnviz as av
 from attnviz.cli import COMMANDS, Commands, main
-from tests import forking
+from attnviz.cli.defaults import VARIABLE
+from attnviz.cli.exits import CODES
+from attnviz.files import human_bytes
+from tests import ROOT, forking
 
 SCHEMA = av.Heads.json_schema()
 SENTENCE = "The keys to the cabinet are on the table"
@@ -257,12 +260,131 @@ def test_commands_are_listed_in_groups(capsys) -> None:
     assert places[0] < text.index(" view ") < places[1] < text.index(" export ")
 
 
+def test_the_help_and_the_documents_have_one_table_of_exit_codes(capsys, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    helped = ok(capsys, "--help")
+    documented = (ROOT / "docs" / "architecture.md").read_text("utf-8").replace("`", "")
+    for code, means in CODES.items():
+        assert f" {code}: {means}" in helped
+        assert f"| {code} | {means} |" in documented
+
+
+@pytest.mark.parametrize(
+    ("code", "commands"),
+    [
+        (1, ["heads -f no.txt", "profile no.txt", "ablate --texts no.txt", "syntax no.conllu",
+             "coref no.tsv", "show no.json", "check no.json", "heads --recorded no.npz"]),
+        (1, [f"{name} a -m no/model" for name in ("heads", "heatmap", "logits", "ablate")]),
+        (2, ["heads a -s 9.9", "heatmap a -s 9.9", "ablate a -s 9.9", "sources a -s 9.9"]),
+        (2, ["logits a --at 99", "lens a --at 99", "sources a -s 2.0 --at 99", "flow a --to 99",
+             "heatmap a --rows 99"]),
+        (2, ["view a -o x.html --max-mb 0.1", "live a -o x.html --max-mb 0.1"]),
+        (2, ["heads a -o x.bmp", "heatmap a -o x.bmp", "profile a.txt -o x.bmp", "view a -o x.bmp",
+             "capture a -o x.bmp"]),
+    ],
+)  # fmt: skip
+def test_the_same_mistake_has_the_same_exit_code(
+    capsys, tmp_path: Path, monkeypatch, code: int, commands: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.txt").write_text("a b c\n")
+    assert {line: call(capsys, *line.split())[0] for line in commands} == dict.fromkeys(
+        commands, code
+    )
+    assert os.listdir() == ["a.txt"]
+
+
+@pytest.mark.parametrize(("option", "module"), [("image", "PIL"), ("audio", "soundfile")])
+def test_what_is_not_installed_is_said_before_a_model_loads(
+    capsys, monkeypatch, option: str, module: str
+) -> None:
+    monkeypatch.setattr("attnviz.cli.options.find_spec", lambda name: None)
+    monkeypatch.setattr("attnviz.captures.loading.load", lambda *_, **__: pytest.fail("it loads"))
+    code, _, err = call(capsys, "heads", f"--{option}", "x")
+    assert (code, err) == (
+        2,
+        f'attnviz: --{option} needs {module}; pip install "attnviz[{option}]"\n',
+    )
+
+
+def test_a_text_of_a_dash_is_standard_input(capsys, monkeypatch) -> None:
+    said = io.TextIOWrapper(io.BufferedReader(io.BytesIO(SENTENCE.encode())), encoding="utf-8")
+    monkeypatch.setattr("sys.stdin", said)
+    assert heads_of(capsys, "-") == heads_of(capsys, SENTENCE)
+
+
+def test_what_is_written_is_named_with_its_size(capsys, tmp_path: Path) -> None:
+    for command, name in [("heatmap", "x.png"), ("heads", "x.json"), ("capture", "x.npz"),
+                          ("view", "x.html"), ("flow", "x.csv")]:  # fmt: skip
+        path = tmp_path / name
+        out = ok(capsys, command, "a b c", "-o", str(path))
+        assert f"wrote {path} ({human_bytes(path.stat().st_size)})" in out
+
+
 def test_shell_completion() -> None:
     asked = {"_ATTNVIZ_COMPLETE": "complete_bash", "COMP_WORDS": "attnviz he", "COMP_CWORD": "1"}
     result = process(env={**os.environ, **asked})
     assert result.stdout.split() == ["heads", "heatmap", "help"]
     asked["COMP_WORDS"], asked["COMP_CWORD"] = "attnviz heads --sel", "2"
     assert process(env={**os.environ, **asked}).stdout.split() == ["--select"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("attnviz heads --model demo-", ["demo-bert", "demo-gpt2"]),
+        ("attnviz heads -m fr", ["fresh"]),
+        ("attnviz models --show demo-g", ["demo-gpt2"]),
+        ("attnviz heads -m demo-bert -s 2.", [f"2.{n}" for n in range(6)]),
+        ("attnviz heatmap -s 1.4,3.", [f"1.4,3.{n}" for n in range(6)]),
+        ("attnviz heads -s al", ["all"]),
+        ("attnviz help attention-si", ["attention-sink"]),
+    ],
+)
+def test_a_shell_completes_models_heads_and_terms(typed: str, offered: list[str]) -> None:
+    last = str(len(typed.split()) - 1)
+    asked = {"_ATTNVIZ_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": last}
+    assert process(env={**os.environ, **asked}).stdout.split() == offered
+
+
+def test_the_model_is_the_environments_or_the_projects(capsys, tmp_path, monkeypatch) -> None:
+    def model() -> str:
+        return heads_of(capsys, "a b c")["source"]["model"]
+
+    inner = tmp_path / "one" / "two"
+    inner.mkdir(parents=True)
+    monkeypatch.chdir(inner)
+    monkeypatch.delenv(VARIABLE, raising=False)
+    assert model() == "demo-gpt2"
+    project = tmp_path / "pyproject.toml"
+    project.write_text('[tool.attnviz]\nmodel = "demo-bert"\n')
+    assert model() == "demo-bert"
+    assert heads_of(capsys, "a b c", "-m", "demo-gpt2")["source"]["model"] == "demo-gpt2"
+    assert json.loads(ok(capsys, "lens", "a [MASK]", "--json"))["source"]["model"] == "demo-bert"
+    monkeypatch.setenv(VARIABLE, "demo-gpt2")
+    assert model() == "demo-gpt2"
+    monkeypatch.delenv(VARIABLE)
+    ok(capsys, "capture", "a b c", "-m", "demo-gpt2", "-o", "c.npz")
+    assert model() == "demo-bert"
+    assert heads_of(capsys, "--recorded", "c.npz")["source"]["backend"] == "recorded"
+    for text, says in [("[tool.attnviz]\nmodle = 1\n", "takes model alone"),
+                       ("[tool.attnviz]\nmodel = 1\n", "is a name, not '1'"),
+                       ("[tool", "is not readable TOML")]:  # fmt: skip
+        project.write_text(text)
+        code, _, err = call(capsys, "heads", "a")
+        assert code in (1, 2)
+        assert says in err
+        assert err.count("\n") == 1
+        ok(capsys, "lens", "--help")
+
+
+def test_names_in_short(capsys) -> None:
+    assert len(heads_of(capsys, "a b", "-s", "all")["heads"]) == 24
+    half = heads_of(capsys, "a b", "--dtype", "bf16")
+    assert half["source"]["dtype"] == "bfloat16"
+    fresh = json.loads(ok(capsys, "models", "--show", "fresh", "--json"))
+    assert (fresh["groups"][0]["heads"], fresh["parameters"]) == (8, 4 * 128 * 128 + 4 * 128)
+    assert "all keys" in ok(capsys, "models", "--show", "fresh")
 
 
 # ------------------------------------------------------------------ what cannot work
@@ -592,6 +714,9 @@ def test_a_bug_is_one_line_and_says_how_to_report_it(capsys, monkeypatch) -> Non
     assert err.count("\n") == 1
     with pytest.raises(ZeroDivisionError):
         main(["--traceback", "heads", "a", "-m", "fresh"])
+    with pytest.raises(ZeroDivisionError):
+        main(["heads", "a", "-m", "fresh", "--traceback"])
+    assert call(capsys, "heads", "-m", "fresh", "--", "--traceback")[0] == 70
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,15 @@ def test_slow_work_is_told_by_the_minute_and_an_unknown_end_is_not_guessed(capsy
     assert capsys.readouterr().err == "attnviz: 1 input, 0.5 a minute\n"
 
 
+def test_very_slow_work_is_told_by_the_hour_and_no_work_by_nothing(capsys) -> None:
+    times = iter([0.0, 0.0, 3600.0, 7200.0])
+    log = Log(False, lambda: next(times))
+    log.tell("inputs", 0, None)
+    log.tell("inputs", 0, None)
+    log.tell("inputs", 1, None)
+    assert capsys.readouterr().err == "attnviz: 0 inputs\nattnviz: 1 input, 0.5 an hour\n"
+
+
 def test_nothing_is_said_when_quiet_or_soon(capsys) -> None:
     times = itertools.count(0, 100)
     log = Log(True, lambda: next(times))

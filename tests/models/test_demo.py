@@ -10,6 +10,7 @@ import torch
 
 import attnviz as av
 from attnviz.cli import main
+from attnviz.drawing.labels import origin
 from attnviz.features.tour.stops import STOPS, visit
 from attnviz.models.demo import DEMOS
 from attnviz.scoring.observe import ScoreObserver
@@ -125,6 +126,8 @@ def test_both_roads_agree(name: str) -> None:
         for backend in ("native", "hooked")
     )
     assert (native.source.backend, hooked.source.backend) == ("native", "hooked")
+    assert " · hooked backend · checked against eager · " in origin(hooked)
+    assert "max |Δ|" in hooked.source.exactness
     assert native.inputs.sides == hooked.inputs.sides
     for site, weights in native.maps.items():
         np.testing.assert_allclose(weights, hooked.maps[site], atol=1e-5)
@@ -132,11 +135,23 @@ def test_both_roads_agree(name: str) -> None:
 
 def test_the_default_model_is_bundled(capsys) -> None:
     assert main(["heads", "The keys to the cabinet are on the table"]) == 0
-    captured = capsys.readouterr()
-    assert "demo-gpt2" in captured.out
-    assert "trained for teaching" in captured.err
-    assert "bert-base-uncased" in captured.err
+    assert "demo-gpt2" in capsys.readouterr().out
     assert av.capture("a b c", context="x y").source.backend == "untrained"
+
+
+def test_that_it_is_for_teaching_is_said_once_and_where_others_can_be_fetched(
+    capsys, monkeypatch
+) -> None:
+    def said(*arguments: str) -> str:
+        assert main(list(arguments)) == 0
+        return capsys.readouterr().err
+
+    assert "teaching" not in said("heads", "a b c")  # the tests are offline
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    assert "bert-base-uncased" in said("heads", "a b c")
+    for quiet in (["heatmap", "a b c"], ["heads", "a b c", "-m", "demo-gpt2"],
+                  ["heads", "a b c", "-q"], ["heads", "a b c", "--json"]):  # fmt: skip
+        assert "teaching" not in said(*quiet)
 
 
 @pytest.mark.parametrize("stop", STOPS, ids=lambda stop: stop.role)

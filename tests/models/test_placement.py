@@ -61,7 +61,7 @@ def test_quantizing_needs_bitsandbytes(folders: dict[str, Path], bits: str) -> N
     if find_spec("bitsandbytes") is not None:
         assert len(av.heads(IDS, model=av.load(str(folders["float32"]), load_in=bits)).heads) == 8
         return
-    with pytest.raises(UsageError, match="needs bitsandbytes: pip install bitsandbytes"):
+    with pytest.raises(UsageError, match="needs bitsandbytes; pip install bitsandbytes"):
         av.load(str(folders["float32"]), load_in=bits)
 
 

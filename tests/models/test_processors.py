@@ -309,7 +309,7 @@ def test_a_folder_without_a_processor_says_so(models: Any, tmp_path: Path) -> No
 def test_a_missing_extra_is_named(models: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     source = load(models("wav2vec2"), "wav2vec2")
     monkeypatch.setitem(__import__("sys").modules, "soundfile", None)
-    with pytest.raises(UsageError, match=r"install attnviz\[audio\]"):
+    with pytest.raises(UsageError, match=r"pip install \"attnviz\[audio\]\""):
         source.prepare(prompt("wav2vec2"))
 
 

@@ -58,7 +58,7 @@ def test_words_and_a_hidden_sink_are_cut_by_their_first_tokens(capture: av.Captu
 
 
 def test_what_there_is_not_is_refused(capture: av.Capture) -> None:
-    with pytest.raises(InputError, match="rows='3-90' ends at token 90; there are"):
+    with pytest.raises(UsageError, match="rows='3-90' ends at token 90; there are"):
         av.heatmap(capture, "2.4", rows="3-90")
     with pytest.raises(UsageError, match="tokens such as 12-40, or a span: first, second"):
         av.heatmap(capture, "2.4", keys="third")

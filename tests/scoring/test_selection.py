@@ -101,7 +101,7 @@ def test_star_takes_what_there_is() -> None:
         ("foo:0.0", T5, "no foo: heads in this model; it has enc:, dec:, cross:"),
         ("5-3.0", BERT, "'5-3.0' counts layers backwards; write 3-5"),
         ("0.5-3", BERT, "'0.5-3' counts heads backwards; write 3-5"),
-        ("all", BERT, "cannot read 'all' as heads; write 4.11, L4H11, 5.*"),
+        ("every", BERT, "cannot read 'every' as heads; write 4.11, L4H11, 5.*"),
         ("4", BERT, "cannot read '4' as heads"),
         ("4.", BERT, "cannot read '4.' as heads"),
         (".4", BERT, "cannot read '.4' as heads"),

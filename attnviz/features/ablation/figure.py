@@ -133,7 +133,7 @@ def _curve(axes: Axes, report: Ablation) -> None:
             high = [point.high or 0.0 for point in points]
             axes.fill_between(x, low, high, color=_ORDERS[0], alpha=0.12, linewidth=0)
     axes.set_xlim(1, 0)
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
     axes.set_xlabel("share of heads kept", fontsize=7)
     axes.set_ylabel(f"change of {report.metric} ({report.unit})", fontsize=7)
     if report.tolerance is not None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attnviz.drawing.labels import counted
+from attnviz.files import wrote
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Pruned:
         """What was written, and how it was checked."""
         before, after = self.parameters
         small, large = (f"{size / 1e6:,.1f} MB" for size in (self.size[1], self.size[0]))
-        lines = [f"wrote {self.folder} without {counted(len(self.heads), 'head')}"]
+        lines = [f"{wrote(self.folder)} without {counted(len(self.heads), 'head')}"]
         if self.cut:
             lines.append(
                 f"{self.cut} of each layer cut out: {after:,} of {before:,} parameters, "

@@ -49,8 +49,8 @@ def parts(result: Ablation, top: int | None = None) -> Iterator[RenderableType]:
         share = affordable_share(result.curve, result.tolerance or 0.0, result.worse)
         if share is not None:
             yield (
-                f"{share:.0%} of the heads can go, by {result.curve[0].order}, before it costs "
-                f"more than {result.tolerance:g} {result.unit}"
+                f"{percent(share)} of the heads can go, by {result.curve[0].order}, before it "
+                f"costs more than {result.tolerance:g} {result.unit}"
             )
     yield ""
     if result.user_defined:
@@ -184,7 +184,7 @@ def curve_table(report: Ablation, lines: int = 12) -> RenderableType:
     points = {(point.order, point.removed): point for point in report.curve}
     steps = sorted({round(n * total / lines) for n in range(lines + 1)})
     for removed in steps:
-        kept = f"{1 - removed / total:.0%}" if total else ""
+        kept = percent(1 - removed / total) if total else ""
         changes = [signed(points[order, removed].change) for order in orders]
         table.add_row(str(removed), kept, *changes)
     return table

@@ -57,4 +57,4 @@ def capture(
         for path in written.out:
             console.wrote(path)
         console.stdout().print(terminal.closing_line(captured))
-    console.note(notes(captured.inputs, captured.source, captured.empty_rows), quiet.quiet)
+    console.note(notes(captured.inputs, captured.empty_rows), quiet.quiet)

@@ -123,7 +123,11 @@ def _check(stale: tuple[str, ...] | None, path: Path) -> None:
         console.note([f"{path} has no block of attnviz card"], quiet=False)
         raise typer.Exit(NOTHING_COMPARED)
     if stale:
-        said = {"text": "its text was changed by hand", "attnviz": "another version of attnviz"}
-        why = ", ".join(said.get(name, f"another {name}") for name in stale)
+        said = {
+            "text": "its text was changed by hand",
+            "attnviz": "another version of attnviz",
+            "model": "another model",
+        }
+        why = ", ".join(said.get(name, f"other {name}") for name in stale)
         console.note([f"{path} is stale: {why}; run the same command without --check"], quiet=False)
         raise typer.Exit(DIFFERS)

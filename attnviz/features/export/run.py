@@ -277,7 +277,7 @@ class _Run:
                 self._name(annotated.capture.source.model)
             try:
                 plan = FilePlan(annotated, mine, self.settings)
-            except InputError as error:
+            except (InputError, UsageError) as error:
                 self._skip(
                     InvalidRecord(annotated.input.number, annotated.input.place, error.message)
                 )

@@ -18,7 +18,8 @@ from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.errors import Message
 from attnviz.features.export.inputs import Input, RecordedInput
 from attnviz.features.export.settings import ExportSettings
-from attnviz.models.memory import human_bytes, physical_memory
+from attnviz.files import human_bytes
+from attnviz.models.memory import physical_memory
 from attnviz.scoring.observe import Recorder, ScoreObserver, score_capture
 from attnviz.scoring.replay import allowed_in
 from attnviz.scoring.scores import SCORES

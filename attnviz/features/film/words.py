@@ -172,9 +172,15 @@ def ordered(order: Order) -> str:
         ends = "" if order.low is None else f" ({order.low:,} to {order.high:,} steps between)"
         return f"Which comes first, {first} or {then}, cannot be told{ends}."
     return (
-        f"{first[0].upper()}{first[1:]} {order.steps:,} steps before {then} "
+        f"{first[0].upper()}{first[1:]} {order.steps:,} steps before {_once(first, then)} "
         f"[{order.low:,}, {order.high:,}]."
     )
+
+
+def _once(first: str, then: str) -> str:
+    """The second of two clauses without its verb, where that is the verb of the first."""
+    verb = first.rpartition(" ")[2]
+    return then.removesuffix(f" {verb}")
 
 
 def meanwhile(formation: Formation) -> str:

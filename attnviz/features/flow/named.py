@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attnviz.core.heads import SITE_PREFIX
 from attnviz.drawing.labels import visible
-from attnviz.errors import InputError
+from attnviz.errors import UsageError
 from attnviz.features.flow.result import Direction, Followed
 from attnviz.features.flow.stack import Nodes
 
@@ -22,7 +22,7 @@ def named(direction: Direction, asked: str, all_: Nodes) -> Followed:
         all_: the tokens.
 
     Raises:
-        InputError: there is none, or more than one.
+        UsageError: there is none, or more than one.
     """
     source, target = range(all_.targets), range(all_.targets, len(all_))
     sides = [target, source] if direction == "to" else [source, target]
@@ -35,7 +35,7 @@ def named(direction: Direction, asked: str, all_: Nodes) -> Followed:
     if number is not None:
         side = sides[0]
         if not -len(side) <= number < len(side):
-            raise InputError(
+            raise UsageError(
                 f"there is no position {number}: the text has {len(side)} tokens, counted from 0"
             )
         place = side[number]
@@ -44,13 +44,13 @@ def named(direction: Direction, asked: str, all_: Nodes) -> Followed:
         matches = _matches(asked, all_, side)
         if len(matches) > 1:
             places = ", ".join(str(match[0] - side.start) for match in matches)
-            raise InputError(f"{asked!r} occurs at positions {places}; give one of them")
+            raise UsageError(f"{asked!r} occurs at positions {places}; give one of them")
         if matches:
             return Followed(direction, matches[0], asked.strip())
     texts = " ".join(
         visible(text) for side in sides for text in all_.tokens.texts[side.start :][: len(side)]
     )
-    raise InputError(f"no token {asked!r}; there are {texts[:_LISTED]}")
+    raise UsageError(f"no token {asked!r}; there are {texts[:_LISTED]}")
 
 
 _LISTED = 300

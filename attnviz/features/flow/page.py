@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.heads import SITE_PREFIX
 from attnviz.drawing.labels import token_labels
-from attnviz.errors import InputError
+from attnviz.errors import UsageError
 from attnviz.features.flow.result import Flow
 from attnviz.features.flow.words import closing, formula, headline, method, through
 from attnviz.web.page import html_page, parts, safe_json
@@ -28,11 +28,11 @@ def page(report: Flow) -> bytes:
     """The whole page, as UTF-8.
 
     Raises:
-        InputError: it would be too large for a browser.
+        UsageError: it would be too large for a browser.
     """
     size = 8 / 3 * len(report.tokens) ** 2 * (len(report.layers) + 2)
     if size > LARGEST:
-        raise InputError(
+        raise UsageError(
             f"the page would take about {size / 1e6:.0f} MB, and {LARGEST / 1e6:.0f} MB is the "
             "limit; shorten the text, or draw a picture"
         )

@@ -27,7 +27,8 @@ from attnviz.features.flow.stack import (
     reached,
     steps,
 )
-from attnviz.models.memory import beyond, human_bytes
+from attnviz.files import human_bytes
+from attnviz.models.memory import beyond
 from attnviz.scoring.replay import blocks
 
 _MEANING = (

@@ -17,5 +17,5 @@ def page() -> str:
     for term in terms():
         also = f"\n\nAlso: {', '.join(term.also)}." if term.also else ""
         source = f"\n\nSource: {term.source}." if term.source else ""
-        parts.append(f"## {term.name}\n\n{term.text}{also}{source}\n")
+        parts.append(f"## {term.name}\n\n{term.text}{also}{source}\n\nTry: `{term.command}`\n")
     return "\n".join(parts)

@@ -11,12 +11,13 @@ from attnviz.core.glossary import Term
 
 
 def definition(term: Term) -> Iterator[Text]:
-    """What a term means, other names of it, and where it is from."""
+    """What a term means, other names of it, where it is from, and a command that shows it."""
     also = f" (also: {', '.join(term.also)})" if term.also else ""
     yield Text.assemble((term.name, "bold"), (also, "dim"))
     yield Text(term.text)
     if term.source:
         yield Text(term.source, "dim")
+    yield Text(f"Try: {term.command}")
 
 
 def listed(all_: Sequence[Term]) -> Table:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from attnviz.captures.settings import Attaching, MapSettings
 from attnviz.cli import console
 from attnviz.cli.declared import command
+from attnviz.cli.defaults import teaching
 from attnviz.cli.options import InputOptions, ModelOptions
 from attnviz.cli.output import Output, SortOptions
 from attnviz.core.settings import Settings, setting
@@ -66,3 +67,5 @@ def heads(
         )
     output.save(result, **paper.options())
     show_heads(result, table, output)
+    if model.model is None and not output.machine:
+        console.note(teaching(result.source.model), output.quiet)

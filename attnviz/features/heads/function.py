@@ -121,7 +121,7 @@ def heads(
         user_defined=user_defined(),
         findings=findings,
     )
-    return replace(result, notes=(*notes(inputs, source, empty), *more))
+    return replace(result, notes=(*notes(inputs, empty), *more))
 
 
 def _probed(source: Source, quantity: str) -> tuple[tuple[HeadScores, ...], PrefixMatching | None]:

@@ -96,7 +96,12 @@ def heatmap(
     if not output.quiet:
         screen.print(terminal.closing_line(picture.capture))
     seen_in = picture.capture
-    said = list(notes(seen_in.inputs, seen_in.source, seen_in.empty_rows))
+    said = list(notes(seen_in.inputs, seen_in.empty_rows))
+    if picture.among > 1:
+        said.append(
+            f"the head with the clearest evidence of {picture.among:,}; {option('select')} names "
+            "others, and attnviz heads lists what each does"
+        )
     if picture.dim:
         said.append("most tiles are below a tenth of the largest; --scale log tells them apart")
     console.note(said, output.quiet)

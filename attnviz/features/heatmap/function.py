@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from attnviz.captures.inputs import Input, capture, prompt_of, source_for
+from attnviz.captures.selection import clearest
 from attnviz.captures.settings import ModelSettings
 from attnviz.captures.tiled import is_long
 from attnviz.core.capture import Capture
-from attnviz.core.heads import Layout
 from attnviz.core.interface import interface
 from attnviz.core.progress import Progress
 from attnviz.core.spans import said_cut
@@ -38,7 +38,8 @@ def heatmap(
 
     Args:
         text: a capture, or a text or prompt to run.
-        select: which heads, ``"4.11"`` or ``"0-3.*"``; by default the first there is.
+        select: which heads, ``"4.11"`` or ``"0-3.*"``; by default the one with the clearest
+            evidence for what it does.
         across: tiles of a long text along an axis, at most.
         progress: of a long text, called again and again with what is counted, how many are done
             and how many there are.
@@ -55,13 +56,16 @@ def heatmap(
         source = source_for(text, model)
         model = ModelSettings(model=source)
         inputs = replace(source.prepare(text), texts=text.texts)
+        among = len(source.layout) if select is None else 0
+        select = select or clearest(inputs, source)
         if is_long(inputs):
-            return long_heatmap(
+            tiles = long_heatmap(
                 source, inputs, select, quantity, cut, settings.tiles, style, across, progress
             )
-        select = select or _first(source.layout)
-    elif select is None:
-        select = next(head.qualified for head in text.layout if text.holds(head))
+            return replace(tiles, among=among)
+    else:
+        among = sum(map(text.holds, text.layout)) if select is None else 0
+        select = select or clearest(text)
     held = capture(text, model=model.model, select=select, quantity=quantity)
     style = style.but(quantity=held.quantity)
     heads = selection.select(select, held.layout)
@@ -88,9 +92,4 @@ def heatmap(
             )
         maps.append((head, weights, shown))
     roles = {scores.head: scores.roles for scores in score_capture(held).result()}
-    return Heatmap(held, tuple(maps), roles, style, said)
-
-
-def _first(layout: Layout) -> str:
-    """The first head that there is."""
-    return next(iter(layout)).qualified
+    return Heatmap(held, tuple(maps), roles, style, said, among=among)

@@ -22,7 +22,7 @@ tokens is shown token by token."""
 def long_heatmap(
     source: Source,
     inputs: Inputs,
-    select: str | None,
+    select: str,
     quantity: str,
     cut: tuple[str | None, str | None],
     tiles: str,
@@ -35,7 +35,7 @@ def long_heatmap(
     Args:
         source: the model.
         inputs: the text.
-        select: which heads; the first by default.
+        select: which heads.
         quantity: what is drawn.
         cut: which queries and which keys.
         tiles: what a tile shows.
@@ -53,7 +53,6 @@ def long_heatmap(
                 inputs.length,
                 name.replace("_", "-"),
             )
-    select = select or next(iter(source.layout)).qualified
 
     def sizes(heads: int, rows: int, keys: int) -> tuple[int, int]:
         return -(-max(rows, keys) // across), 0

@@ -37,7 +37,8 @@ class Heatmap(Figured):
 
     ``maps`` holds each head with its [T, S] weights and the tokens on both axes, ``roles`` what
     the heads do, ``style`` how they look, ``cut`` which rows and keys of the text they are, in
-    words, where they are not all; ``cells`` what a cell is, where it is a tile of tokens.
+    words, where they are not all; ``cells`` what a cell is, where it is a tile of tokens; ``among``
+    how many heads the one was chosen from, 0 where the heads were named.
     """
 
     capture: Capture
@@ -46,6 +47,7 @@ class Heatmap(Figured):
     style: Style
     cut: str = ""
     cells: str = ""
+    among: int = 0
 
     def _draw(self, format: str) -> Any:
         if len(self.maps) > _PANELS:

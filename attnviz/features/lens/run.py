@@ -13,7 +13,7 @@ from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Output, Source
 from attnviz.core.tokens import Tokens
-from attnviz.errors import InputError, ModelError
+from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.lens.layer_parts import added
 from attnviz.features.lens.read import Readings, at, readings
 from attnviz.features.lens.result import Added, Lens, LensCell, LensToken, Position
@@ -32,7 +32,7 @@ def run(source: Source, inputs: Inputs, question: LensSettings) -> Lens:
     Raises:
         ModelError: the model predicts no words, has no states between layers that can be read, or
             what was read does not end at its own logits.
-        InputError: a token that is none, no such position, or no mask in the text.
+        UsageError: no such position; InputError: a token that is none, or no mask in the text.
     """
     check_words(source)
     tokens = predicted(inputs)
@@ -82,12 +82,12 @@ def chosen(source: Source, tokens: Tokens, position: Position) -> list[int]:
     """The positions that are read, at least one.
 
     Raises:
-        InputError: there is no such position, or no mask in a masked model's text.
+        UsageError: there is no such position; InputError: a masked model's text has no mask.
     """
     length = len(tokens)
     if isinstance(position, int):
         if not -length <= position < length:
-            raise InputError(f"there is no position {position}: the text has {length} tokens")
+            raise UsageError(f"there is no position {position}: the text has {length} tokens")
         return [position % length]
     if position == "all" or not is_masked(source):
         return list(range(length))

@@ -20,7 +20,7 @@ from attnviz.features.live.pack import rounded
 from attnviz.features.live.page import live_page
 from attnviz.features.live.result import LivePage
 from attnviz.features.live.settings import LiveSettings
-from attnviz.models.memory import human_bytes
+from attnviz.files import human_bytes
 from attnviz.models.native.source import Native
 from attnviz.scoring.observe import ScoreObserver
 from attnviz.scoring.select import select

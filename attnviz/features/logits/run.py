@@ -45,7 +45,7 @@ def run(source: Source, inputs: Inputs, question: LogitsSettings) -> Logits:
 
     Raises:
         ModelError: the model predicts no words, or what was found does not add up.
-        InputError: a word that is not one token, no such position, or no mask in the text.
+        UsageError: no such position; InputError: a word that is not one token, or no mask.
         UsageError: one token against itself.
     """
     if source.no_logits:
@@ -96,7 +96,7 @@ def _places(tokens: Tokens, position: Position, *, masked: bool) -> list[int]:
         return list(range(length))
     if isinstance(position, int):
         if not -length <= position < length:
-            raise InputError(f"there is no position {position}: the text has {length} tokens")
+            raise UsageError(f"there is no position {position}: the text has {length} tokens")
         return [position % length]
     if not masked:
         return [length - 1]

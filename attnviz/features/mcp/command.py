@@ -12,7 +12,7 @@ from attnviz.cli import console
 from attnviz.cli.declared import command
 from attnviz.cli.options import Quiet
 from attnviz.core.settings import Settings, setting
-from attnviz.errors import UsageError
+from attnviz.errors import UsageError, install
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def mcp(served: ServedFolders, output: Quiet) -> None:
       attnviz mcp --allow data --allow models --out-dir data/results
     """
     if find_spec("mcp") is None:
-        raise UsageError("attnviz mcp needs the MCP SDK; install attnviz[mcp]")
+        raise UsageError(f"attnviz mcp needs the MCP SDK; {install('attnviz[mcp]')}")
     os.environ["HF_HUB_OFFLINE"] = os.environ["TRANSFORMERS_OFFLINE"] = "1"
     from attnviz.features.mcp.folders import Folders
     from attnviz.features.mcp.server import server

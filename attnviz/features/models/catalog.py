@@ -21,6 +21,17 @@ def available() -> tuple[ModelEntry, ...]:
     return (*demos, fresh, *_cached())
 
 
+def names() -> list[str]:
+    """What models are called that can be named without a download."""
+    return [*DEMOS, "fresh", *(name for name, _ in _repositories())]
+
+
+def folder_of(name: str) -> Path | None:
+    """The folder of a model that is on this machine; None for the fresh layer and others."""
+    known = {**DEMOS, **dict(_repositories())}
+    return known.get(name) or next((path for path in [Path(name)] if path.is_dir()), None)
+
+
 def inspect(name: str, folder: Path, place: str) -> ModelEntry:
     """Look at a model folder's files, without loading weights or importing transformers.
 
@@ -64,6 +75,12 @@ def _reason(error: AttnvizError, folder: Path) -> str:
 
 def _cached() -> Iterator[ModelEntry]:
     """The models in the hub's cache, by name; whatever is wrong with one stays with that one."""
+    for name, snapshot in _repositories():
+        yield inspect(name, snapshot, "hub cache")
+
+
+def _repositories() -> Iterator[tuple[str, Path]]:
+    """What is in the hub's cache, by name, and its folder."""
     from huggingface_hub import constants
 
     between = constants.REPO_ID_SEPARATOR
@@ -73,7 +90,7 @@ def _cached() -> Iterator[ModelEntry]:
         snapshot = _snapshot(repo)
         if snapshot is not None:
             name = "/".join(repo.name.split(between)[1:])
-            yield inspect(name, snapshot, "hub cache")
+            yield name, snapshot
 
 
 def _snapshot(repo: Path) -> Path | None:

@@ -16,7 +16,7 @@ class ModelOptions(Settings):
 
     show: str | None = setting(
         None,
-        "Describe one model, without loading its weights: a bundled name, a folder or a hub id.",
+        "Describe one model, without its weights: a bundled name, a folder, a hub id or fresh.",
         metavar="NAME",
         common=True,
     )

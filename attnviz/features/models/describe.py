@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from attnviz.attention.layers import build_layer
 from attnviz.core.provenance import called
 from attnviz.errors import AttnvizError, ModelError
 from attnviz.features.models.card import Ability, AlikeLayers, ModelCard
@@ -19,6 +20,7 @@ from attnviz.models.configs.model import read_config as read_attention
 from attnviz.models.folder import check_files, find_weights, locate_config, read_config
 from attnviz.models.native import Unsupported
 from attnviz.models.native import config as native
+from attnviz.models.untrained import FreshConfig
 
 _BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1}
 _NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
@@ -38,6 +40,8 @@ def describe(name: str) -> ModelCard:
     Raises:
         ModelError: no such model, no readable configuration, or weights that cannot be used.
     """
+    if name == "fresh":
+        return _fresh()
     _, folder = locate_config(name)
     check_files(folder)
     config = read_config(folder)
@@ -74,6 +78,46 @@ def describe(name: str) -> ModelCard:
         chat_template=chat,
         abilities=tuple(_abilities(config, architectures, backend, reason, tokenizer, chat, idle)),
         notes=tuple(notes),
+    )
+
+
+def _fresh() -> ModelCard:
+    """The fresh layer with the sizes that it has where none is said."""
+    config = FreshConfig()
+    sizes = config.check()
+    layer = build_layer(config.kind, config.d_model, config.heads, seed=config.seed)
+    numbers = [tensor.numel() for tensor in layer.parameters()] * config.layers
+    label = "decoder self-attention" if config.causal else "encoder self-attention"
+    group = AlikeLayers(
+        label, tuple(range(config.layers)), config.heads, sizes.kv_heads, sizes.head_dim,
+        config.causal,
+    )  # fmt: skip
+    only = "an untrained layer has no vocabulary"
+    return ModelCard(
+        name="fresh",
+        family=config.kind,
+        architectures=(),
+        groups=(group,),
+        idle=0,
+        width=config.d_model,
+        max_tokens=None,
+        parameters=sum(numbers),
+        tensors=len(numbers),
+        stored={},
+        memory={dtype: size * sum(numbers) for dtype, size in _RUN.items()},
+        files=(),
+        backend="untrained",
+        reason="random weights, nothing learned; it can have any size",
+        tokenizer=False,
+        chat_template=False,
+        abilities=(
+            Ability("maps and scores", True, "heads, heatmap, view, profile, spans, capture"),
+            Ability("texts", True, "they are split into words"),
+            Ability("predictions", False, only),
+            Ability("generated text", False, only),
+            Ability("ablate", True, "by how far the last states move"),
+            Ability("patch, logits by head, circuits", False, only),
+        ),
     )
 
 

@@ -69,7 +69,7 @@ class CorpusBar:
         if done.inside is not None:
             self._log.tell("% of a long text", int(100 * done.inside), 100)
             if self._progress is not None:
-                said = f" {done.inside:.0%} of a long text" if done.inside < 1 else ""
+                said = f" {100 * done.inside:.0f} % of a long text" if done.inside < 1 else ""
                 self._progress.update(
                     self._task, completed=self._done + min(done.inside, 0.999), inside=said
                 )

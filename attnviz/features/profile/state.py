@@ -229,8 +229,9 @@ class State:
         for what, value in mine.items():
             if value != theirs[what]:
                 raise UsageError(
-                    f"{name} does not belong to the others: its {what} is {theirs[what]}, theirs "
-                    f"{value}; run it again in the same way"
+                    f"{name} does not belong to the others: its {what} is "
+                    f"{_plain(theirs[what], value)}, theirs {_plain(value, theirs[what])}; run it "
+                    "again in the same way"
                 )
         done = {run.digest for run in self.runs}
         for run in other.runs:
@@ -304,3 +305,11 @@ class State:
         means[..., tokens] = np.log2(1 + means[..., tokens])
         self.spread.add(means.reshape(len(names), -1))
         self.bootstrap.add(names, a, b)
+
+
+def _plain(value: object, other: object) -> str:
+    """A value in words; of a mapping what is not the same in another one."""
+    if not isinstance(value, Mapping) or not isinstance(other, Mapping):
+        return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    names = [name for name in value if name not in other or value[name] != other[name]]
+    return ", ".join(f"{name} {_plain(value[name], other.get(name))}" for name in names) or "less"

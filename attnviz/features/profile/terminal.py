@@ -13,6 +13,7 @@ from attnviz.core.scores import SINK, Estimate, HeadScores, HeadsOf, Role, Score
 from attnviz.drawing.findings import Findings
 from attnviz.drawing.grid_terminal import heads_grid
 from attnviz.drawing.labels import (
+    backend,
     counted,
     model_name,
     number,
@@ -112,7 +113,7 @@ def _often(counts: Iterable[tuple[str, int]]) -> str:
 def profile_line(profile: Profile) -> RenderableType:
     """Model, backend, and how much was read, in one line."""
     info = profile.source
-    parts = [model_name(info), f"{info.backend} backend", visible(info.exactness)]
+    parts = [model_name(info), backend(info)]
     parts += [counted(profile.texts, "text"), counted(profile.tokens, "token")]
     if profile.grouped:
         parts.append(counted(profile.clusters, "group"))

@@ -78,7 +78,7 @@ def sinks(
     progress("texts", len(ready), len(ready))
     ablate, threshold = settings.ablate, settings.threshold
     spent = spent_on(source, ready, sums, threshold, progress) if ablate else []
-    told = list(dict.fromkeys(note for item in ready for note in notes(item, source.info, 0)))
+    told = list(dict.fromkeys(note for item in ready for note in notes(item)))
     few = few_groups(len(sums)) if len(sums) > 1 else None
     if min(len(measured.tokens) for measured in sums) < SINK_LENGTH:
         told.append(

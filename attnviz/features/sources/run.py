@@ -48,7 +48,7 @@ def answer(source: Source, inputs: Inputs, asked: SourcesSettings) -> Sources:
     """Answer it.
 
     Raises:
-        InputError: no such position, or a key that the query may not attend to.
+        UsageError: no such position; InputError: a key that the query may not attend to.
         UsageError: several heads, or a key against itself.
         ModelError: the sources cannot be told, or do not add up to the score.
     """
@@ -146,7 +146,7 @@ def _asked(capture: Capture, head: Head, asked: SourcesSettings) -> tuple[Reason
 
 def _place(what: str, place: int, length: int) -> int:
     if not -length <= place < length:
-        raise InputError(f"there is no {what} {place}: the text has {length} tokens")
+        raise UsageError(f"there is no {what} {place}: the text has {length} tokens")
     return place % length
 
 

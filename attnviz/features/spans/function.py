@@ -107,7 +107,7 @@ def _of_texts(
         sums = run(measuring.row_groups(tokens), measuring.key_groups(tokens))
         measuring.add(sums, tokens)
     progress("texts", len(texts), len(texts))
-    told = shortened(note for item in looked.inputs for note in notes(item, looked.info, 0))
+    told = shortened(note for item in looked.inputs for note in notes(item))
     few = few_groups(len({tokens.identity for tokens in texts}))
     return Spans(
         source=looked.info,

@@ -35,6 +35,10 @@ class NamedSpan:
     shown: str
 
 
+LEAST_LIFT = 2.0
+"""Twice chance: a convention, that of most roles, for texts too few to say what noise is."""
+
+
 @dataclass(frozen=True, slots=True)
 class SpanShare:
     """The share of a head's weight on a span, over the rows that may attend to any of it.
@@ -66,6 +70,17 @@ class SpanShare:
     joint_low: float | None = None
     joint_high: float | None = None
     sure: bool | None = None
+
+    @property
+    def stands_out(self) -> bool:
+        """Whether it is more than chance by more than noise.
+
+        That is what the interval of the family says; where there is none, as for a single text,
+        a lift of :data:`LEAST_LIFT` counts.
+        """
+        if self.lift is None or self.lift <= 1:
+            return False
+        return self.lift >= LEAST_LIFT if self.sure is None else self.sure
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,7 @@ def sheet(
             refused += 1
             continue
         right.append(_measured(shown, inputs, example, measuring))
-        told += notes(inputs, source.info, 0)
+        told += notes(inputs)
         used.append(example)
     progress("examples", len(examples), len(examples))
     if not used:

@@ -19,6 +19,7 @@ from attnviz.features.spans.result import Spans, SpanShare, SpanWeights
 from attnviz.features.spans.words import (
     MARK,
     RULE_NAMES,
+    answer,
     choice_line,
     joint,
     lift,
@@ -41,13 +42,19 @@ def parts(
         to: only this span in it.
         heads: whose matrices follow; by default that of the first in the table.
     """
+    yield Line(visible(answer(result, to)), "bold")
+    yield ""
     yield _named(result)
     yield ""
-    yield TileGrid(result.layout, span_tiles(result))
-    yield Line("the span with the largest lift; full colour where it has all of the weight", "dim")
-    yield ""
-    ranked = result.ranked(to)
-    yield _lifts(result, ranked[:top])
+    if tiles := span_tiles(result):
+        yield TileGrid(result.layout, tiles)
+        yield Line(
+            "the span with the largest lift; full colour where it has all of the weight", "dim"
+        )
+        yield ""
+    ranked = [triple for triple in result.ranked(to) if triple[2].stands_out]
+    if ranked:
+        yield _lifts(result, ranked[:top])
     for head in [h for h in result.heads if h.head in heads] or [head for head, _, _ in ranked[:1]]:
         yield ""
         yield _matrix(result, head)
@@ -66,16 +73,16 @@ def parts(
 
 
 def span_tiles(result: Spans) -> dict[Head, Tile]:
-    """The span with the largest lift above chance of every head, as strong as its share."""
+    """The span with the largest lift of every head where it stands out, as strong as its share."""
     tiles = {}
     for head in result.heads:
         named = [
-            (share.lift or 0.0, share, name)
+            (share, name)
             for name, share in zip(result.names, head.shares, strict=True)
             if name != ELSEWHERE
         ]
-        most, share, name = max(named, key=lambda each: each[0])
-        if most > 1:
+        share, name = max(named, key=lambda each: each[0].lift or 0.0)
+        if share.stands_out:
             tiles[head.head] = Tile(name, share.mean or 0.0)
     return tiles
 

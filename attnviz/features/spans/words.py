@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from attnviz.core.spans import EVERY, LAST
+from attnviz.core.spans import ELSEWHERE, EVERY, LAST
 from attnviz.drawing.labels import counted, model_name, said_alone
-from attnviz.drawing.shares import interval, percent, plain_percent, points
-from attnviz.features.spans.result import Spans, SpanShare
+from attnviz.drawing.shares import (
+    estimate,
+    interval,
+    percent,
+    plain_percent,
+    plain_share,
+    points,
+)
+from attnviz.features.spans.result import LEAST_LIFT, Spans, SpanShare
 from attnviz.statistics.share import CaseShare
 
 MARK = "*"
 """Behind the name of a head that finds the right document surely more often than any rule."""
+_TOLD = 3
+"""Heads of a span that a sentence names."""
 RULE_NAMES = {
     "first": "first document",
     "last": "last document",
@@ -46,6 +55,50 @@ def lift(share: SpanShare) -> str:
 def per_token(share: SpanShare) -> str:
     """The weight of one token, in percent."""
     return "–" if share.per_token is None else f"{100 * share.per_token:.2g}"
+
+
+def answer(result: Spans, to: str | None = None) -> str:
+    """Which heads attend to what, in a sentence; or that none does.
+
+    Args:
+        result: the result.
+        to: a single span; by default all that were named.
+    """
+    sheet, name = result.documents, result.layout.name
+    if sheet is not None:
+        sure = [score for score in sheet.ranked if score.head in sheet.sure]
+        told = [f"{name(score.head)} ({estimate(score.accuracy)})" for score in sure]
+        beside = f"; chance {plain_share(sheet.chance)}"
+        if not told:
+            return f"No head finds the right document more often than chance and every rule{beside}"
+        finds = "finds" if len(told) == 1 else "find"
+        return f"{_few(told)} {finds} the right document{beside}; no other head surely does"
+    asked = [span for span in result.names if span != ELSEWHERE and to in (None, span)]
+    triples = [triple for triple in result.ranked(to) if triple[2].stands_out]
+    clauses = []
+    for span in asked:
+        told = [
+            f"{name(weights.head)} ({lift(share)}, {estimate(joint(share))})"
+            for weights, which, share in triples
+            if which == span
+        ]
+        if told:
+            attends = "attends" if len(told) == 1 else "attend"
+            clauses.append(f"{_few(told)} {attends} to {span}")
+    if not clauses:
+        least = "more than chance" if result.family else f"as much as ×{LEAST_LIFT:g} of chance"
+        return f"No head attends to {' or '.join(asked)} {least}"
+    return f"{'; '.join(clauses)}; no other head does"
+
+
+def _few(heads: list[str]) -> str:
+    """The first heads of a list, and how many more there are."""
+    if len(heads) == 1:
+        return heads[0]
+    shown, more = heads[:_TOLD], len(heads) - _TOLD
+    if more > 0:
+        return f"{', '.join(shown)} and {counted(more, 'other')}"
+    return f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
 def choice_line(result: Spans) -> str:

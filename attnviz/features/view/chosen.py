@@ -6,17 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from attnviz.captures.inputs import Input, prompt_of, source_for
+from attnviz.captures.selection import scored
 from attnviz.captures.settings import ModelSettings
 from attnviz.captures.tiled import LONG, is_long
 from attnviz.core.capture import Capture
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.scores import HeadScores
-from attnviz.core.source import ForwardRequest, Source
+from attnviz.core.source import Source
 from attnviz.errors import Setting, UsageError
 from attnviz.features.view.settings import ViewSettings
 from attnviz.scoring import select as selection
 from attnviz.scoring.arrange import arrange
-from attnviz.scoring.observe import ScoreObserver, score_capture
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,16 +91,10 @@ def strongest(
         SelectionError: no such heads.
     """
     first = texts[0]
-    if isinstance(first, Capture):
-        layout, scored = first.layout, score_capture(first).result()
-    else:
-        layout = source.layout
-        inputs = first if isinstance(first, Inputs) else source.prepare(prompt_of(first))
-        observer = ScoreObserver([inputs], layout)
-        source.forward([inputs], [observer], ForwardRequest(hidden=False))
-        scored = observer.result()
+    known = first if isinstance(first, Capture | Inputs) else source.prepare(prompt_of(first))
+    layout = first.layout if isinstance(first, Capture) else source.layout
     chosen = frozenset(layout if select is None else selection.select(select, layout))
-    among = [scores for scores in scored if scores.head in chosen]
+    among = [scores for scores in scored(known, source) if scores.head in chosen]
     return ", ".join(scores.head.qualified for scores in best(among, count))
 
 

@@ -78,10 +78,9 @@ def view(
         A page with ``save("page.html")``; notebooks show it.
 
     Raises:
-        UsageError: options that make no sense together.
+        UsageError: options that make no sense together, or a page larger than ``max_mb``.
         SelectionError: no such heads, or a capture that does not hold any of them.
-        InputError: the page would be larger than ``max_mb``, weights that are not finite, or two
-            runs of other texts and other heads.
+        InputError: weights that are not finite, or two runs of other texts and other heads.
     """
     from attnviz.features.view import page as viewer
 
@@ -293,7 +292,7 @@ def _effects(source: Source, texts: Sequence[Inputs], progress: Progress | None)
 def _check_page(size: float, max_mb: float) -> None:
     """Refuse a page of more bytes than are wanted."""
     if size > max_mb * 1e6:
-        raise InputError(
+        raise UsageError(
             "the page would take about {:.1f} MB or more, and {:g} MB is the limit",
             size / 1e6,
             max_mb,

@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import Any
 
 from attnviz.core.capture import Capture
-from attnviz.errors import SelectionError, UsageError
+from attnviz.errors import SelectionError, UsageError, install
 
 HEIGHT = 760
 """Pixels of the frame until the page says how much it needs."""
@@ -45,7 +45,7 @@ def _kind() -> Any:
         import traitlets
     except ImportError:
         raise UsageError(
-            'anywidget is not installed; pip install "attnviz[widget]", or show the page itself'
+            f"anywidget is not installed; {install('attnviz[widget]')}, or show the page itself"
         ) from None
 
     class ViewWidget(anywidget.AnyWidget):

@@ -19,7 +19,8 @@ from attnviz.attention.attend import BLOCK_ELEMENTS
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.source import Observer, Rows, Terms
 from attnviz.errors import ModelError
-from attnviz.models.memory import beyond, human_bytes
+from attnviz.files import human_bytes
+from attnviz.models.memory import beyond
 
 _FIELDS: Mapping[str, SiteKind] = {
     "encoder_attentions": "encoder",

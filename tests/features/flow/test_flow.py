@@ -233,11 +233,11 @@ def test_tokens_of_two_texts_are_named(direction: Any, asked: str, node: int) ->
 
 def test_a_token_that_is_not_there_or_not_alone_is_refused() -> None:
     report = av.flow(TEXT)
-    with pytest.raises(InputError, match="'the' occurs at positions 5, 11; give one of them"):
+    with pytest.raises(UsageError, match="'the' occurs at positions 5, 11; give one of them"):
         follow(report, "to", "the")
-    with pytest.raises(InputError, match="no token 'sofa'; there are "):
+    with pytest.raises(UsageError, match="no token 'sofa'; there are "):
         follow(report, "to", "sofa")
-    with pytest.raises(InputError, match=r"no position 99: the text has 13 tokens"):
+    with pytest.raises(UsageError, match=r"no position 99: the text has 13 tokens"):
         follow(report, "from", "99")
     with pytest.raises(UsageError, match="position and source exclude each other"):
         av.flow(TEXT, position=1, source=2)

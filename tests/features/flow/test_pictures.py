@@ -14,7 +14,7 @@ from rich.console import Console
 import attnviz as av
 from attnviz.cli import main
 from attnviz.core.tokens import Tokens
-from attnviz.errors import InputError
+from attnviz.errors import UsageError
 from attnviz.features.flow import terminal, words
 from attnviz.features.flow.canvas import Dots
 from attnviz.features.flow.page import LARGEST, page
@@ -176,7 +176,7 @@ def test_a_page_that_no_browser_would_open_is_refused(monkeypatch: pytest.Monkey
     flow = run_recorded(made(1, 3, Tokens(("a",) * 300)))
     assert LARGEST == 100e6
     monkeypatch.setattr("attnviz.features.flow.page.LARGEST", 1e6)
-    with pytest.raises(InputError, match="the page would take about 1 MB, and 1 MB is the limit"):
+    with pytest.raises(UsageError, match="the page would take about 1 MB, and 1 MB is the limit"):
         page(flow)
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import shlex
 
 import pytest
 
-from attnviz.cli import main
-from attnviz.core.glossary import term, terms
+from attnviz.cli import Commands, main
+from attnviz.core.glossary import Term, term, terms
 from attnviz.errors import UsageError
 from attnviz.features.glossary.markdown import page
 from attnviz.scoring.roles import SHOWN
+from tests import ROOT
 
-DOCS = Path(__file__).parents[3] / "docs" / "glossary.md"
+DOCS = ROOT / "docs" / "glossary.md"
 
 
 def test_every_term_and_other_name_is_there_once_and_in_order() -> None:
@@ -40,6 +41,30 @@ def test_terms_are_found_by_other_names(asked: str, name: str) -> None:
     assert term(asked).name == name
 
 
+@pytest.mark.parametrize(
+    "asked",
+    ["softmax", "attention", "query", "key", "value", "√d", "scaling", "mask", "embedding",
+     "multi-head", "KL", "logit", "token", "layer norm", "MLP", "self-attention", "loss"],
+)  # fmt: skip
+def test_the_words_of_a_first_lecture_are_terms(asked: str) -> None:
+    assert term(asked).text
+
+
+@pytest.mark.parametrize("known", terms(), ids=lambda known: known.name)
+def test_every_term_has_a_command_that_its_options_allow(known: Term) -> None:
+    program, name, *arguments = shlex.split(known.command)
+    assert program == "attnviz"
+    Commands().get_command(None, name).make_context(name, arguments)
+    assert all((ROOT / word).is_file() for word in arguments if word.startswith("sample_inputs/"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", sorted({known.command for known in terms()}))
+def test_every_command_to_try_works(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    assert main(shlex.split(line)[1:]) == 0
+
+
 def test_what_is_no_term_has_the_nearest() -> None:
     with pytest.raises(UsageError, match=r"no term 'indction'; did you mean induction"):
         term("indction")
@@ -54,7 +79,7 @@ def test_help_on_the_command_line(capsys) -> None:
     assert main(["help", "attention sink"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert out.startswith("attention sink (also: sink) A token that gets most of the attention")
-    assert out.endswith("arXiv:1906.04341")
+    assert out.endswith('Try: attnviz sinks "The keys to the cabinet are on the table"')
     assert main(["help"]) == 0
     assert "attnviz help TERM" in capsys.readouterr().out
     assert main(["help", "heatmap"]) == 0

@@ -272,7 +272,7 @@ def test_what_is_refused(minilm: str) -> None:
         av.lens(["A cat.", "A dog."])
     with pytest.raises(UsageError, match="followed along the layers"):
         av.lens("A cat.", by="head", token="dog")
-    with pytest.raises(InputError, match="no position 99"):
+    with pytest.raises(UsageError, match="no position 99"):
         av.lens("A cat.", position=99)
     with pytest.raises(UsageError, match="predictions must be from 1 to 1,000, not 0"):
         av.lens("A cat.", predictions=0)

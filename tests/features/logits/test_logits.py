@@ -184,7 +184,7 @@ def test_positions() -> None:
     assert fourth.predictions[0].logit == pytest.approx(
         av.logits("one two three one").predictions[0].logit, abs=1e-4
     )
-    with pytest.raises(InputError, match="no position 6: the text has 6 tokens"):
+    with pytest.raises(UsageError, match="no position 6: the text has 6 tokens"):
         av.logits("one two three one two", position=6)
 
 

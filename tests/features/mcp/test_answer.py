@@ -106,5 +106,5 @@ def test_without_the_extra_one_line_says_so(
 ) -> None:
     monkeypatch.setattr(command, "find_spec", lambda name: None)
     assert main(["mcp"]) == 2
-    said = "attnviz: attnviz mcp needs the MCP SDK; install attnviz[mcp]\n"
+    said = 'attnviz: attnviz mcp needs the MCP SDK; pip install "attnviz[mcp]"\n'
     assert capsys.readouterr().err == said

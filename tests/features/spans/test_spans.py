@@ -27,7 +27,7 @@ from attnviz.core.tokens import Sides
 from attnviz.errors import InputError, UsageError
 from attnviz.features.registry import read_record
 from attnviz.features.spans.observe import SpanObserver
-from attnviz.features.spans.result import Spans, SpanShare
+from attnviz.features.spans.result import LEAST_LIFT, Spans, SpanShare
 from tests.viewing import encoder_decoder, made
 
 TEXT = "The kettle sang and the candle burned while the kettle sang and the candle burned."
@@ -304,3 +304,28 @@ def test_two_are_compared_by_the_spans_of_one_name() -> None:
     assert "Only one of the two reports has b, c." in found.notes
     with pytest.raises(InputError, match=r"no figure in common \(x and a, b\)"):
         av.diff(av.spans(av.Prompt(TEXT, spans={"x": "kettle"})), one)
+
+
+def test_the_question_is_answered_first() -> None:
+    named = av.Prompt("The keys to the cabinet are on the table", spans={"place": "the table"})
+    found = av.spans(named)
+    first = str(found).splitlines()[0]
+    strong = [w for w, _, share in found.ranked() if (share.lift or 0) >= LEAST_LIFT]
+    assert 0 < len(strong) < len(found.heads)
+    for weights in strong[:3]:
+        assert found.layout.name(weights.head) in first
+    assert "attend to place" in first
+
+
+def test_what_chance_does_is_not_shown() -> None:
+    """Uniform attention has a lift of one everywhere, and an untrained layer is near it."""
+    named = av.Prompt(
+        "The keys to the cabinet are on the table", spans={"thing": "keys to the cabinet"}
+    )
+    shown = str(av.spans(named, model="fresh"))
+    assert shown.startswith("No head attends to thing as much as ×2 of chance\n")
+    assert "lift" not in shown
+    sure, below = SpanShare(0.5, 0.1, 5.0, 0.1, 9, sure=True), SpanShare(0.1, 0.5, 0.2, 0.1, 9)
+    assert sure.stands_out
+    assert not below.stands_out
+    assert not replace(sure, sure=False).stands_out

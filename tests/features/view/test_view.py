@@ -296,7 +296,7 @@ def test_pages_of_12_layers_of_12_heads_stay_small(tokens: int, most: float) -> 
 
 
 def test_a_page_that_is_too_large_is_refused_before_it_is_made() -> None:
-    with pytest.raises(av.InputError, match=r"and 0\.1 MB is the limit; select fewer heads"):
+    with pytest.raises(av.UsageError, match=r"and 0\.1 MB is the limit; select fewer heads"):
         av.view(made(8, 8, words(64)), max_mb=0.1)
     with pytest.raises(av.UsageError, match="at least one text or capture"):
         av.view([])
@@ -314,10 +314,10 @@ def test_many_texts_are_refused_before_any_runs(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(type(source), "forward", lambda *given, **options: pytest.fail("it runs"))
     read = []
     texts = (read.append(1) or "a b c d" for _ in itertools.count())
-    with pytest.raises(av.InputError, match=r"1\.0 MB or more, and 1 MB is the limit"):
+    with pytest.raises(av.UsageError, match=r"1\.0 MB or more, and 1 MB is the limit"):
         av.view(texts, model=source, max_mb=1)
     assert 100 < len(read) < 1e6 / (8 * 900)
-    with pytest.raises(av.InputError, match="is the limit"):
+    with pytest.raises(av.UsageError, match="is the limit"):
         av.view("a " * 2000, model=source, max_mb=1)
 
 
@@ -388,7 +388,7 @@ def test_command_without_a_file_opens_the_browser(capsys, monkeypatch: pytest.Mo
         (["a b", "-o", "page.png"], 2, "name the file .html"),
         (["a b", "-o", "/nowhere/page.html"], 1, "does not exist"),
         (["a b", "-s", "9.9", "-o", "page.html"], 2, "9.9"),
-        (["a b " * 300, "-m", "fresh", "--max-mb", "0.1", "-o", "page.html"], 1, "--max-mb"),
+        (["a b " * 300, "-m", "fresh", "--max-mb", "0.1", "-o", "page.html"], 2, "--max-mb"),
         (["-o", "page.html"], 2, "nothing to look at"),
     ],
 )

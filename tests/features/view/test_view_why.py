@@ -16,7 +16,7 @@ from attnviz.core.key_mask import KeyMask
 from attnviz.core.prompt import Prompt
 from attnviz.core.reasons import HeadTerms
 from attnviz.core.tokens import Tokens
-from attnviz.errors import InputError
+from attnviz.errors import UsageError
 from attnviz.features.view import page as viewer
 from attnviz.features.view.terms import pack_terms, terms_bytes
 from tests.features.view.test_view_page import axe, hover
@@ -309,7 +309,7 @@ def test_the_estimate_knows_queries_and_keys(captures) -> None:
     assert more < 2 * real
     long = " ".join([TEXT] * 10)
     size = len(av.view(long, select="3.*").page) / 1e6
-    with pytest.raises(InputError, match="max_mb"):
+    with pytest.raises(UsageError, match="max_mb"):
         av.view(long, select="3.*", why="3.*", max_mb=size + 0.05)
 
 

@@ -19,6 +19,7 @@ from attnviz.features.shapes.answers.subject import (
 )
 from attnviz.features.shapes.result import DiagramAnswer, ModelAnswer, VerifyAnswer, WalkAnswer
 from attnviz.features.shapes.table import Printed
+from attnviz.files import wrote
 
 if TYPE_CHECKING:
     from attnviz.features.shapes.walk.steps import Walk
@@ -87,7 +88,7 @@ def diagram(
         return diagram_figure(walked, format)
 
     written = save(out, FIGURES, draw)
-    printed = Printed(f"wrote {', '.join(map(str, written))}")
+    printed = Printed(", ".join(map(wrote, written)))
     return diagram_answer(
         walked, printed, explain=explain, layers=layers, model=model, files=written
     )

@@ -13,7 +13,7 @@ from attnviz.errors import InputError, Setting, UsageError, system_errors
 from attnviz.features.shapes.answers.pictures import FIGURES, Out, save
 from attnviz.features.shapes.answers.subject import Layer
 from attnviz.features.shapes.worked.result import AnimateAnswer, NumbersAnswer, ScalingAnswer
-from attnviz.files import opened
+from attnviz.files import opened, wrote
 
 if TYPE_CHECKING:
     from attnviz.features.shapes.worked.tiny import TinyInput
@@ -155,7 +155,7 @@ def animate(example: Example, out: Out) -> AnimateAnswer:
 
     walked = compute(example.read())
     written = tuple(map(str, save(out, ("html",), lambda _: animation_page(walked))))
-    return AnimateAnswer(title=f"wrote {', '.join(written)}", files=written)
+    return AnimateAnswer(title=", ".join(map(wrote, written)), files=written)
 
 
 def scaling(seed: int = 0, *, out: Out = None) -> ScalingAnswer:
