@@ -26,7 +26,10 @@ def parts(result: Explain) -> Iterator[RenderableType]:
     votes = result.votes()
     if votes:
         yield ""
-        yield Line("Votes by head and by token, in logits of the answer (blue: for it)", "bold")
+        yield Line(
+            "What heads add to the lead, by head and by token, in logits (blue: for the answer)",
+            "bold",
+        )
         yield SignedGrid(result.layout, votes, max(map(abs, votes.values())), words.UP)
         yield TokenVotes(result)
     yield ""
@@ -74,10 +77,10 @@ class HeadsTold:
         """Draw for this console."""
         result, plain = self.result, options.ascii_only
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
-        for name, side in (("head", "left"), ("votes", "right"), ("looks at", "left"),
+        for name, side in (("head", "left"), ("adds", "right"), ("looks at", "left"),
                            ("its key is from", "left"), ("without it", "left")):  # fmt: skip
             table.add_column(name, justify=side, overflow="fold")  # type: ignore[arg-type]
-        for head in result.heads:
+        for head in result.shown_heads:
             token = f"{visible(result.tokens[head.position], ascii_only=plain)} ({head.position})"
             table.add_row(
                 result.layout.name(head.head), "" if head.vote is None else signed(head.vote, 3),
