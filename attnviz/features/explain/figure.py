@@ -47,7 +47,7 @@ def draw(result: Explain, format: str = "png", dpi: float = 150) -> Any:
 
 
 def build(result: Explain, dpi: float) -> Figure:
-    """The figure: what is said of all heads above, a column for each of the three below."""
+    """The figure: what is said of all heads above, a column for each head below."""
     tokens = [shorten(visible(token), _LONGEST) for token in result.tokens]
     title = words.title(result)
     below = [words.said(result), *words.summary(result), words.measured(result), _DRAWN]
@@ -60,11 +60,11 @@ def build(result: Explain, dpi: float) -> Figure:
     votes = result.votes()
     grid_wide, grid_high = signed_figure.size(result.layout) if votes else (0.0, 0.0)
     grid_wide += 0.5 if votes else 0.0
-    names = [key.origin.name(result.layout) for head in result.heads for key in head.keys]
+    names = [key.origin.name(result.layout) for head in result.shown_heads for key in head.keys]
     label = max(ruler.widest(tokens, 6), ruler.widest(names, 7)) + 0.12
     mapped = bool(result.heads[0].map)
     column = label + _MAP
-    head_wide = len(result.heads) * (column + _BETWEEN) - _BETWEEN
+    head_wide = len(result.shown_heads) * (column + _BETWEEN) - _BETWEEN
     top_wide = grid_wide + sum(lefts) + len(charts) * (_BARS + _BETWEEN)
     wide = 2 * _MARGIN + max(top_wide, head_wide, 6.0)
     heading = Heading(ruler, title, below, wide, _MARGIN)
@@ -72,7 +72,7 @@ def build(result: Explain, dpi: float) -> Figure:
     top = _MARGIN + heading.high + 0.45
     second = top + tall + 0.1
     map_high = _MAP + label if mapped else 0.0
-    keys = max(1, *(len(head.keys) for head in result.heads)) * _LINE
+    keys = max(1, *(len(head.keys) for head in result.shown_heads)) * _LINE
     high = second + 0.5 + map_high + 0.2 + keys + 0.2 + _MARGIN
     figure = Figure(figsize=(wide, high))
     heading.draw(figure)
@@ -87,7 +87,7 @@ def build(result: Explain, dpi: float) -> Figure:
             axes(x + 0.4, top, grid_wide - 0.5, grid_high), result.layout, votes,
             max(map(abs, votes.values())), orange=words.UP,
             bold={head.head for head in result.heads},
-            legend="votes by head (blue: for the answer)",
+            legend="what heads add to the lead (blue: for the answer)",
         )  # fmt: skip
         x += grid_wide + 0.2
     for (legend, bars), left in zip(charts, lefts, strict=True):
@@ -95,7 +95,7 @@ def build(result: Explain, dpi: float) -> Figure:
         _bars(axes(x, top, _BARS, len(bars) * _LINE), bars, legend, families)
         x += _BARS + _BETWEEN
     x = _MARGIN
-    for head in result.heads:
+    for head in result.shown_heads:
         _told(figure, (x / wide, 1 - second / high), result, head, ruler, column + 0.4)
         y = second + 0.5
         if mapped:
@@ -117,7 +117,7 @@ def _charts(result: Explain, tokens: list[str], missing: frozenset[str]) -> list
         for n, value in (result.through_tokens()[:_LISTED] if result.by_token else ())
     ]
     charts: list[tuple[str, Bars]] = [("what it predicts", predicted)]
-    return charts + [("votes by token, of all heads", through)] * bool(through)
+    return charts + [("through tokens, of all heads", through)] * bool(through)
 
 
 def _bars(axes: Axes, bars: Bars, legend: str, families: list[str]) -> None:

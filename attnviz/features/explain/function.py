@@ -32,6 +32,8 @@ METHODS = "mean, resample"
 MAP = 64
 """Tokens of a text whose whole maps are kept."""
 _SOURCES = 5
+_CANCELLED = 2.0
+"""From here on, without their signs, the shares of a key's sources say little of their sum."""
 
 
 @interface
@@ -42,19 +44,21 @@ def explain(
     model: ModelSettings,
     progress: Progress | None = None,
 ) -> Explain:
-    """Say why a model predicts a word: who votes for it, how they find it, what it needs.
+    """Say why a model predicts a word and not another: which heads favour it, how they find it.
 
-    The prediction after the last token (or at the mask) and its votes are those of
-    :func:`attnviz.logits`, the sources of keys those of :func:`attnviz.sources`, and the changes of
-    the answer's lead those of :func:`attnviz.ablate`, all on this text.
+    What every head adds to the lead of the answer over the other word, after the last token (or at
+    the mask), is that of :func:`attnviz.logits`, the sources of keys those of
+    :func:`attnviz.sources`, and the changes of the lead those of :func:`attnviz.ablate`, all on
+    this text.
 
     Args:
         text: a text or prompt; for masked models with one mask.
         progress: called again and again with a stage, how much is done and how much there is.
 
     Returns:
-        The prediction, votes by head and by token, and the three heads that count most: by their
-        votes for the answer where logits are a sum, else by ablating each.
+        The prediction, votes by head and by token, the (at most) three heads that add most to the
+        lead, and the one that takes most from it; where logits are no sum, the three heads without
+        which the lead falls most, found by ablating each.
 
     Raises:
         AttnvizError: see :mod:`attnviz.errors`; ModelError for a model without an LM head.
@@ -84,13 +88,17 @@ def explain(
     contrast = logits(prompt, model=source, token=answer, against=against or f"#{others[0].id}")
     first, other = (_numbered(contrast, text) for text in (contrast.token, contrast.against))
     study = _Study(source, prompt, first, other, settings.seed, progress)
-    values = votes.heads()
+    values, negative = contrast.heads(), None
     if values:
-        chosen = sorted(values, key=lambda head: -values[head])[:HEADS]
+        ranked = sorted(values, key=lambda head: -values[head])
+        chosen = [head for head in ranked[:HEADS] if values[head] > 0] or ranked[:1]
+        if values[ranked[-1]] < 0 and ranked[-1] not in chosen:
+            negative = ranked[-1]
     else:
         every = study.ablate(", ".join(map(source.layout.name, source.layout)), "mean")
         chosen = [effect.heads[0] for effect in every.ranked()[:HEADS]]
-    return replace(_told(study, votes, contrast, chosen), identity=model.identity)
+    result = _told(study, votes, contrast, chosen, negative)
+    return replace(result, identity=model.identity)
 
 
 class _Study:
@@ -125,26 +133,31 @@ class _Study:
         return result.side("key")[:_SOURCES], ""
 
 
-def _told(study: _Study, result: Logits, contrast: Logits, chosen: Sequence[Head]) -> Explain:
+def _told(
+    study: _Study, votes: Logits, contrast: Logits, chosen: Sequence[Head], negative: Head | None
+) -> Explain:
     source = study.source
-    names = [source.layout.name(head) for head in chosen]
+    shown = [*chosen, *([negative] if negative else [])]
+    names = [source.layout.name(head) for head in shown]
     maps = capture(study.prompt, model=source, select=", ".join(names))
-    split = [study.keys(name, result.position) for name in names]
-    feeder = _feeder([keys for keys, _ in split], chosen)
-    groups = [*names, "+".join(names), *([source.layout.name(feeder)] if feeder else [])]
+    split = [study.keys(name, contrast.position) for name in names]
+    feeder = _feeder([keys for keys, _ in split[: len(chosen)]], chosen)
+    together = "+".join(names[: len(chosen)])
+    groups = [*names, together, *([source.layout.name(feeder)] if feeder else [])]
     report = study.ablate(", ".join(dict.fromkeys(groups)))
     effects: dict[str, Effect] = {effect.name: effect for effect in report.effects}
-    votes, values = {vote.head: vote for vote in result.votes}, result.heads()
+    raised = {vote.head: vote.raises for vote in (*votes.votes, *contrast.votes)}
+    values = contrast.heads()
     explained = []
-    for head, name, (keys, reason) in zip(chosen, names, split, strict=True):
+    for head, name, (keys, reason) in zip(shown, names, split, strict=True):
         weights = np.ma.filled(maps[head].astype(np.float64), 0.0)
-        row = weights[result.position]
+        row = weights[contrast.position]
         small = len(weights) <= MAP
         explained.append(
             ExplainedHead(
                 head=head,
                 vote=values.get(head),
-                raises=votes[head].raises if head in votes else (),
+                raises=raised.get(head, ()),
                 weights=tuple(row.tolist()),
                 position=int(row.argmax()),
                 keys=keys,
@@ -155,30 +168,30 @@ def _told(study: _Study, result: Logits, contrast: Logits, chosen: Sequence[Head
                 reason=reason,
             )
         )
-    together = next(effect for effect in report.effects if set(effect.heads) == set(chosen))
     return Explain(
         source=source.info,
         layout=source.layout,
-        tokens=result.tokens,
+        tokens=contrast.tokens,
         masked=is_masked(source),
-        position=result.position,
-        predictions=_predictions(result, contrast),
+        position=contrast.position,
+        predictions=_predictions(votes, contrast),
         answer=contrast.token,
         against=contrast.against,
-        logit=result.logit,
+        logit=votes.logit,
         lead=contrast.logit,
         chosen_by="votes" if values else "ablation",
-        parts=result.parts,
-        by_token=result.by_token,
-        heads=tuple(explained),
-        together=together,
+        parts=contrast.parts,
+        by_token=contrast.by_token,
+        heads=tuple(explained[: len(chosen)]),
+        negative=explained[-1] if negative else None,
+        together=effects[together],
         feeder=effects[source.layout.name(feeder)] if feeder else None,
         methods=report.methods,
         reference=report.reference,
-        reason=result.reason,
+        reason=contrast.reason,
         texts=1,
         seed=study.seed,
-        notes=tuple(dict.fromkeys((*result.notes, *report.notes))),
+        notes=tuple(dict.fromkeys((*contrast.notes, *report.notes))),
     )
 
 
@@ -194,9 +207,14 @@ def _predictions(result: Logits, contrast: Logits) -> tuple[Prediction, ...]:
 
 
 def _feeder(keys: Sequence[Sequence[SideSum]], chosen: Sequence[Head]) -> Head | None:
-    """The earlier head that adds most to the keys of all heads, in their shares."""
+    """The earlier head that adds most to the keys of all heads, in their shares.
+
+    A key whose sources nearly cancel has no say: its shares are of a small difference.
+    """
     sums: dict[Head, float] = {}
     for some in keys:
+        if sum(abs(part.share or 0.0) for part in some) > _CANCELLED:
+            continue
         for part in some:
             if part.origin.head is not None and part.origin.head not in chosen and part.share:
                 sums[part.origin.head] = sums.get(part.origin.head, 0.0) + part.share

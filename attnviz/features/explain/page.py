@@ -24,7 +24,7 @@ _TOKENS = 8
 def page(result: Explain) -> bytes:
     """The whole page, as UTF-8."""
     title = words.title(result)
-    effects = [*(head.effect for head in result.heads), result.together]
+    effects = [*(head.effect for head in result.shown_heads), result.together]
     effects += [result.feeder] if result.feeder is not None else []
     data = {
         "title": title,
@@ -45,7 +45,7 @@ def page(result: Explain) -> bytes:
         if result.by_token
         else [],
         "sums": [value for _, value in sorted(result.through_tokens())] if result.by_token else [],
-        "heads": [_head(result, head) for head in result.heads],
+        "heads": [_head(result, head) for head in result.shown_heads],
         "methods": result.methods,
         "effects": [_effect(effect) for effect in effects],
         "measured": words.measured(result),

@@ -1,4 +1,4 @@
-"""Why a model says a word: who votes for it, how those heads find it, what it is without them."""
+"""Why a model says a word and not another: heads for it and against it, and the lead without."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ExplainedHead:
 
     Attributes:
         head: which.
-        vote: what it adds to the answer's logit; None where logits are no sum.
+        vote: what it adds to the answer's lead, in logits; None where logits are no sum.
         raises: the words whose logits it raises most; empty likewise.
         weights: of the query at the explained position on every token that it may attend to, from
             the first on.
@@ -67,11 +67,13 @@ class Explain(Renderable, Result):
         against: the word that it is compared with: the most probable other one, if none was given.
         logit: of the answer.
         lead: the answer's logit less that of ``against``, which ablations change.
-        chosen_by: how the heads were chosen: by their votes for the answer, or by ablating each.
-        parts: that add up to the answer's logit; empty where logits are no sum.
-        by_token: what each head adds through each token, [T] by head.
+        chosen_by: how the heads were chosen: by what they add to the lead, or by ablating each.
+        parts: that add up to the lead; empty where logits are no sum.
+        by_token: what each head adds to it through each token, [T] by head.
         heads: those that count most, the first the most.
-        together: what happens without all of them at once.
+        negative: the head that takes most from the lead (a negative head, Wang et al. 2022); None
+            where none does, or logits are no sum.
+        together: what happens without all of ``heads`` at once.
         feeder: what happens without the earlier head through which most of their keys come; None
             where there is none.
         methods: what takes a head's place.
@@ -94,6 +96,7 @@ class Explain(Renderable, Result):
     parts: tuple[LogitPart, ...]
     by_token: Annotated[Mapping[Head, tuple[float, ...]] | None, Axes("", "tokens")]
     heads: Annotated[tuple[ExplainedHead, ...], Axes(least=1)]
+    negative: ExplainedHead | None
     together: Effect
     feeder: Effect | None
     methods: Annotated[tuple[str, ...], Axes("methods", least=1)]
@@ -105,11 +108,16 @@ class Explain(Renderable, Result):
             raise ValueError("the answer or what it is held against is not among predictions")
 
     def votes(self) -> dict[Head, float]:
-        """What every head adds to the answer's logit; empty where logits are no sum."""
+        """What every head adds to the lead; empty where logits are no sum."""
         return {head: sum(row) for head, row in (self.by_token or {}).items()}
 
+    @property
+    def shown_heads(self) -> tuple[ExplainedHead, ...]:
+        """Those that count most, and the one against the answer behind them."""
+        return (*self.heads, *([self.negative] if self.negative else []))
+
     def through_tokens(self) -> tuple[tuple[int, float], ...]:
-        """What all heads add through each token, the largest first."""
+        """What all heads add to the lead through each token, the largest first."""
         sums = [sum(column) for column in zip(*(self.by_token or {}).values(), strict=True)]
         return tuple(sorted(enumerate(sums), key=lambda item: -abs(item[1])))
 

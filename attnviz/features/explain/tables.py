@@ -1,4 +1,4 @@
-"""An explanation as rows: the heads that count most, and what was measured of each."""
+"""An explanation as rows: heads for and against the answer, and what was measured of each."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from attnviz.features.explain.result import Explain
 
 
 def rows(result: Explain) -> list[Row]:
-    """A row for each of the heads, their group and the head that feeds them."""
+    """A row for each head, the group of those for the answer and the head that feeds them."""
     listed: list[Row] = []
-    for head in result.heads:
+    for head in result.shown_heads:
         through = head.through
         listed.append(
             {

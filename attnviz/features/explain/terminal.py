@@ -25,7 +25,10 @@ def parts(result: Explain) -> Iterator[RenderableType]:
     votes = result.votes()
     if votes:
         yield ""
-        yield Line("votes by head and by token, in logits of the answer (blue: for it)", "bold")
+        yield Line(
+            "What heads add to the lead, by head and by token, in logits (blue: for the answer)",
+            "bold",
+        )
         yield SignedGrid(result.layout, votes, max(map(abs, votes.values())), words.UP)
         yield token_votes(result)
     yield ""
@@ -67,8 +70,8 @@ class HeadsExplained:
     ) -> Iterator[RenderableType]:
         """Draw for this console."""
         result, plain = self.result, options.ascii_only
-        table = table_of("head", ">votes", "looks at", "its key is from", "without it")
-        for head in result.heads:
+        table = table_of("head", ">adds", "looks at", "its key is from", "without it")
+        for head in result.shown_heads:
             token = f"{visible(result.tokens[head.position], ascii_only=plain)} ({head.position})"
             table.add_row(
                 result.layout.name(head.head), "" if head.vote is None else signed(head.vote, 3),

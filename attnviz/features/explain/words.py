@@ -13,7 +13,7 @@ UP = -1
 """What raises the logit is blue, what lowers it orange: the sign that is orange."""
 
 LIMITS = (
-    "Votes are direct: what a head adds to the logit itself, with the last normalization's scale "
+    "Votes are direct: what a head adds to the lead itself, with the last normalization's scale "
     "as it is. What it makes later layers do counts as theirs.",
     "A weight says where a head looks, not that what stands there matters.",
     "Where keys come from is algebra on this text, with the scales of all normalizations held; it "
@@ -27,8 +27,13 @@ LIMITS = (
 
 
 def title(result: Explain) -> str:
-    """The question."""
-    return f"Why does {model_name(result.source)} say {quoted(result.answer)}?"
+    """The question that its heads answer: why the word is said, or what there is for it."""
+    model, answer = model_name(result.source), quoted(result.answer)
+    if result.lead <= 0:
+        return f"What in {model} speaks for {answer}, though {quoted(result.against)} leads?"
+    if result.prediction(result.answer).rank > 1:
+        return f"Why does {model} rank {answer} before {quoted(result.against)}?"
+    return f"Why does {model} say {answer}?"
 
 
 def said(result: Explain) -> str:
@@ -38,8 +43,12 @@ def said(result: Explain) -> str:
     return (
         f"{where} ({result.position}): {quoted(first.token)} {percent(first.probability)} (rank "
         f"{first.rank:,}), {quoted(other.token)} {percent(other.probability)} "
-        f"(rank {other.rank:,}); the first leads by {result.lead:.2f} logits"
+        f"(rank {other.rank:,}); the first {_ahead(result.lead)}"
     )
+
+
+def _ahead(lead: float) -> str:
+    return f"leads by {lead:.2f} logits" if lead > 0 else f"lies {-lead:.2f} logits behind"
 
 
 def token(result: Explain, position: int) -> str:
@@ -51,13 +60,7 @@ def summary(result: Explain) -> Iterator[str]:
     """What was found, in full sentences."""
     names = [result.layout.name(head.head) for head in result.heads]
     if result.chosen_by == "votes":
-        top = result.through_tokens()[0]
-        yield (
-            f"The heads that vote most for it are {_listed(names)}, with "
-            f"{_listed([signed(head.vote or 0.0) for head in result.heads])} logits of "
-            f"{result.logit:.2f}; all heads together add most through {token(result, top[0])}, "
-            f"{signed(top[1])}."
-        )
+        yield from _votes(result, names)
     else:
         yield (
             f"Logits of {model_name(result.source)} are no sum over heads: {result.reason}. So its "
@@ -84,8 +87,30 @@ def summary(result: Explain) -> Iterator[str]:
     yield " ".join(_without(result, names))
 
 
+def _votes(result: Explain, names: list[str]) -> Iterator[str]:
+    """Which heads speak for the answer and which most against it, and through which token."""
+    pair = f"{quoted(result.answer)} over {quoted(result.against)}"
+    votes = [head.vote or 0.0 for head in result.heads]
+    if votes[0] > 0:
+        speak = "heads that speak most for" if len(names) > 1 else "head that speaks most for"
+        said = f"The {speak} {pair} {'are' if len(names) > 1 else 'is'} {_listed(names)}, with "
+        said += f"{_listed(list(map(signed, votes)))} logits"
+    else:
+        said = f"No head speaks for {pair}; least against it does {names[0]}, {signed(votes[0])}"
+    if result.negative is not None:
+        name = result.layout.name(result.negative.head)
+        said += f"; {name} speaks most against it, {signed(result.negative.vote or 0.0)}"
+    yield f"{said}."
+    sums = result.through_tokens()
+    place, value = max(sums, key=lambda item: item[1])
+    if value > 0:
+        yield f"All heads together add most through {token(result, place)}, {signed(value)}."
+    else:
+        yield "Through no token do all heads together add to it."
+
+
 def share_of(head: ExplainedHead, feeder: Effect) -> float | None:
-    """How much of a head's key the feeder wrote."""
+    """How much of a head's key the feeder wrote; None where sources nearly cancel."""
     return next((key.share for key in head.keys if key.origin.head == feeder.heads[0]), None)
 
 

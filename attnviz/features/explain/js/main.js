@@ -37,7 +37,7 @@ function grid() {
 
 /** @param {import("./types.js").Head} head */
 function card(head) {
-  const vote = head.vote === null ? "" : `: ${head.vote} logits for ${data.answer}`;
+  const vote = head.vote === null ? "" : `: ${head.vote} logits to the lead of ${data.answer}`;
   const box = make("article", { class: "head" }, make("h2", {}, `Head ${head.name}${vote}`));
   box.append(make("h3", {}, `it looks most at ${head.looks}`), make("p", { class: "row" }, ...tinted(head.weights, shadeOf, shown)));
   if (head.raises.length) box.append(make("h3", {}, "it raises most"), make("p", {}, head.raises.join(" ")));

@@ -61,7 +61,7 @@ function votes(painter, x, y) {
   const [text, soft] = [tone("--text"), tone("--soft")];
   const most = largest(data.votes.flatMap(({ values }) => values));
   const chosen = new Set(data.heads.map(({ name }) => name));
-  painter.text("votes by head", x, y, { size: 12, color: soft });
+  painter.text("what heads add to the lead", x, y, { size: 12, color: soft });
   data.votes.forEach(({ layer, values }, row) => {
     const top = y + LINE / 2 + row * 22;
     painter.text(layer, x + 12, top + 11, { size: 11, color: soft, align: "right" });
@@ -102,7 +102,7 @@ export function drawWhole(painter) {
   const put = (/** @type {{ width: number, height: number }} */ size) => { above.push(size); x += size.width + BETWEEN; };
   if (data.votes.length) put(votes(painter, x, y));
   put(bars(painter, "what it predicts", data.predictions.map(([word, share, said]) => [word, share, said]), x, y));
-  if (data.through.length) put(bars(painter, "votes by token", data.through.map(([name, value]) => [name, value, signedText(value)]), x, y));
+  if (data.through.length) put(bars(painter, "through tokens", data.through.map(([name, value]) => [name, value, signedText(value)]), x, y));
   let width = x;
   y += Math.max(...above.map(({ height }) => height)) + LINE;
   x = LEFT;
