@@ -1,8 +1,8 @@
-"""Draws the pictures of the README into docs/images: ``python docs/pictures.py``.
+"""Draws the pictures of README and docs into docs/images: ``python docs/pictures.py``.
 
 The page is photographed in Chromium (``CHROMIUM`` names it, /usr/bin/chromium by default). Arcs are
 drawn where ``TREEBANK`` names a CoNLL-U file on which heads are chosen and measured (UD English
-EWT, dev, in the README), with the MiniLM of the test extras.
+EWT, dev, in docs/overview.md), with the MiniLM of the test extras.
 """
 
 from __future__ import annotations
