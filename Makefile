@@ -13,6 +13,7 @@
 # make mutation  break 20 lines chosen at random: do the tests notice?
 # make proofs  what is known otherwise beside what attnviz says, in minutes: docs/proofs.md
 # make gallery  pages of docs/gallery.md into gallery/, each built twice and compared
+# make site   docs/, README and docstrings as a static site, into site/, built twice and compared
 # make bench  speed and memory, as ratios measured in one run
 
 PYTHON ?= python3
@@ -21,7 +22,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 SENTENCE := The keys to the cabinet are on the table because the keys to the cabinet were lost
 OUT := demo-output
 
-.PHONY: demo setup test slow quick thorough times check dist lowest proofs gallery bench torture fuzz mutation clean
+.PHONY: demo setup test slow quick thorough times check dist lowest proofs gallery site bench torture fuzz mutation clean
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -116,6 +117,9 @@ proofs: .venv/tested
 gallery: .venv/tested
 	HF_HUB_OFFLINE=1 $(BIN)/python docs/gallery.py gallery
 
+site: .venv/tested
+	HF_HUB_OFFLINE=1 $(BIN)/python -m docs.website site --twice
+
 bench: .venv/tested
 	HF_HUB_OFFLINE=1 $(BIN)/python -m benchmarks
 
@@ -129,4 +133,4 @@ mutation: .venv/tested
 	$(BIN)/python -m tests.mutation --count 20 --seed $$$$
 
 clean:
-	rm -rf .venv $(OUT) gallery build dist
+	rm -rf .venv $(OUT) gallery site build dist

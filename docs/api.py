@@ -20,8 +20,9 @@ ROLE = re.compile(r":\w+:`~?(?:[\w.]*\.)?(\w+)(?:\(\))?`")
 
 _INDEX = """# The Python API
 
-`import attnviz as av` offers these names; each is imported when it is first used. [python.md](../python.md) tells
-how they go together. Every function of a command takes that command's options as keywords.
+`import attnviz as av` offers these names; each is imported when it is first used.
+[python.md](../python.md) tells how they go together. Every function of a command takes that
+command's options as keywords.
 
 """
 
@@ -39,7 +40,7 @@ def pages() -> dict[str, str]:
         found[name] = f"# {group}\n\n" + "\n".join(
             _entry(public, code) for public, code in examples.items()
         )
-        names = ", ".join(f"[`{public}`]({name}.md#av-{public.lower()})" for public in examples)
+        names = ", ".join(f"[`{public}`]({name}.md#{anchor(public)})" for public in examples)
         index.append(f"- [{group}]({name}.md): {names}")
     index.append("\n```{toctree}\n:hidden:\n\n" + "\n".join(found) + "\n```\n")
     return {**found, "index": "\n".join(index)}
@@ -51,12 +52,16 @@ def _examples() -> dict[str, dict[str, str]]:
 
 def _entry(name: str, example: str) -> str:
     value = getattr(av, name)
-    label = f"(av-{name.lower()})=\n" if not isinstance(value, type) else f"(av-{name.lower()})=\n"
     return (
-        f"{label}## {'' if isinstance(value, type) else 'av.'}{name}\n\n"
+        f"## {'' if isinstance(value, type) else 'av.'}{name}\n\n"
         f"```python\n{signature(name, value)}\n```\n\n{_told(value)}\n\n"
         f"```python\n{example.strip()}\n```\n"
     )
+
+
+def anchor(name: str) -> str:
+    """Of a name's heading."""
+    return name.lower() if isinstance(getattr(av, name), type) else f"av{name.lower()}"
 
 
 def signature(name: str, value: Any) -> str:

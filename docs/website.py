@@ -26,8 +26,8 @@ from docs import api, embedded
 
 ROOT = Path(__file__).absolute().parents[1]
 DOCS = ROOT / "docs"
-LINK = re.compile(r"(\]\()([^)#\s]+)((?:#[^)\s]*)?\))")
-BLOCK = re.compile(r"^```.*?^```$|(?:^(?!```).*\S.*\n?)+", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\[([^\]\[]*)\]\(([^)#\s]+)(#[^)\s]*)?\)")
+BLOCK = re.compile(r"^```.*?^```$|(?:^(?!```)[^\n]*\S[^\n]*\n?)+", re.DOTALL | re.MULTILINE)
 
 PARTS = {
     "Learn": ("tutorial-student", "tutorial-researcher", "tutorial-engineer", "courses"),
@@ -64,9 +64,9 @@ SETTINGS = {
 }
 
 CSS = """\
-.tag{font-size:.8em;margin:-.6em 0 1.2em;color:var(--color-foreground-muted);overflow-wrap:anywhere}
-.tag b{border:1px solid currentColor;border-radius:.6em;padding:0 .5em;margin-right:.5em;font-weight:600}
-iframe.page{width:100%;height:36rem;border:1px solid var(--color-background-border);background:#fff}
+.tag{font-size:.8em;margin:-.6em 0 1.2em;overflow-wrap:anywhere}
+.tag b{border:1px solid currentColor;border-radius:.6em;padding:0 .5em;margin-right:.5em}
+iframe.page{width:100%;height:36rem;border:1px solid var(--color-background-border)}
 """
 
 
@@ -125,18 +125,18 @@ class Sources:
 
     def _linked(self, link: re.Match[str], page: Path) -> str:
         """A link of a page as it must be in the site."""
-        before, target, after = link.groups()
+        words, target, section = link.groups()
         if re.match(r"\w+:", target):
             return link[0]
         path = Path(os.path.normpath(page.parent / target))
         if not path.exists():
             self.missing.append(f"{page.relative_to(ROOT).as_posix()}: {target}")
             return link[0]
-        if path.is_dir() or path == DOCS / "overview.md" / "":
-            return link[0]
+        if path.is_dir():
+            return words
         self._waiting.append(path)
         start = posixpath.dirname(place(page)) or "."
-        return before + posixpath.relpath(place(path), start) + after
+        return f"[{words}]({posixpath.relpath(place(path), start)}{section or ''})"
 
 
 def place(path: Path) -> str:
@@ -209,6 +209,7 @@ def build(folder: Path, pages: Path | None) -> None:
         if app.statuscode:
             sys.exit("Sphinx warned; see above")
     (folder / ".buildinfo").unlink(missing_ok=True)
+    shutil.rmtree(folder / "_sources", ignore_errors=True)
     (folder / ".nojekyll").touch()
 
 

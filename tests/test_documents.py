@@ -1,4 +1,4 @@
-"""What README.md and docs/ name in the repository is there, and their Python calls what there is."""
+"""What README.md and docs/ name in the repository is there, and their Python fits it."""
 
 from __future__ import annotations
 
