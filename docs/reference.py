@@ -1,9 +1,10 @@
-"""Write what follows from the declarations of settings: the types of the API, and docs/options.md.
+"""Write what follows from what is declared: the types of the API, and pages of docs/.
 
-    python docs/reference.py
+    python -m docs.reference
 
 ``attnviz/__init__.pyi`` tells type checkers the keywords of every public function, which
-at run time follow from its records; ``docs/options.md`` lists every option of every command.
+at run time follow from its records; ``docs/options.md`` lists every option of every command,
+``docs/glossary.md`` every term, ``docs/questions.md`` every question that ``attnviz help`` knows.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import typer
 
 import attnviz
 from attnviz import cli
+from attnviz.features.glossary import markdown
 
 ROOT = Path(__file__).parents[1]
 STUB = ROOT / "attnviz" / "__init__.pyi"
@@ -151,7 +153,12 @@ def _plain(help: str) -> str:
     return " ".join(plain.split())
 
 
-WRITTEN: dict[Path, Callable[[], str]] = {STUB: stub, OPTIONS: options_page}
+WRITTEN: dict[Path, Callable[[], str]] = {
+    STUB: stub,
+    OPTIONS: options_page,
+    OPTIONS.with_name("glossary.md"): markdown.glossary_page,
+    OPTIONS.with_name("questions.md"): markdown.questions_page,
+}
 """What is written, and by what."""
 
 if __name__ == "__main__":

@@ -1,10 +1,15 @@
-"""What README.md and docs/ name in the repository is there."""
+"""What README.md and docs/ name in the repository is there, and their Python fits it."""
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+
+import attnviz as av
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -18,6 +23,35 @@ def missing(page: Path, text: str) -> list[str]:
     files = [name for name in FILES.findall(text) if not (ROOT / name).exists()]
     links = [name for name in LINKS.findall(text) if not (page.parent / name).exists()]
     return files + links + [name for name in MODULES.findall(text) if find_spec(name) is None]
+
+
+def refused(text: str) -> Iterator[str]:
+    """Calls of attnviz in the Python of a page that do not fit the function."""
+    code = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    for block in (*code, *re.findall(r"`(av\.\w+\([^`\n]*\))`", text)):
+        for call in (node for node in ast.walk(ast.parse(block)) if isinstance(node, ast.Call)):
+            package, *names = ast.unparse(call.func).split(".")
+            if package != "av" or len(names) != 1:
+                continue
+            if names[0] not in av.__all__:
+                yield f"{ast.unparse(call)}: there is no av.{names[0]}"
+                continue
+            function = getattr(av, names[0])
+            keywords = {keyword.arg: 0 for keyword in call.keywords if keyword.arg is not None}
+            try:
+                inspect.signature(function).bind(*call.args, **keywords)
+            except TypeError as error:
+                yield f"{ast.unparse(call)}: {error}"
+
+
+def test_python_calls_functions_as_they_are() -> None:
+    wrong = {page.name: list(refused(page.read_text("utf-8"))) for page in PAGES}
+    assert {name: calls for name, calls in wrong.items() if calls} == {}
+
+
+def test_wrong_calls_are_told() -> None:
+    text = "```python\nav.heads('a', to=1)\nav.Heads.from_json(x)\n```\nand `av.nothing()`\n"
+    assert [call.partition("(")[0] for call in refused(text)] == ["av.heads", "av.nothing"]
 
 
 def test_files_links_and_modules_are_there() -> None:

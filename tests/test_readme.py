@@ -28,6 +28,15 @@ def commands() -> list[tuple[str, str]]:
     return [(page, line) for page, line in found if re.match(r"(\$ )?attnviz ", line)]
 
 
+def test_the_first_page_is_short_and_has_its_pictures() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert len(text.splitlines()) <= 150
+    assert re.findall(r"^!\[.+\]\(docs/images/(\w+)\.", text, re.MULTILINE)[0] == "tour"
+    asked = text.partition("## What it answers")[2].partition("\n## ")[0]
+    assert len(re.findall(r"^\*\*.+\?\*\*", asked, re.MULTILINE)) == 7
+    assert asked.count("```sh\nattnviz ") == asked.count("\n![") == 7
+
+
 def test_there_are_examples() -> None:
     assert sum(page == "README.md" for page, _ in commands()) >= 8
 

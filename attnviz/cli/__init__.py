@@ -178,8 +178,22 @@ def main(arguments: list[str] | None = None) -> int:
         )
 
 
+_FIRST = """See what the attention heads of a transformer do. Three things to try:
+
+  attnviz demo                                          a tour of five stops
+  attnviz heads "Mary had a lamb and Mary had a dog"    what each head does with a sentence
+  attnviz help "which heads matter"                     the command that answers a question
+
+attnviz --help lists all commands.
+"""
+"""What a terminal shows of ``attnviz`` alone."""
+
+
 def _run(arguments: list[str]) -> int:
     """Run one command line; what is raised is a bug."""
+    if not arguments and sys.stdout.isatty():
+        sys.stdout.write(_FIRST)
+        return 0
     needed = _needed(arguments)
     asked = [*arguments, "--help"] if needed else arguments
     try:

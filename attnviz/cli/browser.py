@@ -41,13 +41,18 @@ class PageOutput(Quiet):
             page_path(path)
             files.check_writable(path)
 
-    def deliver(self, page: Page | Renderable) -> None:
-        """Write the page, or a temporary file of it that the browser is asked to open."""
+    def deliver(self, page: Page | Renderable, *, show: bool = True) -> None:
+        """Write the page, or a temporary file of it that the browser is asked to open.
+
+        Args:
+            page: to be written.
+            show: whether to open a temporary file; its path is said in any case.
+        """
         for path in self.out or (_temporary(),):
             saved = page.save(path)
             if not self.quiet or self.out is None:
                 console.wrote(saved)
-            if self.out is None and not opened(saved):
+            if self.out is None and show and not opened(saved):
                 console.note(["no browser could be opened; open the file yourself"], self.quiet)
 
 

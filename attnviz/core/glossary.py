@@ -47,14 +47,28 @@ def term(name: str) -> Term:
     Raises:
         UsageError: none of that name; the message has the nearest.
     """
-    known = {_plain(other): entry for entry in terms() for other in (entry.name, *entry.also)}
-    asked = _plain(name)
-    entry = known.get(asked) or known.get(asked.removesuffix("s"))
+    entry = _named(name)
     if entry is None:
-        close = get_close_matches(asked, known, 3)
+        close = get_close_matches(_plain(name), _names(), 3)
         near = f"; did you mean {' or '.join(close)}?" if close else ";"
         raise UsageError(f"the glossary has no term {name[:40]!r}{near} attnviz help lists all")
     return entry
+
+
+def known(name: str) -> bool:
+    """Whether the glossary has a term of that name."""
+    return _named(name) is not None
+
+
+def _named(name: str) -> Term | None:
+    asked = _plain(name)
+    return _names().get(asked) or _names().get(asked.removesuffix("s"))
+
+
+@cache
+def _names() -> dict[str, Term]:
+    """Every term by each of its names, plainly written."""
+    return {_plain(other): one for one in terms() for other in (one.name, *one.also)}
 
 
 def _plain(name: str) -> str:

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -251,6 +252,17 @@ def test_without_arguments_help_ends_with_what_is_missing(capsys, arguments, lin
     code, out, err = call(capsys, *arguments)
     assert (code, err) == (2, line)
     assert "Usage: attnviz" in out
+
+
+def test_alone_at_a_terminal_it_shows_three_things_to_try(capsys, monkeypatch) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    lines = [line for line in ok(capsys).splitlines() if line.startswith("  attnviz ")]
+    monkeypatch.undo()
+    assert len(lines) == 3
+    for line in lines:
+        example = line.strip().partition("   ")[0]
+        if "demo" not in example:
+            ok(capsys, *shlex.split(example)[1:])
 
 
 def test_commands_are_listed_in_groups(capsys) -> None:

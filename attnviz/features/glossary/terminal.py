@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from attnviz.core.glossary import Term
+from attnviz.core.questions import Question
 
 
 def definition(term: Term) -> Iterator[Text]:
@@ -26,3 +27,8 @@ def listed(all_: Sequence[Term]) -> Table:
     for term in all_:
         table.add_row(term.name, Text(", ".join(term.also), "dim"))
     return table
+
+
+def answer(question: Question) -> Text:
+    """A question, and below it the command that answers it."""
+    return Text.assemble((question.asks, "bold"), f"\n  {question.command}\n")

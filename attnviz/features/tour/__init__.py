@@ -1,1 +1,1 @@
-"""A guided tour of a minute."""
+"""A guided tour of five stops."""

@@ -1,132 +1,140 @@
-"""The stops of the guided tour: a sentence, the role to look for in it, and why."""
+"""The five stops of the guided tour: what is asked, the command that answers, and why to care."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
-from attnviz.captures.inputs import capture as look_at
-from attnviz.core.scores import HeadScores, Role
-from attnviz.errors import ModelError
-from attnviz.features.ablation.function import ablate
-from attnviz.features.ablation.result import Ablation
+from rich.console import RenderableType
+
+from attnviz.captures.inputs import capture
+from attnviz.core.capture import Capture
+from attnviz.drawing import terminal
+from attnviz.drawing.signed import SignedGrid
+from attnviz.drawing.terminal import Line
+from attnviz.features.explain import words
+from attnviz.features.explain.function import explain
+from attnviz.features.explain.result import Explain
+from attnviz.features.explain.terminal import HeadsTold, TokenVotes
 from attnviz.features.heads.function import heads
+from attnviz.features.heads.result import Heads
 from attnviz.features.heatmap.function import heatmap
-from attnviz.features.heatmap.result import Heatmap
-from attnviz.features.patch.function import patch
-from attnviz.features.patch.result import Patch
+
+MODEL = "demo-gpt2"
+SENTENCE = "The keys to the cabinet are on the table because the keys to the cabinet were lost"
+WORDS = "the cat river moon stone bread the cat river moon stone"
+"""Words that demo-gpt2 has whole, repeated, so that there is one word to go on with."""
+PREVIOUS, INDUCTION = "1.4", "3.0"
+
+
+class Measured:
+    """What the stops show, each measured once, when the first stop that needs it is reached."""
+
+    @cached_property
+    def roles(self) -> Heads:
+        """What each head does with the sentence."""
+        return heads(SENTENCE, model=MODEL)
+
+    @cached_property
+    def repeated(self) -> Capture:
+        """The weights on the repeated words."""
+        return capture(WORDS, model=MODEL)
+
+    @cached_property
+    def reason(self) -> Explain:
+        """Why the model goes on with the word that it says."""
+        return explain(WORDS, model=MODEL)
+
+    def map(self, name: str) -> Iterator[RenderableType]:
+        """The map of a head on the repeated words."""
+        picture = heatmap(self.repeated, name)
+        for head, weights, sides in picture.maps:
+            yield terminal.heatmap(weights, sides, title=picture.title(head))
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """One sentence of the tour.
+    """A stop of the tour.
 
     Attributes:
-        text: the sentence; it is also in sample_inputs/sentences.txt.
-        model: which bundled model to run.
-        role: the role to show, on the head with the strongest evidence for it.
-        title: what the head is called.
+        asks: the question.
+        command: the name of the one that shows the same and more, on ``text``.
+        text: what the model reads.
+        show: draws the answer.
         why: what to look at, and what it is good for.
+        head: the one that is looked at, where it is one.
     """
 
+    asks: str
+    command: str
     text: str
-    model: str
-    role: str
-    title: str
+    show: Callable[[Measured], Iterator[RenderableType]]
     why: str
+    head: str = ""
+
+
+def _roles(measured: Measured) -> Iterator[RenderableType]:
+    yield terminal.heads_grid(measured.roles)
+
+
+def _reason(measured: Measured) -> Iterator[RenderableType]:
+    reason = measured.reason
+    votes = reason.votes()
+    yield Line(words.said(reason))
+    yield ""
+    yield SignedGrid(reason.layout, votes, max(map(abs, votes.values())), words.UP)
+    yield TokenVotes(reason)
+
+
+def _needs(measured: Measured) -> Iterator[RenderableType]:
+    yield HeadsTold(measured.reason)
+    yield Line(words.measured(measured.reason), "dim")
 
 
 STOPS = (
     Stop(
-        "The keys to the cabinet are on the table.",
-        "demo-gpt2",
-        "previous",
-        "a previous-token head",
-        "Every word looks at the one before it: a bright line just under the diagonal. Later heads "
-        "need this to know what came before each word.",
+        "What does each head do?",
+        "heads",
+        SENTENCE,
+        _roles,
+        "A row for each layer, a cell for each head, named after what it does with this sentence. "
+        "Nobody gave the heads these roles; the only loss was that of the next token.",
     ),
     Stop(
-        "The author of the books that the critics praised lives by the sea.",
-        "demo-gpt2",
-        "first",
-        "an attention sink",
-        "Nearly every word looks at the first position: one bright column. It is a place to rest "
-        "when a head has nothing to add, for softmax has to spend its whole weight somewhere.",
+        "What does one of them look at?",
+        "heatmap",
+        WORDS,
+        lambda measured: measured.map(PREVIOUS),
+        "Every word looks at the one before it: a line just under the diagonal. Later heads need "
+        "this to know what came before each word.",
+        PREVIOUS,
     ),
     Stop(
-        "The kettle sang and the candle burned while the kettle sang and the candle burned.",
-        "demo-gpt2",
-        "induction",
-        "an induction head",
-        "The second time round each word looks at the word that followed it the first time: a line "
-        "parallel to the diagonal. That is how the model continues a pattern that it saw once. "
-        "Where there is nothing to repeat, the head attends to the first position, its sink.",
+        "How does it go on with what it saw once?",
+        "heatmap",
+        WORDS,
+        lambda measured: measured.map(INDUCTION),
+        "The second time round each word looks at the word that followed it the first time: an "
+        "induction head. Where nothing repeats, it attends to the first position, its sink, for "
+        "softmax has to spend its whole weight somewhere.",
+        INDUCTION,
     ),
     Stop(
-        "When the nurse called the doctor, she asked him to bring her notes.",
-        "demo-gpt2",
-        "diffuse",
-        "a diffuse head",
-        "Every word looks at all words before it, nearly evenly: it takes the average of what is "
-        "there, whatever the order. Not every head has a sharp job.",
+        "Why did it say that?",
+        "explain",
+        WORDS,
+        _reason,
+        "What each head adds to the logit of the next word: blue votes for it, orange against it. "
+        "Most of it comes through the word that followed last time.",
     ),
     Stop(
-        "The animal didn't cross the street because it was too tired.",
-        "demo-bert",
-        "next",
-        "a next-token head",
-        "A BERT reads in both directions, so a head can look ahead: the line is above the "
-        "diagonal. The GPT-2 before could not do that.",
+        "Does a head matter?",
+        "explain",
+        WORDS,
+        _needs,
+        "A vote is not a need. Heads with equal votes can cost a lot or next to nothing when "
+        "ablated, and the head that looks at the token before, which votes little, is needed most: "
+        "it wrote the keys that the others look for. attnviz ablate asks the same over many texts.",
     ),
 )
-
-
-def visit(stop: Stop) -> tuple[HeadScores, Role, Heatmap]:
-    """Run a stop's sentence; the head that shows its role best, the evidence, and its map.
-
-    Raises:
-        ModelError: the bundled model has no such head, which the tests rule out.
-    """
-    capture = look_at(stop.text, model=stop.model)
-    scored = heads(capture)
-    shown = [
-        (role, scores) for scores in scored.heads for role in scores.roles if role.name == stop.role
-    ]
-    if not shown:
-        raise ModelError(f"no {stop.role} head in {stop.model}; install attnviz again")
-    role, best = max(shown, key=lambda pair: pair[0].evidence.mean or 0.0)
-    return best, role, heatmap(capture, scored.layout.name(best.head))
-
-
-CIRCUIT = 7
-
-WHY_CIRCUIT = (
-    "These heads do it together: with all others as they are in a text whose words are swapped, "
-    "the seven keep most of the answer, on texts that they were not found on, and random sets of "
-    "seven keep next to nothing on average. The two that look at the token before feed the keys of "
-    "those that find what followed it: found by intervention, and the same that attnviz circuits "
-    "reads off the weights."
-)
-
-
-def circuit() -> Patch:
-    """The heads of demo-gpt2 that go on with a repeated sequence: the last stop of the tour."""
-    return patch(
-        task="induction-swap", count=24, circuit=True, circuit_size=CIRCUIT, model="demo-gpt2"
-    )
-
-
-NEEDED = "0.5, 1.4, 2.0, 2.4, 3.0, 3.1, 3.3, 3.5, 3.0+3.1+3.3+3.5"
-"""The heads of demo-gpt2 that look at the token before, and those that do induction."""
-
-WHY_NEEDED = (
-    "A head that looks at something need not matter. Here random tokens are repeated, and what a "
-    "head hands on is replaced: by its mean over other texts, or by what it hands on in another. "
-    "Without one of the two that look at the token before (0.5, 1.4) most of the repetition is "
-    "forgotten, and without 2.0, which finds what followed that token, some of it. 2.4 looks at "
-    "the same place and is hardly missed. Nor is any one head of layer 3; all four together are."
-)
-
-
-def needed() -> Ablation:
-    """Which of those heads repetition needs."""
-    return ablate(probe=True, select=NEEDED, model="demo-gpt2")

@@ -6,10 +6,10 @@ import shlex
 
 import pytest
 
-from attnviz.cli import Commands, main
+from attnviz.cli import COMMANDS, Commands, main
 from attnviz.core.glossary import Term, term, terms
+from attnviz.core.questions import nearest, questions
 from attnviz.errors import UsageError
-from attnviz.features.glossary.markdown import page
 from attnviz.scoring.roles import SHOWN
 from tests import ROOT
 
@@ -21,10 +21,6 @@ def test_every_term_and_other_name_is_there_once_and_in_order() -> None:
     assert len(names) == len(set(names))
     assert [one.name.lower() for one in terms()] == sorted(one.name.lower() for one in terms())
     assert all(one.text.endswith(".") and not one.source.endswith(".") for one in terms())
-
-
-def test_the_page_is_written_from_the_terms() -> None:
-    assert DOCS.read_text(encoding="utf-8") == page()
 
 
 @pytest.mark.parametrize(
@@ -85,3 +81,34 @@ def test_help_on_the_command_line(capsys) -> None:
     assert main(["help", "heatmap"]) == 0
     assert "attnviz heatmap --help" in capsys.readouterr().out
     assert main(["help", "nonsense"]) == 2
+    assert main(["help", "which heads matter"]) == 0
+    assert "  attnviz ablate --probe\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("asked", "command"),
+    [
+        ("which heads matter", "ablate"),
+        ("how do I prune a head?", "ablate"),
+        ("important heads", "ablate"),
+        ("Why did it say that?", "explain"),
+        ("my RAG prompt", "spans"),
+        ("parameters of GPT-3", "shapes"),
+        ("what is the antecedent of this pronoun", "coref"),
+        ("compare a fine-tuned model with its base", "diff"),
+    ],
+)
+def test_a_question_finds_its_command(asked: str, command: str) -> None:
+    assert nearest(asked)[0].command.split()[1] == command
+
+
+def test_what_shares_no_word_finds_nothing() -> None:
+    assert nearest("is it") == nearest("zebra quilt") == []
+
+
+def test_every_question_names_a_command_and_finds_itself() -> None:
+    for question in questions():
+        assert question.command.split()[1] in COMMANDS
+        assert nearest(question.asks)[0] == question
+    unasked = set(COMMANDS) - {question.command.split()[1] for question in questions()}
+    assert unasked == {"show", "capture", "mcp", "demo", "help"}

@@ -1,16 +1,21 @@
 """Sentences with figures, and the commands that print them.
 
-A paragraph or table that states a fact about a model is followed by a comment in its source:
+A paragraph, table or block of output that states a fact about a model has an entry in the file of
+this folder that is named after its page: ``README.toml`` for README.md, ``flow.toml`` for
+docs/flow.md::
 
-    <!-- claims: attnviz flow "a text" --to -1
-    12 % :: r.total[19, 7]
-    -->
+    [[claims]]
+    paragraph = 'An induction circuit in one picture'
+    command = 'attnviz flow "a text" --position -1'
+    [claims.figures]
+    'gives 12 %' = 'r.total[19, 7]'
 
-The command runs with ``--json``; every line has words that must stand in the paragraph, and a
-Python expression over the result ``r`` and the helpers of :func:`names`. The last number of the
-words, as a figure or as a word, must be the value at the digits that are written; words without a
-number, or an expression that is true or false, must be true. ``$MINILM``, ``$EWT`` and ``$GAP`` are
-a model and data: environment variables ``ATTNVIZ_EWT`` and ``ATTNVIZ_GAP`` say where the data are.
+``paragraph`` is how it begins, as no other one of the page does. The command runs with ``--json``;
+every figure has words that must stand in the paragraph, and a Python expression over the result
+``r`` and the helpers of :func:`names`. The last number of the words, as a figure or as a word, must
+be the value at the digits that are written; words without a number, or an expression that is true
+or false, must be true. ``$MINILM``, ``$EWT`` and ``$GAP`` are a model and data: environment
+variables ``ATTNVIZ_EWT`` and ``ATTNVIZ_GAP`` say where the data are.
 """
 
 from __future__ import annotations
@@ -19,9 +24,11 @@ import io
 import os
 import re
 import shlex
+import tomllib
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -30,9 +37,11 @@ from attnviz.cli import main
 from attnviz.features import registry
 from tests import ROOT
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = {path.stem: path for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))}
+"""Every page by the name of its file of claims."""
+FILES = sorted(Path(__file__).parent.glob("*.toml"))
 NUMBERS = re.findall(r"\w+", "no one two three four five six seven eight nine ten eleven twelve")
-COMMENT = re.compile(r"<!-- claims: (.*?)\n(.*?)-->", re.DOTALL)
+FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 NUMBER = re.compile(rf"[-+−]?\d[\d,]*(?:\.\d+)?(?: %)?|\b(?:{'|'.join(NUMBERS)})\b", re.IGNORECASE)
 HEAD = re.compile(r"(?<![\d.:v])\d\.\d+(?![\d%]| %)\b")
 SLOW = re.compile(r"--probe|--circuit|--paths|retrieval|\$(EWT|GAP)")
@@ -43,55 +52,70 @@ class Claim:
     """Words, and what they must agree with.
 
     Attributes:
-        page: where they stand.
+        page: where they stand, by the name of its file.
+        begins: how their paragraph begins.
         command: that prints the figure.
         words: of the paragraph.
         expression: over the command's result.
-        paragraph: the words around them, on one line.
     """
 
     page: str
+    begins: str
     command: str
     words: str
     expression: str
-    paragraph: str
 
     def __str__(self) -> str:
         return f"{self.page}: {self.words}"
 
 
+def paragraphs(text: str) -> list[str]:
+    """Paragraphs, tables, lists and blocks of code of a page, each on one line."""
+    blocks, end = [], 0
+    for fenced in FENCED.finditer(text):
+        blocks += re.split(r"\n\s*\n", text[end : fenced.start()])
+        blocks.append(re.sub(r"^```.*\n|```$", "", fenced[0]))
+        end = fenced.end()
+    blocks += re.split(r"\n\s*\n", text[end:])
+    return [line for block in blocks if (line := " ".join(block.split()))]
+
+
+@cache
+def page(name: str) -> tuple[str, ...]:
+    """The paragraphs of a page."""
+    return tuple(paragraphs(PAGES[name].read_text("utf-8")))
+
+
 def claims() -> list[Claim]:
     """All of them."""
-    found = []
-    for page in PAGES:
-        text = page.read_text("utf-8")
-        for comment in COMMENT.finditer(text):
-            before = COMMENT.sub("", text[: comment.start()]).rstrip()
-            end = "```\n" if before.endswith("\n```") else "\n\n"  # of what stands before
-            paragraph = " ".join(before.removesuffix("```").rpartition(end)[2].split())
-            for line in comment.group(2).strip().splitlines():
-                words, _, expression = line.partition(" :: ")
-                found.append(
-                    Claim(page.name, comment.group(1).strip(), words, expression, paragraph)
-                )
-    return found
+    return [
+        Claim(path.stem, entry["paragraph"], entry["command"], words, expression)
+        for path in FILES
+        for entry in tomllib.loads(path.read_text("utf-8"))["claims"]
+        for words, expression in entry["figures"].items()
+    ]
 
 
 def unsaid() -> list[str]:
-    """Paragraphs that name heads of a bundled model, or of MiniLM, and no command."""
-    found = []
-    for page in PAGES:
-        if page.name in ("benchmarks.md", "proofs.md", "options.md"):  # rows with their command
+    """Paragraphs that name heads of a bundled model, or of MiniLM, and have no command."""
+    said = {name: [claim.begins for claim in claims() if claim.page == name] for name in PAGES}
+    unclaimed = []
+    for name, path in PAGES.items():
+        if name in ("benchmarks", "proofs", "options"):  # times, rows with commands, declarations
             continue
-        text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
-        blocks = re.split(r"\n\s*\n", text)
-        for paragraph in blocks:
-            plain = re.sub(r"`[^`]*`|\([^)]*arXiv[^)]*\)", "", COMMENT.sub("", paragraph))
+        for paragraph in paragraphs(FENCED.sub("", path.read_text("utf-8"))):
+            plain = re.sub(r"`[^`]*`|\([^)]*arXiv[^)]*\)", "", paragraph)
             model = re.search(r"demo-gpt2|demo-bert|MiniLM", plain)
-            picture = plain.startswith("![")
-            if model and HEAD.search(plain) and not picture and not COMMENT.search(paragraph):
-                found.append(f"{page.name}: {' '.join(plain.split())[:90]}")
-    return found
+            claimed = any(paragraph.startswith(begins) for begins in said[name])
+            if model and HEAD.search(plain) and not plain.startswith("![") and not claimed:
+                unclaimed.append(f"{path.name}: {plain[:90]}")
+    return unclaimed
+
+
+def paragraph_of(claim: Claim, page: tuple[str, ...]) -> str:
+    """The one paragraph of its page that begins as a claim says; empty for none or several."""
+    those = [paragraph for paragraph in page if paragraph.startswith(claim.begins)]
+    return those[0] if len(those) == 1 else ""
 
 
 def result(command: str, folder: Path) -> Any:
@@ -115,10 +139,12 @@ def missing(command: str) -> str:
     return ""
 
 
-def agrees(claim: Claim, found: Any) -> str:
-    """What is wrong with a claim, given its command's result; empty for nothing."""
-    if claim.words not in claim.paragraph:
-        return f"{claim.words!r} is not in the paragraph before"
+def agrees(claim: Claim, paragraph: str, found: Any) -> str:
+    """What is wrong with a claim, given its paragraph and what its command found; empty if fine."""
+    if not paragraph:
+        return f"no paragraph of the page, or more than one, begins with {claim.begins!r}"
+    if claim.words not in paragraph:
+        return f"{claim.words!r} is not in the paragraph that begins with {claim.begins!r}"
     value = eval(claim.expression, names(found))  # of our own documents
     numbers = NUMBER.findall(claim.words)
     if isinstance(value, bool) or not numbers:
