@@ -381,8 +381,6 @@ class FreshOptions(ModelSettings):
             "model": self.choose(context=context, seed=seed),
             "device": self.device,
             "dtype": self.dtype,
-            "load_in": self.load_in,
-            "device_map": self.device_map,
         }
 
 

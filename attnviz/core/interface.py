@@ -63,7 +63,7 @@ def interface(function: Callable[..., R]) -> Callable[..., R]:
         for name in kwargs:
             new = None if name in parameters else renamed(name, parameters)
             if new is not None:
-                raise UsageError("{} is called {} now", name, Setting(new))
+                raise UsageError("{} is called {} now", name, new)
         given = signature.bind(*args, **kwargs)
         for name in own.parameters:
             if name in given.arguments and name not in records:
