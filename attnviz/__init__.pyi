@@ -257,7 +257,6 @@ def export(
     strict: bool = False,
     jobs: int | None = None,
     force: bool = False,
-    fsync: Literal['never', 'end', 'always'] = 'end',
     evidence: Any = None,
     model: Any = 'demo-gpt2',
     device: Any = 'auto',

@@ -36,8 +36,9 @@ def load(
             id, or a loaded model: what this returned, or a transformers ``PreTrainedModel``. That
             is run in evaluation mode with our attention, and is as it was between two passes.
         tokenizer: for a transformers model, its tokenizer; without it only ids can be used.
-        device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ``mps``; ``balanced``, ``balanced_low_0`` or
-            ``sequential`` divide the layers among the devices there are (accelerate).
+        device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ``mps``; ``balanced``,
+            ``balanced_low_0`` or ``sequential`` divide the layers among the devices there are
+            (accelerate).
         dtype: ``auto``, ``float32``, ``bfloat16``, ``float16``; ``8bit`` and ``4bit`` quantize the
             weights on the way in (bitsandbytes).
         untrained: a seed; random weights in place of the trained ones, for the same configuration

@@ -23,7 +23,7 @@ from typing import Any, TypeVar, get_type_hints
 from attnviz.core.arguments import check, hints
 from attnviz.core.renamed import renamed
 from attnviz.core.settings import Declaration, Settings, declarations
-from attnviz.errors import Setting, UsageError
+from attnviz.errors import UsageError
 
 R = TypeVar("R")
 

@@ -43,6 +43,9 @@ RENAMED: dict[str, tuple[str, ...]] = {
     "presets": ("show",),
     "device_map": ("device=balanced",),
     "load_in": ("dtype=8bit",),
+    "font_size": ("font=8pt",),
+    "system": ("chat=system: TEXT",),
+    "user": ("chat=user: TEXT",),
 }
 """The new names of a setting by its old one, as Python spells them: the first that there is.
 
