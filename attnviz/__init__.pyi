@@ -101,8 +101,6 @@ def ablate(
     model: Any = 'demo-gpt2',
     device: Any = 'auto',
     dtype: Any = 'auto',
-    load_in: str | None = None,
-    device_map: str | None = None,
     jobs: int = 1,
     ray: str | None = None,
     progress: Callable[[str, int, int], None] | None = None,
@@ -118,8 +116,6 @@ def atlas(
     model: Any = 'demo-gpt2',
     device: Any = 'auto',
     dtype: Any = 'auto',
-    load_in: str | None = None,
-    device_map: str | None = None,
     state: str | Path | None = None,
     progress: Callable[[str, int, int], None] = ...,
 ) -> Atlas: ...
@@ -161,8 +157,6 @@ def capture(
     model: Any = 'demo-gpt2',
     device: Any = 'auto',
     dtype: Any = 'auto',
-    load_in: str | None = None,
-    device_map: str | None = None,
 ) -> Capture: ...
 
 def card(
@@ -173,8 +167,6 @@ def card(
     picture: str = 'attention-heads.png',
     device: Any = 'auto',
     dtype: Any = 'auto',
-    load_in: str | None = None,
-    device_map: str | None = None,
     path: str | Path | None = None,
     command: str = '',
 ) -> Card: ...
@@ -193,8 +185,6 @@ def circuits(
     model: Any = 'demo-gpt2',
     device: Any = 'auto',
     dtype: Any = 'auto',
-    load_in: str | None = None,
-    device_map: str | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Circuits: ...
 
@@ -210,8 +200,6 @@ def coref(
     model: Any = 'demo-gpt2',
     device: Any = 'auto',
     dtype: Any = 'auto',
-    load_in: str | None = None,
-    device_map: str | None = None,
     progress: Callable[[str, int, int], None] = ...,
 ) -> Coref: ...
 
@@ -225,8 +213,6 @@ def diff(
     model: Any = 'demo-gpt2',
     device: Any = 'auto',
     dtype: Any = 'auto',
-    load_in: str | None = None,
-    device_map: str | None = None,
 ) -> Diff: ...
 
 def explain(
@@ -238,8 +224,6 @@ def explain(
     model: Any = 'demo-gpt2',
     device: Any = 'auto',
     dtype: Any = 'auto',
-    load_in: str | None = None,
-    device_map: str | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Explain: ...
 
@@ -273,13 +257,10 @@ def export(
     strict: bool = False,
     jobs: int | None = None,
     force: bool = False,
-    fsync: Literal['never', 'end', 'always'] = 'end',
     evidence: Any = None,
     model: Any = 'demo-gpt2',
     device: Any = 'auto',
     dtype: Any = 'auto',
-    load_in: str | None = None,
-    device_map: str | None = None,
     progress: Callable[[Exported], None] = ...,
 ) -> Exported: ...
 
@@ -308,8 +289,6 @@ def film(
     model: Any = None,
     device: Any = 'auto',
     dtype: Any = 'auto',
-    load_in: str | None = None,
-    device_map: str | None = None,
     progress: Callable[[str, int, int], None] = ...,
 ) -> Film: ...
 
@@ -322,8 +301,6 @@ def flow(
     model: Any = 'demo-gpt2',
     device: Any = 'auto',
     dtype: Any = 'auto',
-    load_in: str | None = None,
-    device_map: str | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Flow: ...
 
@@ -350,8 +327,6 @@ def heads(
     model: Any = 'demo-gpt2',
     device: Any = 'auto',
     dtype: Any = 'auto',
-    load_in: str | None = None,
-    device_map: str | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Heads: ...
 
@@ -376,8 +351,6 @@ def heatmap(
     model: Any = 'demo-gpt2',
     device: Any = 'auto',
     dtype: Any = 'auto',
-    load_in: str | None = None,
-    device_map: str | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Heatmap: ...
 
@@ -391,8 +364,6 @@ def lens(
     model: Any = 'demo-gpt2',
     device: Any = 'auto',
     dtype: Any = 'auto',
-    load_in: str | None = None,
-    device_map: str | None = None,
     progress: Callable[[int], None] = ...,
 ) -> Lens: ...
 
@@ -415,8 +386,6 @@ def load(
     untrained: int | None = None,
     scale: Literal['default', 'trained'] = 'default',
     reads: Literal['text', 'image'] = 'text',
-    load_in: str | None = None,
-    device_map: str | None = None,
 ) -> Source: ...
 
 def load_plugins(
@@ -433,8 +402,6 @@ def logits(
     model: Any = 'demo-gpt2',
     device: Any = 'auto',
     dtype: Any = 'auto',
-    load_in: str | None = None,
-    device_map: str | None = None,
 ) -> Logits: ...
 
 def merge_profiles(
@@ -483,8 +450,6 @@ def patch(
     model: Any = 'demo-gpt2',
     device: Any = 'auto',
     dtype: Any = 'auto',
-    load_in: str | None = None,
-    device_map: str | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Patch: ...
 
@@ -511,8 +476,6 @@ def profile(
     model: Any = 'demo-gpt2',
     device: Any = 'auto',
     dtype: Any = 'auto',
-    load_in: str | None = None,
-    device_map: str | None = None,
     state: str | Path | None = None,
     progress: Callable[[Progress], None] = ...,
 ) -> Profile: ...
@@ -560,8 +523,6 @@ def retrieval(
     model: Any = 'demo-gpt2',
     device: Any = 'auto',
     dtype: Any = 'auto',
-    load_in: str | None = None,
-    device_map: str | None = None,
     progress: Callable[[str, int, int], None] = ...,
 ) -> Retrieval: ...
 
@@ -607,8 +568,6 @@ def sinks(
     model: Any = 'demo-gpt2',
     device: Any = 'auto',
     dtype: Any = 'auto',
-    load_in: str | None = None,
-    device_map: str | None = None,
     progress: Callable[[str, int, int], None] = ...,
 ) -> Sinks: ...
 
@@ -624,8 +583,6 @@ def sources(
     model: Any = 'demo-gpt2',
     device: Any = 'auto',
     dtype: Any = 'auto',
-    load_in: str | None = None,
-    device_map: str | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Sources | SourceShares: ...
 
@@ -642,8 +599,6 @@ def spans(
     model: Any = 'demo-gpt2',
     device: Any = 'auto',
     dtype: Any = 'auto',
-    load_in: str | None = None,
-    device_map: str | None = None,
     progress: Callable[[str, int, int], None] = ...,
 ) -> Spans: ...
 
@@ -673,8 +628,6 @@ def syntax(
     model: Any = 'demo-gpt2',
     device: Any = 'auto',
     dtype: Any = 'auto',
-    load_in: str | None = None,
-    device_map: str | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Syntax: ...
 
@@ -710,8 +663,6 @@ def view(
     model: Any = 'demo-gpt2',
     device: Any = 'auto',
     dtype: Any = 'auto',
-    load_in: str | None = None,
-    device_map: str | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Viewer: ...
 

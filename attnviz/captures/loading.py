@@ -10,7 +10,7 @@ from attnviz.core.interface import interface
 from attnviz.core.model_entry import DEFAULT_MODEL
 from attnviz.core.source import Source
 from attnviz.errors import UsageError
-from attnviz.models.device import resolve
+from attnviz.models.device import Placement, resolve
 from attnviz.models.untrained import Fresh, FreshConfig
 
 Model = str | Path | FreshConfig | Source
@@ -28,8 +28,6 @@ def load(
     untrained: int | None = None,
     scale: Literal["default", "trained"] = "default",
     reads: Literal["text", "image"] = "text",
-    load_in: str | None = None,
-    device_map: str | None = None,
 ) -> Source:
     """Load a model once, to use it for many texts.
 
@@ -38,27 +36,27 @@ def load(
             id, or a loaded model: what this returned, or a transformers ``PreTrainedModel``. That
             is run in evaluation mode with our attention, and is as it was between two passes.
         tokenizer: for a transformers model, its tokenizer; without it only ids can be used.
-        device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
-        dtype: ``auto``, ``float32``, ``bfloat16``, ``float16``.
+        device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ``mps``; ``balanced``,
+            ``balanced_low_0`` or ``sequential`` divide the layers among the devices there are
+            (accelerate).
+        dtype: ``auto``, ``float32``, ``bfloat16``, ``float16``; ``8bit`` and ``4bit`` quantize the
+            weights on the way in (bitsandbytes).
         untrained: a seed; random weights in place of the trained ones, for the same configuration
             and with the same tokenizer: what the architecture does before it has learned.
         scale: of those: ``default`` as transformers draws them before training, ``trained`` the
             entries of every trained tensor in random order, which are as large as the trained ones.
         reads: ``text`` or ``image``: which of its towers, for models such as CLIP that have one for
             each. Others read what they read.
-        load_in: ``8bit`` or ``4bit``: quantize the weights on the way in (bitsandbytes).
-        device_map: ``auto``, ``balanced``, ``balanced_low_0`` or ``sequential``: divide the layers
-            among the devices there are (accelerate).
 
     Raises:
         ModelError: the model cannot be used; DeviceError: the device is not there.
         SizeError, UsageError: options that make no sense.
     """
-    if (load_in or device_map) and not isinstance(model, str | Path):
+    if not Placement.of(device, dtype).plain and not isinstance(model, str | Path):
         raise UsageError(
-            "{load_in} and {device_map} need the name or folder of a {model}",
-            load_in=...,
-            device_map=...,
+            "{device} and {dtype} need the name or folder of a {model}",
+            device=device,
+            dtype=dtype,
             model=...,
         )
     if _is_module(model) and untrained is None:
@@ -83,9 +81,8 @@ def load(
         from attnviz.models import pretrained
 
         return pretrained.load(
-            str(model), device=device, dtype=dtype, untrained=untrained, scale=scale, reads=reads,
-            load_in=load_in, device_map=device_map,
-        )  # fmt: skip
+            str(model), device=device, dtype=dtype, untrained=untrained, scale=scale, reads=reads
+        )
     if not (hasattr(model, "prepare") and hasattr(model, "forward")):
         raise UsageError(
             "{model} takes a name, a folder, a FreshConfig, a transformers model or what load() "

@@ -29,21 +29,19 @@ class ModelSettings(Settings):
         metavar="MODEL",
         common=True,
     )
-    device: Any = setting("auto", "auto, cpu, cuda, cuda:1 or mps.", panel=MODEL, metavar="DEVICE")
+    device: Any = setting(
+        "auto",
+        "auto, cpu, cuda, cuda:1 or mps. Or balanced or sequential, which divide the layers among "
+        "all devices (needs accelerate).",
+        panel=MODEL,
+        metavar="DEVICE",
+    )
     dtype: Any = setting(
-        "auto", "auto, float32, bfloat16 (bf16) or float16 (fp16).", panel=MODEL, metavar="DTYPE"
-    )
-    load_in: str | None = setting(
-        None,
-        "Quantize the weights: 8bit or 4bit (needs bitsandbytes).",
+        "auto",
+        "auto, float32, bfloat16 (bf16) or float16 (fp16). Or 8bit or 4bit, which quantize the "
+        "weights (needs bitsandbytes).",
         panel=MODEL,
-        metavar="8bit|4bit",
-    )
-    device_map: str | None = setting(
-        None,
-        "Divide the layers among all devices: auto, balanced or sequential (needs accelerate).",
-        panel=MODEL,
-        metavar="HOW",
+        metavar="DTYPE",
     )
 
     def load(self, **more: Any) -> Source:

@@ -118,7 +118,7 @@ def renamed_option(error: Any, command: Any) -> str | None:
     """The option of today, where one is refused that has another name now."""
     name = str(getattr(error, "option_name", "")).lstrip("-").replace("-", "_")
     new = renamed(name, [parameter.name for parameter in command.params])
-    return None if new is None else option(new)
+    return None if new is None else option(*new)
 
 
 def changed(*records: Settings, but: Sequence[str] = ()) -> list[str]:

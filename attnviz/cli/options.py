@@ -107,18 +107,12 @@ class InputOptions(Settings):
         metavar="FILE",
     )
     item: int | None = setting(None, "Which item of a recorded batch.", panel=INPUT, metavar="N")
-    chat: str | None = setting(
+    chat: tuple[str, ...] | None = setting(
         None,
-        "Messages, a JSON list of {role, content}, in the tokenizer's chat template ([bold]-[/] "
-        "is standard input).",
+        "Messages, in the tokenizer's chat template. A JSON list of {role, content} ([bold]-[/] is "
+        "standard input), or one such as 'user: Where are the keys?'; repeatable.",
         panel=INPUT,
-        metavar="FILE",
-    )
-    system: str | None = setting(
-        None, "A system message, before those of {chat} or {user}.", panel=INPUT, metavar="TEXT"
-    )
-    user: str | None = setting(
-        None, "A user message, after those of {chat}.", panel=INPUT, metavar="TEXT"
+        metavar="FILE|ROLE: TEXT",
     )
     span: tuple[str, ...] | None = setting(
         None,
@@ -166,7 +160,7 @@ class InputOptions(Settings):
 
     def given(self) -> bool:
         """Whether there is anything to look at."""
-        names = (*self.SOURCES, *self.MEDIA, "system", "user")
+        names = (*self.SOURCES, *self.MEDIA)
         return any(getattr(self, name) is not None for name in names)
 
     def _prompt(
@@ -196,11 +190,11 @@ class InputOptions(Settings):
 
     def _chat(self) -> list[dict[str, Any]] | None:
         """The messages that were given."""
-        if self.chat is None and self.system is None and self.user is None:
+        if self.chat is None:
             return None
         from attnviz.cli.parts import read_chat
 
-        return read_chat(self.chat, self.system, self.user)
+        return read_chat(self.chat)
 
     def _check_installed(self) -> None:
         """What reads a picture or a sound, before a model is loaded."""
@@ -211,9 +205,6 @@ class InputOptions(Settings):
     def _check_given(self, model: ModelSettings) -> None:
         """Exactly one thing to look at, and nothing beside it that does not go with it."""
         given = [option(name) for name in self.SOURCES if getattr(self, name) is not None]
-        said = [option(name) for name in ("system", "user") if getattr(self, name) is not None]
-        if said and self.chat is None:
-            given.append(said[0])
         if self.recorded is not None:
             if extra := changed(model):
                 raise UsageError(f"--recorded needs no model; leave out {', '.join(extra)}")
@@ -397,8 +388,6 @@ class FreshOptions(ModelSettings):
             "model": self.choose(context=context, seed=seed),
             "device": self.device,
             "dtype": self.dtype,
-            "load_in": self.load_in,
-            "device_map": self.device_map,
         }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,26 +18,37 @@ def _told(name: str) -> Any:
     return parsed(lines.text(name), lines.shown(name))
 
 
-def read_chat(name: str | None, system: str | None, user: str | None) -> list[dict[str, Any]]:
-    """The messages of a chat: of a file, a system message before and the user's after them.
+_MESSAGE = re.compile(r"(system|user|assistant):\s*(.*)", re.DOTALL)
+"""A message that is written out."""
+
+
+def read_chat(given: Iterable[str]) -> list[dict[str, Any]]:
+    """The messages of a chat: of files, and such as ``user: TEXT``, in their order.
 
     Raises:
-        UsageError: two system messages, or one alone; InputError: a file without messages.
+        UsageError: a system message alone; InputError: a file without messages.
     """
-    chat = [] if name is None else _told(name)
+    messages: list[dict[str, Any]] = []
+    for written in given:
+        message = _MESSAGE.fullmatch(written)
+        messages += (
+            _messages(written) if message is None else [{"role": message[1], "content": message[2]}]
+        )
+    if all(message.get("role") == "system" for message in messages):
+        raise UsageError(f"a system message alone is no chat; add {option('chat', 'user: TEXT')}")
+    return messages
+
+
+def _messages(name: str) -> list[dict[str, Any]]:
+    """The messages of a file."""
+    chat = _told(name)
     if isinstance(chat, dict):
         chat = chat.get("messages")
     if not isinstance(chat, list) or not all(isinstance(message, dict) for message in chat):
         raise InputError(
             f'{name} holds no list of messages; write [{{"role": "user", "content": "..."}}]'
         )
-    if system is not None and any(message.get("role") == "system" for message in chat):
-        raise UsageError(f"{name} has a system message; leave out {option('system')}")
-    before = [] if system is None else [{"role": "system", "content": system}]
-    after = [] if user is None else [{"role": "user", "content": user}]
-    if not chat and not after:
-        raise UsageError(f"a system message alone is no chat; add {option('user')}")
-    return [*before, *chat, *after]
+    return chat
 
 
 def read_spans(given: Iterable[str]) -> dict[str, str]:

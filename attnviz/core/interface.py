@@ -23,7 +23,7 @@ from typing import Any, TypeVar, get_type_hints
 from attnviz.core.arguments import check, hints
 from attnviz.core.renamed import renamed
 from attnviz.core.settings import Declaration, Settings, declarations
-from attnviz.errors import Setting, UsageError
+from attnviz.errors import UsageError
 
 R = TypeVar("R")
 
@@ -63,7 +63,7 @@ def interface(function: Callable[..., R]) -> Callable[..., R]:
         for name in kwargs:
             new = None if name in parameters else renamed(name, parameters)
             if new is not None:
-                raise UsageError("{} is called {} now", name, Setting(new))
+                raise UsageError("{} is called {} now", name, new)
         try:
             given = signature.bind(*args, **kwargs)
         except TypeError:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Container
 
+from attnviz.errors import Setting
+
 RENAMED: dict[str, tuple[str, ...]] = {
     "lines": ("texts",),
     "plot": ("out",),
@@ -39,15 +41,27 @@ RENAMED: dict[str, tuple[str, ...]] = {
     "animate": ("show",),
     "scaling": ("show",),
     "presets": ("show",),
+    "device_map": ("device=balanced",),
+    "load_in": ("dtype=8bit",),
+    "font_size": ("font=8pt",),
+    "system": ("chat=system: TEXT",),
+    "user": ("chat=user: TEXT",),
 }
-"""The new names of a setting by its old one, as Python spells them: the first that there is."""
+"""The new names of a setting by its old one, as Python spells them: the first that there is.
+
+One that is a value of another setting now is written with it.
+"""
 
 
-def renamed(old: str, known: Container[str]) -> str | None:
-    """The name of today, where a setting is known by another one; None where it never was.
+def renamed(old: str, known: Container[str]) -> Setting | None:
+    """The setting of today, where it is known by another name; None where it never was.
 
     Args:
         old: the name that was used.
         known: the names that there are.
     """
-    return next((new for new in RENAMED.get(old, ()) if new in known), None)
+    for new in RENAMED.get(old, ()):
+        name, equals, value = new.partition("=")
+        if name in known:
+            return Setting(name, value) if equals else Setting(name)
+    return None

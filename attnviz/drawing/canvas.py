@@ -66,8 +66,8 @@ def rendered(build: Callable[[], Figure], format: str, dpi: float, *, fitted: bo
             if mpl.rcParams[name] == mpl.rcParamsDefault[name]
         }
         mpl.rcParams.update(styled | _FIXED)
-        if paper.current().font is not None:
-            mpl.rcParams["font.family"] = [paper.current().font]
+        if paper.current().family is not None:
+            mpl.rcParams["font.family"] = [paper.current().family]
         figure = build()
         _fit(figure, fitted)
         if format == "figure":
@@ -118,7 +118,7 @@ def _use(style: str | None) -> None:
 
 def text_scale() -> float:
     """How much larger all text is to be than in pictures that nobody asked anything of."""
-    return (paper.current().font_size or paper.BASE_SIZE) / paper.BASE_SIZE
+    return (paper.current().points or paper.BASE_SIZE) / paper.BASE_SIZE
 
 
 def _fit(figure: Figure, fitted: bool) -> None:
@@ -126,16 +126,16 @@ def _fit(figure: Figure, fitted: bool) -> None:
     asked = paper.current()
     if fitted or asked.width is None:
         factor = text_scale()
-    elif asked.font_size is None:
+    elif asked.points is None:
         factor = asked.width / figure.get_size_inches()[0]
     else:
         size = paper.BASE_SIZE * asked.width / figure.get_size_inches()[0]
         raise UsageError(
-            "{width} and {font_size} cannot both be chosen for this picture, which is scaled as "
-            "a whole: its axis labels are {:.2g} points at that width; give one of them",
+            "{width} and the size of {font} cannot both be chosen for this picture, which is "
+            "scaled as a whole: its axis labels are {:.2g} points at that width; give one of them",
             size,
             width=...,
-            font_size=...,
+            font=...,
         )
     if factor != 1:
         scale(figure, factor)

@@ -91,7 +91,7 @@ def base_family() -> str:
     Raises:
         UsageError: the paper asks for one that is not installed.
     """
-    asked = paper.current().font
+    asked = paper.current().family
     if asked is not None:
         _notice_new_fonts()
     families = rcParams["font.family"] if asked is None else [asked]

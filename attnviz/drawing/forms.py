@@ -107,7 +107,7 @@ class Renderable(Record):
 
         Args:
             options: what the picture can show otherwise, and what a paper asks of it:
-                ``width=3.3``, ``font=``, ``font_size=``, ``title=``, ``caption=False``, ``name=``;
+                ``width=3.3``, ``font=``, ``title=``, ``caption=False``, ``name=``;
                 see :class:`attnviz.drawing.paper.Paper`.
         """
         drawn: Figure = self._drawn("figure", options)

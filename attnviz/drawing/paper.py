@@ -23,26 +23,19 @@ BASE_SIZE = 8.0
 PAPER = "For papers"
 
 _LENGTH = re.compile(r"\s*(\d+\.?\d*|\.\d+)\s*([a-z]*)\s*")
+_FONT = re.compile(r"\s*(.*?)\s*(?:(?<![^\s])(\d+\.?\d*|\.\d+)\s*pt)?\s*")
+"""A family, a size, or both."""
+_SMALLEST, _LARGEST = 2, 72
 _UNITS = {"": 72.0, "in": 72.0, "cm": 72 / 2.54, "mm": 72 / 25.4, "pt": 1.0}
 """Points of each unit of length; TeX's point is a 0.4 % smaller one."""
 
 
 def _inches(text: str) -> float:
-    """A length with its unit, in inches."""
-    return _measured(text, "3.3in, 84mm, 8.4cm or 240pt") / 72
-
-
-def _points(text: str) -> float:
-    """A size of text, in points."""
-    return _measured(text, "8 or 8pt", plain=1.0)
-
-
-def _measured(text: str, such: str, plain: float = 72.0) -> float:
-    """A length in points; UsageError for what is none."""
-    length = _LENGTH.fullmatch(str(text))
+    """A length with its unit, in inches; UsageError for what is none."""
+    length = _LENGTH.fullmatch(text)
     if length is None or length[2] not in _UNITS:
-        raise UsageError(f"{str(text)[:20]!r} is no length; write {such}")
-    return float(length[1]) * (_UNITS[length[2]] if length[2] else plain)
+        raise UsageError(f"{text[:20]!r} is no length; write 3.3in, 84mm, 8.4cm or 240pt")
+    return float(length[1]) * _UNITS[length[2]] / 72
 
 
 @dataclass(frozen=True)
@@ -60,16 +53,11 @@ class Paper(Settings):
         most=50,
     )
     font: str | None = setting(
-        None, "Font family of all text, such as 'Times New Roman'.", panel=PAPER, metavar="FAMILY"
-    )
-    font_size: float | None = setting(
         None,
-        "Font size of the axis labels in points, 8 or 8pt; other text in proportion.",
+        "Font of all text: 8pt, 'Times New Roman', or 'Times New Roman 8pt'. The size is that of "
+        "axis labels, with other text in proportion.",
         panel=PAPER,
-        metavar="SIZE",
-        parser=_points,
-        least=2,
-        most=72,
+        metavar="FONT",
     )
     title: str | None = setting(
         None, "Title in place of the picture's own; '' for none.", panel=PAPER, metavar="TEXT"
@@ -88,6 +76,32 @@ class Paper(Settings):
     def options(self) -> dict[str, Any]:
         """What was asked for, as pictures take it."""
         return {name: getattr(self, name) for name in self.changed()}
+
+    @property
+    def family(self) -> str | None:
+        """The font family of all text."""
+        return self._font[0]
+
+    @property
+    def points(self) -> float | None:
+        """The size of the labels of axes."""
+        return self._font[1]
+
+    @property
+    def _font(self) -> tuple[str | None, float | None]:
+        family, size = _FONT.fullmatch(self.font or "").groups()  # type: ignore[union-attr]
+        return family or None, None if size is None else float(size)
+
+    def check(self) -> None:
+        """Raise UsageError for a size of text that nobody can read."""
+        if self.points is not None and not _SMALLEST <= self.points <= _LARGEST:
+            raise UsageError(
+                "{font} has a size from {}pt to {}pt, not {:g}pt",
+                _SMALLEST,
+                _LARGEST,
+                self.points,
+                font=...,
+            )
 
     def titled(self, own: str) -> str:
         """The title of a picture that would have its own."""

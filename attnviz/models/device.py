@@ -19,7 +19,7 @@ _SHORT = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 LOAD_IN = ("8bit", "4bit")
 """Quantization on the way in, by bitsandbytes."""
 
-DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
+DEVICE_MAPS = ("balanced", "balanced_low_0", "sequential")
 """How accelerate divides a model among devices, by its own names."""
 
 
@@ -40,17 +40,28 @@ class Placement:
         """Whether nothing was asked for."""
         return self.load_in is None and self.device_map is None
 
+    @classmethod
+    def of(cls, device: object, dtype: object) -> Placement:
+        """What a device and a precision ask for beyond one device and one type of number."""
+        return cls(
+            next((name for name in LOAD_IN if dtype == name), None),
+            next((name for name in DEVICE_MAPS if device == name), None),
+        )
+
+    def rest(self, device: str, dtype: str) -> tuple[str, str]:
+        """The device and the precision of what is neither divided nor quantized."""
+        return (
+            "auto" if self.device_map is not None else device,
+            "auto" if self.load_in is not None else dtype,
+        )
+
     def check(self) -> None:
-        """Raise UsageError for names that are none, and packages that are not installed."""
-        for name, value, known, package in (
-            ("load_in", self.load_in, LOAD_IN, "bitsandbytes"),
-            ("device_map", self.device_map, DEVICE_MAPS, "accelerate"),
+        """Raise UsageError for packages that are not installed."""
+        for name, value, package in (
+            ("dtype", self.load_in, "bitsandbytes"),
+            ("device", self.device_map, "accelerate"),
         ):
-            if value is None:
-                continue
-            if value not in known:
-                raise UsageError("no {}; choose {}", Setting(name, value), ", ".join(known))
-            if find_spec(package) is None:
+            if value is not None and find_spec(package) is None:
                 raise UsageError("{} needs {}; {}", Setting(name, value), package, install(package))
 
 
@@ -97,7 +108,10 @@ def present() -> tuple[str, ...]:
 
 def _device(name: str) -> torch.device:
     if not _DEVICE.fullmatch(name):
-        raise UsageError(f"unknown device {name!r}; choose auto, cpu, cuda, cuda:N or mps")
+        raise UsageError(
+            f"unknown device {name!r}; choose auto, cpu, cuda, cuda:N, mps, "
+            f"{', '.join(DEVICE_MAPS)}"
+        )
     devices = present()
     if name == "auto":
         return torch.device(devices[0])
@@ -113,5 +127,5 @@ def _dtype(name: str, stored: str) -> torch.dtype:
     if name == "auto":
         return DTYPES[stored]
     if name not in DTYPES:
-        raise UsageError(f"unknown dtype {name!r}; choose auto, {', '.join(DTYPES)}")
+        raise UsageError(f"unknown dtype {name!r}; choose auto, {', '.join((*DTYPES, *LOAD_IN))}")
     return DTYPES[name]

@@ -38,14 +38,13 @@ def load(
     untrained: int | None = None,
     scale: Scale = "default",
     reads: Reads = "text",
-    load_in: str | None = None,
-    device_map: str | None = None,
 ) -> Source:
     """Load a model: by the native backend if that knows it, else by the hooks.
 
     Args:
         model: a bundled name, a folder, or an id on the hub; or a folder that is read already.
-        device: see :func:`attnviz.models.device.resolve`; ``dtype`` too.
+        device: see :func:`attnviz.models.device.resolve`; ``dtype`` too. Divided or quantized, see
+            :class:`attnviz.models.device.Placement`, by the hooks.
         dtype: in which precision.
         backend: ``auto``, or the one to take. The hooks themselves fall back on eager attention.
         untrained: a seed; random weights in place of the trained ones, for the same configuration
@@ -54,8 +53,6 @@ def load(
             entries of every trained tensor in random order.
         reads: which of its towers, for a model such as CLIP that has one for text and one for
             pictures.
-        load_in: ``8bit`` or ``4bit``, see :class:`attnviz.models.device.Placement`; by the hooks.
-        device_map: how layers are divided among devices; by the hooks.
 
     Returns:
         A source whose ``info`` names the backend and, where it is not the usual one, the reason.
@@ -66,13 +63,15 @@ def load(
     """
     if backend not in ("auto", "native", "hooked"):
         raise UsageError(f"unknown backend {backend!r}; choose auto, native or hooked")
-    resolve(device, dtype)  # before the hub is asked
-    placement = Placement(load_in, device_map)
+    placement = Placement.of(device, dtype)
     placement.check()
+    device, dtype = placement.rest(device, dtype)
+    resolve(device, dtype)  # before the hub is asked
     if not placement.plain:
         if untrained is not None or backend == "native":
-            raise UsageError("{load_in} and {device_map} go with trained weights and the hooked "
-                             "backend", load_in=..., device_map=...)  # fmt: skip
+            raise UsageError("{device} and {dtype} go with trained weights and the hooked backend",
+                             device=placement.device_map or "auto",
+                             dtype=placement.load_in or "auto")  # fmt: skip
         backend = "hooked"
     located = locate(model) if isinstance(model, str) else model
     where, precision = resolve(device, dtype, located.precision)

@@ -20,6 +20,8 @@ CHAT = [
     {"role": "user", "content": "The keys are on the table. Where are the keys?"},
 ]
 
+SYSTEM, USER = (["--chat", f"{message['role']}: {message['content']}"] for message in CHAT)
+
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
@@ -77,15 +79,15 @@ def test_messages_come_in_every_way(model: str, chat: str, monkeypatch: Any, cap
     file = spans_of(["--chat", chat, *of], capsys)
     assert file["system"].strip() == CHAT[0]["content"]
     assert file["user"].strip() == CHAT[1]["content"]
-    both = spans_of(["--system", CHAT[0]["content"], "--user", CHAT[1]["content"], *of], capsys)
+    both = spans_of([*SYSTEM, *USER, *of], capsys)
     assert both == file
     raw: Any = io.BytesIO(json.dumps(CHAT[1:]).encode())
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(raw)))
-    piped = spans_of(["--chat", "-", "--system", CHAT[0]["content"], *of], capsys)
+    piped = spans_of([*SYSTEM, "--chat", "-", *of], capsys)
     assert piped == file
     wrapped = Path(chat).with_name("wrapped.json")
     wrapped.write_text(json.dumps({"model": "m", "messages": CHAT[:1]}))
-    assert spans_of(["--chat", str(wrapped), "--user", CHAT[1]["content"], *of], capsys) == file
+    assert spans_of(["--chat", str(wrapped), *USER, *of], capsys) == file
 
 
 @pytest.mark.parametrize(
@@ -95,7 +97,8 @@ def test_messages_come_in_every_way(model: str, chat: str, monkeypatch: Any, cap
         ("3", [], "holds no list of messages"),
         ("[1]", [], "holds no list of messages"),
         ('[{"role": "user", "content": 3}]', [], "the content of message 1 (user) is no text"),
-        (json.dumps(CHAT), ["--system", "x"], "has a system message; leave out --system"),
+        (json.dumps(CHAT[:1]), [], "a system message alone is no chat"),
+        (json.dumps(CHAT), ["--user", "x"], "it is called --chat 'user: TEXT' now"),
         (json.dumps(CHAT), ["--pair", "x"], "--pair goes with a text, not with a chat"),
         (json.dumps(CHAT), ["--ids", "1,2"], "exclude each other"),
         (json.dumps(CHAT), ["--span", "user=keys"], "'user' is a message of the chat"),

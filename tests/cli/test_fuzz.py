@@ -35,7 +35,7 @@ NUMBERS = st.one_of(
     st.sampled_from(["0", "1", "2", "-1", "7", "64", "nan", "inf", "1e9", "9" * 20, "9" * 5000]),
     st.integers(-5, 40).map(str),
 )
-SLOW = {"jobs", "fsync", "help", "install_completion", "show_completion"}
+SLOW = {"jobs", "help", "install_completion", "show_completion"}
 
 
 def parameters(command: str) -> list:

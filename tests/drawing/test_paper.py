@@ -54,7 +54,7 @@ def test_a_map_keeps_its_size_of_text_at_any_width(one) -> None:
     for width in (4.0, 6.0):
         labels = one.figure(width=width).axes[0].yaxis.label
         assert labels.get_fontsize() == pytest.approx(8, rel=0.01)
-    labels = one.figure(width=4.0, font_size=6).axes[0].yaxis.label
+    labels = one.figure(width=4.0, font="6pt").axes[0].yaxis.label
     assert labels.get_fontsize() == pytest.approx(6, rel=0.01)
 
 
@@ -141,8 +141,8 @@ def test_a_map_is_drawn_into_axes_of_ones_own(one) -> None:
     ("asked", "says"),
     [
         ({"width": 0.1}, "width must be from 0.5 to 50, not 0.1"),
-        ({"font_size": 900}, "font_size must be from 2 to 72, not 900"),
-        ({"width": 3, "font_size": 9}, "cannot both be chosen"),
+        ({"font": "900pt"}, "font has a size from 2pt to 72pt, not 900pt"),
+        ({"width": 3, "font": "9pt"}, "cannot both be chosen"),
     ],
 )
 def test_what_cannot_be_is_refused(heads, asked: dict, says: str) -> None:
@@ -171,7 +171,7 @@ def test_options_of_papers(tmp_path: Path, capsys) -> None:
 )
 def test_a_width_has_a_unit(tmp_path: Path, width: str) -> None:
     file = tmp_path / "x.pdf"
-    line = ["heatmap", "a b", "-s", "2.0", "-o", str(file), "-q", "--font-size", "8pt"]
+    line = ["heatmap", "a b", "-s", "2.0", "-o", str(file), "-q", "--font", "8pt"]
     assert main([*line, "--width", width]) == 0
     pdf = file.read_bytes()
     (box,) = re.findall(rb"/MediaBox \[ 0 0 ([\d.]+) [\d.]+ \]", pdf)

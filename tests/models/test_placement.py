@@ -47,10 +47,10 @@ def test_auto_keeps_bfloat16_and_nothing_else(folders: dict[str, Path]) -> None:
 def test_a_device_map_changes_nothing(folders: dict[str, Path]) -> None:
     if find_spec("accelerate") is None:
         with pytest.raises(UsageError, match="pip install accelerate"):
-            av.load(str(folders["float32"]), device_map="auto")
+            av.load(str(folders["float32"]), device="balanced")
         return
     plain = av.heads(IDS, model=str(folders["float32"]), device="cpu")
-    placed = av.heads(IDS, model=av.load(str(folders["float32"]), device_map="auto"))
+    placed = av.heads(IDS, model=av.load(str(folders["float32"]), device="balanced"))
     if placed.source.device != "cpu":
         pytest.skip("THE DEVICE MAP TOOK ANOTHER DEVICE")
     assert [one.scores for one in placed.heads] == [one.scores for one in plain.heads]
@@ -59,17 +59,17 @@ def test_a_device_map_changes_nothing(folders: dict[str, Path]) -> None:
 @pytest.mark.parametrize("bits", ["4bit", "8bit"])
 def test_quantizing_needs_bitsandbytes(folders: dict[str, Path], bits: str) -> None:
     if find_spec("bitsandbytes") is not None:
-        assert len(av.heads(IDS, model=av.load(str(folders["float32"]), load_in=bits)).heads) == 8
+        assert len(av.heads(IDS, model=av.load(str(folders["float32"]), dtype=bits)).heads) == 8
         return
     with pytest.raises(UsageError, match="needs bitsandbytes; pip install bitsandbytes"):
-        av.load(str(folders["float32"]), load_in=bits)
+        av.load(str(folders["float32"]), dtype=bits)
 
 
 def test_names_that_are_none() -> None:
-    with pytest.raises(UsageError, match="choose 8bit, 4bit"):
-        av.load("demo-gpt2", load_in="3bit")
+    with pytest.raises(UsageError, match="float16, 8bit, 4bit"):
+        av.load("demo-gpt2", dtype="3bit")
     with pytest.raises(UsageError, match="go with trained weights"):
-        av.load("demo-gpt2", device_map="auto", untrained=0)
+        av.load("demo-gpt2", device="balanced", untrained=0)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

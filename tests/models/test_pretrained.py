@@ -426,7 +426,7 @@ def test_devices_and_dtypes(monkeypatch):
         with pytest.raises(DeviceError, match=r"on this machine; present: cpu$"):
             device.resolve(name)
     for wrong in ("gpu", "cuda:x", ""):
-        with pytest.raises(UsageError, match="choose auto, cpu, cuda, cuda:N or mps"):
+        with pytest.raises(UsageError, match="choose auto, cpu, cuda, cuda:N, mps"):
             device.resolve(wrong)
     with pytest.raises(UsageError, match=r"'int8'.*float32, bfloat16, float16"):
         device.resolve("cpu", "int8")

@@ -62,12 +62,11 @@ class Folder:
         self._lock = Lock(inside.file(self._private / "lock"), path)
         self.manifest: Manifest | None = None
 
-    def begin(self, settings: Mapping[str, Any], *, sync: str) -> Manifest:
+    def begin(self, settings: Mapping[str, Any]) -> Manifest:
         """Check the settings against those of earlier runs, and prove what is there.
 
         Args:
             settings: of this run.
-            sync: when to wait for the disk; see ``ExportRun``.
 
         Raises:
             OutputError: other settings, without force; the message says what differs.
@@ -87,13 +86,12 @@ class Folder:
         journal = self._private / "journal.jsonl"
         if journal.exists():
             self.sweep()
-        self.manifest = Manifest(self.path, journal, sync=sync == "always")
+        self.manifest = Manifest(self.path, journal)
         if before is None or changed:
             self.manifest.wipe()
             document = json.dumps(settings, indent=1).encode()
-            files.place(self._stored, (document,), sync=sync != "never")
-            if sync != "never":
-                files.sync_folder(self.path)
+            files.place(self._stored, (document,), sync=True)
+            files.sync_folder(self.path)
         else:
             self.manifest.verify()
         return self.manifest

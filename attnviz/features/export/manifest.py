@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,14 +50,13 @@ class Manifest:
     Args:
         folder: the export's folder.
         journal: where lines go until the end.
-        sync: wait for the disk after every line.
 
     Raises:
         OutputError: the journal cannot be opened.
     """
 
-    def __init__(self, folder: Path, journal: Path, *, sync: bool) -> None:
-        self._folder, self._journal, self._sync = folder, journal, sync
+    def __init__(self, folder: Path, journal: Path) -> None:
+        self._folder, self._journal = folder, journal
         self._entries: dict[str, Entry] = {}
         self._digests: dict[int, str] = {}
         self._numbers: dict[int, list[Entry]] | None = None
@@ -128,8 +126,6 @@ class Manifest:
             rest = memoryview(data)
             while rest:  # a full disk takes a part, and says why only when it is asked again
                 rest = rest[self._writer.write(rest) :]
-            if self._sync:
-                os.fsync(self._writer.fileno())
         except OSError as error:
             raise OutputError(
                 f"cannot write the journal in {self._folder}: {error.strerror or error}"
@@ -144,9 +140,9 @@ class Manifest:
             self._readers[source].seek(start)
             yield self._readers[source].read(size)
 
-    def finish(self, *, sync: bool) -> None:
+    def finish(self) -> None:
         """Write the manifest in order; OutputError if it cannot be written."""
-        files.place(self._folder / MANIFEST, self.lines(), sync=sync)
+        files.place(self._folder / MANIFEST, self.lines(), sync=True)
 
     def forget_journal(self) -> None:
         """Remove the journal, whose lines the manifest has; the last step of an export."""

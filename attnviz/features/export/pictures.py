@@ -52,13 +52,11 @@ class Job:
         folder: the input's folder, whose parent must be there.
         pictures: what to make.
         style: how they look.
-        sync: wait for the disk.
     """
 
     folder: str
     pictures: tuple[ExportPicture, ...]
     style: Style
-    sync: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +83,6 @@ def make(job: Job) -> list[Written]:
     try:
         if not folder.is_dir():
             folder.mkdir(exist_ok=True)
-            if job.sync:
-                files.sync_folder(folder.parent)
     except OSError as error:
         raise OutputError(f"cannot write into {folder}: {error.strerror or error}") from None
     out = []
@@ -96,7 +92,7 @@ def make(job: Job) -> list[Written]:
         except (OSError, MemoryError) as error:  # a font that cannot be opened, no memory
             reason = getattr(error, "strerror", None) or str(error) or "out of memory"
             raise OutputError(f"cannot draw {folder / picture.name}: {reason}") from None
-        files.place(folder / picture.name, (data,), sync=job.sync)
+        files.place(folder / picture.name, (data,))
         out.append(Written(picture.name, hashlib.sha256(data).hexdigest(), len(data)))
     return out
 

@@ -100,13 +100,12 @@ class FilePlan:
             groups.setdefault(head.site if kind == "layers" else head.site.kind, []).append(head)
         return [tuple(group) for group in groups.values()]
 
-    def jobs(self, out: str, missing: Sequence[str], *, sync: bool) -> Iterable[Job]:
+    def jobs(self, out: str, missing: Sequence[str]) -> Iterable[Job]:
         """The work for some of the files, in parts of a bounded size.
 
         Args:
             out: the export's folder.
             missing: the files to make.
-            sync: wait for the disk.
         """
         waiting: list[ExportPicture] = []
         size = 0
@@ -114,15 +113,15 @@ class FilePlan:
             picture = self._picture(name)
             bytes_ = sum(weights.nbytes for _, _, weights in picture.maps)
             if waiting and size + bytes_ > _JOB_BYTES:
-                yield self._job(out, waiting, sync)
+                yield self._job(out, waiting)
                 waiting, size = [], 0
             waiting.append(picture)
             size += bytes_
         if waiting:
-            yield self._job(out, waiting, sync)
+            yield self._job(out, waiting)
 
-    def _job(self, out: str, pictures: list[ExportPicture], sync: bool) -> Job:
-        return Job(f"{out}/{self.folder}", tuple(pictures), self.style, sync)
+    def _job(self, out: str, pictures: list[ExportPicture]) -> Job:
+        return Job(f"{out}/{self.folder}", tuple(pictures), self.style)
 
     def _picture(self, name: str) -> ExportPicture:
         scored, (kind, heads) = self.scored, self.files[name]

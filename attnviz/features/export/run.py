@@ -197,7 +197,7 @@ class _Run:
             document |= {"dtype": info.dtype}
             self._name(info.model)
         with self.stop.at_once():
-            self.folder.begin(document | {**identity, **self.document}, sync=self.how.fsync)
+            self.folder.begin(document | {**identity, **self.document})
         return heads
 
     def _scored(
@@ -294,7 +294,7 @@ class _Run:
             path = f"{self.folder.path}/{plan.folder}"
             self.plans[path] = plan
             self.waiting[path] = len(missing)
-            for job in plan.jobs(str(self.folder.path), missing, sync=self.how.fsync == "always"):
+            for job in plan.jobs(str(self.folder.path), missing):
                 yield job
                 if self.stop.asked():
                     return
@@ -379,8 +379,7 @@ class _Run:
 
     def _finish(self) -> None:
         """The manifest in order, and the gallery; while there is a journal, this is not over."""
-        sync = self.how.fsync != "never"
-        self.manifest.finish(sync=sync)
+        self.manifest.finish()
         index = gallery.page(self.manifest.lines())
-        files.place(self.folder.path / gallery.INDEX, index, sync=sync)
+        files.place(self.folder.path / gallery.INDEX, index, sync=True)
         self.manifest.forget_journal()

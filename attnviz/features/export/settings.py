@@ -114,12 +114,6 @@ class ExportRun(Settings):
         False, "Take over a folder that holds something else. Pictures made with other settings "
         "are removed; files that are not ours stay.", panel=RUN, common=True,
     )  # fmt: skip
-    fsync: Literal["never", "end", "always"] = setting(
-        "end",
-        "When to wait for the disk: not at all, for the manifest and the index, or for every file.",
-        panel=RUN,
-        metavar="WHEN",
-    )
 
     def check(self) -> None:
         """Raise UsageError for more processes than this machine can use."""

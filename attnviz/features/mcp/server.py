@@ -91,7 +91,8 @@ class ToolServer(MCPServer):
             for each in self._tool_manager.list_tools()
             if each.name == tool
         ]
-        near = renamed(named, known) or next(iter(get_close_matches(named, known, 1)), None)
+        new = renamed(named, known)
+        near = new.name if new else next(iter(get_close_matches(named, known, 1)), None)
         meant = f"it takes {', '.join(known)}" if near is None else f"did you mean {near}?"
         return f"no argument {named!r}; {meant}"
 

@@ -16,7 +16,7 @@ from attnviz.drawing.terminal import Line
 from attnviz.features.explain import words
 from attnviz.features.explain.function import explain
 from attnviz.features.explain.result import Explain
-from attnviz.features.explain.terminal import HeadsTold, TokenVotes
+from attnviz.features.explain.terminal import HeadsExplained, token_votes
 from attnviz.features.heads.function import heads
 from attnviz.features.heads.result import Heads
 from attnviz.features.heatmap.function import heatmap
@@ -84,11 +84,11 @@ def _reason(measured: Measured) -> Iterator[RenderableType]:
     yield Line(words.said(reason))
     yield ""
     yield SignedGrid(reason.layout, votes, max(map(abs, votes.values())), words.UP)
-    yield TokenVotes(reason)
+    yield token_votes(reason)
 
 
 def _needs(measured: Measured) -> Iterator[RenderableType]:
-    yield HeadsTold(measured.reason)
+    yield HeadsExplained(measured.reason)
     yield Line(words.measured(measured.reason), "dim")
 
 

@@ -205,7 +205,6 @@ def test_what_cannot_be_read(tmp_path: Path, capsys) -> None:
         ([str(source), "--size", "900"], 2),
         ([str(source), "--weights", "csv"], 2),
         ([str(source), "--select", "9.9"], 2),
-        ([str(source), "--fsync", "maybe"], 2),
         ([str(source), "--recorded", "-m", "gpt2"], 2),
     ):
         assert main(["export", *arguments, "-o", str(tmp_path / "maps"), "--jobs", "1"]) == code

@@ -256,8 +256,11 @@ def test_lines_are_texts(tmp_path: Path) -> None:
         (["a b"], "name its parts with --span, or give messages that hold words with --chat"),
         (["q.jsonl", "--fields", "doc=d"], "fields are named as question=FIELD"),
         (["q.jsonl", "--fields", "question=q", "--span", "x=y"], "leave out --span"),
-        (["--system", "be kind"], "a system message alone is no chat; add --user"),
-        (["a", "--user", "b"], "exclude each other"),
+        (
+            ["--chat", "system: be kind"],
+            "a system message alone is no chat; add --chat 'user: TEXT'",
+        ),
+        (["a", "--chat", "user: b"], "exclude each other"),
     ],
 )
 def test_wrong_use_is_one_line(arguments: list[str], said: str, capsys: Any) -> None:
