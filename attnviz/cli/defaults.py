@@ -32,9 +32,8 @@ def default_model() -> str:
 
 def teaching(model: str) -> list[str]:
     """What to know of the bundled model where nobody named one, and others can be fetched."""
-    from huggingface_hub import constants
-
-    if model != DEFAULT_MODEL or constants.HF_HUB_OFFLINE:
+    offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}
+    if model != DEFAULT_MODEL or offline:
         return []
     return [
         f"{model} is a small model trained for teaching. For a well-known one: "

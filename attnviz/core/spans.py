@@ -193,7 +193,7 @@ def _matched(query: SpanQuery, text: str, regions: Sequence[Range]) -> Iterator[
                 yield start + match.start(), start + match.end()
                 if time.monotonic() > until:
                     raise TimeoutError
-    except TimeoutError:
+    except (TimeoutError, MemoryError):  # a pattern that calls itself for ever fills memory
         raise UsageError(
             f"span {query.name!r}: {cut(query.value)!r} was not done with a text of "
             f"{len(text):,} characters after {SECONDS:g} s; write a pattern without repetitions "

@@ -56,7 +56,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"share_of": math.inf}, "share_of must be from 0 to 1, not inf"),
     ({"share_of": math.nan}, "share_of takes a number, not nan"),
     ({"share_of": None}, "share_of takes a number, not None"),
-    ({"mask": "all"}, "mask takes 'some', 'each' or None, not 'all'"),
+    ({"mask": "all"}, "mask takes 'some' or 'each', not 'all'"),
     ({"places": (1, -1)}, "places must be at least 0, not -1"),
     ({"places": (1, 2, 3, 4)}, "places has 4 values; take 3 at most"),
     ({"places": ("1",)}, "places takes several, each a whole number, not tuple"),

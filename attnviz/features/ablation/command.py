@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnviz.captures.inputs import Input
 from attnviz.captures.settings import Attaching, ModelSettings
 from attnviz.cli import console
 from attnviz.cli.declared import command
@@ -77,7 +76,7 @@ def ablate(
 
     output.check_written(Ablation)
     _check_pruned(options.write, settings.select)
-    texts: Iterable[Input] | None
+    texts: Iterable[Any] | None
     if options.probe and not prompt.given():
         texts = groups = None
     elif options.group is not None:

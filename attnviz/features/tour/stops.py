@@ -10,9 +10,9 @@ from rich.console import RenderableType
 
 from attnviz.captures.inputs import capture
 from attnviz.core.capture import Capture
-from attnviz.drawing import terminal
+from attnviz.drawing.grid_terminal import heads_grid
 from attnviz.drawing.signed import SignedGrid
-from attnviz.drawing.terminal import Line
+from attnviz.drawing.terminal import Line, heatmap
 from attnviz.features.explain import words
 from attnviz.features.explain.function import explain
 from attnviz.features.explain.result import Explain
@@ -50,7 +50,7 @@ class Measured:
         """The map of a head on the repeated words."""
         picture = heatmap(self.repeated, name)
         for head, weights, sides in picture.maps:
-            yield terminal.heatmap(weights, sides, title=picture.title(head))
+            yield heatmap(weights, sides, title=picture.title(head))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Stop:
 
 
 def _roles(measured: Measured) -> Iterator[RenderableType]:
-    yield terminal.heads_grid(measured.roles)
+    yield heads_grid(measured.roles)
 
 
 def _reason(measured: Measured) -> Iterator[RenderableType]:
@@ -125,16 +125,17 @@ STOPS = (
         "explain",
         WORDS,
         _reason,
-        "What each head adds to the logit of the next word: blue votes for it, orange against it. "
-        "Most of it comes through the word that followed last time.",
+        "What each head adds to the lead of the next word over the second most probable one: blue "
+        "for it, orange against it. Most comes through the word that followed last time.",
     ),
     Stop(
         "Does a head matter?",
         "explain",
         WORDS,
         _needs,
-        "A vote is not a need. Heads with equal votes can cost a lot or next to nothing when "
-        "ablated, and the head that looks at the token before, which votes little, is needed most: "
-        "it wrote the keys that the others look for. attnviz ablate asks the same over many texts.",
+        "A vote is not a need. Of the heads that add most to the lead one can cost all of it and "
+        "another next to nothing when ablated; and the head that looks at the token before, which "
+        "itself adds nothing to the lead, is needed most: it wrote the keys that the others look "
+        "for. attnviz ablate asks the same over many texts.",
     ),
 )

@@ -242,7 +242,7 @@ def test_a_token_that_is_not_there_or_not_alone_is_refused() -> None:
     with pytest.raises(UsageError, match="position and source exclude each other"):
         av.flow(TEXT, position=1, source=2)
     with pytest.raises(
-        UsageError, match="method takes 'alti', 'rollout', 'max-flow' or None, not 'water'"
+        UsageError, match="method takes 'alti', 'rollout' or 'max-flow', not 'water'"
     ):
         av.flow(TEXT, method="water")
 

@@ -356,7 +356,7 @@ def test_a_partial_answer_says_so(tmp_path: Path) -> None:
         (["a", "--show", "numbers", "--kind", "mla"], "has no numeric walk"),
         (["a", "--show", "numbers", "--d-model", "1000"], "at most 64"),
         (["a", "--show", "numbers", "--seq", "3"], "seq does not apply"),
-        (["--show", "numbers", "--example", "foo"], "example takes 'words', 'causal' or None"),
+        (["--show", "numbers", "--example", "foo"], "example takes 'words' or 'causal'"),
         (["--show", "numbers", "--input", "/nonexistent"], "No such file"),
         (["--show", "numbers", "--precision", "99"], "precision must be"),
         (["--show", "diagram", "--csv"], "--show diagram has no table for --csv"),

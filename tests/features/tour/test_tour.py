@@ -52,8 +52,11 @@ def test_the_maps_show_what_is_said_of_them(measured: Measured) -> None:
 def test_a_vote_is_not_a_need(measured: Measured) -> None:
     votes = [head.vote for head in measured.reason.heads]
     costs = [-head.effect.change for head in measured.reason.heads]
-    assert max(votes) < 1.1 * min(votes)
+    assert max(votes) < 2 * min(votes)
     assert max(costs) > 20 * min(costs)
+    assert max(costs) > measured.reason.lead
+    votes_of_all = {measured.reason.layout.name(h): v for h, v in measured.reason.votes().items()}
+    assert votes_of_all[PREVIOUS] < 0
     assert measured.reason.feeder.name == PREVIOUS
     assert -measured.reason.feeder.change > max(costs)
     assert "bread" in drawn(3, measured)
