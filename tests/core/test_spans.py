@@ -105,10 +105,10 @@ def test_what_is_no_pattern_is_refused() -> None:
 @pytest.mark.parametrize("pattern", [r"(\w+\s?)*\d$", "(?:a?){60}a{60}b", "(?R)", "(a+)+c"])
 def test_a_pattern_has_a_second(pattern: str) -> None:
     text = "a" * 59 + " cat" * 2000
-    before = time.monotonic()
+    before = time.thread_time()
     with pytest.raises((UsageError, InputError), match="span 'a': ") as refused:
         found_in(span_query("a", f"regex:{pattern}"), text, [(0, 4000), (4000, len(text))])
-    assert time.monotonic() - before < 10
+    assert time.thread_time() - before < 10
     if refused.type is UsageError:
         assert "was not done with a text of 8,059 characters after 1 s" in str(refused.value)
 

@@ -165,7 +165,11 @@ def _columns(report: Ablation) -> list[_Column]:
         _Column("verdict", lambda effect: verdict(report, effect), words=16),
         _Column("mean's share", share if "zero" in report.methods else _nothing, spare=3),
         _Column("texts worse", worse if report.texts > 1 else _nothing, spare=5),
-        _Column("largest text", lambda effect: largest(effect.by), spare=6),
+        _Column(
+            "largest text",
+            (lambda effect: largest(effect.by)) if report.texts > 1 else _nothing,
+            spare=6,
+        ),
         _Column("gradient", slope, spare=1),
         _Column("sum of single", members, spare=4),
     ]

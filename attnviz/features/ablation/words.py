@@ -121,7 +121,7 @@ def measure(report: Ablation) -> str:
         f"{'' if report.distance else base}",
         f"{texts}, {report.positions:,} positions{f' at {report.at}' if report.at else ''}",
         f"heads replaced by: {report.method}",
-        _AVERAGES[report.average],
+        _AVERAGES[report.average] if report.texts > 1 else "",
     ]
     if report.family > 1 and any(effect.first.joint_low is not None for effect in report.effects):
         parts.append(f"95 % intervals that hold for all {report.family} at once")

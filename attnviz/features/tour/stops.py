@@ -10,9 +10,10 @@ from rich.console import RenderableType
 
 from attnviz.captures.inputs import capture
 from attnviz.core.capture import Capture
+from attnviz.drawing import terminal
 from attnviz.drawing.grid_terminal import heads_grid
 from attnviz.drawing.signed import SignedGrid
-from attnviz.drawing.terminal import Line, heatmap
+from attnviz.drawing.terminal import Line
 from attnviz.features.explain import words
 from attnviz.features.explain.function import explain
 from attnviz.features.explain.result import Explain
@@ -50,7 +51,7 @@ class Measured:
         """The map of a head on the repeated words."""
         picture = heatmap(self.repeated, name)
         for head, weights, sides in picture.maps:
-            yield heatmap(weights, sides, title=picture.title(head))
+            yield terminal.heatmap(weights, sides, title=picture.title(head))
 
 
 @dataclass(frozen=True, slots=True)
