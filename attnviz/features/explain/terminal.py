@@ -25,7 +25,7 @@ def parts(result: Explain) -> Iterator[RenderableType]:
     votes = result.votes()
     if votes:
         yield ""
-        yield Line("votes by head and by token, in logits of the answer (blue: for it)", "bold")
+        yield Line("Votes by head and by token, in logits of the answer (blue: for it)", "bold")
         yield SignedGrid(result.layout, votes, max(map(abs, votes.values())), words.UP)
         yield token_votes(result)
     yield ""
