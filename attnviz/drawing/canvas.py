@@ -6,8 +6,9 @@ import gc
 import io
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from functools import wraps
 from threading import Lock
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
 import matplotlib as mpl
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -19,6 +20,8 @@ from attnviz.drawing.fonts import BASE_FAMILY
 from attnviz.drawing.scaling import scale
 from attnviz.drawing.shades import check_pixels
 from attnviz.errors import UsageError
+
+Options = ParamSpec("Options")
 
 _METADATA: Mapping[str, Mapping[str, Any]] = {
     "png": {"Software": None},
@@ -82,6 +85,27 @@ def rendered(build: Callable[[], Figure], format: str, dpi: float, *, fitted: bo
                 out, format=format, dpi=dpi, facecolor="white", metadata=dict(_METADATA[format])
             )
     return out.getvalue()
+
+
+def picture(build: Callable[Concatenate[Any, float, Options], Figure]) -> Callable[..., Any]:
+    """What builds a figure of a result at some dots per inch, as what encodes it.
+
+    Returns:
+        A function of the result, ``format`` and ``dpi``, see :func:`rendered`, and the options of
+        ``build``.
+    """
+
+    @wraps(build)
+    def draw(
+        result: Any,
+        format: str = "png",
+        dpi: float = 150,
+        *args: Options.args,
+        **options: Options.kwargs,
+    ) -> Any:
+        return rendered(lambda: build(result, dpi, *args, **options), format, dpi)
+
+    return draw
 
 
 @contextmanager

@@ -38,13 +38,14 @@ def renderable(
     return of
 
 
-def table_of(*columns: str, no_wrap: bool = False, gap: int = 1) -> Table:
+def table_of(*columns: str, fold: bool = True, no_wrap: bool = False, gap: int = 1) -> Table:
     """An empty table with a rule below its headings.
 
     Args:
         columns: headings; below one that begins with ``>``, which is not shown, cells stand to the
             right, as numbers do.
-        no_wrap: whether what is too long is cut; else it is folded.
+        fold: whether words that are too long go on in the next line, and are not cut.
+        no_wrap: whether all that is too long is cut.
         gap: columns of the console on either side of one of its own.
     """
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, gap))
@@ -52,6 +53,6 @@ def table_of(*columns: str, no_wrap: bool = False, gap: int = 1) -> Table:
         right = heading.startswith(">")
         drawn.add_column(
             Text(heading[right:]), justify="right" if right else "left", no_wrap=no_wrap,
-            overflow="ellipsis" if no_wrap else "fold",
+            overflow="fold" if fold and not no_wrap else "ellipsis",
         )  # fmt: skip
     return drawn

@@ -324,7 +324,7 @@ def mixing_table(console: Console, options: ConsoleOptions, report: ScoredHeads)
     if not report.mixing:
         return
     formula = signs(QUANTITIES[report.quantity].formula, options.ascii_only)
-    table = table_of("layer", ">mixing by weights", f">by {formula}", ">rows")
+    table = table_of("layer", ">mixing by weights", f">by {formula}", ">rows", fold=False)
     several = len(report.layout.kinds) > 1
     for mixing in report.mixing:
         site = f"{SITE_PREFIX[mixing.site.kind]}:" if several else ""

@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from attnviz.drawing import signed_figure
-from attnviz.drawing.canvas import rendered
-from attnviz.drawing.fonts import Ruler, choose, spelled
-from attnviz.drawing.heading import GREY, Heading
+from attnviz.drawing.canvas import picture
+from attnviz.drawing.headed import INK, MARGIN, HeadedFigure, open_sides
+from attnviz.drawing.heading import GREY
 from attnviz.drawing.labels import model_name
 from attnviz.drawing.signed import BLUE, ORANGE
 from attnviz.features.ablation.result import Ablation, Effect
 from attnviz.features.ablation.words import measure, most, role
 
 _LISTED = 15
-_ORDERS = ("#1b1b1b", "#b0b0b0")
+_ORDERS = (INK, "#b0b0b0")
 _BAR = 0.21
-_MARGIN = 0.2
 
 
-def draw(report: Ablation, format: str = "png", dpi: float = 150) -> Any:
-    """The picture, in ``png``, ``svg`` or ``pdf``."""
-    return rendered(lambda: build(report, dpi), format, dpi)
-
-
-def build(report: Ablation, dpi: float) -> Figure:
+@picture
+def draw(report: Ablation, dpi: float) -> Figure:
     """The figure: the grid, the largest effects beside it, the curve below if there is one."""
     layout, alone = report.layout, any(len(effect.heads) == 1 for effect in report.effects)
     grid_wide, grid_high = signed_figure.size(layout) if alone else (0.0, 0.0)
@@ -39,24 +33,13 @@ def build(report: Ablation, dpi: float) -> Figure:
     body_high = max(grid_high, len(listed) * _BAR) + 0.3
     curve_high = 2.4 if report.curve else 0.0
     left = 0.5 if alone else 0.0
-    wide = 2 * _MARGIN + left + grid_wide + names_wide + bars_wide
-    title, below = f"{model_name(report.source)}: effect of ablating each head", measure(report)
-    families, missing = choose([title, below])
-    title, below = spelled(title, missing), spelled(below, missing)
-    ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
-    heading = Heading(ruler, title, [below], wide, _MARGIN)
-    head_high = heading.high + 0.24
-    high = 2 * _MARGIN + head_high + body_high + curve_high + 0.45
-    figure = Figure(figsize=(wide, high))
-
-    def place(x: float, y: float, w: float, h: float) -> tuple[float, float, float, float]:
-        """Inches from the top left to matplotlib's fractions from the bottom left."""
-        return x / wide, 1 - (y + h) / high, w / wide, h / high
-
-    heading.draw(figure)
-    top = _MARGIN + head_high + 0.2
+    wide = 2 * MARGIN + left + grid_wide + names_wide + bars_wide
+    title = f"{model_name(report.source)}: effect of ablating each head"
+    sheet = HeadedFigure(title, [measure(report)], dpi)
+    top = sheet.begin(wide) + 0.44
+    figure = sheet.figure(top + body_high + curve_high + 0.25 + MARGIN)
     if alone:
-        axes = figure.add_axes(place(_MARGIN + left, top, grid_wide, grid_high))
+        axes = sheet.axes(MARGIN + left, top, grid_wide, grid_high)
         values = {e.heads[0]: e.change for e in report.effects if len(e.heads) == 1}
         judged = any(e.verdict for e in report.effects)
         bold = {e.heads[0] for e in report.effects if _stands_out(e, judged)}
@@ -65,13 +48,13 @@ def build(report: Ablation, dpi: float) -> Figure:
             axes, layout, values, most(report), orange=-report.worse, bold=bold,
             legend=f"head (blue: worse without it, it helps; bold: {told})",
         )  # fmt: skip
-    x = _MARGIN + left + grid_wide + names_wide
-    bars = figure.add_axes(place(x, top, bars_wide, len(listed) * _BAR))
+    x = MARGIN + left + grid_wide + names_wide
+    bars = sheet.axes(x, top, bars_wide, len(listed) * _BAR)
     _bars(bars, report, listed)
     if report.curve:
         y = top + body_high + 0.25
-        inside = place(_MARGIN + 0.55, y, wide - 2 * _MARGIN - 0.65, curve_high - 0.55)
-        _curve(figure.add_axes(inside), report)
+        inside = MARGIN + 0.55, y, wide - 2 * MARGIN - 0.65, curve_high - 0.55
+        _curve(sheet.axes(*inside), report)
     return figure
 
 
@@ -87,11 +70,11 @@ def _bars(axes: Axes, report: Ablation, listed: Sequence[Effect]) -> None:
         axes.barh(number, effect.change, height=0.62, color=BLUE if harm else ORANGE)
         low, high = effect.first.joint_low, effect.first.joint_high
         if low is not None and high is not None:
-            axes.plot([low, high], [number, number], color="#1b1b1b", linewidth=1)
+            axes.plot([low, high], [number, number], color=INK, linewidth=1)
     for place, method in enumerate(report.methods[1:], start=1):
         axes.scatter(
             [effect.by[place].change for effect in listed], range(len(listed)), s=14,
-            marker="ox"[place - 1], color="#1b1b1b", linewidths=0.8, label=method, zorder=3,
+            marker="ox"[place - 1], color=INK, linewidths=0.8, label=method, zorder=3,
         )  # fmt: skip
     if len(report.methods) > 1:
         axes.legend(fontsize=7, frameon=False, loc="lower right")
@@ -107,8 +90,7 @@ def _bars(axes: Axes, report: Ablation, listed: Sequence[Effect]) -> None:
         f"{'; lines: joint 95 %' if lines else ''})",
         fontsize=7,
     )
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
+    open_sides(axes, "top", "right", "left")
 
 
 def _stands_out(effect: Effect, judged: bool) -> bool:
@@ -137,13 +119,10 @@ def _curve(axes: Axes, report: Ablation) -> None:
     axes.set_xlabel("share of heads kept", fontsize=7)
     axes.set_ylabel(f"change of {report.metric} ({report.unit})", fontsize=7)
     if report.tolerance is not None:
-        axes.axhline(
-            report.tolerance * report.worse, color="#1b1b1b", linewidth=0.8, linestyle="dashed"
-        )
+        axes.axhline(report.tolerance * report.worse, color=INK, linewidth=0.8, linestyle="dashed")
     axes.tick_params(labelsize=7)
     axes.legend(fontsize=7, frameon=False)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    open_sides(axes, "top", "right")
 
 
 def _short(name: str, room: int = 26) -> str:

@@ -184,7 +184,9 @@ def curve_table(report: Ablation, lines: int = 12) -> RenderableType:
     """The curve in some steps: the share of heads kept, and the change, for every order."""
     orders = list(dict.fromkeys(point.order for point in report.curve))
     total = max((point.removed for point in report.curve), default=0)
-    table = table_of(">heads removed", ">kept", *(f">order: {order}" for order in orders))
+    table = table_of(
+        ">heads removed", ">kept", *(f">order: {order}" for order in orders), fold=False
+    )
     points = {(point.order, point.removed): point for point in report.curve}
     steps = sorted({round(n * total / lines) for n in range(lines + 1)})
     for removed in steps:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from attnviz.drawing.canvas import rendered
-from attnviz.drawing.fonts import Ruler, choose, spelled
-from attnviz.drawing.heading import Heading
+from attnviz.drawing.canvas import picture
+from attnviz.drawing.headed import INK, MARGIN, HeadedFigure, open_sides
 from attnviz.drawing.labels import model_name
 from attnviz.drawing.tiles import COLOR, FULL
 from attnviz.drawing.tiles_figure import cell, draw_grid
@@ -22,7 +20,7 @@ from attnviz.statistics.share import CaseShare
 
 _BASELINE = "#b0b0b0"
 _LISTED = 8
-_BAR, _MARGIN, _BARS, _GAP = 0.2, 0.2, 3.0, 0.12
+_BAR, _BARS, _GAP = 0.2, 3.0, 0.12
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,37 +32,24 @@ class _Bar:
     head: bool
 
 
-def draw(report: Coref, format: str = "png", dpi: float = 150) -> Any:
-    """The picture, in ``png``, ``svg`` or ``pdf``."""
-    return rendered(lambda: build(report, dpi), format, dpi)
-
-
-def build(report: Coref, dpi: float) -> Figure:
+@picture
+def draw(report: Coref, dpi: float) -> Figure:
     """The figure: bars of the best heads, of baselines and of each kind; the grid beside them."""
     groups = _groups(report)
     names = [bar.name for group in groups for bar in group]
     title = f"{model_name(report.source)}: heads that find antecedents"
-    families, missing = choose([title, measured(report), *names])
-    title, below = spelled(title, missing), spelled(measured(report), missing)
-    ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
-    label = ruler.widest(names, 7) + 0.1
+    sheet = HeadedFigure(title, [measured(report)], dpi, names)
+    label = sheet.ruler.widest(names, 7) + 0.1
     kind = report.layout.kinds[0]
     rows, columns = report.layout.layers(kind), max(report.layout.heads[kind])
     cell_wide, cell_high = cell(report.layout)
-    wide = 2 * _MARGIN + label + _BARS + 0.6 + max(columns, 8) * cell_wide
-    heading = Heading(ruler, title, [below], wide, _MARGIN)
-    top = _MARGIN + heading.high + 0.45
+    wide = 2 * MARGIN + label + _BARS + 0.6 + max(columns, 8) * cell_wide
+    top = sheet.begin(wide) + 0.45
     bars = sum(len(group) * _BAR for group in groups) + _GAP * (len(groups) - 1)
-    high = top + max(bars, rows * cell_high) + 0.5 + _MARGIN
-    figure = Figure(figsize=(wide, high), dpi=dpi)
-    heading.draw(figure)
-
-    def place(x: float, w: float, h: float) -> tuple[float, float, float, float]:
-        return x / wide, 1 - (top + h) / high, w / wide, h / high
-
-    _bars(figure.add_axes(place(_MARGIN + label, _BARS, bars)), groups)
-    x = _MARGIN + label + _BARS + 0.6
-    axes = figure.add_axes(place(x, columns * cell_wide, rows * cell_high))
+    figure = sheet.figure(top + max(bars, rows * cell_high) + 0.5 + MARGIN)
+    _bars(sheet.axes(MARGIN + label, top, _BARS, bars), groups)
+    x = MARGIN + label + _BARS + 0.6
+    axes = sheet.axes(x, top, columns * cell_wide, rows * cell_high)
     draw_grid(axes, report.layout, coref_tiles(report), _caption(report))
     return figure
 
@@ -108,7 +93,7 @@ def _bars(axes: Axes, groups: Sequence[Sequence[_Bar]]) -> None:
                 y, 100 * (share.value or 0.0), height=0.15, color=COLOR if bar.head else _BASELINE
             )
             if share.low is not None and share.high is not None:
-                axes.plot([100 * share.low, 100 * share.high], [y, y], color="#1b1b1b", linewidth=1)
+                axes.plot([100 * share.low, 100 * share.high], [y, y], color=INK, linewidth=1)
             places.append(y)
             y += _BAR
         y += _GAP
@@ -118,8 +103,7 @@ def _bars(axes: Axes, groups: Sequence[Sequence[_Bar]]) -> None:
     axes.tick_params(axis="y", length=0, labelsize=7)
     axes.tick_params(axis="x", labelsize=7)
     axes.set_xlabel("accuracy in % with 95 % interval (green: head, grey: baseline)", fontsize=7)
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
+    open_sides(axes, "top", "right", "left")
 
 
 def _caption(report: Coref) -> str:

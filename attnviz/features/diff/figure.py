@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 
 from attnviz.drawing import signed_figure
 from attnviz.drawing.canvas import rendered
-from attnviz.drawing.fonts import Ruler, choose, spelled
-from attnviz.drawing.heading import GREY, Heading
+from attnviz.drawing.headed import HeadedFigure
+from attnviz.drawing.heading import GREY
 from attnviz.drawing.labels import number, shorten, token_labels
 from attnviz.drawing.signed import BLUE, NONE, ORANGE
 from attnviz.errors import UsageError
@@ -43,23 +43,19 @@ def build(report: Diff, top: int, dpi: float) -> Figure:
     labels = {kind: tuple(token_labels(tokens) for tokens in (report.sides[kind].queries,
               report.sides[kind].keys)) for kind in kinds}  # fmt: skip
     title, note = words.title(report), words.below(report)
-    families, missing = choose(
-        [title, note, *(t for pair in labels.values() for u in pair for t in u)]
-    )
-    ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
-    named = {kind: tuple([spelled(shorten(t, _LONGEST), missing) for t in side] for side in pair)
+    texts = (t for pair in labels.values() for u in pair for t in u)
+    sheet = HeadedFigure(title, [note], dpi, texts, _MARGIN)
+    named = {kind: tuple([sheet.text(shorten(t, _LONGEST)) for t in side] for side in pair)
              for kind, pair in labels.items()}  # fmt: skip
     room = (
-        max((ruler.widest(side, 6) for pair in named.values() for side in pair), default=0.0) + 0.2
+        max((sheet.ruler.widest(side, 6) for pair in named.values() for side in pair), default=0.0)
+        + 0.2
     )
     grid_wide, grid_high = signed_figure.size(layout)
     wide = 2 * _MARGIN + 0.5 + grid_wide + len(shown) * (_SIDE + room + _GAP) + 0.2
-    heading = Heading(ruler, spelled(title, missing), [spelled(note, missing)], wide, _MARGIN)
-    head_high = heading.high + 0.5
-    high = 2 * _MARGIN + head_high + max(grid_high + 0.4, (_SIDE + room + 0.3) if shown else 0.0)
-    figure = Figure(figsize=(wide, high))
-    heading.draw(figure)
-    at = _MARGIN + head_high
+    at = sheet.begin(wide) + 0.5
+    high = at + _MARGIN + max(grid_high + 0.4, (_SIDE + room + 0.3) if shown else 0.0)
+    figure = sheet.figure(high)
     x = _MARGIN + 0.5
     names = {layout.name(head): head for head in layout}
     far = {
@@ -67,21 +63,18 @@ def build(report: Diff, top: int, dpi: float) -> Figure:
         for change in report.heads
         if change.distance is not None
     }
-    axes = figure.add_axes(
-        (x / wide, 1 - (at + grid_high) / high, grid_wide / wide, grid_high / high)
-    )
+    axes = sheet.axes(x, at, grid_wide, grid_high)
     signed_figure.draw(axes, layout, far, max(far.values(), default=0.0), orange=words.UP,
                        legend="mean distance of each head's rows")  # fmt: skip
     x += grid_wide + room + _GAP
     most = max((float(abs(report.maps[head]).max()) for head, _ in shown), default=1.0)
     for head, change in shown:
-        box = (x / wide, 1 - (at + _SIDE) / high, _SIDE / wide, _SIDE / high)
-        axes = figure.add_axes(box)
+        axes = sheet.axes(x, at, _SIDE, _SIDE)
         axes.imshow(report.maps[head], cmap=_COLORS, vmin=-most, vmax=most, aspect="auto",
                     interpolation="nearest")  # fmt: skip
         axes.set_title(f"{change.name}: {number(change.largest())}", fontsize=8, loc="left")
         queries, keys = named[head.site.kind]
-        _label(axes, queries, keys, families)
+        _label(axes, queries, keys, sheet.families)
         x += _SIDE + room + _GAP
     if shown:
         figure.text((_MARGIN) / wide, 0.08 / high, f"maps: {words.MEANING}, full colour at a "

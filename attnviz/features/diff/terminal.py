@@ -51,7 +51,7 @@ def differences(console: Console, options: ConsoleOptions, report: Diff, top: in
             else "no head has anything to compare in both runs"
         )
         return
-    table = table_of(*words.columns(report))
+    table = table_of(*words.columns(report), fold=False)
     shown = partial(visible, ascii_only=plain)
     for head in listed:
         *cells, change, roles = words.cells(report, head, shown)

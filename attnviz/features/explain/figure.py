@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,16 +10,16 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from attnviz.drawing import signed_figure
-from attnviz.drawing.canvas import rendered
-from attnviz.drawing.fonts import BASE_FAMILY, Ruler, choose, spelled
-from attnviz.drawing.heading import GREY, Heading
+from attnviz.drawing.canvas import picture
+from attnviz.drawing.fonts import BASE_FAMILY, Ruler, spelled
+from attnviz.drawing.headed import MARGIN, HeadedFigure
+from attnviz.drawing.heading import GREY
 from attnviz.drawing.labels import percent, shorten, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors, masked_color
 from attnviz.drawing.signed import BLUE, ORANGE, signed
 from attnviz.features.explain import words
 from attnviz.features.explain.result import Explain, ExplainedHead
 
-_MARGIN = 0.2
 _LINE = 0.2
 _BARS = 1.7
 """Of a chart of bars, in inches."""
@@ -41,21 +40,15 @@ Bars = Sequence[tuple[str, float, str]]
 """A name, a value and how it is written."""
 
 
-def draw(result: Explain, format: str = "png", dpi: float = 150) -> Any:
-    """The picture, in ``png``, ``svg`` or ``pdf``."""
-    return rendered(lambda: build(result, dpi), format, dpi)
-
-
-def build(result: Explain, dpi: float) -> Figure:
+@picture
+def draw(result: Explain, dpi: float) -> Figure:
     """The figure: what is said of all heads above, a column for each head below."""
     tokens = [shorten(visible(token), _LONGEST) for token in result.tokens]
     title = words.title(result)
     below = [words.said(result), *words.summary(result), words.measured(result), _DRAWN]
-    families, missing = choose([title, *below, *tokens])
-    title, below = spelled(title, missing), [spelled(line, missing) for line in below]
-    tokens = [spelled(token, missing) for token in tokens]
-    ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
-    charts = [*_charts(result, tokens, missing)]
+    sheet = HeadedFigure(title, below, dpi, tokens)
+    tokens, ruler, families = list(map(sheet.text, tokens)), sheet.ruler, sheet.families
+    charts = [*_charts(result, tokens, sheet.missing)]
     lefts = [0.15 + ruler.widest([name for name, _, _ in bars], 7) for _, bars in charts]
     votes = result.votes()
     grid_wide, grid_high = signed_figure.size(result.layout) if votes else (0.0, 0.0)
@@ -66,25 +59,18 @@ def build(result: Explain, dpi: float) -> Figure:
     column = label + _MAP
     head_wide = len(result.shown_heads) * (column + _BETWEEN) - _BETWEEN
     top_wide = grid_wide + sum(lefts) + len(charts) * (_BARS + _BETWEEN)
-    wide = 2 * _MARGIN + max(top_wide, head_wide, 6.0)
-    heading = Heading(ruler, title, below, wide, _MARGIN)
+    wide = 2 * MARGIN + max(top_wide, head_wide, 6.0)
     tall = max(grid_high, *(len(bars) * _LINE for _, bars in charts)) + 0.45
-    top = _MARGIN + heading.high + 0.45
+    top = sheet.begin(wide) + 0.45
     second = top + tall + 0.1
     map_high = _MAP + label if mapped else 0.0
     keys = max(1, *(len(head.keys) for head in result.shown_heads)) * _LINE
-    high = second + 0.5 + map_high + 0.2 + keys + 0.2 + _MARGIN
-    figure = Figure(figsize=(wide, high))
-    heading.draw(figure)
-
-    def axes(x: float, y: float, w: float, h: float) -> Axes:
-        """Axes by inches from the left and from the top."""
-        return figure.add_axes((x / wide, 1 - (y + h) / high, w / wide, h / high))
-
-    x = _MARGIN
+    high = second + 0.5 + map_high + 0.2 + keys + 0.2 + MARGIN
+    figure = sheet.figure(high)
+    x = MARGIN
     if votes:
         signed_figure.draw(
-            axes(x + 0.4, top, grid_wide - 0.5, grid_high), result.layout, votes,
+            sheet.axes(x + 0.4, top, grid_wide - 0.5, grid_high), result.layout, votes,
             max(map(abs, votes.values())), orange=words.UP,
             bold={head.head for head in result.heads},
             legend="what heads add to the lead (blue: for the answer)",
@@ -92,16 +78,16 @@ def build(result: Explain, dpi: float) -> Figure:
         x += grid_wide + 0.2
     for (legend, bars), left in zip(charts, lefts, strict=True):
         x += left
-        _bars(axes(x, top, _BARS, len(bars) * _LINE), bars, legend, families)
+        _bars(sheet.axes(x, top, _BARS, len(bars) * _LINE), bars, legend, families)
         x += _BARS + _BETWEEN
-    x = _MARGIN
+    x = MARGIN
     for head in result.shown_heads:
         _told(figure, (x / wide, 1 - second / high), result, head, ruler, column + 0.4)
         y = second + 0.5
         if mapped:
-            _map(axes(x + label, y + label, _MAP, _MAP), result, head, tokens, families)
+            _map(sheet.axes(x + label, y + label, _MAP, _MAP), result, head, tokens, families)
             y += map_high
-        _keys(axes(x + label, y + 0.1, _MAP - 0.3, keys), result, head)
+        _keys(sheet.axes(x + label, y + 0.1, _MAP - 0.3, keys), result, head)
         x += column + _BETWEEN
     return figure
 

@@ -9,15 +9,14 @@ from matplotlib.figure import Figure
 
 from attnviz.drawing import signed_figure
 from attnviz.drawing.canvas import rendered
-from attnviz.drawing.fonts import Ruler, choose, spelled
-from attnviz.drawing.heading import GREY, Heading
+from attnviz.drawing.headed import MARGIN, HeadedFigure, open_sides
+from attnviz.drawing.heading import GREY
 from attnviz.drawing.labels import model_name, shorten, visible
 from attnviz.drawing.signed import BLUE, ORANGE, signed
 from attnviz.errors import UsageError
 from attnviz.features.logits.result import Logits
 from attnviz.features.logits.words import UP, by_token, checked, steps
 
-_MARGIN = 0.2
 _LINE = 0.2
 _WIDE = 2.9
 """Of the waterfall and of the bars, in inches."""
@@ -46,37 +45,27 @@ def build(report: Logits, dpi: float) -> Figure:
         (f"{shorten(visible(report.tokens[n]), _LONGEST)} ({n})", value)
         for n, value, _ in list(by_token(report))[:_LISTED]
     ]
-    below = checked(report)
-    families, missing = choose([title, below, *(name for name, _ in through)])
-    title, below = spelled(title, missing), spelled(below, missing)
-    through = [(spelled(name, missing), value) for name, value in through]
-    ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
+    sheet = HeadedFigure(title, [checked(report)], dpi, [name for name, _ in through])
+    through = [(sheet.text(name), value) for name, value in through]
+    ruler = sheet.ruler
     grid_wide, grid_high = signed_figure.size(layout)
     steps_left = 0.45 + ruler.widest([step.label for step in bars], 7)
     through_left = 0.6 + ruler.widest([name for name, _ in through], 7)
-    wide = 2 * _MARGIN + 0.5 + grid_wide + steps_left + _WIDE + through_left + _WIDE
-    heading = Heading(ruler, title, [below], wide, _MARGIN)
-    head_high = heading.high + 0.4
+    wide = 2 * MARGIN + 0.5 + grid_wide + steps_left + _WIDE + through_left + _WIDE
+    top = sheet.begin(wide) + 0.4
     body_high = max(grid_high, len(bars) * _LINE, len(through) * _LINE) + 0.45
-    high = 2 * _MARGIN + head_high + body_high
-    figure = Figure(figsize=(wide, high))
-    heading.draw(figure)
-
-    def axes(x: float, w: float, h: float) -> Axes:
-        """Axes by inches from the left, below the titles."""
-        top = _MARGIN + head_high
-        return figure.add_axes((x / wide, 1 - (top + h) / high, w / wide, h / high))
-
-    x = _MARGIN + 0.5
+    figure = sheet.figure(top + body_high + MARGIN)
+    x = MARGIN + 0.5
     values = report.heads()
     signed_figure.draw(
-        axes(x, grid_wide, grid_high), layout, values, max(map(abs, values.values()), default=0.0),
-        orange=UP, legend="head (blue raises, orange lowers)",
+        sheet.axes(x, top, grid_wide, grid_high), layout, values,
+        max(map(abs, values.values()), default=0.0), orange=UP,
+        legend="head (blue raises, orange lowers)",
     )  # fmt: skip
     x += grid_wide + steps_left
-    _waterfall(axes(x, _WIDE, len(bars) * _LINE), report)
+    _waterfall(sheet.axes(x, top, _WIDE, len(bars) * _LINE), report)
     x += _WIDE + through_left
-    _bars(axes(x, _WIDE, len(through) * _LINE), through, families)
+    _bars(sheet.axes(x, top, _WIDE, len(through) * _LINE), through, sheet.families)
     return figure
 
 
@@ -110,5 +99,4 @@ def _finish(axes: Axes, count: int) -> None:
     axes.margins(x=0.12)
     axes.tick_params(axis="y", length=0, labelsize=7)
     axes.tick_params(axis="x", labelsize=7)
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
+    open_sides(axes, "top", "right", "left")

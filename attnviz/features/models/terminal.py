@@ -72,7 +72,8 @@ def _facts(card: ModelCard) -> Iterator[tuple[str, str]]:
 
 
 def _layers_table(groups: Sequence[AlikeLayers]) -> Table:
-    table = table_of("layers", "of", ">heads", ">key/value heads", ">head width", "sees")
+    table = table_of("layers", "of", ">heads", ">key/value heads", ">head width", "sees",
+                     fold=False)  # fmt: skip
     for group in groups:
         sees = {True: "earlier keys", False: "all keys", None: "?"}[group.causal]
         if group.sliding_window is not None:

@@ -94,7 +94,7 @@ def stability_lines(profile: Profile, heads: Sequence[HeadScores]) -> Iterator[R
         return
     known = {head.head: head for head in profile.heads}
     yield Text(f"of {profile.resamples} draws of the texts, with replacement:")
-    table = table_of("head", "roles given", "nearest head")
+    table = table_of("head", "roles given", "nearest head", fold=False)
     for scored in heads:
         stays = known[scored.head].stability
         if stays is not None:

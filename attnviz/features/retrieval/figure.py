@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from attnviz.drawing.canvas import rendered
-from attnviz.drawing.fonts import Ruler, choose, spelled
-from attnviz.drawing.heading import Heading
+from attnviz.drawing.canvas import picture
+from attnviz.drawing.headed import INK, MARGIN, HeadedFigure, open_sides
 from attnviz.drawing.palette import ink, mix
 from attnviz.drawing.shares import plain_percent
 from attnviz.drawing.tiles import COLOR
@@ -27,23 +24,18 @@ from attnviz.statistics.share import CaseShare
 
 _LISTED = 12
 _CELL = (0.5, 0.3)
-_LINE, _MARGIN, _GAP, _BARS, _LOST = 0.2, 0.2, 0.75, 2.2, 2.2
-_EMPTY, _GREY, _DARK = "#f0f0f0", "#909090", "#1b1b1b"
+_LINE, _GAP, _BARS, _LOST = 0.2, 0.75, 2.2, 2.2
+_EMPTY, _GREY, _DARK = "#f0f0f0", "#909090", INK
 _FIRST = "#c4500a"
 
 
-def draw(result: Retrieval, format: str = "png", dpi: float = 150) -> Any:
-    """The picture, in ``png``, ``svg`` or ``pdf``."""
-    return rendered(lambda: build(result, dpi), format, dpi)
-
-
-def build(result: Retrieval, dpi: float) -> Figure:
+@picture
+def draw(result: Retrieval, dpi: float) -> Figure:
     """The figure: grids of cells to the left, heads in the middle, ablations to the right."""
     below = [measured(result), control_line(result)]
     heads = [result.layout.name(head.head) for head in result.heads[:_LISTED]]
-    families, missing = choose([title(result), *below, *heads])
-    below = [spelled(line, missing) for line in below if line]
-    ruler = Ruler(families, dpi, bold=len(choose([title(result)])[0]) == 1)
+    sheet = HeadedFigure(title(result), list(filter(None, below)), dpi, heads)
+    ruler = sheet.ruler
     panels = 2 if result.generates else 1
     wide_1 = len(result.lengths) * _CELL[0]
     high_1 = len(result.depths) * _CELL[1]
@@ -51,32 +43,25 @@ def build(result: Retrieval, dpi: float) -> Figure:
     middle = _GAP + ruler.widest(heads, 7)
     right = _GAP if result.ablations else 0.0
     wide_3 = _LOST if result.ablations else 0.0
-    wide = max(2 * _MARGIN + left + wide_1 + middle + _BARS + right + wide_3, 5.0)
-    heading = Heading(ruler, spelled(title(result), missing), below, wide, _MARGIN)
-    top = _MARGIN + heading.high + 0.55
+    wide = max(2 * MARGIN + left + wide_1 + middle + _BARS + right + wide_3, 5.0)
+    top = sheet.begin(wide) + 0.55
     tall = max(panels * high_1 + (panels - 1) * 0.75, len(heads) * _LINE, 1.8)
-    high = top + tall + 0.5 + _MARGIN
-    figure = Figure(figsize=(wide, high), dpi=dpi)
-    heading.draw(figure)
-
-    def axes(x: float, y: float, w: float, h: float) -> Axes:
-        return figure.add_axes((x / wide, 1 - (top + y + h) / high, w / wide, h / high))
-
+    figure = sheet.figure(top + tall + 0.5 + MARGIN)
     first = result.layout.name(result.heads[0].head)
-    x, y = _MARGIN + left, 0.0
+    x, y = MARGIN + left, top
     if result.generates:
         values = {(c.length, c.depth): c.accuracy for c in result.cells}
-        _cells(axes(x, y, wide_1, high_1), result, values, "needles retrieved, %")
+        _cells(sheet.axes(x, y, wide_1, high_1), result, values, "needles retrieved, %")
         y += high_1 + 0.75
     by_head = {
         (c.length, c.depth): c.copied if result.by == "copied" else c.query for c in result.cells
     }
     score = "copied" if result.by == "copied" else "weight"
-    _cells(axes(x, y, wide_1, high_1), result, by_head, f"head {first}: {score}, %")
+    _cells(sheet.axes(x, y, wide_1, high_1), result, by_head, f"head {first}: {score}, %")
     x += wide_1 + middle
-    _heads(axes(x, 0, _BARS, max(len(heads) * _LINE, 0.4)), result)
+    _heads(sheet.axes(x, top, _BARS, max(len(heads) * _LINE, 0.4)), result)
     if result.ablations:
-        _ablations(axes(x + _BARS + right, 0, _LOST, tall), result)
+        _ablations(sheet.axes(x + _BARS + right, top, _LOST, tall), result)
     return figure
 
 
@@ -101,8 +86,7 @@ def _cells(
     axes.tick_params(length=0, labelsize=7)
     axes.xaxis.tick_top()
     axes.set_title(f"{what}\nby tokens and depth", fontsize=7, loc="left")
-    for side in axes.spines.values():
-        side.set_visible(False)
+    open_sides(axes)
 
 
 def _heads(axes: Axes, result: Retrieval) -> None:
@@ -122,8 +106,7 @@ def _heads(axes: Axes, result: Retrieval) -> None:
     axes.tick_params(axis="y", length=0, labelsize=7)
     axes.tick_params(axis="x", labelsize=7)
     axes.set_xlabel(f"{BY[result.by]}, %\n95 % interval{said}", fontsize=7)
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
+    open_sides(axes, "top", "right", "left")
 
 
 def _ablations(axes: Axes, result: Retrieval) -> None:
@@ -145,8 +128,7 @@ def _ablations(axes: Axes, result: Retrieval) -> None:
     axes.set_ylabel("needles retrieved, %, 95 % interval", fontsize=7)
     axes.tick_params(labelsize=7)
     axes.legend(fontsize=7, frameon=False, loc="best")
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    open_sides(axes, "top", "right")
 
 
 def _whisker(

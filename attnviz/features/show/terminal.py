@@ -44,7 +44,7 @@ def _table(rows: tuple[Any, ...]) -> Table:
         for field in fields(rows[0])
         if any(getattr(row, field.name) is not None for row in rows)
     ]
-    table = table_of(*names)
+    table = table_of(*names, fold=False)
     for row in rows:
         table.add_row(*(Text(_said(getattr(row, name))) for name in names))
     return table

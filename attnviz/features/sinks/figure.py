@@ -2,63 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from attnviz.drawing.canvas import rendered
-from attnviz.drawing.fonts import Ruler, choose, spelled
-from attnviz.drawing.heading import Heading
+from attnviz.drawing.canvas import picture
+from attnviz.drawing.headed import INK, MARGIN, HeadedFigure, open_sides
 from attnviz.drawing.labels import model_name, tick_step
 from attnviz.drawing.tiles import COLOR, Tile
 from attnviz.drawing.tiles_figure import draw_grid, size
 from attnviz.features.sinks.result import MASSIVE, Sinks
 from attnviz.features.sinks.words import activation_line, measured, norms, summary, tile_text
 
-_MARGIN, _GAP, _PANEL, _LEAST, _TALL = 0.2, 0.75, 2.4, 2.2, 6.0
+_GAP, _PANEL, _LEAST, _TALL = 0.75, 2.4, 2.2, 6.0
 _NUMBERED = 13
 """Layers that have a number each below their states."""
-_DARK, _GREY, _DORMANT = "#1b1b1b", "#909090", "#c4500a"
+_DARK, _GREY, _DORMANT = INK, "#909090", "#c4500a"
 
 
-def draw(result: Sinks, format: str = "png", dpi: float = 150) -> Any:
-    """The picture, in ``png``, ``svg`` or ``pdf``."""
-    return rendered(lambda: build(result, dpi), format, dpi)
-
-
-def build(result: Sinks, dpi: float) -> Figure:
+@picture
+def draw(result: Sinks, dpi: float) -> Figure:
     """The figure: heads to the left, their sinks in the middle, the states to the right."""
     title = f"{model_name(result.source)}: attention sinks"
     below = [summary(result), *filter(None, [activation_line(result)]), measured(result)]
-    families, missing = choose([title, *below, *[head.token for head in result.heads]])
-    below = [spelled(line, missing) for line in below]
-    ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
+    sheet = HeadedFigure(title, below, dpi, [head.token for head in result.heads])
     wide_1, high_1 = size(result.layout)
     left = 0.35
     panels = 2 if result.layers else 1
-    wide = 2 * _MARGIN + left + wide_1 + panels * (_GAP + _PANEL)
-    heading = Heading(ruler, spelled(title, missing), below, wide, _MARGIN)
-    top = _MARGIN + heading.high + 0.5
+    wide = 2 * MARGIN + left + wide_1 + panels * (_GAP + _PANEL)
+    top = sheet.begin(wide) + 0.5
     tall = min(max(high_1, _LEAST), _TALL)
-    high = top + max(high_1, tall) + 0.55 + _MARGIN
-    figure = Figure(figsize=(wide, high), dpi=dpi)
-    heading.draw(figure)
-
-    def axes(x: float, w: float, h: float) -> Axes:
-        return figure.add_axes((x / wide, 1 - (top + h) / high, w / wide, h / high))
-
+    figure = sheet.figure(top + max(high_1, tall) + 0.55 + MARGIN)
     tiles = {
-        head.head: Tile(spelled(tile_text(result, head), missing), result.rests_with(head))
+        head.head: Tile(sheet.text(tile_text(result, head)), result.rests_with(head))
         for head in result.sinks
     }
-    draw_grid(axes(_MARGIN + left, wide_1, high_1), result.layout, tiles,
+    draw_grid(sheet.axes(MARGIN + left, top, wide_1, high_1), result.layout, tiles,
               "the key with the most weight; colour: its mean weight")  # fmt: skip
-    x = _MARGIN + left + wide_1 + _GAP
-    _sinks(axes(x, _PANEL, tall), result)
+    x = MARGIN + left + wide_1 + _GAP
+    _sinks(sheet.axes(x, top, _PANEL, tall), result)
     if result.layers:
-        _states(axes(x + _PANEL + _GAP, _PANEL, tall), result)
+        _states(sheet.axes(x + _PANEL + _GAP, top, _PANEL, tall), result)
     return figure
 
 
@@ -86,8 +70,7 @@ def _sinks(axes: Axes, result: Sinks) -> None:
     )
     axes.tick_params(labelsize=7)
     axes.legend(fontsize=7, frameon=False, loc="upper left")
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    open_sides(axes, "top", "right")
 
 
 def _states(axes: Axes, result: Sinks) -> None:
@@ -109,5 +92,4 @@ def _states(axes: Axes, result: Sinks) -> None:
     axes.set_ylabel(f"magnitude of the states; dotted: {MASSIVE:g}", fontsize=7)
     axes.tick_params(labelsize=7)
     axes.legend(fontsize=7, frameon=False)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    open_sides(axes, "top", "right")

@@ -74,7 +74,7 @@ def sinks_table(result: Sinks, top: int) -> Table:
     names = ["share", *(["95 %"] if several else []), "chance", *(["learned"] if learned else [])]
     names += ["norm", "written", "output"]
     names += [f"without it, {result.unit}", "without sink"] if costs else []
-    table = table_of("head", "sink", *(f">{name}" for name in names))
+    table = table_of("head", "sink", *(f">{name}" for name in names), fold=False)
     for head in result.sinks[:top]:
         row = [result.layout.name(head.head), shorten(sink_name(result, head), _NAME)]
         row += [share(head.share), *([ends(head.share)] if several else [])]

@@ -9,15 +9,14 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from attnviz.drawing.canvas import rendered
-from attnviz.drawing.fonts import Ruler, choose, spelled
-from attnviz.drawing.heading import GREY, Heading
+from attnviz.drawing.headed import MARGIN, HeadedFigure, open_sides
+from attnviz.drawing.heading import GREY
 from attnviz.drawing.labels import model_name
 from attnviz.drawing.palette import ink
 from attnviz.drawing.signed import BLUE, ORANGE, color, signed
 from attnviz.features.sources import words
 from attnviz.features.sources.result import ScoreSide, Sources, SourceShares
 
-_MARGIN = 0.2
 _CELL = (0.5, 0.27)
 _BARS = 1.3
 """Of the sums, in inches."""
@@ -39,29 +38,25 @@ def build(result: Sources, dpi: float) -> Figure:
     rows, columns, values = words.grouped(result)
     title = f"{model_name(result.source)}: {words.subject(result)}"
     below = [words.checked(result), words.sentence(result)]
-    families, missing = choose([title, *below])
-    title, below = spelled(title, missing), [spelled(line, missing) for line in below]
-    ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
+    sheet = HeadedFigure(title, below, dpi)
+    ruler = sheet.ruler
     left = 0.35 + ruler.widest(rows, 7)
     above = 0.3 + ruler.widest(columns, 7)
     wide_grid, high_grid = len(columns) * _CELL[0], len(rows) * _CELL[1]
-    wide = 2 * _MARGIN + max(left + wide_grid + _GAP + _BARS, 5.2)
-    heading = Heading(ruler, title, below, wide, _MARGIN)
-    top = _MARGIN + heading.high + 0.2 + above
-    high = top + high_grid + _GAP + _BARS + 0.2 + _MARGIN
-    figure = Figure(figsize=(wide, high))
-    heading.draw(figure)
-
-    def axes(x: float, y: float, w: float, h: float) -> Axes:
-        """Axes by inches from the left and from the top."""
-        return figure.add_axes((x / wide, 1 - (y + h) / high, w / wide, h / high))
-
-    x = _MARGIN + left
-    _grid(axes(x, top, wide_grid, high_grid), rows, columns, values)
+    wide = 2 * MARGIN + max(left + wide_grid + _GAP + _BARS, 5.2)
+    top = sheet.begin(wide) + 0.2 + above
+    figure = sheet.figure(top + high_grid + _GAP + _BARS + 0.2 + MARGIN)
+    x = MARGIN + left
+    _grid(sheet.axes(x, top, wide_grid, high_grid), rows, columns, values)
     of_query = [sum(row) for row in values]
     of_key = [sum(column) for column in zip(*values, strict=True)]
-    _sums(axes(x + wide_grid + _GAP, top, _BARS, high_grid), of_query, "query side", upright=False)
-    _sums(axes(x, top + high_grid + _GAP, wide_grid, _BARS), of_key, "key side", upright=True)
+    _sums(
+        sheet.axes(x + wide_grid + _GAP, top, _BARS, high_grid),
+        of_query,
+        "query side",
+        upright=False,
+    )
+    _sums(sheet.axes(x, top + high_grid + _GAP, wide_grid, _BARS), of_key, "key side", upright=True)
     return figure
 
 
@@ -72,23 +67,18 @@ def build_shares(result: SourceShares, dpi: float) -> Figure:
     sides: tuple[ScoreSide, ...] = ("key", "query")
     listed = {side: result.side(side)[:_LISTED] for side in sides}
     names = {side: [words.label(result, share.origin) for share in listed[side]] for side in sides}
-    families, missing = choose([title, *below])
-    title, below = spelled(title, missing), [spelled(line, missing) for line in below]
-    ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
+    sheet = HeadedFigure(title, below, dpi)
+    ruler = sheet.ruler
     left = [0.35 + ruler.widest(names[side], 7) for side in sides]
-    wide = 2 * _MARGIN + sum(left) + 2 * _WIDE + 0.3
-    heading = Heading(ruler, title, below, wide, _MARGIN)
-    top = _MARGIN + heading.high + 0.35
+    wide = 2 * MARGIN + sum(left) + 2 * _WIDE + 0.3
+    top = sheet.begin(wide) + 0.35
     tall = max(len(listed[side]) for side in sides) * _LINE
-    high = top + tall + 0.55 + _MARGIN
-    figure = Figure(figsize=(wide, high))
-    heading.draw(figure)
-    x = _MARGIN
+    figure = sheet.figure(top + tall + 0.55 + MARGIN)
+    x = MARGIN
     for side, room in zip(sides, left, strict=True):
         x += room
         height = len(listed[side]) * _LINE
-        place = (x / wide, 1 - (top + height) / high, _WIDE / wide, height / high)
-        axes = figure.add_axes(place)
+        axes = sheet.axes(x, top, _WIDE, height)
         for number, share in enumerate(listed[side]):
             paint = BLUE if share.share > 0 else ORANGE
             axes.barh(number, 100 * share.share, height=0.62, color=paint)
@@ -145,5 +135,4 @@ def _sums(axes: Axes, values: list[float], legend: str, *, upright: bool) -> Non
 
 def _plain(axes: Axes) -> None:
     axes.tick_params(length=0, labelsize=7)
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
+    open_sides(axes, "top", "right", "left")

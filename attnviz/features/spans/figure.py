@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from attnviz.core.heads import Head
 from attnviz.core.spans import ELSEWHERE
-from attnviz.drawing.canvas import rendered
-from attnviz.drawing.fonts import Ruler, choose, spelled
-from attnviz.drawing.heading import Heading
+from attnviz.drawing.canvas import picture
+from attnviz.drawing.headed import INK, MARGIN, HeadedFigure, open_sides
 from attnviz.drawing.labels import model_name, shorten, visible
 from attnviz.drawing.palette import ink, mix
 from attnviz.drawing.tiles import COLOR
@@ -21,29 +18,22 @@ from attnviz.features.spans.words import MARK, RULE_NAMES, lift, measured, whose
 
 _LISTED = 12
 """Heads, those with the largest lifts."""
-_CELL, _LINE, _MARGIN, _GAP, _BARS = (0.72, 0.24), 0.2, 0.2, 0.7, 2.4
+_CELL, _LINE, _GAP, _BARS = (0.72, 0.24), 0.2, 0.7, 2.4
 _NAME = 14
 """Cells of a span's name."""
 _BASELINE = "#b0b0b0"
 _EMPTY = "#f0f0f0"
 
 
-def draw(result: Spans, format: str = "png", dpi: float = 150) -> Any:
-    """The picture, in ``png``, ``svg`` or ``pdf``."""
-    return rendered(lambda: build(result, dpi), format, dpi)
-
-
-def build(result: Spans, dpi: float) -> Figure:
+@picture
+def draw(result: Spans, dpi: float) -> Figure:
     """The figure: heads by spans; beside it the best heads' documents, or a head's own matrix."""
     heads, sheet = listed(result), result.documents
     title = f"{model_name(result.source)}: share of the weight ({whose(result)}) on each span"
-    below = measured(result)
     names = [shorten(visible(name), _NAME) for name in result.names]
     bars = [] if sheet is None else _bars(result)
-    families, missing = choose([title, below, *names])
-    title, below = spelled(title, missing), spelled(below, missing)
-    names = [spelled(name, missing) for name in names]
-    ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
+    page = HeadedFigure(title, [measured(result)], dpi, names)
+    names, ruler = list(map(page.text, names)), page.ruler
     labels = [name for name, *_ in bars] if sheet is not None else names
     left = 0.1 + ruler.widest([result.layout.name(head.head) for head in heads], 7)
     middle = _GAP + ruler.widest(labels, 7)
@@ -51,22 +41,15 @@ def build(result: Spans, dpi: float) -> Figure:
     wide_2 = _BARS if sheet is not None else wide_1
     high_1 = len(heads) * _CELL[1]
     high_2 = len(bars) * _LINE if sheet is not None else len(names) * _CELL[1]
-    wide = 2 * _MARGIN + left + wide_1 + middle + wide_2
-    heading = Heading(ruler, title, [below], wide, _MARGIN)
-    top = _MARGIN + heading.high + 0.5
-    high = top + max(high_1, high_2) + 0.45 + _MARGIN
-    figure = Figure(figsize=(wide, high), dpi=dpi)
-    heading.draw(figure)
-
-    def axes(x: float, w: float, h: float) -> Axes:
-        return figure.add_axes((x / wide, 1 - (top + h) / high, w / wide, h / high))
-
-    _shares(axes(_MARGIN + left, wide_1, high_1), result, heads, names)
-    x = _MARGIN + left + wide_1 + middle
+    wide = 2 * MARGIN + left + wide_1 + middle + wide_2
+    top = page.begin(wide) + 0.5
+    figure = page.figure(top + max(high_1, high_2) + 0.45 + MARGIN)
+    _shares(page.axes(MARGIN + left, top, wide_1, high_1), result, heads, names)
+    x = MARGIN + left + wide_1 + middle
     if sheet is not None:
-        _documents(axes(x, wide_2, high_2), result, bars)
+        _documents(page.axes(x, top, wide_2, high_2), result, bars)
     elif heads:
-        _matrix(axes(x, wide_2, high_2), result, heads[0], names)
+        _matrix(page.axes(x, top, wide_2, high_2), result, heads[0], names)
     return figure
 
 
@@ -121,8 +104,7 @@ def _finish(axes: Axes, rows: int, columns: int) -> None:
     axes.set_ylim(rows, 0)
     axes.tick_params(length=0, labelsize=7)
     axes.xaxis.tick_top()
-    for side in axes.spines.values():
-        side.set_visible(False)
+    open_sides(axes)
 
 
 def _bars(result: Spans) -> list[tuple[str, float, float | None, float | None, bool]]:
@@ -156,7 +138,7 @@ def _documents(
     for place, (_, value, low, high, head) in enumerate(bars):
         axes.barh(place, 100 * value, height=0.7, color=COLOR if head else _BASELINE)
         if low is not None and high is not None:
-            axes.plot([100 * low, 100 * high], [place, place], color="#1b1b1b", linewidth=1)
+            axes.plot([100 * low, 100 * high], [place, place], color=INK, linewidth=1)
     axes.axvline(100 * sheet.chance, color="#606060", linewidth=0.6, linestyle=":")
     axes.set_yticks(range(len(bars)), [name for name, *_ in bars])
     axes.set_ylim(len(bars) - 0.4, -0.6)
@@ -164,5 +146,4 @@ def _documents(
     axes.tick_params(axis="y", length=0, labelsize=7)
     axes.tick_params(axis="x", labelsize=7)
     axes.set_xlabel(f"% right document on {sheet.measured_on}, 95 % interval", fontsize=7)
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
+    open_sides(axes, "top", "right", "left")
