@@ -18,7 +18,8 @@ from tests import ROOT
 
 pytestmark = pytest.mark.slow
 
-KINDS = {".py", ".typed", ".json", ".toml", ".safetensors", ".md", ".txt", ".js", ".ts", ".css",
+KINDS = {".py", ".pyi", ".typed",
+         ".json", ".toml", ".safetensors", ".md", ".txt", ".js", ".ts", ".css",
          ".html", ".wat", ".wasm", ".mplstyle"}  # fmt: skip
 DATA = {
     "model.safetensors",

@@ -196,6 +196,18 @@ def test_an_explanation_is_drawn_for_a_paper(tmp_path: Path) -> None:
     assert int.from_bytes(file.read_bytes()[16:20]) == 5 * 150
 
 
+def test_a_map_fills_a_column() -> None:
+    text = "The keys to the cabinet are on the table"
+    figure = av.heatmap(text, "1.4").figure(width=3.3)
+    axes, bar = figure.axes
+    assert axes.get_title(loc="left") == ""
+    assert axes.get_position().width > 0.5
+    assert bar.get_position().width * 3.3 < 0.08
+    assert any("head 1.4: does previous" in text.get_text() for text in figure.texts)
+    wide = av.heatmap(text, "1.4").figure(width=6)
+    assert wide.axes[0].get_title(loc="left").startswith("head 1.4")
+
+
 def test_a_style_of_matplotlibs(one, tmp_path: Path) -> None:
     style = tmp_path / "own.mplstyle"
     style.write_text("font.family: DejaVu Sans Mono\n")
