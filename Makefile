@@ -9,7 +9,7 @@
 # make dist   build the wheel and use it in an empty venv, with the newest dependencies
 # make lowest  run the tests with the lowest versions that pyproject.toml allows
 # make torture  kill exports, 120 times
-# make fuzz   30,000 generated command lines, calls and damaged files, in about 10 minutes
+# make fuzz   30,000 generated command lines, calls, files, plugins, agents and kills, in about 15 minutes
 # make mutation  break 20 lines chosen at random: do the tests notice?
 # make proofs  what is known otherwise beside what attnviz says, in minutes: docs/proofs.md
 # make gallery  pages of docs/gallery.md into gallery/, each built twice and compared
@@ -127,7 +127,7 @@ torture: .venv/tested
 	HF_HUB_OFFLINE=1 ATTNVIZ_KILLS=120 ATTNVIZ_SEED=$$$$ $(BIN)/pytest tests/features/export/test_safety.py
 
 fuzz: .venv/tested
-	HF_HUB_OFFLINE=1 ATTNVIZ_FUZZ=30000 $(BIN)/pytest tests/cli/test_fuzz.py tests/cli/test_fuzz_readers.py
+	HF_HUB_OFFLINE=1 ATTNVIZ_FUZZ=30000 $(BIN)/pytest tests/cli/test_fuzz.py tests/cli/test_fuzz_readers.py tests/cli/test_fuzz_seams.py
 
 mutation: .venv/tested
 	$(BIN)/python -m tests.mutation --count 20 --seed $$$$

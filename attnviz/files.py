@@ -76,7 +76,7 @@ def wrote(path: str | Path) -> str:
     """What is said of a file, or a folder, once it is written: ``wrote x.png (12.3 kB)``."""
     where = Path(path)
     whole = where.rglob("*") if where.is_dir() else [where]
-    sizes = [stat.st_size for stat in map(os.stat, whole)]
+    sizes = [path.stat().st_size for path in whole if path.is_file()]
     return f"wrote {path} ({human_bytes(sum(sizes))})"
 
 

@@ -18,7 +18,8 @@ from tests import ROOT
 
 pytestmark = pytest.mark.slow
 
-KINDS = {".py", ".typed", ".json", ".toml", ".safetensors", ".md", ".txt", ".js", ".ts", ".css",
+KINDS = {".py", ".pyi", ".typed",
+         ".json", ".toml", ".safetensors", ".md", ".txt", ".js", ".ts", ".css",
          ".html", ".wat", ".wasm", ".mplstyle"}  # fmt: skip
 DATA = {
     "model.safetensors",
@@ -52,6 +53,13 @@ def test_wheel_is_the_package_and_nothing_else(wheel: Path) -> None:
     about = f"attnviz-{attnviz.__version__}.dist-info/"
     assert {name.removeprefix(about) for name in names if name.startswith(about)} == METADATA
     inside = {name for name in names if not name.startswith(about)}
+    samples = {name for name in inside if name.startswith("attnviz/sample_inputs/")}
+    assert samples == {
+        f"attnviz/{path.relative_to(ROOT).as_posix()}"
+        for path in (ROOT / "sample_inputs").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    inside -= samples
     assert inside == {
         path.relative_to(ROOT).as_posix()
         for path in (ROOT / "attnviz").rglob("*")
@@ -72,6 +80,17 @@ def test_installed_wheel_runs_from_another_folder(wheel: Path, tmp_path: Path) -
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     assert "demo-gpt2" in result.stdout
+<<<<<<< HEAD
+=======
+    copied = subprocess.run(
+        [sys.executable, "-c", code, "demo", "--copy", "samples"], cwd=tmp_path, text=True,
+        capture_output=True, check=False, env={**os.environ, "PYTHONPATH": str(site)},
+    )  # fmt: skip
+    assert copied.returncode == 0, copied.stderr
+    assert (tmp_path / "samples" / "treebank.conllu").is_file()
+    schemas = {path.name for path in (site / "attnviz" / "schemas").glob("*.json")}
+    assert schemas == {schema_path(name).name for name in NAMES}
+>>>>>>> e650afb6 (Sample inputs come with the wheel: attnviz demo --copy DIR)
 
 
 def test_the_citation_names_this_version() -> None:

@@ -10,7 +10,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from attnviz import files
 from attnviz.cli import option_names
@@ -34,10 +34,28 @@ def stdout() -> Console:
     """The console for results; plain and of a fixed width in a pipe."""
     from rich.console import Console
 
-    console = Console(highlight=False, emoji=False, markup=False)
+    console = Console(highlight=False, emoji=False, markup=False, color_system=_colors())
     if not console.is_terminal and "COLUMNS" not in console._environ:
         console.width = PIPE_WIDTH
     return console
+
+
+def _colors() -> Literal["auto", "256"]:
+    """Of the terminal: 256 where its description says so, whatever it is called, else rich knows.
+
+    Rich goes by ``$COLORTERM`` and by names that end in ``-256color``, which alacritty's does not.
+    """
+    from rich.console import Console
+
+    if Console().color_system != "standard":
+        return "auto"
+    try:
+        import curses
+
+        curses.setupterm()
+        return "256" if curses.tigetnum("colors") >= 256 else "auto"
+    except (ImportError, OSError, ValueError, curses.error):
+        return "auto"
 
 
 def stderr() -> Console:

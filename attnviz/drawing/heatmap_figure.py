@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -60,8 +60,28 @@ _PAD = 0.08
 _MARGIN = 0.12
 _TITLE_ROOM, _LEAST_TITLE = 3.2, 0.8
 """Inches of a title's line above a small map, and on a narrow page."""
-_BAR = 0.12
-_BAR_TEXT = 7.5
+_COLUMN, _COLUMN_LABEL = 4.0, 8
+"""Up to so many inches a page is a paper's column: its map fills it, and labels have so many
+characters."""
+
+
+@dataclass(frozen=True)
+class _Bar:
+    """The colour bar: inches before it, of itself and of its numbers; points of their text."""
+
+    before: float = 0.2
+    wide: float = 0.12
+    numbers: float = 0.62
+    text: float = 7.5
+
+    @property
+    def room(self) -> float:
+        """All of it, in inches."""
+        return self.before + self.wide + self.numbers
+
+
+_THIN = _Bar(0.08, 0.06, 0.42, 6.0)
+"""The bar of a paper's column."""
 _WAVE, _WAVE_GAP = 0.42, 0.04
 """The room of a waveform beside a map, in inches, and what of it stays free on both sides."""
 _GREY = "#555555"
@@ -116,11 +136,12 @@ def build(
     small_print = paper.current().caption
     caption = visible(caption) if caption and small_print else ""
     spans = [s.name for _, _, both in maps for t in (both.keys, both.queries) for s in t.spans]
+    longest = _COLUMN_LABEL if _in_column(maps) else LONGEST_LABEL
     families, missing = choose(
         [*titles, caption, *spans, *(text for texts in raw.values() for text in texts)]
     )
     cut = {
-        name: tuple(spelled(shorten(text, LONGEST_LABEL), missing) for text in texts)
+        name: tuple(spelled(shorten(text, longest), missing) for text in texts)
         for name, texts in raw.items()
     }
     ruler = Ruler(families, dpi, bold=len(choose(titles)[0]) == 1)
@@ -153,6 +174,8 @@ def build(
         panels.append(Panel(lines, shown, array, hidden(given), rows, cols, turned, pool, breaks))
     shared = all(sides == maps[0][2] for _, _, sides in maps)
     notes = [note for note in (spelled(caption, missing), style.left_out) if note]
+    if _in_column(maps) and paper.current().title is None:
+        notes.insert(0, spelled(visible(maps[0][0]), missing))
     if any(panel.mask is not None for panel in panels):
         notes.append(masked_note(style.palette))
     if any(sides.queries.written for _, _, sides in maps):
@@ -167,6 +190,12 @@ def build(
     return _Page(panels, across, shared, ruler, title_size, style).draw(
         top, notes if small_print else None
     )
+
+
+def _in_column(maps: Sequence[object]) -> bool:
+    """Whether a single map goes into a paper's column."""
+    width = paper.current().width
+    return len(maps) == 1 and width is not None and width <= _COLUMN
 
 
 def _title_room(rows: Axis, columns: Axis, ruler: Ruler) -> float:
@@ -201,7 +230,7 @@ def _titles(own: list[str]) -> list[str]:
     """What stands above the maps: one by the paper's wish; of several always which head it is."""
     asked = paper.current().title
     if asked is None:
-        return own
+        return [""] if _in_column(own) else own
     if len(own) == 1:
         return [asked]
     if asked:
@@ -229,6 +258,7 @@ class _Page:
         self.colors = LinearSegmentedColormap.from_list(
             style.palette, anchors(style.palette)
         ).with_extremes(bad=masked_color(style.palette))
+        self.bar = _THIN if _in_column(panels) else _Bar()
         self.across = across
         self.down = -(-len(panels) // across)
         self.shared = shared
@@ -255,8 +285,7 @@ class _Page:
         step_y = self.high + above + (gap if self.shared else below + gap)
         block_x = step_x * (self.across - 1) + self.wide
         block_y = step_y * (self.down - 1) + self.high
-        bar_high = min(max(self.high, self.ruler.width(meaning, _BAR_TEXT) + 0.1), 4.0)
-        bar_room = 0.2 + _BAR + 0.62
+        bar_high = min(max(self.high, self.ruler.width(meaning, self.bar.text) + 0.1), 4.0)
         titles = max(
             (
                 self.ruler.width(t, self.title_size, title=True)
@@ -265,7 +294,7 @@ class _Page:
             ),
             default=0.0,
         )
-        width = _MARGIN + left + max(block_x + bar_room, titles) + _MARGIN
+        width = _MARGIN + left + max(block_x + self.bar.room, titles) + _MARGIN
         notes = [] if notes is None else [*notes, *self._notes()]
         lines = [line for note in notes for line in self.ruler.wrapped(note, 7, width - 0.3)]
         foot = len(lines) * 7 * LEADING / 72 + (_PAD if lines else 0)
@@ -295,9 +324,9 @@ class _Page:
                 self._brackets(axes, panel.columns, down=False)
         bar = figure.add_axes(
             (
-                (_MARGIN + left + block_x + 0.2) / width,
+                (_MARGIN + left + block_x + self.bar.before) / width,
                 (height - _MARGIN - above - bar_high) / height,
-                _BAR / width,
+                self.bar.wide / width,
                 bar_high / height,
             )
         )
@@ -406,7 +435,7 @@ class _Page:
         bar.set_ticks(list(places), labels=list(texts))
         bar.outline.set_edgecolor(_GREY)
         axes.tick_params(labelsize=7, length=2, width=0.4, color=_GREY)
-        bar.set_label(meaning, fontsize=_BAR_TEXT, color=_GREY)
+        bar.set_label(meaning, fontsize=self.bar.text, color=_GREY)
 
     def _notes(self) -> list[str]:
         """What to say where tokens had to go without a label or without a pixel of their own."""

@@ -30,9 +30,15 @@ _UNITS = {"": 72.0, "in": 72.0, "cm": 72 / 2.54, "mm": 72 / 25.4, "pt": 1.0}
 """Points of each unit of length; TeX's point is a 0.4 % smaller one."""
 
 
+_WIDE = 15.0
+"""Inches of a page; a larger number without a unit is more likely in millimetres."""
+
+
 def _inches(text: str) -> float:
-    """A length with its unit, in inches; UsageError for what is none."""
+    """A length with its unit, in inches; UsageError for what is none, or needs a unit."""
     length = _LENGTH.fullmatch(text)
+    if length is not None and not length[2] and float(length[1]) > _WIDE:
+        raise UsageError(f"{text} of what? write {text}mm, {text}pt or {text}in")
     if length is None or length[2] not in _UNITS:
         raise UsageError(f"{text[:20]!r} is no length; write 3.3in, 84mm, 8.4cm or 240pt")
     return float(length[1]) * _UNITS[length[2]] / 72

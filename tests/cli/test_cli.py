@@ -21,7 +21,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import attnviz as av
-from attnviz.cli import COMMANDS, Commands, main
+from attnviz.cli import COMMANDS, Commands, console, main
 from attnviz.cli.defaults import VARIABLE
 from attnviz.cli.exits import CODES
 from attnviz.files import human_bytes
@@ -210,6 +210,28 @@ def test_colours_only_where_a_terminal_wants_them(capsys, monkeypatch) -> None:
     monkeypatch.delenv("FORCE_COLOR")
     code, out, _ = call(capsys, "heatmap", SENTENCE, "-m", "fresh", "-s", "0.1")
     assert "\x1b[" not in out
+
+
+@pytest.mark.parametrize(
+    ("term", "number", "colours"), [("alacritty", 256, True), ("xterm", 8, False)]
+)
+def test_colours_of_terminals_that_are_not_called_after_them(
+    monkeypatch, term: str, number: int, colours: bool
+) -> None:
+    curses = pytest.importorskip("curses")
+    monkeypatch.setenv("TERM", term)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("COLORTERM", raising=False)
+    monkeypatch.setattr(curses, "setupterm", lambda: None)
+    monkeypatch.setattr(curses, "tigetnum", lambda name: number)
+    assert console.stdout().color_system == ("256" if colours else "standard")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_processes_are_asked_for_by_the_same_letter(name: str) -> None:
+    for parameter in Commands().get_command(None, name).params:
+        if parameter.name == "jobs":
+            assert "-j" in parameter.opts
 
 
 def test_quiet_keeps_notes_to_itself(capsys, minilm: str) -> None:

@@ -313,7 +313,7 @@ CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("flow", {"text": "a b c"}),
     ("diff", {"before": "a b c", "after": "a b d"}),
     ("sources", {"text": "a b c", "select": "1.4"}),
-    ("source_shares", {"text": ["a b c", "b c d"], "select": "1.4"}),
+    ("sources", {"text": ["a b c", "b c d"], "select": "1.4"}),
     ("lens", {"text": "a b c"}),
     ("spans", {"text": av.Prompt("a b c", spans={"b": "b"})}),
     ("explain", {"text": "a b c"}),
@@ -335,12 +335,12 @@ CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
 
 ATTEMPTS: dict[str, tuple[Attempt, float]] = {
     "state": (state, 0.03),
-    "archive": (archive, 0.1),
+    "archive": (archive, 0.05),
     "capture": (capture_file, 0.1),
     "foreign": (foreign, 0.1),
-    "treebank": (treebank, 0.1),
-    "pronouns": (pronouns, 0.2),
-    "tiny": (tiny, 0.17),
+    "treebank": (treebank, 0.05),
+    "pronouns": (pronouns, 0.15),
+    "tiny": (tiny, 0.12),
     "evidence": (evidence, 0.05),
     "compared": (compared, 0.03),
     "film": (film, 0.03),
@@ -350,12 +350,8 @@ ATTEMPTS: dict[str, tuple[Attempt, float]] = {
 """What is tried, and its share of all inputs."""
 
 
-@pytest.mark.parametrize("kind", ATTEMPTS)
-def test_nothing_that_is_read_or_called_finds_a_bug(
-    kind: str, originals: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    attempt, share = ATTEMPTS[kind]
+def try_all(kind: str, attempt: Attempt, share: float, originals: Path) -> None:
+    """Try a class of inputs as often as its share says."""
     for number in range(max(1, round(COUNT * share))):
         start, said = perf_counter(), ""
         try:
@@ -367,6 +363,19 @@ def test_nothing_that_is_read_or_called_finds_a_bug(
         assert "\n" not in said, (kind, number)
         assert len(said) < 700, (kind, number)
         assert perf_counter() - start < LONGEST, (kind, number)
+
+
+@pytest.mark.parametrize("kind", ATTEMPTS)
+def test_nothing_that_is_read_or_called_finds_a_bug(
+    kind: str, originals: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    try_all(kind, *ATTEMPTS[kind], originals)
+
+
+@pytest.mark.parametrize(("name", "given"), CALLS, ids=[name for name, _ in CALLS])
+def test_what_is_mutated_is_a_call_of_today(name: str, given: dict[str, Any]) -> None:
+    assert given.keys() <= inspect.signature(getattr(av, name)).parameters.keys()
 
 
 def test_mutation_changes_what_it_is_given() -> None:

@@ -184,6 +184,30 @@ def test_a_width_that_is_none(capsys) -> None:
     assert "'3 parsecs' is no length; write 3.3in, 84mm, 8.4cm or 240pt" in capsys.readouterr().err
 
 
+def test_a_width_of_many_inches_is_asked_about(capsys) -> None:
+    assert main(["heatmap", "a b", "-s", "2.0", "-o", "x.pdf", "--width", "33"]) == 2
+    assert "33 of what? write 33mm, 33pt or 33in" in capsys.readouterr().err
+
+
+def test_an_explanation_is_drawn_for_a_paper(tmp_path: Path) -> None:
+    file = tmp_path / "x.png"
+    line = ["explain", "the cat sat on the mat", "-o", str(file), "-q", "--width", "5in"]
+    assert main(line) == 0
+    assert int.from_bytes(file.read_bytes()[16:20]) == 5 * 150
+
+
+def test_a_map_fills_a_column() -> None:
+    text = "The keys to the cabinet are on the table"
+    figure = av.heatmap(text, "1.4").figure(width=3.3)
+    axes, bar = figure.axes
+    assert axes.get_title(loc="left") == ""
+    assert axes.get_position().width > 0.5
+    assert bar.get_position().width * 3.3 < 0.08
+    assert any("head 1.4: does previous" in text.get_text() for text in figure.texts)
+    wide = av.heatmap(text, "1.4").figure(width=6)
+    assert wide.axes[0].get_title(loc="left").startswith("head 1.4")
+
+
 def test_a_style_of_matplotlibs(one, tmp_path: Path) -> None:
     style = tmp_path / "own.mplstyle"
     style.write_text("font.family: DejaVu Sans Mono\n")

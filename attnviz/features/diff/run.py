@@ -18,6 +18,7 @@ from attnviz.errors import InputError
 from attnviz.features.diff.result import Diff, Distance, FigureChange, HeadChange
 from attnviz.features.diff.rows import Maps, aligned, alignment, distances, masked
 from attnviz.scoring.observe import score_capture
+from attnviz.scoring.select import describe
 from attnviz.statistics.clusters import few_groups
 from attnviz.statistics.coverage import word_of
 from attnviz.statistics.paired import differences
@@ -198,12 +199,17 @@ def _changes(
     return changes
 
 
+def _heads_of(capture: Capture) -> str:
+    """Which heads a run has, and of what kind."""
+    kinds = " and ".join(capture.layout.kinds)
+    return f"{capture.source.model} has {kinds} heads ({describe(capture.layout)})"
+
+
 def _check(first: Capture, other: Capture) -> None:
     """InputError where two captures have nothing to compare."""
     if first.layout != other.layout:
         raise InputError(
-            f"{first.source.model} has {len(first.layout)} heads and {other.source.model} "
-            f"{len(other.layout)}, or other layers; only the same heads can be compared"
+            f"{_heads_of(first)}, and {_heads_of(other)}; only the same heads can be compared"
         )
     if first.quantity != other.quantity:
         raise InputError(f"one capture holds {first.quantity}, the other {other.quantity}")

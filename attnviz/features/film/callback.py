@@ -91,12 +91,13 @@ class HeadsCallback(TrainerCallback):
         self._tracker = None
 
     def _made(self, args: Any, model: Any, tokenizer: Any) -> Tracker:
+        state = Path(args.output_dir) / "heads" if self._state is None else self._state
+        folder_for(state)
         if tokenizer is None and any(isinstance(text, str) for text in self._texts):
             raise UsageError(
                 "the Trainer has no tokenizer to read the texts; make it with "
                 "processing_class=tokenizer, or give lists of ids"
             )
-        state = Path(args.output_dir) / "heads" if self._state is None else self._state
         return Tracker(model, tokenizer, self._texts, 1, self._scores, state, each=self._each)
 
     def _measure(self, state: Any, control: Any) -> None:

@@ -3,22 +3,50 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnviz.cli import browser, console
 from attnviz.cli.declared import command
+from attnviz.core.settings import Settings, setting
 
 if TYPE_CHECKING:
     from attnviz.features.tour.stops import Stop
 
 
+@dataclass(frozen=True)
+class TourOptions(Settings):
+    """The tour, or what to go on with."""
+
+    copy: Path | None = setting(
+        None,
+        "Copy the sample inputs of the documentation into this folder, and end.",
+        metavar="DIR",
+        common=True,
+    )
+
+
 @command
-def demo(output: browser.PageOutput) -> None:
+def demo(tour: TourOptions, output: browser.PageOutput) -> None:
     """Take a tour: five questions about a model, each with the command that answers it.
 
     In a terminal Enter goes on and q quits, and at the end a page of all heads opens; elsewhere it
     runs to the end, and the page is a file.
+
+    [bold]Examples[/]
+
+      attnviz demo
+
+      attnviz demo --copy sample_inputs
     """
+    if tour.copy is not None:
+        from attnviz.features.tour.samples import copy
+
+        copied = copy(tour.copy)
+        if not output.quiet:
+            console.wrote(copied)
+        return
     output.check_page()
     from rich.text import Text
 

@@ -575,3 +575,9 @@ def test_of_a_run_with_itself_nothing_changed(tmp_path: Path, browser: Any) -> N
             assert "Jensen-Shannon distance" in titles
         assert "distance in tokens" in found.page.inner_text("#card")
         assert "entropy in bits" in found.page.inner_text("#card")
+
+
+def test_models_of_equal_counts_are_told_apart() -> None:
+    said = r"demo-gpt2 has decoder heads \(layers 0-3 with heads 0-5\), and demo-bert has encoder"
+    with pytest.raises(InputError, match=said):
+        av.diff("a b c", other_model="demo-bert")

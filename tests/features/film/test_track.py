@@ -407,6 +407,9 @@ def test_a_trainer_is_looked_at_when_it_is_attached(tmp_path: Path) -> None:
     trainer.args.output_dir = tmp_path / "file"
     with pytest.raises(OutputError, match="cannot keep steps in"):
         av.HeadsCallback(TEXTS).attach(trainer)
+    trainer.args.output_dir = tmp_path
+    with pytest.raises(UsageError, match="processing_class=tokenizer"):
+        av.HeadsCallback(TEXTS).attach(trainer)
     assert not added
 
 
