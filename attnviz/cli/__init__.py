@@ -3,8 +3,8 @@
 This is the only place that catches errors: our own (:mod:`attnviz.errors`), and as a last resort
 any other, which is a bug to be reported. Exit codes: 0 done, 1 the work cannot be done, 2 wrong
 use, 3 done but for some inputs that could not be used (``export``, ``profile``), 4 a check does not
-hold (``check``, ``card --check``, ``diff --fail-over``, ``shapes --verify``), 5 there was nothing
-to check, 70 a bug, 130 interrupted.
+hold (``check``, ``card --check``, ``diff --fail-over``, ``shapes --show verify``), 5 there was
+nothing to check, 70 a bug, 130 interrupted.
 """
 
 from __future__ import annotations

@@ -84,10 +84,10 @@ class AblationSettings(Settings):
     by: Literal["head", "position"] = setting(
         "head", "The effect on a whole text, or on each of its tokens.", panel=MEASURED
     )
-    gradient: Literal["plain", "layer"] | None = setting(
+    estimate: Literal["plain", "layer"] | None = setting(
         None,
-        "Also measure each gate's gradient. As it is (plain), or normalized within each layer "
-        "(Michel et al. 2019).",
+        "Also estimate every effect by its gate's gradient. As it is (plain), or normalized within "
+        "each layer (Michel et al. 2019).",
         panel=MEASURED,
         bare="plain",
         common=True,
@@ -162,8 +162,8 @@ class AblationSettings(Settings):
             raise UsageError(
                 "logit-diff is measured at one token; leave out {position}", position=self.position
             )
-        if self.curve == "gradient" and self.gradient is None:
-            raise UsageError("an order by gradient needs {gradient}", gradient=...)
+        if self.curve == "gradient" and self.estimate is None:
+            raise UsageError("an order by gradient needs {estimate}", estimate=...)
         self._check_registered()
 
     def _check_registered(self) -> None:

@@ -110,9 +110,7 @@ WHY_CIRCUIT = (
 
 def circuit() -> Patch:
     """The heads of demo-gpt2 that go on with a repeated sequence: the last stop of the tour."""
-    return patch(
-        task="induction-swap", count=24, circuit=True, circuit_size=CIRCUIT, model="demo-gpt2"
-    )
+    return patch(task="induction-swap", count=24, circuit=CIRCUIT, model="demo-gpt2")
 
 
 NEEDED = "0.5, 1.4, 2.0, 2.4, 3.0, 3.1, 3.3, 3.5, 3.0+3.1+3.3+3.5"

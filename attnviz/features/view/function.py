@@ -285,7 +285,7 @@ def _effects(source: Source, texts: Sequence[Inputs], progress: Progress | None)
     """What it costs to take every head of a model away."""
     alone = len(texts) == 1 and (bool(texts[0].features) or not texts[0].texts)  # no sentences fit
     method = "zero" if alone else METHODS
-    settings = AblationSettings(method=method, gradient=None if source.no_logits else "plain")
+    settings = AblationSettings(method=method, estimate=None if source.no_logits else "plain")
     quiet: Progress = lambda stage, done, all_: None  # noqa: E731
     return ablation.run(ablation.Study(source, texts, settings, progress=progress or quiet))
 

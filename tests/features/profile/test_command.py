@@ -169,14 +169,16 @@ def test_distances_are_drawn_where_weight_can_be(corpus, model: str, ahead: int)
         (["{corpus}", "--state", "no/such/folder/x.profile"], "no/such/folder does not exist"),
         (["{corpus}", "--state", "p.PNG"], "--state keeps the state that a profile goes on from"),
         (["{corpus}", "--state", "p.json"], "name it p.profile, not p.json"),
-        (["--merge", "a", "b", "--state", "p.html"], "name it p.profile, not p.html"),
-        (["--merge", "{corpus}"], "merging takes two profiles or more"),
-        (["--merge", "{corpus}", "{corpus}"], "is not a profile that attnviz wrote"),
-        (["--merge", "{corpus}", "{corpus}", "--whole"], "profiles; leave out --whole"),
-        (["--merge", "gone.profile", "{corpus}"], "gone.profile is missing; give a file"),
+        (["a.profile", "b.profile", "--state", "p.html"], "name it p.profile, not p.html"),
+        (["a.profile"], "merging takes two profiles or more"),
+        (["{corpus}.profile", "{corpus}.profile"], "is not a profile that attnviz wrote"),
+        (["a.profile", "b.profile", "--whole"], "as they are; leave out --whole"),
+        (["gone.profile", "{corpus}.profile"], "gone.profile is missing; give a file"),
+        (["--merge", "a.profile"], "No such option"),
     ],
 )  # fmt: skip
 def test_wrong_use_is_one_line(corpus, capsys, arguments: list[str], says: str) -> None:
+    Path(f"{corpus}.profile").write_bytes(Path(corpus).read_bytes())
     assert main(["profile", *(a.format(corpus=corpus) for a in arguments)]) in (1, 2)
     err = capsys.readouterr().err
     assert says in err
