@@ -13,9 +13,6 @@ from attnviz.core.settings import Settings, setting
 from attnviz.drawing.paper import Paper
 from attnviz.features.retrieval.settings import RetrievalSettings
 
-ROWS = 10
-"""Heads of the table, where nothing is said."""
-
 
 @dataclass(frozen=True)
 class NeedlesFile(Settings):
@@ -58,4 +55,4 @@ def retrieval(
             given.needles, progress=stages.show, **settings.asked(), **model.asked()
         )
     output.save(result, **paper.options())
-    output.show(result, top=table.top or ROWS)
+    output.show(result, top=table.rows)

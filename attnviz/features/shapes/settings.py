@@ -28,10 +28,10 @@ class ViewSettings(Settings):
         None,
         "diagram, numbers, animation, scaling, compare, verify or presets. Boxes and arrows; a "
         "tiny layer in numbers (numbers:5 to so many digits); the same as an animation; what 1/√d "
-        "is for; MHA, GQA, MQA and MLA side by side (compare:80GB says what fits beside the weights); "
-        "the real layer against every step; a list of published models. Or costs along one size, "
-        "such as seq=128..131072, also kv-heads=1..H, d-model, heads, context-length; :x4 or :+512 "
-        "sets the step.",
+        "is for; MHA, GQA, MQA and MLA side by side (compare:80GB says what fits beside the "
+        "weights); the real layer against every step; a list of published models. Or costs along "
+        "one size, such as seq=128..131072, also kv-heads=1..H, d-model, heads, context-length; "
+        ":x4 or :+512 sets the step.",
         panel=VIEW,
         metavar="VIEW",
         common=True,

@@ -93,7 +93,7 @@ def view(
                   "ablate": ablate or None}  # fmt: skip
         check_long(loaded.inputs, others)
         return long_view(loaded.model.load(), loaded.inputs, settings, page, progress)
-    model, select = loaded.model, settings.select
+    model, select = loaded.model, settings.heads
     if settings.clearest is not None:
         select = strongest(text := list(looks_of(text)), model.load(), settings.clearest, select)
     if other is not None and evidence is not None:

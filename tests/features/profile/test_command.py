@@ -228,7 +228,7 @@ def test_show_takes_the_json_of_a_profile_as_its_state(corpus, tmp_path, capsys)
     printed.write_text(capsys.readouterr().out)
     told = []
     for kept in (state, printed):
-        assert main(["show", str(kept), "--all"]) == 0
+        assert main(["show", str(kept), "--top", "all"]) == 0
         told.append(capsys.readouterr())
     assert told[0] == told[1]
     assert "12 texts" in told[0].out
