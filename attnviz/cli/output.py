@@ -27,8 +27,8 @@ class FilesOutput(Quiet):
 
     out: tuple[Path, ...] | None = setting(
         None,
-        "Also write it, in the form of the suffix: a picture (.png, .svg, .pdf), a table (.csv, "
-        ".parquet), .json, and where there is one a page (.html). Repeatable.",
+        "Also write it: .png, .svg, .pdf, .csv, .parquet, .json or .html. The suffix says which "
+        "form, and not every result has a page (.html); repeatable.",
         short="o",
         panel=OUTPUT,
         metavar="FILE",
@@ -113,7 +113,7 @@ class TableOptions(Settings):
 
     top: int | Literal["all"] | None = setting(
         None,
-        "List the first N rows of the table, or all.",
+        "List the first N rows of the table. Or all of them.",
         panel=OUTPUT,
         metavar="N|all",
         parser=number_or("all"),
@@ -151,5 +151,5 @@ class SortOptions(TableOptions):
     top: int | Literal["all"] | None = like(
         TableOptions,
         "top",
-        help="List the first N rows of the table, or all, also heads that do nothing.",
+        help="List the first N rows of the table. Or all, also heads that do nothing.",
     )

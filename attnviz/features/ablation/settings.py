@@ -36,8 +36,8 @@ class AblationSettings(Settings):
     )
     method: str = setting(
         METHODS,
-        "What replaces a head's output: zero, mean, mean:tokens, resample. A mean is that at each "
-        "position, or over all tokens; to resample is to take its output on another text; plugins "
+        "What replaces a head's output: zero, mean, resample. A mean is that at each position, or "
+        "over all tokens (mean:tokens); to resample is to take its output on another text; plugins "
         "register others (av.fill). Of several, comma-separated, the first ranks effects, and two "
         "must agree before a head is called needed.",
         metavar="METHODS",
@@ -109,8 +109,8 @@ class AblationSettings(Settings):
     )
     curve: str | None = setting(
         None,
-        "Ablate one head after the other, by effect, remeasured, gradient, role or random. The "
-        "least important goes first: ordered on half of the texts, measured on the other half; "
+        "Ablate one head after the other. By effect, remeasured, gradient, role or random, the "
+        "least important first: ordered on half of the texts, measured on the other half; "
         "remeasured ranks the rest again after every tenth. Three random orders stand beside, or "
         "as many as are said: effect:20.",
         panel=CURVE,
