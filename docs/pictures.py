@@ -70,7 +70,7 @@ def main() -> None:
     ):
         film = av.read(IMAGES.parents[1] / f"sample_inputs/phases/{run}.json")
         film.save(IMAGES / f"{name}.png", name=of)
-    av.patch(task="induction-swap", circuit=True).save(IMAGES / "circuit.png")
+    av.patch(task="induction-swap", circuit="auto").save(IMAGES / "circuit.png")
     if "TREEBANK" in os.environ:
         arcs(Path(os.environ["TREEBANK"]).absolute())
     photograph(capture)
@@ -125,7 +125,7 @@ def photograph(capture: av.Capture) -> None:
         tab.wait_for_timeout(1500)
         tab.screenshot(path=IMAGES / "live.png")
         inputs = IMAGES.parent.parent / "sample_inputs"
-        atlas = av.atlas(inputs / "sentences.txt", treebank=inputs / "treebank.conllu")
+        atlas = av.atlas(inputs / "sentences.txt", gold=inputs / "treebank.conllu")
         tab.goto(f"{atlas.save(Path(folder) / 'atlas.html').as_uri()}#2.4")
         tab.wait_for_timeout(800)
         tab.screenshot(path=IMAGES / "atlas.png")

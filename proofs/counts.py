@@ -45,7 +45,7 @@ def parameters(small: bool) -> Iterator[Proof]:
         for one, found in zip(chosen, counted, strict=True)
         if one.parameters != found.whole
     ]
-    command = f"{COMMAND}; attnviz shapes --preset NAME --verify"
+    command = f"{COMMAND}; attnviz shapes --model NAME --show verify"
     yield Proof(
         f"attention parameters by formula of {len(chosen)} published models, {chosen[0].title} to "
         f"{chosen[-1].title}",
@@ -71,7 +71,7 @@ def layers(families: tuple[str, ...]) -> Proof:
         "positions, grouped keys, windows, norms and biases",
         "transformers' own layers with the same weights",
         f"{len(checks) - len(wrong)} of {len(checks)} checks equal", "values to 1e-4 of their size",
-        not wrong, f"{COMMAND}; attnviz shapes --model FOLDER --verify",
+        not wrong, f"{COMMAND}; attnviz shapes --model FOLDER --show verify",
     )  # fmt: skip
 
 
@@ -96,5 +96,5 @@ def flops() -> Proof:
         "FLOPs of nn.MultiheadAttention at three sizes, and of every step of MHA, GQA, MQA, MLA "
         "and cross-attention",
         "torch's FlopCounterMode", f"{exact} of {tried} equal", "exact", exact == tried,
-        f"{COMMAND}; attnviz shapes --d-model 64 --heads 4 --verify",
+        f"{COMMAND}; attnviz shapes --d-model 64 --heads 4 --show verify",
     )  # fmt: skip

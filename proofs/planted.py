@@ -46,7 +46,7 @@ def weights(seeds: range) -> Proof:
     there = {*names, f"{names[0]} -> {names[1]}.k", f"{names[1]} -> logits"}
     cases = [
         (_parts(av.patch(task="induction-swap", model=av.load(planted.planted(seed)),
-                         circuit=True, count=14)), there)
+                         circuit="auto", count=14)), there)
         for seed in seeds
     ]  # fmt: skip
     return _judged(
@@ -60,7 +60,7 @@ def programs() -> Proof:
     cases = []
     for name, (make, carried, _, edges) in test_compiled.CASES.items():
         model, words, _ = test_compiled.read(name)
-        found = av.patch(make(words), model=av.load(model), circuit=True)
+        found = av.patch(make(words), model=av.load(model), circuit="auto")
         cases.append((_parts(found), {*carried, *edges}))
     return _judged(
         "heads and edges of two programs compiled by tracr: reverse, and what followed before",

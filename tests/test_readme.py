@@ -14,7 +14,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 ELSEWHERE = re.compile(r"bert-base|google/|gpt2(?!\w|-)|FOLDER|llama|\||my-model|t5-")
 """Commands that need a model from a hub, a file of the reader's own, or another program."""
 LONG = re.compile(
-    r"ablate .*--(probe|curve|gradient|method)|patch .*--circuit|attnviz (atlas|demo|retrieval)"
+    r"ablate .*--(probe|curve|estimate|method)|patch .*--circuit|attnviz (atlas|demo|retrieval)"
 )
 """Commands that take longest, which the tests of their features run too."""
 

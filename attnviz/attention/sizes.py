@@ -84,9 +84,9 @@ def check_sizes(
         latent = 4 * head_dim if latent is None else latent
         rope_dim = head_dim // 4 * 2 if rope_dim is None else rope_dim
         if rope_dim < 0 or rope_dim % 2:
-            raise SizeError(f"rope-dim must be even and not negative, got {rope_dim}")
+            raise SizeError(f"the rotary width must be even and not negative, got {rope_dim}")
         return Sizes("mla", d_model, heads, heads, head_dim, latent, rope_dim)
-    for name, size in (("latent", latent), ("rope-dim", rope_dim)):
+    for name, size in (("latent", latent), ("rotary width", rope_dim)):
         if size is not None:
             raise SizeError(f"{name} {size} belongs to kind mla, not {kind or 'mha'}")
     kv_heads = _kv_heads(kind, heads, kv_heads)

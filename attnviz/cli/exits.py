@@ -7,7 +7,7 @@ from attnviz.errors import AttnvizError
 IN_PART = 3
 """Some texts could not be used and the rest is done."""
 DIFFERS = 4
-"""A check does not hold: ``diff --fail-over``, ``shapes --verify``, ``card --check``, ``check``."""
+"""A check does not hold: of ``diff --fail-over``, ``shapes --show verify``, ``card --check``."""
 NOTHING_COMPARED = 5
 """What a check is about is not there."""
 BUG = 70

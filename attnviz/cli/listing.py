@@ -49,8 +49,12 @@ def listed(
 
 def show_heads(result: Heads, table: SortOptions, output: Output) -> None:
     """Print what heads do with a text, those that the table is to list."""
-    order: dict[str, Any] = {"role": table.role, "sort": table.sort, "top": table.top}
-    rows, more = listed(result.heads, **order, everything=table.all or output.machine)
+    order: dict[str, Any] = {
+        "role": table.role,
+        "sort": table.sort,
+        "top": None if table.top == "all" else table.top,
+    }
+    rows, more = listed(result.heads, **order, everything=table.top == "all" or output.machine)
     if output.machine:
         output.show(replace(result, heads=tuple(rows)))
         return
@@ -61,14 +65,14 @@ def show_heads(result: Heads, table: SortOptions, output: Output) -> None:
         probed,
         score=table.sort if table.sort in SCORES else None,
         more=(more, more_probed),
-        resting="" if table.all or table.role is not None else "(--all lists them)",
+        resting="" if table.top == "all" or table.role is not None else "(--top all lists them)",
     )
 
 
 def show_profile(result: Profile, table: SortOptions, output: Output) -> None:
     """Print what heads do over many texts, those that the table is to list."""
     scores = [head.scores for head in result.heads]
-    rows, more = listed(
-        scores, role=table.role, sort=table.sort, top=table.top, everything=table.all
-    )
+    everything = table.top == "all"
+    top = None if everything else table.first
+    rows, more = listed(scores, role=table.role, sort=table.sort, top=top, everything=everything)
     output.show(result, rows, more=more)

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable
 from typing import Any
 
+from attnviz.core.renamed import renamed
 from attnviz.errors import Message
 
 _declared: dict[str, Any] = {}
@@ -37,6 +38,8 @@ def option(name: str, value: Any = ...) -> str:
         value: ``...`` where the name alone is meant.
     """
     declared = _declared.get(name)
+    if declared is None and (new := renamed(name, _declared, value)) and new.value is not ...:
+        return option(*new)  # a function takes by itself what is a value of another option here
     if declared is None and _declared and name in _OF_A_TEXT:
         return f"the field {name!r}"
     if declared is None and _declared and name in _OF_A_MEDIUM:

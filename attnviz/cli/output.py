@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from attnviz.cli import console
 from attnviz.cli.options import Quiet
-from attnviz.core.settings import Settings, setting
+from attnviz.core.parsing import number_or
+from attnviz.core.settings import Settings, like, setting
 from attnviz.errors import UsageError
 
 if TYPE_CHECKING:
     from attnviz.drawing.forms import Renderable
 
 OUTPUT = "Output"
+ROWS = 10
+"""Of a table that ranks, where nothing is said."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,8 +27,8 @@ class FilesOutput(Quiet):
 
     out: tuple[Path, ...] | None = setting(
         None,
-        "Also write it, in the form of the suffix: a picture (.png, .svg, .pdf), a table (.csv, "
-        ".parquet), .json, and where there is one a page (.html). Repeatable.",
+        "Also write it: .png, .svg, .pdf, .csv, .parquet, .json or .html. The suffix says which "
+        "form, and not every result has a page (.html); repeatable.",
         short="o",
         panel=OUTPUT,
         metavar="FILE",
@@ -107,9 +111,25 @@ class Output(FilesOutput):
 class TableOptions(Settings):
     """How much of a table stands on the terminal."""
 
-    top: int | None = setting(
-        None, "List the first N rows of the table.", panel=OUTPUT, metavar="N", least=1, common=True
+    top: int | Literal["all"] | None = setting(
+        None,
+        "List the first N rows of the table. Or all of them.",
+        panel=OUTPUT,
+        metavar="N|all",
+        parser=number_or("all"),
+        least=1,
+        common=True,
     )
+
+    @property
+    def first(self) -> int | None:
+        """How many rows were asked for; None where the table knows best."""
+        return sys.maxsize if self.top == "all" else self.top
+
+    @property
+    def rows(self) -> int:
+        """How many rows of a ranking are listed."""
+        return self.first or ROWS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,4 +148,8 @@ class SortOptions(TableOptions):
         metavar="BY",
         common=True,
     )
-    all: bool = setting(False, "List all heads, not only those that do something.", panel=OUTPUT)
+    top: int | Literal["all"] | None = like(
+        TableOptions,
+        "top",
+        help="List the first N rows of the table. Or all, also heads that do nothing.",
+    )

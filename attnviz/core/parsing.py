@@ -24,6 +24,24 @@ def number_or(*words: str) -> Callable[[str], int | str]:
     return read
 
 
+def without_clearest(heads: str | None) -> tuple[str | None, int | None]:
+    """A selection of heads, and the number of its ``clearest:N``: of these the N clearest.
+
+    Raises:
+        UsageError: N is no number.
+    """
+    number, others = None, []
+    for item in () if heads is None else heads.split(","):
+        name, colon, count = item.strip().partition(":")
+        if name != "clearest" or not colon:
+            others.append(item)
+        elif not (count.isascii() and count.isdigit() and int(count[:9]) > 0 and len(count) < 10):
+            raise UsageError("clearest:N takes a number of heads such as 3, not {!r}", count[:40])
+        else:
+            number = int(count)
+    return ",".join(others) if others else None, number
+
+
 def number_or_text(text: str) -> int | str:
     """A whole number where the text is one, and else the text."""
     try:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container
+from typing import Any
 
 from attnviz.errors import Setting
 
@@ -24,15 +26,15 @@ RENAMED: dict[str, tuple[str, ...]] = {
     "what": ("text",),
     "inputs": ("files",),
     "texts": ("files",),
-    "conllu": ("treebank",),
-    "gap": ("pronouns",),
+    "conllu": ("gold",),
+    "gap": ("gold",),
     "show": ("map_tokens", "sentences"),
     "keep": ("state",),
     "out": ("state",),
     "baselines": ("baseline",),
     "results": ("out_dir",),
     "ablated": ("limit",),
-    "top": ("clearest", "predictions"),
+    "top": ("select=clearest:{3}", "predictions"),
     "fresh_kind": ("kind",),
     "window": ("sliding_window",),
     "why": ("explain",),
@@ -44,24 +46,56 @@ RENAMED: dict[str, tuple[str, ...]] = {
     "device_map": ("device=balanced",),
     "load_in": ("dtype=8bit",),
     "font_size": ("font=8pt",),
+    "circuit_size": ("circuit=5",),
+    "faithful": ("circuit=85%",),
+    "gradient": ("estimate",),
+    "seeds": ("control=3",),
+    "no_control": ("control=0",),
+    "only": ("select",),
+    "token": ("answer",),
+    "treebank": ("gold",),
+    "pronouns": ("gold",),
+    "compare": ("show=compare",),
+    "verify": ("show=verify",),
+    "memory": ("show=compare:{80GB}",),
+    "sweep": ("show={seq=128..131072}",),
+    "precision": ("show=numbers:{5}",),
+    "preset": ("model",),
+    "example": ("input=words",),
+    "rope_dim": ("latent=512+64",),
+    "write": ("out_dir",),
+    "matrix": ("query=all",),
+    "weights": ("format=png,npz",),
+    "hide_sink": ("hide=sink",),
+    "no_labels": ("hide=labels",),
+    "labels": ("hide=labels",),
+    "all": ("top=all",),
+    "random_orders": ("curve=effect:{20}",),
+    "mean_over": ("method=mean:tokens",),
+    "clearest": ("select=clearest:{3}",),
     "system": ("chat=system: TEXT",),
     "user": ("chat=user: TEXT",),
 }
 """The new names of a setting by its old one, as Python spells them: the first that there is.
 
-One that is a value of another setting now is written with it.
+One that is a value of another setting now is written with it; what stands in braces is its own
+value, or an example of one.
 """
 
+_VALUE = re.compile(r"\{(.*)\}")
 
-def renamed(old: str, known: Container[str]) -> Setting | None:
+
+def renamed(old: str, known: Container[str], value: Any = ...) -> Setting | None:
     """The setting of today, where it is known by another name; None where it never was.
 
     Args:
         old: the name that was used.
         known: the names that there are.
+        value: what it was given.
     """
     for new in RENAMED.get(old, ()):
-        name, equals, value = new.partition("=")
+        name, equals, spelled = new.partition("=")
         if name in known:
-            return Setting(name, value) if equals else Setting(name)
+            own = r"\1" if value is ... or isinstance(value, bool) else str(value).replace("\\", "")
+            return Setting(name, _VALUE.sub(own, spelled)) if equals else Setting(name)
     return None

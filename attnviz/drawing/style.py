@@ -13,6 +13,7 @@ from attnviz.core.quantities import QUANTITIES, quantity_named
 from attnviz.core.settings import Settings, setting
 from attnviz.drawing.labels import number
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
+from attnviz.errors import UsageError
 
 DECADES = 4
 """A logarithmic scale ends at this many powers of ten below its largest weight."""
@@ -25,6 +26,7 @@ _LEAST_GAP = 0.09
 
 
 STYLE = "Input"
+HIDDEN = ("sink", "labels")
 
 
 @dataclass(frozen=True)
@@ -64,10 +66,14 @@ class Style(Settings):
     words: bool = setting(
         False, "Merge subwords into words: sum over keys, mean over queries.", panel=STYLE
     )
-    hide_sink: bool = setting(
-        False, "Hide the first token and separators, and renormalize the rows.", panel=STYLE
+    hide: str = setting(
+        "",
+        "sink, labels or both. The sink is the first token and separators, without which rows are "
+        "renormalized; labels are the tokens along the axes.",
+        panel=STYLE,
+        metavar="WHAT",
+        shown="",
     )
-    labels: bool = setting(True, "Label the axes with no tokens.", panel=STYLE, shown="")
     values: bool | None = setting(
         None, "Print weights in the cells, where they fit.", panel=STYLE, shown="few tokens"
     )
@@ -77,6 +83,23 @@ class Style(Settings):
         """Raise UsageError for a palette or a quantity that there is not."""
         anchors(self.palette)
         quantity_named(self.quantity)
+        for name in self._hidden:
+            if name not in HIDDEN:
+                raise UsageError("{hide} takes {}, not {!r}", ", ".join(HIDDEN), name, hide=...)
+
+    @property
+    def hide_sink(self) -> bool:
+        """Whether the first token and separators are left out."""
+        return "sink" in self._hidden
+
+    @property
+    def labels(self) -> bool:
+        """Whether tokens stand along the axes."""
+        return "labels" not in self._hidden
+
+    @property
+    def _hidden(self) -> list[str]:
+        return [name for name in map(str.strip, self.hide.split(",")) if name]
 
     def relative(self, maps: int) -> bool:
         """Whether the colour bar of so many maps shows shares, not weights."""

@@ -865,19 +865,19 @@ def test_the_table_leads_with_what_heads_do_and_counts_those_that_rest(capsys) -
     assert "\n1.4 " in table
     assert "\n0.0 " not in table  # diffuse, and nothing else
     assert re.search(
-        r"^7 heads attend only to sinks or diffusely: first 1, diffuse 6 \(--all lists "
+        r"^7 heads attend only to sinks or diffusely: first 1, diffuse 6 \(--top all lists "
         r"them\)$",
         said,
         re.M,
     )
-    _, said, _ = call(capsys, "heads", text, "-q", "--all")
+    _, said, _ = call(capsys, "heads", text, "-q", "--top", "all")
     assert "\n0.0 " in said
     assert "only to sinks" not in said
 
 
 def test_a_table_sorted_by_a_score_shows_it(capsys) -> None:
     text = "The keys to the cabinet are on the table because the keys to the cabinet were lost"
-    _, said, _ = call(capsys, "heads", text, "-q", "--sort", "entropy", "--all")
+    _, said, _ = call(capsys, "heads", text, "-q", "--sort", "entropy", "--top", "all")
     header, _, *rows = said[said.index("\nhead ") + 1 :].splitlines()
     place = header.split().index("entropy")
     assert place == 2

@@ -233,7 +233,7 @@ def test_changed_options_are_named_as_they_are_typed() -> None:
         ("shapes --why", "--explain"),
         ("shapes --diagram", "--show"),
         ("shapes --window 3", "--sliding-window"),
-        ("export a.txt -o maps --top 3", "--clearest"),
+        ("export a.txt -o maps --top 3", "--select clearest:3"),
         ("export a.txt -o maps --fresh-kind mha", "--kind"),
         ("ablate --lines a.txt", "--texts"),
     ],

@@ -105,8 +105,8 @@ def test_a_cluster_that_is_not_there_and_a_model_that_cannot_travel(tmp_path) ->
 @pytest.mark.usefixtures("_running")
 def test_an_ablation_has_the_bits_of_one_process() -> None:
     texts = ["one two three one two three", "a b c a b c", "the cat and the dog and the cat"]
-    one = av.ablate(texts, select="2.4,1.4,role:previous", gradient="plain")
-    two = av.ablate(texts, select="2.4,1.4,role:previous", gradient="plain", ray="local", jobs=2)
+    one = av.ablate(texts, select="2.4,1.4,role:previous", estimate="plain")
+    two = av.ablate(texts, select="2.4,1.4,role:previous", estimate="plain", ray="local", jobs=2)
     assert two.to_json() == one.to_json()
 
 

@@ -102,7 +102,7 @@ def test_pictures_say_names_that_were_cut() -> None:
 
 
 def test_maps_without_labels_have_none() -> None:
-    figure = build([("", np.eye(20), Sides(tokens(20), tokens(20)))], Style(labels=False))
+    figure = build([("", np.eye(20), Sides(tokens(20), tokens(20)))], Style(hide="labels"))
     assert strips(figure) == []
 
 

@@ -156,7 +156,7 @@ def test_the_command(capture: Capture, tmp_path: Path, capsys: pytest.CaptureFix
     assert Image.open(drawn).size[0] > 300
     assert main(["heatmap", "--recorded", path, "--query", "0,1"]) == 0
     assert "from patch 0,1; most on patch" in capsys.readouterr().out
-    assert main(["heatmap", "--recorded", path, "--matrix"]) == 0
+    assert main(["heatmap", "--recorded", path, "--query", "all"]) == 0
     assert "queries" in capsys.readouterr().out
     assert main(["heatmap", "a b c", "--query", "0,1"]) == 2
     assert "there is no picture to draw over" in capsys.readouterr().err

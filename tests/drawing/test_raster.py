@@ -224,7 +224,7 @@ def test_the_next_picture_does_not_change_the_last() -> None:
 
 def test_labels_can_be_left_out() -> None:
     with_labels = Raster(sides_of(12)).pixels([("x", weights_of(12, 12))])
-    without = Raster(sides_of(12), 1, Style(labels=False)).pixels([("x", weights_of(12, 12))])
+    without = Raster(sides_of(12), 1, Style(hide="labels")).pixels([("x", weights_of(12, 12))])
     assert without.shape[0] < with_labels.shape[0]
 
 

@@ -518,5 +518,5 @@ def test_lines_stand_where_the_sentences_of_a_pair_meet(
 
 def test_a_map_without_the_sink_says_so() -> None:
     one = tokens(3)
-    item = terminal.heatmap(causal(3, 3), Sides(one, one), style=Style(hide_sink=True))
+    item = terminal.heatmap(causal(3, 3), Sides(one, one), style=Style(hide="sink"))
     assert SINK_NOTE in lines(item)

@@ -107,7 +107,7 @@ def test_the_waveform_moves_with_the_sound(kind: Any) -> None:
         assert np.percentile(beside[0][:, 0], 95) < np.percentile(beside[1][:, 0], 5), "and above"
 
 
-@pytest.mark.parametrize("shown", [{}, {"words": True}, {"hide_sink": True}])
+@pytest.mark.parametrize("shown", [{}, {"words": True}, {"hide": "sink"}])
 def test_seconds_stand_in_place_of_labels(shown: dict[str, bool]) -> None:
     held = capture("encoder", Sides(HEARD, HEARD), sound(0.0, 0.4))
     svg = av.heatmap(held, "0.*", **shown).to_bytes("svg").decode()

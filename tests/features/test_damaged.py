@@ -19,7 +19,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "lens of heads": lambda: av.lens(TEXT, by="head"),
     "spans": lambda: av.spans(av.Prompt(TEXT, spans={"kettle": "all:kettle"})),
     "retrieval": lambda: av.retrieval(
-        lengths=[40, 60], depths=[0.2, 0.8], count=2, group_size=(0,), control=False
+        lengths=[40, 60], depths=[0.2, 0.8], count=2, group_size=(0,), control=0
     ),
     "explain": lambda: av.explain(TEXT),
     "logits": lambda: av.logits(TEXT),

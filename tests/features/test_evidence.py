@@ -50,7 +50,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def reports(corpus: str) -> dict[str, Any]:
     return {
-        "ablate": av.ablate(texts(6), gradient="plain"),
+        "ablate": av.ablate(texts(6), estimate="plain"),
         "one": av.ablate(TEXT),
         "profile": av.profile(corpus),
         "logits": av.logits(TEXT),
@@ -196,7 +196,7 @@ def test_a_page_measures_itself(capsys, tmp_path: Path) -> None:
     (worth,) = data["findings"]
     assert worth["name"] == "these texts"
     assert "of 2 texts" in worth["how"]
-    want = av.ablate([TEXT, "A cat sat on a mat."], gradient="plain")
+    want = av.ablate([TEXT, "A cat sat on a mat."], estimate="plain")
     effects = {one.name: one.change for one in want.effects if len(one.heads) == 1}
     keys = {one["key"]: one["values"]["decoder"] for one in data["measures"]}
     assert list(keys) == ["ablate-effect", "ablate-gradient"]

@@ -116,7 +116,7 @@ def _made(name: str, model: str, folder: Path) -> Made:
             count=12,
             group_size=(1,),
             draws=1,
-            control=False,
+            control=0,
         ),
         "diff": av.diff(TEXT, TEXT.replace("sang", "rang"), model=model, align="position"),
     }

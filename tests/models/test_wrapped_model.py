@@ -124,8 +124,8 @@ def test_everything_that_runs_a_model_runs_on_it(gpt2: Any, tokenizer: Any) -> N
     named = [[role.name for role in head.roles] for head in av.heads(TEXT, model=source).heads]
     assert named == [[r.name for r in head.roles] for head in av.heads(plain).heads]
     assert av.view(TEXT, model=source).page
-    ours = av.ablate(TEXT, model=source, select="0.5,2.4", gradient="plain")
-    theirs = av.ablate(TEXT, model="demo-gpt2", select="0.5,2.4", gradient="plain")
+    ours = av.ablate(TEXT, model=source, select="0.5,2.4", estimate="plain")
+    theirs = av.ablate(TEXT, model="demo-gpt2", select="0.5,2.4", estimate="plain")
     for one, other in zip(ours.effects, theirs.effects, strict=True):
         assert one.change == pytest.approx(other.change, abs=1e-4)
         assert one.gradient == pytest.approx(other.gradient, abs=1e-4)
@@ -154,7 +154,7 @@ def test_training_goes_on_as_if_nothing_had_happened(tokenizer: Any) -> None:
         if looks:
             source = av.load(model)
             av.ablate(
-                Prompt(ids=SHORT), model=source, select="0.0", method="zero", gradient="plain"
+                Prompt(ids=SHORT), model=source, select="0.0", method="zero", estimate="plain"
             )
         torch.manual_seed(1)
         ids = torch.tensor([SHORT])

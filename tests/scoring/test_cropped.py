@@ -51,9 +51,9 @@ def test_words_and_a_hidden_sink_are_cut_by_their_first_tokens(capture: av.Captu
     whole, _ = drawn(capture, words=True)
     np.testing.assert_array_equal(weights, whole[wanted])
     assert sides.queries.texts == tuple(words.queries.texts[n] for n in wanted)
-    hidden, sides = drawn(capture, rows="4-6", keys="0-3", hide_sink=True)
+    hidden, sides = drawn(capture, rows="4-6", keys="0-3", hide="sink")
     assert sides.keys.texts == tokens.keys.texts[1:4], "the sink stays hidden"
-    uncut, _ = drawn(capture, hide_sink=True)
+    uncut, _ = drawn(capture, hide="sink")
     np.testing.assert_array_equal(hidden, uncut[3:6, :3])
 
 
@@ -63,7 +63,7 @@ def test_what_there_is_not_is_refused(capture: av.Capture) -> None:
     with pytest.raises(UsageError, match="tokens such as 12-40, or a span: first, second"):
         av.heatmap(capture, "2.4", keys="third")
     with pytest.raises(InputError, match="none of the tokens that were asked for"):
-        av.heatmap(capture, "2.4", keys="0", hide_sink=True)
+        av.heatmap(capture, "2.4", keys="0", hide="sink")
 
 
 def test_the_command_cuts(capsys: Any, tmp_path: Any) -> None:

@@ -9,6 +9,8 @@ from attnviz.core.execution import Parallel
 from attnviz.core.settings import Settings, like, setting
 from attnviz.errors import UsageError
 
+CONTROLS = 3
+"""Models of each kind, where no number is said."""
 COUNTED, CONTROL = "What counts", "Comparisons"
 
 ALSO = ("trees", "rooted-trees", "combined")
@@ -44,19 +46,20 @@ class SyntaxSettings(GoldSettings):
     punct: bool = setting(
         True, "Leave out the dependencies of punctuation.", panel=COUNTED, shown=""
     )
-    control: bool = setting(
-        False,
-        "Also run it with untrained and with shuffled weights.",
+    control: int | None = setting(
+        None,
+        "Also run N models with untrained and N with shuffled weights.",
         panel=CONTROL,
+        metavar="N",
+        least=0,
+        most=100,
+        bare="3",
         common=True,
     )
     seed: int = setting(
         0, "Seed of the first of those weights.", panel=CONTROL, metavar="N", least=0,
         most=(1 << 63) - 1,
     )  # fmt: skip
-    seeds: int = setting(
-        3, "Number of models of each kind.", panel=CONTROL, metavar="N", least=1, most=100
-    )
     also: str = setting(
         "",
         "Also score trees, rooted-trees, combined. The undirected spanning tree of every head "
@@ -82,6 +85,11 @@ class SyntaxSettings(GoldSettings):
         for name in self._also:
             if name not in ALSO:
                 raise UsageError("{also} takes {}, not {!r}", ", ".join(ALSO), name, also=...)
+
+    @property
+    def seeds(self) -> range:
+        """Those of the models of each kind, which a classifier needs too."""
+        return range(self.seed, self.seed + (self.control or CONTROLS))
 
     @property
     def _also(self) -> list[str]:

@@ -41,7 +41,7 @@ class AblateOptions(Settings):
         "are then taken as independent.",
         metavar="NAME",
     )
-    write: Path | None = setting(
+    out_dir: Path | None = setting(
         None,
         "Also write the checkpoint with the heads of {select} removed into this folder, for "
         "transformers to load.",
@@ -75,7 +75,7 @@ def ablate(
     from attnviz.features.ablation.result import Ablation
 
     output.check_written(Ablation)
-    _check_pruned(options.write, settings.select)
+    _check_pruned(options.out_dir, settings.select)
     texts: Iterable[Any] | None
     if options.probe and not prompt.given():
         texts = groups = None
@@ -100,12 +100,12 @@ def ablate(
             **parallel.asked(),
         )
     output.save(ablation, **paper.options())
-    output.show(ablation, table.top)
-    if options.write is not None:
+    output.show(ablation, table.first)
+    if options.out_dir is not None:
         from attnviz.features.ablation.prune import prune_heads
 
         heads = dict.fromkeys(head for effect in ablation.effects for head in effect.heads)
-        pruned = prune_heads(str(model.model), tuple(heads), options.write, device=model.device)
+        pruned = prune_heads(str(model.model), tuple(heads), options.out_dir, device=model.device)
         if not output.quiet:
             console.note(str(pruned).splitlines(), False)
 
@@ -115,7 +115,9 @@ def _check_pruned(folder: Path | None, heads: str | None) -> None:
     if folder is None:
         return
     if heads is None:
-        raise UsageError("--write removes the heads of --select; say which ones")
+        raise UsageError(
+            "--out-dir is for the checkpoint without the heads of --select; say which ones"
+        )
     from attnviz.models.pruned.checkpoint import check_free
 
     check_free(folder)

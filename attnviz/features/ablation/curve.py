@@ -58,7 +58,7 @@ def curve(
         raise UsageError(
             "a curve ablates every head; leave out {select}", select=settings.select or ...
         )
-    by = "effect" if settings.curve in (None, "remeasured") else settings.curve
+    by = "effect" if settings.order in (None, "remeasured") else settings.order
     walk = _Walk(bench, fold, clusters, settings, progress)
     heads = tuple(layout)
     orders: dict[str, list[Head]] = {}
@@ -77,7 +77,7 @@ def curve(
             return (cost,)
 
         orders[by] = sorted(heads, key=importance)
-    if settings.curve == "remeasured":
+    if settings.order == "remeasured":
         orders["effect"] = walk.remeasured(orders["effect"], metric)
     count = max(1, settings.random_orders) if by == "random" else settings.random_orders
     for number in range(count):

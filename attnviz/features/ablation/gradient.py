@@ -23,9 +23,9 @@ def check(metric: Metric) -> None:
         raise UsageError(
             "{} is 0 on the full model and flat there, so it has no gradient",
             metric.name,
-            remedy="use {metric} or leave {gradient} out",
+            remedy="use {metric} or leave {estimate} out",
             metric="loss",
-            gradient=...,
+            estimate=...,
         )
 
 
@@ -60,6 +60,6 @@ def gradients(source: Source, trials: Sequence[Trial], metric: Metric) -> Tensor
     with torch.enable_grad():
         total = torch.stack([values.sum() for values in metric.of(Output(), output, trials)]).sum()
     if not total.requires_grad:
-        raise UsageError("{} has no gradient; leave {gradient} out", metric.name, gradient=...)
+        raise UsageError("{} has no gradient; leave {estimate} out", metric.name, estimate=...)
     slopes = torch.autograd.grad(total, list(shares.values()))
     return torch.cat(slopes, 1).double()

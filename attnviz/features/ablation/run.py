@@ -97,7 +97,7 @@ def run(study: Study) -> Ablation:
     settings, source = study.settings, study.source
     metric = _metric(study)
     sweep.check(source, metric)
-    if settings.gradient:
+    if settings.estimate:
         gradient.check(metric)
     if settings.by == "position" and (study.texts is None or len(study.texts) != 1):
         raise UsageError("{by} shows a single text; give one", by="position")
@@ -123,7 +123,7 @@ def run(study: Study) -> Ablation:
         effects = judged(groups + roles, summed, settings, metric, noise, smallest)
         shares = {} if plan.reference is None else plan.reference.shares
         effects = stood(effects, nearness(source, plan))
-        slopes = _slopes(summed.gradients, source, settings) if settings.gradient else None
+        slopes = _slopes(summed.gradients, source, settings) if settings.estimate else None
         effects = described(effects, source, scores, slopes, shares)
         if settings.curve and not partial:
             points = curve(
@@ -267,7 +267,7 @@ def _plan(study: Study, metric: Metric, tested: tuple[Trial, ...], fold: Sequenc
         None if settings.methods == ("zero",) else _reference(study, metric, tested, fold),
         settings.seed,
         settings.draws or max(1, DRAWS // len(texts)),
-        settings.gradient is not None,
+        settings.estimate is not None,
         settings.by == "position",
     )
 
@@ -419,7 +419,7 @@ def _measured(
 def _slopes(by_text: Floats, source: Source, settings: AblationSettings) -> tuple[Floats, Floats]:
     """Mean |∂L/∂ξ| and mean ∂L/∂ξ over texts, for every head of the layout."""
     size, signed = np.abs(by_text).mean(0), by_text.mean(0)
-    if settings.gradient == "layer":
+    if settings.estimate == "layer":
         sites = [head.site for head in source.layout]
         for site in dict.fromkeys(sites):
             own = np.array([other == site for other in sites])

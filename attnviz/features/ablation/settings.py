@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -9,10 +10,13 @@ from attnviz.core.settings import Settings, setting
 from attnviz.errors import UsageError
 
 if TYPE_CHECKING:
-    from attnviz.features.ablation.fills import Method
+    from attnviz.features.ablation.fills import MeanOver, Method
 
 MEASURED, CURVE = "What is measured", "How many heads can be removed"
 
+ORDERS, RANDOM_ORDERS = ("effect", "remeasured", "gradient", "role", "random"), 3
+_CURVE = re.compile(rf"({'|'.join(ORDERS)})(:\d{{1,4}})?")
+OVER_TOKENS = "mean:tokens"
 METHODS = "mean, resample"
 """Two that leave what a head always says in its place; see docs/ablate.md for the choice."""
 
@@ -32,14 +36,12 @@ class AblationSettings(Settings):
     )
     method: str = setting(
         METHODS,
-        "What replaces a head's output: zero, mean, resample. To resample is to take its output on "
-        "another text; plugins register others (av.fill). Of several, comma-separated, the first "
-        "ranks effects, and two must agree before a head is called needed.",
+        "What replaces a head's output: zero, mean, resample. A mean is that at each position, or "
+        "over all tokens (mean:tokens); to resample is to take its output on another text; plugins "
+        "register others (av.fill). Of several, comma-separated, the first ranks effects, and two "
+        "must agree before a head is called needed.",
         metavar="METHODS",
         common=True,
-    )
-    mean_over: Literal["positions", "tokens"] = setting(
-        "positions", "Mean at each position, or over all tokens."
     )
     draws: int | None = setting(
         None,
@@ -84,10 +86,10 @@ class AblationSettings(Settings):
     by: Literal["head", "position"] = setting(
         "head", "The effect on a whole text, or on each of its tokens.", panel=MEASURED
     )
-    gradient: Literal["plain", "layer"] | None = setting(
+    estimate: Literal["plain", "layer"] | None = setting(
         None,
-        "Also measure each gate's gradient. As it is (plain), or normalized within each layer "
-        "(Michel et al. 2019).",
+        "Also estimate every effect by its gate's gradient. As it is (plain), or normalized within "
+        "each layer (Michel et al. 2019).",
         panel=MEASURED,
         bare="plain",
         common=True,
@@ -105,21 +107,16 @@ class AblationSettings(Settings):
         metavar="SHARE",
         least=0,
     )
-    curve: Literal["effect", "remeasured", "gradient", "role", "random"] | None = setting(
+    curve: str | None = setting(
         None,
-        "Ablate one head after the other. The least important goes first: ordered on half of the "
-        "texts, measured on the other half; remeasured ranks the rest again after every tenth.",
+        "Ablate one head after the other. By effect, remeasured, gradient, role or random, the "
+        "least important first: ordered on half of the texts, measured on the other half; "
+        "remeasured ranks the rest again after every tenth. Three random orders stand beside, or "
+        "as many as are said: effect:20.",
         panel=CURVE,
+        metavar="ORDER[:N]",
         bare="effect",
         common=True,
-    )
-    random_orders: int = setting(
-        3,
-        "Number of random orders beside the curve.",
-        panel=CURVE,
-        metavar="N",
-        least=0,
-        most=10_000,
     )
     tolerance: float = setting(
         0.05,
@@ -130,9 +127,31 @@ class AblationSettings(Settings):
     )
 
     @property
+    def mean_over(self) -> MeanOver:
+        """What a mean is over: each position by itself, or all tokens."""
+        return "tokens" if OVER_TOKENS in self._methods else "positions"
+
+    @property
+    def _methods(self) -> list[str]:
+        return [name.strip() for name in self.method.split(",")]
+
+    @property
     def methods(self) -> tuple[Method, ...]:
         """What takes a head's place, one after the other."""
-        return tuple(dict.fromkeys(name.strip() for name in self.method.split(",")))
+        return tuple(
+            dict.fromkeys("mean" if name == OVER_TOKENS else name for name in self._methods)
+        )
+
+    @property
+    def order(self) -> str | None:
+        """In which order a curve ablates heads; None for no curve."""
+        return None if self.curve is None else self.curve.partition(":")[0]
+
+    @property
+    def random_orders(self) -> int:
+        """How many random orders stand beside a curve."""
+        number = (self.curve or "").partition(":")[2]
+        return int(number) if number else RANDOM_ORDERS
 
     def check(self) -> None:
         """Raise UsageError for what does not exist or does not go together."""
@@ -162,8 +181,16 @@ class AblationSettings(Settings):
             raise UsageError(
                 "logit-diff is measured at one token; leave out {position}", position=self.position
             )
-        if self.curve == "gradient" and self.gradient is None:
-            raise UsageError("an order by gradient needs {gradient}", gradient=...)
+        if self.curve is not None and _CURVE.fullmatch(self.curve) is None:
+            raise UsageError(
+                "{curve} takes {}, or with the number of random orders beside it, from 0 to 9999, "
+                "such as effect:20, not {!r}",
+                ", ".join(ORDERS),
+                self.curve[:40],
+                curve=...,
+            )
+        if self.order == "gradient" and self.estimate is None:
+            raise UsageError("an order by gradient needs {estimate}", estimate=...)
         self._check_registered()
 
     def _check_registered(self) -> None:

@@ -47,15 +47,15 @@ def atlas(
 ) -> None:
     """Put everything that is known about every head of a model on one page.
 
-    Runs profile, ablate and circuits, with --treebank syntax and with --pronouns coref, and gathers
-    what they find: sortable, searchable, a card for each head. With -o an interrupted run can be
+    Runs profile, ablate and circuits, with --gold syntax and coref, and gathers what they
+    find: sortable, searchable, a card for each head. With -o an interrupted run can be
     resumed.
 
     [bold]Examples[/]
 
       attnviz atlas --texts sample_inputs/sentences.txt -o atlas.html
 
-      attnviz atlas --texts a.txt --treebank dev.conllu --pronouns gap.tsv -m gpt2 -o gpt2.html
+      attnviz atlas --texts a.txt --gold dev.conllu --gold gap.tsv -m gpt2 -o gpt2.html
     """
     from attnviz.features.atlas import function
     from attnviz.features.atlas.result import Atlas

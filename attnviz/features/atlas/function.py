@@ -36,6 +36,7 @@ from attnviz.core.scores import Role
 from attnviz.core.source import Source
 from attnviz.core.tokens import Sides
 from attnviz.corpus import texts
+from attnviz.corpus.gold.files import parted
 from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.errors import (
     InputError,
@@ -100,6 +101,7 @@ def atlas(
         AttnvizError: see :mod:`attnviz.errors`; a part that a model cannot give is left out, and
             the page says why.
     """
+    treebanks, antecedents = parted(settings.gold)
     limit = None if settings.limit is None else min(settings.limit, sys.maxsize)
     beside = read_evidence(attaching.evidence)
     source = model.load()
@@ -122,16 +124,16 @@ def atlas(
     def ablate() -> Ablation:
         return run_ablate(
             list(islice(_prompts(names, source, limit), ABLATED)),
-            gradient=None if source.no_logits else "plain",
+            estimate=None if source.no_logits else "plain",
             progress=lambda part, done, total: progress(f"ablate: {part}", done, total),
             model=source,
         )
 
     def syntax() -> Syntax:
-        return run_syntax(str(settings.treebank), model=source, progress=_of("syntax", progress))
+        return run_syntax(treebanks, model=source, progress=_of("syntax", progress))
 
     def coref() -> Coref:
-        return run_coref(str(settings.pronouns), model=source, progress=_of("coref", progress))
+        return run_coref(antecedents, model=source, progress=_of("coref", progress))
 
     def circuits() -> Circuits:
         return run_circuits(model=source, progress=_of("circuits", progress))
@@ -163,8 +165,8 @@ def atlas(
 
     profiled = kept.part(Profile, profile)
     ablation = maybe(Ablation, ablate)
-    grammar = maybe(Syntax, syntax) if settings.treebank else None
-    names_found = maybe(Coref, coref) if settings.pronouns else None
+    grammar = maybe(Syntax, syntax) if treebanks else None
+    names_found = maybe(Coref, coref) if antecedents else None
     weights = maybe(Circuits, circuits)
     split: dict[Head, SourceShares] = {}
     if weights is not None:
@@ -267,7 +269,7 @@ def _state(model: ModelSettings, names: Sequence[str], settings: AtlasSettings) 
     asked = model.but(model=None).asked() | settings.asked()
     known = sorted(model.identity.items()), sorted((name, str(asked[name])) for name in asked)
     digest = hashlib.sha256(repr((__version__, known)).encode())
-    gold = [str(path) for path in (settings.treebank, settings.pronouns) if path is not None]
+    gold = [name for several in parted(settings.gold) for name in several]
     for name in (*texts.resolve(list(names)), *gold):
         digest.update(str(name).encode())
         with system_errors(InputError, f"cannot read {name}"), opened(name) as file:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,11 +14,13 @@ from attnviz.features.profile.settings import CorpusSettings
 class AtlasSettings(Settings):
     """How many texts, and which annotation heads are compared with."""
 
-    treebank: str | Path | None = setting(
-        None, "A treebank, as for syntax.", metavar="FILE", typed=Path, common=True
-    )
-    pronouns: str | Path | None = setting(
-        None, "Pronouns or entities, as for coref.", metavar="FILE", typed=Path, common=True
+    gold: str | Path | Sequence[str | Path] | None = setting(
+        None,
+        "Gold annotation. A treebank (CoNLL-U), as for syntax; pronouns (.tsv) or coref=FILE, a "
+        "treebank with entities, as for coref; repeatable.",
+        metavar="FILE",
+        typed=tuple[str, ...],
+        common=True,
     )
     limit: int | None = like(
         CorpusSettings,

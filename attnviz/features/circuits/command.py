@@ -9,9 +9,6 @@ from attnviz.cli.stages import Stages
 from attnviz.drawing.paper import Paper
 from attnviz.features.circuits.settings import CircuitsSettings
 
-ROWS = 10
-"""Edges of each of Q, K and V that are listed and drawn, where nothing is said."""
-
 
 @command
 def circuits(
@@ -38,7 +35,7 @@ def circuits(
     from attnviz.features.circuits.result import Circuits
 
     output.check_written(Circuits)
-    top = table.top or ROWS
+    top = settings.edges if table.top == "all" else table.rows
     with Stages(output.quiet) as stages:
         result = function.circuits(
             progress=stages.show,

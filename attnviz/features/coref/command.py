@@ -13,9 +13,6 @@ from attnviz.core.settings import like
 from attnviz.drawing.paper import Paper
 from attnviz.features.coref.settings import CorefSettings
 
-ROWS = 10
-"""Heads of the table, where nothing is said."""
-
 
 @dataclass(frozen=True)
 class CorefFiles(FilesOptions):
@@ -57,4 +54,4 @@ def coref(
             inputs.files, progress=stages.show, **settings.asked(), **model.asked()
         )
     output.save(result, **paper.options())
-    output.show(result, top=table.top or ROWS)
+    output.show(result, top=table.rows)

@@ -21,9 +21,6 @@ from attnviz.features.diff.settings import DiffSettings
 if TYPE_CHECKING:
     from attnviz.features.diff.result import Diff
 
-ROWS = 10
-"""Heads of the table, where nothing is said."""
-
 
 @dataclass(frozen=True)
 class DiffInput(Settings):
@@ -91,7 +88,7 @@ def diff(
     with console.waiting("comparing", output.quiet):
         result = function.diff(before, runs.after, **settings.asked(), **model.asked())
     output.save(result, **paper.options())
-    top = table.top or ROWS
+    top = table.rows
     if options.markdown:
         console.put(result.to_markdown(top=top, limit=options.fail_over))
     else:

@@ -83,9 +83,9 @@ def explain(
         if sum(text in MASKS for text in texts) != 1:
             known = " or ".join(MASKS)
             raise InputError(f"one prediction is explained; give a text with one mask ({known})")
-    votes = logits(prompt, model=source, token=answer, predictions=5)
+    votes = logits(prompt, model=source, answer=answer, predictions=5)
     others = [word for word in votes.predictions if word.token != votes.token and not word.mark]
-    contrast = logits(prompt, model=source, token=answer, against=against or f"#{others[0].id}")
+    contrast = logits(prompt, model=source, answer=answer, against=against or f"#{others[0].id}")
     first, other = (_numbered(contrast, text) for text in (contrast.token, contrast.against))
     study = _Study(source, prompt, first, other, settings.seed, progress)
     values, negative = contrast.heads(), None

@@ -57,7 +57,7 @@ def export(
 
       attnviz export sentences.txt --out maps --select "4.*,L5H1"
 
-      attnviz export corpus.jsonl -o maps -m gpt2 --role induction --clearest 3
+      attnviz export corpus.jsonl -o maps -m gpt2 --role induction -s clearest:3
 
       attnviz export table.csv --column question -o maps --layout layers,overview
     """

@@ -76,11 +76,11 @@ class FilePlan:
         for kind in settings.layouts:
             for group in self._groups(kind):
                 stem = names.stem(kind, group, scored.capture.layout)
-                self.files[f"{stem}.{settings.format}"] = (kind, group)
-        if settings.weights is not None and self.heads:
+                self.files[f"{stem}.{settings.drawn}"] = (kind, group)
+        if settings.stored is not None and self.heads:
             for group in self._groups("grid"):
                 before = names.prefix(group[0].site.kind, scored.capture.layout)
-                self.files[f"{before}{scored.capture.quantity}.{settings.weights}"] = (
+                self.files[f"{before}{scored.capture.quantity}.{settings.stored}"] = (
                     "weights",
                     group,
                 )

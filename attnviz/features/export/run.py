@@ -361,9 +361,9 @@ class _Run:
         self._tell()
 
     def _selected(self, layout: Layout) -> tuple[Head, ...]:
-        if self.settings.select is None:
+        if self.settings.heads is None:
             return tuple(layout)
-        return selection.select(self.settings.select, layout)
+        return selection.select(self.settings.heads, layout)
 
     def _common(self, info: SourceInfo) -> dict[str, Any]:
         """What all lines of a model share."""

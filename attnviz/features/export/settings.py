@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 from attnviz.captures.settings import INPUT, MapSettings, PartSettings
 from attnviz.core.execution import RUN, Parallel
+from attnviz.core.parsing import without_clearest
 from attnviz.core.settings import Settings, like, setting
 from attnviz.drawing.style import Style
 from attnviz.errors import UsageError
 from attnviz.features.export.names import LAYOUTS
 
 PICTURES = "Pictures"
+DRAWN, STORED = ("png", "svg", "pdf"), ("npz", "safetensors")
+"""Suffixes of pictures, and of files of weights."""
 
 _MOST_A_CORE = 4
 """Processes for each core, at most."""
@@ -28,20 +31,19 @@ class ExportSettings(Settings):
         style: how they look.
     """
 
-    select: str | None = like(MapSettings, "select", panel=PICTURES)
+    select: str | None = like(
+        MapSettings,
+        "select",
+        help="Heads: 4.11, L4H11, 5.*, *.3, 0-3.*, or a comma-separated list; enc:, dec: or cross: "
+        "goes in front; clearest:3 takes those with the largest lift on each input. All by "
+        "default.",
+        panel=PICTURES,
+    )
     role: str | None = setting(
         None,
         "Only heads with this role: induction, obj. On the input, or given by {evidence}.",
         panel=PICTURES,
         metavar="ROLE",
-        common=True,
-    )
-    clearest: int | None = setting(
-        None,
-        "Only the N heads with the largest lift. Of each input.",
-        panel=PICTURES,
-        metavar="N",
-        least=1,
         common=True,
     )
     layout: str = setting(
@@ -55,15 +57,27 @@ class ExportSettings(Settings):
     rows: str | None = like(PartSettings, "rows", panel=PICTURES, common=False)
     keys: str | None = like(PartSettings, "keys", panel=PICTURES, common=False)
     style: Style = Style()  # noqa: RUF009 - frozen
-    format: Literal["png", "svg", "pdf"] = setting("png", "Format of the pictures.", panel=PICTURES)
-    quantity: str = like(MapSettings, "quantity", panel=PICTURES)
-    weights: Literal["npz", "safetensors"] | None = setting(
-        None, "Also save the weights, as npz or safetensors.", panel=PICTURES, metavar="FORMAT"
+    format: str = setting(
+        "png",
+        "png, svg or pdf; with a comma also npz or safetensors, for the weights: png,npz.",
+        panel=PICTURES,
+        metavar="FORMAT",
     )
+    quantity: str = like(MapSettings, "quantity", panel=PICTURES)
     special_tokens: bool = setting(
         True, "Leave out the tokens that the tokenizer adds.", panel=INPUT, shown=""
     )
     truncate: bool = setting(False, "Truncate texts that are too long for the model.", panel=INPUT)
+
+    @property
+    def heads(self) -> str | None:
+        """The heads that are selected, without how many of them."""
+        return without_clearest(self.select)[0]
+
+    @property
+    def clearest(self) -> int | None:
+        """How many of these, the clearest of them; None for all."""
+        return without_clearest(self.select)[1]
 
     def check(self) -> None:
         """Raise UsageError for a kind of picture that there is not, or none."""
@@ -71,6 +85,13 @@ class ExportSettings(Settings):
             if name not in LAYOUTS:
                 raise UsageError("{layout} takes {}, not {!r}", ", ".join(LAYOUTS), name,
                                  layout=...)  # fmt: skip
+        for name in self._formats:
+            if name not in (*DRAWN, *STORED):
+                raise UsageError("{format} takes {}, not {!r}", ", ".join((*DRAWN, *STORED)), name,
+                                 format=...)  # fmt: skip
+        for kinds in (DRAWN, STORED):
+            if len(set(kinds) & set(self._formats)) > 1:
+                raise UsageError("{format} takes one of {}", ", ".join(kinds), format=...)
         if not self.layouts:
             raise UsageError("{layout} takes {}, and at least one of them", ", ".join(LAYOUTS),
                              layout=...)  # fmt: skip
@@ -79,6 +100,20 @@ class ExportSettings(Settings):
     def layouts(self) -> tuple[str, ...]:
         """The kinds of pictures, each once."""
         return tuple(dict.fromkeys(filter(None, map(str.strip, self.layout.split(",")))))
+
+    @property
+    def drawn(self) -> str:
+        """The suffix of pictures."""
+        return next((name for name in self._formats if name in DRAWN), DRAWN[0])
+
+    @property
+    def stored(self) -> str | None:
+        """The suffix of the file of weights; None for none."""
+        return next((name for name in self._formats if name in STORED), None)
+
+    @property
+    def _formats(self) -> list[str]:
+        return [name.strip() for name in self.format.split(",")]
 
     def document(self) -> dict[str, Any]:
         """The settings as JSON values."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from attnviz.captures.settings import INPUT
 from attnviz.cli.declared import changed, command
 from attnviz.cli.exits import Interrupted
 from attnviz.cli.options import TextsOptions
-from attnviz.cli.output import Output, SortOptions
+from attnviz.cli.output import Output, TableOptions
 from attnviz.cli.stages import Stages
 from attnviz.core.settings import Settings, like, setting
 from attnviz.drawing.paper import Paper
@@ -40,7 +41,10 @@ class FilmInput(Settings):
 class AllHeads(Settings):
     """Which heads are listed."""
 
-    all: bool = like(SortOptions, "all", help="List all heads, not only those with a role.")
+    top: Literal["all"] | None = like(
+        TableOptions, "top", help="List all heads, not only those with a role.", parser=None,
+        metavar="all", least=None,
+    )  # fmt: skip
 
 
 @command
@@ -88,4 +92,4 @@ def film(
             hint = f"{state} has what is done" if state else "use --state to keep what is done"
             raise Interrupted(f"interrupted before two checkpoints were done; {hint}") from None
     output.save(result, **paper.options())
-    output.show(result, everything=table.all)
+    output.show(result, everything=table.top == "all")

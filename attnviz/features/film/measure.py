@@ -21,6 +21,7 @@ from attnviz.core.scores import Role
 from attnviz.core.source import ForwardRequest, Source
 from attnviz.corpus.batches import Tokenized, batches
 from attnviz.corpus.executors import one_thread
+from attnviz.corpus.gold.files import parted
 from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.errors import InputError, UsageError
 from attnviz.features.film.settings import FilmSettings
@@ -320,14 +321,15 @@ def _annotated(source: Source, settings: FilmSettings) -> tuple[dict[str, list[R
     """Roles that treebanks and pronouns give, by the heads' names; and what to say of them."""
     roles: dict[str, list[Role]] = {}
     notes: list[str] = []
-    if settings.treebank:
+    treebanks, antecedents = parted(settings.gold)
+    if treebanks:
         from attnviz.features.syntax.function import syntax
 
-        _gather(roles, syntax(settings.treebank, model=source).annotated_roles(), source)
-    if settings.pronouns:
+        _gather(roles, syntax(treebanks, model=source).annotated_roles(), source)
+    if antecedents:
         from attnviz.features.coref.function import coref
 
-        _gather(roles, coref(settings.pronouns, model=source).annotated_roles(), source)
+        _gather(roles, coref(antecedents, model=source).annotated_roles(), source)
     return roles, notes
 
 

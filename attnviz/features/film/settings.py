@@ -98,16 +98,10 @@ class FilmSettings(Settings):
     ablate: bool = setting(
         False, "Also ablate every head, on the first 64 texts.", panel=MEASURED, common=True
     )
-    treebank: str | Path | Sequence[str | Path] | None = setting(
+    gold: str | Path | Sequence[str | Path] | None = setting(
         None,
-        "A treebank, for syntactic roles; repeatable.",
-        panel=MEASURED,
-        metavar="FILE",
-        typed=tuple[str, ...],
-    )
-    pronouns: str | Path | Sequence[str | Path] | None = setting(
-        None,
-        "Pronouns, for roles of coreference; repeatable.",
+        "Gold annotation. A treebank (CoNLL-U) for syntactic roles, pronouns (.tsv) or "
+        "coref=FILE for roles of coreference; repeatable.",
         panel=MEASURED,
         metavar="FILE",
         typed=tuple[str, ...],
@@ -162,8 +156,7 @@ class FilmSettings(Settings):
             "special_tokens": self.special_tokens,
             "probe": self.probe,
             "ablate": self.ablate,
-            "treebank": files.listed(self.treebank),
-            "pronouns": files.listed(self.pronouns),
+            "gold": files.listed(self.gold),
             "map_tokens": self.map_tokens,
             "seed": self.seed,
         }

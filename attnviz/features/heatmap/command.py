@@ -21,13 +21,10 @@ class OverlayOptions(Settings):
 
     query: str | None = setting(
         None,
-        "For pictures, the query to show: cls, a patch as ROW,COLUMN, mean (over all patches), or "
-        "a token's number.",
+        "For pictures, the query to show: cls, a patch as ROW,COLUMN, mean (over all patches), a "
+        "token's number; or all, the map of all queries by all keys instead of an overlay.",
         metavar="QUERY",
         shown="[CLS] or its equivalent",
-    )
-    matrix: bool = setting(
-        False, "For pictures: the map of all queries by all keys instead of an overlay."
     )
 
 
@@ -68,8 +65,8 @@ def heatmap(
             **style.asked(),
             **model.asked(context=prompt.context),
         )
-        seen = picture.capture.inputs.picture is not None and not overlay.matrix
-        over = picture.over(overlay.query) if seen or overlay.query is not None else None
+        seen = picture.capture.inputs.picture is not None or overlay.query is not None
+        over = picture.over(overlay.query) if seen and overlay.query != "all" else None
         output.save(over or picture, **paper.options())
     screen = console.stdout()
     if not output.out and over is not None:

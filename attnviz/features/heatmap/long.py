@@ -11,7 +11,7 @@ from attnviz.core.spans import said_cut
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.drawing.labels import visible
 from attnviz.drawing.style import Style
-from attnviz.errors import UsageError
+from attnviz.errors import Setting, UsageError
 from attnviz.features.heatmap.result import Heatmap
 
 ACROSS, LINES = 256, 64
@@ -46,12 +46,12 @@ def long_heatmap(
     Raises:
         UsageError: words, or no sink, which need whole maps.
     """
-    for name in ("words", "hide_sink"):
-        if getattr(style, name):
+    for asked in (Setting("words", style.words), Setting("hide", "sink" * style.hide_sink)):
+        if asked.value:
             raise UsageError(
                 "a text of {:,} tokens is shown as tiles, without {}; shorten it",
                 inputs.length,
-                name.replace("_", "-"),
+                asked,
             )
 
     def sizes(heads: int, rows: int, keys: int) -> tuple[int, int]:

@@ -37,7 +37,7 @@ def run(source: Source, inputs: Inputs, question: LensSettings) -> Lens:
     check_words(source)
     tokens = predicted(inputs)
     places = chosen(source, tokens, question.position)
-    asked = None if question.token is None else one_token(source, question.token)
+    asked = None if question.answer is None else one_token(source, question.answer)
     reason = source.readout().reason
     kept = Activations(["z"], () if reason else source.layout.sites)
     output = source.forward(

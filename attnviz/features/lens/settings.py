@@ -20,7 +20,7 @@ class LensSettings(Settings):
         "over all positions.",
         common=True,
     )
-    token: str | None = setting(
+    answer: str | None = setting(
         None,
         "The word whose rank and probability to follow across layers.",
         metavar="WORD",
@@ -42,7 +42,9 @@ class LensSettings(Settings):
 
     def check(self) -> None:
         """Raise UsageError for a word that is followed along no layers."""
-        if self.by == "head" and self.token is not None:
+        if self.by == "head" and self.answer is not None:
             raise UsageError(
-                "{token} is followed along the layers; leave out {by}", token=self.token, by=self.by
+                "{answer} is followed along the layers; leave out {by}",
+                answer=self.answer,
+                by=self.by,
             )

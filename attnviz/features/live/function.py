@@ -50,7 +50,7 @@ def live(
         ModelError: a model that runs elsewhere, or one whose tokenizer cannot be put into a page.
         UsageError: a page that would be too large. InputError: a text that the model cannot take.
     """
-    bits, max_mb, title, only = page.bits or 16, page.max_mb, page.title, settings.only
+    bits, max_mb, title = page.bits or 16, page.max_mb, page.title
     source = load(model, device="cpu", dtype="float32")
     if not isinstance(source, Native):
         raise ModelError(
@@ -58,7 +58,7 @@ def live(
             "demo-gpt2, demo-bert, a BERT, DistilBERT, RoBERTa or GPT-2",
         )
     inputs = source.prepare(prompt_of(text))
-    on = set(source.layout if only is None else select(only, source.layout))
+    on = set(source.layout if settings.select is None else select(settings.select, source.layout))
     whole = source.portable()
     bytes_of = sum(array.size for array in whole.tensors.values()) * bits / 8 * 4 / 3
     if bytes_of > 1.1 * max_mb * 1e6:

@@ -11,9 +11,10 @@ from attnviz.core.settings import Settings, setting
 class LiveSettings(Settings):
     """How the page opens."""
 
-    only: str | None = setting(
+    select: str | None = setting(
         None,
         "Heads that are on when it opens: 2.0,3.*, or @circuit.json of attnviz patch.",
+        short="s",
         metavar="HEADS",
         shown="all",
         common=True,

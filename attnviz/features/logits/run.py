@@ -53,7 +53,7 @@ def run(source: Source, inputs: Inputs, question: LogitsSettings) -> Logits:
     tokens, readout = predicted(inputs), source.readout()
     places = _places(tokens, question.position, masked=is_masked(source))
     asked = [
-        None if w is None else one_token(source, w) for w in (question.token, question.against)
+        None if w is None else one_token(source, w) for w in (question.answer, question.against)
     ]
     token, against = asked
     watch = StreamWatch(places[-1])

@@ -13,7 +13,7 @@ from attnviz.core.settings import Settings, setting
 class LogitsSettings(Settings):
     """Which word's logit is split, and where."""
 
-    token: str | None = setting(
+    answer: str | None = setting(
         None,
         "The word whose logit is split.",
         metavar="WORD",

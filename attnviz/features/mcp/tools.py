@@ -145,13 +145,13 @@ class Tools:
         return av.circuits(progress=self._progress, **asked)
 
     @takes(
-        (Model, "preset model"), (Layer, "d_model heads kv_heads kind"),
-        (RunSizes, "batch seq cache dtype"), (ViewSettings, "compare memory"),
+        (Model, "model"), (Layer, "d_model heads kv_heads kind"),
+        (RunSizes, "batch seq cache dtype"), (ViewSettings, "show"),
     )  # fmt: skip
-    def shapes(self, compare: bool, memory: str | None, **sizes: Any) -> Any:
+    def shapes(self, show: str | None, **sizes: Any) -> Any:
         """Shapes, parameters, FLOPs and KV cache of attention, on paper: no weights are read.
 
-        preset or model, or sizes, with kind where heads and kv_heads do not say it.
+        model, or sizes, with kind where heads and kv_heads do not say it.
         """
         from attnviz.features.shapes import function as shapes
 
@@ -159,12 +159,15 @@ class Tools:
         subject = layer if model == Model() else model
         if subject is model and layer != Layer():
             raise UsageError(
-                "{preset} and {model} fix the sizes; leave {d_model}, {heads}, {kv_heads} and "
+                "{model} fixes the sizes; leave {d_model}, {heads}, {kv_heads} and "
                 "{kind} out",
-                preset=..., model=..., d_model=..., heads=..., kv_heads=..., kind=...,
+                model=..., d_model=..., heads=..., kv_heads=..., kind=...,
             )  # fmt: skip
-        if compare or memory is not None:
-            return shapes.compare(subject, run, memory=memory)
+        view = ViewSettings(show=show)
+        if view.view not in (None, "compare"):
+            raise UsageError("{show} takes compare or compare:80GB here", show=...)
+        if view.view == "compare":
+            return shapes.compare(subject, run, memory=view.detail)
         return shapes.walk(subject, run)
 
     @takes((ToolSettings, "before after text model other_model picture"))

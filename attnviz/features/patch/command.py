@@ -98,4 +98,4 @@ def patch(
     with Stages(output.quiet) as stages:
         result = function.patch(pairs, progress=stages.show, **settings.asked(), **model.asked())
     output.save(result, **paper.options())
-    output.show(result, table.top)
+    output.show(result, table.first)

@@ -89,7 +89,7 @@ def graph(result: Patch) -> Graph:
     circuit = result.circuit
     if circuit is None and not result.edges:
         raise UsageError("only a circuit or paths make a graph; add {circuit} or {edges}",
-                         circuit=True, edges=20)  # fmt: skip
+                         circuit="auto", edges=20)  # fmt: skip
     layout = result.layout
     members = {} if circuit is None else {member.head: member for member in circuit.members}
     links = circuit.links if circuit is not None else tuple(Link(e, 0.0) for e in result.edges)

@@ -27,7 +27,7 @@ def page(result: Patch) -> bytes:
     circuit = result.circuit
     if circuit is None:
         raise UsageError("only a circuit has a page; add {circuit}, or draw a picture",
-                         circuit=True)  # fmt: skip
+                         circuit=...)  # fmt: skip
     made = graph(result)
     title = words.title(result)
     data = {

@@ -11,6 +11,9 @@ from attnviz.core.settings import Settings, like, setting
 from attnviz.errors import Setting, UsageError
 from attnviz.features.patch.result import DIRECTIONS, Direction
 
+AUTO, FAITHFUL = "auto", 0.85
+"""The fewest heads that keep so much of the effect."""
+_SHARE = re.compile(r"(\d{1,3}(?:\.\d+)?)%")
 PAIRS, PATCHED, THROUGH = "Pairs", "What is patched", "Through whom"
 CIRCUIT = "The circuit"
 
@@ -126,27 +129,16 @@ class PatchSettings(Settings):
         "between are always held.",
         panel=THROUGH,
     )
-    circuit: bool = setting(
-        False,
-        "Find the heads that do the task. On half of the pairs; they are judged on the others.",
-        panel=CIRCUIT,
-        common=True,
-    )
-    circuit_size: int | None = setting(
+    circuit: str | int | None = setting(
         None,
-        "Number of heads in the circuit.",
+        "Find the heads that do the task. On half of the pairs; they are judged on the others. As "
+        "few as keep 85% of the effect with all other heads corrupted (auto), or such a share, or "
+        "so many heads: 90%, 5.",
         panel=CIRCUIT,
-        metavar="N",
-        least=1,
-        shown="the fewest that are faithful enough",
-    )
-    faithful: float = setting(
-        0.85,
-        "Share of the effect that the circuit is to keep, with all other heads corrupted.",
-        panel=CIRCUIT,
-        metavar="SHARE",
-        least=0.01,
-        most=1,
+        metavar="auto|SHARE%|N",
+        typed=str,
+        bare=AUTO,
+        common=True,
     )
     seed: int = setting(0, "Seed of a task's pairs and of the bootstrap.", metavar="N", least=0)
     batch_tokens: int | None = setting(
@@ -154,6 +146,18 @@ class PatchSettings(Settings):
     )
     jobs: int = like(Parallel, "jobs")
     ray: str | None = like(Parallel, "ray")
+
+    @property
+    def circuit_size(self) -> int | None:
+        """How many heads the circuit has; None for as few as are faithful enough."""
+        written = str(self.circuit)
+        return int(written) if written.isdecimal() else None
+
+    @property
+    def faithful(self) -> float:
+        """The share of the effect that the circuit is to keep."""
+        share = _SHARE.fullmatch(str(self.circuit))
+        return FAITHFUL if share is None else float(share[1]) / 100
 
     @property
     def directions(self) -> tuple[Direction, ...]:
@@ -194,9 +198,8 @@ class PatchSettings(Settings):
         if self.paths and self.edges:
             raise UsageError("{edges} estimates all paths; leave out {paths}", edges=self.edges,
                              paths=...)  # fmt: skip
-        if self.circuit_size is not None and not self.circuit:
-            raise UsageError("{circuit_size} is of a circuit; add {circuit}",
-                             circuit_size=self.circuit_size, circuit=True)  # fmt: skip
+        if self.circuit not in (None, AUTO):
+            self._check_circuit(str(self.circuit))
         if self.circuit and self.traced:
             raise UsageError("a circuit measures its own paths; leave out {paths} and {edges}",
                              paths=..., edges=...)  # fmt: skip
@@ -215,6 +218,17 @@ class PatchSettings(Settings):
                     "paths and circuits are of heads' whole outputs; leave out {}",
                     Setting(name, given),
                 )
+
+    def _check_circuit(self, written: str) -> None:
+        """Raise UsageError for what is neither a number of heads nor a share of the effect."""
+        number = self.circuit_size if _SHARE.fullmatch(written) is None else self.faithful
+        if number is None or not number or (written.endswith("%") and number > 1):
+            raise UsageError(
+                "{circuit} takes auto, a share such as 90%, or a number of heads such as 5, not "
+                "{!r}",
+                written[:20],
+                circuit=...,
+            )
 
     def _check_fill(self, name: str) -> None:
         """Raise UsageError where there is no such fill, or no whole output that it could fill."""

@@ -18,6 +18,9 @@ from attnviz.drawing.paper import Paper
 from attnviz.errors import UsageError
 from attnviz.features.profile.settings import ProfileOptions
 
+STATE = ".profile"
+"""The suffix of states."""
+
 
 @dataclass(frozen=True)
 class ProfileFiles(FilesOptions):
@@ -27,7 +30,7 @@ class ProfileFiles(FilesOptions):
         FilesOptions,
         "files",
         help="Text (one text per line), .jsonl, .csv, .tsv or .parquet files. Also patterns, - for "
-        "stdin; pictures or sounds, or a folder of them; with {merge} states of profiles.",
+        "stdin; pictures or sounds, or a folder of them; or states of profiles, which are merged.",
     )
 
 
@@ -37,13 +40,12 @@ class StateOptions(Settings):
 
     state: Path | None = setting(
         None,
-        "Keep the run in this file. The same command resumes from it, and {merge} and attnviz show "
-        "read it.",
+        "Keep the run in this file. The same command resumes from it, attnviz show reads it, and "
+        "profile FILE FILE merges several.",
         panel=RUN,
         metavar="FILE",
         common=True,
     )
-    merge: bool = setting(False, "Merge states of parts of a corpus.", panel=RUN, common=True)
 
 
 @command
@@ -65,7 +67,7 @@ def profile(
 
       attnviz profile books/*.txt --whole --model gpt2 --jobs 8 -o books.png
 
-      attnviz profile --merge one.profile two.profile --state all.profile
+      attnviz profile one.profile two.profile --state all.profile
     """
     from attnviz.cli.listing import show_profile
     from attnviz.drawing.labels import counted
@@ -76,9 +78,9 @@ def profile(
 
     output.check_written(Profile)
     files = list(inputs.files)
-    if kept.merge:
+    if all(name.endswith(STATE) for name in files):
         if extra := changed(model, settings, but=("stability",)):
-            raise UsageError(f"--merge reads profiles; leave out {', '.join(extra)}")
+            raise UsageError(f"profiles are merged as they are; leave out {', '.join(extra)}")
         result = function.merge_profiles(
             files, state=kept.state, stability=settings.stability, **attaching.asked()
         )

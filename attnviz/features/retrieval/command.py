@@ -11,10 +11,7 @@ from attnviz.cli.output import Output, TableOptions
 from attnviz.cli.stages import Stages
 from attnviz.core.settings import Settings, setting
 from attnviz.drawing.paper import Paper
-from attnviz.features.retrieval.settings import NEEDLES, RetrievalSettings
-
-ROWS = 10
-"""Heads of the table, where nothing is said."""
+from attnviz.features.retrieval.settings import RetrievalSettings
 
 
 @dataclass(frozen=True)
@@ -23,12 +20,10 @@ class NeedlesFile(Settings):
 
     needles: Path | None = setting(
         None,
-        "A .jsonl file of needles. Its fields: needle, question, and where wanted answer and "
-        "haystack.",
-        panel=NEEDLES,
-        metavar="FILE",
-        shown="random words",
-        common=True,
+        "A .jsonl file of needles, in place of random words. Its fields: needle, question, and "
+        "where wanted answer and haystack.",
+        metavar="[FILE]",
+        argument=True,
     )
 
 
@@ -47,7 +42,7 @@ def retrieval(
 
       attnviz retrieval --lengths 60,120 --depths 0,0.5,1 -o needles.png
 
-      attnviz retrieval --needles sample_inputs/needles.jsonl --rank-by query
+      attnviz retrieval sample_inputs/needles.jsonl --rank-by query
 
       attnviz retrieval --model my-model --lengths 1024,4096 --count 2
     """
@@ -60,4 +55,4 @@ def retrieval(
             given.needles, progress=stages.show, **settings.asked(), **model.asked()
         )
     output.save(result, **paper.options())
-    output.show(result, top=table.top or ROWS)
+    output.show(result, top=table.rows)

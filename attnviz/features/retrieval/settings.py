@@ -104,8 +104,13 @@ class RetrievalSettings(GoldSettings):
         panel=HEADS,
     )
     strict: bool = like(GoldSettings, "strict", command=False, python=False)
-    control: bool = setting(
-        True, "Do not run the model with random weights too.", panel=HEADS, shown=""
+    control: int = setting(
+        1,
+        "Also run the model with random weights; 0 for not.",
+        panel=HEADS,
+        metavar="N",
+        least=0,
+        most=1,
     )
     seed: int = setting(
         0,

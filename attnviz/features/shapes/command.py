@@ -88,13 +88,13 @@ def _verify(asked: Asked) -> Answer:
 def _compare(asked: Asked) -> Answer:
     from attnviz.features.shapes.answers.costs import compare
 
-    return compare(asked.subject, asked.run, memory=asked.view.memory)
+    return compare(asked.subject, asked.run, memory=asked.view.detail)
 
 
 def _sweep(asked: Asked) -> Answer:
     from attnviz.features.shapes.answers.costs import sweep
 
-    along = str(asked.view.sweep)
+    along = str(asked.view.detail)
     return sweep(asked.subject, along, asked.run, out=asked.output.out)
 
 
@@ -129,7 +129,7 @@ def _names(record: type[Settings]) -> frozenset[str]:
 
 
 _SIZES, _RUN, _MODEL = map(_names, (Layer, RunSizes, Model))
-_TINY = frozenset({"text", "input", "example", "seed", "d_model", "heads", "kv_heads", "kind"})
+_TINY = frozenset({"text", "input", "seed", "d_model", "heads", "kv_heads", "kind"})
 _TINY |= {"causal", "sliding_window"}
 _ONE = _SIZES - {"layers"}
 
@@ -137,10 +137,10 @@ VIEWS: Mapping[str, View] = {
     "walk": View(_walk, _SIZES | _RUN | _MODEL | {"explain"}, frozenset({"layers"})),
     "diagram": View(_diagram, _SIZES | _RUN | _MODEL | {"explain", "out"}, has_csv=False),
     "verify": View(_verify, _ONE | _RUN | _MODEL),
-    "compare": View(_compare, _SIZES | _RUN | _MODEL | {"memory"}),
+    "compare": View(_compare, _SIZES | _RUN | _MODEL),
     "sweep": View(_sweep, _ONE | _RUN | _MODEL | {"out"}),
     "scaling": View(_scaling, frozenset({"seed", "out"})),
-    "numbers": View(_numbers, _TINY | {"precision"}, frozenset({"precision"})),
+    "numbers": View(_numbers, _TINY),
     "animation": View(_animate, _TINY | {"out"}, has_csv=False),
     "presets": View(_presets),
 }
@@ -165,7 +165,7 @@ def shapes(
 
       attnviz shapes --d-model 512 --heads 8 --explain
 
-      attnviz shapes --preset llama3-70b --compare --memory 80GB --dtype bf16
+      attnviz shapes --model llama3-70b --show compare:80GB --dtype bf16
 
       attnviz shapes --show numbers "cat sat on mat" --causal
     """
@@ -180,28 +180,22 @@ def shapes(
 
 def _spoken(view: str) -> Setting:
     """A view by the option that asks for it."""
-    return Setting(view) if view in ("verify", "compare", "sweep") else Setting("show", view)
+    return Setting("show", "seq=128..131072" if view == "sweep" else view)
 
 
 def _view_of(asked: Asked) -> View:
-    """The one view asked for; UsageError for two, and for options that it would not heed."""
+    """The view asked for; UsageError for options that it would not heed."""
     given = [name for name in asked.given() if name != "show"]
-    views: list[str] = [asked.view.show] if asked.view.show is not None else []
-    views += [name for name in given if name in VIEWS]
     formats = [name for name in ("json", "csv", "markdown") if name in given]
-    for several, what in (
-        (list(map(_spoken, views)), "views"),
-        (list(map(Setting, formats)), "formats"),
-    ):
-        if len(several) > 1:
-            raise UsageError("{} and {} are two {}; choose one", *several[:2], what)
-    name = views[0] if views else "walk"
+    if len(formats) > 1:
+        raise UsageError("{} and {} are two formats; choose one", *map(Setting, formats[:2]))
+    name = asked.view.view or "walk"
     view, heeds = VIEWS[name], VIEWS[name].heeds
     if asked.named is not None:
         heeds -= _SIZES | (_RUN if name == "verify" else frozenset())
     for option in given:
-        if option not in heeds | {name, *formats}:
-            raise _unheeded(option, asked, name if views else "")
+        if option not in heeds | {*formats}:
+            raise _unheeded(option, asked, asked.view.view or "")
     if "csv" in formats:
         _check_csv(name, view, asked)
     return view

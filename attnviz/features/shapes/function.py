@@ -4,7 +4,7 @@ An answer is a typed record (:mod:`attnviz.features.shapes.result`) with ``to_di
 ``from_dict`` and ``from_json``; ``Answer.from_json`` and ``attnviz.read`` read any of them.
 
 >>> from attnviz import answers
->>> comparison = answers.compare(answers.Model(preset="llama3-70b"), memory="80GB")
+>>> comparison = answers.compare(answers.Model(model="llama3-70b"), memory="80GB")
 >>> comparison.variants[0].cache_bytes_per_token
 5242880
 

@@ -86,10 +86,11 @@ def _print(result: Any, table: SortOptions, output: Output) -> None:
             console.stdout().print(part)
         console.note(getattr(result, "notes", ()), output.quiet)
         return
-    known = {"top": "top", "all": "everything"}
     takes = result.terminal_options()
-    _check_listed(result, table, {name for name, own in known.items() if own in takes})
-    given = {own: getattr(table, name) for name, own in known.items() if name in table.changed()}
+    own = {"top": table.first, "everything": table.top == "all"}
+    given = {name: value for name, value in own.items() if name in takes}
+    _check_listed(result, table, {"top"} if given else frozenset())
+    given = given if table.top is not None else {}
     output.show(result, **given)
 
 

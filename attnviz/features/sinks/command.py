@@ -11,9 +11,6 @@ from attnviz.core.execution import Seeded
 from attnviz.drawing.paper import Paper
 from attnviz.features.sinks.settings import SinksSettings
 
-ROWS = 12
-"""Of the table, where nothing is said."""
-
 
 @command
 def sinks(
@@ -47,4 +44,4 @@ def sinks(
             **model.asked(),
         )
     output.save(result, **paper.options())
-    output.show(result, top=table.top or ROWS)
+    output.show(result, top=table.rows)

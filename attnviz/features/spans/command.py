@@ -16,9 +16,6 @@ from attnviz.drawing.paper import Paper
 from attnviz.errors import UsageError
 from attnviz.features.spans.settings import DocumentSettings, SpansSettings
 
-ROWS = 10
-"""Lines of the table, where nothing is said."""
-
 
 @dataclass(frozen=True)
 class SpansInput(TextsOptions):
@@ -94,4 +91,4 @@ def spans(
 
         heads = tuple(selection.select(shown.select, result.layout))
     output.save(result, **paper.options())
-    output.show(result, top=table.top or ROWS, to=shown.to, heads=heads)
+    output.show(result, top=table.rows, to=shown.to, heads=heads)

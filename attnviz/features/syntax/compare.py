@@ -51,8 +51,7 @@ def compare(
     settings.check()
     drawn: Controls = ()
     if settings.control or settings.combine:
-        seeds = range(settings.seed, settings.seed + settings.seeds)
-        wanted = [Control(seed, scale) for scale in get_args(Scale) for seed in seeds]
+        wanted = [Control(seed, scale) for scale in get_args(Scale) for seed in settings.seeds]
         drawn = [(control, controls(control)) for control in wanted]
         drawn[0][1]()  # a model that there is no such thing of is refused before anything is run
     report = _measured(source, sentences, settings, bad, load, "", progress)

@@ -92,7 +92,7 @@ def view(
                   "ablate": ablate or None}  # fmt: skip
         check_long(loaded.inputs, others)
         return long_view(loaded.model.load(), loaded.inputs, settings, page, progress)
-    model, select = loaded.model, settings.select
+    model, select = loaded.model, settings.heads
     if settings.clearest is not None:
         select = strongest(text := list(looks_of(text)), model.load(), settings.clearest, select)
     if other is not None and evidence is not None:
@@ -284,7 +284,7 @@ def _effects(source: Source, texts: Sequence[Inputs], progress: Progress | None)
     """What it costs to take every head of a model away."""
     alone = len(texts) == 1 and (bool(texts[0].features) or not texts[0].texts)  # no sentences fit
     method = "zero" if alone else METHODS
-    settings = AblationSettings(method=method, gradient=None if source.no_logits else "plain")
+    settings = AblationSettings(method=method, estimate=None if source.no_logits else "plain")
     quiet: Progress = lambda stage, done, all_: None  # noqa: E731
     return ablation.run(ablation.Study(source, texts, settings, progress=progress or quiet))
 

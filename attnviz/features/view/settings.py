@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from attnviz.captures.settings import MapSettings
+from attnviz.core.parsing import without_clearest
 from attnviz.core.settings import like, setting
 from attnviz.errors import UsageError
 
@@ -14,19 +15,19 @@ from attnviz.errors import UsageError
 class ViewSettings(MapSettings):
     """Which heads and which part of the maps, and what stands beside them."""
 
+    select: str | None = like(
+        MapSettings,
+        "select",
+        help="Heads: 4.11, L4H11, 5.*, *.3, 0-3.*, or a comma-separated list; enc:, dec: or cross: "
+        "goes in front; clearest:6 takes those with the strongest evidence of doing something. All "
+        "by default.",
+    )
     without: str | None = like(
         MapSettings,
         "without",
         help="Ablate these heads first: 2.4, role:first. With {other_model} in the first run "
         "alone.",
         common=True,
-    )
-    clearest: int | None = setting(
-        None,
-        "Of these the N heads that do something with the strongest evidence, for models of many "
-        "heads.",
-        metavar="N",
-        least=1,
     )
     rows: str | None = setting(
         None,
@@ -50,6 +51,16 @@ class ViewSettings(MapSettings):
         common=True,
     )
     ablate: bool = setting(False, "Also ablate every head on these texts.", common=True)
+
+    @property
+    def heads(self) -> str | None:
+        """The heads that are selected, without how many of them."""
+        return without_clearest(self.select)[0]
+
+    @property
+    def clearest(self) -> int | None:
+        """How many of these, the clearest of them; None for all."""
+        return without_clearest(self.select)[1]
 
     def check(self) -> None:
         """Raise UsageError for what is of one model beside two runs."""

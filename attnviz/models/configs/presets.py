@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from attnviz.errors import UsageError
 from attnviz.models.configs.model import ModelSpec, read_config
 
 
@@ -49,22 +48,3 @@ def presets() -> Mapping[str, Preset]:
 
     text = files(__package__).joinpath("presets.toml").read_text(encoding="utf-8")
     return {name: Preset(name=name, **fields) for name, fields in tomllib.loads(text).items()}
-
-
-def preset(name: str) -> Preset:
-    """Look a preset up by name, in any case.
-
-    Raises:
-        UsageError: there is none of that name; the nearest are named.
-    """
-    import difflib
-
-    known = presets()
-    preset = known.get(name.strip().lower())
-    if preset is not None:
-        return preset
-    close = difflib.get_close_matches(name.lower(), list(known), n=3, cutoff=0.4)
-    hint = f"did you mean {' or '.join(close)}?" if close else "nothing is similar to it;"
-    raise UsageError(
-        "unknown preset {!r}; {} {show} lists all {}", name, hint, len(known), show="presets"
-    )

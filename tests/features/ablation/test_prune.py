@@ -127,15 +127,18 @@ def test_the_command_measures_and_writes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     line = ["ablate", "a b a b", "--select", "2.0+2.1", "--method", "zero"]
-    assert main([*line, "--write", str(tmp_path / "new")]) == 0
+    assert main([*line, "--out-dir", str(tmp_path / "new")]) == 0
     said = " ".join(capsys.readouterr().err.split())
     assert "without 2 heads" in said
     assert "2 heads set to zero and as large as before (2,615,424 parameters, 5.2 MB)" in said
     assert av.load(tmp_path / "new").layout == av.load("demo-gpt2").layout
-    assert main([*line, "--write", str(tmp_path / "new")]) == 1
+    assert main([*line, "--out-dir", str(tmp_path / "new")]) == 1
     assert "is there already; name a folder that is not, or empty" in capsys.readouterr().err
-    assert main(["ablate", "a b a b", "--write", str(tmp_path / "other")]) == 2
-    assert "--write removes the heads of --select; say which ones" in capsys.readouterr().err
+    assert main(["ablate", "a b a b", "--out-dir", str(tmp_path / "other")]) == 2
+    assert (
+        "--out-dir is for the checkpoint without the heads of --select; say which ones"
+        in capsys.readouterr().err
+    )
 
 
 def test_what_cannot_be_pruned_is_refused(tiny: Callable[[str], Path], tmp_path: Path) -> None:
@@ -212,7 +215,7 @@ def test_a_folder_that_must_stay_itself_is_refused_before_anything_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["ablate", "a b", "--select", "2.0", "--write", "."]) == 1
+    assert main(["ablate", "a b", "--select", "2.0", "--out-dir", "."]) == 1
     assert "the folder you are in; name a folder inside it" in capsys.readouterr().err
 
 
@@ -247,7 +250,7 @@ FULL = """
 import resource, sys
 from attnviz.cli import main
 resource.setrlimit(resource.RLIMIT_FSIZE, (4_000_000, 4_000_000))
-sys.exit(main(["ablate", "a b a b", "--select", "2.0", "--write", sys.argv[1]]))
+sys.exit(main(["ablate", "a b a b", "--select", "2.0", "--out-dir", sys.argv[1]]))
 """
 
 

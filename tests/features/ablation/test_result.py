@@ -31,8 +31,8 @@ TEXTS = [
 @pytest.fixture(scope="module")
 def real() -> dict[str, Ablation]:
     return {
-        "texts": av.ablate(TEXTS, select="0.5, 2.4, 3.0+3.1", gradient="plain"),
-        "curve": av.ablate(TEXTS, curve="effect", random_orders=1, method="mean"),
+        "texts": av.ablate(TEXTS, select="0.5, 2.4, 3.0+3.1", estimate="plain"),
+        "curve": av.ablate(TEXTS, curve="effect:1", method="mean"),
         "positions": av.ablate(TEXTS[0], select="0.5", by="position"),
         "distance": av.ablate(TEXTS, model="demo-bert", metric="kl", select="1.*", method="zero"),
     }

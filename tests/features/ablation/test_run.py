@@ -45,7 +45,7 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def report() -> Ablation:
-    return av.ablate(TEXTS, gradient="plain")
+    return av.ablate(TEXTS, estimate="plain")
 
 
 def test_means_and_intervals_by_hand() -> None:
@@ -69,14 +69,14 @@ def test_means_and_intervals_by_hand() -> None:
 
 
 def test_gradients_are_means_over_texts(report) -> None:
-    alone = [av.ablate(text, select="2.4", gradient="plain").effects[0] for text in TEXTS]
+    alone = [av.ablate(text, select="2.4", estimate="plain").effects[0] for text in TEXTS]
     (found,) = [effect for effect in report.effects if effect.name == "2.4"]
     assert found.gradient == pytest.approx(np.mean([e.gradient for e in alone]), rel=1e-3)
     assert found.signed == pytest.approx(np.mean([e.signed for e in alone]), rel=1e-3)
 
 
 def test_gradients_of_a_layer_have_length_one() -> None:
-    found = av.ablate(TEXTS[0], gradient="layer")
+    found = av.ablate(TEXTS[0], estimate="layer")
     single = [e for e in found.effects if len(e.heads) == 1]
     for layer in range(4):
         own = [e.gradient for e in single if e.heads[0].layer == layer]
@@ -95,9 +95,9 @@ def test_groups_name_what_their_members_add_up_to(report) -> None:
 @pytest.mark.slow
 def test_several_processes_and_batches_of_other_sizes(report) -> None:
     """Any number of processes gives the same bits; smaller batches the same to rounding."""
-    several = av.ablate(TEXTS, gradient="plain", jobs=2)
+    several = av.ablate(TEXTS, estimate="plain", jobs=2)
     assert several.to_json() == report.to_json()
-    small = av.ablate(TEXTS, gradient="plain", batch_tokens=8)
+    small = av.ablate(TEXTS, estimate="plain", batch_tokens=8)
     for a, b in zip(small.effects, report.effects, strict=True):
         assert a.change == pytest.approx(b.change, abs=1e-5)
 
@@ -163,9 +163,7 @@ def test_a_mean_over_a_reference_equals_transformers_own_hooks() -> None:
         hook = projection.register_forward_pre_hook(put)
         after = loss()
         hook.remove()
-    found = av.ablate(
-        TEXTS[0], select="1.4", method="mean", reference=TEXTS[1:], mean_over="tokens"
-    )
+    found = av.ablate(TEXTS[0], select="1.4", method="mean:tokens", reference=TEXTS[1:])
     assert found.base == pytest.approx(before, abs=1e-5)
     assert found.effects[0].change == pytest.approx(after - before, abs=1e-5)
     assert found.effects[0].mean_share == pytest.approx(share, abs=1e-5)
@@ -412,7 +410,7 @@ def test_the_probe_finds_the_heads_that_repetition_needs() -> None:
 
 
 def test_curves_are_ordered_on_one_half_and_measured_on_the_other() -> None:
-    found = av.ablate(TEXTS, curve="effect", random_orders=1, method="mean")
+    found = av.ablate(TEXTS, curve="effect:1", method="mean")
     orders = {point.order for point in found.curve}
     assert orders == {"effect", "random 1"}
     mine = [point for point in found.curve if point.order == "effect"]
@@ -430,7 +428,7 @@ def test_curves_are_ordered_on_one_half_and_measured_on_the_other() -> None:
 
 
 def test_a_curve_of_one_text_says_so() -> None:
-    again = av.ablate(TEXTS[:1], curve="remeasured", random_orders=0, method="mean")
+    again = av.ablate(TEXTS[:1], curve="remeasured:0", method="mean")
     assert len({point.head for point in again.curve[1:]}) == 24
     assert any("on the same text" in note for note in again.notes)
 
@@ -518,7 +516,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
     path = tmp_path / "t.txt"
     path.write_text("\n".join(TEXTS))
     picture = tmp_path / "p.png"
-    assert main(["ablate", "--texts", str(path), "--gradient", "--curve", "--random-orders", "1",
+    assert main(["ablate", "--texts", str(path), "--estimate", "--curve", "effect:1",
                  "--out", str(picture)]) == 0  # fmt: skip
     out, _ = capsys.readouterr()
     assert "joint 95 %" in out
@@ -573,13 +571,13 @@ def test_texts_and_references_with_fields(
             "--draws must be from 1 to 10,000, not 1,000,000,000",
         ),
         (
-            ["a b", "--random-orders", "1000000000"],
+            ["a b", "--curve", "effect:1000000000"],
             2,
-            "--random-orders must be from 0 to 10,000, not 1,000,000,000",
+            "not 'effect:1000000000'",
         ),
         (["a b", "--reference", "report.json"], 2, "is JSON, not lines of text"),
         (["a b", "--group", "doc"], 2, "--group doc is a field of texts"),
-        (["a b", "--gradient", "--metric", "kl"], 2, "use --metric loss"),
+        (["a b", "--estimate", "--metric", "kl"], 2, "use --metric loss"),
         (["a b", "--curve", "--select", "0.1"], 2, "leave out --select 0.1"),
         (["--ids", "5"], 1, "at least two words"),
         (["--recorded", "sample_inputs/recorded.npz"], 2, "needs the model; give a text"),

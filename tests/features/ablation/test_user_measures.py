@@ -30,8 +30,8 @@ def test_a_metric_of_the_same_formula_gives_the_same_effects() -> None:
         return F.cross_entropy(seen.logits, seen.targets, reduction="none")
 
     for metric, ours, slopes in (("own-kl", "kl", None), (loss, "loss", "plain")):
-        mine = av.ablate(TEXTS, metric=metric, select="1.*", method="zero", gradient=slopes)
-        theirs = av.ablate(TEXTS, metric=ours, select="1.*", method="zero", gradient=slopes)
+        mine = av.ablate(TEXTS, metric=metric, select="1.*", method="zero", estimate=slopes)
+        theirs = av.ablate(TEXTS, metric=ours, select="1.*", method="zero", estimate=slopes)
         assert [one.change for one in mine.effects] == [one.change for one in theirs.effects]
         assert [one.gradient for one in mine.effects] == [one.gradient for one in theirs.effects]
         assert mine.distance == theirs.distance
@@ -106,5 +106,5 @@ def test_what_is_wrong_is_named() -> None:
         av.ablate(TEXTS, select="1.0", method="zero", metric=lambda seen: {}["a"])
     with pytest.raises(UsageError, match="has no gradient"):
         av.ablate(
-            TEXTS, metric=lambda seen: (seen.logits.argmax(-1) > 3).double(), gradient="plain"
+            TEXTS, metric=lambda seen: (seen.logits.argmax(-1) > 3).double(), estimate="plain"
         )

@@ -41,7 +41,7 @@ def sentences(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def demo(sentences: Path) -> Atlas:
-    return av.atlas(sentences, treebank=TREEBANK, pronouns=PRONOUNS)
+    return av.atlas(sentences, gold=[TREEBANK, PRONOUNS])
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def repeats(tmp_path_factory: pytest.TempPathFactory) -> Atlas:
 def bert(minilm: str, tmp_path_factory: pytest.TempPathFactory) -> Atlas:
     path = tmp_path_factory.mktemp("two") / "sentences.txt"
     path.write_text("".join(SENTENCES.read_text("utf-8").splitlines(keepends=True)[:2]))
-    return av.atlas(path, model=minilm, treebank=TREEBANK)
+    return av.atlas(path, model=minilm, gold=TREEBANK)
 
 
 def test_its_figures_are_those_of_the_commands(sentences: Path, demo: Atlas) -> None:
@@ -66,7 +66,7 @@ def test_its_figures_are_those_of_the_commands(sentences: Path, demo: Atlas) -> 
         assert one.profile.estimates == profile[one.head].estimates
         assert one.profile.scores == profile[one.head].scores
     lines = [line for line in sentences.read_text("utf-8").splitlines() if line.strip()]
-    costs = {e.heads: e for e in av.ablate(lines, gradient="plain").effects if len(e.heads) == 1}
+    costs = {e.heads: e for e in av.ablate(lines, estimate="plain").effects if len(e.heads) == 1}
     for one in demo.heads:
         assert one.effect == costs[(one.head,)]
     drawn = document(demo)["heads"]
@@ -262,7 +262,7 @@ def _interrupt(*_: Any, **__: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [({"files": "nowhere.txt"}, "nowhere.txt"), ({"ablated": 2}, "ablated is called limit now"),
-     ({"treebank": "no.conllu"}, "no.conllu")],
+     ({"gold": "no.conllu"}, "no.conllu")],
 )  # fmt: skip
 def test_what_cannot_be_made(sentences: Path, options: dict[str, Any], words: str) -> None:
     with pytest.raises(av.AttnvizError, match=words):

@@ -55,7 +55,7 @@ def named(atlas: Atlas) -> list[str]:
 @pytest.mark.parametrize("name", ["demo-gpt2", "demo-bert"])
 def test_no_head_of_an_untrained_model_is_named(name: str, tmp_path: Path) -> None:
     model = saved(tmp_path / "m", name, 0)
-    atlas = av.atlas(SENTENCES, model=model, treebank=TREEBANK)
+    atlas = av.atlas(SENTENCES, model=model, gold=TREEBANK)
     assert not atlas.absent
     assert named(atlas) == []
     assert all(one.needed is False for one in atlas.heads)
@@ -66,6 +66,6 @@ def test_no_head_of_an_untrained_model_is_named(name: str, tmp_path: Path) -> No
 def test_nor_one_of_1024_heads_on_few_texts(tmp_path: Path) -> None:
     """Rows of few texts and a thousand heads: the largest of many small figures is small, too."""
     model = saved(tmp_path / "m", "demo-gpt2", 0, n_layer=32, n_head=32, n_embd=64)
-    atlas = av.atlas(SENTENCES, model=model, treebank=TREEBANK, limit=8)
+    atlas = av.atlas(SENTENCES, model=model, gold=TREEBANK, limit=8)
     assert len(atlas.heads) == 1024
     assert named(atlas) == []

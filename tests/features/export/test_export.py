@@ -57,7 +57,7 @@ def test_pictures_of_some_rows_and_keys(tmp_path: Path) -> None:
     """Cut as ``heatmap`` cuts, with their true positions; a text without them is left out."""
     source = written(tmp_path / "s.txt", "a b c d e f", "a b")
     out = tmp_path / "maps"
-    found = export(source, out, rows="1-3", keys="0,2", select="0.1", weights="npz")
+    found = export(source, out, rows="1-3", keys="0,2", select="0.1", format="png,npz")
     assert [bad.number for bad in found.bad] == [2]
     assert "ends at token 3; there are 2, from 0" in found.bad[0].reason
     lines = {line["layout"]: line for line in manifest(out)}
@@ -203,7 +203,7 @@ def test_what_cannot_be_read(tmp_path: Path, capsys) -> None:
         ([str(source), "--scale", "cube"], 2),
         ([str(source), "--dpi", "5"], 2),
         ([str(source), "--size", "900"], 2),
-        ([str(source), "--weights", "csv"], 2),
+        ([str(source), "--format", "png,csv"], 2),
         ([str(source), "--select", "9.9"], 2),
         ([str(source), "--recorded", "-m", "gpt2"], 2),
     ):
@@ -220,7 +220,7 @@ def test_hostile_ids_stay_in_the_folder(tmp_path: Path) -> None:
     ids += ["..", "", " ", "a/b\\c:d*e?f", "\u202e", "<script>", "é" * 300, "-rf", "x\ny"]
     lines = [json.dumps({"text": f"good text {n}", "id": name}) for n, name in enumerate(ids)]
     out = tmp_path / "deep" / "maps"
-    done = export(written(tmp_path / "x.jsonl", *lines), out, select="0.0", weights="npz")
+    done = export(written(tmp_path / "x.jsonl", *lines), out, select="0.0", format="png,npz")
     assert done.bad == []
     assert done.pictures == 2 * len(ids)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["deep", "x.jsonl"]
@@ -262,7 +262,7 @@ def test_names_of_several_kinds_of_attention() -> None:
 )
 def test_every_kind_of_picture(tmp_path: Path, format: str) -> None:
     source = written(tmp_path / "s.txt", "the keys to the cabinet", "one two three")
-    style = {"dpi": 50, "values": format == "png", "labels": format != "svg"}
+    style = {"dpi": 50, "values": format == "png", "hide": "labels" * (format == "svg")}
     out = tmp_path / "maps"
     done = export(
         source,
@@ -270,8 +270,7 @@ def test_every_kind_of_picture(tmp_path: Path, format: str) -> None:
         layout=",".join(names.LAYOUTS),
         select="*.0-1",
         **style,
-        format=format,
-        weights="safetensors",
+        format=f"{format},safetensors",
     )
     found = {path.name for path in (out / "0001-the-keys-to-the").iterdir()}
     pictures = {"L00H00", "L00H01", "L01H00", "L01H01", "L00", "L01", "grid", "overview"}
@@ -283,7 +282,7 @@ def test_every_kind_of_picture(tmp_path: Path, format: str) -> None:
 
 def test_weights_beside_the_pictures_are_those_of_a_capture(tmp_path: Path) -> None:
     source = written(tmp_path / "s.txt", "the keys to the cabinet")
-    export(source, tmp_path / "maps", select="0.1,1.2", weights="npz")
+    export(source, tmp_path / "maps", select="0.1,1.2", format="png,npz")
     captured = av.capture("the keys to the cabinet", model=MODEL)
     with np.load(tmp_path / "maps" / "0001-the-keys-to-the" / "weights.npz") as stored:
         assert set(stored) == {"L00H01", "L01H02", "queries", "keys"}
@@ -296,7 +295,7 @@ def test_weights_beside_the_pictures_are_those_of_a_capture(tmp_path: Path) -> N
 def test_role_and_top_choose_heads_of_each_sentence(tmp_path: Path, minilm: str) -> None:
     source = written(tmp_path / "s.txt", "The keys to the cabinet are on the table.", "A b c d e f")
     export(source, tmp_path / "role", model=minilm, role="previous")
-    export(source, tmp_path / "top", model=minilm, clearest=2)
+    export(source, tmp_path / "top", model=minilm, select="clearest:2")
     for number, text in ((1, "The keys to the cabinet are on the table."), (2, "A b c d e f")):
         report = av.heads(text, model=minilm)
         expected = {h.head.name for h in report.heads if any(r.name == "previous" for r in h.roles)}
@@ -390,7 +389,7 @@ def test_words_are_merged(tmp_path: Path, minilm: str) -> None:
 def test_pictures_name_the_model_and_the_text_and_what_they_leave_out(tmp_path: Path) -> None:
     text = "the keys to the cabinet"
     source = written(tmp_path / "s.txt", text)
-    style = {"dpi": 50, "hide_sink": True, "format": "svg"}
+    style = {"dpi": 50, "hide": "sink", "format": "svg"}
     export(source, tmp_path / "maps", select="0.*", layout="heads,layers,overview", **style)
     lines = manifest(tmp_path / "maps")
     assert len(lines) == 5
@@ -404,7 +403,7 @@ def test_pictures_name_the_model_and_the_text_and_what_they_leave_out(tmp_path: 
 
 def test_a_text_of_nothing_but_the_sink_is_left_out(tmp_path: Path) -> None:
     source = written(tmp_path / "s.txt", "cat", "the cat sat")
-    done = export(source, tmp_path / "maps", dpi=50, hide_sink=True)
+    done = export(source, tmp_path / "maps", dpi=50, hide="sink")
     assert (done.inputs, [bad.number for bad in done.bad]) == (1, [1])
     assert "nothing is left" in str(done.bad[0].reason)
 
@@ -543,7 +542,7 @@ def test_errors_are_ours(tmp_path: Path) -> None:
 def test_words_in_the_pictures_and_weights_by_token(tmp_path: Path, minilm: str) -> None:
     source = written(tmp_path / "s.txt", "unbelievable embeddings")
     options = {"model": minilm, "select": "0.0-1", "dpi": 50, "words": True}
-    export(source, tmp_path / "maps", layout="heads,grid", weights="safetensors", **options)
+    export(source, tmp_path / "maps", layout="heads,grid", format="png,safetensors", **options)
     shown = {line["layout"]: line["tokens"]["queries"] for line in manifest(tmp_path / "maps")}
     assert shown["heads"] == shown["grid"] == ["[CLS]", "unbelievable", "embeddings", "[SEP]"]
     captured = av.capture("unbelievable embeddings", model=minilm)
@@ -610,7 +609,11 @@ def test_a_pipe_is_read_once(tmp_path: Path) -> None:
         (["c.npz", "--recorded", "--truncate"], 2, "leave out --truncate"),
         (["s.txt", "--kind", "gqa"], 2, "--kind shapes a fresh layer; add --model fresh"),
         (["s.txt", "--layout", "films"], 2, "--layout takes heads, layers, grid, overview, not"),
-        (["s.txt", "--format", "bmp"], 2, "--format takes 'png', 'svg' or 'pdf', not 'bmp'"),
+        (
+            ["s.txt", "--format", "bmp"],
+            2,
+            "--format takes png, svg, pdf, npz, safetensors, not 'bmp'",
+        ),
         (["s.txt", "--jobs", "100000"], 2, "--jobs 100000 is more than"),
         (["s.txt", "--size", "50", "--dpi", "1200"], 2, "a smaller --dpi or --size"),
         (["empty.txt"], 1, "nothing to export: there is no text"),

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.slow
 KILLS = int(os.environ.get("ATTNVIZ_KILLS", "32"))
 OPTIONS = [
     *("-m", "fresh", "--d-model", "16", "--heads", "4", "--layers", "2", "--causal"),
-    *("--normalize", "row", "--layout", "heads,overview", "--weights", "npz", "--dpi", "60"),
+    *("--normalize", "row", "--layout", "heads,overview", "--format", "png,npz", "--dpi", "60"),
 ]
 MODEL = FreshConfig(d_model=16, heads=4, layers=2, causal=True)
 
@@ -460,7 +460,7 @@ def test_pictures_that_are_not_chosen_any_more_go(tmp_path: Path, monkeypatch) -
     from attnviz.features.export import plan
 
     (tmp_path / "s.txt").write_text("a b c\n")
-    settings = {"clearest": 2}
+    settings = {"select": "clearest:2"}
 
     def export() -> tuple[int, int]:
         done = av.export(

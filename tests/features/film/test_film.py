@@ -158,7 +158,7 @@ class TestMeasured:
         found = av.film(
             texts=[f"{n} {text}" for n, text in enumerate(texts)],
             model=f"{tmp_path}/step-*", probe=True, ablate=True, scores=("previous", "induction"),
-            treebank="sample_inputs/treebank.conllu",
+            gold="sample_inputs/treebank.conllu",
         )  # fmt: skip
         assert found.probed == 60
         assert found.texts == len(texts)

@@ -52,10 +52,12 @@ def test_a_part_is_shown_token_by_token(whole: np.ndarray) -> None:
     assert picture.to_bytes("png")[:4] == b"\x89PNG"
 
 
-@pytest.mark.parametrize(("change", "named"), [("words", "words"), ("hide_sink", "hide-sink")])
-def test_what_needs_the_whole_map_is_refused(change: str, named: str) -> None:
+@pytest.mark.parametrize(
+    ("change", "named"), [({"words": True}, "words=True"), ({"hide": "sink"}, "hide='sink'")]
+)
+def test_what_needs_the_whole_map_is_refused(change: dict[str, object], named: str) -> None:
     with pytest.raises(UsageError, match=f"shown as tiles, without {named}; shorten it"):
-        av.heatmap(TEXT, "0.1", model=MODEL, **{change: True})
+        av.heatmap(TEXT, "0.1", model=MODEL, **change)
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

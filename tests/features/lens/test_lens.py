@@ -166,7 +166,7 @@ def test_what_a_layer_added_against_modules(found: Lens) -> None:
 
 
 def test_parts_are_of_the_token_that_is_asked_for() -> None:
-    asked = av.lens(TEXT, token="clock", position=-1)
+    asked = av.lens(TEXT, answer="clock", position=-1)
     assert asked.token == " clock"
     assert {cell.added.token for cell in asked.cells if cell.added} == {" clock"}
     ranks = [cell.rank for cell in asked.cells]
@@ -271,7 +271,7 @@ def test_what_is_refused(minilm: str) -> None:
     with pytest.raises(UsageError, match="layers are read on one text"):
         av.lens(["A cat.", "A dog."])
     with pytest.raises(UsageError, match="followed along the layers"):
-        av.lens("A cat.", by="head", token="dog")
+        av.lens("A cat.", by="head", answer="dog")
     with pytest.raises(UsageError, match="no position 99"):
         av.lens("A cat.", position=99)
     with pytest.raises(UsageError, match="predictions must be from 1 to 1,000, not 0"):

@@ -25,7 +25,7 @@ TEXT = "Mary gave the old blue clock to Peter, and later Mary gave the old blue"
 
 @pytest.fixture(scope="module")
 def found() -> Lens:
-    return av.lens(TEXT, token="clock")
+    return av.lens(TEXT, answer="clock")
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def test_pictures_are_the_same_again(found: Lens, heads: Lens, format: str) -> N
 
 def test_the_command(tmp_path: Path, capsys: Any) -> None:
     out = tmp_path / "a.html"
-    assert main(["lens", TEXT, "-q", "--token", "clock", "--position", "-1", "-o", str(out)]) == 0
+    assert main(["lens", TEXT, "-q", "--answer", "clock", "--position", "-1", "-o", str(out)]) == 0
     assert "rank of ·clock" in capsys.readouterr().out
     assert out.read_bytes().startswith(b"<!doctype")
     assert main(["lens", TEXT, "--json", "--by", "head", "--predictions", "2"]) == 0

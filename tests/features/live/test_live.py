@@ -327,13 +327,13 @@ def test_what_cannot_be_made(options: dict[str, Any], words: str) -> None:
 
 
 def test_a_page_can_open_with_some_heads_alone() -> None:
-    page = av.live(only="0.5, 3.*").page.decode()
+    page = av.live(select="0.5, 3.*").page.decode()
     (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page)
     off = json.loads(data)["off"]
     assert len(off) == 24 - 7
     assert {"0.5", "3.0"}.isdisjoint(off)
     with pytest.raises(SelectionError, match=r"no head 9\.9"):
-        av.live(only="9.9")
+        av.live(select="9.9")
 
 
 @pytest.mark.parametrize("option", ["--span", "--spans", "--chat"])

@@ -166,8 +166,8 @@ def test_the_words_that_a_head_raises(report: Logits) -> None:
 
 
 def test_a_difference_is_the_difference_of_the_parts() -> None:
-    one, other = (av.logits(REPEATED, token=word) for word in ("clock", "garden"))
-    both = av.logits(REPEATED, token="clock", against="garden")
+    one, other = (av.logits(REPEATED, answer=word) for word in ("clock", "garden"))
+    both = av.logits(REPEATED, answer="clock", against="garden")
     assert both.logit == pytest.approx(one.logit - other.logit, abs=1e-5)
     for a, b, c in zip(one.parts, other.parts, both.parts, strict=True):
         assert c.value == pytest.approx(a.value - b.value, abs=1e-6)
@@ -208,9 +208,9 @@ def test_what_cannot_be_asked(minilm: str) -> None:
     with pytest.raises(ModelError, match="no vocabulary"):
         av.logits("a b", model="fresh")
     with pytest.raises(InputError, match="only one token can be compared"):
-        av.logits("a b", token="cabinetmaker")
+        av.logits("a b", answer="cabinetmaker")
     with pytest.raises(UsageError, match="compared with itself"):
-        av.logits("a b", token="the", against="the")
+        av.logits("a b", answer="the", against="the")
     with pytest.raises(UsageError, match="recorded attention holds no logits"):
         av.logits(av.capture("a b"))
 
@@ -277,7 +277,7 @@ def test_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert visible(CLOCK) + " (7)" in out
     assert main(["logits", "a b", "--position", "soon"]) == 2
     assert "whole number or all" in capsys.readouterr().err
-    masks = ["logits", "The cat [MASK] [MASK].", "--model", "demo-bert", "--token", "dog"]
+    masks = ["logits", "The cat [MASK] [MASK].", "--model", "demo-bert", "--answer", "dog"]
     assert main(masks) == 0
     assert capsys.readouterr().out.count("asked for: dog") == 2
     assert main(["logits", "a b", "--by", "layer"]) == 2

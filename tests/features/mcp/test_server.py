@@ -127,7 +127,7 @@ def test_there_are_twelve_tools_with_words_and_types(client: Ask) -> None:
 
 
 def test_the_kv_cache_of_llama_3_8b_at_32k_tokens(ask: Ask) -> None:
-    said = ask("shapes", preset="llama3-8b", cache=32768, dtype="bf16")
+    said = ask("shapes", model="llama3-8b", cache=32768, dtype="bf16")
     assert 4 * GIB == 2 * 8 * 128 * 2 * 32 * 32768
     assert "4.00 GiB at 32,768 tokens" in said
 
@@ -137,11 +137,11 @@ def test_parameters_of_a_layer(ask: Ask) -> None:
 
 
 def test_parameters_of_gpt_2(ask: Ask) -> None:
-    assert "124,439,808" in ask("shapes", preset="gpt2")  # as published with its checkpoint
+    assert "124,439,808" in ask("shapes", model="gpt2")  # as published with its checkpoint
 
 
 def test_what_grouped_queries_save(ask: Ask) -> None:
-    said = ask("shapes", preset="llama3-70b", dtype="bf16", compare=True)
+    said = ask("shapes", model="llama3-70b", dtype="bf16", show="compare")
     assert 2 * 8 * 128 * 2 * 80 == 320 * 1024
     assert "320 KiB" in said
     assert "2.50 MiB" in said
@@ -276,7 +276,7 @@ REFUSED = [
     ("heads", {"text": 7}, "see the tool's input schema"),
     ("heads", {}, "give text or recorded"),
     ("shapes", {"d_model": 512, "heads": 6}, "head counts that work: 1, 2, 4, 8"),
-    ("shapes", {"preset": "llama9"}, "did you mean"),
+    ("shapes", {"model": "llama9"}, "did you mean"),
     ("patch", {"clean": "a", "answer": "b"}, "give all three"),
     ("diff", {"before": "sentences.txt"}, "give before and after"),
     ("nonsense", {}, "choose from heads, look"),

@@ -33,7 +33,7 @@ COUNT = 24
 
 @pytest.fixture(scope="module")
 def found() -> Patch:
-    return av.patch(task="induction-swap", count=COUNT, circuit=True, circuit_size=7)
+    return av.patch(task="induction-swap", count=COUNT, circuit=7)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def circuit_of(found: Patch) -> Circuit:
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_planted_circuit_is_recovered(seed: int) -> None:
     """Two heads of 24 do it; one that attends alike, and 21 idle ones, write for nobody."""
-    found = av.patch(task="induction-swap", model=av.load(planted(seed)), circuit=True, count=14)
+    found = av.patch(task="induction-swap", model=av.load(planted(seed)), circuit="auto", count=14)
     circuit = circuit_of(found)
     heads = {(member.head.layer, member.head.index) for member in circuit.members}
     assert heads == {PREVIOUS, INDUCTION}
@@ -220,11 +220,14 @@ def test_its_file_has_numbers(found: Patch, tmp_path: Path, browser: Any) -> Non
 
 def test_what_makes_no_circuit(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(InputError, match=r"8 independent ones are too few, give 10 or more"):
-        av.patch(task="gender", count=8, circuit=True)
+        av.patch(task="gender", count=8, circuit="auto")
     with pytest.raises(UsageError, match="is more than the 24 that there are"):
-        av.patch(task="gender", count=12, circuit=True, circuit_size=30)
-    assert main(["patch", "--task", "gender", "--circuit-size", "3", "-q"]) == 2
-    assert "--circuit-size 3 is of a circuit; add --circuit" in capsys.readouterr().err
+        av.patch(task="gender", count=12, circuit=30)
+    assert main(["patch", "--task", "gender", "--circuit", "none", "-q"]) == 2
+    assert (
+        "--circuit takes auto, a share such as 90%, or a number of heads such as 5"
+        in capsys.readouterr().err
+    )
     assert main(["patch", "--task", "gender", "--circuit", "--edges", "3", "-q"]) == 2
     assert "leave out --paths and --edges" in capsys.readouterr().err
 

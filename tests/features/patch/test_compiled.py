@@ -109,7 +109,7 @@ def test_the_program_runs(case: Any) -> None:
 
 def test_corruption_finds_the_heads_and_edges_that_carry_the_answer(case: Any) -> None:
     source, pairs, carried, _, edges, _ = case
-    found = av.patch(pairs, model=source, circuit=True)
+    found = av.patch(pairs, model=source, circuit="auto")
     assert found.circuit is not None
     assert {member.head.name for member in found.circuit.members} == carried
     assert sorted(link.edge.name(found.layout) for link in found.circuit.links) == edges

@@ -169,14 +169,16 @@ def test_distances_are_drawn_where_weight_can_be(corpus, model: str, ahead: int)
         (["{corpus}", "--state", "no/such/folder/x.profile"], "no/such/folder does not exist"),
         (["{corpus}", "--state", "p.PNG"], "--state keeps the state that a profile goes on from"),
         (["{corpus}", "--state", "p.json"], "name it p.profile, not p.json"),
-        (["--merge", "a", "b", "--state", "p.html"], "name it p.profile, not p.html"),
-        (["--merge", "{corpus}"], "merging takes two profiles or more"),
-        (["--merge", "{corpus}", "{corpus}"], "is not a profile that attnviz wrote"),
-        (["--merge", "{corpus}", "{corpus}", "--whole"], "profiles; leave out --whole"),
-        (["--merge", "gone.profile", "{corpus}"], "gone.profile is missing; give a file"),
+        (["a.profile", "b.profile", "--state", "p.html"], "name it p.profile, not p.html"),
+        (["a.profile"], "merging takes two profiles or more"),
+        (["{corpus}.profile", "{corpus}.profile"], "is not a profile that attnviz wrote"),
+        (["a.profile", "b.profile", "--whole"], "as they are; leave out --whole"),
+        (["gone.profile", "{corpus}.profile"], "gone.profile is missing; give a file"),
+        (["--merge", "a.profile"], "No such option"),
     ],
 )  # fmt: skip
 def test_wrong_use_is_one_line(corpus, capsys, arguments: list[str], says: str) -> None:
+    Path(f"{corpus}.profile").write_bytes(Path(corpus).read_bytes())
     assert main(["profile", *(a.format(corpus=corpus) for a in arguments)]) in (1, 2)
     err = capsys.readouterr().err
     assert says in err
@@ -226,7 +228,7 @@ def test_show_takes_the_json_of_a_profile_as_its_state(corpus, tmp_path, capsys)
     printed.write_text(capsys.readouterr().out)
     told = []
     for kept in (state, printed):
-        assert main(["show", str(kept), "--all"]) == 0
+        assert main(["show", str(kept), "--top", "all"]) == 0
         told.append(capsys.readouterr())
     assert told[0] == told[1]
     assert "12 texts" in told[0].out

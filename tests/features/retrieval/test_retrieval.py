@@ -271,7 +271,7 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any], said: s
 def test_a_model_without_room_for_a_needle_says_so(positions: int, tmp_path: Path) -> None:
     model = write(tmp_path, "gpt2", "GPT2LMHeadModel", n_positions=positions)
     with pytest.raises(AttnvizError, match=f"takes {positions} tokens|takes at most {positions}"):
-        av.retrieval(FILE, model=model, control=False)
+        av.retrieval(FILE, model=model, control=0)
 
 
 def test_pieces_of_a_text_advance_whatever_a_model_takes(tmp_path: Path) -> None:
@@ -285,7 +285,7 @@ def test_pieces_of_a_text_advance_whatever_a_model_takes(tmp_path: Path) -> None
 
 def test_a_model_that_generates_nothing_has_the_question_alone(minilm: str) -> None:
     found = av.retrieval(
-        model=minilm, lengths=[40], depths=[0.5], count=6, group_size=(), control=False
+        model=minilm, lengths=[40], depths=[0.5], count=6, group_size=(), control=0
     )
     assert not generates(av.load(minilm))
     assert (found.by, found.retrieved, found.accuracy.value) == ("query", None, None)
@@ -313,7 +313,7 @@ def test_the_command_prints_tables_and_saves_a_picture(tmp_path: Path) -> None:
         "--group-size",
         "1",
     ]
-    command += ["--draws", "1", "--no-control"]
+    command += ["--draws", "1", "--control", "0"]
     out = CliRunner().invoke(app, [*command, "-o", str(picture)])
     assert out.exit_code == 0, out.output
     assert "copied %" in out.output

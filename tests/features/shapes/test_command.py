@@ -60,18 +60,18 @@ def test_a_failed_verification_fails_the_command(monkeypatch: pytest.MonkeyPatch
     from attnviz.attention import costs
 
     monkeypatch.setattr(costs.Projection, "parameters", property(lambda self: self.weights + 1))
-    result = CliRunner().invoke(APP, ["--verify", "--d-model", "16", "--heads", "2"])
+    result = CliRunner().invoke(APP, ["--show", "verify", "--d-model", "16", "--heads", "2"])
     assert result.exit_code == DIFFERS
     assert "DIFFERS" in result.output
 
 
 def test_verify_counts_weights_and_presets(minilm: str) -> None:
-    assert answer("--model", minilm, "--verify")["equal"] is True
-    assert answer("--preset", "t5-base", "--verify")["equal"] is True
+    assert answer("--model", minilm, "--show", "verify")["equal"] is True
+    assert answer("--model", "t5-base", "--show", "verify")["equal"] is True
 
 
 def test_scores_stand_beside_their_scaled_selves() -> None:
-    lines = run("--show", "numbers", "cat sat on mat", "--precision", "2").splitlines()
+    lines = run("--show", "numbers:2", "cat sat on mat").splitlines()
     beside = next(line for line in lines if "scores Q Kᵀ" in line)
     assert "scaled by 1/√d" in beside
     assert any("-1.05" in line or "-1.39" in line for line in lines)
@@ -86,13 +86,13 @@ def test_numbers_begin_with_x_and_end_with_saturation() -> None:
 
 def test_a_sweep_says_whose_layer_it_is(tmp_path: Path) -> None:
     for sweep in ("seq=128..256", "kv-heads=1..H"):
-        asked = ("--preset", "llama3-8b", "--sweep", sweep)
+        asked = ("--model", "llama3-8b", "--show", sweep)
         document = answer(*asked)
         assert document["model"] == "Llama 3 8B"
         assert document["title"].startswith("Llama 3 8B: ")
         run(*asked, "-o", str(tmp_path / "sweep.svg"))
         assert "Llama 3 8B" in (tmp_path / "sweep.svg").read_text()
-    assert answer("--sweep", "seq=128..256")["model"] is None
+    assert answer("--show", "seq=128..256")["model"] is None
 
 
 def test_a_diagram_names_an_option_that_draws_it(tmp_path: Path) -> None:
@@ -128,18 +128,18 @@ def test_torch_is_not_imported_and_neither_is_rich() -> None:
             ["--kind", "cross", "--seq", "12", "--context-length", "20", "--show", "diagram"],
             "diagram",
         ),
-        (["--preset", "gemma2-9b", "--seq", "8192"], "model"),
-        (["--compare", "--memory", "80GB", "--layers", "4", "--batch", "8"], "compare"),
-        (["--sweep", "seq=128..131072"], "sweep"),
-        (["--sweep", "heads=1..8", "--kind", "gqa", "--kv-heads", "1"], "sweep"),
-        (["--sweep", "kv-heads=1..H", "--seq", "64", "--cache-dtype", "fp8"], "sweep"),
-        (["--preset", "qwen3-next-80b-a3b", "--seq", "8"], "model"),
-        (["--preset", "bert-base"], "model"),
-        (["--preset", "llama4-scout", "--compare", "--memory", "640GB"], "compare"),
+        (["--model", "gemma2-9b", "--seq", "8192"], "model"),
+        (["--show", "compare:80GB", "--layers", "4", "--batch", "8"], "compare"),
+        (["--show", "seq=128..131072"], "sweep"),
+        (["--show", "heads=1..8", "--kind", "gqa", "--kv-heads", "1"], "sweep"),
+        (["--show", "kv-heads=1..H", "--seq", "64", "--cache-dtype", "fp8"], "sweep"),
+        (["--model", "qwen3-next-80b-a3b", "--seq", "8"], "model"),
+        (["--model", "bert-base"], "model"),
+        (["--model", "llama4-scout", "--show", "compare:640GB"], "compare"),
         (["--show", "presets"], "presets"),
-        (["--verify", "--d-model", "24", "--heads", "3"], "verify"),
+        (["--show", "verify", "--d-model", "24", "--heads", "3"], "verify"),
         (["--show", "numbers", "cat sat on mat", "--causal"], "numbers"),
-        (["--show", "numbers", "--example", "causal"], "numbers"),
+        (["--show", "numbers", "--input", "causal"], "numbers"),
         (["--show", "scaling"], "scaling"),
     ],
 )
@@ -154,7 +154,7 @@ def test_every_view_in_every_format(arguments: list[str], view: str) -> None:
         assert markdown.count("```") == 2
         return
     assert len([line for line in markdown.splitlines() if line.startswith("|")]) > 2
-    if not {"--layers", "--preset", "--precision"} & set(arguments) or "--compare" in arguments:
+    if not {"--layers", "--model"} & set(arguments) or view == "compare":
         rows = list(csv.reader(io.StringIO(run(*arguments, "--csv"))))
         assert len({len(row) for row in rows}) == 1
         assert len(rows) > 1
@@ -166,11 +166,11 @@ def test_tables_fit_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         for arguments in (
             ["--kind", "gqa", "--seq", "64", "--explain"],
             ["--kind", "mla", "--show", "diagram"],
-            ["--preset", "gemma2-9b"],
-            ["--preset", "llama3-70b", "--compare", "--memory", "80GB", "--batch", "8"],
+            ["--model", "gemma2-9b"],
+            ["--model", "llama3-70b", "--show", "compare:80GB", "--batch", "8"],
             ["--show", "presets"],
             ["--show", "scaling"],
-            ["--sweep", "seq=128..131072"],
+            ["--show", "seq=128..131072"],
             ["--show", "numbers", "cat sat on mat"],
         ):
             lines = run(*arguments).splitlines()
@@ -179,7 +179,7 @@ def test_tables_fit_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_wide_terminals_give_shape_and_size_a_column_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    for arguments in (["--d-model", "64"], ["--preset", "gemma2-9b"], ["--model", "demo-bert"]):
+    for arguments in (["--d-model", "64"], ["--model", "gemma2-9b"], ["--model", "demo-bert"]):
         monkeypatch.setenv("COLUMNS", "140")
         assert re.search("shape +size +operation", run(*arguments))
         monkeypatch.setenv("COLUMNS", "80")
@@ -187,16 +187,16 @@ def test_wide_terminals_give_shape_and_size_a_column_each(monkeypatch: pytest.Mo
 
 
 def test_layers_far_apart_are_counted_and_listed_for_programs() -> None:
-    assert "21 layers" in run("--preset", "gemma2-9b")
-    first = next(csv.DictReader(io.StringIO(run("--preset", "gemma2-9b", "--csv"))))
+    assert "21 layers" in run("--model", "gemma2-9b")
+    first = next(csv.DictReader(io.StringIO(run("--model", "gemma2-9b", "--csv"))))
     assert first["layers"].startswith("0, 2, 4, ")
-    assert "0-11" in run("--preset", "gpt2")
+    assert "0-11" in run("--model", "gpt2")
 
 
 def test_one_is_singular() -> None:
     assert run("--show", "numbers", "cat").startswith("1 token, ")
-    assert "at 1 token." in run("--preset", "gpt2", "--seq", "1")
-    assert "of 1 token a sequence" in " ".join(run("--compare", "--seq", "1").split())
+    assert "at 1 token." in run("--model", "gpt2", "--seq", "1")
+    assert "of 1 token a sequence" in " ".join(run("--show", "compare", "--seq", "1").split())
 
 
 def test_colour_only_where_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +226,7 @@ def test_wrapping_keeps_every_word() -> None:
 
 
 def test_what_deepseek_compares_is_said() -> None:
-    text = " ".join(run("--preset", "deepseek-v2", "--compare").split())
+    text = " ".join(run("--model", "deepseek-v2", "--show", "compare").split())
     assert "576 numbers" in text
     assert "32,768" in text
     assert "1.76 %" in text
@@ -234,31 +234,31 @@ def test_what_deepseek_compares_is_said() -> None:
 
 
 def test_the_dtype_is_the_config_s_and_unset_is_said() -> None:
-    llama = " ".join(run("--preset", "llama3-8b").split())
+    llama = " ".join(run("--model", "llama3-8b").split())
     assert "KV cache in bfloat16, its config's dtype: 128 KiB per token" in llama
-    assert answer("--preset", "llama3-8b")["run"]["dtype"] == "bfloat16"
-    assert answer("--preset", "llama3-8b", "--dtype", "fp32")["run"]["dtype"] == "float32"
+    assert answer("--model", "llama3-8b")["run"]["dtype"] == "bfloat16"
+    assert answer("--model", "llama3-8b", "--dtype", "fp32")["run"]["dtype"] == "float32"
     assert "No dtype was chosen" not in llama
-    for arguments in (["--seq", "4"], ["--preset", "gpt2"], ["--compare"], ["--sweep", "seq=1,2"]):
+    for arguments in (["--seq", "4"], ["--model", "gpt2"], ["--show", "compare"]):
         assert answer(*arguments)["run"]["dtype"] == "float32"
         assert "No dtype was chosen, and no config names one" in run(*arguments)
     assert "No dtype was chosen" not in run("--dtype", "fp32")
 
 
 def test_what_keeps_no_cache_says_so() -> None:
-    bert = " ".join(run("--preset", "bert-base").split())
+    bert = " ".join(run("--model", "bert-base").split())
     assert "An encoder keeps no cache" in bert
     assert "KV cache per token" not in bert
-    t5 = " ".join(run("--preset", "t5-base").split())
+    t5 = " ".join(run("--model", "t5-base").split())
     assert "cross-attention 72.0 KiB per source token, once" in t5
-    groups = answer("--preset", "t5-base")["model"]["groups"]
+    groups = answer("--model", "t5-base")["model"]["groups"]
     assert [g["cache_elements_per_token"] for g in groups] == [None, None, 1536, 1536, 1536]
 
 
 def test_hybrids_say_how_many_layers_attend() -> None:
-    assert run("--preset", "jamba-52b").startswith("Jamba v0.1: 4 attention layers of 32")
-    assert "36 of 48 layers have no attention" in run("--preset", "qwen3-next-80b-a3b")
-    assert answer("--preset", "jamba-52b")["model"]["idle_layers"] == 28
+    assert run("--model", "jamba-52b").startswith("Jamba v0.1: 4 attention layers of 32")
+    assert "36 of 48 layers have no attention" in run("--model", "qwen3-next-80b-a3b")
+    assert answer("--model", "jamba-52b")["model"]["idle_layers"] == 28
 
 
 def test_what_is_blocked_follows_the_window() -> None:
@@ -275,7 +275,7 @@ def test_what_is_blocked_follows_the_window() -> None:
 
 
 def test_memory_that_the_weights_exceed_is_said() -> None:
-    text = " ".join(run("--preset", "llama3-70b", "--compare", "--memory", "80GB").split())
+    text = " ".join(run("--model", "llama3-70b", "--show", "compare:80GB").split())
     assert "The weights alone lack 56.9 GiB." in text
 
 
@@ -283,9 +283,9 @@ def test_memory_counts_weights_that_are_there() -> None:
     from attnviz.models.demo import DEMOS
 
     folder = DEMOS["demo-gpt2"]
-    found = answer("--model", str(folder), "--compare", "--memory", "1GB")
+    found = answer("--model", str(folder), "--show", "compare:1GB")
     own = next(one for one in found["variants"] if one["own"])
-    counted = answer("--model", str(folder), "--verify")
+    counted = answer("--model", str(folder), "--show", "verify")
     whole = counted["whole_parameters"]
     assert f"of the model's {whole:,} param" in counted["notes"][-1]
     assert own["weights_bytes"] == 2 * whole  # its config says float16
@@ -311,7 +311,7 @@ def test_a_partial_answer_says_so(tmp_path: Path) -> None:
         (["--batch", "0"], "batch must be at least 1"),
         (["--kind", "mqa", "--kv-heads", "4"], "mqa has one key/value head, not 4"),
         (["--latent", "64"], "latent 64 belongs to kind mla"),
-        (["--rope-dim", "8", "--kind", "gqa"], "rope-dim 8 belongs to kind mla"),
+        (["--latent", "+8", "--kind", "gqa"], "rotary width 8 belongs to kind mla"),
         (["--kv-heads", "3"], "cannot share 3"),
         (["--kind", "foo"], "kind takes 'mha', 'gqa'.* not 'foo'"),
         (["--context-length", "5"], "add --kind cross"),
@@ -320,61 +320,61 @@ def test_a_partial_answer_says_so(tmp_path: Path) -> None:
         (["--dtype", "int7"], "unknown dtype 'int7'; known: float64"),
         (["--layers", "0"], "layers must be"),
         (["--layers", "1000000"], "layers must be 1 to 10,000"),
-        (["--preset", "llama3"], "did you mean llama3-8b"),
-        (["--preset", "gpt2", "--heads", "4"], "heads is fixed by 'gpt2'"),
-        (["--preset", "gpt2", "--model", "x"], "keep one"),
-        (["--preset", "t5-base", "--context-length", "9"], "context-length 9 is for cross"),
-        (["--preset", "gpt3", "--verify"], "no transformers class"),
+        (["--model", "llama3"], "did you mean llama3-8b"),
+        (["--model", "gpt2", "--heads", "4"], "heads is fixed by 'gpt2'"),
+        (["--model", "t5-base", "--context-length", "9"], "context-length 9 is for cross"),
+        (["--model", "gpt3", "--show", "verify"], "no transformers class"),
         (["--model", "/nonexistent"], "no folder '/nonexistent'"),
         (["--model", __file__], "is a file"),
-        (["--verify", "--compare"], "two views"),
-        (["--memory", "80GB"], "memory needs --compare"),
-        (["--compare", "--memory", "80XB"], "is not a size"),
-        (["--compare", "--memory", "80"], "--memory 80 has no unit; write 80GB"),
-        (["--compare", "--preset", "modernbert-base"], "is an encoder and keeps none"),
-        (["--sweep", "kv-heads=1..H", "--kind", "mla"], "shares keys among query heads, which mla"),
-        (["--sweep", "kv-heads=5..7"], "has no number that divides 8 heads"),
+        (["--show", "compare:80XB"], "is not a size"),
+        (["--show", "compare:80"], "--show compare:80 has no unit; write 80GB"),
+        (["--show", "compare", "--model", "modernbert-base"], "is an encoder and keeps none"),
+        (["--show", "kv-heads=1..H", "--kind", "mla"], "shares keys among query heads, which mla"),
+        (["--show", "kv-heads=5..7"], "has no number that divides 8 heads"),
         (["--cache-dtype", "int4"], "unknown dtype 'int4'"),
-        (["--compare", "--kind", "cross"], "cross-attention has none"),
+        (["--show", "compare", "--kind", "cross"], "cross-attention has none"),
         (["hello"], "needs --show numbers or --show animation"),
-        (["--sweep", "heads=1..4", "--heads", "4"], "contradict each other"),
-        (["--sweep", "heads=3..3"], "170.67 per head"),
-        (["--sweep", "heads=1..4", "--preset", "gpt2"], "contradicts 'gpt2'"),
-        (["--sweep", "seq=1..4", "--cache", "3"], "do not go together"),
+        (["--show", "heads=1..4", "--heads", "4"], "contradict each other"),
+        (["--show", "heads=3..3"], "170.67 per head"),
+        (["--show", "heads=1..4", "--model", "gpt2"], "contradicts 'gpt2'"),
+        (["--show", "seq=1..4", "--cache", "3"], "do not go together"),
         (
             ["--out", "x.png"],
-            "--out needs --show diagram or --sweep or --show scaling or --show animation",
+            "--out needs --show diagram or --show seq=128..131072 or --show scaling or",
         ),
         (["--show", "diagram", "--out", "x.bmp"], "end it in .svg, .png, .pdf"),
         (["--show", "animation", "--out", "x.mp4"], "end it in .html"),
         (["--show", "diagram", "--out", "/nonexistent/x.svg"], "does not exist"),
         (["--show", "scaling", "--seed", "-1"], "seed must be at least 0, not -1"),
-        (["--show", "scaling", "--preset", "gpt2"], "--preset does not apply to --show scaling"),
+        (["--show", "scaling", "--model", "gpt2"], "--model does not apply to --show scaling"),
         (["  ", "--show", "numbers"], "blank"),
         (["a " * 40, "--show", "numbers"], "too many"),
-        (["a", "--show", "numbers", "--input", "f"], "three inputs"),
+        (["a", "--show", "numbers", "--input", "f"], "two inputs"),
         (["a", "--show", "numbers", "--kind", "mla"], "has no numeric walk"),
         (["a", "--show", "numbers", "--d-model", "1000"], "at most 64"),
         (["a", "--show", "numbers", "--seq", "3"], "seq does not apply"),
-        (["--show", "numbers", "--example", "foo"], "example takes 'words' or 'causal'"),
         (["--show", "numbers", "--input", "/nonexistent"], "No such file"),
-        (["--show", "numbers", "--precision", "99"], "precision must be"),
+        (["--show", "numbers:99"], "--show numbers:99 must be"),
         (["--show", "diagram", "--csv"], "--show diagram has no table for --csv"),
-        (["--preset", "gpt2", "--seq", "8", "--csv"], "--seq changes nothing in --csv"),
-        (["--preset", "gpt2", "--dtype", "bf16", "--csv"], "--dtype changes nothing in --csv"),
+        (["--model", "gpt2", "--seq", "8", "--csv"], "--seq changes nothing in --csv"),
+        (["--model", "gpt2", "--dtype", "bf16", "--csv"], "--dtype changes nothing in --csv"),
         (["--layers", "4", "--csv"], "--layers changes nothing in --csv"),
         (["--csv", "--json", "--seq", "4"], "two formats; choose one"),
         (["--show", "animation"], "--show animation makes a file; add --out animation.html"),
         (["--show", "presets", "--seq", "4"], "--seq does not apply to --show presets"),
-        (["--preset", "gpt2", "--verify", "--seq", "4"], "--seq does not apply to --verify"),
+        (["--model", "gpt2", "--show", "verify", "--seq", "4"], "does not apply to --show verify"),
         (
-            ["--show", "numbers", "--example", "causal", "--heads", "4"],
+            ["--show", "numbers", "--input", "causal", "--heads", "4"],
             "--heads is fixed by the example",
         ),
         (["--show", "numbers", "--input", "f.json", "--heads", "4"], "--heads belongs in the file"),
         (["--show", "numbers", "--input", "."], "is a folder"),
-        (["--verify", "--d-model", "4096", "--heads", "32", "--seq", "1000000"], "GiB"),
+        (["--show", "verify", "--d-model", "4096", "--heads", "32", "--seq", "1000000"], "GiB"),
         (["--context", "3"], "No such option"),
+        (["--compare"], "it is called --show compare now"),
+        (["--show", "zebras"], "not 'zebras'"),
+        (["--show", "verify:3"], "write verify"),
+        (["--latent", "a+b"], "such as 512\\+64"),
         (["--d-model", "9" * 5000], "not a valid int"),
     ],
 )  # fmt: skip
@@ -389,7 +389,7 @@ def test_refusals_say_what_is_wrong(
 
 
 @pytest.mark.parametrize(
-    "option", ["seq", "d-model", "layers", "sliding-window", "kind", "model", "sweep"]
+    "option", ["seq", "d-model", "layers", "sliding-window", "kind", "model", "show"]
 )
 def test_values_without_end_are_refused_in_a_short_line(
     option: str, capsys: pytest.CaptureFixture[str]

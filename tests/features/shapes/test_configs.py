@@ -15,13 +15,13 @@ from attnviz.features.shapes.walk.verify import verify_model
 from attnviz.models.configs.families import FAMILIES
 from attnviz.models.configs.keys import FAMILY_KEYS
 from attnviz.models.configs.model import read_config
-from attnviz.models.configs.presets import preset, presets
+from attnviz.models.configs.presets import presets
 from attnviz.models.parameter_count import count_checkpoint, count_config
 
 
 @pytest.mark.parametrize("name", [n for n, p in presets().items() if p.counted_as])
 def test_presets_agree_with_transformers(name: str) -> None:
-    chosen = preset(name)
+    chosen = presets()[name]
     counted = count_config(chosen.config, chosen.counted_as)
     found = verify_model(chosen.model, dict(counted.layers), counted.origin)
     assert not found.failures
@@ -36,18 +36,18 @@ def test_every_preset_has_a_source_and_a_plausible_share() -> None:
     table = {"gpt2": (12, 768, 64), "gpt2-large": (20, 1280, 64), "bert-base": (12, 768, 64)}
     table |= {"gpt3": (96, 12288, 128), "llama3-70b": (64, 8192, 128)}
     for name, sizes in table.items():
-        spec = preset(name).model.main.spec
+        spec = presets()[name].model.main.spec
         assert (spec.heads, spec.d_model, spec.head_dim) == sizes
 
 
 def test_unlike_layers_are_told_apart() -> None:
-    near, far = preset("gemma2-9b").model.groups
+    near, far = presets()["gemma2-9b"].model.groups
     assert (near.spec.window, near.layers[:3]) == (4096, (0, 2, 4))
     assert (far.spec.window, far.layers[:3]) == (None, (1, 3, 5))
-    labels = [group.label for group in preset("t5-base").model.groups]
+    labels = [group.label for group in presets()["t5-base"].model.groups]
     assert labels[-1] == "cross-attention"
     assert len(labels) == 5
-    albert = preset("albert-base").model
+    albert = presets()["albert-base"].model
     assert albert.attention_parameters == costs.parameters(albert.main.spec).total
 
 
@@ -55,12 +55,12 @@ def test_windows_match_those_of_transformers() -> None:
     from transformers import AutoConfig
 
     for name in ("gemma2-9b", "mistral-7b", "qwen2.5-7b"):
-        config = dict(preset(name).config)
+        config = dict(presets()[name].config)
         built = AutoConfig.for_model(config.pop("model_type"), **config)
         types = getattr(built, "layer_types", None)
         if types is None:
             types = ["sliding_attention"] * built.num_hidden_layers
-        windows = {i for g in preset(name).model.groups if g.spec.window for i in g.layers}
+        windows = {i for g in presets()[name].model.groups if g.spec.window for i in g.layers}
         assert windows == {i for i, kind in enumerate(types) if kind == "sliding_attention"}
 
 
@@ -70,7 +70,7 @@ def test_checkpoint_is_counted_from_its_header(minilm: str) -> None:
     counted = count_checkpoint(folder)
     assert counted is not None
     assert not verify_model(model, dict(counted.layers), "").failures
-    assert counted.whole == preset("minilm-l6").parameters
+    assert counted.whole == presets()["minilm-l6"].parameters
     wrong = replace(model, groups=(replace(model.groups[0], layers=(0, 1, 2)),))
     assert verify_model(wrong, dict(counted.layers), "").failures
 
@@ -87,7 +87,7 @@ def test_unknown_family_is_answered_in_part() -> None:
     model = read_config({"model_type": "zork", "d_model": 64, "n_heads": 4, "n_layers": 3}, "z")
     assert "'zork' is not known" in model.partial
     assert model.attention_parameters == 3 * 4 * 64 * 64
-    vision = {"model_type": "clip-like", "text_config": dict(preset("gpt2").config)}
+    vision = {"model_type": "clip-like", "text_config": dict(presets()["gpt2"].config)}
     assert "only text_config" in read_config(vision, "v").partial
 
 
@@ -102,10 +102,13 @@ def test_unknown_family_is_answered_in_part() -> None:
         ({"model_type": "gpt2", "n_embd": True, "n_layer": 2, "n_head": 5}, "n_embd must be"),
         ({"model_type": "gpt2", "n_embd": 64, "n_layer": 10**12, "n_head": 4}, "n_layer must be"),
         ({"model_type": "gpt2", "n_embd": 10**4000, "n_layer": 2, "n_head": 4}, "n_embd must .*…$"),
-        ({**preset("gemma2-9b").config, "sliding_window": "far"}, "sliding_window must be"),
-        ({**preset("gemma2-9b").config, "layer_types": ["full"]}, "layer_types must be"),
-        ({**preset("gemma2-9b").config, "attn_logit_softcapping": math.inf}, "softcapping must be"),
-        ({**preset("gemma2-9b").config, "query_pre_attn_scalar": "x"}, "attn_scalar must be"),
+        ({**presets()["gemma2-9b"].config, "sliding_window": "far"}, "sliding_window must be"),
+        ({**presets()["gemma2-9b"].config, "layer_types": ["full"]}, "layer_types must be"),
+        (
+            {**presets()["gemma2-9b"].config, "attn_logit_softcapping": math.inf},
+            "softcapping must be",
+        ),
+        ({**presets()["gemma2-9b"].config, "query_pre_attn_scalar": "x"}, "attn_scalar must be"),
         ({"model_type": "deepseek_v2", "hidden_size": 64}, "no kv_lora_rank"),
     ],
 )

@@ -20,7 +20,7 @@ from attnviz.features.shapes.costs.compare import compare, longest, parse_memory
 from attnviz.features.shapes.costs.decode import cache_bytes, decoding, step_flops
 from attnviz.features.shapes.costs.sweep import parse_sweep, sweep
 from attnviz.features.shapes.walk.steps import walk
-from attnviz.models.configs.presets import preset
+from attnviz.models.configs.presets import presets
 
 
 def layer(
@@ -129,7 +129,7 @@ def test_amounts_read_as_formulas() -> None:
 
 
 def test_llama_3_70b_keeps_an_eighth_of_what_mha_keeps() -> None:
-    model = preset("llama3-70b").model
+    model = presets()["llama3-70b"].model
     found = compare(model.main.spec, RunSizes(2, 8192, dtype="bfloat16"), model=model)
     mha, own = found.variants[0], next(v for v in found.variants if v.own)
     assert own.name == "GQA, G = 8"
@@ -140,7 +140,7 @@ def test_llama_3_70b_keeps_an_eighth_of_what_mha_keeps() -> None:
 
 
 def test_deepseek_v2_keeps_576_where_mha_keeps_32768() -> None:
-    model = preset("deepseek-v2").model
+    model = presets()["deepseek-v2"].model
     found = compare(model.main.spec, RunSizes(), model=model)
     mha, own = found.variants[0], next(v for v in found.variants if v.own)
     assert (own.elements, mha.elements) == (576, 32_768)
@@ -150,11 +150,11 @@ def test_deepseek_v2_keeps_576_where_mha_keeps_32768() -> None:
 
 def test_what_fits_is_exactly_what_fits() -> None:
     for name in ("llama3-8b", "gemma2-9b", "deepseek-v2"):
-        stack = stack_of(preset(name).model)
+        stack = stack_of(presets()[name].model)
         for memory in (10**7, 10**9, 80 * 10**9):
             most = longest(stack, 2, memory)
             assert cache_bytes(stack, most, 2) <= memory < cache_bytes(stack, most + 1, 2)
-    windowed = stack_of(preset("mistral-7b").model)
+    windowed = stack_of(presets()["mistral-7b"].model)
     assert longest(windowed, 2, 80 * 10**9) == -1  # a window's cache stops growing
     assert longest(windowed, 2, 10**6) == 7  # 131,072 bytes a token
 
@@ -182,7 +182,7 @@ def test_memory_without_a_unit_is_asked_for_one() -> None:
 
 
 def test_memory_is_what_the_weights_leave() -> None:
-    model = preset("llama3-8b").model
+    model = presets()["llama3-8b"].model
     run = RunSizes(dtype="bfloat16")
     found = compare(model.main.spec, run, model=model, memory=80 * 10**9)
     own = next(v for v in found.variants if v.own)
@@ -200,7 +200,7 @@ def test_memory_is_what_the_weights_leave() -> None:
 
 
 def test_llama_3_8b_keeps_128_kib_a_token_and_half_of_it_in_fp8() -> None:
-    model = preset("llama3-8b").model
+    model = presets()["llama3-8b"].model
     assert model.dtype == "bfloat16"
     for kept, size in ((None, 128 << 10), ("fp8", 64 << 10), ("int8", 64 << 10)):
         run = RunSizes(dtype=model.dtype, cache_dtype=kept)
@@ -224,7 +224,7 @@ def test_models_are_named_by_their_own_heads() -> None:
 
 
 def test_an_encoder_has_no_cache_to_compare() -> None:
-    model = preset("bert-base").model
+    model = presets()["bert-base"].model
     with pytest.raises(UsageError, match="BERT base, uncased is an encoder and keeps none"):
         compare(model.main.spec, RunSizes(), model=model)
     assert model.cached_groups == ()
@@ -257,7 +257,7 @@ def test_decoding_computes_what_the_walk_computes() -> None:
 
 
 def test_both_ways_of_decoding_latents_are_given() -> None:
-    model = preset("deepseek-v3").model
+    model = presets()["deepseek-v3"].model
     found = compare(model.main.spec, RunSizes(cache=4096), model=model)
     latent = next(one for one in found.variants if one.spec.kind == "mla")
     assert latent.rebuilt_flops > 20 * latent.step_flops

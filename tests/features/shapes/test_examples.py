@@ -19,7 +19,7 @@ from attnviz.attention.spec import AttentionSpec, Buckets, Rotary, RunSizes
 from attnviz.features.shapes.walk.examples import bucket, example, normalized, turned, visible
 from attnviz.features.shapes.walk.steps import Step, walk
 from attnviz.models.configs.model import read_config
-from attnviz.models.configs.presets import preset
+from attnviz.models.configs.presets import presets
 
 PLAIN = AttentionSpec("mha", 48, 6, 6, 8, 8, causal=True)
 SIZES = {"hidden_size": 48, "num_attention_heads": 6, "num_hidden_layers": 4, "head_dim": 8}
@@ -97,7 +97,7 @@ def test_which_steps_a_family_has_and_where() -> None:
     assert steps("gptj", rotary_dim=6)["rotate_k"].operation == "rotate the first 6 by position"
     assert not {"rotate_q", "norm_q", "window", "position_bias"} & set(steps("bert"))
     assert "rotate_q" not in steps("falcon", alibi=True)
-    t5 = walk(preset("t5-base").model.main.spec, RunSizes())
+    t5 = walk(presets()["t5-base"].model.main.spec, RunSizes())
     keys = [step.key for step in t5.steps]
     assert keys.index("unscaled") < keys.index("position_bias") < keys.index("mask")
     mistral = steps("mistral", num_key_value_heads=2, sliding_window=5)
@@ -136,6 +136,6 @@ def test_norms_have_the_parameters_that_transformers_gives_them(
 
 def test_learned_numbers_of_all_steps_are_those_of_the_layer() -> None:
     for name in ("qwen3-8b", "t5-base", "gemma2-9b", "mistral-7b", "llama3-8b"):
-        for group in preset(name).model.groups:
+        for group in presets()[name].model.groups:
             walked = walk(group.spec, RunSizes(seq=3, context_length=None))
             assert sum(step.parameters for step in walked.steps) == walked.parameters.total

@@ -16,7 +16,7 @@ from attnviz.features.shapes.walk.verify import verify_model
 from attnviz.models.configs.families import FAMILIES, STATE_SPACE
 from attnviz.models.configs.keys import DEFAULTS
 from attnviz.models.configs.model import ModelSpec, read_config
-from attnviz.models.configs.presets import preset
+from attnviz.models.configs.presets import presets
 from attnviz.models.parameter_count import count_names
 
 TEXT = 21
@@ -229,7 +229,7 @@ def attentions(model: Any) -> list[tuple[int, Any]]:
 
 
 def test_hybrids_count_the_layers_that_attend() -> None:
-    jamba, following = preset("jamba-52b").model, preset("qwen3-next-80b-a3b").model
+    jamba, following = presets()["jamba-52b"].model, presets()["qwen3-next-80b-a3b"].model
     assert (jamba.main.layers, jamba.idle) == ((4, 12, 20, 28), 28)
     assert (len(following.main.layers), following.idle) == (12, 36)
     assert following.main.layers[:3] == (3, 7, 11)

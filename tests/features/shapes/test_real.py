@@ -13,7 +13,7 @@ from attnviz.errors import ModelError, UsageError
 from attnviz.features.shapes import function as answers
 from attnviz.features.shapes.walk import real
 from attnviz.models.configs.model import read_config
-from attnviz.models.configs.presets import preset
+from attnviz.models.configs.presets import presets
 
 SIZES = {"hidden_size": 96, "num_attention_heads": 6, "num_hidden_layers": 4}
 GROUPED = SIZES | {"num_key_value_heads": 2, "head_dim": 16}
@@ -132,7 +132,7 @@ def test_bundled_weights_are_run() -> None:
 
 
 def test_what_is_not_run_is_said(tmp_path: Path) -> None:
-    answer = answers.verify(answers.Model(preset="deepseek-v2"))
+    answer = answers.verify(answers.Model(model="deepseek-v2"))
     assert any("does not run the layers of the deepseek_v2 family" in n for n in answer.notes)
     rope = {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}
     answer = answers.verify(saved(tmp_path, "llama", rope_parameters=rope))
@@ -149,7 +149,7 @@ def test_families_that_are_not_known_are_refused_as_such(tmp_path: Path) -> None
 
 
 def test_tiny_sizes_keep_the_kind() -> None:
-    chosen = preset("gemma2-9b")
+    chosen = presets()["gemma2-9b"]
     fields = {**chosen.config, **real.tiny(chosen.model, chosen.config)}
     spec = read_config(fields, "x").main.spec
     assert (spec.kind, spec.window, spec.kv_heads, spec.group) == ("gqa", 4, 2, 2)

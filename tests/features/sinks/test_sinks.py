@@ -274,7 +274,7 @@ def test_the_table_of_heads_names_sinks(monkeypatch: pytest.MonkeyPatch) -> None
     """Head 2.2 rests in the middle of the text; a narrow terminal has no room for it."""
     for columns, shown in (("100", True), ("80", False)):
         monkeypatch.setenv("COLUMNS", columns)
-        result = CliRunner().invoke(app, ["heads", TEXT, "--all", "-q"])
+        result = CliRunner().invoke(app, ["heads", TEXT, "--top", "all", "-q"])
         assert result.exit_code == 0
         assert ("\u00b7are (9) 0.42" in result.stdout) is shown
     result = CliRunner().invoke(app, ["heads", TEXT, "--sort", "sink", "--json"])

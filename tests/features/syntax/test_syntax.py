@@ -275,7 +275,7 @@ def test_untrained_weights_have_no_role(name: str, minilm: str, tmp_path) -> Non
     path = tmp_path / "t.conllu"
     path.write_text(treebank(200))
     model = minilm if name == "minilm" else name
-    report = attnviz.syntax(path, model=model, punct=False, control=True, seeds=1)
+    report = attnviz.syntax(path, model=model, punct=False, control=1)
     drawn, shuffled = report.untrained
     assert [drawn.scale, shuffled.scale] == ["default", "trained"]
     assert "obj" in {role.relation for role in report.roles}
@@ -298,13 +298,12 @@ def test_the_control_stands_in_the_table(capsys) -> None:
         "--select-on",
         "all",
         "--control",
-        "--seeds",
         "2",
         "-q",
     ]
     assert main(line) == 0
     out = capsys.readouterr().out
-    report = attnviz.syntax(SAMPLE, model="demo-bert", select_on="all", control=True, seeds=2)
+    report = attnviz.syntax(SAMPLE, model="demo-bert", select_on="all", control=2)
     assert [(one.seed, one.scale) for one in report.untrained] == [
         (0, "default"), (1, "default"), (0, "trained"), (1, "trained")
     ]  # fmt: skip
@@ -312,8 +311,8 @@ def test_the_control_stands_in_the_table(capsys) -> None:
     row = next(text for text in out.splitlines() if text.startswith("all "))
     assert row.split()[-2:] == [f"{100 * max(some):.0f}" for some in (best[:2], best[2:])]
     assert "untrained (seeds 0, 1): 0, 0 of 24 heads syntactic" in " ".join(out.split())
-    assert main([*line, "--seeds", "0"]) == 2
-    assert "--seeds must be from 1 to 100, not 0" in capsys.readouterr().err
+    assert main([*line, "--control", "101"]) == 2
+    assert "--control must be from 0 to 100, not 101" in capsys.readouterr().err
     assert main([*line, "--seed", "-1"]) == 2
     assert "--seed must be at least 0, not -1" in capsys.readouterr().err
 

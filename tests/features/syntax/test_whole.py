@@ -114,7 +114,7 @@ def scored(weights: np.ndarray, found: Combined) -> np.ndarray:
 @pytest.mark.slow
 def test_the_classifier_is_the_best_there_is_and_is_measured_elsewhere(minilm: str) -> None:
     """Its slope is zero on the even document, its accuracy is that on the odd one."""
-    report = attnviz.syntax(SAMPLE, model=minilm, also="combined", seeds=1)
+    report = attnviz.syntax(SAMPLE, model=minilm, also="combined", control=1)
     found = report.combined
     assert found is not None
     assert [one.head for one in found.weights] == list(report.layout)
@@ -157,7 +157,7 @@ def written(tmp_path: Path, count: int = 200) -> Path:
 def test_all_heads_know_more_than_one_and_than_untrained_weights(minilm: str, tmp_path) -> None:
     report = attnviz.syntax(
         written(tmp_path, 100), model=minilm, punct=False, also="combined,trees,rooted-trees",
-        control=True, seeds=1,
+        control=1,
     )  # fmt: skip
     found, best = report.combined, report.relations[0].best
     drawn, shuffled = report.untrained
@@ -196,7 +196,7 @@ def test_what_there_is_no_room_for_is_left_out_and_said(
 ) -> None:
     monkeypatch.setattr(combine, "ROOM", 8 * 24 * 12**2 * 20)
     path = written(tmp_path, 60)
-    options = ["-m", "demo-bert", "--also", "combined,trees", "--seeds", "1", "-q"]
+    options = ["-m", "demo-bert", "--also", "combined,trees", "--control", "1", "-q"]
     assert main(["syntax", str(path), *options]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "of 30 sentences were not trained on" in out

@@ -264,7 +264,7 @@ def test_what_needs_whole_maps_is_refused() -> None:
 
 
 def test_top_heads() -> None:
-    page = av.view("The keys to the cabinet are on the table", clearest=3)
+    page = av.view("The keys to the cabinet are on the table", select="clearest:3")
     assert sum(map(page.captures[0].holds, page.captures[0].layout)) == 3
 
 

@@ -32,7 +32,7 @@ SYNTAX = gold.syntax(
 
 @pytest.fixture(scope="module")
 def report() -> Ablation:
-    return av.ablate(TEXTS, gradient="plain")
+    return av.ablate(TEXTS, estimate="plain")
 
 
 @pytest.fixture(scope="module")

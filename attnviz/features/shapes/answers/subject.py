@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,13 +10,15 @@ from typing import TYPE_CHECKING
 from attnviz.attention.sizes import MAX_LAYERS, Kind, check_sizes
 from attnviz.attention.spec import AttentionSpec, RunSizes, spec_of
 from attnviz.core.settings import Settings, setting
-from attnviz.errors import UsageError
+from attnviz.errors import ModelError, UsageError
 
 if TYPE_CHECKING:
     from attnviz.models.configs.model import ModelSpec
+    from attnviz.models.configs.presets import Preset
 
 DEFAULT_D_MODEL, DEFAULT_HEADS = 512, 8
 
+_LATENT = re.compile(r"-?\d{1,12}|\d{0,12}\+\d{1,12}")
 LAYER, MODEL = "The layer", "A published or local model"
 
 
@@ -37,9 +40,13 @@ class Layer(Settings):
         None, "mha, gqa, mqa, mla or cross.", panel=LAYER, metavar="KIND", shown="by H and G",
         common=True,
     )  # fmt: skip
-    latent: int | None = setting(None, "r of MLA.", panel=LAYER, metavar="R", shown="4·d")
-    rope_dim: int | None = setting(
-        None, "Rotary width of MLA.", panel=LAYER, metavar="N", shown="d / 2"
+    latent: int | str | None = setting(
+        None,
+        "r of MLA, or with its rotary width: 512+64.",
+        panel=LAYER,
+        metavar="R[+N]",
+        typed=str,
+        shown="4·d+d/2",
     )
     bias: bool | None = setting(None, "Biases in the projections.", panel=LAYER, shown="bias")
     causal: bool | None = setting(
@@ -63,11 +70,27 @@ class Layer(Settings):
             kind=self._kind(),
             kv_heads=self.kv_heads,
             head_dim=self.head_dim,
-            latent=self.latent,
-            rope_dim=self.rope_dim,
+            latent=self._latent[0],
+            rope_dim=self._latent[1],
         )
         bias, causal = self.bias is not False, bool(self.causal)
         return spec_of(sizes, bias=bias, causal=causal, window=self.sliding_window)
+
+    def check(self) -> None:
+        """Raise UsageError for a latent that is no number or two."""
+        if self.latent is not None and _LATENT.fullmatch(str(self.latent)) is None:
+            raise UsageError(
+                "{latent} takes a number, or two such as 512+64, not {!r}",
+                str(self.latent)[:40],
+                latent=...,
+            )
+
+    @property
+    def _latent(self) -> tuple[int | None, int | None]:
+        """The width of MLA's latent, and of its rotary keys."""
+        written = "" if self.latent is None else str(self.latent)
+        width, _, rotary = written.partition("+")
+        return int(width) if width else None, int(rotary) if rotary else None
 
     def _kind(self) -> Kind:
         if self.kind is not None:
@@ -89,47 +112,52 @@ class Layer(Settings):
 class Model(Settings):
     """A model: a published one by name, or any by its configuration."""
 
-    preset: str | None = setting(
-        None, "A published model: llama3-70b.", panel=MODEL, metavar="NAME", common=True
-    )
     model: str | None = setting(
         None,
-        "A model's folder, config.json or hub id. Its configuration alone is read.",
+        "A published model such as llama3-70b, a folder, config.json or hub id. Its configuration "
+        "alone is read; {show} presets lists the published ones.",
         short="m",
         panel=MODEL,
         metavar="MODEL",
         common=True,
     )
 
-    def check(self) -> None:
-        """Raise UsageError for two models."""
-        if self.preset is not None and self.model is not None:
-            raise UsageError(
-                "{preset} and {model} both name a model; keep one", preset=..., model=...
-            )
-
     @property
     def name(self) -> str:
         """What the user called it."""
-        return str(self.model if self.preset is None else self.preset)
+        return str(self.model)
+
+    @property
+    def published(self) -> Preset | None:
+        """The published model of that name; a folder of the same name comes first."""
+        from attnviz.models.configs.presets import presets
+
+        there = Path(self.name).expanduser().exists()
+        return None if there else presets().get(self.name.strip().lower())
 
     def read(self) -> ModelSpec:
         """Its attention, layer by layer; no weights are read.
 
         Raises:
-            UsageError: an unknown preset, or no name.
+            UsageError: no name.
             ModelError: a configuration that is not there or cannot be read.
         """
-        if self.preset is None and self.model is None:
-            raise UsageError("no model named; give {preset} or {model}", preset=..., model=...)
-        if self.preset is not None:
-            from attnviz.models.configs.presets import preset
+        if self.model is None:
+            raise UsageError("no model named; give {model}", model=...)
+        if self.published is not None:
+            return self.published.model
+        from difflib import get_close_matches
 
-            return preset(self.preset).model
         from attnviz.models.configs.model import read_config
+        from attnviz.models.configs.presets import presets
         from attnviz.models.folder import locate_config
 
-        config, folder = locate_config(self.name)
+        try:
+            config, folder = locate_config(self.name)
+        except ModelError as error:
+            near = get_close_matches(self.name.lower(), presets(), 3, 0.4)
+            meant = f"; did you mean {' or '.join(near)}?" if near else ""
+            raise ModelError(f"{error}{meant}") from None
         there = Path(self.name).expanduser().exists()
         return read_config(config, folder.resolve().name if there else self.name)
 
@@ -139,7 +167,7 @@ class Model(Settings):
         Raises:
             ModelError: as for :meth:`read`.
         """
-        if self.model is None:
+        if self.model is None or self.published is not None:
             return {}
         from attnviz.models.configs.model import read_towers
         from attnviz.models.folder import locate_config

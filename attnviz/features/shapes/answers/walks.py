@@ -193,14 +193,12 @@ def _ran(subject: Model, model: ModelSpec, *, towers: bool, whole: int) -> tuple
         return [], f"Only parameters were counted: attnviz does not run the layers of {what} here."
     config: Mapping[str, Any]
     folder: Path | None
-    if subject.preset is None:
+    if subject.published is None:
         from attnviz.models.folder import locate_config
 
         config, folder = locate_config(subject.name)
     else:
-        from attnviz.models.configs.presets import preset
-
-        config, folder = preset(subject.preset).config, None
+        config, folder = subject.published.config, None
     checks, said = run_layers(model, config, folder if whole <= MAX_PARAMETERS else None)
     return checks, f"{said} Values are equal within {TOLERANCE:g} of the largest."
 
@@ -209,7 +207,8 @@ def _counted(subject: Model) -> ParameterCount:
     """The parameters of a model, in its files or in its empty shell."""
     from attnviz.models.parameter_count import count_checkpoint, count_config
 
-    if subject.preset is None:
+    chosen = subject.published
+    if chosen is None:
         from attnviz.models.folder import locate_config
 
         counts = count_checkpoint(locate_config(subject.name)[1])
@@ -221,15 +220,12 @@ def _counted(subject: Model) -> ParameterCount:
                 verify=...,
             )
         return counts
-    from attnviz.models.configs.presets import preset
-
-    chosen = preset(subject.preset)
     if not chosen.counted_as:
         raise UsageError(
-            "{} has no published weights and no transformers class to count; {preset} without "
+            "{} has no published weights and no transformers class to count; {model} without "
             "{verify} shows the closed forms",
             chosen.title,
-            preset=...,
+            model=...,
             verify=...,
         )
     return count_config(chosen.config, chosen.counted_as)

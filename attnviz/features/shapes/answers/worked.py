@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from attnviz.attention.sizes import check_sizes
 from attnviz.core.execution import Seeded
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _SIZES = ("d_model", "heads", "kv_heads", "kind", "causal", "sliding_window")
 
 
+EXAMPLES = ("words", "causal")
 NUMBERS = "Layers in numbers"
 
 
@@ -38,23 +39,20 @@ class Example(Settings):
         argument=True,
     )
     layer: Layer = Layer()  # noqa: RUF009 - frozen
-    input: Path | None = setting(
+    input: str | Path | None = setting(
         None,
-        "A JSON file with x or q, k, v (docs/shapes.md).",
+        "An example that comes with attnviz, words or causal; or a JSON file with x or q, k, v "
+        "(docs/shapes.md).",
         panel=NUMBERS,
-        metavar="FILE",
-    )
-    example: Literal["words", "causal"] | None = setting(
-        None, "An example that comes with attnviz.", panel=NUMBERS
+        metavar="words|causal|FILE",
+        typed=str,
     )
     seed: int = like(Seeded, "seed", panel=NUMBERS)
 
     def check(self) -> None:
         """Raise UsageError for two inputs."""
-        if sum(source is not None for source in (self.text, self.input, self.example)) > 1:
-            raise UsageError(
-                "a text, {input} and {example} are three inputs; give one", input=..., example=...
-            )
+        if self.text is not None and self.input is not None:
+            raise UsageError("a text and {input} are two inputs; give one", input=...)
 
     def read(self) -> TinyInput:
         """The tiny input.
@@ -68,13 +66,15 @@ class Example(Settings):
 
         given = [name for name in _SIZES if getattr(self.layer, name) is not None]
         given += ["seed"] if self.seed else []
-        if self.input is not None:
+        if self.input not in (None, *EXAMPLES):
             if given:
                 raise UsageError(
                     "{} belongs in the file {}; leave it out here", Setting(given[0]), self.input
                 )
-            return tiny_json.read_json(_read(self.input, tiny_json.MAX_BYTES), str(self.input))
-        if self.example == "causal":
+            return tiny_json.read_json(
+                _read(Path(str(self.input)), tiny_json.MAX_BYTES), str(self.input)
+            )
+        if self.input == "causal":
             if given:
                 raise UsageError(
                     "{} is fixed by the example 'causal'; leave it out", Setting(given[0])
@@ -134,7 +134,7 @@ def numbers(example: Example, *, precision: int = 3) -> NumbersAnswer:
     from attnviz.features.shapes.worked.result import numbers_answer
 
     if not 0 <= precision <= 12:
-        raise UsageError("{precision} must be 0 to 12 digits, got {}", precision, precision=...)
+        raise UsageError("{precision} must be 0 to 12 digits", precision=precision)
     walked = compute(example.read())
     return numbers_answer(walked, numbers_printed(walked, precision))
 

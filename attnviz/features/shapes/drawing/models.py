@@ -180,8 +180,8 @@ def presets_printed(known: Mapping[str, Preset]) -> Printed:
             "D model width, H query heads, G key/value heads, d head width. Parameters of all "
             "attention layers; layers count encoder, decoder and cross-attention.",
             Message(
-                "d is nearly always 64 or 128. Trace one with {preset}, compare with {compare}.",
-                preset="NAME",
+                "d is nearly always 64 or 128. Trace one with {model}, compare with {compare}.",
+                model="NAME",
                 compare=...,
             ),
         ),

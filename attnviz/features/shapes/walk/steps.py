@@ -1,7 +1,7 @@
 """The walk of a tensor through attention: every step's shape, cost, and reason. No torch here.
 
-Shapes are those of ``attnviz.attention.layers``; ``attnviz shapes --verify`` runs such a layer and
-compares every step with what is said here.
+Shapes are those of ``attnviz.attention.layers``; ``attnviz shapes --show verify`` runs such a layer
+and compares every step with what is said here.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def long_view(
     Raises:
         InputError: a text that is too long for a page, or too many heads for its size.
     """
-    max_mb, select = asked.max_mb, settings.select
+    max_mb, select = asked.max_mb, settings.heads
     if inputs.length > LARGEST_TEXT:
         raise InputError(
             "a page holds {:,} tokens at most, and the text has {:,}; shorten it",
