@@ -80,17 +80,12 @@ def test_installed_wheel_runs_from_another_folder(wheel: Path, tmp_path: Path) -
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     assert "demo-gpt2" in result.stdout
-<<<<<<< HEAD
-=======
     copied = subprocess.run(
         [sys.executable, "-c", code, "demo", "--copy", "samples"], cwd=tmp_path, text=True,
         capture_output=True, check=False, env={**os.environ, "PYTHONPATH": str(site)},
     )  # fmt: skip
     assert copied.returncode == 0, copied.stderr
     assert (tmp_path / "samples" / "treebank.conllu").is_file()
-    schemas = {path.name for path in (site / "attnviz" / "schemas").glob("*.json")}
-    assert schemas == {schema_path(name).name for name in NAMES}
->>>>>>> e650afb6 (Sample inputs come with the wheel: attnviz demo --copy DIR)
 
 
 def test_the_citation_names_this_version() -> None:
