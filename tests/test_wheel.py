@@ -72,7 +72,3 @@ def test_installed_wheel_runs_from_another_folder(wheel: Path, tmp_path: Path) -
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     assert "demo-gpt2" in result.stdout
-
-
-def test_the_citation_names_this_version() -> None:
-    assert f"\nversion: {attnviz.__version__}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
