@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from attnviz.cli import console
 from attnviz.cli.output import Output, SortOptions
 from attnviz.core.scores import HeadScores
 from attnviz.drawing.folded import rows_shown
@@ -63,6 +64,9 @@ def show_heads(result: Heads, table: SortOptions, output: Output) -> None:
         more=(more, more_probed),
         resting="" if table.all or table.role is not None else "(--all lists them)",
     )
+    if not rows and not probed:
+        probe = "" if result.probe else ", or attnviz heads --probe, which repeats random tokens"
+        console.note([f"try a longer text{probe}"], output.quiet)
 
 
 def show_profile(result: Profile, table: SortOptions, output: Output) -> None:
@@ -72,3 +76,5 @@ def show_profile(result: Profile, table: SortOptions, output: Output) -> None:
         scores, role=table.role, sort=table.sort, top=table.top, everything=table.all
     )
     output.show(result, rows, more=more)
+    if not rows and not output.machine:
+        console.note(["try more texts, or --all, which lists every head"], output.quiet)
