@@ -86,10 +86,11 @@ check: .venv/tested .venv/node/installed
 
 # users have no constraints.txt, so neither has this venv; torch alone is held to the version that
 # is tested, since on Linux the newest wheel may bring gigabytes of CUDA that no test here uses
+# the wheel and the sdist, the same bytes whenever they are built from the same files
 dist: export HF_HUB_OFFLINE = 1
 dist: .venv/tested
 	rm -rf dist .venv/dist
-	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	$(BIN)/python -m docs.release dist
 	ATTNVIZ_WHEEL=$$(echo $(CURDIR)/dist/*.whl) $(BIN)/pytest -q tests/test_wheel.py
 	$(PYTHON) -m venv .venv/dist
 	grep '^torch==' constraints.txt > .venv/dist/constraints.txt

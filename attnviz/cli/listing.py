@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from attnviz.cli import console
 from attnviz.cli.output import Output, SortOptions
 from attnviz.core.scores import HeadScores
 from attnviz.drawing.folded import rows_shown
@@ -67,6 +68,9 @@ def show_heads(result: Heads, table: SortOptions, output: Output) -> None:
         more=(more, more_probed),
         resting="" if table.top == "all" or table.role is not None else "(--top all lists them)",
     )
+    if not rows and not probed:
+        probe = "" if result.probe else ", or attnviz heads --probe, which repeats random tokens"
+        console.note([f"try a longer text{probe}"], output.quiet)
 
 
 def show_profile(result: Profile, table: SortOptions, output: Output) -> None:
@@ -76,3 +80,5 @@ def show_profile(result: Profile, table: SortOptions, output: Output) -> None:
     top = None if everything else table.first
     rows, more = listed(scores, role=table.role, sort=table.sort, top=top, everything=everything)
     output.show(result, rows, more=more)
+    if not rows and not output.machine:
+        console.note(["try more texts, or --all, which lists every head"], output.quiet)

@@ -287,6 +287,19 @@ def test_alone_at_a_terminal_it_shows_three_things_to_try(capsys, monkeypatch) -
             ok(capsys, *shlex.split(example)[1:])
 
 
+def test_an_empty_table_leads_on(capsys, tmp_path) -> None:
+    _, out, err = call(capsys, "heads", "a lamp", "--role", "coreference")
+    assert "no head shows a role" in out
+    assert "note: try a longer text, or attnviz heads --probe" in err
+    _, _, err = call(capsys, "heads", "a lamp", "--role", "coreference", "-q")
+    assert err == ""
+    _, _, err = call(capsys, "heads", "the cat and the cat")
+    assert "note: try" not in err
+    (tmp_path / "a.txt").write_text("a lamp\na desk\n", "utf-8")
+    _, _, err = call(capsys, "profile", str(tmp_path / "a.txt"), "--role", "coreference")
+    assert "note: try more texts, or --all" in err
+
+
 def test_commands_are_listed_in_groups(capsys) -> None:
     text = ok(capsys, "--help")
     places = [text.index(f"{name} ───") for name in ("Input", "Keep", "Learn")]
