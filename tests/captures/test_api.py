@@ -14,6 +14,7 @@ from attnviz.captures import inputs
 from attnviz.captures.settings import ModelSettings
 from attnviz.cli import main
 from attnviz.scoring.arrange import leading
+from attnviz.testing import assert_role
 
 SENTENCE = "The keys to the cabinet are on the table"
 
@@ -292,3 +293,8 @@ def test_a_model_by_its_place_is_told_its_name() -> None:
 def test_a_single_layer_is_asked_for_as_a_list(given) -> None:
     with pytest.raises(av.InputError, match=r"\[array\]"):
         av.from_arrays(given, list("abc"))
+
+
+def test_a_missing_role_is_answered_with_what_the_head_does_on_text() -> None:
+    with pytest.raises(AssertionError, match=r"it shows: previous 0\.9"):
+        assert_role("demo-gpt2", "1.4", "induction")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -171,17 +170,3 @@ def test_the_tour_runs_through_without_a_terminal(capsys) -> None:
     out = capsys.readouterr().out
     assert "5/5" in out
     assert "\x1b" not in out
-
-
-def test_the_sample_inputs_are_copied_and_replace_nothing(tmp_path, capsys) -> None:
-    to = tmp_path / "samples"
-    assert main(["demo", "--copy", str(to)]) == 0
-    assert capsys.readouterr().out.startswith(f"wrote {to} (")
-    here = ROOT / "sample_inputs"
-    names = {path.relative_to(to) for path in to.rglob("*") if path.is_file()}
-    assert Path("treebank.conllu") in names
-    assert all((to / name).read_bytes() == (here / name).read_bytes() for name in names)
-    (to / "story.txt").write_text("mine")
-    assert main(["demo", "--copy", str(to)]) == 1
-    assert "is there already; name another folder" in capsys.readouterr().err
-    assert (to / "story.txt").read_text() == "mine"
