@@ -386,3 +386,9 @@ def tick_step(least: int) -> int:
             if digit * decade >= least:
                 return digit * decade
         decade *= 10
+
+
+def closing(info: SourceInfo, *between: str) -> str:
+    """The model and how it ran, in one line."""
+    ran = (f"{info.backend} backend", *between, f"{info.device} {info.dtype}")
+    return " · ".join((model_name(info), *ran))

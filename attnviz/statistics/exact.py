@@ -8,7 +8,7 @@ one and the same sum, bit by bit.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,20 +22,44 @@ _AT_ONCE = 1 << 10
 """Fractions whose sum surely fits into 63 bits."""
 
 
-class Exact:
-    """An array of exact sums.
+class FixedPoint:
+    """An array of exact sums in fixed point.
 
     Args:
         shape: of the array.
 
     Attributes:
         whole: int64, the whole part of each sum.
-        part: int64, its fraction in units of 2⁻⁵², from 0 up to but not 1.
+        part: int64, its fraction in units of 2 to the power of minus ``bits``, from 0 up to but
+            not 1.
     """
+
+    bits: ClassVar[int]
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.whole: Integers = np.zeros(shape, np.int64)
         self.part: Integers = np.zeros(shape, np.int64)
+
+    def merge(self, other: Self) -> None:
+        """Add another array of sums."""
+        self.whole += other.whole
+        self.part += other.part
+        self._carry()
+
+    def value(self, where: Any = ...) -> Floats:
+        """The sums in float64; ``where`` is an index."""
+        sums: Floats = self.whole[where] + self.part[where] / (1 << self.bits)
+        return sums
+
+    def _carry(self) -> None:
+        self.whole += self.part >> self.bits
+        self.part &= (1 << self.bits) - 1
+
+
+class Exact(FixedPoint):
+    """An array of exact sums of numbers, to 2⁻⁵²."""
+
+    bits = _BITS
 
     def add(self, values: NDArray[np.floating[Any]]) -> None:
         """Add every ``values[n]``; values below 2⁶² in size, rounded to 2⁻⁵²."""
@@ -45,17 +69,3 @@ class Exact:
             self.whole += whole.astype(np.int64).sum(0)
             self.part += np.rint((some - whole) * _UNIT).astype(np.int64).sum(0)
             self._carry()
-
-    def merge(self, other: Exact) -> None:
-        """Add another array of sums."""
-        self.whole += other.whole
-        self.part += other.part
-        self._carry()
-
-    def value(self) -> Floats:
-        """The sums in float64."""
-        return self.whole + self.part / _UNIT
-
-    def _carry(self) -> None:
-        self.whole += self.part >> _BITS
-        self.part &= _UNIT - 1

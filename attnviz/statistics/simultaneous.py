@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.statistics.clusters import LEVEL, ClusterSums
-from attnviz.statistics.exact import Floats, Integers
+from attnviz.statistics.exact import FixedPoint, Floats, Integers
 
 REPLICATES = 1000
 ENOUGH = 20
@@ -61,17 +61,10 @@ def poisson(seed: int, names: Sequence[str], replicates: int = REPLICATES) -> Fl
     return counts
 
 
-class DrawnSums:
-    """An array of exact weighted sums.
+class DrawnSums(FixedPoint):
+    """An array of exact weighted sums, to 2⁻²⁴."""
 
-    Attributes:
-        whole: int64, the whole part of each sum.
-        part: int64, its fraction in units of 2⁻²⁴, from 0 up to but not 1.
-    """
-
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self.whole: Integers = np.zeros(shape, np.int64)
-        self.part: Integers = np.zeros(shape, np.int64)
+    bits = _BITS
 
     def add(self, weights: Floats, values: Floats) -> None:
         """Add Σ_n weights[r, n] · values[n, ...] for every r."""
@@ -83,21 +76,6 @@ class DrawnSums:
         if high.any():
             self.whole += _product(weights, high) << _HALF
         self._carry()
-
-    def merge(self, other: DrawnSums) -> None:
-        """Add other sums."""
-        self.whole += other.whole
-        self.part += other.part
-        self._carry()
-
-    def value(self, where: Any = ...) -> Floats:
-        """The sums in float64; ``where`` is an index."""
-        sums: Floats = self.whole[where] + self.part[where] / _UNIT
-        return sums
-
-    def _carry(self) -> None:
-        self.whole += self.part >> _BITS
-        self.part &= _UNIT - 1
 
 
 class Bootstrap:

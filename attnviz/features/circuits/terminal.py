@@ -9,7 +9,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from attnviz.drawing.labels import number, signs
+from attnviz.drawing.labels import closing, number, signs
 from attnviz.drawing.renderable import table_of
 from attnviz.drawing.signed import SignedGrid
 from attnviz.drawing.terminal import Line
@@ -24,7 +24,7 @@ _SENT = 10
 def parts(report: Circuits, top: int = 10) -> Iterator[RenderableType]:
     """What is printed: all that there is, with so many edges of each side, and the model."""
     yield CircuitsText(report, top)
-    yield Line(words.closing(report), "dim")
+    yield Line(closing(report.source), "dim")
 
 
 class CircuitsText:

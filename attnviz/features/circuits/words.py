@@ -113,9 +113,3 @@ def measured(report: Circuits, edge: Edge) -> str:
     """What was measured of an edge, `` (58 %)``; empty for nothing."""
     value = report.measured.get((edge.side, edge.writer, edge.reader))
     return "" if value is None else f" ({round(100 * value[0]) + 0:d} %)"
-
-
-def closing(report: Circuits) -> str:
-    """The model and where it is."""
-    info = report.source
-    return f"{model_name(info)} · {info.backend} backend · {info.device} {info.dtype}"

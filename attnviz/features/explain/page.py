@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from attnviz.drawing.labels import percent, visible
+from attnviz.drawing.labels import closing, percent, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
 from attnviz.drawing.signed import SCHEMES, minus, signed
 from attnviz.features.ablation.result import Effect
@@ -50,7 +50,7 @@ def page(result: Explain) -> bytes:
         "effects": [_effect(effect) for effect in effects],
         "measured": words.measured(result),
         "limits": words.LIMITS,
-        "closing": words.closing(result),
+        "closing": closing(result.source),
         "lines": _lines(result),
         "palette": anchors(DEFAULT_PALETTE),
         "causal": not result.masked,

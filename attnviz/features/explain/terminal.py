@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
-from attnviz.drawing.labels import percent, signs, visible
+from attnviz.drawing.labels import closing, percent, signs, visible
 from attnviz.drawing.renderable import renderable, table_of
 from attnviz.drawing.signed import SignedGrid, coloured, on_terminal, signed
 from attnviz.drawing.terminal import Line
@@ -40,7 +40,7 @@ def parts(result: Explain) -> Iterator[RenderableType]:
     for limit in words.LIMITS:
         yield Line(f"· {limit}", "dim")
     yield ""
-    yield Line(words.closing(result), "dim")
+    yield Line(closing(result.source), "dim")
 
 
 @renderable

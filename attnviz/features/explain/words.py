@@ -138,11 +138,5 @@ def measured(result: Explain) -> str:
     )
 
 
-def closing(result: Explain) -> str:
-    """The model and how it ran, in one line."""
-    info = result.source
-    return f"{model_name(info)} · {info.backend} backend · {info.device} {info.dtype}"
-
-
 def _listed(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

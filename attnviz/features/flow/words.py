@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.heads import SITE_PREFIX
 from attnviz.core.tokens import Sides
+from attnviz.drawing import labels
 from attnviz.drawing.labels import model_name, percent, visible
 from attnviz.features.flow.result import Flow, Followed, LayerFlow, Method, Order
 
@@ -268,7 +269,6 @@ def _carriers(report: Flow, edges: list[NDArray[np.float64]], most: int) -> list
 
 def closing(report: Flow) -> str:
     """The model and how it ran, in one line."""
-    info, n = report.source, len(report.tokens)
+    n = len(report.tokens)
     count = f"{report.targets} + {n - report.targets}" if report.targets else str(n)
-    tokens = f"{count} token{'s' * (n != 1)}"
-    return f"{model_name(info)} · {info.backend} backend · {tokens} · {info.device} {info.dtype}"
+    return labels.closing(report.source, f"{count} token{'s' * (n != 1)}")

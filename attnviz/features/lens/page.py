@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from attnviz.drawing.labels import visible
+from attnviz.drawing.labels import closing, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
 from attnviz.errors import InputError
 from attnviz.features.lens import words
@@ -55,7 +55,7 @@ def page(result: Lens) -> bytes:
         "names": names.listed,
         "checked": words.checked(result),
         "reason": f"What a layer added is not shown: {result.reason}." if result.reason else "",
-        "closing": words.closing(result),
+        "closing": closing(result.source),
     }
     template, style, script = parts(__package__, "main")
     return html_page(

@@ -10,7 +10,7 @@ from rich.style import Style
 from rich.text import Text
 
 from attnviz.drawing.folded import every_few, rows_shown
-from attnviz.drawing.labels import fit, percent, shorten, signs, visible
+from attnviz.drawing.labels import closing, fit, percent, shorten, signs, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, ink, ramp
 from attnviz.drawing.renderable import renderable, table_of
 from attnviz.drawing.signed import SignedGrid, coloured, signed
@@ -45,7 +45,7 @@ def parts(result: Lens) -> Iterator[RenderableType]:
         yield from _detail(result, result.positions[-1])
         yield ""
         yield Line(words.checked(result), "dim")
-    yield Line(words.closing(result), "dim")
+    yield Line(closing(result.source), "dim")
 
 
 def _detail(result: Lens, position: int) -> Iterator[RenderableType]:

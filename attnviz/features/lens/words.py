@@ -96,9 +96,3 @@ def said(writes: HeadWrites, *, count: int = 4) -> str:
         for words in (writes.raises, writes.lowers)
     )
     return f"raises {raised}; lowers {lowered}"
-
-
-def closing(result: Lens) -> str:
-    """The model and how it ran, in one line."""
-    info = result.source
-    return f"{model_name(info)} · {info.backend} backend · {info.device} {info.dtype}"

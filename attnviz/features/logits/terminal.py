@@ -8,12 +8,12 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.style import Style
 from rich.text import Text
 
-from attnviz.drawing.labels import percent, signs, visible
+from attnviz.drawing.labels import closing, percent, signs, visible
 from attnviz.drawing.renderable import renderable, table_of
 from attnviz.drawing.signed import BLUE, ORANGE, SignedGrid, coloured, on_terminal, signed
 from attnviz.drawing.terminal import Line
 from attnviz.features.logits.result import Logits, Prediction
-from attnviz.features.logits.words import UP, checked, closing, place, steps
+from attnviz.features.logits.words import UP, checked, place, steps
 from attnviz.features.logits.words import by_token as sums_by_token
 
 _BAR = 32
@@ -38,7 +38,7 @@ def parts(result: Logits, *, by_token: bool = False) -> Iterator[RenderableType]
             yield ""
             yield token_sums(result)
     yield ""
-    yield Line(closing(result), "dim")
+    yield Line(closing(result.source, f"{len(result.tokens)} tokens"), "dim")
 
 
 @renderable

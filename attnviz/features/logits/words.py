@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from attnviz.core.heads import Head
 from attnviz.drawing.folded import layers_a_line
-from attnviz.drawing.labels import model_name, visible
+from attnviz.drawing.labels import visible
 from attnviz.features.logits.result import Logits
 
 UP = -1
@@ -88,12 +88,3 @@ def by_token(report: Logits) -> Iterator[tuple[int, float, list[tuple[Head, floa
     for position in sorted(range(len(sums)), key=lambda n: -abs(sums[n])):
         heads = sorted(parts, key=lambda head: -abs(parts[head][position]))
         yield position, sums[position], [(head, parts[head][position]) for head in heads]
-
-
-def closing(report: Logits) -> str:
-    """The model and how it ran, in one line."""
-    info = report.source
-    return (
-        f"{model_name(info)} · {info.backend} backend · {len(report.tokens)} tokens · "
-        f"{info.device} {info.dtype}"
-    )

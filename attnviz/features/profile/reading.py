@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from zipfile import is_zipfile
 
 from attnviz.errors import UsageError
 from attnviz.features.profile import saved
 from attnviz.features.profile.result import Profile
 from attnviz.features.profile.state import State
 from attnviz.features.profile.summary import summarize
-
-
-def is_state(path: Path) -> bool:
-    """Whether a file is the state of a run, and not JSON."""
-    zipped = path.is_file() and is_zipfile(path)  # a device has no end to look for
-    return path.suffix.lower() != ".json" or zipped
 
 
 def read_state(path: str | Path, *, stability: bool = False) -> Profile:

@@ -8,7 +8,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.style import Style
 from rich.text import Text
 
-from attnviz.drawing.labels import percent, signs, visible
+from attnviz.drawing.labels import closing, percent, signs, visible
 from attnviz.drawing.renderable import renderable, table_of
 from attnviz.drawing.signed import BLUE, ORANGE, coloured, on_terminal, signed
 from attnviz.drawing.terminal import Line
@@ -31,7 +31,7 @@ def parts(result: Sources | SourceShares) -> Iterator[RenderableType]:
             yield ""
         yield Text(words.shares_sentence(result))
         yield ""
-        yield Line(words.closing(result), "dim")
+        yield Line(closing(result.source), "dim")
         return
     yield subject(result)
     yield ""
@@ -47,7 +47,7 @@ def parts(result: Sources | SourceShares) -> Iterator[RenderableType]:
     yield ""
     yield Text(words.sentence(result))
     yield ""
-    yield Line(words.closing(result), "dim")
+    yield Line(closing(result.source), "dim")
 
 
 @renderable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from attnviz.core.origins import Origin
-from attnviz.drawing.labels import model_name, visible
+from attnviz.drawing.labels import visible
 from attnviz.drawing.signed import signed
 from attnviz.features.sources.result import (
     MEAN,
@@ -177,9 +177,3 @@ def both_signs(result: SourceShares) -> str:
         f"sources of its keys that add come to {100 * adds:+.0f} %, those that take away to "
         f"{100 * takes:+.0f} %"
     )
-
-
-def closing(result: Sources | SourceShares) -> str:
-    """The model and how it ran, in one line."""
-    info = result.source
-    return f"{model_name(info)} · {info.backend} backend · {info.device} {info.dtype}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from attnviz.drawing.labels import visible
+from attnviz.drawing.labels import closing, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
 from attnviz.features.lens import words
 from attnviz.features.lens.result import HeadWrites, Lens, TokenEffect
@@ -34,7 +34,7 @@ def heads_page(result: Lens) -> bytes:
             *(["" if v is None else str(v) for v in row.values()] for row in listed),
         ],
         "palette": anchors(DEFAULT_PALETTE),
-        "closing": words.closing(result),
+        "closing": closing(result.source),
     }
     template, style, script = parts(__package__, "main")
     return html_page(
