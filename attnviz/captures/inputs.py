@@ -238,7 +238,7 @@ def _prepared(prompt: Prompt, source: Source, options: MapOptions) -> Ready:
     shown = with_quantity(source, quantity, shares=False)
     layout = shown.layout
     heads = frozenset(layout if select is None else selection.select(select, layout))
-    opened = asked(options.why, heads, layout)
+    taken = asked(options.why, heads, layout)
     inputs = source.prepare(prompt)
     texts = prompt.texts
     if inputs.output:
@@ -248,7 +248,7 @@ def _prepared(prompt: Prompt, source: Source, options: MapOptions) -> Ready:
     def run(shown: Source, quantity: str) -> Capture:
         recorder = Recorder([inputs], heads)
         watching: list[Observer] = [recorder]
-        opening = QKRecorder(source, inputs, opened) if opened and quantity == "weights" else None
+        opening = QKRecorder(source, inputs, taken) if taken and quantity == "weights" else None
         if opening is not None:
             watching.append(opening)
         with ablated(source, options.without, inputs) as noted:

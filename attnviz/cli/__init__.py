@@ -163,7 +163,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     options = given[: given.index("--")] if "--" in given else given
     try:
-        return _run([*(one for one in options if one != _TRACEBACK), *given[len(options) :]])
+        return _run([*(o for o in options if o != _TRACEBACK), *given[len(options) :]])
     except BaseException as error:  # even a panic of a library written in Rust
         if _TRACEBACK in options or isinstance(error, SystemExit | GeneratorExit):
             raise

@@ -68,7 +68,7 @@ def _named(name: str) -> Term | None:
 @cache
 def _names() -> dict[str, Term]:
     """Every term by each of its names, plainly written."""
-    return {_plain(other): one for one in terms() for other in (one.name, *one.also)}
+    return {_plain(other): term for term in terms() for other in (term.name, *term.also)}
 
 
 def _plain(name: str) -> str:

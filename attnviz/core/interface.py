@@ -67,7 +67,7 @@ def interface(function: Callable[..., R]) -> Callable[..., R]:
         try:
             given = signature.bind(*args, **kwargs)
         except TypeError:
-            extra = args[sum(one.kind is Parameter.POSITIONAL_OR_KEYWORD for one in order) :]
+            extra = args[sum(p.kind is Parameter.POSITIONAL_OR_KEYWORD for p in order) :]
             if not extra or "model" not in parameters:
                 raise
             raise TypeError(

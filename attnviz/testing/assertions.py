@@ -74,12 +74,12 @@ def assert_role(
     shown = next((role for role in own.roles if role.name == name), None)
     if shown is not None and (at_least is None or (shown.evidence.mean or 0.0) >= at_least):
         return
-    others = [(_best(one, name), one.head) for one in scored if one.head != own.head]
-    reach = sorted((found for found in others if found[0] is not None), reverse=True)
+    others = [(_best(scores, name), scores.head) for scores in scored if scores.head != own.head]
+    reach = sorted((other for other in others if other[0] is not None), reverse=True)
     instead = own.roles
     if not instead and texts is None:  # what it does may show on text alone
         on_text, _ = _scored(source, name, sentences())
-        instead = next(one.roles for one in on_text if one.head == own.head)
+        instead = next(scores.roles for scores in on_text if scores.head == own.head)
     raise AssertionError(_no_role(source, own, name, at_least, where, reach, instead))
 
 
@@ -125,7 +125,7 @@ def _no_role(
     asked = f"{' or '.join(needs)}, and no other role's targets with as much"
     if at_least is not None:
         asked += f"; and a score of {at_least:g}"
-    does = ", ".join(f"{one.title} {one.evidence.mean or 0:.2f}" for one in instead)
+    does = ", ".join(f"{role.title} {role.evidence.mean or 0:.2f}" for role in instead)
     there = ", ".join(f"{name(head)} {mean:.2f}" for mean, head in reach[:_NAMED])
     verb = "shows too little" if any(r.name == role for r in own.roles) else "does not show"
     return "\n".join(

@@ -263,8 +263,8 @@ def _ablations(
         nonlocal done
         names = ", ".join(source.layout.name(head) for head in heads)
         retrieved = []
-        with source.gated({names: 0.0}) as closed:
-            for answer in answers(closed, needles):
+        with source.gated({names: 0.0}) as ablated:
+            for answer in answers(ablated, needles):
                 retrieved.append(answer.retrieved)
                 done += 1
                 progress("ablations", done, total)

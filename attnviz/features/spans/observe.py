@@ -82,8 +82,8 @@ class SpanObserver:
         reached = allowed @ keys  # [H or 1, r, K]
         seen = (reached > 0).double()
         chance = reached / allowed.sum(2, keepdim=True).clamp(min=1)
-        weighed = weights @ keys * seen
-        parts = (weighed, chance, weighed / reached.clamp(min=1), seen)
+        given = weights @ keys * seen
+        parts = (given, chance, given / reached.clamp(min=1), seen)
         sums = torch.stack(
             [queries.T @ part.expand(len(weights), -1, -1) for part in parts]
         )  # [4, H, R, K]

@@ -30,10 +30,10 @@ class Projections:
     """Watches which linear layer takes what each call of the attention function returned.
 
     Attributes:
-        found: for every call, the projection or the reason why there is none.
+        seen: for every call, the projection or the reason why there is none.
     """
 
-    found: list[OutputProjection] = field(default_factory=list)
+    seen: list[OutputProjection] = field(default_factory=list)
     _z: Tensor | None = None
 
     @contextlib.contextmanager
@@ -54,23 +54,23 @@ class Projections:
         """Take in the heads' outputs of the next call, [B, T, H, d_v]."""
         self._z = z
         none = "no linear layer takes its heads' outputs as they are"
-        self.found.append(OutputProjection(None, None, none))
+        self.seen.append(OutputProjection(None, None, none))
 
     def _ran(self, module: Any, arguments: tuple[Any, ...], output: Any) -> None:
         """A linear layer has run: is it the projection of the last call?"""
         z = self._z
         if z is None or not arguments or not _same(arguments[0], z):
             return
-        if self.found[-1].weight is not None:
-            self.found[-1] = OutputProjection(None, None, "two layers take its heads' outputs")
+        if self.seen[-1].weight is not None:
+            self.seen[-1] = OutputProjection(None, None, "two layers take its heads' outputs")
             return
         weight, bias = _slices(module, z.shape[2]), module.bias
         error = _error(z, weight, bias, output)
         if error <= (TOLERANCE_LOW if is_low(z.dtype) else TOLERANCE):
-            self.found[-1] = OutputProjection(weight, bias)
+            self.seen[-1] = OutputProjection(weight, bias)
         else:
             reason = f"its output differs from the sum over its heads by {error:.0e} of the largest"
-            self.found[-1] = OutputProjection(None, None, reason)
+            self.seen[-1] = OutputProjection(None, None, reason)
 
 
 def _same(x: Any, z: Tensor) -> bool:

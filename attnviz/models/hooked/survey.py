@@ -202,7 +202,7 @@ def _hooked_pass(network: HookedModel, items: Sequence[Item]) -> Trace:
         numbers |= dict(zip(calls, layers, strict=True))
     maps = {Site(kind, numbers[n]): whole[n] for n, kind in enumerate(kinds)}
     modules = tuple(call.module for call in run.calls)
-    return Trace(maps, _states(output), "", modules, tuple(projections.found))
+    return Trace(maps, _states(output), "", modules, tuple(projections.seen))
 
 
 def _fused_states(network: HookedModel, items: Sequence[Item]) -> Tensor | None:
