@@ -80,3 +80,9 @@ def test_installed_wheel_runs_from_another_folder(wheel: Path, tmp_path: Path) -
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     assert "demo-gpt2" in result.stdout
+    copied = subprocess.run(
+        [sys.executable, "-c", code, "demo", "--copy", "samples"], cwd=tmp_path, text=True,
+        capture_output=True, check=False, env={**os.environ, "PYTHONPATH": str(site)},
+    )  # fmt: skip
+    assert copied.returncode == 0, copied.stderr
+    assert (tmp_path / "samples" / "treebank.conllu").is_file()
