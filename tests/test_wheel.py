@@ -86,7 +86,3 @@ def test_installed_wheel_runs_from_another_folder(wheel: Path, tmp_path: Path) -
     )  # fmt: skip
     assert copied.returncode == 0, copied.stderr
     assert (tmp_path / "samples" / "treebank.conllu").is_file()
-
-
-def test_the_citation_names_this_version() -> None:
-    assert f"\nversion: {attnviz.__version__}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
