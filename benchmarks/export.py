@@ -212,7 +212,7 @@ def processes() -> list[Row]:
         for n, w in enumerate(weights)
     )
     folder = Path(tempfile.mkdtemp())
-    jobs = [Job(f"{folder}/{n}", pictures, style, sync=False) for n in range(SENTENCES)]
+    jobs = [Job(f"{folder}/{n}", pictures, style) for n in range(SENTENCES)]
 
     def theirs() -> bytes:
         return savefig(weights[0], sides.queries.texts, inches, style.dpi)
