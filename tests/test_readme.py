@@ -6,8 +6,9 @@ import re
 import shlex
 
 import pytest
+import typer
 
-from attnviz.cli import main
+from attnviz.cli import Commands, main
 from tests import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -56,6 +57,20 @@ def test_every_benchmark_is_described() -> None:
     assert {name for name in known if not name.startswith("_")} == set(
         re.findall(r"^\| `(\w+)` \|", described, re.MULTILINE)
     )
+
+
+def test_every_command_has_the_options_that_it_is_shown_with() -> None:
+    """Without running any, so that whoever renames an option is told at once."""
+    refused = []
+    for page, line in commands():
+        name, *arguments = shlex.split(re.split(r" [|>] ", line.partition("  #")[0])[0])[1:]
+        try:
+            Commands().get_command(None, name).make_context(name, arguments)
+        except typer.Exit:  # --version and --help
+            continue
+        except Exception as error:
+            refused.append(f"{page}: {line}: {error}")
+    assert refused == []
 
 
 @pytest.mark.parametrize(

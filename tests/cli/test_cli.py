@@ -297,7 +297,7 @@ def test_an_empty_table_leads_on(capsys, tmp_path) -> None:
     assert "note: try" not in err
     (tmp_path / "a.txt").write_text("a lamp\na desk\n", "utf-8")
     _, _, err = call(capsys, "profile", str(tmp_path / "a.txt"), "--role", "coreference")
-    assert "note: try more texts, or --all" in err
+    assert "note: try more texts, or --top all" in err
 
 
 def test_commands_are_listed_in_groups(capsys) -> None:
