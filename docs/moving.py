@@ -7,14 +7,13 @@ picture. One file for light and dark; where motion is not wanted the first outpu
 
 from __future__ import annotations
 
-import io
 import os
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
-from contextlib import redirect_stdout
 from html import escape
 from pathlib import Path
-from unittest.mock import patch
 
 from rich.ansi import AnsiDecoder
 from rich.cells import cell_len
@@ -23,7 +22,6 @@ from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 
-from attnviz.cli import main
 from attnviz.features.tour.stops import INDUCTION, SENTENCE, WORDS
 
 TARGET = Path(__file__).parent / "images" / "tour.svg"
@@ -48,15 +46,18 @@ font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospac
 
 
 def recorded(command: str) -> list[Text]:
-    """What a command prints at a terminal, line by line."""
+    """What a command prints at a terminal, line by line.
+
+    In a process of its own, for styles of rich keep the colours of the first console they meet.
+    """
     terminal = {"FORCE_COLOR": "1", "COLORTERM": "truecolor", "TERM": "xterm-256color",
-                "COLUMNS": str(COLUMNS)}  # fmt: skip
-    printed = io.StringIO()
-    with patch.dict(os.environ, terminal), redirect_stdout(printed):
-        os.environ.pop("NO_COLOR", None)
-        code = main([*shlex.split(command)[1:], "--quiet"])
-    assert code == 0, command
-    return list(AnsiDecoder().decode(printed.getvalue().rstrip()))
+                "COLUMNS": str(COLUMNS), "PYTHONIOENCODING": "utf-8"}  # fmt: skip
+    others = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    printed = subprocess.run(
+        [sys.executable, "-m", "attnviz", *shlex.split(command)[1:], "--quiet"],
+        env={**others, **terminal}, encoding="utf-8", stdout=subprocess.PIPE, check=True,
+    ).stdout  # fmt: skip
+    return list(AnsiDecoder().decode(printed.rstrip()))
 
 
 def picture(scenes: list[tuple[str, list[Text]]]) -> str:
