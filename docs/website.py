@@ -188,6 +188,7 @@ def build(folder: Path, pages: Path | None) -> None:
         SystemExit: a link leads nowhere, or Sphinx has something to say.
     """
     from sphinx.application import Sphinx
+    from sphinx.util.docutils import docutils_namespace, patch_docutils
 
     os.environ.setdefault("SOURCE_DATE_EPOCH", "315532800")
     with tempfile.TemporaryDirectory() as work:
@@ -201,11 +202,12 @@ def build(folder: Path, pages: Path | None) -> None:
         else:
             shutil.copytree(pages, inside)
         shutil.rmtree(folder, ignore_errors=True)
-        app = Sphinx(
-            srcdir=sources.folder, confdir=None, outdir=folder, doctreedir=Path(work) / "trees",
-            buildername="html", confoverrides=SETTINGS, status=None, warningiserror=True,
-        )  # fmt: skip
-        app.build()
+        with patch_docutils(), docutils_namespace():  # so that it can be built twice
+            app = Sphinx(
+                srcdir=sources.folder, confdir=None, outdir=folder, doctreedir=Path(work) / "trees",
+                buildername="html", confoverrides=SETTINGS, status=None, warningiserror=True,
+            )  # fmt: skip
+            app.build()
         if app.statuscode:
             sys.exit("Sphinx warned; see above")
     (folder / ".buildinfo").unlink(missing_ok=True)
