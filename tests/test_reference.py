@@ -15,7 +15,7 @@ def test_it_is_what_the_declarations_say(path: Path) -> None:
 
 
 def test_there_are_no_more_options_than_now() -> None:
-    assert len(reference.declared_options()) <= 184
+    assert len(reference.declared_options()) <= 150
 
 
 def test_an_option_of_one_name_reads_alike_everywhere() -> None:

@@ -14,6 +14,7 @@ from attnviz.core.reasons import Reason
 from attnviz.drawing import html
 from attnviz.drawing.forms import printed
 from attnviz.drawing.frames import frame, polars_frame
+from attnviz.drawing.tables import which_head
 from attnviz.errors import SelectionError, UsageError, install
 from attnviz.scoring.replay import allowed_in
 from attnviz.scoring.select import select
@@ -95,9 +96,7 @@ class Captured(Capture):
             rows, columns = allowed[self.place(head) if len(allowed) > 1 else 0].nonzero()
             count = len(rows)
             values = {
-                "head": [self.layout.name(head)] * count,
-                "layer": [head.layer] * count,
-                "index": [head.index] * count,
+                **{name: [value] * count for name, value in which_head(self.layout, head).items()},
                 "query": rows,
                 "key": columns,
                 "query_token": np.array(sides.queries.texts, object)[rows],

@@ -64,6 +64,7 @@ RENAMED: dict[str, tuple[str, ...]] = {
     "example": ("input=words",),
     "rope_dim": ("latent=512+64",),
     "write": ("out_dir",),
+    "copy": ("out_dir",),
     "matrix": ("query=all",),
     "weights": ("format=png,npz",),
     "hide_sink": ("hide=sink",),
@@ -73,6 +74,8 @@ RENAMED: dict[str, tuple[str, ...]] = {
     "random_orders": ("curve=effect:{20}",),
     "mean_over": ("method=mean:tokens",),
     "clearest": ("select=clearest:{3}",),
+    "context": ("pair",),
+    "cache_dtype": ("dtype=bf16+{fp8}",),
     "system": ("chat=system: TEXT",),
     "user": ("chat=user: TEXT",),
 }

@@ -166,7 +166,7 @@ def test_a_masked_model_is_explained_by_ablation(bert: Explain) -> None:
 def test_words_that_are_asked_for(gpt2: Any) -> None:
     found = av.explain(TEXT, model=gpt2, answer="moon", against="stone")
     assert (found.answer, found.against) == (" moon", " stone")
-    pair = av.logits(TEXT, model=gpt2, token="moon", against="stone")
+    pair = av.logits(TEXT, model=gpt2, answer="moon", against="stone")
     assert found.lead == pytest.approx(pair.logit, abs=1e-5)
     assert found.prediction(" moon").rank > 1
 
