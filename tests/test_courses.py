@@ -45,7 +45,7 @@ def test_the_parameters_of_gpt3(monkeypatch) -> None:
     assert f"{4 * 12288**2 * 96:,}" == "57,982,058,496"
     assert " 57,982,058,496 " in printed(monkeypatch, command("3Blue1Brown"))
     assert "\n57,982,058,496, a third" in PAGE
-    whole = printed(monkeypatch, ["shapes", "--preset", "gpt3"])
+    whole = printed(monkeypatch, ["shapes", "--model", "gpt3"])
     assert re.search(r"attention is 33\.\d % of it +174,600,000,000", whole)
 
 

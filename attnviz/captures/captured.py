@@ -14,7 +14,6 @@ from attnviz.core.reasons import Reason
 from attnviz.drawing import html
 from attnviz.drawing.forms import printed
 from attnviz.drawing.frames import frame, polars_frame
-from attnviz.drawing.tables import which_head
 from attnviz.errors import SelectionError, UsageError, install
 from attnviz.scoring.replay import allowed_in
 from attnviz.scoring.select import select
@@ -86,6 +85,8 @@ class Captured(Capture):
 
     def _tidy(self) -> dict[str, Any]:
         """Columns with a row for each weight."""
+        from attnviz.drawing.tables import which_head
+
         parts: dict[str, list[Any]] = {}
         for head in self.layout:
             if not self.holds(head):

@@ -81,4 +81,4 @@ def show_profile(result: Profile, table: SortOptions, output: Output) -> None:
     rows, more = listed(scores, role=table.role, sort=table.sort, top=top, everything=everything)
     output.show(result, rows, more=more)
     if not rows and not output.machine:
-        console.note(["try more texts, or --all, which lists every head"], output.quiet)
+        console.note(["try more texts, or --top all, which lists every head"], output.quiet)

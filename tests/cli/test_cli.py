@@ -297,7 +297,7 @@ def test_an_empty_table_leads_on(capsys, tmp_path) -> None:
     assert "note: try" not in err
     (tmp_path / "a.txt").write_text("a lamp\na desk\n", "utf-8")
     _, _, err = call(capsys, "profile", str(tmp_path / "a.txt"), "--role", "coreference")
-    assert "note: try more texts, or --all" in err
+    assert "note: try more texts, or --top all" in err
 
 
 def test_commands_are_listed_in_groups(capsys) -> None:
@@ -506,7 +506,6 @@ MISTAKES = [
     (["a", "-m", "fresh", "--role", "king"], 2, ["king", "induction"]),
     (["a", "-m", "fresh", "--sort", "size"], 2, ["size", "entropy"]),
     (["a", "-m", "fresh", "--json", "--csv"], 2, ["--json", "--csv"]),
-    (["a", "-m", "fresh", "--pair", "b"], 2, ["--pair"]),
     (["a", "-m", "fresh", "--probe"], 2, ["vocabulary"]),
     (["--ids", "1,2", "-m", "fresh"], 2, ["no vocabulary"]),
     (["--ids", "1,x", "-m", "fresh"], 2, ["'x'"]),
