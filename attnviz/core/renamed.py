@@ -52,6 +52,8 @@ RENAMED: dict[str, tuple[str, ...]] = {
     "seeds": ("control=3",),
     "no_control": ("control=0",),
     "only": ("select",),
+    "needles": ("needles",),
+    "merge": ("files",),
     "token": ("answer",),
     "treebank": ("gold",),
     "pronouns": ("gold",),
