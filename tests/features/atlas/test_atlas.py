@@ -468,4 +468,4 @@ def test_a_row_has_what_is_known_of_a_head(demo: Atlas, bert: Atlas, tmp_path: P
             assert len(row["feeds"].split(", ")) == max(1, len(one.feeds))
     lines = demo.save(tmp_path / "a.csv").read_text().splitlines()
     assert len(lines) == 1 + len(demo.heads)
-    assert lines[0].startswith("site,layer,head,does,rests,effect,")
+    assert lines[0].startswith("layer,index,head,does,rests,effect,")
