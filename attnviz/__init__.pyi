@@ -144,7 +144,6 @@ def capture(
     *,
     tokenizer: Any = None,
     pair: str | None = None,
-    context: str | None = None,
     target: str | None = None,
     truncate: bool = False,
     select: str | None = None,

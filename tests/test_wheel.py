@@ -81,7 +81,7 @@ def test_installed_wheel_runs_from_another_folder(wheel: Path, tmp_path: Path) -
     assert result.returncode == 0, result.stderr
     assert "demo-gpt2" in result.stdout
     copied = subprocess.run(
-        [sys.executable, "-c", code, "demo", "--copy", "samples"], cwd=tmp_path, text=True,
+        [sys.executable, "-c", code, "demo", "--out-dir", "samples"], cwd=tmp_path, text=True,
         capture_output=True, check=False, env={**os.environ, "PYTHONPATH": str(site)},
     )  # fmt: skip
     assert copied.returncode == 0, copied.stderr

@@ -256,30 +256,36 @@ class RunSizes(Settings):
     )
     dtype: str | None = setting(
         None,
-        "float64, float32, bf16 or fp16.",
+        "float64, float32, bf16 or fp16. With that of cached K and V, fp8, int8 or one of those: "
+        "bf16+fp8, or +fp8 alone.",
         panel=RUN,
         metavar="DTYPE",
         shown="the config's, else float32",
     )
-    cache_dtype: str | None = setting(
-        None,
-        "Dtype of cached K and V: fp8, int8 or one of those.",
-        panel=RUN,
-        metavar="DTYPE",
-        shown="the dtype",
-    )
 
     def check(self) -> None:
         """Name the dtypes in full; UsageError for one that there is not."""
-        if self.dtype is not None:
-            object.__setattr__(self, "dtype", dtype_name(self.dtype))
-        if self.cache_dtype is not None:
-            object.__setattr__(self, "cache_dtype", dtype_name(self.cache_dtype, CACHE_BYTES))
+        if self.dtype is None:
+            return
+        number, plus, cached = self.dtype.partition("+")
+        named = dtype_name(number) if number or not plus else ""
+        named += plus + (dtype_name(cached, CACHE_BYTES) if plus else "")
+        object.__setattr__(self, "dtype", named)
+
+    @property
+    def chosen(self) -> str | None:
+        """The dtype of a number that somebody chose."""
+        return (self.dtype or "").partition("+")[0] or None
+
+    @property
+    def cache_dtype(self) -> str | None:
+        """The dtype of a cached number that somebody chose."""
+        return (self.dtype or "").partition("+")[2] or None
 
     @property
     def number(self) -> str:
         """The dtype of a number: float32 where nobody chose one."""
-        return self.dtype or "float32"
+        return self.chosen or "float32"
 
     @property
     def cached(self) -> str:

@@ -85,6 +85,8 @@ class Captured(Capture):
 
     def _tidy(self) -> dict[str, Any]:
         """Columns with a row for each weight."""
+        from attnviz.drawing.tables import which_head
+
         parts: dict[str, list[Any]] = {}
         for head in self.layout:
             if not self.holds(head):
@@ -95,9 +97,7 @@ class Captured(Capture):
             rows, columns = allowed[self.place(head) if len(allowed) > 1 else 0].nonzero()
             count = len(rows)
             values = {
-                "head": [self.layout.name(head)] * count,
-                "layer": [head.layer] * count,
-                "index": [head.index] * count,
+                **{name: [value] * count for name, value in which_head(self.layout, head).items()},
                 "query": rows,
                 "key": columns,
                 "query_token": np.array(sides.queries.texts, object)[rows],

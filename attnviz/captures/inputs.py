@@ -15,7 +15,6 @@ from attnviz.captures.settings import MapSettings, ModelSettings
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Layout
 from attnviz.core.interface import interface
-from attnviz.core.model_entry import DEFAULT_MODEL
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.quantities import quantity_named
 from attnviz.core.source import ForwardRequest, Observer, Source
@@ -35,8 +34,8 @@ Input = str | Prompt | Capture
 
 
 def source_for(prompt: Prompt, model: ModelSettings) -> Source:
-    """The loaded model; two sentences without a model of their own get a fresh cross-attention."""
-    if prompt.context is not None and model.model in ("fresh", DEFAULT_MODEL):
+    """The loaded model; two sentences get a fresh layer cross-attention."""
+    if prompt.pair is not None and model.model == "fresh":
         model = model.but(model=FreshConfig(kind="cross"))
     return model.load(reads="text" if prompt.image is None else "image")
 
@@ -74,7 +73,7 @@ def prompt_of(what: str | Prompt) -> Prompt:
     given = (prompt.text, prompt.ids, prompt.chat, prompt.image, prompt.audio)
     if all(field is None for field in given):
         raise UsageError("give either a text, token ids or the messages of a chat")
-    for name in ("text", "pair", "context", "target"):
+    for name in ("text", "pair", "target"):
         value = getattr(prompt, name)
         if value is None:
             continue
@@ -97,7 +96,6 @@ def capture(
     *,
     tokenizer: Any = None,
     pair: str | None = None,
-    context: str | None = None,
     target: str | None = None,
     truncate: bool = False,
     maps: MapSettings,
@@ -110,7 +108,6 @@ def capture(
         text: the text, or a whole :class:`Prompt`; a capture is given back as it is.
         tokenizer: of a transformers model in memory.
         pair: a second sentence, for models with segments.
-        context: the other sequence of a fresh cross-attention layer.
         target: the decoder's text, for encoder-decoder models.
         truncate: cut a text that is too long for the model; what was cut is noted.
         why: heads whose queries and keys to keep (``"4.11"``), so that ``cap.why("4.11", 7, 2)``
@@ -124,7 +121,7 @@ def capture(
             "{why} is about weights; leave out {quantity}", why=..., quantity=maps.quantity
         )
     if isinstance(text, str):
-        text = Prompt(_own(text), pair=pair, context=context, target=target, truncate=truncate)
+        text = Prompt(_own(text), pair=pair, target=target, truncate=truncate)
     if tokenizer is not None:
         model = ModelSettings(model=model.load(tokenizer=tokenizer))
     options = MapOptions(maps.select, maps.without, maps.quantity, why)

@@ -18,7 +18,7 @@ CODES = {
     1: "the work cannot be done: a text, a model, a file",
     2: "wrong use: options, sizes, a selection of heads or tokens",
     IN_PART: "done, but for some texts that could not be used (export, profile)",
-    DIFFERS: "a check does not hold (check, card --check, diff --fail-over, shapes --verify)",
+    DIFFERS: "a check does not hold (check, card --check, diff --fail-over, shapes --show verify)",
     NOTHING_COMPARED: "there was nothing to check (card --check, diff --fail-over)",
     BUG: "a bug",
     INTERRUPTED: "interrupted",

@@ -12,7 +12,7 @@ from attnviz.errors import Message
 _declared: dict[str, Any] = {}
 """The parameters of the command that runs, as typer declares them."""
 
-_OF_A_TEXT = ("text", "pair", "context", "target")
+_OF_A_TEXT = ("text", "pair", "target")
 """Parameters of one text: a command for files of many texts finds them in the files."""
 
 _OF_A_MEDIUM = ("image", "audio")

@@ -49,10 +49,10 @@ class InputOptions(Settings):
         common=True,
     )
     pair: str | None = setting(
-        None, "A second sentence, for models with segments (BERT).", panel=INPUT, metavar="TEXT"
-    )
-    context: str | None = setting(
-        None, "The other sentence of a fresh cross-attention layer.", panel=INPUT, metavar="TEXT"
+        None,
+        "A second sentence, for models with segments (BERT) and fresh cross-attention.",
+        panel=INPUT,
+        metavar="TEXT",
     )
     target: str | None = setting(
         None, "The decoder's text, for encoder-decoder models.", panel=INPUT, metavar="TEXT"
@@ -177,7 +177,6 @@ class InputOptions(Settings):
             text=text,
             ids=ids,
             pair=self.pair,
-            context=self.context,
             target=self.target,
             special_tokens=self.special_tokens,
             truncate=self.truncate,
@@ -349,11 +348,11 @@ class FreshOptions(ModelSettings):
     )
     bias: bool | None = setting(None, "Biases in the projections.", panel=FRESH, shown="bias")
 
-    def choose(self, *, context: str | None = None, seed: int | None = None) -> str | FreshConfig:
+    def choose(self, *, pair: str | None = None, seed: int | None = None) -> str | FreshConfig:
         """The model to load: a name, or the options of a fresh layer.
 
         Args:
-            context: the other sequence, which makes a fresh layer cross-attention.
+            pair: the other sequence, which makes a fresh layer cross-attention.
             seed: of a fresh layer's weights.
 
         Raises:
@@ -362,7 +361,7 @@ class FreshOptions(ModelSettings):
         names = [field.name for field in dataclasses.fields(FreshOptions)]
         own = [field.name for field in dataclasses.fields(ModelSettings)]
         flags = changed(self, but=(*own, "seed"))
-        if self.model is None and not flags and context is None:
+        if self.model is None and not flags:
             return default_model()
         if self.model != "fresh" and flags:
             shape = f"{', '.join(flags)} shape{'s' if len(flags) == 1 else ''} a fresh layer"
@@ -371,21 +370,19 @@ class FreshOptions(ModelSettings):
             choice = "; heads of a model are chosen by --select" if self.heads is not None else ""
             raise UsageError(f"{shape}; add --model fresh{choice}")
         if self.model not in (None, "fresh"):
-            if context is not None:
-                raise UsageError("--context is for a fresh layer; models take --pair or --target")
             return str(self.model)
         from attnviz.models.untrained import FreshConfig
 
         sizes = {name: getattr(self, name) for name in names if name not in own} | {"seed": seed}
         fresh = {name: value for name, value in sizes.items() if value is not None}
-        if context is not None:
+        if pair is not None:
             fresh.setdefault("kind", "cross")
         return FreshConfig(**fresh)
 
-    def asked(self, *, context: str | None = None, seed: int | None = None) -> dict[str, Any]:
+    def asked(self, *, pair: str | None = None, seed: int | None = None) -> dict[str, Any]:
         """The settings of the model, as functions take them; see :meth:`choose`."""
         return {
-            "model": self.choose(context=context, seed=seed),
+            "model": self.choose(pair=pair, seed=seed),
             "device": self.device,
             "dtype": self.dtype,
         }
@@ -397,9 +394,9 @@ class ModelOptions(FreshOptions):
 
     seed: int | None = setting(None, "Seed of all that is drawn at random.", metavar="N", shown="0")
 
-    def choose(self, *, context: str | None = None, seed: int | None = None) -> str | FreshConfig:
+    def choose(self, *, pair: str | None = None, seed: int | None = None) -> str | FreshConfig:
         """See :meth:`FreshOptions.choose`; the seed is its own."""
-        return super().choose(context=context, seed=self.seed if seed is None else seed)
+        return super().choose(pair=pair, seed=self.seed if seed is None else seed)
 
 
 @dataclasses.dataclass(frozen=True)

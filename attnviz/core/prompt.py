@@ -34,7 +34,6 @@ class Prompt:
     text: str | None = None
     ids: tuple[int, ...] | None = None
     pair: str | None = None
-    context: str | None = None
     target: str | None = None
     special_tokens: bool = True
     truncate: bool = False
@@ -53,7 +52,7 @@ class Prompt:
     def texts(self) -> tuple[str, ...]:
         """What was typed, in the order in which it is read, and the names of files."""
         said = [str(message["content"]) for message in self.chat or () if message.get("content")]
-        typed = (self.text, *said, self.pair, self.context, self.target)
+        typed = (self.text, *said, self.pair, self.target)
         named = (None if file is None else Path(file).name for file in (self.image, self.audio))
         return tuple(text for text in (*named, *typed) if text is not None)
 

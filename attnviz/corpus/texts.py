@@ -23,7 +23,7 @@ from attnviz.corpus.tables import table_rows
 from attnviz.errors import InputError, Setting, UsageError, system_errors
 from attnviz.files import contents
 
-FIELDS = ("text", "id", "pair", "context", "target")
+FIELDS = ("text", "id", "pair", "target")
 """What a JSONL object or a table's columns can hold; all but the first may be missing."""
 OBJECTS = ("messages", "spans")
 """What a JSONL object can hold beside these: the messages of a chat in place of a text, and named
@@ -75,7 +75,7 @@ class Text:
         """What tells this text from another: a hash of everything in it but its place."""
         p = self.prompt
         values: list[Any] = [
-            self.name, self.group, p.text, p.pair, p.context, p.target, *self.sensed,
+            self.name, self.group, p.text, p.pair, p.target, *self.sensed,
         ]  # fmt: skip
         values += [field for field in (p.chat, p.spans) if field is not None]
         return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:32]
@@ -312,7 +312,7 @@ def _wrong(chat: object, spans: object, values: Mapping[str, object]) -> str:
     if chat is not None:
         if not isinstance(chat, list) or not all(isinstance(message, dict) for message in chat):
             return "its messages are no list of objects with role and content"
-        if others := [name for name in ("text", "pair", "context") if values.get(name) is not None]:
+        if others := [name for name in ("text", "pair") if values.get(name) is not None]:
             return f"it has messages and a {others[0]}; a line is one of them"
     texts = isinstance(spans, dict) and all(isinstance(span, str) for span in spans.values())
     if spans is not None and not texts:
@@ -358,7 +358,6 @@ def _text(number: int, place: str, values: Values) -> Text | InvalidRecord:
     prompt = Prompt(
         texts["text"],
         pair=texts["pair"],
-        context=texts["context"],
         target=texts["target"],
         chat=chat if isinstance(chat, list) else None,
         spans=spans if isinstance(spans, dict) else None,

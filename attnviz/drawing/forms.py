@@ -82,7 +82,7 @@ class Renderable(Record):
         """The same as an ``xarray.Dataset`` with a dimension ``row``; UsageError without xarray.
 
         Names, flags and positions are coordinates, and what was measured are variables, so that
-        ``.set_index(row=["layer", "head"]).unstack("row")`` gives them the model's dimensions.
+        ``.set_index(row=["layer", "index"]).unstack("row")`` gives them the model's dimensions.
         """
         return dataset(self.to_records())
 

@@ -7,17 +7,35 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
+from attnviz.core.heads import Head, Layout
 from attnviz.core.scores import HeadScores
 
 Row = dict[str, Any]
 """A line of a table: values by the names of their columns."""
 
 
-def head_rows(heads: Sequence[HeadScores]) -> list[Row]:
+HEAD = ("layer", "index", "head")
+"""The columns that say which head a row is of, in every table that has heads."""
+
+
+def which_head(layout: Layout, *heads: Head) -> Row:
+    """The columns of :data:`HEAD`, and ``stack`` before them where the model has several.
+
+    Args:
+        layout: of the model.
+        heads: of the row; where it is not of one head, the columns are None.
+    """
+    (head,) = heads if len(heads) == 1 else (None,)
+    row: Row = {} if len(layout.kinds) == 1 else {"stack": head and head.site.kind}
+    row |= {"layer": head and head.layer, "index": head and head.index}
+    return row | {"head": head and layout.name(head)}
+
+
+def head_rows(heads: Sequence[HeadScores], layout: Layout) -> list[Row]:
     """A row a head: four columns for each score, None where undefined."""
     return [
         {
-            **head_cells(scores),
+            **head_cells(scores, layout),
             "roles": " ".join(role.title.replace(" ", "") for role in scores.roles),
             **{
                 f"{name}.{part}": getattr(score, part)
@@ -29,13 +47,10 @@ def head_rows(heads: Sequence[HeadScores]) -> list[Row]:
     ]
 
 
-def head_cells(scores: HeadScores) -> Row:
+def head_cells(scores: HeadScores, layout: Layout) -> Row:
     """Which head it is, what it does and where it rests."""
-    head = scores.head
     return {
-        "site": head.site.kind,
-        "layer": head.layer,
-        "head": head.index,
+        **which_head(layout, scores.head),
         "does": scores.does.title if scores.does else None,
         "rests": scores.rests.name if scores.rests else None,
     }

@@ -57,12 +57,6 @@ def check_prompt(prompt: Prompt, *, decoder: bool, reads: Collection[str] = ("te
         raise UsageError("spans are parts of a text, not of a picture or a sound; leave them out")
     if prompt.chat is not None and prompt.pair is not None:
         raise UsageError("{pair} goes with a text, not with a chat; leave it out", pair=...)
-    if prompt.context is not None:
-        raise UsageError(
-            "{context} is for a fresh cross-attention layer; leave it or {model} out",
-            context=...,
-            model=...,
-        )
     if prompt.ids is not None and prompt.pair is not None:
         raise UsageError(
             "{pair} goes with a text, not with {ids}; give both sentences as ids", pair=..., ids=...

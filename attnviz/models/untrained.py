@@ -187,19 +187,16 @@ class Fresh(Gated):
         if prompt.generate is not None:
             reason = "a fresh layer has no vocabulary"
             raise no_writer(prompt.generate, reason)
-        for name, value in (("pair", prompt.pair), ("target", prompt.target)):
-            if value is not None:
-                raise UsageError(
-                    "{} needs a trained model that takes one; see {model}",
-                    Setting(name),
-                    model=...,
-                )
-        if self.kind == "cross" and prompt.context is None:
-            raise UsageError("cross-attention needs the other sentence: add {context}", context=...)
-        if self.kind != "cross" and prompt.context is not None:
+        if prompt.target is not None:
             raise UsageError(
-                "{context} makes cross-attention; leave out {kind}",
-                context=...,
+                "{target} needs a trained model that takes one; see {model}", target=..., model=...
+            )
+        if self.kind == "cross" and prompt.pair is None:
+            raise UsageError("cross-attention needs the other sentence: add {pair}", pair=...)
+        if self.kind != "cross" and prompt.pair is not None:
+            raise UsageError(
+                "{pair} makes cross-attention; leave out {kind}",
+                pair=...,
                 kind=self.config.kind,
             )
         notes: list[str] = []
@@ -209,8 +206,8 @@ class Fresh(Gated):
 
             queries = spanned(queries, prompt, offsets, notes)
         keys = queries
-        if prompt.context is not None:
-            keys, _ = _read(prompt.context, "the context", notes, prompt)
+        if prompt.pair is not None:
+            keys, _ = _read(prompt.pair, "the pair", notes, prompt)
         return Inputs({self.kind: Sides(queries, keys)}, tuple(notes))
 
     def embed(self, tokens: Tokens) -> Tensor:

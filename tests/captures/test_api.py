@@ -60,7 +60,7 @@ def test_select_keeps_only_the_layers_asked_for(minilm: str) -> None:
 def test_fresh_options_and_context() -> None:
     cap = av.capture("a b c", model=av.FreshConfig(kind="gqa", heads=6, d_model=30, kv_heads=2))
     assert len(cap.layout) == 6
-    cross = av.capture("a b c", context="x y")
+    cross = av.capture("a b c", pair="x y", model="fresh")
     assert cross.maps[av.Site("cross", 0)].shape == (8, 3, 2)
 
 
@@ -97,8 +97,8 @@ def test_reprs_inform(cap, minilm: str) -> None:
     assert "native backend" in repr(cap)
     assert "of 72 heads with a role" in repr(av.heads(cap))
     assert "Heatmap of 0.2" in repr(av.heatmap(cap, "0.2"))
-    assert "a×b" not in repr(av.capture("a b c", context="x y"))
-    assert "3×2 tokens" in repr(av.capture("a b c", context="x y"))
+    assert "a×b" not in repr(av.capture("a b c", pair="x y", model="fresh"))
+    assert "3×2 tokens" in repr(av.capture("a b c", pair="x y", model="fresh"))
 
 
 def test_html_escapes_hostile_names(cap) -> None:

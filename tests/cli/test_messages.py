@@ -48,7 +48,6 @@ TEXTS = {
     "long.txt": "word " * 2000,
     "t.csv": "p,q\na b,c d\n",
     "pair.jsonl": '{"text": "a b", "pair": "c"}\n',
-    "context.jsonl": '{"text": "a b", "context": "c"}\n',
     "target.jsonl": '{"text": "a b", "target": "c"}\n',
     "cross.jsonl": '{"text": "a b"}\n',
     "i.json": '{"x": [[1, 0], [0, 1]]}',

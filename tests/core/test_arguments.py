@@ -87,7 +87,7 @@ CALLS: list[tuple[Callable[[], Any], str]] = [
     (lambda: av.ablate("a b", select=0), "select takes a string or None, not 0"),
     (lambda: av.ablate("a b", by=-1), "by takes 'head' or 'position', not -1"),
     (lambda: av.ablate([0]), "text takes a string, a Prompt, a Capture, several of these or None"),
-    (lambda: av.logits("a b", token=0), "token takes a string or None, not 0"),
+    (lambda: av.logits("a b", answer=0), "answer takes a string or None, not 0"),
     (lambda: av.syntax("x", sentences=1.5), "sentences takes a whole number, not 1.5"),
     (lambda: av.profile("x", stride=math.nan), "stride takes a whole number or None, not nan"),
     (lambda: av.Prompt(generate=0), "generate takes a Generation or None, not 0"),

@@ -87,7 +87,7 @@ def test_options_that_nothing_can_answer(tmp_path: Path) -> None:
 
 
 def test_the_digest_tells_texts_apart() -> None:
-    prompts = [Prompt("a"), Prompt("b"), Prompt("a", pair="b"), Prompt("a", context="b")]
+    prompts = [Prompt("a"), Prompt("b"), Prompt("a", pair="b"), Prompt("a", target="b")]
     texts = [Text(1, "x", prompt) for prompt in prompts]
     texts += [Text(1, "x", Prompt("a"), name="n"), Text(1, "x", Prompt("a"), group="n")]
     assert len({text.digest for text in texts}) == len(texts)

@@ -20,7 +20,7 @@ from attnviz.features.registry import RESULTS, read, result_class
 
 STARTS = {
     ".json": b"{",
-    ".csv": b"site,",
+    ".csv": b"layer,",
     ".parquet": b"PAR1",
     ".png": b"\x89PNG",
     ".svg": b"<?xml",

@@ -59,10 +59,10 @@ def test_polars(effects: Any) -> None:
 
 def test_xarray_by_layer_and_head(heads: av.Heads) -> None:
     pytest.importorskip("xarray")
-    found = heads.to_xarray().set_index(row=["layer", "head"]).unstack("row")
-    assert dict(found.sizes) == {"layer": 4, "head": 6}
-    row = next(one for one in heads.to_records() if (one["layer"], one["head"]) == (2, 3))
-    assert float(found["induction.mean"].sel(layer=2, head=3)) == row["induction.mean"]
+    found = heads.to_xarray().set_index(row=["layer", "index"]).unstack("row")
+    assert dict(found.sizes) == {"layer": 4, "index": 6}
+    row = next(one for one in heads.to_records() if (one["layer"], one["index"]) == (2, 3))
+    assert float(found["induction.mean"].sel(layer=2, index=3)) == row["induction.mean"]
 
 
 @pytest.mark.parametrize(

@@ -261,7 +261,7 @@ def test_the_closing_line_of_several_texts_counts_them_all() -> None:
     (line,) = lines(terminal.closing_line(*several), 200)
     total = sum(len(one.tokens) for one in several)
     assert f" · 3 texts, {total} tokens · " in line
-    both = av.capture(av.Prompt("a b c", context="d e"), model=av.FreshConfig(kind="cross"))
+    both = av.capture(av.Prompt("a b c", pair="d e"), model=av.FreshConfig(kind="cross"))
     assert " · 2 texts, 10 tokens · " in lines(terminal.closing_line(both, both), 200)[0]
 
 

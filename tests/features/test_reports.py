@@ -55,7 +55,7 @@ def test_records_have_the_figures(reports: dict[str, Any]) -> None:
     heads = reports["heads"].to_records()
     assert len(heads) == 24
     for row, scores in zip(heads, reports["heads"].heads, strict=True):
-        assert (row["layer"], row["head"]) == (scores.head.layer, scores.head.index)
+        assert (row["layer"], row["index"]) == (scores.head.layer, scores.head.index)
         assert row["does"] == (scores.does.name if scores.does else None)
         for name, score in scores.scores.items():
             assert row[f"{name}.mean"] is score.mean
@@ -118,7 +118,7 @@ def test_csv_is_the_records(reports: dict[str, Any]) -> None:
     expected = [{k: "" if v is None else str(v) for k, v in row.items()}
                 for row in reports["heads"].to_records()]  # fmt: skip
     assert rows == expected
-    assert replace(reports["heads"], heads=()).to_csv() == "site,layer,head,does,rests,roles\n"
+    assert replace(reports["heads"], heads=()).to_csv() == "layer,index,head,does,rests,roles\n"
 
 
 def test_without_pandas(reports: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

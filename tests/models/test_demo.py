@@ -135,7 +135,7 @@ def test_both_roads_agree(name: str) -> None:
 def test_the_default_model_is_bundled(capsys) -> None:
     assert main(["heads", "The keys to the cabinet are on the table"]) == 0
     assert "demo-gpt2" in capsys.readouterr().out
-    assert av.capture("a b c", context="x y").source.backend == "untrained"
+    assert av.capture("a b c", pair="x y", model="fresh").source.backend == "untrained"
 
 
 def test_that_it_is_for_teaching_is_said_once_and_where_others_can_be_fetched(

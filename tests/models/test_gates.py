@@ -52,7 +52,7 @@ def batch_of(source: Source, items: int = 2) -> list[Inputs]:
         both = zip(IDS, TARGETS, strict=True)
         return [inputs_of(source, *one) for one in both][:items]
     context = "ein anderer Satz" if source.layout.kinds == ("cross",) else None
-    return [source.prepare(Prompt(text, context=context)) for text in TEXTS[:items]]
+    return [source.prepare(Prompt(text, pair=context)) for text in TEXTS[:items]]
 
 
 def heads_of(source: Source, site: Site) -> int:

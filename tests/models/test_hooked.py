@@ -488,7 +488,6 @@ def test_an_unknown_architecture_is_refused(folders: Folders, tmp_path: Path) ->
         (Prompt(ids=(3,) * 33), InputError, "33 tokens, the model takes at most 32"),
         (Prompt(ids=(3,), pair="x"), UsageError, "pair goes with a text"),
         (Prompt(ids=(3,), target="x"), UsageError, "target needs an encoder-decoder model"),
-        (Prompt(ids=(3,), context="x"), UsageError, "context is for a fresh"),
     ],
 )
 def test_bad_prompts(

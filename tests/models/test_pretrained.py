@@ -165,7 +165,6 @@ def test_special_tokens_alone_may_be_too_many(bert):
     [
         ("bert", Prompt(ids=(1, 293)), InputError, "293.*0 to 292"),
         ("bert", Prompt(ids=(-1,)), InputError, "token id -1"),
-        ("bert", Prompt("a", context="b"), UsageError, "context is for"),
         ("bert", Prompt("a", target="b"), UsageError, "target needs an encoder-decoder"),
         ("bert", Prompt(ids=(5,), pair="b"), UsageError, "pair goes with a text"),
         ("bert", Prompt("", special_tokens=False), InputError, "no tokens"),

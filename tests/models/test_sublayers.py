@@ -132,7 +132,7 @@ def test_sums_of_fresh_layers(kind: Any) -> None:
     config = FreshConfig(24, 4, kind=kind, layers=2)
     source = Fresh(config, torch.device("cpu"), torch.float32)
     context = "the keys lie there" if kind == "cross" else None
-    inputs = source.prepare(Prompt("the table and the keys", context=context))
+    inputs = source.prepare(Prompt("the table and the keys", pair=context))
     written = Written(source)
     output = source.forward([inputs], [written], ForwardRequest(states=True))
     for site, made in written.whole().items():

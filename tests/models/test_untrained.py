@@ -82,7 +82,7 @@ def test_same_seed_same_maps(kind: str) -> None:
 
 
 def test_cross_attention_has_two_sides() -> None:
-    recorder = run(FreshConfig(d_model=16, heads=2, kind="cross"), Prompt("a b c", context="d e"))
+    recorder = run(FreshConfig(d_model=16, heads=2, kind="cross"), Prompt("a b c", pair="d e"))
     assert recorder.maps()[Site("cross", 0)].shape == (2, 3, 2)
 
 
@@ -90,7 +90,7 @@ def test_cross_attention_has_two_sides() -> None:
 def test_padding_changes_nothing(kind: str) -> None:
     config = FreshConfig(d_model=16, heads=2, layers=2, kind=kind)
     texts = [("one two three four", "x"), ("one", "p q r s"), ("five six", "y z")]
-    prompts = [Prompt(t, context=c if kind == "cross" else None) for t, c in texts]
+    prompts = [Prompt(t, pair=c if kind == "cross" else None) for t, c in texts]
     together = run(config, *prompts, dtype=torch.float64)
     for number, prompt in enumerate(prompts):
         alone = run(config, prompt, dtype=torch.float64).maps()
@@ -122,9 +122,8 @@ def test_a_kind_is_one_that_there_is() -> None:
     ("kind", "prompt", "error", "says"),
     [
         ("mha", Prompt(ids=(1, 2)), UsageError, "no vocabulary"),
-        ("mha", Prompt("a", pair="b"), UsageError, "pair needs a trained model"),
-        ("mha", Prompt("a", context="b"), UsageError, "leave out kind=.mha."),
-        ("cross", Prompt("a"), UsageError, "add context"),
+        ("mha", Prompt("a", pair="b"), UsageError, "leave out kind=.mha."),
+        ("cross", Prompt("a"), UsageError, "add pair"),
         ("mha", Prompt("\u200b"), InputError, "no word"),
     ],
 )
@@ -144,8 +143,8 @@ def test_a_megabyte_of_text_is_refused_or_cut() -> None:
         "The text was truncated to the model's 16,384 tokens; 183,616 were left out.",
     )
     cross = Fresh(FreshConfig(d_model=8, heads=2, kind="cross"), torch.device("cpu"), torch.float32)
-    with pytest.raises(InputError, match="the context has 200,000 tokens"):
-        cross.prepare(Prompt("word", context=text))
+    with pytest.raises(InputError, match="the pair has 200,000 tokens"):
+        cross.prepare(Prompt("word", pair=text))
 
 
 def test_layers_cost_memory_beside_their_weights(monkeypatch) -> None:

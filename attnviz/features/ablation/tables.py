@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnviz.drawing.tables import Row
+from attnviz.drawing.tables import Row, which_head
 from attnviz.features.ablation.result import Ablation, Change, Effect
 
 _CHANGE = ("low", "high", "joint_low", "joint_high", "worse", "sure", "largest")
@@ -16,7 +16,8 @@ def rows(result: Ablation) -> list[Row]:
 
 def _row(result: Ablation, effect: Effect) -> Row:
     heads = " ".join(result.layout.name(head) for head in effect.heads)
-    row: Row = {"name": effect.name, "heads": heads, "rank": effect.rank, "verdict": effect.verdict}
+    row: Row = {"name": effect.name, "heads": heads, **which_head(result.layout, *effect.heads)}
+    row |= {"rank": effect.rank, "verdict": effect.verdict}
     row |= {"effect": effect.change}
     row |= {name: getattr(effect.first, name) for name in _CHANGE}
     row |= {name: getattr(effect, name) for name in _EFFECT}

@@ -15,7 +15,7 @@ def rows(atlas: Atlas) -> list[Row]:
 
 def _row(atlas: Atlas, head: AtlasHead) -> Row:
     effect, relation = head.effect, head.relations[0] if head.relations else None
-    row = head_cells(head.profile.scores)
+    row = head_cells(head.profile.scores, atlas.layout)
     row |= {"effect": None, "effect_low": None, "effect_high": None, "verdict": None}
     if effect is not None:
         first = effect.first

@@ -50,7 +50,7 @@ def capture(
         files.check_writable(path)
     text = prompt.look(model, quiet=quiet.quiet)
     with console.waiting("running the model", quiet.quiet):
-        captured = inputs.capture(text, **maps.asked(), **model.asked(context=prompt.context))
+        captured = inputs.capture(text, **maps.asked(), **model.asked(pair=prompt.pair))
         for path in written.out:
             write_capture(captured, path)
     if not quiet.quiet:

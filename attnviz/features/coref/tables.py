@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from attnviz.drawing.tables import Row
+from attnviz.drawing.tables import HEAD, Row, which_head
 from attnviz.features.coref.result import Coref
 
 COLUMNS = (
-    "kind", "head", "direction", "accuracy", "low", "high", "count", "baseline",
+    "kind", *HEAD, "direction", "accuracy", "low", "high", "count", "baseline",
     "baseline_accuracy", "margin", "margin_low", "margin_high",
 )  # fmt: skip
 
@@ -16,7 +16,7 @@ def rows(result: Coref) -> list[Row]:
     return [
         {
             "kind": kind.name,
-            "head": result.layout.name(head.head),
+            **which_head(result.layout, head.head),
             "direction": head.direction,
             "accuracy": head.accuracy.value,
             "low": head.accuracy.low,

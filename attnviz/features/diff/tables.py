@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from attnviz.drawing.tables import Row
+from attnviz.drawing.tables import HEAD, Row, which_head
 from attnviz.features.diff.result import Diff
 
-COLUMNS = ("head", "figure", "before", "after", "change", "low", "high")
+_FIGURE = ("figure", "before", "after", "change", "low", "high")
+COLUMNS = ("name", *HEAD, *_FIGURE)
 
 
 def rows(report: Diff) -> list[Row]:
     """A row for each figure of each head; the distance of its maps first."""
     listed: list[Row] = []
+    known = {report.layout.name(head): head for head in report.layout}
     for head in report.heads:
+        single = (known[head.name],) if head.name in known else ()
+        which = {"name": head.name} | which_head(report.layout, *single)
         if head.distance is not None:
             listed.append(
-                dict.fromkeys(COLUMNS)
-                | {"head": head.name, "figure": "js distance", "change": head.distance.mean}
+                which
+                | dict.fromkeys(_FIGURE)
+                | {"figure": "js distance", "change": head.distance.mean}
             )
         listed += [
-            {"head": head.name, "figure": figure.name, "before": figure.before,
+            which | {"figure": figure.name, "before": figure.before,
              "after": figure.after, "change": figure.change, "low": figure.low,
              "high": figure.high}
             for figure in head.changes

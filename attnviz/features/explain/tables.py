@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnviz.drawing.tables import Row
+from attnviz.drawing.tables import Row, which_head
 from attnviz.features.ablation.result import Change
 from attnviz.features.explain.result import Explain
 
@@ -15,6 +15,7 @@ def rows(result: Explain) -> list[Row]:
         listed.append(
             {
                 "heads": head.effect.name,
+                **which_head(result.layout, *head.effect.heads),
                 "vote": head.vote,
                 "position": head.position,
                 "token": result.tokens[head.position],

@@ -207,7 +207,7 @@ class FilePlan:
 def _input(item: Input) -> dict[str, Any]:
     fields: dict[str, Any] = {"input": item.place, "id": item.name, "text": item.text}
     if isinstance(item, Text):
-        for name in ("pair", "context", "target"):
+        for name in ("pair", "target"):
             value = getattr(item.prompt, name)
             if value is not None:
                 fields[name] = value

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attnviz.drawing.tables import Row
+from attnviz.drawing.tables import HEAD, Row, which_head
 from attnviz.features.film.result import Film, StepCurve
 
 COLUMNS = (
-    "step", "checkpoint", "site", "layer", "head", "quantity", "mean", "low", "high", "chance",
+    "step", "checkpoint", *HEAD, "quantity", "mean", "low", "high", "chance",
     "roles",
 )  # fmt: skip
 
@@ -20,15 +20,14 @@ def rows(film: Film) -> list[Row]:
 
 def _rows(film: Film) -> Iterator[Row]:
     for place, (step, name) in enumerate(zip(film.steps, film.names, strict=True)):
-        begins: Row = dict.fromkeys(COLUMNS) | {"step": step, "checkpoint": name}
+        begins: Row = {"step": step, "checkpoint": name} | which_head(film.layout)
+        begins |= {column: None for column in COLUMNS if column not in begins}
         for quantity, curve in (("loss", film.loss), ("in_context", film.in_context)):
             if curve is not None:
                 yield begins | {"quantity": quantity} | _numbers(curve, place)
         for head in film.heads:
             which = {
-                "site": head.head.site.kind,
-                "layer": head.head.layer,
-                "head": head.head.index,
+                **which_head(film.layout, head.head),
                 "roles": " ".join(title.replace(" ", "") for title in head.roles[place]),
             }
             for score, curve in head.scores.items():

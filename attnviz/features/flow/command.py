@@ -55,7 +55,7 @@ def flow(
             text,
             progress=stages.show,
             **settings.asked(),
-            **model.asked(context=prompt.context),
+            **model.asked(pair=prompt.pair),
         )
     output.save(result, style=style, **paper.options())
     output.show(result, style)

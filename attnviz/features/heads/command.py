@@ -63,7 +63,7 @@ def heads(
             **options.asked(),
             **maps.asked(),
             **attaching.asked(),
-            **model.asked(context=prompt.context),
+            **model.asked(pair=prompt.pair),
         )
     output.save(result, **paper.options())
     show_heads(result, table, output)

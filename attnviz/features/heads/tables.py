@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from attnviz.core.scores import HeadScores
-from attnviz.drawing.tables import Row, head_rows
+from attnviz.drawing.tables import HEAD, Row, head_rows
 from attnviz.features.heads.result import Heads
 
-COLUMNS = ("site", "layer", "head", "does", "rests", "roles")
+COLUMNS = (*HEAD, "does", "rests", "roles")
 
 
 def rows(result: Heads) -> list[Row]:
     """A row a head: its roles, mean, chance, lift and rows of every score, where its sink is."""
     return [
         {**row, "sink.position": scores.sink, "sink.token": _token(result, scores)}
-        for row, scores in zip(head_rows(result.heads), result.heads, strict=True)
+        for row, scores in zip(head_rows(result.heads, result.layout), result.heads, strict=True)
     ]
 
 

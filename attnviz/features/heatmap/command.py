@@ -63,7 +63,7 @@ def heatmap(
             progress=tell,
             **settings.asked(),
             **style.asked(),
-            **model.asked(context=prompt.context),
+            **model.asked(pair=prompt.pair),
         )
         seen = picture.capture.inputs.picture is not None or overlay.query is not None
         over = picture.over(overlay.query) if seen and overlay.query != "all" else None

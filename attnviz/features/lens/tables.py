@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnviz.drawing.tables import Row
+from attnviz.drawing.tables import Row, which_head
 from attnviz.features.lens.result import Lens
 
 COLUMNS = (
@@ -42,7 +42,7 @@ def _of_states(result: Lens) -> list[Row]:
 def _of_heads(result: Lens) -> list[Row]:
     return [
         {
-            "head": result.layout.name(writes.head),
+            **which_head(result.layout, writes.head),
             "norm": writes.norm,
             "in_text": writes.in_text and writes.in_text.share,
             "in_text_low": writes.in_text and writes.in_text.low,

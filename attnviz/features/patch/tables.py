@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from attnviz.drawing.tables import Row
+from attnviz.drawing.tables import HEAD, Row, which_head
 from attnviz.features.patch.result import DIRECTIONS, Patch, PatchEffect, PathEffect
 
 _SHARE = ("share", "low", "high", "joint_low", "joint_high", "raw")
 COLUMNS = (
-    "name", "heads", "layer", "position",
+    "name", "heads", *HEAD, "position",
     *(f"{direction}_{name}" for direction in DIRECTIONS for name in _SHARE), "estimate",
 )  # fmt: skip
 
@@ -17,7 +17,8 @@ def rows(result: Patch) -> list[Row]:
     made = [_edge(result, edge) for edge in result.edges]
     for effect in result.effects:
         heads = " ".join(result.layout.name(head) for head in effect.heads)
-        row: Row = {"name": effect.name, "heads": heads, "layer": effect.layer}
+        row: Row = {"name": effect.name, "heads": heads} | which_head(result.layout, *effect.heads)
+        row["layer"] = effect.layer if row["layer"] is None else row["layer"]
         row["position"] = effect.position
         made.append(row | _shares(effect) | {"estimate": effect.estimate})
     return made
@@ -26,7 +27,8 @@ def rows(result: Patch) -> list[Row]:
 def _edge(result: Patch, edge: PathEffect) -> Row:
     """A row of a path: its heads are the sender and the receivers."""
     heads = " ".join(result.layout.name(head) for head in (edge.sender, *edge.receivers))
-    row: Row = {"name": edge.name(result.layout), "heads": heads, "layer": edge.sender.layer}
+    row: Row = {"name": edge.name(result.layout), "heads": heads} | which_head(result.layout)
+    row["layer"] = edge.sender.layer
     return row | {"position": None} | _shares(edge) | {"estimate": edge.estimate}
 
 

@@ -14,7 +14,7 @@ def rows(result: Profile) -> list[Row]:
     """A row for each head and score; None for what is not known."""
     return [
         {
-            **head_cells(head.scores),
+            **head_cells(head.scores, result.layout),
             "score": name,
             **{part: getattr(estimate, part) for part in _PARTS},
             **dict(zip(_QUARTILES, estimate.quartiles or (None,) * 3, strict=True)),

@@ -48,7 +48,7 @@ class Piece:
     def content(self) -> int:
         """64 bits that pieces with the same words share; those of a whole text or group add up."""
         p = self.text.prompt
-        words: list[Any] = [self.part, p.text, p.pair, p.context, p.target, *self.text.sensed]
+        words: list[Any] = [self.part, p.text, p.pair, p.target, *self.text.sensed]
         words += [p.chat] if p.chat is not None else []
         said = json.dumps(words).encode()
         return int.from_bytes(hashlib.blake2b(said, digest_size=8).digest(), "little")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from attnviz.drawing.tables import Row
+from attnviz.drawing.tables import HEAD, Row, which_head
 from attnviz.features.retrieval.result import Retrieval
 
 COLUMNS = (
-    "head", "copied", "copied_low", "copied_high", "copied_all", "query", "query_low",
+    *HEAD, "copied", "copied_low", "copied_high", "copied_all", "query", "query_low",
     "query_high", "weight", "where_chosen",
 )  # fmt: skip
 
@@ -15,7 +15,7 @@ def rows(result: Retrieval) -> list[Row]:
     """A row for each head, the first of the ranking first."""
     return [
         {
-            "head": result.layout.name(head.head),
+            **which_head(result.layout, head.head),
             "copied": head.copied.value,
             "copied_low": head.copied.low,
             "copied_high": head.copied.high,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from attnviz.drawing.tables import Row
+from attnviz.drawing.tables import HEAD, Row, which_head
 from attnviz.features.sinks.result import SinkMean, Sinks
 
 COLUMNS = (
-    "head", "position", "token", "texts", "share", "share_low", "share_high", "chance", "weight",
+    *HEAD, "position", "token", "texts", "share", "share_low", "share_high", "chance", "weight",
     "norm", "written", "learned", "output", "dormant", "without", "without_low", "without_high",
     "without_sink", "without_sink_low", "without_sink_high",
 )  # fmt: skip
@@ -20,7 +20,7 @@ def rows(result: Sinks) -> list[Row]:
         without, moved = head.without or _NONE, head.without_sink or _NONE
         listed.append(
             {
-                "head": result.layout.name(head.head),
+                **which_head(result.layout, head.head),
                 "position": head.position,
                 "token": head.token,
                 "texts": head.texts,

@@ -81,7 +81,7 @@ def spans(
             progress=stages.show,
             **settings.asked(),
             **documents.asked(),
-            **model.asked(context=prompt.context, seed=documents.seed),
+            **model.asked(pair=prompt.pair, seed=documents.seed),
         )
     if shown.to is not None and shown.to not in result.names:
         raise UsageError(f"no span {shown.to[:40]!r}; choose from {', '.join(result.names)}")

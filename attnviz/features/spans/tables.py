@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from attnviz.drawing.tables import Row
+from attnviz.drawing.tables import HEAD, Row, which_head
 from attnviz.features.spans.result import Spans
 
 COLUMNS = (
-    "head", "span", "share", "low", "high", "joint_low", "joint_high", "sure", "chance", "lift",
+    *HEAD, "span", "share", "low", "high", "joint_low", "joint_high", "sure", "chance", "lift",
     "per_token", "rows", "accuracy",
     "accuracy_low", "accuracy_high", "margin", "margin_low", "margin_high",
 )  # fmt: skip
@@ -21,7 +21,7 @@ def rows(result: Spans) -> list[Row]:
         choice = right.get(head.head)
         listed.append(
             {
-                "head": result.layout.name(head.head),
+                **which_head(result.layout, head.head),
                 "span": name,
                 "share": share.mean,
                 "low": share.low,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from attnviz.drawing.tables import Row
+from attnviz.drawing.tables import Row, which_head
 from attnviz.features.syntax.result import Syntax
 
 _BEST = (
-    "head", "direction", "accuracy", "low", "high", "held_out", "offset", "offset_accuracy",
+    "direction", "accuracy", "low", "high", "held_out", "offset", "offset_accuracy",
     "margin", "margin_low", "margin_high", "role",
 )  # fmt: skip
 
@@ -16,10 +16,11 @@ def rows(result: Syntax) -> list[Row]:
     sure = {(role.head, role.relation) for role in result.roles}
     listed: list[Row] = []
     for relation in result.relations:
-        row: Row = {"relation": relation.name, "count": relation.count, **dict.fromkeys(_BEST)}
+        row: Row = {"relation": relation.name, "count": relation.count}
+        row |= which_head(result.layout) | dict.fromkeys(_BEST)
         if best := relation.best:
             row |= {
-                "head": result.layout.name(best.head),
+                **which_head(result.layout, best.head),
                 "direction": best.direction,
                 "accuracy": best.accuracy.value,
                 "low": best.accuracy.low,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class TourOptions(Settings):
     """The tour, or what to go on with."""
 
-    copy: Path | None = setting(
+    out_dir: Path | None = setting(
         None,
         "Copy the sample inputs of the documentation into this folder, and end.",
         metavar="DIR",
@@ -38,12 +38,12 @@ def demo(tour: TourOptions, output: browser.PageOutput) -> None:
 
       attnviz demo
 
-      attnviz demo --copy sample_inputs
+      attnviz demo --out-dir sample_inputs
     """
-    if tour.copy is not None:
+    if tour.out_dir is not None:
         from attnviz.features.tour.samples import copy
 
-        copied = copy(tour.copy)
+        copied = copy(tour.out_dir)
         if not output.quiet:
             console.wrote(copied)
         return

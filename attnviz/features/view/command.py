@@ -41,7 +41,7 @@ def view(
     output.check_page()
     texts = prompt.looks(model, quiet=output.quiet)
     given = settings.asked() | attaching.asked() | asked.asked()
-    given |= model.asked(context=prompt.context)
+    given |= model.asked(pair=prompt.pair)
     if settings.ablate:
         with Stages(output.quiet) as stages:
             page = function.view(texts, progress=stages.show, **given)

@@ -458,7 +458,7 @@ def test_a_distance_is_no_evidence_of_need(bert: Atlas, repeats: Atlas) -> None:
 def test_a_row_has_what_is_known_of_a_head(demo: Atlas, bert: Atlas, tmp_path: Path) -> None:
     for atlas in (demo, bert):
         table = atlas.to_records()
-        assert [(row["layer"], row["head"]) for row in table] == [
+        assert [(row["layer"], row["index"]) for row in table] == [
             (one.head.layer, one.head.index) for one in atlas.heads
         ]
         for row, one in zip(table, atlas.heads, strict=True):
@@ -468,4 +468,4 @@ def test_a_row_has_what_is_known_of_a_head(demo: Atlas, bert: Atlas, tmp_path: P
             assert len(row["feeds"].split(", ")) == max(1, len(one.feeds))
     lines = demo.save(tmp_path / "a.csv").read_text().splitlines()
     assert len(lines) == 1 + len(demo.heads)
-    assert lines[0].startswith("site,layer,head,does,rests,effect,")
+    assert lines[0].startswith("layer,index,head,does,rests,effect,")

@@ -258,13 +258,13 @@ def test_results_of_one_kind(tmp_path: Path) -> None:
 
 def test_logits_of_two_texts() -> None:
     text = "one two three one two"
-    ids, other = (av.logits(text + end, token="three") for end in ("", " three one two"))
+    ids, other = (av.logits(text + end, answer="three") for end in ("", " three one two"))
     found = av.diff(ids, other)
     changes = {head.name: head.changes[0].change for head in found.heads}
     for head, value in ids.heads().items():
         assert changes[head.name] == pytest.approx(other.heads()[head] - value)
     with pytest.raises(InputError, match=r"token is ·three in .*, ·one in"):
-        av.diff(ids, av.logits(text, token="one"))
+        av.diff(ids, av.logits(text, answer="one"))
     masked = av.logits("The cat sat on the [MASK].", model="demo-bert")
     assert av.diff(masked, masked).largest is None  # no logit is split by head
 
@@ -317,7 +317,7 @@ def test_differences_come_back_equal(tmp_path: Path) -> None:
         av.diff(av.capture(TIRED), av.capture(WIDE), align="word"),
         av.diff(TEXTS, model="demo-gpt2", other_model=bare),
         av.diff(av.heads(TIRED), av.heads(WIDE)),
-        av.diff(*[av.Prompt("the cat sat", context="le chat")] * 2),
+        av.diff(*[av.Prompt("the cat sat", pair="le chat")] * 2, model="fresh"),
     ]
     for number, one in enumerate(several):
         jsonschema_rs.validate(SCHEMA, one.to_dict())
@@ -419,7 +419,7 @@ def test_files_and_command_line(
     assert document["before"] == "a.npz"
     assert main([*near, "--csv"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "head,figure,before,after,change,low,high"
+    assert lines[0] == "name,layer,index,head,figure,before,after,change,low,high"
     assert main(["diff", TIRED, WIDE, "--align", "position", "--top", "2"]) == 0
     assert "22 heads differ less" in capsys.readouterr().out
     Path("t.txt").write_text("\n".join(TEXTS))

@@ -55,7 +55,7 @@ def names(found: Explain) -> list[str]:
 def test_heads_are_chosen_by_the_lead(gpt2: Any, found: Explain) -> None:
     first, second = av.logits(TEXT, model=gpt2).predictions[:2]
     assert (found.answer, found.against) == (first.token, second.token)
-    contrast = av.logits(TEXT, model=gpt2, token=f"#{first.id}", against=f"#{second.id}")
+    contrast = av.logits(TEXT, model=gpt2, answer=f"#{first.id}", against=f"#{second.id}")
     values = {contrast.layout.name(head): value for head, value in contrast.heads().items()}
     ranked = sorted(values, key=lambda name: -values[name])
     assert names(found) == ranked[:3]
@@ -166,7 +166,7 @@ def test_a_masked_model_is_explained_by_ablation(bert: Explain) -> None:
 def test_words_that_are_asked_for(gpt2: Any) -> None:
     found = av.explain(TEXT, model=gpt2, answer="moon", against="stone")
     assert (found.answer, found.against) == (" moon", " stone")
-    pair = av.logits(TEXT, model=gpt2, token="moon", against="stone")
+    pair = av.logits(TEXT, model=gpt2, answer="moon", against="stone")
     assert found.lead == pytest.approx(pair.logit, abs=1e-5)
     assert found.prediction(" moon").rank > 1
 

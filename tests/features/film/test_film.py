@@ -270,7 +270,7 @@ class TestForms:
              "-o", str(tmp_path / "film.html")],
         )  # fmt: skip
         assert done.exit_code == 0, done.output
-        assert done.stdout.startswith("step,checkpoint,site,layer,head,quantity,mean,low,high")
+        assert done.stdout.startswith("step,checkpoint,layer,index,head,quantity,mean,low,high")
         assert b"<script" in (tmp_path / "film.html").read_bytes()
 
 

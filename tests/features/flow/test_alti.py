@@ -94,7 +94,7 @@ def test_a_fresh_layer_flows() -> None:
 
 
 def test_two_texts_of_a_fresh_layer() -> None:
-    report = av.flow(av.Prompt("the cat sat", context="le chat"))
+    report = av.flow(av.Prompt("the cat sat", pair="le chat"), model="fresh")
     assert report.targets == 2
     np.testing.assert_allclose(report.total.sum(1), 1, atol=1e-5)
     np.testing.assert_array_equal(report.total[:2], np.eye(2, 5))

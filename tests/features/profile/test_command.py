@@ -116,7 +116,7 @@ def test_json_follows_its_schema_and_csv_has_a_line_a_score(tmp_path, capsys) ->
     assert head["estimates"]["previous"]["low"] < head["estimates"]["previous"]["mean"]
     assert main(["profile", str(path), *interval, "--state", str(state), "--csv", "-q"]) == 0
     rows = capsys.readouterr().out.splitlines()
-    assert rows[0].startswith("site,layer,head,does,rests,score,mean,low,high,chance")
+    assert rows[0].startswith("layer,index,head,does,rests,score,mean,low,high,chance")
     assert len(rows) == 1 + 24 * len(head["estimates"])
     assert main(["show", str(state)]) == 0
     assert "20 groups" in capsys.readouterr().out

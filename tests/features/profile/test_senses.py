@@ -45,14 +45,14 @@ def test_scores_are_the_means_of_single_looks(
     inputs = sorted((folder / files).iterdir())
     found = av.profile(folder / files, model=folder / family, jobs=1)
     single = [
-        {(x["site"], x["layer"], x["head"]): x for x in one.to_records()}
+        {x["head"]: x for x in one.to_records()}
         for path in inputs
         for one in [av.heads(av.Prompt(**{given: path}), model=folder / family)]
     ]
     assert found.texts == len(inputs)
     compared = 0
     for record in found.to_records():
-        ours = [one[record["site"], record["layer"], record["head"]] for one in single]
+        ours = [one[record["head"]] for one in single]
         rows = [one[f"{record['score']}.rows"] for one in ours]
         assert record["rows"] == sum(rows)
         if sum(rows):

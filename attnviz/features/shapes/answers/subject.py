@@ -152,13 +152,14 @@ class Model(Settings):
         from attnviz.models.configs.presets import presets
         from attnviz.models.folder import locate_config
 
+        there = Path(self.name).expanduser().exists()
         try:
             config, folder = locate_config(self.name)
         except ModelError as error:
-            near = get_close_matches(self.name.lower(), presets(), 3, 0.4)
-            meant = f"; did you mean {' or '.join(near)}?" if near else ""
-            raise ModelError(f"{error}{meant}") from None
-        there = Path(self.name).expanduser().exists()
+            near = () if there else get_close_matches(self.name.lower(), presets(), 3, 0.4)
+            if not near:
+                raise
+            raise ModelError("{}; did you mean {}?", error.message, " or ".join(near)) from None
         return read_config(config, folder.resolve().name if there else self.name)
 
     def towers(self) -> dict[str, ModelSpec]:
@@ -188,6 +189,6 @@ def spec_of_subject(subject: Subject) -> tuple[AttentionSpec, ModelSpec | None]:
 
 def in_dtype(run: RunSizes, model: ModelSpec | None) -> RunSizes:
     """The run in the dtype that the model's config names, where nobody chose one."""
-    if model is None or model.dtype is None or run.dtype is not None:
+    if model is None or model.dtype is None or run.chosen is not None:
         return run
-    return replace(run, dtype=model.dtype)
+    return replace(run, dtype=f"{model.dtype}{run.dtype or ''}")

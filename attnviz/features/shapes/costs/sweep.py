@@ -103,12 +103,7 @@ def parse_sweep(text: str, heads: int = 0) -> tuple[Variable, tuple[int, ...]]:
     name = matched["name"].lower().replace("_", "-")
     variable = next((v for v in VARIABLES if v == name), None)
     if variable is None:
-        raise UsageError(
-            "{sweep} cannot vary {!r}; it takes {}",
-            cut(name),
-            ", ".join(VARIABLES),
-            sweep=...,
-        )
+        raise UsageError("a sweep cannot vary {!r}; it takes {}", cut(name), ", ".join(VARIABLES))
     values = matched["values"]
     if variable == "kv-heads" and heads:
         values = _UP_TO_H.sub(rf"\g<1>{heads}", values)
@@ -211,9 +206,7 @@ def sweep(
 
 def _run_at(spec: AttentionSpec, run: RunSizes, variable: Variable, value: int) -> RunSizes:
     if run.cache is not None:
-        raise UsageError(
-            "{sweep} and {cache} do not go together; leave one out", sweep=..., cache=run.cache
-        )
+        raise UsageError("a sweep and {cache} do not go together; leave one out", cache=run.cache)
     if variable == "context-length" and spec.kind != "cross":
         raise UsageError(
             "{sweep} needs {kind}; for self-attention sweep seq",

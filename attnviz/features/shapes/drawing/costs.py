@@ -131,7 +131,7 @@ def _compare_notes(comparison: Comparison) -> list[str]:
         notes.append(_memory_note(comparison, tokens))
     if any(variant.used_by for variant in comparison.variants):
         notes.append("Used by: published models with as many key heads, each with its own H/G.")
-    if run.dtype is None:
+    if run.chosen is None:
         notes.append(unset_dtype())
     if run.cached == "int8":
         notes.append("The scales that an int8 cache needs beside its numbers are not counted.")
@@ -186,7 +186,7 @@ def sweep_printed(sweep: Sweep) -> Printed:
         "Weights kept: all B·H·T·S of them at the run's dtype. In blocks: what attnviz holds at "
         "once when it hands them out in blocks of rows (float32), linear in S.",
     ]
-    notes += [unset_dtype()] if first.run.dtype is None else []
+    notes += [unset_dtype()] if first.run.chosen is None else []
     crossed = crossing_mark(sweep)
 
     def draw(width: int, paint: Paint) -> list[str]:

@@ -64,8 +64,8 @@ def key_heads_printed(sweep: Sweep) -> Printed:
     kept = f" (cache in {run.cached})" if run.cache_dtype else ""
     notes = [
         Message(
-            "One layer decodes a token of {} on a cache of {}, in {}{}; {seq}, {batch}, {dtype} "
-            "and {cache_dtype} set them.",
+            "One layer decodes a token of {} on a cache of {}, in {}{}; {seq}, {batch} and "
+            "{dtype} set them.",
             batch,
             tokens,
             run.number,
@@ -73,11 +73,10 @@ def key_heads_printed(sweep: Sweep) -> Printed:
             seq=...,
             batch=...,
             dtype=...,
-            cache_dtype=...,
         ),
         "Read per token: the weights, shared by the batch, and the sequence's own keys and values. "
         "A machine that computes more FLOPs in the time it reads a byte waits for memory.",
     ]
-    notes += [unset_dtype()] if run.dtype is None else []
+    notes += [unset_dtype()] if run.chosen is None else []
     title = f"{sweep.subject}: costs along kv-heads"
     return Printed(title, tuple(notes), (Table("", columns, tuple(rows)),), draw)

@@ -204,7 +204,7 @@ def _notes(walk: Walk) -> list[str]:
         )
     if run.cache is None and (spec.causal or spec.window is not None):
         notes.append(_blocked(spec, run))
-    if run.dtype is None:
+    if run.chosen is None:
         notes.append(unset_dtype())
     if run.width == 2:
         notes.append("Softmax runs in float32; its weights are then stored in " + run.number + ".")
