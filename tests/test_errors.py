@@ -79,8 +79,6 @@ def test_what_is_asked_of_python_is_answered_in_python() -> None:
         attnviz.capture("a", pair="b")
     with pytest.raises(attnviz.InputError, match=r"; shorten it or add truncate=True$"):
         attnviz.capture("word " * 2000)
-    note = attnviz.heads("a b").notes[-1]
-    assert note.endswith("For a well-known one: model='bert-base-uncased', or model='gpt2'.")
 
 
 def test_what_the_system_refuses_has_a_remedy(tmp_path: Path) -> None:

@@ -40,18 +40,22 @@ class Attached:
 
 Evidence = str | Path | Result | Attached
 """A file with a result, the result itself, or what was read of either."""
+_SINGLE = (str, Path, Result, Attached)
 
 
 def read_evidence(evidence: Evidence | Sequence[Evidence] | None) -> tuple[Attached, ...]:
     """Every result that is to be attached.
 
     Raises:
-        InputError: a file that cannot be read, or holds no result about heads.
+        InputError: a file that cannot be read, or holds no result about heads; UsageError: what is
+            neither a file nor a result.
     """
     if evidence is None:
         return ()
-    single = isinstance(evidence, str | Path | Result | Attached)
-    return tuple(map(_attached, [evidence] if single else evidence))  # type: ignore[arg-type]
+    several: Any = [evidence] if isinstance(evidence, _SINGLE) else evidence
+    if not isinstance(several, Sequence) or not all(isinstance(one, _SINGLE) for one in several):
+        raise UsageError("{evidence} takes files and results, not {!r}", evidence, evidence=...)
+    return tuple(map(_attached, several))
 
 
 def attach(

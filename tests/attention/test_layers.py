@@ -177,7 +177,7 @@ def test_split_heads_keeps_heads_together() -> None:
         ((8, 4, {"kind": "mqa", "kv_heads": 4}), "one key/value head, not 4"),
         ((8, 4, {"kind": "mha", "kv_heads": 2}), "use kind='gqa'"),
         ((8, 4, {"kind": "gqa", "latent": 2}), "latent 2 belongs to kind mla"),
-        ((8, 4, {"kind": "mla", "rope_dim": 3}), "rope-dim must be even"),
+        ((8, 4, {"kind": "mla", "rope_dim": 3}), "the rotary width must be even"),
         ((8, 4, {"kind": "mla", "kv_heads": 2}), "leave out kv-heads 2"),
         ((10**9, 4, {}), "no model is that wide"),
     ],

@@ -797,7 +797,7 @@ def test_what_standard_output_cannot_hold(tmp_path: Path, encoding: str) -> None
             command, env=environment, encoding=encoding, capture_output=True, check=False
         )
         assert (begun.returncode, begun.stderr) == (0, "")
-    shown = process("heads", text, "-m", "fresh", env=environment, encoding=encoding)
+    shown = process("heads", text, "-m", "fresh", "-q", env=environment, encoding=encoding)
     assert (shown.returncode, shown.stderr) == (0, "")
     document = json.loads(
         process("heads", text, "-m", "fresh", "--json", env=environment, encoding=encoding).stdout

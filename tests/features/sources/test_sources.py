@@ -240,7 +240,7 @@ def test_beside_the_composition_scores_of_weights(score: Sources, shares: Source
     ("error", "words", "options"),
     [
         (UsageError, "means 6 heads", {"select": "2.*"}),
-        (InputError, "no query 40", {"query": 40}),
+        (UsageError, "no query 40", {"query": 40}),
         (InputError, "may not attend to key 9", {"query": 3, "key": 9}),
         (UsageError, "cannot be compared with itself", {"key": 4, "other_key": 4}),
         (InputError, "which has no rest", {"query": 0, "other_key": "rest"}),
