@@ -39,7 +39,7 @@ def test_a_capture_as_a_tidy_frame() -> None:
     found = capture.to_pandas()
     assert isinstance(found, pandas.DataFrame)
     assert list(found.columns) == [
-        "head", "layer", "index", "query", "key", "query_token", "key_token", "weight"
+        "layer", "index", "head", "query", "key", "query_token", "key_token", "weight"
     ]  # fmt: skip
     assert len(found) == 2 * 4 * 5 // 2  # two heads, four tokens, causal
     sums = found.groupby(["head", "query"])["weight"].sum()

@@ -7,7 +7,7 @@ any result says of a head stands beside it (``finding.py`` of its feature).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,6 @@ class Attached:
 
 Evidence = str | Path | Result | Attached
 """A file with a result, the result itself, or what was read of either."""
-_SINGLE = (str, Path, Result, Attached)
 
 
 def read_evidence(evidence: Evidence | Sequence[Evidence] | None) -> tuple[Attached, ...]:
@@ -52,10 +51,8 @@ def read_evidence(evidence: Evidence | Sequence[Evidence] | None) -> tuple[Attac
     """
     if evidence is None:
         return ()
-    several: Any = [evidence] if isinstance(evidence, _SINGLE) else evidence
-    if not isinstance(several, Sequence) or not all(isinstance(one, _SINGLE) for one in several):
-        raise UsageError("{evidence} takes files and results, not {!r}", evidence, evidence=...)
-    return tuple(map(_attached, several))
+    several = isinstance(evidence, Iterable) and not isinstance(evidence, str)
+    return tuple(map(_attached, evidence if several else [evidence]))  # type: ignore[arg-type]
 
 
 def attach(

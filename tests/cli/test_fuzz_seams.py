@@ -10,6 +10,7 @@ import shutil
 import signal
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -76,7 +77,8 @@ def agent(random: Random, originals: Path) -> object:
     if not isinstance(asked, dict):
         asked = {random.choice(("text", "select", "model", "x")): random.choice(JUNK)}
     try:
-        return anyio.run(made.call_tool, tool, asked)
+        with ThreadPoolExecutor(1) as thread:  # a browser's loop may run in this one
+            return thread.submit(anyio.run, made.call_tool, tool, asked).result()
     except ToolError as error:
         raise av.UsageError(str(error)) from None
 

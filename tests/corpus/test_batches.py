@@ -78,4 +78,4 @@ def test_tokens_are_those_of_the_model() -> None:
     assert broken is texts[1]
     assert isinstance(refused, InvalidRecord)
     assert (refused.number, refused.place) == (3, "x:3")
-    assert "pair needs" in refused.reason
+    assert "pair makes cross-attention" in refused.reason

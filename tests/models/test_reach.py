@@ -59,7 +59,7 @@ SOURCES = {
     "demo-bert": ("demo-bert", {"pair": "It slept."}),
     "causal": (FreshConfig(64, 4, layers=2, causal=True), {}),
     "full": (FreshConfig(64, 4), {}),
-    "cross": (FreshConfig(64, 4, kind="cross"), {"context": "noch ein Satz"}),
+    "cross": (FreshConfig(64, 4, kind="cross"), {"pair": "noch ein Satz"}),
 }
 
 

@@ -366,7 +366,7 @@ def test_padding_and_batches_do_not_change_maps(minilm: str, monkeypatch) -> Non
 def test_cross_attention(tmp_path: Path) -> None:
     source = written(
         tmp_path / "x.jsonl",
-        '{"text": "the keys", "context": "die Schlüssel liegen hier"}',
+        '{"text": "the keys", "pair": "die Schlüssel liegen hier"}',
         '{"text": "no context"}',
     )
     done = export(source, tmp_path / "maps", model=FreshConfig(kind="cross", d_model=16, heads=2))

@@ -394,7 +394,7 @@ def test_a_result_is_read_back_and_says_itself(
     assert found.to_bytes("png")[:4] == b"\x89PNG"
     assert "2.0" in str(found)
     rows = found.to_csv().splitlines()
-    assert rows[0].startswith("name,heads,layer,position,denoise_share,denoise_low")
+    assert rows[0].startswith("name,heads,layer,index,head,position,denoise_share,denoise_low")
     assert len(rows) == 25
 
 
