@@ -64,7 +64,7 @@ axe: .venv/tested
 
 test: axe
 	$(BIN)/python -m compileall -q -j 2 attnviz
-	$(PYTEST) -m "not slow" $(COVER)
+	$(PYTEST) -m "not slow"
 
 slow: axe
 	$(PYTEST) -m slow
@@ -73,7 +73,7 @@ quick: .venv/tested
 	ATTNVIZ_EXAMPLES=quick $(PYTEST) -q -m "not slow" $(QUICK)
 
 thorough: axe
-	ATTNVIZ_EXAMPLES=thorough $(PYTEST) --cov --cov-report=term
+	ATTNVIZ_EXAMPLES=thorough $(PYTEST) --cov --cov-report=term --cov-fail-under=94
 
 times: axe
 	$(PYTEST) -q -m "not slow" -p tests.times

@@ -102,6 +102,7 @@ def test_every_mutation_changes_the_program_and_nothing_idle() -> None:
             assert (changed == whole) == (what == "return: return None  →  return None")
 
 
+@pytest.mark.slow
 def test_lines_are_chosen_by_a_seed_in_every_room() -> None:
     assert mutation.chosen(5, 1) == mutation.chosen(5, 1) != mutation.chosen(5, 2)
     every = mutation.chosen(10**6, 0)

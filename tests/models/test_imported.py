@@ -157,7 +157,13 @@ def test_a_numpy_folder_on_the_command_line(
     assert " moon" in json.loads(capsys.readouterr().out)["tokens"]["decoder"]["queries"]["texts"]
 
 
-@pytest.mark.parametrize("name", ["layer_0.npy", "layer_0.pt", "layer_0.npz"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "layer_0.npz",
+        *(pytest.param(f"layer_0.{kind}", marks=pytest.mark.slow) for kind in ("npy", "pt")),
+    ],
+)
 def test_a_pipe_is_not_waited_for(name: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / name)
     command = [sys.executable, "-m", "attnviz", "heads", "--recorded"]

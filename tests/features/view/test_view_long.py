@@ -57,7 +57,7 @@ def step(top: float) -> float:
     return top * 1.01 / 255 + 1e-6
 
 
-@pytest.mark.parametrize("what", ["", "&sum"])
+@pytest.mark.parametrize("what", [pytest.param("", marks=pytest.mark.slow), "&sum"])
 def test_tiles_are_the_largest_weights_and_sums_of_the_whole_map(
     shown: Opened, whole: np.ndarray, what: str
 ) -> None:
