@@ -218,8 +218,9 @@ def _quote_circuit(result: Patch, circuit: Circuit) -> str:
     of = "" if result.task == "pairs" else f" of {result.task}"
     return (
         f"With all other heads corrupted, {names} keep {percent(share.share)} of the "
-        f"{metric(result)}{known} on {circuit.judged_on} pairs{of} that they were not found "
-        f"on; random circuits of {len(circuit.members)} heads keep {percent(mean(circuit.random))} "
+        f"gap in {metric(result)} between clean and corrupted prompts{known} on "
+        f"{circuit.judged_on} pairs{of} that they were not found on; random circuits of "
+        f"{len(circuit.members)} heads keep {percent(mean(circuit.random))} "
         f"(at most {percent(max(circuit.random))}), and all heads but these "
         f"{percent(circuit.complete.share)}."
     )
