@@ -92,14 +92,18 @@ def _cut(prompt: Prompt, source: Source, longest: int, stride: int | None) -> It
         try:
             inputs = source.prepare(replace(prompt, text=words))
         except InputError:
-            if count == 1:
+            if len(words) < 2:
                 raise
             return None
         return replace(inputs, texts=(words,)) if inputs.length <= longest else None
 
     first, guess = 0, max(1, longest * 2 // 3)
     while first < len(spans):
-        count, inputs = _fill(partial(attempt, first), guess, len(spans) - first, longest)
+        filled = _fill(partial(attempt, first), guess, len(spans) - first, longest)
+        if filled is None:
+            spans[first : first + 1] = _halves(spans[first], text, longest)
+            continue
+        count, inputs = filled
         yield inputs
         if first + count >= len(spans):
             return
@@ -107,10 +111,23 @@ def _cut(prompt: Prompt, source: Source, longest: int, stride: int | None) -> It
         first += count if stride is None else max(1, min(count, round(count * stride / longest)))
 
 
+def _halves(span: tuple[int, int], text: str, longest: int) -> list[tuple[int, int]]:
+    """A word that no window holds, in two pieces: 40 characters can be 120 tokens."""
+    start, end = span
+    if end - start < 2:
+        raise UsageError(
+            "{} is too few for the tokens of {!r}; take a longer window",
+            Setting("window", longest),
+            text[start:end],
+        )
+    middle = (start + end) // 2
+    return [(start, middle), (middle, end)]
+
+
 def _fill(
     attempt: Callable[[int], Inputs | None], guess: int, most: int, longest: int
-) -> tuple[int, Inputs]:
-    """The number of words that fill a window, and the window."""
+) -> tuple[int, Inputs] | None:
+    """The number of words that fill a window, and the window; none where one word is too long."""
     low, best, high = 0, None, most + 1
     count = min(guess, most)
     for _ in range(_TRIES):
@@ -125,7 +142,7 @@ def _fill(
             count = max(low + 1, min(high - 1, int(count * longest / inputs.length)))
         if low + 1 >= high:
             break
-    while best is None:  # words of very many tokens
-        low = max(1, high // 2)
+    while best is None and high > 1:  # words of very many tokens
+        low = high // 2
         best, high = attempt(low), low
-    return low, best
+    return None if best is None else (low, best)

@@ -16,7 +16,7 @@ from attnviz.core.source import Rows
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.corpus import texts
 from attnviz.corpus.texts import InvalidRecord, Text
-from attnviz.errors import InputError
+from attnviz.errors import InputError, UsageError
 from attnviz.features.profile import work
 from attnviz.features.profile.kinds import KINDS, kinds
 from attnviz.features.profile.likeness import (
@@ -86,6 +86,23 @@ def test_windows_hold_as_many_words_as_fit() -> None:
     assert replace(short, texts=()) == source.prepare(Prompt("the cat"))
     with pytest.raises(InputError):  # two texts are never cut
         list(windows(Prompt(text, pair=text), av.load("demo-bert")))
+
+
+@pytest.mark.parametrize("window", [4, 9, 32])
+def test_a_word_that_no_window_holds_is_cut(window: int) -> None:
+    word = "字" * 40
+    source = av.load("demo-gpt2")
+    assert source.prepare(Prompt(word)).length > 32
+    pieces = list(windows(Prompt(f"a {word} b"), source, window=window))
+    assert all(piece.length <= window for piece in pieces)
+    assert "".join(text for piece in pieces for text in piece.texts).replace(" ", "") == (
+        f"a{word}b"
+    )
+
+
+def test_a_character_that_no_window_holds_is_refused() -> None:
+    with pytest.raises(UsageError, match="window=1 is too few for the tokens of '字'"):
+        list(windows(Prompt("字"), av.load("demo-gpt2"), window=1))
 
 
 def test_kinds_of_tokens() -> None:
