@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from attnviz.errors import OutputError, system_errors
+from attnviz.errors import OutputError, UsageError, system_errors
 
 _UNFINISHED = re.compile(r"\..{1,40}\.[0-9a-f]{12}\.part")
 """Names of files and folders that are not whole yet."""
@@ -49,6 +49,14 @@ def opened(path: str | Path) -> BinaryIO:
 def handed(path: object) -> bool:
     """Whether a path is what the shell makes of ``<(command)``: a pipe that somebody writes to."""
     return str(path).startswith(("/dev/fd/", "/proc/self/fd/"))
+
+
+def check_suffix(path: Path, suffixes: Sequence[str]) -> None:
+    """UsageError for a file whose suffix is none of those that can be written."""
+    if path.suffix.lower() not in suffixes:
+        raise UsageError(
+            f"cannot write {path.name or str(path)!r}; name the file {', '.join(suffixes)}"
+        )
 
 
 def listed(paths: str | Path | Iterable[str | Path] | None) -> list[str]:

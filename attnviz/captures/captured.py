@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz import files
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head
 from attnviz.core.reasons import Reason
@@ -175,5 +176,4 @@ def capture_path(path: Path) -> None:
     """UsageError for a file that attention cannot be written to."""
     from attnviz.models.recorded import SUFFIXES
 
-    if path.suffix not in SUFFIXES:
-        raise UsageError(f"cannot write attention to {path.name!r}; name it .npz or .safetensors")
+    files.check_suffix(path, SUFFIXES)

@@ -166,9 +166,7 @@ class Renderable(Record):
     @classmethod
     def check_suffix(cls, path: Path) -> None:
         """UsageError for a file that a result of this kind cannot be written to."""
-        if path.suffix.lower() not in cls.suffixes():
-            known = ", ".join(cls.suffixes())
-            raise UsageError(f"cannot write {path.name or str(path)!r}; name the file {known}")
+        files.check_suffix(path, cls.suffixes())
         if path.suffix.lower() == ".parquet" and find_spec("pyarrow") is None:
             raise UsageError(f"{path.name} needs pyarrow; {install('attnviz[parquet]')}")
 
@@ -265,10 +263,7 @@ class Figured:
 def picture_format(path: Path) -> str:
     """The format that a file's suffix means; UsageError for one that cannot be drawn."""
     known = [end for end, form in FORMS.items() if form == "figure"]
-    if path.suffix.lower() not in known:
-        raise UsageError(
-            f"cannot draw {path.name or str(path)!r}; name the file {', '.join(known)}"
-        )
+    files.check_suffix(path, known)
     return path.suffix.lower().removeprefix(".")
 
 

@@ -7,7 +7,6 @@ from html import escape
 from pathlib import Path
 
 from attnviz import files
-from attnviz.errors import UsageError
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +40,7 @@ class Page:
 
 def page_path(path: Path) -> None:
     """UsageError for a file that a browser would not open as a page."""
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(f"cannot write a page to {path.name!r}; name the file .html")
+    files.check_suffix(path, (".html", ".htm"))
 
 
 def framed(page: bytes, title: str) -> str:

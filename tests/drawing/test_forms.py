@@ -144,7 +144,7 @@ def test_pictures_alone() -> None:
         "png", "svg", "pdf"
     ]  # fmt: skip
     for name in ("x.json", "x", "x.gif"):
-        with pytest.raises(UsageError, match=r"cannot draw .*; name the file \.png, \.svg, \.pdf"):
+        with pytest.raises(UsageError, match=r"cannot write .*; name the file \.png, \.svg, \.pdf"):
             picture_format(Path(name))
     with pytest.raises(TypeError, match="Figured has no picture"):
         Figured().to_bytes("png")

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from attnviz import files
-from attnviz.errors import UsageError
 
 FIGURES = ("svg", "png", "pdf")
 
@@ -30,9 +29,7 @@ def save(out: Out, known: tuple[str, ...], draw: Callable[[str], bytes]) -> tupl
     """
     paths = tuple(map(Path, files.listed(out)))
     for path in paths:
-        if _format(path) not in known:
-            kinds = ", ".join("." + name for name in known)
-            raise UsageError(f"cannot tell the format of {path.name!r}; end it in {kinds}")
+        files.check_suffix(path, [f".{name}" for name in known])
         files.check_writable(path)
     for path in paths:
         files.write(path, draw(_format(path)))
