@@ -130,7 +130,7 @@ codecs.register_error(
 
 
 @contextlib.contextmanager
-def _noting(quiet: bool) -> Iterator[None]:
+def noting(quiet: bool) -> Iterator[None]:
     """Print the library's warnings as notes, at once; those of others stay what they are."""
     shown = warnings.showwarning
 
@@ -160,7 +160,7 @@ def waiting(
     come: what is counted, how many are done, and of how many; in a log that is a line now and then.
     """
     if quiet or not sys.stderr.isatty():
-        with _noting(quiet):
+        with noting(quiet):
             yield Log(quiet).tell
         return
     status = stderr().status(message)
@@ -175,7 +175,7 @@ def waiting(
 
     _SPINNING.append(stop)
     try:
-        with _noting(quiet):
+        with noting(quiet):
             yield lambda what, done, total: status.update(
                 f"{message}: {done:,} of {total:,} {what}"
             )

@@ -63,7 +63,8 @@ class FilesOutput(Quiet):
     def save(self, result: Any, **drawn: Any) -> None:
         """Write the files that were asked for; ``drawn`` is of pictures."""
         for path in self.out or ():
-            result.save(path, **drawn)
+            with console.noting(self.quiet):
+                result.save(path, **drawn)
 
     def say_written(self) -> None:
         """Name the files that were written."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import io
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import wraps
@@ -19,7 +20,7 @@ from attnviz.drawing.embedding import drawn_tables_only
 from attnviz.drawing.fonts import BASE_FAMILY
 from attnviz.drawing.scaling import scale
 from attnviz.drawing.shades import check_pixels
-from attnviz.errors import UsageError
+from attnviz.errors import AttnvizWarning, UsageError
 
 Options = ParamSpec("Options")
 
@@ -150,16 +151,26 @@ def _fit(figure: Figure, fitted: bool) -> None:
     asked = paper.current()
     if fitted or asked.width is None:
         factor = text_scale()
-    elif asked.points is None:
-        factor = asked.width / figure.get_size_inches()[0]
     else:
-        size = paper.BASE_SIZE * asked.width / figure.get_size_inches()[0]
-        raise UsageError(
-            "{width} and the size of {font} cannot both be chosen for this picture, which is "
-            "scaled as a whole: its axis labels are {:.2g} points at that width; give one of them",
-            size,
-            width=...,
-            font=...,
-        )
+        own = float(figure.get_size_inches()[0])
+        factor = asked.width / own
+        size = paper.BASE_SIZE * factor
+        if asked.points is not None:
+            raise UsageError(
+                "{width} and the size of {font} cannot both be chosen for this picture, which is "
+                "scaled as a whole: its axis labels are {:.2g} points at that width; give one of "
+                "them",
+                size,
+                width=...,
+                font=...,
+            )
+        if size < paper.SMALLEST:
+            warnings.warn(
+                f"at a width of {asked.width:.3g} inches this picture's labels have {size:.2g} "
+                f"points, which nobody can read; {own * paper.SMALLEST / paper.BASE_SIZE:.1f} "
+                "inches or more, or fewer heads or tokens, help",
+                AttnvizWarning,
+                stacklevel=2,
+            )
     if factor != 1:
         scale(figure, factor)

@@ -25,7 +25,8 @@ PAPER = "For papers"
 _LENGTH = re.compile(r"\s*(\d+\.?\d*|\.\d+)\s*([a-z]*)\s*")
 _FONT = re.compile(r"\s*(.*?)\s*(?:(?<![^\s])(\d+\.?\d*|\.\d+)\s*pt)?\s*")
 """A family, a size, or both."""
-_SMALLEST, _LARGEST = 2, 72
+SMALLEST, _LARGEST = 2, 72
+"""Points of the labels of axes that somebody can read."""
 _UNITS = {"": 72.0, "in": 72.0, "cm": 72 / 2.54, "mm": 72 / 25.4, "pt": 1.0}
 """Points of each unit of length; TeX's point is a 0.4 % smaller one."""
 
@@ -100,10 +101,10 @@ class Paper(Settings):
 
     def check(self) -> None:
         """Raise UsageError for a size of text that nobody can read."""
-        if self.points is not None and not _SMALLEST <= self.points <= _LARGEST:
+        if self.points is not None and not SMALLEST <= self.points <= _LARGEST:
             raise UsageError(
                 "{font} has a size from {}pt to {}pt, not {:g}pt",
-                _SMALLEST,
+                SMALLEST,
                 _LARGEST,
                 self.points,
                 font=...,

@@ -6,6 +6,7 @@ import re
 import struct
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import matplotlib as mpl
@@ -16,6 +17,7 @@ from matplotlib.figure import Figure
 
 import attnviz as av
 from attnviz.cli import main
+from attnviz.errors import AttnvizWarning
 
 TEXT = "The keys to the cabinet are on the table"
 
@@ -194,6 +196,18 @@ def test_an_explanation_is_drawn_for_a_paper(tmp_path: Path) -> None:
     line = ["explain", "the cat sat on the mat", "-o", str(file), "-q", "--width", "5in"]
     assert main(line) == 0
     assert int.from_bytes(file.read_bytes()[16:20]) == 5 * 150
+
+
+def test_labels_that_nobody_could_read_are_said(tmp_path: Path, capsys) -> None:
+    line = ["explain", "the cat sat on the mat", "-o", str(tmp_path / "x.png"), "--width", "2in"]
+    assert main(line) == 0
+    assert "note: at a width of 2 inches" in capsys.readouterr().err
+    result = av.explain("the cat sat on the mat")
+    with pytest.warns(AttnvizWarning, match=r"at a width of 2 inches .* labels have 1\.\d points"):
+        result.figure(width=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result.figure(width=5)
 
 
 def test_a_map_fills_a_column() -> None:
