@@ -44,8 +44,8 @@ class Placement:
     def of(cls, device: object, dtype: object) -> Placement:
         """What a device and a precision ask for beyond one device and one type of number."""
         return cls(
-            next((name for name in LOAD_IN if dtype == name), None),
-            next((name for name in DEVICE_MAPS if device == name), None),
+            dtype if isinstance(dtype, str) and dtype in LOAD_IN else None,
+            device if isinstance(device, str) and device in DEVICE_MAPS else None,
         )
 
     def rest(self, device: str, dtype: str) -> tuple[str, str]:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 
+import attnviz as av
 from attnviz.cli.option_names import option
 from attnviz.core.settings import Settings, declarations, like, plain_type, setting
 from attnviz.errors import SizeError, UsageError
@@ -179,3 +181,12 @@ def test_a_record_that_fills_in_is_whole_when_it_is_made() -> None:
         RunSizes(dtype="int7")
     with pytest.raises(SizeError, match="sliding_window must be at least 1"):
         Layer(sliding_window=0).spec()
+
+
+def test_arrays_and_lists_in_the_place_of_a_name_are_refused() -> None:
+    with pytest.raises(UsageError, match="device takes a name"):
+        av.capture("a b", device=np.ones(3))
+    with pytest.raises(UsageError, match="dtype"):
+        av.capture("a b", dtype=np.ones(3))
+    with pytest.raises(UsageError, match="no metric='?\\[\\]'?; choose one of loss"):
+        av.ablate("a b", metric=[])

@@ -198,7 +198,7 @@ class AblationSettings(Settings):
         if self.method == METHODS and self.metric is None:
             return  # so that a command that asks for nothing of it does not import torch
         from attnviz.features.ablation.metrics import names
-        from attnviz.scoring.user_measures import FILLS
+        from attnviz.scoring.user_measures import FILLS, UserMetric
 
         methods = ("zero", "mean", "resample", *FILLS)
         for name in self.methods:
@@ -208,7 +208,7 @@ class AblationSettings(Settings):
                     name,
                     ", ".join(methods),
                 )
-        if isinstance(self.metric, str) and self.metric not in names():
+        if not isinstance(self.metric, UserMetric | None) and self.metric not in names():
             raise UsageError(
                 "no {metric}; choose one of {}", ", ".join(names()), metric=self.metric
             )
