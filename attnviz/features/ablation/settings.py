@@ -208,7 +208,8 @@ class AblationSettings(Settings):
                     name,
                     ", ".join(methods),
                 )
-        if not isinstance(self.metric, UserMetric | None) and self.metric not in names():
+        own = isinstance(self.metric, UserMetric | None) or callable(self.metric)
+        if not own and self.metric not in names():
             raise UsageError(
                 "no {metric}; choose one of {}", ", ".join(names()), metric=self.metric
             )
