@@ -46,7 +46,7 @@ def live(
     output.check_page()
     with console.waiting("making the page", output.quiet):
         page = function.live(
-            function.TEXT if prompt.text is None else prompt.text,
+            prompt.text,
             model=prompt.model,
             **settings.asked(),
             **asked.asked(),

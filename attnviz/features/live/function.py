@@ -16,6 +16,7 @@ from attnviz.errors import ModelError, UsageError
 from attnviz.features.live.checked import holding
 from attnviz.features.live.errors import RoundingErrors, moved
 from attnviz.features.live.lessons import LESSONS
+from attnviz.features.live.opening import opening
 from attnviz.features.live.pack import rounded
 from attnviz.features.live.page import live_page
 from attnviz.features.live.result import LivePage
@@ -27,12 +28,16 @@ from attnviz.scoring.select import select
 from attnviz.web.settings import PageSettings
 
 TEXT = "The keys to the cabinet are on the table because the keys to the cabinet were lost"
-"""The text that the page opens with."""
+"""The text that the page opens with where the model shows no finding on :mod:`.opening`'s."""
 
 
 @interface
 def live(
-    text: str = TEXT, *, settings: LiveSettings, page: PageSettings, model: Model = DEFAULT_MODEL
+    text: str | None = None,
+    *,
+    settings: LiveSettings,
+    page: PageSettings,
+    model: Model = DEFAULT_MODEL,
 ) -> LivePage:
     """Put a whole model into one offline page: type, switch heads off, see everything change.
 
@@ -42,7 +47,8 @@ def live(
     numbers with a scale for every row of a matrix.
 
     Args:
-        text: what stands in it when it opens; the roles of the heads are measured on it.
+        text: what stands in it when it opens; the roles of the heads are measured on it. By
+            default one on which two heads in a row find the next word, where the model has them.
         model: of the native backend: a bundled model, or a BERT, DistilBERT, RoBERTa or GPT-2.
 
     Raises:
@@ -57,7 +63,6 @@ def live(
             f"{source.info.model} cannot run in a page, only models of the native backend: "
             "demo-gpt2, demo-bert, a BERT, DistilBERT, RoBERTa or GPT-2",
         )
-    inputs = source.prepare(prompt_of(text))
     on = set(source.layout if settings.select is None else select(settings.select, source.layout))
     whole = source.portable()
     bytes_of = sum(array.size for array in whole.tensors.values()) * bits / 8 * 4 / 3
@@ -68,15 +73,20 @@ def live(
             human_bytes(int(bytes_of)),
             max_mb=float(np.ceil(bytes_of / 1e6)),
         )
+    stored = source.rounded(lambda tensor: torch.from_numpy(rounded(tensor.numpy(), bits)))
+    shown = opening(stored) if text is None else None
+    if text is None:
+        text = TEXT if shown is None else shown.text
+    inputs = source.prepare(prompt_of(text))
     observer = ScoreObserver([inputs], source.layout)
     source.forward([inputs], [observer], ForwardRequest(hidden=False))
-    stored = source.rounded(lambda tensor: torch.from_numpy(rounded(tensor.numpy(), bits)))
     errors = moved(source, stored, inputs)
     name = source.info.model
     html = live_page(
         whole,
         observer.result(),
         text=text,
+        opening=shown,
         title=title or f"attnviz live: {name}",
         errors=errors,
         bits=bits,

@@ -12,6 +12,7 @@ from attnviz.features.live.lesson import Lesson
 from attnviz.features.live.lesson import LessonStep as Step
 
 _TWICE = "the cat river moon stone bread the cat river moon stone"
+_NIGHT = "the fire hand horse night gold the fire hand horse night"
 _SHORT = "the cat river moon stone bread the cat river"
 _SWAPPED = "the cat horse moon stone bread the cat river"
 _DOGS = " dog dog dog dog dog dog"
@@ -22,52 +23,52 @@ _YOURS = "Now it is yours: type something else, switch off what you like"
 
 
 INDUCTION = Lesson("next", "How a model finds the next word", "two heads in a row", (
-    Step("The model has read six words in no order, and then five of them again.", _TWICE, "2.0",
+    Step("The model has read six words in no order, and then five of them again.", _NIGHT, "2.0",
          ask="Which token does it expect next?", hides="words map",
-         choices=("bread", "a comma", "the"),
-         told="{top}, with {p bread}: the word that followed stone the first time. Where does it "
+         choices=("gold", "a comma", "the"),
+         told="{top}, with {p gold}: the word that followed night the first time. Where does it "
               "find it?",
-         holds=lambda seen: seen.top == " bread" and seen.p(" bread") > 0.5),
-    Step("This is the row of the last token in head 2.0: how much the second stone looks at every "
-         "token.", _TWICE, "2.0", key=6, spot="row", hides="map",
+         holds=lambda seen: seen.top == " gold" and seen.p(" gold") > 0.5),
+    Step("This is the row of the last token in head 2.0: how much the second night looks at every "
+         "token.", _NIGHT, "2.0", key=6, spot="row", hides="map",
          ask="At which token does it look?",
-         choices=("the first stone", "bread, which came after it", "moon, just before"), right=1,
-         told="At bread, with a weight of {w 2.0 11 6}: at what followed the same token the first "
+         choices=("the first night", "gold, which came after it", "horse, just before"), right=1,
+         told="At gold, with a weight of {w 2.0 11 6}: at what followed the same token the first "
               "time. That is an induction head (Olsson et al. 2022).",
          holds=lambda seen: seen.w("2.0", 11, 6) > 0.5),
-    Step("How does 2.0 know that stone came before bread? Head 1.4 is one layer below.", _TWICE,
+    Step("How does 2.0 know that night came before gold? Head 1.4 is one layer below.", _NIGHT,
          "1.4", key=10, spot="map", hides="map", ask="Where does every token look in 1.4?",
          choices=("at itself", "at the token before it", "at the first token"), right=1,
-         told="At the token before it, with {previous 1.4} of its weight on average. So bread can "
-              "carry on that stone stood before it, and 2.0 can look for that.",
+         told="At the token before it, with {previous 1.4} of its weight on average. So gold can "
+              "carry on that night stood before it, and 2.0 can look for that.",
          holds=lambda seen: seen.previous("1.4") > 0.8),
     Step("0.5 and 1.4 are the two heads that look at the token before: {was previous 0.5} and "
-         "{was previous 1.4} of their weight. Now they go off.", _TWICE, "2.0", key=6,
-         off=_PREVIOUS, hides="words", ask="Does the model still expect bread?",
+         "{was previous 1.4} of their weight. Now they go off.", _NIGHT, "2.0", key=6,
+         off=_PREVIOUS, hides="words", ask="Does the model still expect gold?",
          choices=("yes", "no"), right=1,
-         told="No: bread has {p bread}, where it had {was p bread}. 2.0 has lost its place: "
-              "{w 2.0 11 6} of its weight is on bread, where {was w 2.0 11 6} was.",
-         holds=lambda seen: seen.before.previous("0.5") > 0.5 and seen.p(" bread") < 0.05
+         told="No: gold has {p gold}, where it had {was p gold}. 2.0 has lost its place: "
+              "{w 2.0 11 6} of its weight is on gold, where {was w 2.0 11 6} was.",
+         holds=lambda seen: seen.before.previous("0.5") > 0.5 and seen.p(" gold") < 0.05
          and seen.w("2.0", 11, 6) < 0.1),
-    Step("They are on again. 3.3 looks at bread as well, one layer later; now it goes off.", _TWICE,
-         "3.3", key=6, off=("3.3",), hides="words", ask="Does bread stay first?",
+    Step("They are on again. 3.3 looks at gold as well, one layer later; now it goes off.", _NIGHT,
+         "3.3", key=6, off=("3.3",), hides="words", ask="Does gold stay first?",
          choices=("yes", "no"),
-         told="Yes: bread keeps {p bread}, where it had {was p bread}. Other heads look there too, "
+         told="Yes: gold keeps {p gold}, where it had {was p gold}. Other heads look there too, "
               "2.0 with {w 2.0 11 6}, 3.0 with {w 3.0 11 6}.",
-         holds=lambda seen: seen.top == " bread" and seen.before.w("3.3", 11, 6) > 0.5
+         holds=lambda seen: seen.top == " gold" and seen.before.w("3.3", 11, 6) > 0.5
          and min(seen.w("2.0", 11, 6), seen.w("3.0", 11, 6)) > 0.5),
-    Step("3.0, 3.1, 3.3 and 3.5 all look at bread: {was w 3.0 11 6}, {was w 3.1 11 6}, "
-         "{was w 3.3 11 6} and {was w 3.5 11 6}. Now all four of them go off.", _TWICE, "3.3",
+    Step("3.0, 3.1, 3.3 and 3.5 all look at gold: {was w 3.0 11 6}, {was w 3.1 11 6}, "
+         "{was w 3.3 11 6} and {was w 3.5 11 6}. Now all four of them go off.", _NIGHT, "3.3",
          key=6,
-         off=("3.0", "3.1", "3.3", "3.5"), hides="words", ask="And bread?",
+         off=("3.0", "3.1", "3.3", "3.5"), hides="words", ask="And gold?",
          choices=("stays first", "is gone"), right=1,
-         told="It is gone: {p bread}. One switch at a time can hide what several heads do "
+         told="It is gone: {p gold}. One switch at a time can hide what several heads do "
          "together. "
               "A switch also takes away what a head says of any text: attnviz ablate can put its "
               "mean in its place.",
-         holds=lambda seen: seen.top != " bread" and seen.p(" bread") < 0.05
+         holds=lambda seen: seen.top != " gold" and seen.p(" gold") < 0.05
          and min(seen.before.w(f"3.{head}", 11, 6) for head in (0, 1, 3, 5)) > 0.2),
-    Step(f"{_YOURS}, let the model write.", _TWICE, "2.0", spot="text"),
+    Step(f"{_YOURS}, let the model write.", _NIGHT, "2.0", spot="text"),
 ))  # fmt: skip
 """The induction circuit (Olsson et al. 2022, arXiv:2209.11895)."""
 

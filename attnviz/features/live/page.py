@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from importlib.resources import files
 from typing import Any
 
@@ -19,6 +19,7 @@ from attnviz.drawing.labels import head_phrase, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors, ink
 from attnviz.features.live.errors import RoundingErrors
 from attnviz.features.live.lesson import Lesson
+from attnviz.features.live.opening import Opening
 from attnviz.features.live.pack import pack
 from attnviz.scoring.arrange import leading
 from attnviz.scoring.axes import is_punctuation
@@ -37,6 +38,7 @@ def live_page(
     bits: int = 16,
     notes: Sequence[str] = (),
     lessons: Sequence[Lesson] = (),
+    opening: Opening | None = None,
     off: Sequence[str] = (),
 ) -> bytes:
     """The whole page, as UTF-8.
@@ -50,6 +52,7 @@ def live_page(
         bits: of a weight, 16 or 8.
         notes: what stands below: how exact it is, what the roles were measured on.
         lessons: that it offers.
+        opening: what it shows first, on ``text``.
         off: heads that are off when it opens.
     """
     entries, packed = pack(model.tensors, bits)
@@ -61,7 +64,8 @@ def live_page(
         "causal": model.causal,
         "labels": [visible(piece) for piece in model.vocabulary.texts],
         "heads": [_head(scores) for scores in heads],
-        "opening": min(heads, key=leading).head.name,
+        "head": min(heads, key=leading).head.name if opening is None else opening.reader,
+        "opening": opening and asdict(opening),
         "lessons": [_lesson(lesson) for lesson in lessons],
         "off": list(off),
         "errors": {

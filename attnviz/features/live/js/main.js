@@ -13,6 +13,7 @@ import { drawWords } from "./nextwords.js";
 import { startShares } from "./sharesfigure.js";
 import { askedFor, flush, fromHash, get, page, seedFrom, set, subscribe } from "./store.js";
 import { tokenizer } from "./tokenizer.js";
+import { drawStage, moveArcs, startStage } from "./stage.js";
 import { drawWay, startWay } from "./way.js";
 import { drawWhy, lacks, startWhy } from "./why.js";
 
@@ -83,6 +84,7 @@ function show(answer) {
 function draw() {
   if (!current) return;
   drawRoles();
+  drawStage(current);
   drawGrid(current);
   drawMaps(current);
   drawWords(current, network.causal);
@@ -137,6 +139,7 @@ function start() {
   startLessons(network.width / network.heads);
   startShares();
   startWay();
+  startStage();
   startKeys(network.rules);
   startSaving("attnviz-live", (painter) => drawWhole(painter, current), () => cells(current));
   box.addEventListener("input", () => set({ text: box.value, at: null, key: null, other: null }));
@@ -162,6 +165,7 @@ function start() {
   addEventListener("resize", () => {
     cancelAnimationFrame(resizing);
     resizing = requestAnimationFrame(draw);
+    moveArcs();
   });
   fill(byId("notes"), ...page.notes.map((note) => make("p", {}, note)));
   startEngine((milliseconds, fast) => {

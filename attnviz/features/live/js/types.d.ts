@@ -39,8 +39,10 @@ export interface Step {
   places: boolean; other: string | null; divisor: number | null;
 }
 export interface Lesson { name: string; title: string; about: string; steps: Step[] }
+/** A word that is predicted, where it stood before, and the two heads that find it there. */
+export interface Opening { text: string; answer: number; key: number; reader: string; writer: string }
 export interface Page {
-  title: string; model: string; text: string; causal: boolean; opening: string; labels: string[]; heads: HeadFacts[]; lessons: Lesson[]; off: string[];
+  title: string; model: string; text: string; causal: boolean; head: string; opening: Opening | null; labels: string[]; heads: HeadFacts[]; lessons: Lesson[]; off: string[];
   palette: string[]; notes: string[];
   /** how far what is shown has moved by storing the model in few bits, at most, on some texts */
   errors: { weight: number; score: number; share: number };
