@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import GPT2LMHeadModel
 
 import attnviz as av
 from attnviz.features.live.opening import TEXT, Opening, opening
 from attnviz.models.demo import DEMOS
+from attnviz.models.native.source import Native
 from tests.features.live.test_live import settled, started
 from tests.viewing import Opened, opened
 
@@ -31,9 +32,15 @@ def page(browser: Any) -> Iterator[Opened]:
         yield tab
 
 
+def native(name: str) -> Native:
+    source = av.load(name)
+    assert isinstance(source, Native)
+    return source
+
+
 def reference(off: tuple[int, int] | None = None) -> tuple[float, torch.Tensor]:
     """Of transformers' own eager pass: the probability of bread, and the weights of every head."""
-    model = AutoModelForCausalLM.from_pretrained(
+    model = GPT2LMHeadModel.from_pretrained(
         DEMOS["demo-gpt2"], attn_implementation="eager"
     ).double()
     width = model.config.n_embd // model.config.n_head
@@ -45,7 +52,7 @@ def reference(off: tuple[int, int] | None = None) -> tuple[float, torch.Tensor]:
             heads[..., head * width : (head + 1) * width] = 0
             return (heads,)
 
-        model.transformer.h[layer].attn.c_proj.register_forward_pre_hook(silence)
+        model.get_submodule(f"transformer.h.{layer}.attn.c_proj").register_forward_pre_hook(silence)
     (sides,) = av.load("demo-gpt2").prepare(av.Prompt(TEXT)).sides.values()
     ids = torch.tensor([sides.queries.ids])
     with torch.no_grad():
@@ -54,7 +61,7 @@ def reference(off: tuple[int, int] | None = None) -> tuple[float, torch.Tensor]:
 
 
 def test_two_heads_in_a_row_are_found_and_do_what_is_said() -> None:
-    found = opening(av.load("demo-gpt2"))
+    found = opening(native("demo-gpt2"))
     assert found is not None
     assert (found.key, found.reader, found.writer) == (PLACE, "2.0", "1.4")
     share, weights = reference()
@@ -75,7 +82,7 @@ def test_two_heads_in_a_row_are_found_and_do_what_is_said() -> None:
     ],
 )
 def test_what_shows_nothing_of_the_kind_opens_plainly(model: str, text: str) -> None:
-    assert opening(av.load(model), text) is None
+    assert opening(native(model), text) is None
 
 
 def test_a_text_of_ones_own_is_not_replaced(page: Opened, tmp_path: Path) -> None:
