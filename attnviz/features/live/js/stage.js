@@ -98,7 +98,8 @@ function arc([x0, y0], [x1, y1], share, head, name, aside) {
   const title = document.createElementNS(SVG, "text");
   title.setAttribute("class", name);
   title.setAttribute("x", String(0.6 * from + 0.4 * x1));
-  title.setAttribute("y", String(Math.min(y0, y1) - 0.75 * rise - 6));
+  const above = y0 > y1 + 4 ? 22 : 6; // of an arc from a line below, so that two names keep apart
+  title.setAttribute("y", String(Math.min(y0, y1) - 0.75 * rise - above));
   title.textContent = head;
   return [path, title];
 }
