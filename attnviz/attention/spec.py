@@ -237,28 +237,23 @@ RUN = "What runs through it"
 
 
 @dataclass(frozen=True)
-class RunSizes(Settings):
+class RunSizes(Settings, panel=RUN):
     """What goes through the layer; a size of None stays a letter.
 
     Raises:
         UsageError: an unknown dtype.
     """
 
-    batch: int | None = setting(1, "Sequences.", panel=RUN, metavar="B")
-    seq: int | None = setting(
-        None, "T queries.", panel=RUN, metavar="T", shown="a letter", common=True
-    )
+    batch: int | None = setting(1, "Sequences.", metavar="B")
+    seq: int | None = setting(None, "T queries.", metavar="T", shown="a letter", common=True)
     context_length: int | None = setting(
-        None, "S keys of cross-attention.", panel=RUN, metavar="S", shown="a letter"
+        None, "S keys of cross-attention.", metavar="S", shown="a letter"
     )
-    cache: int | None = setting(
-        None, "Decode one token on a cache of N (T = 1, S = N + 1).", panel=RUN, metavar="N"
-    )
+    cache: int | None = setting(None, "Decode one token on a cache of N (T = 1, S = N + 1).")
     dtype: str | None = setting(
         None,
         "float64, float32, bf16 or fp16. With that of cached K and V, fp8, int8 or one of those: "
         "bf16+fp8, or +fp8 alone.",
-        panel=RUN,
         metavar="DTYPE",
         shown="the config's, else float32",
     )

@@ -18,14 +18,13 @@ MODEL, INPUT = "Model", "Input"
 
 
 @dataclass(frozen=True)
-class ModelSettings(Settings):
+class ModelSettings(Settings, panel=MODEL):
     """Which model to run, and where."""
 
     model: Any = setting(
         DEFAULT_MODEL,
         "demo-gpt2, demo-bert, fresh, a model folder, or a hub id such as gpt2.",
         short="m",
-        panel=MODEL,
         metavar="MODEL",
         common=True,
     )
@@ -33,14 +32,12 @@ class ModelSettings(Settings):
         "auto",
         "auto, cpu, cuda, cuda:1 or mps. Or balanced or sequential, which divide the layers among "
         "all devices (needs accelerate).",
-        panel=MODEL,
         metavar="DEVICE",
     )
     dtype: Any = setting(
         "auto",
         "auto, float32, bfloat16 (bf16) or float16 (fp16). Or 8bit or 4bit, which quantize the "
         "weights (needs bitsandbytes).",
-        panel=MODEL,
         metavar="DTYPE",
     )
 
@@ -114,6 +111,5 @@ class Attaching(Settings):
     evidence: Any = setting(
         None,
         "Add results of another command on these heads (its JSON); repeatable.",
-        metavar="FILE",
         typed=tuple[Path, ...],
     )

@@ -27,9 +27,7 @@ class PageOutput(Quiet):
     """Where a page goes."""
 
     out: tuple[Path, ...] | None = like(
-        FilesOutput,
-        "out",
-        help="The .html file; without it a temporary one opens in the browser.",
+        FilesOutput, "out", help="The .html file; without it a temporary one opens in the browser."
     )
 
     def check_page(self) -> None:

@@ -11,6 +11,7 @@ import inspect
 import re
 from collections.abc import Callable, Sequence
 from functools import wraps
+from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
@@ -22,7 +23,7 @@ from attnviz.cli.option_names import option
 from attnviz.core.arguments import hints
 from attnviz.core.model_entry import DEFAULT_MODEL
 from attnviz.core.renamed import renamed
-from attnviz.core.settings import Declaration, Settings, declarations, plain_type
+from attnviz.core.settings import Declaration, Settings, declarations, plain_type, records_of
 from attnviz.errors import UsageError
 
 ALL = "--help-all"
@@ -31,6 +32,9 @@ ALL = "--help-all"
 _WIDE = 16
 """Columns that the values of an option have beside its name; longer lists stand in the help."""
 
+_METAVARS: dict[Any, str] = {int: "N", float: "X", Path: "FILE", list[Path]: "FILE"}
+"""What stands for a value of which nothing else is said."""
+
 _SENTENCE = re.compile(r"(?<=\.)\s+(?=[A-Z])")
 """What parts the first sentence of a help from the others."""
 
@@ -38,11 +42,7 @@ _SENTENCE = re.compile(r"(?<=\.)\s+(?=[A-Z])")
 def command(function: Callable[..., None]) -> Callable[..., None]:
     """A command with an option for each field of the records that it takes."""
     kinds = get_type_hints(function, include_extras=True)
-    records = {
-        name: kind
-        for name, kind in kinds.items()
-        if isinstance(kind, type) and issubclass(kind, Settings)
-    }
+    records = records_of(kinds)
     parameters = [
         parameter
         for name, own in inspect.signature(function).parameters.items()
@@ -145,13 +145,13 @@ def _parameters(record: type[Any]) -> list[inspect.Parameter]:
         default = ... if field.default is dataclasses.MISSING else field.default
         kind, choices = plain_type(declared.typed or hints(record)[name])
         listed = "|".join(choices)
-        help, metavar = declared.said(option), declared.metavar or listed or None
+        help, metavar = declared.said(option), declared.metavar or listed or _METAVARS.get(kind)
         if declared.metavar is None and len(listed) > _WIDE:
             help, metavar = f"{help} One of: {', '.join(choices)}.", name.upper()
         more: dict[str, Any] = {
             "help": help,
             "metavar": metavar,
-            "rich_help_panel": declared.panel,
+            "rich_help_panel": declared.panel or None,
             "parser": declared.parser and _reading(name, declared.parser),
             "autocompletion": offer(name, choices),
         }

@@ -31,7 +31,7 @@ FRESH = "Fresh layer (--model fresh)"
 
 
 @dataclasses.dataclass(frozen=True)
-class InputOptions(Settings):
+class InputOptions(Settings, panel=INPUT):
     """What to look at: one text, one list of ids or recorded attention."""
 
     SOURCES: ClassVar[tuple[str, ...]] = ("text", "file", "ids", "recorded", "chat")
@@ -44,81 +44,53 @@ class InputOptions(Settings):
         None,
         "Read the text from a file ([bold]-[/] is standard input).",
         short="f",
-        panel=INPUT,
         metavar="FILE",
         common=True,
     )
     pair: str | None = setting(
         None,
         "A second sentence, for models with segments (BERT) and fresh cross-attention.",
-        panel=INPUT,
         metavar="TEXT",
     )
     target: str | None = setting(
-        None, "The decoder's text, for encoder-decoder models.", panel=INPUT, metavar="TEXT"
+        None, "The decoder's text, for encoder-decoder models.", metavar="TEXT"
     )
-    ids: str | None = setting(
-        None, "Token ids instead of a text: 15496,995.", panel=INPUT, metavar="IDS"
-    )
+    ids: str | None = setting(None, "Token ids instead of a text: 15496,995.", metavar="IDS")
     image: Path | None = setting(
-        None,
-        "A picture, for vision models; add a text if the model reads both.",
-        panel=INPUT,
-        metavar="FILE",
+        None, "A picture, for vision models; add a text if the model reads both."
     )
-    audio: Path | None = setting(
-        None, "A sound file, for audio models.", panel=INPUT, metavar="FILE"
-    )
+    audio: Path | None = setting(None, "A sound file, for audio models.")
     generate: int | None = setting(
-        None,
-        "Let the model generate N tokens first; show prompt and output.",
-        panel=INPUT,
-        metavar="N",
+        None, "Let the model generate N tokens first; show prompt and output."
     )
-    temperature: float | None = setting(
-        None, "Sampling temperature.", panel=INPUT, metavar="T", shown="greedy"
-    )
-    top_p: float | None = setting(
-        None, "Nucleus (top-p) mass to sample from.", panel=INPUT, metavar="P"
-    )
-    special_tokens: bool = setting(
-        True, "Leave out the tokens that the tokenizer adds.", panel=INPUT, shown=""
-    )
-    truncate: bool = setting(False, "Truncate a text that is too long for the model.", panel=INPUT)
+    temperature: float | None = setting(None, "Sampling temperature.", metavar="T", shown="greedy")
+    top_p: float | None = setting(None, "Nucleus (top-p) mass to sample from.", metavar="P")
+    special_tokens: bool = setting(True, "Leave out the tokens that the tokenizer adds.", shown="")
+    truncate: bool = setting(False, "Truncate a text that is too long for the model.")
     max_tokens: int | None = setting(
-        None,
-        "The most tokens to run.",
-        panel=INPUT,
-        metavar="N",
-        shown="as the model's configuration says",
+        None, "The most tokens to run.", shown="as the model's configuration says"
     )
     recorded: Path | None = setting(
         None,
         "Attention recorded elsewhere instead of a text: .npz, .safetensors, .json, .pt, .npy or "
         "a folder; TransformerLens, nnsight and Inseq too (docs/recording.md).",
-        panel=INPUT,
-        metavar="FILE",
     )
     tokens: tuple[Path, ...] | None = setting(
         None,
         "The tokens of recorded attention that does not hold them: a JSON list, or one a line; a "
         "second file for the keys of cross-attention.",
-        panel=INPUT,
-        metavar="FILE",
     )
-    item: int | None = setting(None, "Which item of a recorded batch.", panel=INPUT, metavar="N")
+    item: int | None = setting(None, "Which item of a recorded batch.")
     chat: tuple[str, ...] | None = setting(
         None,
         "Messages, in the tokenizer's chat template. A JSON list of {role, content} ([bold]-[/] is "
         "standard input), or one such as 'user: Where are the keys?'; repeatable.",
-        panel=INPUT,
         metavar="FILE|ROLE: TEXT",
     )
     span: tuple[str, ...] | None = setting(
         None,
         "Name a part of the text: NAME=TEXT, NAME=all:TEXT, NAME=#2:TEXT, NAME=regex:PATTERN, "
         "NAME=tokens:12-40 or NAME=chars:0-9; or @FILE, a JSON object of such; repeatable.",
-        panel=INPUT,
         metavar="NAME=TEXT",
     )
 
@@ -224,7 +196,7 @@ class InputOptions(Settings):
 
 
 @dataclasses.dataclass(frozen=True)
-class TextsOptions(InputOptions):
+class TextsOptions(InputOptions, panel=INPUT):
     """What to look at: one of those, or the texts of a file."""
 
     SOURCES: ClassVar[tuple[str, ...]] = (*InputOptions.SOURCES, "texts")
@@ -233,16 +205,13 @@ class TextsOptions(InputOptions):
         None,
         "Read many texts from a file: one a line, .jsonl, .csv, .tsv or .parquet ([bold]-[/] is "
         "standard input).",
-        panel=INPUT,
         metavar="FILE",
         common=True,
     )
     column: str | None = setting(
-        None, "The column or field of {texts} that holds the text.", panel=INPUT, metavar="NAME"
+        None, "The column or field of {texts} that holds the text.", metavar="NAME"
     )
-    limit: int | None = setting(
-        None, "Take at most the first N texts.", panel=INPUT, metavar="N", least=1
-    )
+    limit: int | None = setting(None, "Take at most the first N texts.", least=1)
 
     def looks(
         self, model: ModelSettings, *, seed: int | None = None, quiet: bool = False
@@ -324,7 +293,7 @@ class FilesOptions(Settings):
 
 
 @dataclasses.dataclass(frozen=True)
-class FreshOptions(ModelSettings):
+class FreshOptions(ModelSettings, panel=FRESH):
     """Which model; the sizes of a fresh layer may be said beside it."""
 
     model: str | None = like(
@@ -333,20 +302,15 @@ class FreshOptions(ModelSettings):
         default=None,
         help=f"demo-gpt2, demo-bert, fresh, a model folder, or a hub id such as gpt2. {SAID}",
     )
-    kind: str | None = setting(
-        None, "mha, gqa, mqa, mla or cross.", panel=FRESH, metavar="KIND", shown="mha"
-    )
-    d_model: int | None = setting(None, "Model width D.", panel=FRESH, metavar="D", shown="128")
-    heads: int | None = setting(None, "Query heads H.", panel=FRESH, metavar="H", shown="8")
-    kv_heads: int | None = setting(None, "Key/value heads G, for gqa.", panel=FRESH, metavar="G")
-    layers: int | None = setting(None, "Stacked layers.", panel=FRESH, metavar="N", shown="1")
+    kind: str | None = setting(None, "mha, gqa, mqa, mla or cross.", metavar="KIND", shown="mha")
+    d_model: int | None = setting(None, "Model width D.", metavar="D", shown="128")
+    heads: int | None = setting(None, "Query heads H.", metavar="H", shown="8")
+    kv_heads: int | None = setting(None, "Key/value heads G, for gqa.", metavar="G")
+    layers: int | None = setting(None, "Stacked layers.", shown="1")
     causal: bool | None = setting(
-        None,
-        "Let a query see only keys up to its own position.",
-        panel=FRESH,
-        shown="no-causal",
+        None, "Let a query see only keys up to its own position.", shown="no-causal"
     )
-    bias: bool | None = setting(None, "Biases in the projections.", panel=FRESH, shown="bias")
+    bias: bool | None = setting(None, "Biases in the projections.", shown="bias")
 
     def choose(self, *, pair: str | None = None, seed: int | None = None) -> str | FreshConfig:
         """The model to load: a name, or the options of a fresh layer.
@@ -392,7 +356,7 @@ class FreshOptions(ModelSettings):
 class ModelOptions(FreshOptions):
     """The same with a seed, for commands where nothing else has one."""
 
-    seed: int | None = setting(None, "Seed of all that is drawn at random.", metavar="N", shown="0")
+    seed: int | None = setting(None, "Seed of all that is drawn at random.", shown="0")
 
     def choose(self, *, pair: str | None = None, seed: int | None = None) -> str | FreshConfig:
         """See :meth:`FreshOptions.choose`; the seed is its own."""

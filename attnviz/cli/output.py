@@ -31,7 +31,6 @@ class FilesOutput(Quiet):
         "form, and not every result has a page (.html); repeatable.",
         short="o",
         panel=OUTPUT,
-        metavar="FILE",
         common=True,
     )
 
@@ -74,11 +73,11 @@ class FilesOutput(Quiet):
 
 
 @dataclasses.dataclass(frozen=True)
-class Output(FilesOutput):
+class Output(FilesOutput, panel=OUTPUT):
     """Where a result goes."""
 
-    json: bool = setting(False, "Print JSON.", panel=OUTPUT, common=True)
-    csv: bool = setting(False, "Print CSV.", panel=OUTPUT, common=True)
+    json: bool = setting(False, "Print JSON.", common=True)
+    csv: bool = setting(False, "Print CSV.", common=True)
 
     def check(self) -> None:
         """Raise UsageError for JSON and CSV at once."""
@@ -134,18 +133,18 @@ class TableOptions(Settings):
 
 
 @dataclasses.dataclass(frozen=True)
-class SortOptions(TableOptions):
+class SortOptions(TableOptions, panel=OUTPUT):
     """Which heads a table lists, and in which order."""
 
     role: str | None = setting(
-        None, "List the heads with this role: induction, or obj from {evidence}.", panel=OUTPUT,
+        None,
+        "List the heads with this role: induction, or obj from {evidence}.",
         metavar="ROLE",
         common=True,
-    )  # fmt: skip
+    )
     sort: str = setting(
         "layer",
         "Sort the table by layer, role, a score, or a relation from {evidence}.",
-        panel=OUTPUT,
         metavar="BY",
         common=True,
     )

@@ -10,23 +10,14 @@ RUN = "Running"
 
 
 @dataclass(frozen=True)
-class Parallel(Settings):
+class Parallel(Settings, panel=RUN):
     """How the work is divided; the result is the same to the bit."""
 
-    jobs: int = setting(
-        1,
-        "Number of processes, one thread each.",
-        short="j",
-        panel=RUN,
-        metavar="N",
-        least=1,
-        most=4096,
-    )
+    jobs: int = setting(1, "Number of processes, one thread each.", short="j", least=1, most=4096)
     ray: str | None = setting(
         None,
         "Run on Ray: on this machine alone (local), or on the cluster at ADDRESS "
         "(ray://host:10001).",
-        panel=RUN,
         metavar="ADDRESS",
         bare="local",
     )
@@ -36,4 +27,4 @@ class Parallel(Settings):
 class Seeded(Settings):
     """What is drawn at random."""
 
-    seed: int = setting(0, "Seed of all that is drawn at random.", metavar="N", least=0)
+    seed: int = setting(0, "Seed of all that is drawn at random.", least=0)

@@ -22,7 +22,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from attnviz.core.arguments import check, hints
 from attnviz.core.renamed import renamed
-from attnviz.core.settings import Declaration, Settings, declarations
+from attnviz.core.settings import Declaration, declarations, records_of
 from attnviz.errors import UsageError
 
 R = TypeVar("R")
@@ -43,7 +43,7 @@ def interface(function: Callable[..., R]) -> Callable[..., R]:
     """
     types = get_type_hints(function, include_extras=True)
     own = inspect.signature(function)
-    records = {name: kind for name, kind in types.items() if _is_record(kind) and name != "return"}
+    records = records_of(types)
     parameters: dict[str, Parameter] = {}
     for name, parameter in own.parameters.items():
         for option in _fields(records[name]) if name in records else [parameter]:
@@ -101,10 +101,6 @@ def interface(function: Callable[..., R]) -> Callable[..., R]:
     called.__signature__ = signature  # type: ignore[attr-defined]
     called.__doc__ = _documented(inspect.getdoc(function) or "", records.values())
     return called
-
-
-def _is_record(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Settings)
 
 
 def _fields(record: type[Any]) -> list[Parameter]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import re
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, Self, Union, get_args, get_origin
@@ -40,8 +40,9 @@ class Declaration:
         help: one sentence; ``{name}`` speaks of another setting.
         short: the letter of its short option.
         spelled: its long options, where they are not its name with dashes.
-        panel: the group of options it stands in; None for the first one.
-        metavar: what stands for its value.
+        panel: the group of options it stands in, where that is not its record's; empty for the
+            first one.
+        metavar: what stands for its value, where its type does not tell.
         least: the smallest number that it takes; ``most`` the largest.
         most: see ``least``; both hold of each of several numbers.
         items: of several values, how many there may be.
@@ -85,8 +86,7 @@ def setting(default: Any, help: str, **more: Any) -> Any:
         help: see :class:`Declaration`.
         more: its other fields.
     """
-    declared = {_KEY: Declaration(help, **more)}
-    return field(metadata=declared) if default is ... else field(default=default, metadata=declared)
+    return _field(default, Declaration(help, **more))
 
 
 def like(record: Any, name: str, *, default: Any = MISSING, **changes: Any) -> Any:
@@ -98,22 +98,32 @@ def like(record: Any, name: str, *, default: Any = MISSING, **changes: Any) -> A
         default: another default; ``...`` for a setting that must be given.
         changes: of its :class:`Declaration`.
     """
-    declaration: Field[Any] = record.__dataclass_fields__[name]
-    declared = replace(declaration.metadata[_KEY], **changes)
-    value = declaration.default if default is MISSING else default
-    required = value is MISSING or value is ...
-    return field(metadata={_KEY: declared}) if required else field(
-        default=value, metadata={_KEY: declared}
-    )  # fmt: skip
+    own, declared = declarations(record)[name]
+    return _field(own.default if default is MISSING else default, replace(declared, **changes))
+
+
+def _field(default: Any, declared: Declaration) -> Any:
+    """A field with what is declared of it; without a default it must be given."""
+    required = default is MISSING or default is ...
+    return field(default=MISSING if required else default, metadata={_KEY: declared})
 
 
 class Settings:
     """A frozen dataclass of declared settings, which is sound once it is made.
 
+    ``class FlowSettings(Settings, panel="Flow")`` puts its own settings into a group of options,
+    but for those that name another and those that are given by their place.
+
     Raises:
         UsageError: a value of another type than its annotation names, out of its bounds, or (from
             :meth:`check`) one that does not go with another.
     """
+
+    def __init_subclass__(cls, panel: str = "") -> None:
+        for own in vars(cls).values():
+            declared = own.metadata.get(_KEY) if isinstance(own, Field) else None
+            if declared is not None and declared.panel is None and not declared.argument:
+                own.metadata = {_KEY: replace(declared, panel=panel)}
 
     def __post_init__(self) -> None:
         for name, (own, declared) in declarations(type(self)).items():
@@ -158,6 +168,15 @@ def declarations(record: Any) -> dict[str, tuple[Field[Any], Declaration]]:
             own.name: (own, own.metadata[_KEY]) for own in fields(record) if _KEY in own.metadata
         }
     return _DECLARED[record]
+
+
+def records_of(annotations: Mapping[str, Any]) -> dict[str, type[Settings]]:
+    """Those parameters of a function that are records of settings, by the names that they have."""
+    return {
+        name: kind
+        for name, kind in annotations.items()
+        if name != "return" and isinstance(kind, type) and issubclass(kind, Settings)
+    }
 
 
 def plain_type(hint: Any) -> tuple[Any, tuple[str, ...]]:

@@ -46,13 +46,12 @@ def _inches(text: str) -> float:
 
 
 @dataclass(frozen=True)
-class Paper(Settings):
+class Paper(Settings, panel=PAPER):
     """What a paper asks of a figure; what is None is as the picture has it."""
 
     width: float | None = setting(
         None,
         "Width of the file in inches: 3.3 or, on the command line, 3.3in, 84mm, 8.4cm, 240pt.",
-        panel=PAPER,
         metavar="LENGTH",
         shown="as the picture needs",
         parser=_inches,
@@ -63,20 +62,18 @@ class Paper(Settings):
         None,
         "Font of all text: 8pt, 'Times New Roman', or 'Times New Roman 8pt'. The size is that of "
         "axis labels, with other text in proportion.",
-        panel=PAPER,
         metavar="FONT",
     )
     title: str | None = setting(
-        None, "Title in place of the picture's own; '' for none.", panel=PAPER, metavar="TEXT"
+        None, "Title in place of the picture's own; '' for none.", metavar="TEXT"
     )
-    caption: bool = setting(True, "Draw no small print.", panel=PAPER, shown="")
+    caption: bool = setting(True, "Draw no small print.", shown="")
     name: str | None = setting(
-        None, "What to call the model, in place of its path.", panel=PAPER, metavar="NAME"
+        None, "What to call the model, in place of its path.", metavar="NAME"
     )
     mplstyle: str | None = setting(
         None,
         "A style of matplotlib's, by name or file; attnviz.drawing.column is for a paper's column.",
-        panel=PAPER,
         metavar="STYLE",
     )
 

@@ -30,7 +30,7 @@ HIDDEN = ("sink", "labels")
 
 
 @dataclass(frozen=True)
-class Style(Settings):
+class Style(Settings, panel=STYLE):
     """How attention maps look.
 
     Raises:
@@ -38,44 +38,34 @@ class Style(Settings):
     """
 
     palette: str = setting(
-        DEFAULT_PALETTE,
-        "viridis, magma, cividis, blues or greys.",
-        panel=STYLE,
-        metavar="PALETTE",
+        DEFAULT_PALETTE, "viridis, magma, cividis, blues or greys.", metavar="PALETTE"
     )
     normalize: Literal["global", "head", "row"] = setting(
         "global",
         "Upper end of the colour scale: the largest weight shown (global), of each head (head) or "
         "of each row (row).",
-        panel=STYLE,
     )
     scale: Literal["linear", "sqrt", "log"] = setting(
-        "linear", "How colour scales with weight; long texts show more with log.", panel=STYLE
+        "linear", "How colour scales with weight; long texts show more with log."
     )
     size: float | None = setting(
         None,
         "Longer side of a map in inches; by default it follows from the tokens.",
-        panel=STYLE,
         metavar="INCHES",
         least=0.2,
         most=50,
     )
-    dpi: float = setting(
-        150.0, "Resolution in dots per inch.", panel=STYLE, metavar="DPI", least=20, most=1200
-    )
-    words: bool = setting(
-        False, "Merge subwords into words: sum over keys, mean over queries.", panel=STYLE
-    )
+    dpi: float = setting(150.0, "Resolution in dots per inch.", metavar="DPI", least=20, most=1200)
+    words: bool = setting(False, "Merge subwords into words: sum over keys, mean over queries.")
     hide: str = setting(
         "",
         "sink, labels or both. The sink is the first token and separators, without which rows are "
         "renormalized; labels are the tokens along the axes.",
-        panel=STYLE,
         metavar="WHAT",
         shown="",
     )
     values: bool | None = setting(
-        None, "Print weights in the cells, where they fit.", panel=STYLE, shown="few tokens"
+        None, "Print weights in the cells, where they fit.", shown="few tokens"
     )
     quantity: str = setting("weights", "What the maps are of.", command=False, python=False)
 

@@ -14,19 +14,16 @@ MAX_MB = 100.0
 
 
 @dataclass(frozen=True)
-class PageSettings(Settings):
+class PageSettings(Settings, panel=PAGE):
     """How exact and how large a page may be."""
 
     bits: Literal[8, 16] | None = setting(
         None,
         "Bits per weight: 16 (off by at most 0.00002), or 8 (by at most 0.004) and half the size.",
-        panel=PAGE,
         metavar="8|16",
         shown="16 up to 8 MB",
     )
     max_mb: float = setting(
-        MAX_MB, "Largest size of the page, in megabytes.", panel=PAGE, metavar="MB", least=0.1
+        MAX_MB, "Largest size of the page, in megabytes.", metavar="MB", least=0.1
     )
-    title: str | None = setting(
-        None, "Title of the page; the model by default.", panel=PAGE, metavar="TEXT"
-    )
+    title: str | None = setting(None, "Title of the page; the model by default.", metavar="TEXT")

@@ -18,16 +18,13 @@ ALSO = ("trees", "rooted-trees", "combined")
 
 
 @dataclass(frozen=True)
-class GoldSettings(Settings):
+class GoldSettings(Settings, panel=COUNTED):
     """What commands about annotated text share."""
 
     select_on: Literal["halves", "all"] = setting(
-        "halves",
-        "Choose on even documents and measure on odd ones, or both on all.",
-        panel=COUNTED,
-        common=True,
+        "halves", "Choose on even documents and measure on odd ones, or both on all.", common=True
     )
-    strict: bool = setting(False, "Stop at the first part that cannot be used.", panel=COUNTED)
+    strict: bool = setting(False, "Stop at the first part that cannot be used.")
 
 
 @dataclass(frozen=True)
@@ -35,10 +32,7 @@ class SyntaxSettings(GoldSettings):
     """What counts, which controls there are, and what else is measured."""
 
     relation: str | None = setting(
-        None,
-        "Show only these relations, such as obj or nsubj,obj.",
-        metavar="NAMES",
-        common=True,
+        None, "Show only these relations, such as obj or nsubj,obj.", metavar="NAMES", common=True
     )
     subtypes: bool = setting(
         False, "Keep subtypes separate: nmod:poss and nmod.", panel=COUNTED, common=True
@@ -50,16 +44,14 @@ class SyntaxSettings(GoldSettings):
         None,
         "Also run N models with untrained and N with shuffled weights.",
         panel=CONTROL,
-        metavar="N",
         least=0,
         most=100,
         bare="3",
         common=True,
     )
     seed: int = setting(
-        0, "Seed of the first of those weights.", panel=CONTROL, metavar="N", least=0,
-        most=(1 << 63) - 1,
-    )  # fmt: skip
+        0, "Seed of the first of those weights.", panel=CONTROL, least=0, most=(1 << 63) - 1
+    )
     also: str = setting(
         "",
         "Also score trees, rooted-trees, combined. The undirected spanning tree of every head "
@@ -72,7 +64,6 @@ class SyntaxSettings(GoldSettings):
     sentences: int = setting(
         0,
         "Show N sentences with their arcs. The treebank's above, the best heads' below.",
-        metavar="N",
         least=0,
         most=1000,
         common=True,

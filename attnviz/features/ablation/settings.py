@@ -46,16 +46,13 @@ class AblationSettings(Settings):
     draws: int | None = setting(
         None,
         "Number of other texts to resample from, for each text.",
-        metavar="N",
         least=1,
         most=10_000,
         shown="1, and more for a few texts",
     )
-    seed: int = setting(
-        0, "Seed of masks, halves, resampling and random orders.", metavar="N", least=0
-    )
+    seed: int = setting(0, "Seed of masks, halves, resampling and random orders.", least=0)
     batch_tokens: int | None = setting(
-        None, "Largest number of tokens run at once.", metavar="N", least=1, shown="by memory"
+        None, "Largest number of tokens run at once.", least=1, shown="by memory"
     )
     metric: Any = setting(
         None,
@@ -67,13 +64,11 @@ class AblationSettings(Settings):
         common=True,
     )
     answer: str | None = setting(
-        None, "For logit-diff: the right token.", panel=MEASURED, metavar="TOKEN",
-        common=True,
-    )  # fmt: skip
+        None, "For logit-diff: the right token.", panel=MEASURED, metavar="TOKEN", common=True
+    )
     against: str | None = setting(
-        None, "For logit-diff: the other token.", panel=MEASURED, metavar="TOKEN",
-        common=True,
-    )  # fmt: skip
+        None, "For logit-diff: the other token.", panel=MEASURED, metavar="TOKEN", common=True
+    )
     position: str | None = setting(
         None,
         "Measure on the tokens of a span alone: span:NAME, named by a span of the texts.",
@@ -119,11 +114,7 @@ class AblationSettings(Settings):
         common=True,
     )
     tolerance: float = setting(
-        0.05,
-        "Largest increase of the metric that a curve may cost.",
-        panel=CURVE,
-        metavar="X",
-        least=0,
+        0.05, "Largest increase of the metric that a curve may cost.", panel=CURVE, least=0
     )
 
     @property

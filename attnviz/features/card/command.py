@@ -48,7 +48,6 @@ class CardOptions(Settings):
         None,
         "The card, such as README.md: its block is renewed, or appended.",
         short="o",
-        metavar="FILE",
         common=True,
     )
     check_only: bool = setting(

@@ -18,10 +18,7 @@ class RecordedFile(Settings):
     """What is checked."""
 
     path: Path = setting(
-        ...,
-        "A recording, or what another tool has written (docs/recording.md).",
-        argument=True,
-        metavar="FILE",
+        ..., "A recording, or what another tool has written (docs/recording.md).", argument=True
     )
 
 

@@ -11,7 +11,7 @@ from attnviz.corpus.gold.settings import COUNTED, GoldSettings
 
 
 @dataclass(frozen=True)
-class CorefSettings(GoldSettings):
+class CorefSettings(GoldSettings, panel=COUNTED):
     """Where heads may point, and how much is read at a time."""
 
     candidates: Literal["words", "mentions"] = setting(
@@ -19,16 +19,10 @@ class CorefSettings(GoldSettings):
         "Of CoNLL-U, where heads may point. To any of the words that are read together (Clark et "
         "al. 2019), or only to the head words of earlier mentions, from which the baselines choose "
         "too.",
-        panel=COUNTED,
         common=True,
     )
     window: int = setting(
-        128,
-        "Of CoNLL-U, tokens of a document that are read at a time.",
-        panel=COUNTED,
-        metavar="N",
-        least=16,
-        common=True,
+        128, "Of CoNLL-U, tokens of a document that are read at a time.", least=16, common=True
     )
     jobs: int = like(Parallel, "jobs")
     ray: str | None = like(Parallel, "ray")

@@ -27,9 +27,7 @@ class DiffInput(Settings):
     """What is compared."""
 
     before: str | None = setting(
-        None,
-        "A capture (.npz, .safetensors), a result (.json, .profile) or a text.",
-        argument=True,
+        None, "A capture (.npz, .safetensors), a result (.json, .profile) or a text.", argument=True
     )
     after: str | None = setting(None, "What to compare it with.", argument=True)
     texts: str | None = like(TextsOptions, "texts", panel=INPUT)
@@ -44,7 +42,6 @@ class DiffOptions(Settings):
         None,
         "Exit with 4 if a head differs by more. Of captures its mean distance, of results a "
         "figure; exit with 5 if a head cannot be compared.",
-        metavar="X",
         least=0,
         common=True,
     )

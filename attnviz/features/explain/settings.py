@@ -21,4 +21,4 @@ class ExplainSettings(Settings):
         shown="the most probable other word",
         common=True,
     )
-    seed: int = setting(0, "Seed of resample ablation and of sampling.", metavar="N", least=0)
+    seed: int = setting(0, "Seed of resample ablation and of sampling.", least=0)

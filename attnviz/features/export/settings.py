@@ -24,7 +24,7 @@ _MOST_A_CORE = 4
 
 
 @dataclass(frozen=True)
-class ExportSettings(Settings):
+class ExportSettings(Settings, panel=PICTURES):
     """Which heads of every input are drawn, and as which pictures.
 
     Attributes:
@@ -42,7 +42,6 @@ class ExportSettings(Settings):
     role: str | None = setting(
         None,
         "Only heads with this role: induction, obj. On the input, or given by {evidence}.",
-        panel=PICTURES,
         metavar="ROLE",
         common=True,
     )
@@ -50,7 +49,6 @@ class ExportSettings(Settings):
         "heads",
         "heads, layers, grid or overview. A head in each picture, a layer's in a grid, all chosen "
         "in a grid or in a mosaic; several with commas.",
-        panel=PICTURES,
         metavar="LAYOUT",
         common=True,
     )
@@ -60,7 +58,6 @@ class ExportSettings(Settings):
     format: str = setting(
         "png",
         "png, svg or pdf; with a comma also npz or safetensors, for the weights: png,npz.",
-        panel=PICTURES,
         metavar="FORMAT",
     )
     quantity: str = like(MapSettings, "quantity", panel=PICTURES)
@@ -122,20 +119,15 @@ class ExportSettings(Settings):
 
 
 @dataclass(frozen=True)
-class ExportRun(Settings):
+class ExportRun(Settings, panel=INPUT):
     """How an export runs; nothing here changes a picture."""
 
     column: str | None = setting(
-        None, "The column or field that holds the text.", panel=INPUT,
-        metavar="NAME", common=True,
-    )  # fmt: skip
-    recorded: bool = setting(
-        False, "The files are recorded attention (.npz, .safetensors).", panel=INPUT
+        None, "The column or field that holds the text.", metavar="NAME", common=True
     )
-    limit: int | None = setting(
-        None, "Take at most the first N inputs.", panel=INPUT, metavar="N", least=1, common=True
-    )
-    strict: bool = setting(False, "Stop at the first input that cannot be used.", panel=INPUT)
+    recorded: bool = setting(False, "The files are recorded attention (.npz, .safetensors).")
+    limit: int | None = setting(None, "Take at most the first N inputs.", least=1, common=True)
+    strict: bool = setting(False, "Stop at the first input that cannot be used.")
     jobs: int | None = like(
         Parallel,
         "jobs",
@@ -146,9 +138,12 @@ class ExportRun(Settings):
         common=True,
     )
     force: bool = setting(
-        False, "Take over a folder that holds something else. Pictures made with other settings "
-        "are removed; files that are not ours stay.", panel=RUN, common=True,
-    )  # fmt: skip
+        False,
+        "Take over a folder that holds something else. Pictures made with other settings "
+        "are removed; files that are not ours stay.",
+        panel=RUN,
+        common=True,
+    )
 
     def check(self) -> None:
         """Raise UsageError for more processes than this machine can use."""

@@ -42,9 +42,13 @@ class AllHeads(Settings):
     """Which heads are listed."""
 
     top: Literal["all"] | None = like(
-        TableOptions, "top", help="List all heads, not only those with a role.", parser=None,
-        metavar="all", least=None,
-    )  # fmt: skip
+        TableOptions,
+        "top",
+        help="List all heads, not only those with a role.",
+        parser=None,
+        metavar="all",
+        least=None,
+    )
 
 
 @command

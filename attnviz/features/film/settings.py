@@ -110,7 +110,6 @@ class FilmSettings(Settings):
         MAP_TOKENS,
         "Keep the maps of the first N tokens of the first text; 0 for none.",
         panel=MEASURED,
-        metavar="N",
         least=0,
     )
     seed: int = like(Seeded, "seed")

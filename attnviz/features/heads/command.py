@@ -19,9 +19,7 @@ class ProbeOptions(Settings):
     """More than the text."""
 
     probe: bool = setting(
-        False,
-        "Also measure induction and duplicates on repeated random tokens.",
-        common=True,
+        False, "Also measure induction and duplicates on repeated random tokens.", common=True
     )
 
 

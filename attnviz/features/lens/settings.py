@@ -37,7 +37,7 @@ class LensSettings(Settings):
         common=True,
     )
     predictions: int = setting(
-        10, "Number of words to list for each layer or head.", metavar="N", least=1, most=1000
+        10, "Number of words to list for each layer or head.", least=1, most=1000
     )
 
     def check(self) -> None:

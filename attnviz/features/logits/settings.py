@@ -21,10 +21,11 @@ class LogitsSettings(Settings):
         common=True,
     )
     against: str | None = setting(
-        None, "A word whose logit is taken off: what favours one over the other?",
+        None,
+        "A word whose logit is taken off: what favours one over the other?",
         metavar="WORD",
         common=True,
-    )  # fmt: skip
+    )
     position: int | Literal["all"] | None = setting(
         None,
         "Predict after this token, from 0 (-1 is the last), or all. In masked models the word "
@@ -35,5 +36,5 @@ class LogitsSettings(Settings):
         common=True,
     )
     predictions: int = setting(
-        5, "Number of predictions to list at a position.", metavar="N", least=1, most=1000
+        5, "Number of predictions to list at a position.", least=1, most=1000
     )

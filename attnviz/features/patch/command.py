@@ -17,7 +17,7 @@ from attnviz.features.patch.settings import PAIRS, PatchSettings
 
 
 @dataclass(frozen=True)
-class PairOptions(Settings):
+class PairOptions(Settings, panel=PAIRS):
     """One pair, or a file of pairs."""
 
     pairs: str | None = setting(
@@ -29,13 +29,11 @@ class PairOptions(Settings):
     )
     corrupted: str | None = setting(None, "The corrupted text.", argument=True)
     answer: str | None = setting(
-        None, "The token that should follow it.", panel=PAIRS, metavar="TOKEN",
-        common=True,
-    )  # fmt: skip
+        None, "The token that should follow it.", metavar="TOKEN", common=True
+    )
     against: str | None = setting(
-        None, "The token to set it against.", panel=PAIRS, metavar="TOKEN",
-        common=True,
-    )  # fmt: skip
+        None, "The token to set it against.", metavar="TOKEN", common=True
+    )
     target: str | None = like(
         InputOptions, "target", help="How the decoder's text begins, for encoder-decoder models."
     )

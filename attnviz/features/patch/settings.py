@@ -34,9 +34,7 @@ class PatchSettings(Settings):
         metavar="TASK",
         common=True,
     )
-    count: int = setting(
-        60, "Number of pairs of a task.", panel=PAIRS, metavar="N", least=1, most=MOST_PAIRS
-    )
+    count: int = setting(60, "Number of pairs of a task.", panel=PAIRS, least=1, most=MOST_PAIRS)
     group: str | None = setting(
         None,
         "The field of a file that names what a pair belongs to; these are then taken as "
@@ -95,9 +93,7 @@ class PatchSettings(Settings):
         shown="the other run's values",
     )
     estimate: bool = setting(
-        False,
-        "Also estimate every effect from one gradient (attribution patching).",
-        panel=PATCHED,
+        False, "Also estimate every effect from one gradient (attribution patching).", panel=PATCHED
     )
     paths: tuple[str, ...] | str = setting(
         (),
@@ -110,7 +106,6 @@ class PatchSettings(Settings):
         0,
         "Measure the N strongest paths. Those between all heads are estimated by gradients first.",
         panel=THROUGH,
-        metavar="N",
         least=0,
         shown="",
         common=True,
@@ -119,7 +114,6 @@ class PatchSettings(Settings):
         5,
         "Steps of integrated gradients (EAP-IG); 0 for plain gradients (EAP).",
         panel=THROUGH,
-        metavar="N",
         least=0,
         most=1000,
     )
@@ -140,9 +134,9 @@ class PatchSettings(Settings):
         bare=AUTO,
         common=True,
     )
-    seed: int = setting(0, "Seed of a task's pairs and of the bootstrap.", metavar="N", least=0)
+    seed: int = setting(0, "Seed of a task's pairs and of the bootstrap.", least=0)
     batch_tokens: int | None = setting(
-        None, "Largest number of tokens run at once.", metavar="N", least=1, shown="by memory"
+        None, "Largest number of tokens run at once.", least=1, shown="by memory"
     )
     jobs: int = like(Parallel, "jobs")
     ray: str | None = like(Parallel, "ray")

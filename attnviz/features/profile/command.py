@@ -43,7 +43,6 @@ class StateOptions(Settings):
         "Keep the run in this file. The same command resumes from it, attnviz show reads it, and "
         "profile FILE FILE merges several.",
         panel=RUN,
-        metavar="FILE",
         common=True,
     )
 

@@ -11,57 +11,38 @@ from attnviz.core.settings import Settings, like, setting
 
 
 @dataclass(frozen=True)
-class CorpusSettings(Settings):
+class CorpusSettings(Settings, panel=INPUT):
     """Which texts of the files, and how they are cut."""
 
     column: str | None = setting(
-        None, "The column or field that holds the text.", panel=INPUT, metavar="NAME", common=True
+        None, "The column or field that holds the text.", metavar="NAME", common=True
     )
     group: str | None = setting(
         None,
         "The column that names what a text belongs to. Such as its document; intervals then take "
         "these as independent, and their texts must follow each other.",
-        panel=INPUT,
         metavar="NAME",
         common=True,
     )
     whole: bool = setting(
-        False,
-        "Read each file as one text. In windows of the model's length.",
-        panel=INPUT,
-        common=True,
+        False, "Read each file as one text. In windows of the model's length.", common=True
     )
     stride: int | None = setting(
         None,
         "Tokens between the starts of successive windows of a long text; rows in an overlap count "
         "in both.",
-        panel=INPUT,
-        metavar="N",
         least=1,
         shown="no overlap",
     )
     window: int | None = setting(
         None,
         "Tokens of a window of a long text. Memory grows in proportion, time with its square.",
-        panel=INPUT,
-        metavar="N",
         least=1,
         shown="1,024, or what the model takes",
     )
-    special_tokens: bool = setting(
-        True, "Leave out the tokens that the tokenizer adds.", panel=INPUT, shown=""
-    )
-    limit: int | None = setting(
-        None,
-        "Take at most the first N texts.",
-        panel=INPUT,
-        metavar="N",
-        least=1,
-        common=True,
-    )
-    sample: int | None = setting(
-        None, "Take N of the texts at random, after {limit}.", panel=INPUT, metavar="N", least=1
-    )
+    special_tokens: bool = setting(True, "Leave out the tokens that the tokenizer adds.", shown="")
+    limit: int | None = setting(None, "Take at most the first N texts.", least=1, common=True)
+    sample: int | None = setting(None, "Take N of the texts at random, after {limit}.", least=1)
     strict: bool = setting(False, "Stop at the first text that cannot be used.", panel=RUN)
 
 
@@ -71,13 +52,11 @@ class ProfileOptions(CorpusSettings):
 
     quantity: str = like(MapSettings, "quantity")
     interval: Literal["each", "simultaneous"] = setting(
-        "each",
-        "95 % for each score by itself, or for all at once.",
-        common=True,
+        "each", "95 % for each score by itself, or for all at once.", common=True
     )
     stability: bool = setting(
         False, "Also say how often roles and nearest heads recur when the texts are resampled."
     )
-    seed: int = setting(0, "Seed of {sample} and of the bootstrap.", metavar="N", least=0)
+    seed: int = setting(0, "Seed of {sample} and of the bootstrap.", least=0)
     jobs: int | None = like(Parallel, "jobs", default=None, shown="one per core for many texts")
     ray: str | None = like(Parallel, "ray")

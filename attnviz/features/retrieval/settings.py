@@ -48,12 +48,7 @@ class RetrievalSettings(GoldSettings):
         common=True,
     )
     count: int = setting(
-        4,
-        "Needles of random words for each length and depth.",
-        panel=NEEDLES,
-        metavar="N",
-        least=1,
-        most=_MANY,
+        4, "Needles of random words for each length and depth.", panel=NEEDLES, least=1, most=_MANY
     )
     needle: tuple[int, int] = setting(
         (3, 5),
@@ -71,7 +66,6 @@ class RetrievalSettings(GoldSettings):
         None,
         "Tokens that the model writes at most.",
         panel=NEEDLES,
-        metavar="N",
         least=1,
         most=_MANY,
         shown="as the answer has; of a file 50",
@@ -95,7 +89,7 @@ class RetrievalSettings(GoldSettings):
         common=True,
     )
     draws: int = setting(
-        5, "Sets of other heads for each of these.", panel=HEADS, metavar="N", least=1, most=_MANY
+        5, "Sets of other heads for each of these.", panel=HEADS, least=1, most=_MANY
     )
     select_on: Literal["halves", "all"] = like(
         GoldSettings,
@@ -105,17 +99,11 @@ class RetrievalSettings(GoldSettings):
     )
     strict: bool = like(GoldSettings, "strict", command=False, python=False)
     control: int = setting(
-        1,
-        "Also run the model with random weights; 0 for not.",
-        panel=HEADS,
-        metavar="N",
-        least=0,
-        most=1,
+        1, "Also run the model with random weights; 0 for not.", panel=HEADS, least=0, most=1
     )
     seed: int = setting(
         0,
         "Seed of words, of heads drawn at random and of random weights.",
-        metavar="N",
         least=0,
         most=(1 << 63) - 1,
     )

@@ -21,7 +21,7 @@ VIEW, OUTPUT = "Views (the walk by default)", "Output"
 
 
 @dataclass(frozen=True)
-class ViewSettings(Settings):
+class ViewSettings(Settings, panel=VIEW):
     """Which view, at most one, and what some of them take."""
 
     show: str | None = setting(
@@ -32,11 +32,10 @@ class ViewSettings(Settings):
         "weights); the real layer against every step; a list of published models. Or costs along "
         "one size, such as seq=128..131072, also kv-heads=1..H, d-model, heads, context-length; "
         ":x4 or :+512 sets the step.",
-        panel=VIEW,
         metavar="VIEW",
         common=True,
     )
-    explain: bool = setting(False, "Explain every step of the walk.", panel=VIEW, common=True)
+    explain: bool = setting(False, "Explain every step of the walk.", common=True)
 
     @property
     def view(self) -> str | None:
@@ -73,7 +72,7 @@ class ViewSettings(Settings):
 
 
 @dataclass(frozen=True)
-class ShapesOutput(Settings):
+class ShapesOutput(Settings, panel=OUTPUT):
     """Where an answer goes, and how it is written."""
 
     out: tuple[Path, ...] | None = setting(
@@ -81,10 +80,8 @@ class ShapesOutput(Settings):
         "Draw what {show} asks for into a file. A diagram, scaling or a sweep into .svg, .png or "
         ".pdf, an animation into .html; repeatable.",
         short="o",
-        panel=OUTPUT,
-        metavar="FILE",
         common=True,
     )
-    json: bool = setting(False, "Print JSON.", panel=OUTPUT, common=True)
-    csv: bool = setting(False, "Print CSV.", panel=OUTPUT, common=True)
-    markdown: bool = setting(False, "Print Markdown.", panel=OUTPUT)
+    json: bool = setting(False, "Print JSON.", common=True)
+    csv: bool = setting(False, "Print CSV.", common=True)
+    markdown: bool = setting(False, "Print Markdown.")

@@ -17,12 +17,11 @@ class SinksSettings(Settings):
     """What counts as a sink, and whether its cost is measured."""
 
     threshold: float = setting(
-        SINK, "Mean weight on a key that makes it a sink.", metavar="X", least=0, common=True
+        SINK, "Mean weight on a key that makes it a sink.", least=0, common=True
     )
     dormant: float = setting(
         DORMANT,
         "A head is dormant below this share of its layer's mean output.",
-        metavar="X",
         least=0,
         common=True,
     )

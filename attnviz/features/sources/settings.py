@@ -14,16 +14,12 @@ from attnviz.errors import UsageError
 class SourcesSettings(Settings):
     """Whose score is split, at which query and key, and what it is compared with."""
 
-    select: str = setting(
-        ..., "The head, such as 2.0.", short="s", metavar="HEAD",
-        common=True,
-    )  # fmt: skip
+    select: str = setting(..., "The head, such as 2.0.", short="s", metavar="HEAD", common=True)
     query: int | None = setting(
-        None, "Position of the query. From 0; -1 is the last.", metavar="N", shown="the last",
-        common=True,
-    )  # fmt: skip
+        None, "Position of the query. From 0; -1 is the last.", shown="the last", common=True
+    )
     key: int | None = setting(
-        None, "Position of the key.", metavar="N", shown="the one with most weight", common=True
+        None, "Position of the key.", shown="the one with most weight", common=True
     )
     other_key: int | Literal["mean", "rest"] | None = setting(
         None,
@@ -40,7 +36,7 @@ class SourcesSettings(Settings):
         metavar="ROLE",
         shown="the head's own, else the key with the largest weight",
     )
-    seed: int = setting(0, "Seed of the bootstrap and of sampling.", metavar="N", least=0)
+    seed: int = setting(0, "Seed of the bootstrap and of sampling.", least=0)
 
     def check_one(self) -> None:
         """Raise UsageError for what only several texts have."""

@@ -22,9 +22,7 @@ class SpansInput(TextsOptions):
     """The same, or a file of questions with documents."""
 
     text: str | None = like(
-        TextsOptions,
-        "text",
-        help="The text to run, or a .jsonl file of questions.",
+        TextsOptions, "text", help="The text to run, or a .jsonl file of questions."
     )
 
 

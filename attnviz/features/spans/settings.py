@@ -51,7 +51,6 @@ class DocumentSettings(GoldSettings):
         3,
         "Number of documents from other lines to put beside a single one.",
         panel=DOCUMENTS,
-        metavar="N",
         least=1,
         most=1000,
     )
@@ -65,9 +64,7 @@ class DocumentSettings(GoldSettings):
         common=False,
     )
     strict: bool = like(GoldSettings, "strict", panel=DOCUMENTS)
-    seed: int = setting(
-        0, "Seed of the documents that are drawn.", metavar="N", least=0, most=(1 << 63) - 1
-    )
+    seed: int = setting(0, "Seed of the documents that are drawn.", least=0, most=(1 << 63) - 1)
 
     def check(self) -> None:
         """Raise UsageError for a field that means nothing here."""

@@ -23,40 +23,31 @@ LAYER, MODEL = "The layer", "A published or local model"
 
 
 @dataclass(frozen=True)
-class Layer(Settings):
+class Layer(Settings, panel=LAYER):
     """A fresh layer; a size of None takes its usual value."""
 
     d_model: int | None = setting(
-        None, "D, the model width.", panel=LAYER, metavar="D", shown="512", common=True
+        None, "D, the model width.", metavar="D", shown="512", common=True
     )
-    heads: int | None = setting(
-        None, "H query heads.", panel=LAYER, metavar="H", shown="8", common=True
-    )
-    kv_heads: int | None = setting(
-        None, "G key/value heads.", panel=LAYER, metavar="G", shown="H", common=True
-    )
-    head_dim: int | None = setting(None, "d of one head.", panel=LAYER, metavar="d", shown="D / H")
+    heads: int | None = setting(None, "H query heads.", metavar="H", shown="8", common=True)
+    kv_heads: int | None = setting(None, "G key/value heads.", metavar="G", shown="H", common=True)
+    head_dim: int | None = setting(None, "d of one head.", metavar="d", shown="D / H")
     kind: Kind | None = setting(
-        None, "mha, gqa, mqa, mla or cross.", panel=LAYER, metavar="KIND", shown="by H and G",
-        common=True,
-    )  # fmt: skip
+        None, "mha, gqa, mqa, mla or cross.", metavar="KIND", shown="by H and G", common=True
+    )
     latent: int | str | None = setting(
         None,
         "r of MLA, or with its rotary width: 512+64.",
-        panel=LAYER,
         metavar="R[+N]",
         typed=str,
         shown="4·d+d/2",
     )
-    bias: bool | None = setting(None, "Biases in the projections.", panel=LAYER, shown="bias")
-    causal: bool | None = setting(
-        None, "Causal mask: no key after the query.", panel=LAYER, shown="no-causal"
-    )
+    bias: bool | None = setting(None, "Biases in the projections.", shown="bias")
+    causal: bool | None = setting(None, "Causal mask: no key after the query.", shown="no-causal")
     sliding_window: int | None = setting(
-        None, "Positions that a query sees, its own included.", panel=LAYER, metavar="N",
-        shown="all",
-    )  # fmt: skip
-    layers: int | None = setting(None, "How many such layers.", panel=LAYER, metavar="N", shown="1")
+        None, "Positions that a query sees, its own included.", shown="all"
+    )
+    layers: int | None = setting(None, "How many such layers.", shown="1")
 
     def spec(self) -> AttentionSpec:
         """The layer, every size filled in.
