@@ -263,7 +263,7 @@ class HeldFolder:
         """
         new = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         os.close(self._open(name, new))  # from here on the name is ours, among processes too
-        temporary = f".{name[:40]}.{os.urandom(6).hex()}.part"
+        temporary = unfinished(Path(name)).name
         try:
             with os.fdopen(self._open(temporary, new), "wb") as file:
                 file.write(data)

@@ -36,6 +36,8 @@ _ASCII_SIGNS = str.maketrans(
 )
 _NEARLY_ALL = 0.9
 """Above this share of the rows, what a head does is simply what it does."""
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
+"""Categories of characters that act, or have no shape that all fonts agree on."""
 _VARIATION_SELECTORS = range(0xFE00, 0xFE10)
 _CAPTION = 160
 """Cells of a text below a picture."""
@@ -51,16 +53,7 @@ def _shown(char: str) -> str:
         return chr(0x2400 + code)
     if code == 0x7F:
         return "␡"
-    if char != " " and unicodedata.category(char) in {
-        "Cc",
-        "Cf",
-        "Cs",
-        "Co",
-        "Cn",
-        "Zl",
-        "Zp",
-        "Zs",
-    }:
+    if char != " " and unicodedata.category(char) in _UNSEEN:
         return f"<U+{code:04X}>"
     return char
 
@@ -208,6 +201,12 @@ def upright(labels: Iterable[str], height: int, *, ascii_only: bool = False) -> 
 def counted(number: int, noun: str) -> str:
     """How many of something there are: ``1 text``, ``1,024 texts``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def listing(names: Sequence[str]) -> str:
+    """Names within a sentence: ``0.5``, ``0.5 and 1.4``, ``0.5, 1.4 and 2.0``."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def number(value: float) -> str:
@@ -386,6 +385,11 @@ def tick_step(least: int) -> int:
             if digit * decade >= least:
                 return digit * decade
         decade *= 10
+
+
+def ran_on(info: SourceInfo) -> str:
+    """The model and what ran it, as a part of a line."""
+    return f"{model_name(info)}, {info.backend} backend, {info.device} {info.dtype}"
 
 
 def closing(info: SourceInfo, *between: str) -> str:

@@ -10,7 +10,6 @@ import shutil
 import signal
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -28,6 +27,7 @@ from attnviz.features.mcp.store import ResultStore
 from attnviz.scoring import roles, scores
 from tests import checkpoints, forking
 from tests.cli.test_fuzz_readers import JUNK, Attempt, mutated_json, try_all
+from tests.features.mcp import run
 
 RIVER = "the cat river moon stone the cat river"
 
@@ -65,7 +65,6 @@ def families(random: Random, originals: Path) -> object:
 def agent(random: Random, originals: Path) -> object:
     """A call of an agent with one argument that is wrong, odd or unknown."""
     pytest.importorskip("mcp")
-    import anyio
     from mcp.server.mcpserver.exceptions import ToolError
 
     from attnviz.features.mcp.server import server
@@ -77,8 +76,7 @@ def agent(random: Random, originals: Path) -> object:
     if not isinstance(asked, dict):
         asked = {random.choice(("text", "select", "model", "x")): random.choice(JUNK)}
     try:
-        with ThreadPoolExecutor(1) as thread:  # a browser's loop may run in this one
-            return thread.submit(anyio.run, made.call_tool, tool, asked).result()
+        return run(made.call_tool, tool, asked)
     except ToolError as error:
         raise av.UsageError(str(error)) from None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from attnviz.core.provenance import called
-from attnviz.drawing.labels import counted
+from attnviz.drawing.labels import counted, listing
 from attnviz.features.ablation.result import Effect
 from attnviz.features.atlas.result import Atlas, AtlasHead, GoldPart
 from attnviz.features.circuits.result import Edge
@@ -172,7 +172,7 @@ def _named(heads: Sequence[str]) -> str:
         return f"Head {heads[0]} is"
     if len(heads) > _LISTED:
         return f"{len(heads)} heads ({', '.join(heads[:_LISTED])}, …) are"
-    return f"Heads {', '.join(heads[:-1])} and {heads[-1]} are"
+    return f"Heads {listing(heads)} are"
 
 
 def _names(atlas: Atlas) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attnviz.drawing.labels import model_name
+from attnviz.drawing.labels import ran_on
 from attnviz.drawing.shares import interval, percent, plain_percent, points
 from attnviz.features.coref.result import Candidates, Coref, NameDirection
 
@@ -43,11 +43,10 @@ def choice_line(result: Coref) -> str:
 
 def measured(result: Coref) -> str:
     """What was measured on what, in one line."""
-    info = result.source
     parts = [
         f"{result.examples:,} examples from {result.texts:,} {result.unit}",
         f"in windows of at most {result.window} tokens" if result.window else "",
         f"head and baseline chosen on {result.chosen_on}, measured on {result.measured_on}",
-        f"{model_name(info)}, {info.backend} backend, {info.device} {info.dtype}",
+        ran_on(result.source),
     ]
     return " · ".join(filter(None, parts))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attnviz.drawing.labels import model_name, percent, quoted, visible
+from attnviz.drawing.labels import listing, model_name, percent, quoted, visible
 from attnviz.drawing.signed import signed
 from attnviz.features.ablation.result import Effect
 from attnviz.features.explain.result import Explain, ExplainedHead
@@ -64,14 +64,14 @@ def summary(result: Explain) -> Iterator[str]:
     else:
         yield (
             f"Logits of {model_name(result.source)} are no sum over heads: {result.reason}. So its "
-            f"heads were ablated, each alone: the lead falls most without {_listed(names)}."
+            f"heads were ablated, each alone: the lead falls most without {listing(names)}."
         )
     places: dict[int, list[str]] = {}
     for head, name in zip(result.heads, names, strict=True):
         places.setdefault(head.position, []).append(
             f"{name} ({percent(head.weights[head.position])})"
         )
-    looks = "; ".join(f"{_listed(some)} at {token(result, n)}" for n, some in places.items())
+    looks = "; ".join(f"{listing(some)} at {token(result, n)}" for n, some in places.items())
     yield f"They look most at: {looks}."
     if result.feeder is not None:
         feeder = result.layout.name(result.feeder.heads[0])
@@ -82,7 +82,7 @@ def summary(result: Explain) -> Iterator[str]:
         ]
         keys = "that key" if len(places) == 1 else "these keys"
         yield (
-            f"Of what sets {keys} apart from the other keys, head {feeder} wrote {_listed(shares)}."
+            f"Of what sets {keys} apart from the other keys, head {feeder} wrote {listing(shares)}."
         )
     yield " ".join(_without(result, names))
 
@@ -93,8 +93,8 @@ def _votes(result: Explain, names: list[str]) -> Iterator[str]:
     votes = [head.vote or 0.0 for head in result.heads]
     if votes[0] > 0:
         speak = "heads that speak most for" if len(names) > 1 else "head that speaks most for"
-        said = f"The {speak} {pair} {'are' if len(names) > 1 else 'is'} {_listed(names)}, with "
-        said += f"{_listed(list(map(signed, votes)))} logits"
+        said = f"The {speak} {pair} {'are' if len(names) > 1 else 'is'} {listing(names)}, with "
+        said += f"{listing(list(map(signed, votes)))} logits"
     else:
         said = f"No head speaks for {pair}; least against it does {names[0]}, {signed(votes[0])}"
     if result.negative is not None:
@@ -117,11 +117,11 @@ def share_of(head: ExplainedHead, feeder: Effect) -> float | None:
 def _without(result: Explain, names: list[str]) -> Iterator[str]:
     lead = f"the lead of {result.lead:.2f} changes by {changes(result.together)}"
     if result.feeder is None:
-        yield f"Without {_listed(names)} {lead}."
+        yield f"Without {listing(names)} {lead}."
     else:
         feeder = result.layout.name(result.feeder.heads[0])
         alone = changes(result.feeder)
-        yield f"Without {_listed(names)} {lead}; without {feeder} alone by {alone}."
+        yield f"Without {listing(names)} {lead}; without {feeder} alone by {alone}."
 
 
 def changes(effect: Effect) -> str:
@@ -136,7 +136,3 @@ def measured(result: Explain) -> str:
         f"with the head's mean output or its output on another text in its place, from "
         f"{result.reference}."
     )
-
-
-def _listed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

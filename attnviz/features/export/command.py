@@ -11,7 +11,8 @@ from attnviz.captures.settings import Attaching
 from attnviz.cli import console
 from attnviz.cli.declared import changed, command
 from attnviz.cli.exits import IN_PART, Interrupted
-from attnviz.cli.options import FilesOptions, ModelOptions, Quiet
+from attnviz.cli.model_options import ModelOptions
+from attnviz.cli.options import FilesOptions, Quiet
 from attnviz.cli.output import OUTPUT
 from attnviz.core.settings import Settings, like, setting
 from attnviz.drawing.style import Style

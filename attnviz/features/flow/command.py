@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from attnviz.cli.declared import command
-from attnviz.cli.options import InputOptions, ModelOptions
+from attnviz.cli.model_options import ModelOptions
+from attnviz.cli.options import InputOptions
 from attnviz.cli.output import Output
 from attnviz.cli.stages import Stages
 from attnviz.core.settings import Settings, like

@@ -10,7 +10,8 @@ import typer
 from attnviz.captures.settings import Attaching
 from attnviz.cli.declared import changed, command
 from attnviz.cli.exits import IN_PART, Interrupted
-from attnviz.cli.options import FilesOptions, FreshOptions
+from attnviz.cli.model_options import FreshOptions
+from attnviz.cli.options import FilesOptions
 from attnviz.cli.output import Output, SortOptions
 from attnviz.core.execution import RUN
 from attnviz.core.settings import Settings, like, setting

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnviz.drawing.labels import counted, model_name
+from attnviz.drawing.labels import counted, model_name, ran_on
 from attnviz.features.retrieval.result import (
     LEAST_COPIED,
     Retrieval,
@@ -75,7 +75,6 @@ def control_line(result: Retrieval) -> str:
 
 def measured(result: Retrieval) -> str:
     """What was measured on what, in one line."""
-    info = result.source
     lengths = f"{result.lengths[0]:,}"
     if len(result.lengths) > 1:
         lengths += f" to {result.lengths[-1]:,}"
@@ -84,6 +83,6 @@ def measured(result: Retrieval) -> str:
         f"{counted(result.needles, 'prompt')} with {what}, {lengths} tokens",
         f"heads ranked by {BY[result.by]} on {result.ranked_on}, measured on {result.held_out}",
         "ablation: outputs set to 0" if result.ablations else "",
-        f"{model_name(info)}, {info.backend} backend, {info.device} {info.dtype}",
+        ran_on(result.source),
     ]
     return " · ".join(filter(None, parts))

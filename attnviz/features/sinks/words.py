@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnviz.drawing.labels import counted, model_name, visible
+from attnviz.drawing.labels import counted, ran_on, visible
 from attnviz.features.sinks.result import HeadSink, LayerActivation, SinkMean, Sinks
 
 
@@ -84,13 +84,12 @@ def summary(result: Sinks) -> str:
 
 def measured(result: Sinks) -> str:
     """What was measured on what, in one line."""
-    info = result.source
     base = "" if result.base is None else f"loss {result.base:.3f} nats"
     parts = [
         counted(result.texts, "text"),
         counted(result.tokens, "token"),
         f"norms: {norms(result)}",
         base,
-        f"{model_name(info)}, {info.backend} backend, {info.device} {info.dtype}",
+        ran_on(result.source),
     ]
     return " · ".join(filter(None, parts))

@@ -8,7 +8,8 @@ from typing import Any
 
 from attnviz.captures.settings import MapSettings
 from attnviz.cli.declared import changed, command
-from attnviz.cli.options import FreshOptions, TextsOptions
+from attnviz.cli.model_options import FreshOptions
+from attnviz.cli.options import TextsOptions
 from attnviz.cli.output import Output, TableOptions
 from attnviz.cli.stages import Stages
 from attnviz.core.settings import Settings, like, setting

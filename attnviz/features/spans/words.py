@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attnviz.core.spans import ELSEWHERE, EVERY, LAST
-from attnviz.drawing.labels import counted, model_name, said_alone
+from attnviz.drawing.labels import counted, listing, ran_on, said_alone
 from attnviz.drawing.shares import (
     estimate,
     interval,
@@ -93,12 +93,8 @@ def answer(result: Spans, to: str | None = None) -> str:
 
 def _few(heads: list[str]) -> str:
     """The first heads of a list, and how many more there are."""
-    if len(heads) == 1:
-        return heads[0]
     shown, more = heads[:_TOLD], len(heads) - _TOLD
-    if more > 0:
-        return f"{', '.join(shown)} and {counted(more, 'other')}"
-    return f"{', '.join(shown[:-1])} and {shown[-1]}"
+    return listing([*shown, counted(more, "other")] if more > 0 else shown)
 
 
 def choice_line(result: Spans) -> str:
@@ -118,7 +114,7 @@ def choice_line(result: Spans) -> str:
 
 def measured(result: Spans) -> str:
     """What was measured on what, in one line."""
-    info, sheet = result.source, result.documents
+    sheet = result.documents
     quantity = (
         "" if result.quantity == "weights" else f"{said_alone(result.quantity)}, rows sum to 1"
     )
@@ -131,7 +127,7 @@ def measured(result: Spans) -> str:
         f"head and rule chosen on {sheet.chosen_on}, measured on {sheet.measured_on}"
         if sheet
         else "",
-        f"{model_name(info)}, {info.backend} backend, {info.device} {info.dtype}",
+        ran_on(result.source),
     ]
     return " · ".join(filter(None, parts))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attnviz.drawing.labels import model_name
+from attnviz.drawing.labels import ran_on
 from attnviz.features.syntax.result import Direction, Syntax
 from attnviz.models.controls import Scale
 
@@ -21,7 +21,6 @@ def scales(result: Syntax) -> tuple[Scale, ...]:
 
 def measured(result: Syntax) -> str:
     """What was measured on what, in one line."""
-    info = result.source
     if result.chosen_on == result.measured_on:
         chosen = f"head and offset chosen and measured on {result.measured_on}"
     else:
@@ -31,6 +30,6 @@ def measured(result: Syntax) -> str:
         f"{result.texts:,} {result.unit} as clusters",
         chosen,
         "95 % intervals",
-        f"{model_name(info)}, {info.backend} backend, {info.device} {info.dtype}",
+        ran_on(result.source),
     ]
     return " · ".join(parts)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from attnviz.captures.settings import Attaching
 from attnviz.cli import browser, console
 from attnviz.cli.declared import command
-from attnviz.cli.options import ModelOptions, TextsOptions
+from attnviz.cli.model_options import ModelOptions
+from attnviz.cli.options import TextsOptions
 from attnviz.cli.stages import Stages
 from attnviz.features.view.settings import ViewSettings
 from attnviz.web.settings import PageSettings

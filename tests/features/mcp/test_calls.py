@@ -7,7 +7,6 @@ import json
 import sys
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,14 +24,9 @@ from attnviz.features.mcp.folders import Folders
 from attnviz.features.mcp.server import LONGEST, ToolServer, server
 from attnviz.features.mcp.tools import Tools
 from tests import ROOT
+from tests.features.mcp import run
 
 RIVER = "the cat river moon stone bread the cat river moon stone"
-
-
-def run(call: Callable[..., Any], *arguments: Any) -> Any:
-    """What an asynchronous call gives; in a thread, since a browser's loop may run in this one."""
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(anyio.run, call, *arguments).result()
 
 
 @pytest.fixture
