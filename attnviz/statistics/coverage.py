@@ -32,142 +32,45 @@ class Coverage(NamedTuple):
     worst: float
 
 
-def _table(*rows: tuple[int, float, float, float]) -> Mapping[int, Coverage]:
-    return MappingProxyType(
-        {size: Coverage(*(share / 100 for share in shares)) for size, *shares in rows}
-    )
+_SHARES = """
+                                            5        10          20        50       200      1000
+pooled, each: common scores           0/87/44   0/88/44     1/88/50   5/93/56  14/95/72  22/95/83
+pooled, each: rare scores                   -    6/24/7     2/24/13   6/26/21  32/63/60  54/88/86
+pooled, Bonferroni: common scores   29/100/76 22/100/70   30/100/72 46/100/76 70/100/85 90/100/96
+pooled, simultaneous: common scores         -         -   91/100/97 94/100/98 91/100/95 96/100/98
+pooled, simultaneous: rare scores           -         -           - 85/100/89  77/87/78  97/99/98
+macro, each: common scores            1/92/46   0/94/49     2/93/51   2/94/62   5/94/61  14/95/81
+macro, each: rare scores                    -  12/80/20     7/82/29   8/83/42  23/90/77  30/93/90
+macro, Bonferroni: common scores    35/100/77 28/100/70   30/100/69 51/100/81 63/100/84 87/100/93
+ablate, trimmed: all at once        96/100/99 94/100/98 100/100/100 99/100/99 94/100/99         -
+ablate, trimmed: each                20/97/93  12/95/86    20/96/88  14/95/89  14/96/90         -
+ablate, mean: all at once           34/100/47  28/99/42   62/100/62 75/100/75 66/100/66         -
+ablate, mean: each                    2/89/28   2/90/29     8/92/37   4/90/17   5/87/35         -
+diff: all at once                   73/100/92 61/100/90   99/100/99 98/100/99 96/100/98         -
+diff, sink: all at once             65/100/79 65/100/83   98/100/99 82/100/84 93/100/93         -
+sources: each                        54/96/92  51/96/92    51/96/94  48/96/92  49/95/92         -
+sources: all at once                        -         -  99/100/100 96/100/99 95/100/99         -
+trimmed mean                          9/94/84   1/93/63     1/93/66   2/94/69   2/94/80   3/96/90
+median                                      -  23/98/94     4/96/93   4/97/94   2/96/93   1/96/92
+"""
+"""By kind of interval and number of texts, in %: all together, the median one, the worst one."""
 
 
-MEASURED: Mapping[str, Mapping[int, Coverage]] = MappingProxyType(
-    {
-        "pooled, each: common scores": _table(
-            (5, 0, 87, 44),
-            (10, 0, 88, 44),
-            (20, 1, 88, 50),
-            (50, 5, 93, 56),
-            (200, 14, 95, 72),
-            (1000, 22, 95, 83),
-        ),
-        "pooled, each: rare scores": _table(
-            (10, 6, 24, 7),
-            (20, 2, 24, 13),
-            (50, 6, 26, 21),
-            (200, 32, 63, 60),
-            (1000, 54, 88, 86),
-        ),
-        "pooled, Bonferroni: common scores": _table(
-            (5, 29, 100, 76),
-            (10, 22, 100, 70),
-            (20, 30, 100, 72),
-            (50, 46, 100, 76),
-            (200, 70, 100, 85),
-            (1000, 90, 100, 96),
-        ),
-        "pooled, simultaneous: common scores": _table(
-            (20, 91, 100, 97),
-            (50, 94, 100, 98),
-            (200, 91, 100, 95),
-            (1000, 96, 100, 98),
-        ),
-        "pooled, simultaneous: rare scores": _table(
-            (50, 85, 100, 89),
-            (200, 77, 87, 78),
-            (1000, 97, 99, 98),
-        ),
-        "macro, each: common scores": _table(
-            (5, 1, 92, 46),
-            (10, 0, 94, 49),
-            (20, 2, 93, 51),
-            (50, 2, 94, 62),
-            (200, 5, 94, 61),
-            (1000, 14, 95, 81),
-        ),
-        "macro, each: rare scores": _table(
-            (10, 12, 80, 20),
-            (20, 7, 82, 29),
-            (50, 8, 83, 42),
-            (200, 23, 90, 77),
-            (1000, 30, 93, 90),
-        ),
-        "macro, Bonferroni: common scores": _table(
-            (5, 35, 100, 77),
-            (10, 28, 100, 70),
-            (20, 30, 100, 69),
-            (50, 51, 100, 81),
-            (200, 63, 100, 84),
-            (1000, 87, 100, 93),
-        ),
-        "ablate, trimmed: all at once": _table(
-            (5, 96, 100, 99),
-            (10, 94, 100, 98),
-            (20, 100, 100, 100),
-            (50, 99, 100, 99),
-            (200, 94, 100, 99),
-        ),
-        "ablate, trimmed: each": _table(
-            (5, 20, 97, 93),
-            (10, 12, 95, 86),
-            (20, 20, 96, 88),
-            (50, 14, 95, 89),
-            (200, 14, 96, 90),
-        ),
-        "ablate, mean: all at once": _table(
-            (5, 34, 100, 47),
-            (10, 28, 99, 42),
-            (20, 62, 100, 62),
-            (50, 75, 100, 75),
-            (200, 66, 100, 66),
-        ),
-        "ablate, mean: each": _table(
-            (5, 2, 89, 28),
-            (10, 2, 90, 29),
-            (20, 8, 92, 37),
-            (50, 4, 90, 17),
-            (200, 5, 87, 35),
-        ),
-        "diff: all at once": _table(
-            (5, 73, 100, 92),
-            (10, 61, 100, 90),
-            (20, 99, 100, 99),
-            (50, 98, 100, 99),
-            (200, 96, 100, 98),
-        ),
-        "diff, sink: all at once": _table(
-            (5, 65, 100, 79),
-            (10, 65, 100, 83),
-            (20, 98, 100, 99),
-            (50, 82, 100, 84),
-            (200, 93, 100, 93),
-        ),
-        "sources: each": _table(
-            (5, 54, 96, 92),
-            (10, 51, 96, 92),
-            (20, 51, 96, 94),
-            (50, 48, 96, 92),
-            (200, 49, 95, 92),
-        ),
-        "sources: all at once": _table(
-            (20, 99, 100, 100),
-            (50, 96, 100, 99),
-            (200, 95, 100, 99),
-        ),
-        "trimmed mean": _table(
-            (5, 9, 94, 84),
-            (10, 1, 93, 63),
-            (20, 1, 93, 66),
-            (50, 2, 94, 69),
-            (200, 2, 94, 80),
-            (1000, 3, 96, 90),
-        ),
-        "median": _table(
-            (10, 23, 98, 94),
-            (20, 4, 96, 93),
-            (50, 4, 97, 94),
-            (200, 2, 96, 93),
-            (1000, 1, 96, 92),
-        ),
-    }
-)
+def _read(table: str) -> Mapping[str, Mapping[int, Coverage]]:
+    """The rows of a table under a line of numbers of texts; a dash where nothing was measured."""
+    heading, *rows = table.strip("\n").splitlines()
+    sizes = list(map(int, heading.split()))
+    read = {}
+    for row in rows:
+        name, *cells = row.rsplit(maxsplit=len(sizes))
+        shares = {n: cell.split("/") for n, cell in zip(sizes, cells, strict=True) if cell != "-"}
+        read[name.strip()] = MappingProxyType(
+            {n: Coverage(*(int(share) / 100 for share in some)) for n, some in shares.items()}
+        )
+    return MappingProxyType(read)
+
+
+MEASURED = _read(_SHARES)
 """By kind of interval and number of texts."""
 
 
