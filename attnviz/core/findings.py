@@ -2,11 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 Value = tuple[float, float | None, float | None]
 """A number and its 95 % interval; None where there is none."""
+
+
+class Estimate(Protocol):
+    """A number that may not be known, and its 95 % interval."""
+
+    @property
+    def value(self) -> float | None:
+        """The number."""
+
+    @property
+    def low(self) -> float | None:
+        """Where the interval begins."""
+
+    @property
+    def high(self) -> float | None:
+        """Where it ends."""
+
+
+def known(estimates: Mapping[str, Estimate]) -> dict[str, Value]:
+    """The values of heads, by their names, of those that are known."""
+    return {
+        head: (estimate.value, estimate.low, estimate.high)
+        for head, estimate in estimates.items()
+        if estimate.value is not None
+    }
+
+
+def bare(numbers: Mapping[str, float]) -> dict[str, Value]:
+    """Numbers of heads that have no interval."""
+    return {head: (number, None, None) for head, number in numbers.items()}
+
 
 WITHOUT_IT = ("better without it", "worse without it")
 RAISES = ("lowers it", "raises it")
@@ -57,3 +89,18 @@ class Finding:
     how: str
     said: Mapping[str, tuple[str, ...]]
     measures: tuple[Measure, ...]
+
+    @classmethod
+    def of(
+        cls,
+        part: str,
+        name: str,
+        title: str,
+        how: str,
+        said: Mapping[str, Iterable[str]],
+        measures: Iterable[Measure],
+    ) -> Finding:
+        """The same, without heads of which it says nothing and measures that no head has."""
+        lines = {head: tuple(some) for head, some in said.items()}
+        lines = {head: some for head, some in lines.items() if some}
+        return cls(part, name, title, how, lines, tuple(m for m in measures if m.values))

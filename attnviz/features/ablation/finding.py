@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attnviz.core.findings import WITHOUT_IT, Finding, Measure
+from attnviz.core.findings import WITHOUT_IT, Finding, Measure, bare
 from attnviz.drawing.labels import percent
 from attnviz.drawing.signed import signed
 from attnviz.features.ablation.result import Ablation, Change, Effect
@@ -30,12 +30,7 @@ _VERDICTS = {
 
 
 def finding(result: Ablation, name: str) -> Finding:
-    """What ablating each head costs.
-
-    Args:
-        result: of the command.
-        name: of its file.
-    """
+    """What ablating each head costs."""
     changed = _CHANGED.get(result.metric, result.metric)
     alone = [effect for effect in result.ranked() if _single(result, effect)]
     said = {
@@ -59,16 +54,14 @@ def finding(result: Ablation, name: str) -> Finding:
         for effect in alone
     }
     title = f"change of the {changed} without it"
-    measures = [
-        Measure("effect", title, result.unit, sign, values, WITHOUT_IT if sign else ("", ""))
-    ]
-    slopes = {e.name: (e.gradient, None, None) for e in alone if e.gradient is not None}
-    if slopes:
-        measures.append(Measure("gradient", "gradient of its gate", result.unit, 0, slopes))
-    lines = {head: tuple(some) for head, some in said.items()}
-    return Finding(
-        "ablate", name, "Effect of ablating it", _how(result, changed), lines, tuple(measures)
+    ends = WITHOUT_IT if sign else ("", "")
+    slopes = bare({e.name: e.gradient for e in alone if e.gradient is not None})
+    measures = (
+        Measure("effect", title, result.unit, sign, values, ends),
+        Measure("gradient", "gradient of its gate", result.unit, 0, slopes),
     )
+    how = _how(result, changed)
+    return Finding.of("ablate", name, "Effect of ablating it", how, said, measures)
 
 
 def _single(result: Ablation, effect: Effect) -> bool:

@@ -4,61 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attnviz.core.findings import COPYING, WITHOUT_IT, Finding, Measure, Value
+from attnviz.core.findings import COPYING, WITHOUT_IT, Finding, Measure, bare, known
 from attnviz.drawing.shares import estimate, plain_share
 from attnviz.features.atlas import words
 from attnviz.features.atlas.result import Atlas, AtlasHead
 
 
 def finding(atlas: Atlas, name: str) -> Finding:
-    """What every part of it says of each head, in short.
-
-    Args:
-        atlas: the result.
-        name: of its file.
-    """
-    said = {atlas.layout.name(head.head): tuple(_lines(atlas, head)) for head in atlas.heads}
+    """What every part of it says of each head, in short."""
+    said = {atlas.layout.name(head.head): _lines(atlas, head) for head in atlas.heads}
     how = "; ".join(f"{part}: {method}" for part, method in words.methods(atlas))
-    return Finding(
-        "atlas",
-        name,
-        "All that was measured of it",
-        f"{how[:1].upper()}{how[1:]}.",
-        {head: lines for head, lines in said.items() if lines},
-        tuple(measure for measure in _measures(atlas) if measure.values),
-    )
+    how = f"{how[:1].upper()}{how[1:]}."
+    return Finding.of("atlas", name, "All that was measured of it", how, said, _measures(atlas))
 
 
 def _measures(atlas: Atlas) -> Iterator[Measure]:
+    heads = {atlas.layout.name(head.head): head for head in atlas.heads}
     part = atlas.ablation
     if part is not None:
-        values = {name: e.effect for name, e in _named(atlas) if e.effect is not None}
-        yield Measure(
-            "effect",
-            f"change of the {part.metric} without it",
-            part.unit,
-            0 if part.distance else -part.worse,
-            {
-                name: (effect.change, effect.first.joint_low, effect.first.joint_high)
-                for name, effect in values.items()
-            },
-            ("", "") if part.distance else WITHOUT_IT,
-        )
-    scores: dict[str, Value] = {
-        name: (head.copying.score, None, None) for name, head in _named(atlas) if head.copying
-    }
+        effects = {name: head.effect for name, head in heads.items() if head.effect is not None}
+        values = {
+            name: (effect.change, effect.first.joint_low, effect.first.joint_high)
+            for name, effect in effects.items()
+        }
+        title = f"change of the {part.metric} without it"
+        sign, ends = (0, ("", "")) if part.distance else (-part.worse, WITHOUT_IT)
+        yield Measure("effect", title, part.unit, sign, values, ends)
+    scores = bare({name: head.copying.score for name, head in heads.items() if head.copying})
     yield Measure("copying", "copying score", "", -1, scores, COPYING)
-    names: dict[str, Value] = {
-        name: (share.value, share.low, share.high)
-        for name, head in _named(atlas)
-        if head.antecedents and (share := head.antecedents.accuracy).value is not None
-    }
+    names = known(
+        {name: head.antecedents.accuracy for name, head in heads.items() if head.antecedents}
+    )
     yield Measure("accuracy", "how often it finds what is referred to", "", 0, names)
-
-
-def _named(atlas: Atlas) -> Iterator[tuple[str, AtlasHead]]:
-    for head in atlas.heads:
-        yield atlas.layout.name(head.head), head
 
 
 def _lines(atlas: Atlas, head: AtlasHead) -> Iterator[str]:

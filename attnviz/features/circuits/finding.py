@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attnviz.core.findings import COPYING, Finding, Measure
+from attnviz.core.findings import COPYING, Finding, Measure, bare
 from attnviz.core.heads import Head
 from attnviz.drawing.labels import number
 from attnviz.features.circuits import words
@@ -15,12 +15,7 @@ _NAMED = 3
 
 
 def finding(result: Circuits, name: str) -> Finding:
-    """What each head copies, where positions alone send it, and which heads feed it.
-
-    Args:
-        result: of the command.
-        name: of its file.
-    """
+    """What each head copies, where positions alone send it, and which heads feed it."""
     layout = result.layout
     scores = result.copying()
     strongest = {
@@ -28,33 +23,14 @@ def finding(result: Circuits, name: str) -> Finding:
         for head in layout
         if (of := [edge.excess for edge in result.edges if edge.writer == head])
     }
-    measures = [
-        Measure(
-            "copying",
-            "copying score",
-            "",
-            words.UP,
-            {layout.name(head): (copying.score, None, None) for head, copying in scores.items()},
-            COPYING,
-        ),
-        Measure(
-            "previous",
-            "weight on the position before, by positions alone",
-            "",
-            0,
-            {
-                layout.name(h): (places.previous, None, None)
-                for h, places in result.by_position.items()
-            },
-        ),
-        Measure(
-            "writes",
-            "strongest edge into a later head, above random matrices",
-            "",
-            0,
-            {head: (excess, None, None) for head, excess in strongest.items()},
-        ),
-    ]
+    copied = bare({layout.name(head): copying.score for head, copying in scores.items()})
+    before = bare({layout.name(head): p.previous for head, p in result.by_position.items()})
+    edge = "strongest edge into a later head, above random matrices"
+    measures = (
+        Measure("copying", "copying score", "", words.UP, copied, COPYING),
+        Measure("previous", "weight on the position before, by positions alone", "", 0, before),
+        Measure("writes", edge, "", 0, bare(strongest)),
+    )
     how = (
         "From weights alone, no text: how much of what it writes later heads read, above random "
         "matrices of the same shapes; whether it raises the tokens that it reads (copying, -1 to "
@@ -63,15 +39,8 @@ def finding(result: Circuits, name: str) -> Finding:
     missing = [reason for what, reason in result.reasons.items() if what != "Q and K"]
     if missing:
         how += f" Not all of it is known: {'; '.join(missing)}."
-    said = {layout.name(head): tuple(_lines(result, head)) for head in layout}
-    return Finding(
-        "circuits",
-        name,
-        "What its weights allow",
-        how,
-        {head: lines for head, lines in said.items() if lines},
-        tuple(measure for measure in measures if measure.values),
-    )
+    said = {layout.name(head): _lines(result, head) for head in layout}
+    return Finding.of("circuits", name, "What its weights allow", how, said, measures)
 
 
 def _lines(result: Circuits, head: Head) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attnviz.core.findings import Finding, Measure, Value
+from attnviz.core.findings import Finding, Measure, Value, bare
 from attnviz.drawing.labels import number, visible
 from attnviz.drawing.signed import signed
 from attnviz.features.diff import words
@@ -12,18 +12,11 @@ from attnviz.features.diff.result import OTHER_UNITS, Diff, HeadChange
 
 
 def finding(result: Diff, name: str) -> Finding:
-    """How far apart each head's rows are, or how its figures differ.
-
-    Args:
-        result: of the command.
-        name: of its file.
-    """
+    """How far apart each head's rows are, or how its figures differ."""
     known = {result.layout.name(head) for head in result.layout}
     heads = [head for head in result.heads if head.name in known]
-    far: dict[str, Value] = {
-        head.name: (head.distance.mean, None, None) for head in heads if head.distance is not None
-    }
-    measures = [Measure("distance", "mean distance of its rows", "", 0, far)] if far else []
+    far = bare({head.name: head.distance.mean for head in heads if head.distance is not None})
+    measures = [Measure("distance", "mean distance of its rows", "", 0, far)]
     changes: dict[str, dict[str, Value]] = {}
     for head in heads:
         for figure in head.changes:
@@ -34,15 +27,9 @@ def finding(result: Diff, name: str) -> Finding:
         Measure(f"change: {key}", f"change of {key}", "", words.UP, values)
         for key, values in changes.items()
     ]
-    lines = {head.name: tuple(_lines(head, result.texts)) for head in heads}
-    return Finding(
-        "diff",
-        name,
-        "What changed",
-        f"{words.title(result)}: {words.below(result)}.",
-        {head: said for head, said in lines.items() if said},
-        tuple(measures),
-    )
+    how = f"{words.title(result)}: {words.below(result)}."
+    said = {head.name: _lines(head, result.texts) for head in heads}
+    return Finding.of("diff", name, "What changed", how, said, measures)
 
 
 def _lines(head: HeadChange, texts: int) -> Iterator[str]:

@@ -11,30 +11,18 @@ from attnviz.features.film.words import between, heading, meanwhile, spans
 
 
 def finding(film: Film, name: str) -> Finding:
-    """When every head formed.
-
-    Args:
-        film: the film, of which the last checkpoint is the model.
-        name: of its file.
-    """
-    heads = {film.layout.name(head_film.head): head_film for head_film in film.heads}
+    """When every head formed."""
     formed = {
-        film.layout.name(formation.head): (
-            float(formation.step),
-            _float(formation.low),
-            _float(formation.high),
-        )
-        for formation in reversed(film.formations)
+        film.layout.name(f.head): (float(f.step), _float(f.low), _float(f.high))
+        for f in reversed(film.formations)
     }
-    return Finding(
-        "film",
-        name,
-        "While it was trained",
+    how = (
         f"{heading(film)}, on {counted(film.texts, 'text')}; a head formed at the first "
-        "checkpoint at which its score is past the middle of its rise.",
-        {head: tuple(life(film, head_film)) for head, head_film in heads.items()},
-        (Measure("formed", "step at which it formed", "steps", 0, formed),) if formed else (),
+        "checkpoint at which its score is past the middle of its rise."
     )
+    said = {film.layout.name(head.head): life(film, head) for head in film.heads}
+    measure = Measure("formed", "step at which it formed", "steps", 0, formed)
+    return Finding.of("film", name, "While it was trained", how, said, [measure])
 
 
 def life(film: Film, head: HeadFilm) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnviz.core.findings import Finding, Measure
+from attnviz.core.findings import Finding, Measure, bare
 from attnviz.core.heads import SiteKind
 from attnviz.drawing.labels import percent
 from attnviz.features.flow.result import Flow
@@ -15,12 +15,7 @@ _NAMED = 3
 
 
 def finding(result: Flow, name: str) -> Finding:
-    """What each head's layer moved between positions; of a followed token, what it moved of that.
-
-    Args:
-        result: the result.
-        name: of its file.
-    """
+    """What each head's layer moved between positions, of a token that is followed or of all."""
     moved: dict[tuple[str, int], float] = {}
     said: dict[tuple[str, int], str] = {}
     n = len(result.tokens)
@@ -42,7 +37,7 @@ def finding(result: Flow, name: str) -> Finding:
         stack: SiteKind = "encoder" if head.site.kind == "encoder" else "decoder"
         at = stack, head.layer
         if at in moved:
-            values[result.layout.name(head)] = (moved[at], None, None)
+            values[result.layout.name(head)] = moved[at]
             lines[result.layout.name(head)] = (said[at],)
     of = "" if result.followed is None else f" of what is followed, {result.followed.name!r},"
     how = (
@@ -50,7 +45,5 @@ def finding(result: Flow, name: str) -> Finding:
         "of the layer, the same for all its heads."
     )
     title = "share that its layer moves from other positions"
-    return Finding(
-        "flow", name, "What its layer moves", how, lines,
-        (Measure("moved", title, "", 0, values),),
-    )  # fmt: skip
+    measures = (Measure("moved", title, "", 0, bare(values)),)
+    return Finding("flow", name, "What its layer moves", how, lines, measures)

@@ -8,12 +8,7 @@ from attnviz.features.lens.result import Lens
 
 
 def finding(result: Lens, name: str) -> Finding | None:
-    """The words that every head raises and lowers; None where states were read.
-
-    Args:
-        result: the result.
-        name: of its file.
-    """
+    """The words that every head raises and lowers; None where states were read."""
     if not result.heads:
         return None
     said, shares = {}, {}
@@ -25,7 +20,7 @@ def finding(result: Lens, name: str) -> Finding | None:
             shares[result.layout.name(writes.head)] = (
                 writes.in_text.share, writes.in_text.low, writes.in_text.high,
             )  # fmt: skip
-        said[result.layout.name(writes.head)] = tuple(lines)
+        said[result.layout.name(writes.head)] = lines
     how = (
         f"{words.title(result)}: what it adds to the residual stream, through the last "
         "normalization with its scale, and the LM head; against the mean of the vocabulary."
@@ -33,4 +28,4 @@ def finding(result: Lens, name: str) -> Finding | None:
     measure = Measure(
         "in text", "rows in which the word it raises most stands in the text", "", 0, shares
     )
-    return Finding("lens", name, "What it writes", how, said, (measure,) if shares else ())
+    return Finding.of("lens", name, "What it writes", how, said, [measure])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnviz.core.findings import RAISES, Finding, Measure
+from attnviz.core.findings import RAISES, Finding, Measure, bare
 from attnviz.drawing.labels import quoted, visible
 from attnviz.drawing.signed import signed
 from attnviz.features.logits.result import Logits
@@ -15,12 +15,7 @@ _TAIL = 12
 
 
 def finding(result: Logits, name: str) -> Finding:
-    """What every head adds to the logit.
-
-    Args:
-        result: the result.
-        name: of its file.
-    """
+    """What every head adds to the logit."""
     of = quoted(result.token) + (
         f" minus that of {quoted(result.against)}" if result.against else ""
     )
@@ -49,7 +44,6 @@ def finding(result: Logits, name: str) -> Finding:
     )
     if not values:
         how = f"No logit is split by head: {result.reason}."
-    plain = {head: (value, None, None) for head, value in values.items()}
-    measure = Measure("vote", f"what it adds to the logit of {of}", "logits", UP, plain, RAISES)
-    lines = {head: tuple(some) for head, some in said.items()}
-    return Finding("logits", name, "What it writes", how, lines, (measure,) if values else ())
+    title = f"what it adds to the logit of {of}"
+    measure = Measure("vote", title, "logits", UP, bare(values), RAISES)
+    return Finding.of("logits", name, "What it writes", how, said, [measure])

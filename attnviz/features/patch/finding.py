@@ -16,13 +16,8 @@ _VERBS: dict[Direction, str] = {"denoise": "restores", "noise": "removes"}
 
 
 def finding(result: Patch, name: str) -> Finding:
-    """What each head carries of the answer.
-
-    Args:
-        result: the result.
-        name: of its file.
-    """
-    said = {result.layout.name(head): tuple(_lines(result, head)) for head in result.layout}
+    """What each head carries of the answer."""
+    said = {result.layout.name(head): _lines(result, head) for head in result.layout}
     alone = {
         result.layout.name(effect.heads[0]): effect
         for effect in result.effects
@@ -37,14 +32,8 @@ def finding(result: Patch, name: str) -> Finding:
         }
         title = f"share of the {words.metric(result)} that it {_VERBS[direction]}"
         measures.append(Measure(direction, title, "", 1, values))
-    return Finding(
-        "patch",
-        name,
-        "What it carries of the answer",
-        _how(result),
-        {head: lines for head, lines in said.items() if lines},
-        tuple(measures),
-    )
+    title = "What it carries of the answer"
+    return Finding.of("patch", name, title, _how(result), said, measures)
 
 
 def _lines(result: Patch, head: Head) -> Iterator[str]:

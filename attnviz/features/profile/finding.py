@@ -16,45 +16,30 @@ _STRINGS = 3
 
 
 def finding(result: Profile, name: str) -> Finding:
-    """What every head does over many texts.
-
-    Args:
-        result: the result.
-        name: of its file.
-    """
+    """What every head does over many texts."""
     heads = {result.layout.name(head.head): head for head in result.heads}
     unit = "group" if result.grouped else "text"
     at_once = " for all heads and scores at once" * result.simultaneous
     norms = "" if result.quantity == "weights" else f" Not weights: {result.quantity}."
-    return Finding(
-        "profile",
-        name,
-        "Over many texts",
+    how = (
         f"{counted(result.texts, 'text')} ({counted(result.tokens, 'token')}) from "
         f"{', '.join(map(called, result.files))}; "
-        f"95 % intervals over {counted(result.clusters, unit)}{at_once}."
-        f"{norms}",
-        {head: tuple(_habits(profile)) for head, profile in heads.items()},
-        tuple(_measures(heads)),
+        f"95 % intervals over {counted(result.clusters, unit)}{at_once}.{norms}"
     )
+    said = {head: _habits(profile) for head, profile in heads.items()}
+    return Finding.of("profile", name, "Over many texts", how, said, _measures(heads))
 
 
 def _measures(heads: dict[str, HeadProfile]) -> Iterator[Measure]:
-    """Every score that is known of some head."""
+    """Every score."""
     for score, kind in SCORES.items():
-        known = {
-            h: profile.estimates[score]
-            for h, profile in heads.items()
-            if score in profile.estimates
-        }
         values = {
-            head: (profile.mean, profile.low, profile.high)
-            for head, profile in known.items()
-            if profile.mean is not None
+            head: (estimate.mean, estimate.low, estimate.high)
+            for head, profile in heads.items()
+            if (estimate := profile.estimates.get(score)) and estimate.mean is not None
         }
-        if values:
-            title = f"{score.replace('_', ' ')} over texts"
-            yield Measure(score, title, "" if kind.unit == "share" else kind.unit, 0, values)
+        title = f"{score.replace('_', ' ')} over texts"
+        yield Measure(score, title, "" if kind.unit == "share" else kind.unit, 0, values)
 
 
 def _habits(head: HeadProfile) -> Iterator[str]:

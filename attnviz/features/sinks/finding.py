@@ -2,76 +2,48 @@
 
 from __future__ import annotations
 
-from attnviz.core.findings import WITHOUT_IT, Finding, Measure, Value
+from collections.abc import Iterator
+
+from attnviz.core.findings import WITHOUT_IT, Finding, Measure, known
 from attnviz.drawing.labels import counted
-from attnviz.features.sinks.result import HeadSink, SinkMean, Sinks
+from attnviz.features.sinks.result import HeadSink, Sinks
 from attnviz.features.sinks.words import norms, share, signed, sink_name, times
 
 
 def finding(result: Sinks, name: str) -> Finding:
-    """Where each head rests, what it hands on, and what removal costs.
-
-    Args:
-        result: the result.
-        name: of its file.
-    """
-    told = {result.layout.name(head.head): _said(result, head) for head in result.heads}
-    said = {head: lines for head, lines in told.items() if lines}
-    titles = {
-        "share": "mean weight on the key with the most",
-        "output": "norm of its output against its layer's heads",
-    }
-    measures = [
-        Measure(
-            field, title, "", 0, _values(result, [getattr(head, field) for head in result.heads])
-        )
-        for field, title in titles.items()
-    ]
-    if result.unit is not None:
-        unit = result.unit if result.unit == "nats" else ""
-        costs = [head.without or SinkMean(None) for head in result.heads]
-        measures.append(
-            Measure(
-                "cost",
-                "cost of setting its output to 0",
-                unit,
-                -1,
-                _values(result, costs),
-                WITHOUT_IT,
-            )
-        )
+    """Where each head rests, what it hands on, and what removal costs."""
+    heads = {result.layout.name(head.head): head for head in result.heads}
+    shares = known({name: head.share for name, head in heads.items()})
+    outputs = known({name: head.output for name, head in heads.items()})
+    costs = known({name: head.without for name, head in heads.items() if head.without})
+    unit = "nats" if result.unit == "nats" else ""
+    measures = (
+        Measure("share", "mean weight on the key with the most", "", 0, shares),
+        Measure("output", "norm of its output against its layer's heads", "", 0, outputs),
+        Measure("cost", "cost of setting its output to 0", unit, -1, costs, WITHOUT_IT),
+    )
     how = (
         f"The key with the most weight in all, over {result.tokens:,} tokens of "
         f"{counted(result.texts, 'text')}; more than {result.threshold:g} of a row's weight makes "
         f"it a sink. Norms are {norms(result)} of the sink against the other keys. Dormant: an "
         f"output below {result.dormant_below:g} of the mean of the layer's heads."
     )
-    some = tuple(measure for measure in measures if measure.values)
-    return Finding("sinks", name, "Attention sink", how, said, some)
+    said = {name: _lines(result, head) for name, head in heads.items()}
+    return Finding.of("sinks", name, "Attention sink", how, said, measures)
 
 
-def _said(result: Sinks, head: HeadSink) -> tuple[str, ...]:
-    told = []
+def _lines(result: Sinks, head: HeadSink) -> Iterator[str]:
     if 2 * head.texts > result.texts:
-        told.append(
+        yield (
             f"sink {sink_name(result, head)}: {share(head.share)} of a row, its value "
             f"{times(head.norm)} the others', {share(head.written)} of what is written"
         )
     if head.learned.value:
-        told.append(f"{share(head.learned)} of its weight on a learned sink")
+        yield f"{share(head.learned)} of its weight on a learned sink"
     if result.is_dormant(head):
-        told.append(f"dormant: output {times(head.output)} its layer's mean")
+        yield f"dormant: output {times(head.output)} its layer's mean"
     if head.without is not None:
-        told.append(
+        yield (
             f"without it {signed(head.without)} {result.unit}, without its sink "
             f"{signed(head.without_sink)}"
         )
-    return tuple(told)
-
-
-def _values(result: Sinks, means: list[SinkMean]) -> dict[str, Value]:
-    return {
-        result.layout.name(head.head): (mean.value, mean.low, mean.high)
-        for head, mean in zip(result.heads, means, strict=True)
-        if mean.value is not None
-    }

@@ -8,12 +8,7 @@ from attnviz.features.sources.result import Sources, SourceShares
 
 
 def finding(result: Sources | SourceShares, name: str) -> Finding | None:
-    """Through which earlier heads a head finds its keys; None for a single score.
-
-    Args:
-        result: the result.
-        name: of its file.
-    """
+    """Through which earlier heads a head finds its keys; None for a single score."""
     if isinstance(result, Sources):
         return None
     reader = result.name

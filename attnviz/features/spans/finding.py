@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnviz.core.findings import Finding, Measure, Value
+from attnviz.core.findings import Finding, Measure, Value, known
 from attnviz.core.spans import ELSEWHERE
 from attnviz.drawing.shares import estimate, plain_share
 from attnviz.features.spans.result import Spans
@@ -13,12 +13,7 @@ _TOLD = 3
 
 
 def finding(result: Spans, name: str) -> Finding:
-    """What each head gives to the spans, or how often it finds the right document.
-
-    Args:
-        result: the result.
-        name: of its file.
-    """
+    """What each head gives to the spans, or how often it finds the right document."""
     return _of_documents(result, name) if result.documents is not None else _of_spans(result, name)
 
 
@@ -32,39 +27,32 @@ def _of_spans(result: Spans, name: str) -> Finding:
             values[span][head] = (share.mean, share.joint_low, share.joint_high)
             line = f"{span} {estimate(joint(share))}, {lift(share)} chance"
             told.append((share.lift or 0.0, line))
-        said[head] = tuple(line for _, line in sorted(told, reverse=True)[:_TOLD])
-    measures = tuple(
+        said[head] = [line for _, line in sorted(told, reverse=True)[:_TOLD]]
+    measures = [
         Measure(span, f"share of the weight on {span}", "", 0, some)
         for span, some in values.items()
-        if some
-    )
+    ]
     texts = f"{result.texts} texts" if result.texts > 1 else "one text"
     intervals = "; 95 % intervals hold for all heads and spans at once" if result.family else ""
     how = (
         f"The share of the weight ({whose(result)}) on each span, and how many times the share of "
         f"the keys that it is; {texts}{intervals}."
     )
-    return Finding("spans", name, "Which parts it attends to", how, said, measures)
+    return Finding.of("spans", name, "Which parts it attends to", how, said, measures)
 
 
 def _of_documents(result: Spans, name: str) -> Finding:
     sheet = result.documents
     assert sheet is not None
-    values: dict[str, Value] = {}
-    said = {}
     rival = f"{RULE_NAMES[sheet.baseline]} {plain_share(sheet.rival.accuracy.value)}"
-    for score in sheet.ranked:
-        if score.accuracy.value is None:
-            continue
-        head = result.layout.name(score.head)
-        values[head] = (score.accuracy.value, score.accuracy.low, score.accuracy.high)
-        beside = f"chance {plain_share(sheet.chance)}, {rival}"
-        said[head] = (f"{estimate(score.accuracy)} of {sheet.measured_on}, {beside}",)
+    beside = f"{sheet.measured_on}, chance {plain_share(sheet.chance)}, {rival}"
+    shares = {result.layout.name(score.head): score.accuracy for score in sheet.ranked}
+    values = known(shares)
+    said = {head: [f"{estimate(shares[head])} of {beside}"] for head in values}
     how = (
         f"How often the document with the most weight per token ({whose(result)}) is the right one "
         f"of {sheet.documents:.3g}, on {sheet.measured_on} that no head was chosen on; 95 % "
         "intervals."
     )
     measure = Measure("documents", "how often it finds the right document", "", 0, values)
-    measures = (measure,) if values else ()
-    return Finding("spans", name, "Which document it attends to", how, said, measures)
+    return Finding.of("spans", name, "Which document it attends to", how, said, [measure])

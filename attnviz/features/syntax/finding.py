@@ -12,12 +12,7 @@ _RELATIONS = 3
 
 
 def finding(result: Syntax, name: str) -> Finding:
-    """The relations that no other head finds as well.
-
-    Args:
-        result: the result.
-        name: of its file.
-    """
+    """The relations that no other head finds as well."""
     roles = {(role.head, role.relation) for role in result.roles}
     best = [
         relation.best
@@ -45,14 +40,9 @@ def finding(result: Syntax, name: str) -> Finding:
         if head not in margins or margin > margins[head][0]:
             margins[head] = (margin, leader.margin.low, leader.margin.high)
     title = "largest lead over the best offset, of the relations it finds best"
-    return Finding(
-        "syntax",
-        name,
-        "Relations it finds best of all heads",
+    how = (
         f"How often it points at the gold head or dependent, in {result.measured_on} that no "
-        "head was chosen on; the best fixed offset beside it; 95 % intervals.",
-        {head: tuple(lines) for head, lines in said.items()},
-        (Measure("lead", title, "", -1, margins, ("behind the offset", "ahead of it")),)
-        if margins
-        else (),
+        "head was chosen on; the best fixed offset beside it; 95 % intervals."
     )
+    measure = Measure("lead", title, "", -1, margins, ("behind the offset", "ahead of it"))
+    return Finding.of("syntax", name, "Relations it finds best of all heads", how, said, [measure])
