@@ -7,6 +7,7 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
+from attnviz.core.findings import Estimate
 from attnviz.core.heads import Head, Layout
 from attnviz.core.scores import HeadScores
 
@@ -29,6 +30,15 @@ def which_head(layout: Layout, *heads: Head) -> Row:
     row: Row = {} if len(layout.kinds) == 1 else {"stack": head and head.site.kind}
     row |= {"layer": head and head.layer, "index": head and head.index}
     return row | {"head": head and layout.name(head)}
+
+
+def spread(name: str, estimate: Estimate | None) -> Row:
+    """An estimate in three columns: its value, and the ends of its interval."""
+    return {
+        name: estimate and estimate.value,
+        f"{name}_low": estimate and estimate.low,
+        f"{name}_high": estimate and estimate.high,
+    }
 
 
 def head_rows(heads: Sequence[HeadScores], layout: Layout) -> list[Row]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnviz.drawing.tables import HEAD, Row, which_head
+from attnviz.drawing.tables import HEAD, Row, spread, which_head
 from attnviz.features.coref.result import Coref
 
 COLUMNS = (
@@ -24,9 +24,7 @@ def rows(result: Coref) -> list[Row]:
             "count": head.count,
             "baseline": head.baseline,
             "baseline_accuracy": head.baseline_accuracy,
-            "margin": head.margin.value,
-            "margin_low": head.margin.low,
-            "margin_high": head.margin.high,
+            **spread("margin", head.margin),
         }
         for kind in result.kinds
         for head in kind.ranked

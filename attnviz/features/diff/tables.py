@@ -17,15 +17,9 @@ def rows(report: Diff) -> list[Row]:
         single = (known[head.name],) if head.name in known else ()
         which = {"name": head.name} | which_head(report.layout, *single)
         if head.distance is not None:
-            listed.append(
-                which
-                | dict.fromkeys(_FIGURE)
-                | {"figure": "js distance", "change": head.distance.mean}
-            )
-        listed += [
-            which | {"figure": figure.name, "before": figure.before,
-             "after": figure.after, "change": figure.change, "low": figure.low,
-             "high": figure.high}
-            for figure in head.changes
-        ]  # fmt: skip
+            apart = {"figure": "js distance", "change": head.distance.mean}
+            listed.append(which | dict.fromkeys(_FIGURE) | apart)
+        for figure in head.changes:
+            numbers = {name: getattr(figure, name) for name in _FIGURE[1:]}
+            listed.append(which | {"figure": figure.name} | numbers)
     return listed

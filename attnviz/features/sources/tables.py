@@ -5,6 +5,8 @@ from __future__ import annotations
 from attnviz.drawing.tables import Row
 from attnviz.features.sources.result import Sources, SourceShares
 
+_SHARE = ("value", "share", "low", "high", "joint_low", "joint_high")
+
 
 def rows(result: Sources | SourceShares) -> list[Row]:
     """A row for each pair of sources of a score; of many texts, for each source of a side."""
@@ -14,12 +16,7 @@ def rows(result: Sources | SourceShares) -> list[Row]:
                 "side": side,
                 "source": share.origin.name(result.layout),
                 "kind": share.origin.kind,
-                "value": share.value,
-                "share": share.share,
-                "low": share.low,
-                "high": share.high,
-                "joint_low": share.joint_low,
-                "joint_high": share.joint_high,
+                **{name: getattr(share, name) for name in _SHARE},
             }
             for side, shares in (("query", result.by_query), ("key", result.by_key))
             for share in shares

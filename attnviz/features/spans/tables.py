@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from attnviz.drawing.tables import HEAD, Row, which_head
+from attnviz.drawing.tables import HEAD, Row, spread, which_head
 from attnviz.features.spans.result import Spans
 
+_SHARE = ("low", "high", "joint_low", "joint_high", "sure", "chance", "lift", "per_token", "rows")
 COLUMNS = (
-    *HEAD, "span", "share", "low", "high", "joint_low", "joint_high", "sure", "chance", "lift",
-    "per_token", "rows", "accuracy",
-    "accuracy_low", "accuracy_high", "margin", "margin_low", "margin_high",
+    *HEAD, "span", "share", *_SHARE, "accuracy", "accuracy_low", "accuracy_high", "margin",
+    "margin_low", "margin_high",
 )  # fmt: skip
 
 
@@ -24,21 +24,9 @@ def rows(result: Spans) -> list[Row]:
                 **which_head(result.layout, head.head),
                 "span": name,
                 "share": share.mean,
-                "low": share.low,
-                "high": share.high,
-                "joint_low": share.joint_low,
-                "joint_high": share.joint_high,
-                "sure": share.sure,
-                "chance": share.chance,
-                "lift": share.lift,
-                "per_token": share.per_token,
-                "rows": share.rows,
-                "accuracy": None if choice is None else choice.accuracy.value,
-                "accuracy_low": None if choice is None else choice.accuracy.low,
-                "accuracy_high": None if choice is None else choice.accuracy.high,
-                "margin": None if choice is None else choice.margin.value,
-                "margin_low": None if choice is None else choice.margin.low,
-                "margin_high": None if choice is None else choice.margin.high,
+                **{name: getattr(share, name) for name in _SHARE},
+                **spread("accuracy", None if choice is None else choice.accuracy),
+                **spread("margin", None if choice is None else choice.margin),
             }
         )
     return listed

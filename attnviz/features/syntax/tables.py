@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnviz.drawing.tables import Row, which_head
+from attnviz.drawing.tables import Row, spread, which_head
 from attnviz.features.syntax.result import Syntax
 
 _BEST = (
@@ -28,9 +28,7 @@ def rows(result: Syntax) -> list[Row]:
                 "held_out": best.count,
                 "offset": best.offset,
                 "offset_accuracy": best.offset_accuracy,
-                "margin": best.margin.value,
-                "margin_low": best.margin.low,
-                "margin_high": best.margin.high,
+                **spread("margin", best.margin),
                 "role": (best.head, relation.name) in sure,
             }
         listed.append(row)
