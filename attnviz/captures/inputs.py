@@ -295,21 +295,31 @@ def _kind(value: object) -> str:
     return type(value).__name__
 
 
+def prompts_of(what: Input | Iterable[Input], lacks: str) -> list[Prompt]:
+    """The prompts of one text or several, for what needs the model itself.
+
+    Args:
+        what: the texts.
+        lacks: what is missing in recorded attention, such as ``holds no logits``.
+
+    Raises:
+        UsageError: recorded attention; InputError: as for :func:`prompt_of`.
+    """
+    prompts = []
+    for given in looks_of(what):
+        if isinstance(given, Capture):
+            raise UsageError("recorded attention {}; give a text and {model}", lacks, model=...)
+        prompts.append(prompt_of(given))
+    return prompts
+
+
 def prepared(source: Source, what: Input | Iterable[Input]) -> Sequence[Inputs]:
-    """Texts as a model runs them, for what needs the model itself.
+    """Texts as a model runs them, to be ablated.
 
     Raises:
         UsageError: recorded attention; InputError: no text.
     """
-    inputs = []
-    for given in looks_of(what):
-        if isinstance(given, Capture):
-            raise UsageError(
-                "recorded attention cannot be ablated, since that needs the model; "
-                "give a text and {model}",
-                model=...,
-            )
-        inputs.append(source.prepare(prompt_of(given)))
-    if not inputs:
+    prompts = prompts_of(what, "cannot be ablated, since that needs the model")
+    if not prompts:
         raise InputError("no text to measure; give at least one")
-    return inputs
+    return [source.prepare(prompt) for prompt in prompts]

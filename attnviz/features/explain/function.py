@@ -7,16 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from attnviz.captures.inputs import Input, capture, prompt_of
+from attnviz.captures.inputs import Input, capture, prompts_of
 from attnviz.captures.settings import ModelSettings
 from attnviz.captures.trials import MASKS, is_masked, predicted
-from attnviz.core.capture import Capture
 from attnviz.core.heads import Head
 from attnviz.core.interface import interface
 from attnviz.core.progress import Progress
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import Source
-from attnviz.errors import InputError, ModelError, UsageError
+from attnviz.errors import InputError, ModelError
 from attnviz.features.ablation.function import ablate
 from attnviz.features.ablation.result import Ablation, Effect
 from attnviz.features.explain.result import Explain, ExplainedHead
@@ -67,17 +66,11 @@ def explain(
         Direct logit attribution and composition, Elhage et al. 2021, "A Mathematical Framework for
         Transformer Circuits"; ablation by means, Wang et al. 2022 (arXiv:2211.00593).
     """
-    if isinstance(text, Capture):
-        raise UsageError(
-            "recorded attention predicts nothing, since that needs the model; give a text and "
-            "{model}",
-            model=...,
-        )
+    (prompt,) = prompts_of(text, "predicts nothing, since that needs the model")
     answer, against = settings.answer, settings.against
     source = model.load()
     if source.no_logits:
         raise ModelError(f"{source.info.model} predicts no words: {source.no_logits}")
-    prompt = prompt_of(text)
     if is_masked(source):
         texts = predicted(source.prepare(prompt)).texts
         if sum(text in MASKS for text in texts) != 1:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from attnviz.captures.inputs import Input, looks_of, prompt_of
+from attnviz.captures.inputs import Input, prompts_of
 from attnviz.captures.settings import ModelSettings
-from attnviz.core.capture import Capture
 from attnviz.core.interface import interface
 from attnviz.errors import UsageError
 from attnviz.features.lens.result import Lens
@@ -44,14 +43,7 @@ def lens(
         "A Mathematical Framework for Transformer Circuits". No lens is trained (Belrose et al.
         2023, arXiv:2303.08112, do that).
     """
-    texts = list(looks_of(text))
-    prompts = [prompt_of(item) for item in texts if not isinstance(item, Capture)]
-    if len(prompts) < len(texts):
-        raise UsageError(
-            "recorded attention holds no states, since those need the model; give a "
-            "text and {model}",
-            model=...,
-        )
+    prompts = prompts_of(text, "holds no states, since those need the model")
     if settings.by == "layer" and len(prompts) != 1:
         raise UsageError(
             "layers are read on one text, and there are {}; give one, or read what heads write on "

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from attnviz.captures.copies import distinct, same_as
-from attnviz.captures.inputs import Input, looks_of, prompt_of
+from attnviz.captures.inputs import Input, prompts_of
 from attnviz.captures.notes import notes
 from attnviz.captures.settings import ModelSettings
-from attnviz.core.capture import Capture
 from attnviz.core.interface import interface
 from attnviz.core.progress import Progress
 from attnviz.core.source import Source
@@ -58,15 +57,9 @@ def sinks(
         UsageError: recorded attention, which has no values, or a model with a decoder of its own;
         AttnvizError: see :mod:`attnviz.errors`.
     """
-    texts = list(looks_of(text))
-    if not texts:
+    prompts = prompts_of(text, "has no values, which sinks are told by")
+    if not prompts:
         raise InputError("no text to measure; give at least one")
-    prompts = [prompt_of(item) for item in texts if not isinstance(item, Capture)]
-    if len(prompts) < len(texts):
-        raise UsageError(
-            "recorded attention has no values, which sinks are told by; give a text and {model}",
-            model=...,
-        )
     source = model.load()
     _check(source)
     ready = [source.prepare(prompt) for prompt in prompts]

@@ -6,12 +6,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Literal
 
-from attnviz.captures.inputs import Input, prompt_of
+from attnviz.captures.inputs import Input, prompts_of
 from attnviz.captures.settings import ModelSettings
-from attnviz.core.capture import Capture
 from attnviz.core.interface import interface
 from attnviz.core.progress import Progress
-from attnviz.errors import UsageError
 from attnviz.features.sources.measure import measure
 from attnviz.features.sources.result import MEAN, Sources, SourceShares
 from attnviz.features.sources.run import answer
@@ -52,15 +50,7 @@ def sources(
         ModelError: the sources do not add up to the score, or cannot be told.
     """
     single = isinstance(text, Input)
-    prompts = []
-    for each in [text] if isinstance(text, Input) else text:
-        if isinstance(each, Capture):
-            raise UsageError(
-                "recorded attention has no queries and keys to split, since those need the model; "
-                "give a text and {model}",
-                model=...,
-            )
-        prompts.append(prompt_of(each))
+    prompts = prompts_of(text, "has no queries and keys to split, since those need the model")
     if single:
         settings.check_one()
     else:
