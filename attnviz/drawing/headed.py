@@ -12,8 +12,6 @@ from attnviz.drawing.heading import Heading
 
 MARGIN = 0.2
 """On all sides, in inches."""
-INK = "#1b1b1b"
-"""Of what is drawn over colours: intervals, curves."""
 
 
 class HeadedFigure:
@@ -64,9 +62,3 @@ class HeadedFigure:
         """Axes by inches from the left and from the top."""
         place = (x / self._wide, 1 - (y + high) / self._high, wide / self._wide, high / self._high)
         return self._figure.add_axes(place)
-
-
-def open_sides(axes: Axes, *sides: str) -> None:
-    """Axes without their lines at these sides, or at all of them."""
-    for side in sides or ("left", "right", "top", "bottom"):
-        axes.spines[side].set_visible(False)

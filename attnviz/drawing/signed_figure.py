@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 
 from matplotlib.axes import Axes
-from matplotlib.patches import Rectangle
 
 from attnviz.core.heads import Head, Layout, Site
+from attnviz.drawing import charts
 from attnviz.drawing.cells import Cell, cell_of, is_small, numbered
-from attnviz.drawing.palette import ink
 from attnviz.drawing.signed import color, signed
 
 _CELL = (0.46, 0.27)
@@ -64,19 +63,8 @@ def draw(
         first = len(lines) + len({site.kind for site in lines})
         lines |= {Site(kind, layer): first + layer for layer in range(layout.layers(kind))}
     for head, value in values.items():
-        y, paint = lines[head.site], color(value, most, orange)
-        axes.add_patch(Rectangle((head.index, y), 1, 1, facecolor=paint, edgecolor="white"))
-        if not small:
-            axes.text(
-                head.index + 0.5, y + 0.5, signed(value), ha="center", va="center",
-                fontsize=6, color=ink(paint), fontweight="bold" if head in bold else None,
-            )  # fmt: skip
-    axes.set_xlim(0, wide)
-    axes.set_ylim(high, 0)
-    numbered(axes, wide, [(y, site.layer) for site, y in lines.items()], small=small)
-    axes.tick_params(length=0, labelsize=7)
-    axes.xaxis.tick_top()
-    axes.set_xlabel(f"{legend}; too many heads for figures" if small else legend, fontsize=7)
-    axes.set_ylabel("layer", fontsize=7)
-    for side in axes.spines.values():
-        side.set_visible(False)
+        weight = "bold" if head in bold else "normal"
+        paint, text = color(value, most, orange), "" if small else signed(value)
+        charts.cell(axes, head.index, lines[head.site], paint, text, fontweight=weight)
+    layers = [(y, site.layer) for site, y in lines.items()]
+    numbered(axes, wide, high, layers, legend, "figures")

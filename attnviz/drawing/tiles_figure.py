@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from matplotlib.axes import Axes
-from matplotlib.patches import Rectangle
 
 from attnviz.core.heads import Head, Layout, Site
+from attnviz.drawing import charts
 from attnviz.drawing.cells import Cell, cell_of, is_small, numbered
 from attnviz.drawing.labels import shorten
-from attnviz.drawing.palette import ink, mix
+from attnviz.drawing.palette import mix
 from attnviz.drawing.tiles import COLOR, Tile
 
 _CELL = (0.5, 0.27)
@@ -47,19 +47,8 @@ def draw_grid(axes: Axes, layout: Layout, tiles: Mapping[Head, Tile], caption: s
             paint = _EMPTY
             if tile is not None:
                 paint = mix("#ffffff", COLOR, min(max(tile.strength, 0.0), 1.0))
-            if tile is not None and not small:
-                axes.text(
-                    index + 0.5, layer + 0.5, shorten(tile.text, 8), ha="center", va="center",
-                    fontsize=6, color=ink(paint),
-                )  # fmt: skip
-            axes.add_patch(Rectangle((index, layer), 1, 1, facecolor=paint, edgecolor="white"))
-    axes.set_xlim(0, max(counts))
-    axes.set_ylim(len(counts), 0)
-    numbered(axes, max(counts), [(n, n) for n in range(len(counts))], small=small)
-    axes.tick_params(length=0, labelsize=7)
-    axes.xaxis.tick_top()
-    said = f"{caption}; too many heads for words" if small else caption
-    axes.set_xlabel(said, fontsize=7, wrap=True)
-    axes.set_ylabel("layer", fontsize=7)
-    for side in axes.spines.values():
-        side.set_visible(False)
+            charts.cell(
+                axes, index, layer, paint, shorten(tile.text, 8) if tile and not small else ""
+            )
+    layers = [(n, n) for n in range(len(counts))]
+    numbered(axes, max(counts), len(counts), layers, caption, "words")

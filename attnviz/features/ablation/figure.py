@@ -9,7 +9,8 @@ from matplotlib.figure import Figure
 
 from attnviz.drawing import signed_figure
 from attnviz.drawing.canvas import picture
-from attnviz.drawing.headed import INK, MARGIN, HeadedFigure, open_sides
+from attnviz.drawing.charts import INK, interval, name_bars, open_sides
+from attnviz.drawing.headed import MARGIN, HeadedFigure
 from attnviz.drawing.heading import GREY
 from attnviz.drawing.labels import model_name
 from attnviz.drawing.signed import BLUE, ORANGE
@@ -68,9 +69,7 @@ def _bars(axes: Axes, report: Ablation, listed: Sequence[Effect]) -> None:
     for number, effect in enumerate(listed):
         harm = effect.change * report.worse > 0
         axes.barh(number, effect.change, height=0.62, color=BLUE if harm else ORANGE)
-        low, high = effect.first.joint_low, effect.first.joint_high
-        if low is not None and high is not None:
-            axes.plot([low, high], [number, number], color=INK, linewidth=1)
+        interval(axes, (effect.first.joint_low, effect.first.joint_high), number)
     for place, method in enumerate(report.methods[1:], start=1):
         axes.scatter(
             [effect.by[place].change for effect in listed], range(len(listed)), s=14,
@@ -79,18 +78,14 @@ def _bars(axes: Axes, report: Ablation, listed: Sequence[Effect]) -> None:
     if len(report.methods) > 1:
         axes.legend(fontsize=7, frameon=False, loc="lower right")
     names = [f"{_short(e.name)}  {role(e)}".strip() for e in listed]
-    axes.set_yticks(range(len(listed)), names)
-    axes.set_ylim(len(listed) - 0.4, -0.6)
     axes.axvline(0, color=GREY, linewidth=0.5)
-    axes.tick_params(axis="y", length=0, labelsize=7)
-    axes.tick_params(axis="x", labelsize=7)
     lines = any(effect.first.joint_low is not None for effect in listed)
-    axes.set_xlabel(
+    name_bars(
+        axes,
+        names,
         f"change of {report.metric} in {report.unit} (bars: {report.methods[0]}"
         f"{'; lines: joint 95 %' if lines else ''})",
-        fontsize=7,
     )
-    open_sides(axes, "top", "right", "left")
 
 
 def _stands_out(effect: Effect, judged: bool) -> bool:

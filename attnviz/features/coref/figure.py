@@ -9,7 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from attnviz.drawing.canvas import picture
-from attnviz.drawing.headed import INK, MARGIN, HeadedFigure, open_sides
+from attnviz.drawing.charts import interval, open_sides
+from attnviz.drawing.headed import MARGIN, HeadedFigure
 from attnviz.drawing.labels import model_name
 from attnviz.drawing.tiles import COLOR, FULL
 from attnviz.drawing.tiles_figure import cell, draw_grid
@@ -92,8 +93,7 @@ def _bars(axes: Axes, groups: Sequence[Sequence[_Bar]]) -> None:
             axes.barh(
                 y, 100 * (share.value or 0.0), height=0.15, color=COLOR if bar.head else _BASELINE
             )
-            if share.low is not None and share.high is not None:
-                axes.plot([100 * share.low, 100 * share.high], [y, y], color=INK, linewidth=1)
+            interval(axes, (share.low, share.high), y, times=100)
             places.append(y)
             y += _BAR
         y += _GAP

@@ -9,7 +9,8 @@ from matplotlib.figure import Figure
 
 from attnviz.drawing import signed_figure
 from attnviz.drawing.canvas import rendered
-from attnviz.drawing.headed import MARGIN, HeadedFigure, open_sides
+from attnviz.drawing.charts import name_bars
+from attnviz.drawing.headed import MARGIN, HeadedFigure
 from attnviz.drawing.heading import GREY
 from attnviz.drawing.labels import model_name, shorten, visible
 from attnviz.drawing.signed import BLUE, ORANGE, signed
@@ -79,24 +80,19 @@ def _waterfall(axes: Axes, report: Logits) -> None:
         right = max(step.before, step.after)
         axes.annotate(signed(step.value), (right, number), (3, 0), textcoords="offset points",
                       fontsize=6, va="center")  # fmt: skip
-    axes.set_yticks(range(len(bars)), [step.label for step in bars])
-    axes.set_xlabel("logits, cumulative from the top", fontsize=7)
-    _finish(axes, len(bars))
+    _finish(axes)
+    name_bars(axes, [step.label for step in bars], "logits, cumulative from the top")
 
 
 def _bars(axes: Axes, through: list[tuple[str, float]], families: list[str]) -> None:
     for number, (_, value) in enumerate(through):
         axes.barh(number, value, height=0.62, color=BLUE if value > 0 else ORANGE)
-    axes.set_yticks(range(len(through)), [name for name, _ in through], family=families)
-    axes.set_xlabel("logits that all heads add through a token", fontsize=7)
-    _finish(axes, len(through))
+    _finish(axes)
+    names = [name for name, _ in through]
+    name_bars(axes, names, "logits that all heads add through a token", family=families)
 
 
-def _finish(axes: Axes, count: int) -> None:
-    axes.set_ylim(count - 0.4, -0.6)
+def _finish(axes: Axes) -> None:
     axes.axvline(0, color=GREY, linewidth=0.5)
     axes.use_sticky_edges = False
     axes.margins(x=0.12)
-    axes.tick_params(axis="y", length=0, labelsize=7)
-    axes.tick_params(axis="x", labelsize=7)
-    open_sides(axes, "top", "right", "left")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from attnviz.drawing.canvas import picture
-from attnviz.drawing.headed import INK, MARGIN, HeadedFigure, open_sides
-from attnviz.drawing.palette import ink, mix
+from attnviz.drawing.charts import cell, interval, name_bars, name_cells, open_sides
+from attnviz.drawing.headed import MARGIN, HeadedFigure
+from attnviz.drawing.palette import mix
 from attnviz.drawing.shares import plain_percent
 from attnviz.drawing.tiles import COLOR
 from attnviz.features.retrieval.result import LEAST_COPIED, Retrieval
@@ -20,12 +20,11 @@ from attnviz.features.retrieval.words import (
     measured,
     title,
 )
-from attnviz.statistics.share import CaseShare
 
 _LISTED = 12
 _CELL = (0.5, 0.3)
 _LINE, _GAP, _BARS, _LOST = 0.2, 0.75, 2.2, 2.2
-_EMPTY, _GREY, _DARK = "#f0f0f0", "#909090", INK
+_EMPTY, _GREY = "#f0f0f0", "#909090"
 _FIRST = "#c4500a"
 
 
@@ -72,21 +71,9 @@ def _cells(
         for row, depth in enumerate(result.depths):
             value = values[length, depth]
             paint = _EMPTY if value is None else mix("#ffffff", COLOR, min(max(value, 0.0), 1.0))
-            axes.add_patch(Rectangle((column, row), 1, 1, facecolor=paint, edgecolor="white"))
-            axes.text(column + 0.5, row + 0.5, plain_percent(value), ha="center", va="center",
-                      fontsize=6.5, color=ink(paint))  # fmt: skip
-    axes.set_xlim(0, len(result.lengths))
-    axes.set_ylim(len(result.depths), 0)
-    axes.set_xticks(
-        [n + 0.5 for n in range(len(result.lengths))], [f"{n:,}" for n in result.lengths]
-    )
-    axes.set_yticks(
-        [n + 0.5 for n in range(len(result.depths))], [depth_label(d) for d in result.depths]
-    )
-    axes.tick_params(length=0, labelsize=7)
-    axes.xaxis.tick_top()
+            cell(axes, column, row, paint, plain_percent(value), 6.5)
+    name_cells(axes, [f"{n:,}" for n in result.lengths], [depth_label(d) for d in result.depths])
     axes.set_title(f"{what}\nby tokens and depth", fontsize=7, loc="left")
-    open_sides(axes)
 
 
 def _heads(axes: Axes, result: Retrieval) -> None:
@@ -94,19 +81,15 @@ def _heads(axes: Axes, result: Retrieval) -> None:
     for place, head in enumerate(shown):
         share = main_score(result, head)
         axes.barh(place, 100 * (share.value or 0.0), height=0.7, color=COLOR)
-        _whisker(axes, share, place, upright=False)
+        interval(axes, (share.low, share.high), place, times=100)
     level, said = (result.chance, "chance") if result.by == "copied" else (0.0, "")
     if level:
         axes.axvline(100 * level, color=_GREY, linewidth=0.8, linestyle="dotted")
         axes.axvline(100 * LEAST_COPIED, color=_GREY, linewidth=0.8, linestyle="dashed")
         said = f"; dotted: chance, dashed: {100 * LEAST_COPIED:.0f} %"
-    axes.set_yticks(range(len(shown)), [result.layout.name(head.head) for head in shown])
-    axes.set_ylim(len(shown) - 0.4, -0.6)
     axes.set_xlim(right=100)
-    axes.tick_params(axis="y", length=0, labelsize=7)
-    axes.tick_params(axis="x", labelsize=7)
-    axes.set_xlabel(f"{BY[result.by]}, %\n95 % interval{said}", fontsize=7)
-    open_sides(axes, "top", "right", "left")
+    names = [result.layout.name(head.head) for head in shown]
+    name_bars(axes, names, f"{BY[result.by]}, %\n95 % interval{said}")
 
 
 def _ablations(axes: Axes, result: Retrieval) -> None:
@@ -121,7 +104,7 @@ def _ablations(axes: Axes, result: Retrieval) -> None:
         axes.plot(places, [100 * (s.value or 0.0) for s in shares], "o-", color=color, label=said,
                   markersize=4, linewidth=1.2)  # fmt: skip
         for place, share in zip(places, shares, strict=True):
-            _whisker(axes, share, place, upright=True, color=color)
+            interval(axes, (share.low, share.high), place, times=100, color=color, upright=True)
     axes.set_xticks(range(len(sizes)), [str(size) for size in sizes])
     axes.set_ylim(-3, 103)
     axes.set_xlabel("heads ablated together", fontsize=7)
@@ -129,12 +112,3 @@ def _ablations(axes: Axes, result: Retrieval) -> None:
     axes.tick_params(labelsize=7)
     axes.legend(fontsize=7, frameon=False, loc="best")
     open_sides(axes, "top", "right")
-
-
-def _whisker(
-    axes: Axes, share: CaseShare, place: float, *, upright: bool, color: str = _DARK
-) -> None:
-    if share.low is None or share.high is None:
-        return
-    ends, at = [100 * share.low, 100 * share.high], [place, place]
-    axes.plot(*((at, ends) if upright else (ends, at)), color=color, linewidth=1)

@@ -6,13 +6,12 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from attnviz.drawing.canvas import rendered
-from attnviz.drawing.headed import MARGIN, HeadedFigure, open_sides
+from attnviz.drawing.charts import cell, interval, name_cells, open_sides
+from attnviz.drawing.headed import MARGIN, HeadedFigure
 from attnviz.drawing.heading import GREY
 from attnviz.drawing.labels import model_name
-from attnviz.drawing.palette import ink
 from attnviz.drawing.signed import BLUE, ORANGE, color, signed
 from attnviz.features.sources import words
 from attnviz.features.sources.result import ScoreSide, Sources, SourceShares
@@ -82,9 +81,7 @@ def build_shares(result: SourceShares, dpi: float) -> Figure:
         for number, share in enumerate(listed[side]):
             paint = BLUE if share.share > 0 else ORANGE
             axes.barh(number, 100 * share.share, height=0.62, color=paint)
-            if share.low is not None and share.high is not None:
-                ends = [100 * share.low, 100 * share.high]
-                axes.plot(ends, [number, number], color="black", linewidth=1)
+            interval(axes, (share.low, share.high), number, times=100, color="black")
         axes.set_yticks(range(len(names[side])), names[side])
         axes.set_ylim(len(names[side]) - 0.4, -0.6)
         axes.set_xlabel(f"% of the contrast, by source of the {side}", fontsize=7)
@@ -99,19 +96,12 @@ def _grid(axes: Axes, rows: list[str], columns: list[str], values: list[list[flo
     for y, row in enumerate(values):
         for x, value in enumerate(row):
             paint = color(value, most, words.UP)
-            axes.add_patch(Rectangle((x, y), 1, 1, facecolor=paint, edgecolor="white"))
-            axes.text(x + 0.5, y + 0.5, signed(value, 2, 2), ha="center", va="center",
-                      fontsize=6, color=ink(paint))  # fmt: skip
-    axes.set_xlim(0, len(columns))
-    axes.set_ylim(len(rows), 0)
-    axes.set_xticks([n + 0.5 for n in range(len(columns))], columns, rotation=90)
-    axes.set_yticks([n + 0.5 for n in range(len(rows))], rows)
-    axes.xaxis.tick_top()
+            cell(axes, x, y, paint, signed(value, 2, 2))
+    name_cells(axes, columns, rows)
+    axes.tick_params(axis="x", labelrotation=90)
     axes.xaxis.set_label_position("top")
     axes.set_ylabel("source of the query", fontsize=7)
     axes.set_xlabel("source of the key", fontsize=7)
-    _plain(axes)
-    axes.spines["bottom"].set_visible(False)
 
 
 def _sums(axes: Axes, values: list[float], legend: str, *, upright: bool) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from attnviz.core.heads import Head
 from attnviz.core.spans import ELSEWHERE
 from attnviz.drawing.canvas import picture
-from attnviz.drawing.headed import INK, MARGIN, HeadedFigure, open_sides
+from attnviz.drawing.charts import cell, interval, name_bars, name_cells
+from attnviz.drawing.headed import MARGIN, HeadedFigure
 from attnviz.drawing.labels import model_name, shorten, visible
-from attnviz.drawing.palette import ink, mix
+from attnviz.drawing.palette import mix
 from attnviz.drawing.tiles import COLOR
 from attnviz.features.spans.result import Spans, SpanWeights
 from attnviz.features.spans.words import MARK, RULE_NAMES, lift, measured, whose
@@ -71,11 +71,7 @@ def _shares(axes: Axes, result: Spans, heads: list[SpanWeights], names: list[str
             if text and name != ELSEWHERE:
                 text += f" {lift(share)}"
             _cell(axes, row, column, share.mean, text)
-    _finish(axes, len(heads), len(names))
-    axes.set_xticks([n + 0.5 for n in range(len(names))], names)
-    axes.set_yticks(
-        [n + 0.5 for n in range(len(heads))], [result.layout.name(head.head) for head in heads]
-    )
+    name_cells(axes, names, [result.layout.name(head.head) for head in heads])
     axes.set_xlabel("% of the weight, × chance", fontsize=7)
 
 
@@ -83,9 +79,7 @@ def _matrix(axes: Axes, result: Spans, head: SpanWeights, names: list[str]) -> N
     for row, line in enumerate(head.matrix):
         for column, mean in enumerate(line):
             _cell(axes, row, column, mean, "" if mean is None else f"{100 * mean:.0f}")
-    _finish(axes, len(names), len(names))
-    axes.set_xticks([n + 0.5 for n in range(len(names))], names)
-    axes.set_yticks([n + 0.5 for n in range(len(names))], names)
+    name_cells(axes, names, names)
     axes.set_xlabel(
         f"head {result.layout.name(head.head)}: % from each line to each span", fontsize=7
     )
@@ -93,18 +87,7 @@ def _matrix(axes: Axes, result: Spans, head: SpanWeights, names: list[str]) -> N
 
 def _cell(axes: Axes, row: int, column: int, share: float | None, text: str) -> None:
     paint = _EMPTY if share is None else mix("#ffffff", COLOR, share)
-    axes.add_patch(Rectangle((column, row), 1, 1, facecolor=paint, edgecolor="white"))
-    axes.text(
-        column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=6, color=ink(paint)
-    )  # fmt: skip
-
-
-def _finish(axes: Axes, rows: int, columns: int) -> None:
-    axes.set_xlim(0, columns)
-    axes.set_ylim(rows, 0)
-    axes.tick_params(length=0, labelsize=7)
-    axes.xaxis.tick_top()
-    open_sides(axes)
+    cell(axes, column, row, paint, text)
 
 
 def _bars(result: Spans) -> list[tuple[str, float, float | None, float | None, bool]]:
@@ -137,13 +120,8 @@ def _documents(
     assert sheet is not None
     for place, (_, value, low, high, head) in enumerate(bars):
         axes.barh(place, 100 * value, height=0.7, color=COLOR if head else _BASELINE)
-        if low is not None and high is not None:
-            axes.plot([100 * low, 100 * high], [place, place], color=INK, linewidth=1)
+        interval(axes, (low, high), place, times=100)
     axes.axvline(100 * sheet.chance, color="#606060", linewidth=0.6, linestyle=":")
-    axes.set_yticks(range(len(bars)), [name for name, *_ in bars])
-    axes.set_ylim(len(bars) - 0.4, -0.6)
     axes.set_xlim(0, 100)
-    axes.tick_params(axis="y", length=0, labelsize=7)
-    axes.tick_params(axis="x", labelsize=7)
-    axes.set_xlabel(f"% right document on {sheet.measured_on}, 95 % interval", fontsize=7)
-    open_sides(axes, "top", "right", "left")
+    names = [name for name, *_ in bars]
+    name_bars(axes, names, f"% right document on {sheet.measured_on}, 95 % interval")

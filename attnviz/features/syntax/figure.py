@@ -6,7 +6,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from attnviz.drawing.canvas import picture
-from attnviz.drawing.headed import INK, MARGIN, HeadedFigure, open_sides
+from attnviz.drawing.charts import interval, name_bars
+from attnviz.drawing.headed import MARGIN, HeadedFigure
 from attnviz.drawing.labels import model_name, shorten, visible
 from attnviz.drawing.tiles import COLOR, FULL, Tile
 from attnviz.drawing.tiles_figure import draw_grid, size
@@ -62,15 +63,7 @@ def _bars(axes: Axes, listed: list[Relation], names: list[str]) -> None:
         accuracy = best.accuracy
         axes.barh(number - 0.17, 100 * (accuracy.value or 0.0), height=0.34, color=COLOR)
         axes.barh(number + 0.17, 100 * (best.offset_accuracy or 0.0), height=0.34, color=_OFFSET)
-        if accuracy.low is not None and accuracy.high is not None:
-            ends = [100 * accuracy.low, 100 * accuracy.high]
-            axes.plot(ends, [number - 0.17] * 2, color=INK, linewidth=1)
-    axes.set_yticks(range(len(listed)), names)
-    axes.set_ylim(len(listed) - 0.4, -0.6)
+        interval(axes, (accuracy.low, accuracy.high), number - 0.17, times=100)
     axes.set_xlim(0, 100)
-    axes.tick_params(axis="y", length=0, labelsize=7)
-    axes.tick_params(axis="x", labelsize=7)
-    axes.set_xlabel(
-        "accuracy in % with 95 % interval (green: best head, grey: best offset)", fontsize=7
-    )
-    open_sides(axes, "top", "right", "left")
+    label = "accuracy in % with 95 % interval (green: best head, grey: best offset)"
+    name_bars(axes, names, label)

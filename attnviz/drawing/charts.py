@@ -1,0 +1,81 @@
+"""What charts share: named bars under each other, intervals as lines, and tables of cells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+
+from attnviz.drawing.palette import ink
+
+INK = "#1b1b1b"
+"""Of what is drawn over colours: intervals, curves."""
+
+
+def open_sides(axes: Axes, *sides: str) -> None:
+    """Axes without their lines at these sides, or at all of them."""
+    for side in sides or ("left", "right", "top", "bottom"):
+        axes.spines[side].set_visible(False)
+
+
+def name_bars(axes: Axes, names: Sequence[str], label: str, **fonts: Any) -> None:
+    """Name bars that lie under each other, at 0, 1, 2, ..., and say below what they show.
+
+    Args:
+        axes: with the bars.
+        names: from above.
+        label: what they show.
+        fonts: ``family`` of the names.
+    """
+    axes.set_yticks(range(len(names)), names, **fonts)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0, labelsize=7)
+    axes.tick_params(axis="x", labelsize=7)
+    axes.set_xlabel(label, fontsize=7)
+    open_sides(axes, "top", "right", "left")
+
+
+def interval(
+    axes: Axes,
+    ends: tuple[float | None, float | None],
+    place: float,
+    *,
+    times: float = 1.0,
+    color: str = INK,
+    upright: bool = False,
+) -> None:
+    """A line from end to end of an interval, at a place of the other axis; none where unknown.
+
+    Args:
+        axes: where.
+        ends: of the interval.
+        place: beside which it lies.
+        times: what its ends are multiplied by, such as 100 for percent.
+        color: of the line.
+        upright: whether it stands.
+    """
+    low, high = ends
+    if low is not None and high is not None:
+        along, beside = [times * low, times * high], [place, place]
+        axes.plot(*((beside, along) if upright else (along, beside)), color=color, linewidth=1)
+
+
+def cell(axes: Axes, x: int, y: int, paint: str, text: str, size: float = 6, **fonts: Any) -> None:
+    """A cell of 1 × 1 with a text in its middle, in an ink that reads on it."""
+    axes.add_patch(Rectangle((x, y), 1, 1, facecolor=paint, edgecolor="white"))
+    if text:
+        axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=size,
+                  color=ink(paint), **fonts)  # fmt: skip
+
+
+def name_cells(axes: Axes, across: Sequence[str], down: Sequence[str]) -> None:
+    """Name the columns of a table of cells above it, and its lines beside it."""
+    axes.set_xlim(0, len(across))
+    axes.set_ylim(len(down), 0)
+    axes.set_xticks([n + 0.5 for n in range(len(across))], across)
+    axes.set_yticks([n + 0.5 for n in range(len(down))], down)
+    axes.tick_params(length=0, labelsize=7)
+    axes.xaxis.tick_top()
+    open_sides(axes)
