@@ -12,8 +12,8 @@ from matplotlib.patches import Circle, FancyArrowPatch
 from attnviz.core.heads import Head
 from attnviz.drawing.bends import clear_bend
 from attnviz.drawing.canvas import rendered
-from attnviz.drawing.fonts import Ruler, choose, spelled
-from attnviz.drawing.heading import GREY, Heading
+from attnviz.drawing.headed import HeadedFigure
+from attnviz.drawing.heading import GREY
 from attnviz.drawing.palette import ink
 from attnviz.drawing.signed import NONE, color
 from attnviz.errors import UsageError
@@ -71,23 +71,18 @@ def build(report: Circuits, top: int, dpi: float) -> Figure:
     step = _CLOSE if max(counts) > _VERY_MANY else step
     rise = max(_RISE * min(1, _MANY / len(counts)), _LOWEST)
     wide = max(_LEAST, 2 * _MARGIN + _LEFT + max(counts) * step)
-    title, notes = f"{words.title(report)}", [words.edges_title(report)]
+    title, notes = words.title(report), [words.edges_title(report)]
     if report.plain:
         notes.append("Heads: blue where they copy what they read, orange where they lower it.")
-    families, missing = choose([title, *notes])
-    ruler = Ruler(families, dpi, bold=len(families) == 1)
-    below = [spelled(note, missing) for note in notes]
-    heading = Heading(ruler, spelled(title, missing), below, wide, _MARGIN)
-    head_high = heading.high + 0.15 * len(sides)
+    sheet = HeadedFigure(title, notes, dpi, margin=_MARGIN)
+    y = sheet.begin(wide)
     body = len(counts) * rise
-    high = 2 * _MARGIN + head_high + body
-    figure = Figure(figsize=(wide, high))
-    heading.draw(figure)
-    y = _MARGIN + heading.high
+    high = y + 0.15 * len(sides) + body + _MARGIN
+    figure = sheet.figure(high)
     for side in sides:
         text = f"into {words.FED[side]}, up to {report.of(side)[0].excess:+.3f}"
         figure.text(_MARGIN / wide, 1 - (y + 0.1) / high, text, fontsize=8, va="top",
-                    color=COLORS[side], fontweight="bold", family=families)  # fmt: skip
+                    color=COLORS[side], fontweight="bold", family=sheet.families)  # fmt: skip
         y += 0.15
     axes = figure.add_axes((0, 0, 1, body / high + _MARGIN / high))
     axes.set_xlim(0, wide)

@@ -10,8 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from attnviz.drawing.canvas import rendered
-from attnviz.drawing.fonts import Ruler, choose, spelled
-from attnviz.drawing.heading import GREY, Heading
+from attnviz.drawing.charts import open_sides
+from attnviz.drawing.headed import HeadedFigure
+from attnviz.drawing.heading import GREY
 from attnviz.drawing.labels import percent, shorten, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, ink, ramp
 from attnviz.drawing.signed import BLUE, ORANGE, signed
@@ -74,7 +75,7 @@ def _short(token: str) -> str:
     return shorten(visible(token), _LONGEST) if token else ""
 
 
-class _Sheet:
+class _Sheet(HeadedFigure):
     """Fonts and sizes of one figure."""
 
     def __init__(self, result: Lens, dpi: float, texts: Iterator[str]) -> None:
@@ -85,31 +86,21 @@ class _Sheet:
         )
         if result.cells:
             below = [words.sentence(result, result.positions[-1]), *below]
-        self.families, self.missing = choose([words.title(result), *below, *listed])
-        self.title, self.below = self.text(words.title(result)), [self.text(line) for line in below]
-        self.ruler = Ruler(self.families, dpi, bold=len(choose([self.title])[0]) == 1)
+        super().__init__(words.title(result), below, dpi, listed, _MARGIN)
         self.widest = self.ruler.widest([self.text(line) for line in listed], _SIZE)
         self.names = [words.label(row[0].layer) for row in result.states()] if result.cells else []
         self.left = 0.15 + self.ruler.widest([*self.names, "next"], _SIZE)
 
-    def text(self, text: str) -> str:
-        return spelled(text, self.missing)
-
-    def figure(self, wide: float, body: float) -> tuple[Figure, float]:
+    def under(self, wide: float, body: float) -> tuple[Figure, float]:
         """An empty figure under its heading, and where the body begins, in inches."""
-        heading = Heading(self.ruler, self.title, self.below, wide, _MARGIN)
-        top = _MARGIN + heading.high + 0.2
-        figure = Figure(figsize=(wide, top + body + _MARGIN))
-        heading.draw(figure)
-        return figure, top
+        top = self.begin(wide) + 0.2
+        return self.figure(top + body + _MARGIN), top
 
-    def axes(self, figure: Figure, x: float, y: float, w: float, h: float) -> Axes:
-        """Axes by inches from the left and from the top."""
-        wide, high = figure.get_size_inches()
-        axes = figure.add_axes((x / wide, 1 - (y + h) / high, w / wide, h / high))
+    def axes(self, x: float, y: float, wide: float, high: float) -> Axes:
+        """The same without ticks and lines."""
+        axes = super().axes(x, y, wide, high)
         axes.tick_params(length=0, labelsize=_SIZE)
-        for side in axes.spines.values():
-            side.set_visible(False)
+        open_sides(axes)
         return axes
 
     def cell(self, axes: Axes, x: int, y: int, token: str, share: float) -> None:
@@ -129,11 +120,11 @@ class _Sheet:
         bands = -(-count // across)
         wide = max(2 * _MARGIN + self.left + across * room, 5.0)
         step = lines * _HIGH + 0.2
-        figure, top = self.figure(wide, bands * step + 0.35)
+        figure, top = self.under(wide, bands * step + 0.35)
         for band in range(bands):
             columns = range(band * across, min((band + 1) * across, count))
             y = top + band * step
-            axes = self.axes(figure, _MARGIN + self.left, y, len(columns) * room, lines * _HIGH)
+            axes = self.axes(_MARGIN + self.left, y, len(columns) * room, lines * _HIGH)
             axes.set_xlim(0, len(columns))
             axes.set_ylim(lines, 0)
             for x, n in enumerate(columns):
@@ -156,7 +147,7 @@ class _Sheet:
 
     def bar(self, figure: Figure, y: float) -> None:
         """The colours of probabilities."""
-        axes = self.axes(figure, _MARGIN + self.left, y, 1.6, 0.1)
+        axes = self.axes(_MARGIN + self.left, y, 1.6, 0.1)
         axes.imshow([list(range(256))], aspect="auto", cmap=_colours(), extent=(0, 1, 0, 1))
         axes.set_yticks([])
         axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
@@ -171,8 +162,8 @@ class _Sheet:
         room = max(0.6, self.widest + 0.1)
         high = len(cells) * _HIGH
         wide = 2 * _MARGIN + self.left + count * room + 3 * (_CURVE + 0.25)
-        figure, top = self.figure(wide, high + 0.75)
-        axes = self.axes(figure, _MARGIN + self.left, top + 0.15, count * room, high)
+        figure, top = self.under(wide, high + 0.75)
+        axes = self.axes(_MARGIN + self.left, top + 0.15, count * room, high)
         axes.set_xlim(0, count)
         axes.set_ylim(len(cells), 0)
         for row, cell in enumerate(cells):
@@ -210,7 +201,7 @@ class _Sheet:
         values: list[list[float]],
         told: list[str],
     ) -> None:
-        axes = self.axes(figure, x, y, _CURVE, high)
+        axes = self.axes(x, y, _CURVE, high)
         places = [n + 0.5 for n in range(len(values[0]))]
         if "rank" in name:
             axes.set_xscale("log")
@@ -241,8 +232,8 @@ class _Sheet:
         count = min(_LISTED, len(listed[0].raises))
         room = max(0.75, self.widest + 0.45)
         wide = 2 * _MARGIN + 0.6 + 2 * count * room
-        figure, top = self.figure(wide, len(listed) * _HIGH + 0.25)
-        axes = self.axes(figure, _MARGIN + 0.6, top + 0.2, 2 * count * room, len(listed) * _HIGH)
+        figure, top = self.under(wide, len(listed) * _HIGH + 0.25)
+        axes = self.axes(_MARGIN + 0.6, top + 0.2, 2 * count * room, len(listed) * _HIGH)
         axes.set_xlim(0, 2 * count)
         axes.set_ylim(len(listed), 0)
         for y, writes in enumerate(listed):

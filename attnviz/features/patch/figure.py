@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -11,8 +11,9 @@ from matplotlib.figure import Figure
 
 from attnviz.drawing import signed_figure
 from attnviz.drawing.canvas import rendered
-from attnviz.drawing.fonts import Ruler, choose, spelled
-from attnviz.drawing.heading import GREY, Heading
+from attnviz.drawing.charts import INK, interval, name_bars, open_sides
+from attnviz.drawing.headed import MARGIN, HeadedFigure
+from attnviz.drawing.heading import GREY
 from attnviz.drawing.labels import visible
 from attnviz.drawing.palette import ink
 from attnviz.drawing.signed import BLUE, NONE, ORANGE, color, signed
@@ -21,14 +22,13 @@ from attnviz.features.patch.result import Direction, Patch, PatchEffect
 from attnviz.features.patch.terminal import cells, strongest
 
 _LISTED = 15
-_MARGIN, _GAP = 0.2, 0.75
+_GAP = 0.75
 _BAR, _BARS = 0.21, 2.6
 _ROW, _COLUMN = 0.2, 0.42
 _ROWS = 48
 """Rows of a grid by position at most."""
 _FIGURES = 0.4
 """Cells from so wide on have their figures, in inches."""
-Place = Callable[[float, float, float, float], tuple[float, float, float, float]]
 _TITLES: dict[Direction, str] = {"denoise": "denoising: restored", "noise": "noising: removed"}
 
 
@@ -56,17 +56,19 @@ def _by_head(result: Patch, dpi: float) -> Figure:
     left = 0.3
     grid = signed_figure.size(layout)
     names = max((len(effect.name) for effect in listed), default=0) * 0.075 + 0.35
-    wide = 2 * _MARGIN + names + _BARS
+    wide = 2 * MARGIN + names + _BARS
     bars_high = len(listed) * _BAR
     below = len(grids) * (grid[1] + _GAP) - _GAP <= bars_high + 0.6  # one grid below the other
     if alone:
         across = 1 if below else len(grids)
         wide += across * (left + grid[0]) + (across - 1) * 0.2
     body = max(bars_high, (len(grids) if below else 1) * (grid[1] + _GAP) - _GAP if alone else 0.0)
-    figure, place = _sheet(result, wide, body + 0.55, dpi)
-    x, y = _MARGIN, 0.3
+    sheet = _sheet(result, dpi)
+    top = sheet.begin(wide) + 0.2
+    figure = sheet.figure(top + body + 0.55 + MARGIN)
+    x, y = MARGIN, top + 0.3
     for direction, values in grids.items() if alone else ():
-        axes = figure.add_axes(place(x + left, y, *grid))
+        axes = sheet.axes(x + left, y, *grid)
         bold = {
             effect.heads[0]
             for effect in result.effects
@@ -79,7 +81,7 @@ def _by_head(result: Patch, dpi: float) -> Figure:
         x, y = (x, y + grid[1] + _GAP) if below else (x + left + grid[0] + 0.2, y)
     if alone and below:
         x += left + grid[0] + 0.2
-    bars = figure.add_axes(place(x + names - 0.1, 0.3, _BARS, len(listed) * _BAR))
+    bars = sheet.axes(x + names - 0.1, top + 0.3, _BARS, len(listed) * _BAR)
     _bars(bars, result, listed)
     return figure
 
@@ -99,13 +101,15 @@ def _by_position(result: Patch, dpi: float) -> Figure:
     labels = max(map(len, tokens)) * 0.065 + 0.15
     beside = len(grids) > 1 and size[0] < 4.5
     count = len(grids)
-    wide = 2 * _MARGIN + (count if beside else 1) * (left + size[0]) + (0.2 if beside else 0)
+    wide = 2 * MARGIN + (count if beside else 1) * (left + size[0]) + (0.2 if beside else 0)
     each = size[1] + labels + 0.45
-    figure, place = _sheet(result, max(wide, 5.0), each * (1 if beside else count) + 0.1, dpi)
+    sheet = _sheet(result, dpi)
+    top = sheet.begin(max(wide, 5.0)) + 0.2
+    figure = sheet.figure(top + each * (1 if beside else count) + 0.1 + MARGIN)
     for number, (direction, _, values) in enumerate(grids):
-        x = _MARGIN + left + (number * (left + size[0] + 0.2) if beside else 0)
-        y = 0.25 + (0 if beside else number * each)
-        axes = figure.add_axes(place(x, y, *size))
+        x = MARGIN + left + (number * (left + size[0] + 0.2) if beside else 0)
+        y = top + 0.25 + (0 if beside else number * each)
+        axes = sheet.axes(x, y, *size)
         _cells(axes, result, shown, values, texts[direction], direction, column)
     return figure
 
@@ -139,8 +143,7 @@ def _cells(
     axes.tick_params(length=0, which="both")
     axes.set_title(f"{_TITLES[direction]} (full colour at {end:.2g})", fontsize=8, color=GREY,
                    loc="left", pad=4)  # fmt: skip
-    for side in axes.spines.values():
-        side.set_visible(False)
+    open_sides(axes)
 
 
 def _place(value: float, end: float) -> float:
@@ -149,24 +152,10 @@ def _place(value: float, end: float) -> float:
     return strength if value > 0 else -strength
 
 
-def _sheet(result: Patch, wide: float, body: float, dpi: float) -> tuple[Figure, Place]:
-    """A figure with its heading, and inches below that to matplotlib's fractions."""
-    title = words.title(result)
+def _sheet(result: Patch, dpi: float) -> HeadedFigure:
+    """A figure with its heading."""
     below = [words.model_does(result), words.measure(result)]
-    families, missing = choose([title, *below])
-    ruler = Ruler(families, dpi, bold=len(families) == 1)
-    heading = Heading(
-        ruler, spelled(title, missing), [spelled(line, missing) for line in below], wide, _MARGIN
-    )
-    top = _MARGIN + heading.high + 0.2
-    high = top + body + _MARGIN
-    figure = Figure(figsize=(wide, high))
-    heading.draw(figure)
-
-    def place(x: float, y: float, w: float, h: float) -> tuple[float, float, float, float]:
-        return x / wide, 1 - (top + y + h) / high, w / wide, h / high
-
-    return figure, place
+    return HeadedFigure(words.title(result), below, dpi)
 
 
 def _listed(result: Patch) -> list[PatchEffect]:
@@ -182,22 +171,16 @@ def _bars(axes: Axes, result: Patch, listed: Sequence[PatchEffect]) -> None:
         low, high = share.low, share.high
         if share.joint_low is not None:
             low, high = share.joint_low, share.joint_high
-        if low is not None and high is not None:
-            axes.plot([low, high], [number, number], color="#1b1b1b", linewidth=1)
+        interval(axes, (low, high), number)
     if len(result.directions) > 1:
         axes.scatter(
             [effect.noise.share if effect.noise else 0.0 for effect in listed], range(len(listed)),
-            s=13, marker="o", facecolors="white", edgecolors="#1b1b1b", linewidths=0.8, zorder=3,
+            s=13, marker="o", facecolors="white", edgecolors=INK, linewidths=0.8, zorder=3,
             label="noising",
         )  # fmt: skip
         axes.legend(fontsize=7, frameon=False, loc="lower right")
-    axes.set_yticks(range(len(listed)), [visible(effect.name) for effect in listed])
-    axes.set_ylim(len(listed) - 0.4, -0.6)
     axes.axvline(0, color=GREY, linewidth=0.5)
-    axes.tick_params(axis="y", length=0, labelsize=7)
-    axes.tick_params(axis="x", labelsize=7)
     joint = listed and listed[0].first.joint_low is not None
     lines = "; lines: joint 95 %" if joint else "; lines: 95 %" if listed[0].first.low else ""
-    axes.set_xlabel(f"share ({_TITLES[result.directions[0]]}{lines})", fontsize=7)
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
+    names = [visible(effect.name) for effect in listed]
+    name_bars(axes, names, f"share ({_TITLES[result.directions[0]]}{lines})")

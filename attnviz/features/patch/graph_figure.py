@@ -6,8 +6,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch
 
-from attnviz.drawing.fonts import Ruler, choose, spelled
-from attnviz.drawing.heading import GREY, Heading
+from attnviz.drawing.charts import INK, open_sides
+from attnviz.drawing.headed import HeadedFigure
+from attnviz.drawing.heading import GREY
 from attnviz.drawing.palette import ink
 from attnviz.features.patch import words
 from attnviz.features.patch.graph import (
@@ -48,17 +49,12 @@ def build(result: Patch, dpi: float) -> Figure:
     below = [words.model_does(result), words.measure(result)]
     if circuit is not None:
         below = [words.quote(result), words.circuit_measure(result)]
-    families, missing = choose([title, *below])
-    ruler = Ruler(families, dpi, bold=len(families) == 1)
-    heading = Heading(
-        ruler, spelled(title, missing), [spelled(line, missing) for line in below], wide, _MARGIN
-    )
+    sheet = HeadedFigure(title, below, dpi, margin=_MARGIN)
     sides = [side for side in COLORS if any(arrow.side == side for arrow in made.arrows)]
-    top = _MARGIN + heading.high + 0.15 + 0.2
+    top = sheet.begin(wide) + 0.15 + 0.2
     body = max(graph_high, 2.2 if circuit is not None else 0.0)
     high = top + body + _MARGIN + 0.15
-    figure = Figure(figsize=(wide, high))
-    heading.draw(figure)
+    figure = sheet.figure(high)
     _legend(figure, sides, made, top - 0.12)
     graph_wide = wide - 2 * _MARGIN - beside
     box = (_MARGIN / wide, (_MARGIN + 0.1) / high, graph_wide / wide, body / high)
@@ -127,13 +123,13 @@ def _node(axes: Axes, node: Node) -> None:
         return
     role = "" if node.member is None else node.member.role
     paint = ROLES[role].color if role in ROLES else _NONE
-    axes.add_patch(Circle((x, y), RADIUS, facecolor=paint, edgecolor="#1b1b1b", linewidth=0.8,
+    axes.add_patch(Circle((x, y), RADIUS, facecolor=paint, edgecolor=INK, linewidth=0.8,
                           zorder=2))  # fmt: skip
     axes.text(x, y, node.name, fontsize=8, fontweight="bold", ha="center", va="center",
               color=ink(paint), zorder=3)  # fmt: skip
     if role:
         axes.text(x + RADIUS + 0.05, y, role, fontsize=6.5, ha="left", va="center",
-                  color="#1b1b1b", zorder=4,
+                  color=INK, zorder=4,
                   bbox=_PAPER)  # fmt: skip
 
 
@@ -144,8 +140,8 @@ def _curve(axes: Axes, circuit: Circuit) -> None:
     if all(point.faithful.low is not None for point in circuit.curve[1:]):
         low = [point.faithful.low or 0.0 for point in circuit.curve]
         high = [point.faithful.high or 0.0 for point in circuit.curve]
-        axes.fill_between(sizes, low, high, color="#1b1b1b", alpha=0.12, linewidth=0)
-    axes.plot(sizes, shares, color="#1b1b1b", linewidth=1.4, label="the most important heads")
+        axes.fill_between(sizes, low, high, color=INK, alpha=0.12, linewidth=0)
+    axes.plot(sizes, shares, color=INK, linewidth=1.4, label="the most important heads")
     size = len(circuit.members)
     axes.scatter([size] * len(circuit.random), circuit.random, s=9, color="#9aa3ad", linewidths=0,
                  label=f"{len(circuit.random)} random circuits", zorder=2)  # fmt: skip
@@ -157,5 +153,4 @@ def _curve(axes: Axes, circuit: Circuit) -> None:
     axes.set_title("faithfulness on the other pairs", fontsize=8, color=GREY, loc="left")
     axes.tick_params(labelsize=7)
     axes.legend(fontsize=7, frameon=False, loc="center right", bbox_to_anchor=(1.0, 0.4))
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    open_sides(axes, "top", "right")
