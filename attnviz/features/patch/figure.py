@@ -65,10 +65,10 @@ def _by_head(result: Patch, dpi: float) -> Figure:
     body = max(bars_high, (len(grids) if below else 1) * (grid[1] + _GAP) - _GAP if alone else 0.0)
     sheet = _sheet(result, dpi)
     top = sheet.begin(wide) + 0.2
-    figure = sheet.figure(top + body + 0.55 + MARGIN)
-    x, y = MARGIN, top + 0.3
+    figure = sheet.figure(top + (body + 0.55) + MARGIN)
+    x, y = MARGIN, 0.3
     for direction, values in grids.items() if alone else ():
-        axes = sheet.axes(x + left, y, *grid)
+        axes = sheet.axes(x + left, top + y, *grid)
         bold = {
             effect.heads[0]
             for effect in result.effects
@@ -105,11 +105,11 @@ def _by_position(result: Patch, dpi: float) -> Figure:
     each = size[1] + labels + 0.45
     sheet = _sheet(result, dpi)
     top = sheet.begin(max(wide, 5.0)) + 0.2
-    figure = sheet.figure(top + each * (1 if beside else count) + 0.1 + MARGIN)
+    figure = sheet.figure(top + (each * (1 if beside else count) + 0.1) + MARGIN)
     for number, (direction, _, values) in enumerate(grids):
         x = MARGIN + left + (number * (left + size[0] + 0.2) if beside else 0)
-        y = top + 0.25 + (0 if beside else number * each)
-        axes = sheet.axes(x, y, *size)
+        y = 0.25 + (0 if beside else number * each)
+        axes = sheet.axes(x, top + y, *size)
         _cells(axes, result, shown, values, texts[direction], direction, column)
     return figure
 

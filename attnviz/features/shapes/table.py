@@ -93,6 +93,33 @@ def cell(text: object = "", tone: Tone = "", raw: Any = None) -> TableCell:
     return TableCell(((shown, tone),), shown if raw is None else raw)
 
 
+Shown = tuple[Column, Callable[[Any], TableCell]]
+"""A column, and what stands in it for an item of those that have a row."""
+
+
+def numbers(
+    key: str,
+    title: str,
+    value: Callable[[Any], Any],
+    shown: Callable[[Any], object] = "{:,}".format,
+    tone: Tone = "",
+    optional: int = 0,
+) -> Shown:
+    """A column of numbers: ``value`` of an item, as ``shown`` writes it."""
+
+    def of(item: Any) -> TableCell:
+        number = value(item)
+        return cell(shown(number), tone, number)
+
+    return Column(key, title, "right", optional=optional), of
+
+
+def table_of(items: Iterable[Any], *columns: Shown) -> Table:
+    """A table with a row for each item."""
+    rows = tuple(Row(tuple(of(item) for _, of in columns)) for item in items)
+    return Table("", tuple(column for column, _ in columns), rows)
+
+
 def shape_cell(symbols: Sequence[str], shown: Sequence[str], brackets: str) -> TableCell:
     """A shape whose axes are coloured by what they are."""
     spans: list[Span] = [(brackets[0], "")]

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from attnviz.errors import Message
-from attnviz.features.shapes.costs.compare import Comparison
+from attnviz.features.shapes.costs.compare import Comparison, Variant
 from attnviz.features.shapes.costs.sweep import Sweep
 from attnviz.features.shapes.drawing.key_heads import key_heads_printed
 from attnviz.features.shapes.drawing.plot import Curve, Mark, plot
 from attnviz.features.shapes.drawing.units import amount, count, percent, plural, size
 from attnviz.features.shapes.drawing.walk import COUNTING, unset_dtype
-from attnviz.features.shapes.table import Column, Paint, Printed, Row, Table, cell
+from attnviz.features.shapes.table import (
+    Column,
+    Paint,
+    Printed,
+    Row,
+    Shown,
+    Table,
+    TableCell,
+    cell,
+    numbers,
+    table_of,
+)
 from attnviz.features.shapes.worked.softmax_scale import Scaling
 
 PROJECTIONS, ATTENTION = "projections, O(T·D²)", "attention, O(T²·D)"
@@ -18,50 +29,33 @@ PROJECTIONS, ATTENTION = "projections, O(T·D²)", "attention, O(T²·D)"
 def compare_printed(comparison: Comparison) -> Printed:
     """One row a kind of attention."""
     run, batch = comparison.run, comparison.run.batch or 1
-    columns = [
-        Column("kind", "kind", wrap=14),
-        Column("parameters", "params/layer", "right", optional=3),
-        Column("flops", "FLOPs/layer", "right", optional=4),
-        Column("cache_elements", "numbers", "right"),
-        Column("cache_bytes_token", "per token", "right"),
-        Column("cache_bytes_sequence", "sequence", "right"),
+    columns: list[Shown] = [
+        (Column("kind", "kind", wrap=14), _kind),
+        numbers("parameters", "params/layer", lambda v: v.parameters, optional=3),
+        (
+            Column("flops", "FLOPs/layer", "right", optional=4),
+            lambda variant: cell(amount(variant.flops), "", variant.flops.written("d")),
+        ),
+        numbers("cache_elements", "numbers", lambda v: v.elements),
+        numbers("cache_bytes_token", "per token", lambda v: v.token_bytes, size),
+        numbers("cache_bytes_sequence", "sequence", lambda v: v.sequence_bytes, size),
     ]
     if batch > 1:
-        columns.append(Column("cache_bytes_batch", f"batch {batch:,}", "right", optional=1))
-    columns.append(Column("ratio", "of MHA", "right"))
-    columns.append(Column("read_bytes_token", "read/token", "right", optional=1))
-    columns.append(Column("step_flops", "FLOPs/token", "right", optional=3))
-    columns.append(Column("intensity", "FLOP/byte", "right", optional=1))
+        title = f"batch {batch:,}"
+        columns.append(numbers("cache_bytes_batch", title, lambda v: v.batch_bytes, size, "", 1))
+    columns += [
+        numbers("ratio", "of MHA", lambda v: v.ratio, _ratio),
+        numbers("read_bytes_token", "read/token", lambda v: v.read_bytes, size, optional=1),
+        numbers("step_flops", "FLOPs/token", lambda v: v.step_flops, count, optional=3),
+        numbers("intensity", "FLOP/byte", lambda v: v.intensity, "{:.3g}".format, optional=1),
+    ]
     if comparison.memory is not None:
-        columns.append(Column("fits_tokens", "tokens fit", "right"))
-        columns.append(Column("fits_sequences", "seqs fit", "right"))
-    columns.append(Column("used_by", "used by", wrap=17, optional=2))
-    rows = []
-    for variant in comparison.variants:
-        cells = [
-            cell(
-                ("▶ " if variant.own else "  ") + variant.name,
-                "strong" if variant.own else "",
-                variant.name,
-            ),
-            cell(f"{variant.parameters:,}", "", variant.parameters),
-            cell(amount(variant.flops), "", variant.flops.written("d")),
-            cell(f"{variant.elements:,}", "", variant.elements),
-            cell(size(variant.token_bytes), "", variant.token_bytes),
-            cell(size(variant.sequence_bytes), "", variant.sequence_bytes),
+        columns += [
+            numbers("fits_tokens", "tokens fit", lambda v: v.fits_tokens, _fits),
+            numbers("fits_sequences", "seqs fit", lambda v: v.fits_sequences),
         ]
-        if batch > 1:
-            cells.append(cell(size(variant.batch_bytes), "", variant.batch_bytes))
-        cells.append(cell(_ratio(variant.ratio), "", variant.ratio))
-        cells.append(cell(size(variant.read_bytes), "", variant.read_bytes))
-        cells.append(cell(count(variant.step_flops), "", variant.step_flops))
-        cells.append(cell(f"{variant.intensity:.3g}", "", variant.intensity))
-        if comparison.memory is not None:
-            tokens = "any" if variant.fits_tokens == -1 else f"{variant.fits_tokens:,}"
-            cells.append(cell(tokens, "", variant.fits_tokens))
-            cells.append(cell(f"{variant.fits_sequences:,}", "", variant.fits_sequences))
-        cells.append(cell(", ".join(variant.used_by), "dim"))
-        rows.append(Row(tuple(cells)))
+    used_by = Column("used_by", "used by", wrap=17, optional=2)
+    columns.append((used_by, lambda variant: cell(", ".join(variant.used_by), "dim")))
     memory = ""
     if comparison.memory is not None:
         memory = f", memory {comparison.memory / 1e9:,.4g} GB ({size(comparison.memory)})"
@@ -70,9 +64,17 @@ def compare_printed(comparison: Comparison) -> Printed:
         f"{comparison.subject}: kinds of attention, {plural(comparison.layers, 'layer')}, "
         f"{run.number}{kept}{memory}"
     )
-    return Printed(
-        title, tuple(_compare_notes(comparison)), (Table("", tuple(columns), tuple(rows)),)
-    )
+    notes = tuple(_compare_notes(comparison))
+    return Printed(title, notes, (table_of(comparison.variants, *columns),))
+
+
+def _kind(variant: Variant) -> TableCell:
+    tone = "strong" if variant.own else ""
+    return cell(("▶ " if variant.own else "  ") + variant.name, tone, variant.name)
+
+
+def _fits(tokens: int) -> str:
+    return "any" if tokens == -1 else f"{tokens:,}"
 
 
 def _ratio(ratio: float) -> str:
@@ -158,28 +160,15 @@ def sweep_printed(sweep: Sweep) -> Printed:
     first = sweep.points[0]
     if first.decoding is not None:
         return key_heads_printed(sweep)
-    columns = (
-        Column("value", sweep.variable, "right"),
-        Column("parameters", "params", "right", optional=1),
-        Column("projection_flops", "projections", "right"),
-        Column("attention_flops", "attention", "right"),
-        Column("attention_share", "share", "right"),
-        Column("weights_bytes", "weights, kept", "right"),
-        Column("streamed_bytes", "in blocks", "right"),
-    )
-    rows = tuple(
-        Row(
-            (
-                cell(f"{p.value:,}", "strong", p.value),
-                cell(f"{p.parameters:,}", "", p.parameters),
-                cell(count(p.projection_flops), "", p.projection_flops),
-                cell(count(p.attention_flops), "", p.attention_flops),
-                cell(percent(p.attention_share), "", p.attention_share),
-                cell(size(p.materialized), "", p.materialized),
-                cell(size(p.streamed), "", p.streamed),
-            )
-        )
-        for p in sweep.points
+    table = table_of(
+        sweep.points,
+        numbers("value", sweep.variable, lambda p: p.value, tone="strong"),
+        numbers("parameters", "params", lambda p: p.parameters, optional=1),
+        numbers("projection_flops", "projections", lambda p: p.projection_flops, count),
+        numbers("attention_flops", "attention", lambda p: p.attention_flops, count),
+        numbers("attention_share", "share", lambda p: p.attention_share, percent),
+        numbers("weights_bytes", "weights, kept", lambda p: p.materialized, size),
+        numbers("streamed_bytes", "in blocks", lambda p: p.streamed, size),
     )
     notes = [
         COUNTING,
@@ -201,7 +190,7 @@ def sweep_printed(sweep: Sweep) -> Printed:
     if crossed is not None and len(sweep.points) < 2:
         notes.insert(0, crossed.text)
     sweeping = f"{sweep.subject}: costs along {sweep.variable}"
-    return Printed(sweeping, tuple(notes), (Table("", columns, rows),), draw)
+    return Printed(sweeping, tuple(notes), (table,), draw)
 
 
 def crossing_mark(sweep: Sweep) -> Mark | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from attnviz.attention.costs import cache_elements
 from attnviz.errors import Message
-from attnviz.features.shapes.costs.sweep import Sweep
+from attnviz.features.shapes.costs.sweep import Point, Sweep
 from attnviz.features.shapes.drawing.plot import Curve, plot
 from attnviz.features.shapes.drawing.units import count, plural, size
 from attnviz.features.shapes.drawing.walk import unset_dtype
-from attnviz.features.shapes.table import Column, Paint, Printed, Row, Table, cell
+from attnviz.features.shapes.table import Column, Paint, Printed, cell, numbers, table_of
 
 WEIGHTS, CACHE = "weights", "keys and values"
 
@@ -17,38 +17,19 @@ def key_heads_printed(sweep: Sweep) -> Printed:
     """One row a number of key heads: what decoding a token reads, and the FLOPs a byte."""
     first = sweep.points[0]
     run = first.run
-    columns = (
-        Column("value", "G", "right"),
-        Column("kind", "kind"),
-        Column("parameters", "params", "right"),
-        Column("cache_bytes_token", "cache/token", "right"),
-        Column("weights_bytes", "read: weights", "right", optional=1),
-        Column("cache_bytes", "read: cache", "right", optional=1),
-        Column("read_bytes_token", "read/token", "right"),
-        Column("step_flops", "FLOPs", "right", optional=1),
-        Column("intensity", "FLOP/byte", "right"),
+    kind = Column("kind", "kind")
+    table = table_of(
+        [point for point in sweep.points if point.decoding is not None],
+        numbers("value", "G", lambda p: p.value, str, "strong"),
+        (kind, lambda point: cell(point.spec.kind.upper(), "", point.spec.kind)),
+        numbers("parameters", "params", lambda p: p.parameters),
+        numbers("cache_bytes_token", "cache/token", _kept, size),
+        numbers("weights_bytes", "read: weights", lambda p: p.decoding.weights, size, optional=1),
+        numbers("cache_bytes", "read: cache", lambda p: p.decoding.cache, size, optional=1),
+        numbers("read_bytes_token", "read/token", lambda p: p.decoding.bytes_per_token, size),
+        numbers("step_flops", "FLOPs", lambda p: p.decoding.flops, count, optional=1),
+        numbers("intensity", "FLOP/byte", lambda p: p.decoding.intensity, "{:.3g}".format),
     )
-    rows = []
-    for point in sweep.points:
-        step, layer = point.decoding, point.spec
-        if step is None:
-            continue
-        token = cache_elements(layer) * run.cache_width
-        rows.append(
-            Row(
-                (
-                    cell(point.value, "strong", point.value),
-                    cell(layer.kind.upper(), "", layer.kind),
-                    cell(f"{point.parameters:,}", "", point.parameters),
-                    cell(size(token), "", token),
-                    cell(size(step.weights), "", step.weights),
-                    cell(size(step.cache), "", step.cache),
-                    cell(size(step.bytes_per_token), "", step.bytes_per_token),
-                    cell(count(step.flops), "", step.flops),
-                    cell(f"{step.intensity:.3g}", "", step.intensity),
-                )
-            )
-        )
     steps = [(p.value, p.decoding) for p in sweep.points if p.decoding is not None]
 
     def draw(width: int, paint: Paint) -> list[str]:
@@ -79,4 +60,9 @@ def key_heads_printed(sweep: Sweep) -> Printed:
     ]
     notes += [unset_dtype()] if run.chosen is None else []
     title = f"{sweep.subject}: costs along kv-heads"
-    return Printed(title, tuple(notes), (Table("", columns, tuple(rows)),), draw)
+    return Printed(title, tuple(notes), (table,), draw)
+
+
+def _kept(point: Point) -> int:
+    """Bytes of the cache for a token."""
+    return cache_elements(point.spec) * point.run.cache_width

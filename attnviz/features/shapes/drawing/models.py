@@ -10,8 +10,17 @@ from attnviz.errors import Message
 from attnviz.features.shapes.costs.compare import DEFAULT_TOKENS, stack_of
 from attnviz.features.shapes.costs.decode import cache_bytes
 from attnviz.features.shapes.drawing.units import percent, plural, size
-from attnviz.features.shapes.table import Column, Printed, Row, Table, cell
-from attnviz.features.shapes.walk.verify import Verification
+from attnviz.features.shapes.table import (
+    Column,
+    Printed,
+    Row,
+    Table,
+    TableCell,
+    cell,
+    numbers,
+    table_of,
+)
+from attnviz.features.shapes.walk.verify import Check, Verification
 from attnviz.models.configs.model import ModelSpec, group_parameters
 from attnviz.models.configs.presets import Preset
 
@@ -139,43 +148,25 @@ def _counted(numbers: tuple[int, ...]) -> str:
 
 def presets_printed(known: Mapping[str, Preset]) -> Printed:
     """Typical sizes, one row a model."""
-    columns = (
-        Column("preset", "preset"),
-        Column("year", "year", "right", optional=1),
-        Column("kind", "kind", optional=1),
-        Column("layers", "layers", "right"),
-        Column("d_model", "D", "right"),
-        Column("heads", "H", "right"),
-        Column("kv_heads", "G", "right"),
-        Column("head_dim", "d", "right"),
-        Column("attention_parameters", "attention", "right"),
-        Column("share", "of model", "right"),
-        Column("source", "source", wrap=16, optional=1),
+    spec = {name: preset.model.main.spec for name, preset in known.items()}
+    model = {name: preset.model for name, preset in known.items()}
+    kind, source = Column("kind", "kind", optional=1), Column("source", "source", "left", 16, 1)
+    table = table_of(
+        known,
+        (Column("preset", "preset"), lambda name: cell(name, "strong")),
+        numbers("year", "year", lambda name: known[name].year, str, "dim", 1),
+        (kind, lambda name: cell(spec[name].kind.upper(), "", spec[name].kind)),
+        numbers("layers", "layers", lambda n: sum(len(g.layers) for g in model[n].groups), str),
+        numbers("d_model", "D", lambda name: spec[name].d_model, tone="D"),
+        numbers("heads", "H", lambda name: spec[name].heads, str, "H"),
+        numbers("kv_heads", "G", lambda name: spec[name].kv_heads, str, "G"),
+        numbers("head_dim", "d", lambda name: spec[name].head_dim, str, "d"),
+        numbers("attention_parameters", "attention", lambda n: model[n].attention_parameters),
+        numbers("share", "of model", lambda n: model[n].share, lambda share: percent(share or 0)),
+        (source, lambda n: cell(_shown_source(known[n].source), "dim", known[n].source)),
     )
-    rows = []
-    for name, preset in known.items():
-        model = preset.model
-        spec, total = model.main.spec, model.attention_parameters
-        layers = sum(len(group.layers) for group in model.groups)
-        rows.append(
-            Row(
-                (
-                    cell(name, "strong"),
-                    cell(preset.year, "dim", preset.year),
-                    cell(spec.kind.upper(), "", spec.kind),
-                    cell(layers, "", layers),
-                    cell(f"{spec.d_model:,}", "D", spec.d_model),
-                    cell(spec.heads, "H", spec.heads),
-                    cell(spec.kv_heads, "G", spec.kv_heads),
-                    cell(spec.head_dim, "d", spec.head_dim),
-                    cell(f"{total:,}", "", total),
-                    cell(percent(model.share or 0), "", model.share),
-                    cell(_shown_source(preset.source), "dim", preset.source),
-                )
-            )
-        )
     return Printed(
-        f"{len(rows)} published models: typical sizes of attention",
+        f"{len(known)} published models: typical sizes of attention",
         (
             "D model width, H query heads, G key/value heads, d head width. Parameters of all "
             "attention layers; layers count encoder, decoder and cross-attention.",
@@ -185,7 +176,7 @@ def presets_printed(known: Mapping[str, Preset]) -> Printed:
                 compare=...,
             ),
         ),
-        (Table("", columns, tuple(rows)),),
+        (table,),
     )
 
 
@@ -199,30 +190,24 @@ def _shown_source(source: str) -> str:
 
 def verify_printed(verification: Verification) -> Printed:
     """Every comparison, the failed ones in red, and the verdict."""
-    columns = (
-        Column("step", "step"),
-        Column("what", "what"),
-        Column("said", "said", "right"),
-        Column("found", "found", "right"),
-        Column("equal", ""),
-    )
-    rows = tuple(
-        Row(
-            (
-                cell(check.step, "strong"),
-                cell(check.what),
-                cell(check.said),
-                cell(check.found, "" if check.equal else "bad"),
-                cell(
-                    "✓" if check.equal else "DIFFERS", "good" if check.equal else "bad", check.equal
-                ),
-            )
-        )
-        for check in verification.checks
+    table = table_of(
+        verification.checks,
+        (Column("step", "step"), lambda check: cell(check.step, "strong")),
+        (Column("what", "what"), lambda check: cell(check.what)),
+        (Column("said", "said", "right"), lambda check: cell(check.said)),
+        (
+            Column("found", "found", "right"),
+            lambda check: cell(check.found, "" if check.equal else "bad"),
+        ),
+        (Column("equal", ""), _verdict),
     )
     failed = len(verification.failures)
-    verdict = f"All {len(rows)} comparisons are equal."
+    verdict = f"All {len(table.rows)} comparisons are equal."
     if failed:
-        verdict = f"{failed} of {len(rows)} comparisons differ."
-    title = f"Verified against {verification.subject}"
-    return Printed(title, (verdict,), (Table("", columns, rows),))
+        verdict = f"{failed} of {len(table.rows)} comparisons differ."
+    return Printed(f"Verified against {verification.subject}", (verdict,), (table,))
+
+
+def _verdict(check: Check) -> TableCell:
+    good = check.equal
+    return cell("✓" if good else "DIFFERS", "good" if good else "bad", good)
