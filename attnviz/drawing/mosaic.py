@@ -15,14 +15,7 @@ from attnviz.drawing.labels import tick_step, title_lines, visible
 from attnviz.drawing.paint import GREY_INK, LEVELS, MASKED, WHITE, blend, colors, paste
 from attnviz.drawing.palette import masked_note
 from attnviz.drawing.png import Pixels, encode
-from attnviz.drawing.shades import (
-    binned,
-    binned_mask,
-    check_pixels,
-    hidden,
-    largest,
-    shades,
-)
+from attnviz.drawing.shades import binned, binned_mask, check_pixels, hidden, largest, shades
 from attnviz.drawing.style import Style
 from attnviz.errors import InputError, UsageError
 

@@ -17,12 +17,7 @@ import torch.nn.functional as F
 from tokenizers import normalizers, pre_tokenizers
 from torch import Tensor
 
-from attnviz.attention.layers import (
-    MultiHeadAttention,
-    build_layer,
-    input_slices,
-    output_slices,
-)
+from attnviz.attention.layers import MultiHeadAttention, build_layer, input_slices, output_slices
 from attnviz.attention.sizes import KINDS, Kind, Sizes, check_sizes
 from attnviz.core.arguments import check_fields
 from attnviz.core.heads import Layout, Site, SiteKind

@@ -7,14 +7,7 @@ from collections.abc import Sequence
 from attnviz.core.heads import Head
 from attnviz.core.scores import HeadScores
 from attnviz.errors import UsageError
-from attnviz.scoring.roles import (
-    ANNOTATED,
-    MIN_ROWS,
-    SHOWN,
-    does_something,
-    is_called,
-    role_name,
-)
+from attnviz.scoring.roles import ANNOTATED, MIN_ROWS, SHOWN, does_something, is_called, role_name
 from attnviz.scoring.scores import SCORES
 
 

@@ -22,16 +22,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from attnviz.core.scores import HeadScores, Rival, Role, Score
-from attnviz.scoring.papers import (
-    CLARK,
-    DARCET,
-    OLSSON,
-    RADFORD,
-    RAFFEL,
-    VOITA,
-    WANG,
-    XIAO,
-)
+from attnviz.scoring.papers import CLARK, DARCET, OLSSON, RADFORD, RAFFEL, VOITA, WANG, XIAO
 
 MIN_ROWS = 3
 """Fewer rows than this are an anecdote, and give no role."""

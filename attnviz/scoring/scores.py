@@ -28,16 +28,7 @@ from torch import Tensor
 from attnviz.core.media import Space
 from attnviz.core.scores import SINK
 from attnviz.scoring.block import LOCAL_WINDOW, SINK_REST, Block, Place
-from attnviz.scoring.papers import (
-    CLARK,
-    DARCET,
-    GU,
-    KENDALL,
-    OLSSON,
-    VOITA,
-    WANG,
-    XIAO,
-)
+from attnviz.scoring.papers import CLARK, DARCET, GU, KENDALL, OLSSON, VOITA, WANG, XIAO
 
 Unit = Literal["share", "bits", "tokens"]
 

@@ -22,13 +22,7 @@ from attnviz.errors import InputError, UsageError
 from attnviz.features.ablation import gradient, reference, sweep
 from attnviz.features.ablation.curve import curve
 from attnviz.features.ablation.fills import LEAST
-from attnviz.features.ablation.judge import (
-    described,
-    judged,
-    rounding,
-    smallest_of_interest,
-    stood,
-)
+from attnviz.features.ablation.judge import described, judged, rounding, smallest_of_interest, stood
 from attnviz.features.ablation.measure import (
     Bench,
     Floats,

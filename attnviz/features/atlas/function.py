@@ -38,12 +38,7 @@ from attnviz.core.tokens import Sides
 from attnviz.corpus import texts
 from attnviz.corpus.gold.files import parted
 from attnviz.corpus.texts import InvalidRecord, Text
-from attnviz.errors import (
-    InputError,
-    ModelError,
-    OutputError,
-    system_errors,
-)
+from attnviz.errors import InputError, ModelError, OutputError, system_errors
 from attnviz.features.ablation.function import ablate as run_ablate
 from attnviz.features.ablation.result import Ablation
 from attnviz.features.atlas.gather import examples, gather, readers

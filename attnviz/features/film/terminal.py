@@ -14,14 +14,7 @@ from attnviz.drawing.labels import counted, signs
 from attnviz.drawing.palette import mix
 from attnviz.drawing.terminal import Line
 from attnviz.features.film.result import Film, HeadFilm, StepCurve
-from attnviz.features.film.words import (
-    between,
-    closing,
-    known_by,
-    score_title,
-    spans,
-    told,
-)
+from attnviz.features.film.words import between, closing, known_by, score_title, spans, told
 from attnviz.scoring.roles import SHOWN
 
 _BARS, _PLAIN_BARS = "▁▂▃▄▅▆▇█", ".:-=+*%#"

@@ -8,13 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from attnviz.captures.ablated import ablated
-from attnviz.captures.inputs import (
-    Input,
-    check_quantity,
-    check_whole,
-    prompt_of,
-    source_for,
-)
+from attnviz.captures.inputs import Input, check_quantity, check_whole, prompt_of, source_for
 from attnviz.captures.notes import notes
 from attnviz.captures.settings import Attaching, MapSettings, ModelSettings
 from attnviz.core.capture import Capture

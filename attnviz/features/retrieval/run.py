@@ -19,13 +19,7 @@ from attnviz.core.source import Source
 from attnviz.corpus.gold.halves import halves
 from attnviz.corpus.gold.tally import DIFFERENCE, share
 from attnviz.errors import UsageError
-from attnviz.features.retrieval.measure import (
-    Answered,
-    Floats,
-    NeedleScores,
-    answers,
-    scored,
-)
+from attnviz.features.retrieval.measure import Answered, Floats, NeedleScores, answers, scored
 from attnviz.features.retrieval.needles import NULL, Needle, file_needles, word_needles
 from attnviz.features.retrieval.result import (
     LEAST_COPIED,

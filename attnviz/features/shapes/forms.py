@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from attnviz.errors import UsageError
 from attnviz.features.shapes.result import Answer
-from attnviz.features.shapes.table import (
-    Paint,
-    table_csv,
-    table_markdown,
-    table_text,
-    wrapped,
-)
+from attnviz.features.shapes.table import Paint, table_csv, table_markdown, table_text, wrapped
 
 MARKDOWN_WIDTH = 100
 

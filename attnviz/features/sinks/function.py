@@ -13,13 +13,7 @@ from attnviz.core.progress import Progress
 from attnviz.core.source import Source
 from attnviz.errors import InputError, UsageError
 from attnviz.features.sinks.costs import predicts
-from attnviz.features.sinks.measure import (
-    activations,
-    measured,
-    norm_of,
-    sinks_of,
-    spent_on,
-)
+from attnviz.features.sinks.measure import activations, measured, norm_of, sinks_of, spent_on
 from attnviz.features.sinks.result import Sinks
 from attnviz.features.sinks.settings import SinksSettings
 from attnviz.scoring.published import SINK_LENGTH

@@ -29,13 +29,7 @@ from attnviz.corpus.gold.rule import enough, sure
 from attnviz.corpus.gold.tally import DIFFERENCE, p_above_zero, share
 from attnviz.errors import InputError, UsageError
 from attnviz.features.spans.documents import RULES, DocumentExample, read_examples
-from attnviz.features.spans.measure import (
-    Measuring,
-    check_stack,
-    shortened,
-    tokens_of,
-    watched,
-)
+from attnviz.features.spans.measure import Measuring, check_stack, shortened, tokens_of, watched
 from attnviz.features.spans.result import (
     ANSWER,
     DISTRACTORS,

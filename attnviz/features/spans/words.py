@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from attnviz.core.spans import ELSEWHERE, EVERY, LAST
 from attnviz.drawing.labels import counted, listing, ran_on, said_alone
-from attnviz.drawing.shares import (
-    estimate,
-    interval,
-    percent,
-    plain_percent,
-    plain_share,
-    points,
-)
+from attnviz.drawing.shares import estimate, interval, percent, plain_percent, plain_share, points
 from attnviz.features.spans.result import LEAST_LIFT, Spans, SpanShare
 from attnviz.statistics.share import CaseShare
 

@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING
 from attnviz.attention.spec import AttentionSpec, RunSizes
 from attnviz.errors import Setting, UsageError
 from attnviz.features.shapes.answers.pictures import FIGURES, Out, save
-from attnviz.features.shapes.answers.subject import (
-    Layer,
-    Model,
-    Subject,
-    in_dtype,
-    spec_of_subject,
-)
+from attnviz.features.shapes.answers.subject import Layer, Model, Subject, in_dtype, spec_of_subject
 from attnviz.features.shapes.costs.result import CompareAnswer, PresetsAnswer, SweepAnswer
 
 if TYPE_CHECKING:

@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, Any
 from attnviz.attention.spec import RunSizes
 from attnviz.errors import InputError, UsageError
 from attnviz.features.shapes.answers.pictures import FIGURES, Out, save
-from attnviz.features.shapes.answers.subject import (
-    Layer,
-    Model,
-    Subject,
-    in_dtype,
-    spec_of_subject,
-)
+from attnviz.features.shapes.answers.subject import Layer, Model, Subject, in_dtype, spec_of_subject
 from attnviz.features.shapes.result import DiagramAnswer, ModelAnswer, VerifyAnswer, WalkAnswer
 from attnviz.features.shapes.table import Printed
 from attnviz.files import wrote
