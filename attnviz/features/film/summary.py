@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +18,7 @@ from attnviz.drawing.labels import counted
 from attnviz.errors import InputError, UsageError
 from attnviz.features.film import changes
 from attnviz.features.film.changes import Floats, Indices
+from attnviz.features.film.curves import Curve, all_rounded, rounded, shortened
 from attnviz.features.film.result import (
     IN_CONTEXT,
     Event,
@@ -27,18 +27,15 @@ from attnviz.features.film.result import (
     HeadFilm,
     Maps,
     Order,
-    Shift,
     StepCurve,
 )
 from attnviz.features.film.steps import MeasuredStep, read_folder
 from attnviz.features.profile.deciding import decide
 from attnviz.scoring.roles import ROLES
 from attnviz.scoring.scores import SCORES
-from attnviz.statistics.clusters import ClusterSums, few_groups, summable
+from attnviz.statistics.clusters import ClusterSums, few_groups
 from attnviz.statistics.copies import together
 from attnviz.statistics.coverage import word
-
-_DIGITS = 4
 
 
 def read_steps(folder: Path) -> Film:
@@ -125,48 +122,6 @@ def check(steps: Sequence[MeasuredStep]) -> None:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class _Track:
-    """A number of every text at every step: its curve, its draws [R, S], and if it is known [S]."""
-
-    curve: StepCurve | None
-    draws: Floats
-    texts: int
-    known: NDArray[np.bool_]
-
-    @classmethod
-    def of(cls, a: Floats, b: NDArray[Any], weights: Floats, seed: Sequence[int]) -> _Track:
-        """Of sums [S, G] over rows [S, G]; a step whose sums are no numbers has no rows.
-
-        ``seed`` is of what checkpoints do.
-        """
-        known = summable(a, b)
-        a, b = np.where(known[:, None], a, 0.0), np.where(known[:, None], b, 0)
-        texts = int((b.max(0) > 0).sum())
-        if not texts:
-            return cls(None, np.zeros((len(weights), len(a))), 0, known)
-        sums = ClusterSums.of(a.T[:, :, None], b.T[:, :, None])
-        curve = StepCurve(_numbers(sums.mean()[:, 0]), _numbers(sums.half()[:, 0]))
-        draws = changes.drawn(a, b, weights)
-        return cls(curve, changes.jittered(draws, sums.mean()[:, 0], seed), texts, known)
-
-    def shift(self, start: int, end: int) -> Shift | None:
-        """What it did between two steps."""
-        if self.curve is None:
-            return None
-        values = self.curve.mean
-        before, after, first, last = values[start], values[end], values[0], values[-1]
-        if before is None or after is None or first is None or last is None:
-            return None
-        low, high = changes.shifted(self.draws, start, end, self.texts)
-        whole = last - first
-        ends = changes.shifted(self.draws, 0, len(values) - 1, self.texts)
-        share = (after - before) / whole if _apart(*ends) and _apart(low, high) else None
-        return Shift(
-            before, after, _number(low), _number(high), None if share is None else _number(share)
-        )
-
-
-@dataclass(frozen=True, eq=False, slots=True)
 class _Formed:
     """A formation, and where each draw passed."""
 
@@ -226,9 +181,9 @@ class _Series:
                 roles.append(tuple(role.title for role in given))
             curves = {
                 score: StepCurve(
-                    _numbers(self.mean[:, number, n]),
-                    _numbers(self.half[:, number, n]),
-                    _number(float(self.chance[-1, number, n])),
+                    all_rounded(self.mean[:, number, n]),
+                    all_rounded(self.half[:, number, n]),
+                    rounded(float(self.chance[-1, number, n])),
                 )
                 for n, score in enumerate(self.scores)
                 if self.b[:, :, number, n].any()
@@ -321,7 +276,7 @@ class _Series:
             return _Formed(
                 Formation(
                     head.head, role, evidence.score, at.step, at.low, at.high,
-                    _known(np.nanmin(curve[: top + 1])), _known(curve[top]),
+                    shortened(np.nanmin(curve[: top + 1])), shortened(curve[top]),
                     self.loss.shift(start, end), self.context.shift(start, end),
                 ),
                 draws, texts,
@@ -346,15 +301,15 @@ class _Series:
         (earlier, mine, some), (other, theirs, others) = draws[first], draws[then]
         low, high, share = changes.apart(mine, theirs, self.steps, min(some, others))
         return Order(
-            first, then, self.steps[other] - self.steps[earlier], low, high, _number(share)
+            first, then, self.steps[other] - self.steps[earlier], low, high, rounded(share)
         )
 
-    def _track(self, sums: str, counts: str, names: Sequence[str], place: int) -> _Track:
+    def _track(self, sums: str, counts: str, names: Sequence[str], place: int) -> Curve:
         both = [
             together(names, getattr(step, sums), getattr(step, counts)) for step in self.measured
         ]
         a, b = (np.stack(part) for part in zip(*both, strict=True))
-        return _Track.of(a, b, self.weights, (self.seed, place))
+        return Curve.of(a, b, self.weights, (self.seed, place))
 
     def _decided(self, sums: Sequence[ClusterSums]) -> tuple[NDArray[np.bool_], int]:
         """Which scores surely reach what roles take: all heads, scores and steps are one family."""
@@ -376,12 +331,7 @@ class _Series:
         if not all(len(step.changes) for step in self.measured):
             return None
         both = np.stack([step.changes[number] for step in self.measured])
-        return StepCurve(_numbers(both[:, 0]), _numbers(both[:, 1]))
-
-
-def _apart(low: float | None, high: float | None) -> bool:
-    """Whether an interval leaves out 0."""
-    return low is not None and high is not None and (low > 0 or high < 0)
+        return StepCurve(all_rounded(both[:, 0]), all_rounded(both[:, 1]))
 
 
 def _maps(steps: Sequence[MeasuredStep]) -> Maps | None:
@@ -407,18 +357,3 @@ def unpacked(film: Film) -> NDArray[np.uint8] | None:
         return np.frombuffer(data, np.uint8).reshape(shape)
     except (ValueError, zlib.error):
         raise InputError("the maps of this film are damaged; make it again") from None
-
-
-def _numbers(values: Floats) -> tuple[float | None, ...]:
-    return tuple(_number(float(number)) for number in values)
-
-
-def _number(value: float | None) -> float | None:
-    """To the digits that a film keeps; None for what is not known."""
-    if value is None or not math.isfinite(value):
-        return None
-    return round(value, _DIGITS) + 0.0
-
-
-def _known(value: float) -> float:
-    return round(float(value), _DIGITS) + 0.0
