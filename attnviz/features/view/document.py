@@ -19,6 +19,7 @@ from attnviz.core.key_mask import KeyMask
 from attnviz.core.quantities import QUANTITIES
 from attnviz.core.scores import HeadScores, Role, Score
 from attnviz.core.tokens import Tokens
+from attnviz.drawing.grid import KIND_TITLES
 from attnviz.drawing.labels import counted, head_phrase, origin, percent, visible
 from attnviz.drawing.palette import (
     DEFAULT_PALETTE,
@@ -32,13 +33,13 @@ from attnviz.drawing.palette import (
 from attnviz.drawing.signed import SCHEMES
 from attnviz.features.profile.result import Alike
 from attnviz.features.view.beside import beside
-from attnviz.features.view.quantize import Packed, deflated, pack
+from attnviz.features.view.opening import see
+from attnviz.features.view.quantize import Packed, deflated, pack, rounded
 from attnviz.features.view.scene import cells, scene
 from attnviz.features.view.terms import pack_terms
 from attnviz.scoring.arrange import leading
 from attnviz.scoring.roles import ANNOTATED, FEW_ROWS, MIN_ROWS, SHOWN, drawn
 from attnviz.scoring.scores import SCORES
-from attnviz.scoring.strongest import strongest_pair
 from attnviz.scoring.words import word_starts
 
 _LABEL = 80
@@ -46,29 +47,6 @@ _CODE = 5
 _TEXT = 2000
 _NO_SPACE_BEFORE = frozenset(".,;:!?%)]}'’”…")
 _ENDINGS = frozenset(("t", "s", "d", "m", "ll", "re", "ve"))
-_PLAIN = {
-    "previous": "looks at the previous token",
-    "next": "looks at the next token",
-    "self": "looks at the token itself",
-    "first": "puts its weight on the first token, an attention sink",
-    "separator": "puts its weight on separators, as attention sinks",
-    "punctuation": "looks at punctuation",
-    "local": "looks at nearby tokens",
-    "duplicate": "looks at earlier copies of the token",
-    "induction": "looks at what followed the same token before",
-    "monotonic": "moves along the keys in order",
-    "registers": "puts its weight on registers, as attention sinks",
-    "diffuse": "spreads its weight over all tokens",
-}
-"""What a head of a role does, in a plain sentence."""
-
-_TITLES: dict[SiteKind, str] = {
-    "encoder": "encoder self-attention",
-    "decoder": "decoder self-attention",
-    "cross": "cross-attention",
-}
-
-
 Scored = tuple[Capture, Sequence[HeadScores]]
 """A capture and the scores of its heads."""
 
@@ -245,11 +223,11 @@ def _kinds(
         kinds.append(
             {
                 "kind": kind,
-                "title": _TITLES[kind] + (", one map a layer" if capture.layout.whole else ""),
+                "title": KIND_TITLES[kind] + (", one map a layer" if capture.layout.whole else ""),
                 "queries": queries,
                 "keys": keys,
                 "opening": opening.head.name if opening else "",
-                "see": _see(capture, opening, among) if opening else None,
+                "see": see(capture, opening, among) if opening else None,
                 "sites": sites,
                 "quantity": capture.quantity,
                 "whole": capture.layout.whole,
@@ -267,7 +245,7 @@ def _plane(alike: Alike) -> dict[str, Any]:
     return {
         "rows": alike.rows,
         "texts": alike.texts,
-        "kept": _short(alike.kept),
+        "kept": rounded(alike.kept),
         "heads": {
             head.name: [
                 *(round(float(at), 4) for at in place),
@@ -276,57 +254,6 @@ def _plane(alike: Alike) -> dict[str, Any]:
             for head, place, near in zip(alike.heads, alike.places, alike.nearest, strict=True)
         },
     }
-
-
-def _see(capture: Capture, scored: HeadScores, among: str) -> dict[str, Any] | None:
-    """What the head that the page opens on shows most clearly, and the pair of tokens to see it at.
-
-    The role is the one that puts the head first; its pair is None where the role is about no
-    single keys, or comes from other texts. With it comes its doubt: ``hedge`` stands before what
-    is said, ``doubt`` behind it, with the figure.
-
-    Args:
-        capture: of the text.
-        scored: the head, the clearest of several.
-        among: of how many, in words.
-    """
-    roles = [role for role in scored.roles if not role.rests] or list(scored.roles)
-    if not roles:
-        return None
-    role = max(roles, key=lambda other_role: other_role.evidence.lift or 0.0)
-    pair = strongest_pair(capture, scored.head, role.score) if role.score in SCORES else None
-    verb = "sink:" if role.rests else "does"
-    said = "is diffuse" if role.name == "diffuse" else f"{verb} {role.title}"
-    weight = None if pair is None else _short(float(capture[scored.head][pair]))
-    hedge, doubt = _doubt(role, among, random=capture.source.untrained)
-    return {
-        "said": _PLAIN.get(role.name, said),
-        "pair": pair,
-        "weight": weight,
-        "hedge": hedge,
-        "doubt": doubt,
-    }
-
-
-def _doubt(role: Role, among: str, *, random: bool) -> tuple[str, str]:
-    """How sure a role is of the head that was chosen for it: before what is said of it, and after.
-
-    Args:
-        role: of the head that is the clearest of so many.
-        among: of how many heads, in words.
-        random: whether the model's weights were drawn at random.
-    """
-    score = role.evidence
-    chosen = f"the clearest of {among}"
-    if random:
-        return "by chance ", f"the weights are random, nothing was learned; it is {chosen}"
-    rows = counted(score.rows, "row")
-    if role.few_rows:
-        return "perhaps ", f"on {rows} of this text, too few to tell; {chosen}"
-    mean = "" if score.mean is None else f"{score.mean:.2f} on average over {rows}"
-    if score.mean is not None and score.chance is not None:
-        mean += f", by chance {score.chance:.2f}"
-    return "", "; ".join(part for part in (mean, f"{chosen}, in this text alone") if part)
 
 
 def _cut(text: str, most: int) -> str:
@@ -434,7 +361,7 @@ def _role(role: Role) -> dict[str, Any]:
         "rests": role.rests,
         "said": head_phrase([role]),
         "possible": "" if role.possible is None else percent(role.possible),
-        "rival": None if role.rival is None else [role.rival.name, _short(role.rival.mean)],
+        "rival": None if role.rival is None else [role.rival.name, rounded(role.rival.mean)],
     }
 
 
@@ -442,8 +369,4 @@ def _score(score: Score | None) -> list[float | None]:
     """Mean, chance, lift and rows of a score."""
     if score is None:
         return [None, None, None, 0]
-    return [_short(score.mean), _short(score.chance), _short(score.lift), score.rows]
-
-
-def _short(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.5g}")
+    return [rounded(score.mean), rounded(score.chance), rounded(score.lift), score.rows]

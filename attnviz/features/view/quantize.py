@@ -108,3 +108,8 @@ def least_bytes(rows: int, columns: int, bits: int = 8) -> int:
     """What :func:`packed_bytes` says at least of one head's map, as long as that is not known."""
     cells = rows * (rows + 1) // 2 if rows == columns else rows * columns
     return int(cells * (bits // 8) * _BASE64)
+
+
+def rounded(value: float | None) -> float | None:
+    """A number as a page holds it; None for what is not known."""
+    return None if value is None else float(f"{value:.5g}")
