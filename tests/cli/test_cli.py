@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import errno
 import io
 import json
@@ -15,7 +14,6 @@ import sys
 import threading
 from pathlib import Path
 
-import jsonschema_rs
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
@@ -26,106 +24,14 @@ from attnviz.cli.defaults import VARIABLE
 from attnviz.cli.exits import CODES
 from attnviz.files import human_bytes
 from tests import ROOT, forking
-
-SCHEMA = av.Heads.json_schema()
-SENTENCE = "The keys to the cabinet are on the table"
-
-
-@pytest.fixture(autouse=True)
-def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("FORCE_COLOR", "CLICOLOR_FORCE", "NO_COLOR", "COLUMNS"):
-        monkeypatch.delenv(name, raising=False)
-
-
-def call(capsys, *arguments: str) -> tuple[int, str, str]:
-    code = main(list(arguments))
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
-
-
-def ok(capsys, *arguments: str) -> str:
-    code, out, err = call(capsys, *arguments)
-    assert code == 0, err
-    assert "\x1b" not in out, "colour codes in a pipe"
-    return out
+from tests.cli.calling import SENTENCE, call, heads_of, ok
 
 
 def process(*arguments: str, **options) -> subprocess.CompletedProcess:
     return forking.run([sys.executable, "-m", "attnviz", *arguments], text=True, **options)
 
 
-def heads_of(capsys, *arguments: str) -> dict:
-    document = json.loads(ok(capsys, "heads", *arguments, "--json"))
-    jsonschema_rs.validate(SCHEMA, document)
-    return document
-
-
 # ------------------------------------------------------------------ what works
-
-
-def test_heads_of_a_real_bert(capsys, minilm: str) -> None:
-    out = ok(capsys, "heads", SENTENCE, "--model", minilm)
-    assert "native" in out
-    assert "11 tokens" in out
-    document = heads_of(capsys, SENTENCE, "--model", minilm)
-    assert document["source"]["backend"] == "native"
-    assert len(document["heads"]) == 72
-    head = next(h for h in document["heads"] if h["head"] == "0.2")
-    assert head["roles"][0]["name"] == "previous"
-    assert head["scores"]["previous"]["mean"] > 0.95
-    texts = document["tokens"]["encoder"]["keys"]["texts"]
-    assert texts[0] == "[CLS]"
-    assert "keys" in texts
-
-
-def test_heads_filters_and_orders(capsys, minilm: str) -> None:
-    some = heads_of(capsys, SENTENCE, "-m", minilm, "--select", "0.*,3.5")
-    assert [h["head"] for h in some["heads"]] == [*(f"0.{i}" for i in range(12)), "3.5"]
-    entropy = heads_of(capsys, SENTENCE, "-m", minilm, "--sort", "entropy", "--top", "5")
-    means = [h["scores"]["entropy"]["mean"] for h in entropy["heads"]]
-    assert len(means) == 5
-    assert means == sorted(means, reverse=True)
-    previous = heads_of(capsys, SENTENCE, "-m", minilm, "--role", "previous")
-    assert previous["heads"]
-    assert all(any(r["name"] == "previous" for r in h["roles"]) for h in previous["heads"])
-
-
-def test_csv_says_the_same_as_json(capsys, minilm: str) -> None:
-    document = heads_of(capsys, SENTENCE, "-m", minilm)
-    rows = list(csv.DictReader(io.StringIO(ok(capsys, "heads", SENTENCE, "-m", minilm, "--csv"))))
-    assert len(rows) == 72
-    for row, head in zip(rows, document["heads"], strict=True):
-        assert row["head"] == head["head"]
-        assert row["roles"].split() == [r["name"] for r in head["roles"]]
-        for name, score in head["scores"].items():
-            for part, value in score.items():
-                assert row[f"{name}.{part}"] == ("" if value is None else str(value))
-
-
-def test_probe_runs_on_random_tokens_beside_the_sentence(capsys, minilm: str) -> None:
-    document = heads_of(capsys, SENTENCE, "-m", minilm, "--probe")
-    assert [one["head"] for one in document["probe"]] == [one["head"] for one in document["heads"]]
-    probe = document["probe"][0]["scores"]
-    assert set(probe) == {"duplicate", "duplicate_no_sink", "induction", "induction_no_sink"}
-    assert probe["induction"]["rows"] > 50
-    assert document["heads"][0]["scores"]["previous"]["rows"] < 12
-
-
-@pytest.mark.parametrize(
-    ("options", "heads", "kind"),
-    [
-        (["-m", "fresh", "--heads", "4"], 4, "encoder"),
-        (["-m", "fresh", "--kind", "gqa", "--layers", "3", "--causal"], 24, "decoder"),
-        (["-m", "fresh", "--kind", "mla", "--d-model", "64"], 8, "encoder"),
-        (["-m", "fresh", "--pair", "Die Schlüssel liegen"], 8, "cross"),
-    ],
-)
-def test_fresh_layers(capsys, options: list[str], heads: int, kind: str) -> None:
-    document = heads_of(capsys, SENTENCE, *options)
-    assert document["source"]["backend"] == "untrained"
-    assert len(document["heads"]) == heads
-    assert set(document["tokens"]) == {kind}
-    ok(capsys, "heatmap", SENTENCE, *options, "-s", "0.1")
 
 
 def test_heatmap_shows_weights_and_files(capsys, tmp_path: Path, minilm: str) -> None:
@@ -143,21 +49,6 @@ def test_heatmap_shows_weights_and_files(capsys, tmp_path: Path, minilm: str) ->
     assert len(list(tmp_path.iterdir())) == 4, "temporary files left behind"
 
 
-def test_capture_and_recorded(capsys, tmp_path: Path, minilm: str) -> None:
-    path = tmp_path / "c.npz"
-    ok(capsys, "capture", SENTENCE, "-m", minilm, "-o", str(path))
-    live = heads_of(capsys, SENTENCE, "-m", minilm)
-    stored = heads_of(capsys, "--recorded", str(path))
-    assert stored["source"]["backend"] == "recorded"
-    assert stored["tokens"] == live["tokens"]
-    for a, b in zip(stored["heads"], live["heads"], strict=True):
-        assert [role["name"] for role in a["roles"]] == [role["name"] for role in b["roles"]]
-        for name in a["scores"]:
-            assert a["scores"][name]["mean"] == pytest.approx(b["scores"][name]["mean"], abs=1e-6)
-    shown = ok(capsys, "heatmap", "--recorded", str(path), "-s", "0.2", "--words")
-    assert "cabinet" in shown
-
-
 def test_text_from_file_and_standard_input(capsys, tmp_path: Path) -> None:
     path = tmp_path / "t.txt"
     path.write_text("\ufeffgrün und blau\n", encoding="utf-8")
@@ -167,30 +58,6 @@ def test_text_from_file_and_standard_input(capsys, tmp_path: Path) -> None:
     piped = process("heads", "-f", "-", "-m", "fresh", "--json", input="a b c")
     assert piped.returncode == 0, piped.stderr
     assert json.loads(piped.stdout)["tokens"]["encoder"]["keys"]["texts"] == ["a", "b", "c"]
-
-
-def test_pair_ids_and_special_tokens(capsys, minilm: str) -> None:
-    pair = heads_of(capsys, "The cat sat.", "--pair", "It slept.", "-m", minilm)
-    texts = pair["tokens"]["encoder"]["keys"]["texts"]
-    assert texts.count("[SEP]") == 2
-    bare = heads_of(capsys, "The cat sat.", "--no-special-tokens", "-m", minilm)
-    assert bare["tokens"]["encoder"]["keys"]["texts"] == ["the", "cat", "sat", "."]
-    ids = ",".join(map(str, pair["tokens"]["encoder"]["keys"]["ids"]))
-    again = heads_of(capsys, "--ids", ids, "-m", minilm)
-    assert again["tokens"]["encoder"]["keys"]["texts"] == texts
-
-
-def test_truncate_says_what_it_cut(capsys, minilm: str) -> None:
-    text = "word " * 600
-    code, _, err = call(capsys, "heads", text, "-m", minilm)
-    assert code == 1
-    assert "602" in err
-    assert "512" in err
-    assert "--truncate" in err
-    code, out, err = call(capsys, "heads", text, "-m", minilm, "--truncate")
-    assert code == 0
-    assert "512 tokens" in out
-    assert "90" in err
 
 
 def test_hostile_tokens_never_reach_the_terminal_raw(capsys) -> None:
@@ -341,17 +208,11 @@ def test_the_same_mistake_has_the_same_exit_code(
     assert os.listdir() == ["a.txt"]
 
 
-@pytest.mark.parametrize(("option", "module"), [("image", "PIL"), ("audio", "soundfile")])
-def test_what_is_not_installed_is_said_before_a_model_loads(
-    capsys, monkeypatch, option: str, module: str
-) -> None:
+def test_what_is_not_installed_is_said_before_a_model_loads(capsys, monkeypatch) -> None:
     monkeypatch.setattr("attnviz.cli.options.find_spec", lambda name: None)
     monkeypatch.setattr("attnviz.captures.loading.load", lambda *_, **__: pytest.fail("it loads"))
-    code, _, err = call(capsys, "heads", f"--{option}", "x")
-    assert (code, err) == (
-        2,
-        f'attnviz: --{option} needs {module}; pip install "attnviz[{option}]"\n',
-    )
+    code, _, err = call(capsys, "heads", "--audio", "x")
+    assert (code, err) == (2, 'attnviz: --audio needs soundfile; pip install "attnviz[audio]"\n')
 
 
 def test_a_text_of_a_dash_is_standard_input(capsys, monkeypatch) -> None:
@@ -868,34 +729,6 @@ def test_no_browser_is_one_line(tmp_path: Path) -> None:
     assert shown.returncode == 0
     assert shown.stderr == "note: no browser could be opened; open the file yourself\n"
     assert "one" not in shown.stdout.split()
-
-
-def test_the_table_leads_with_what_heads_do_and_counts_those_that_rest(capsys) -> None:
-    text = "The keys to the cabinet are on the table because the keys to the cabinet were lost"
-    _, said, _ = call(capsys, "heads", text, "-q")
-    table = said[said.index("\nhead ") :]
-    assert "\n1.4 " in table
-    assert "\n0.0 " not in table  # diffuse, and nothing else
-    assert re.search(
-        r"^7 heads attend only to sinks or diffusely: first 1, diffuse 6 \(--top all lists "
-        r"them\)$",
-        said,
-        re.M,
-    )
-    _, said, _ = call(capsys, "heads", text, "-q", "--top", "all")
-    assert "\n0.0 " in said
-    assert "only to sinks" not in said
-
-
-def test_a_table_sorted_by_a_score_shows_it(capsys) -> None:
-    text = "The keys to the cabinet are on the table because the keys to the cabinet were lost"
-    _, said, _ = call(capsys, "heads", text, "-q", "--sort", "entropy", "--top", "all")
-    header, _, *rows = said[said.index("\nhead ") + 1 :].splitlines()
-    place = header.split().index("entropy")
-    assert place == 2
-    shown = [float(re.findall(r"\d+\.\d+", row)[1]) for row in rows[:24]]
-    assert shown == sorted(shown, reverse=True)
-    assert len(set(shown)) > 10
 
 
 def test_a_text_that_names_a_file_is_run_and_said(tmp_path, monkeypatch, capsys) -> None:
