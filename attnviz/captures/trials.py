@@ -85,13 +85,15 @@ def within(trials: Iterable[Trial], name: str, ahead: int) -> Iterator[Trial]:
     for trial in trials:
         spans = {span.name: frozenset(span.positions) for span in trial.tokens.spans}
         known |= dict.fromkeys(spans)
-        kept = [n for n, at in enumerate(trial.positions) if at + ahead in spans.get(name, ())]
+        targets_in_span = [
+            n for n, at in enumerate(trial.positions) if at + ahead in spans.get(name, ())
+        ]
         some |= name in spans
-        if kept:
+        if targets_in_span:
             yield replace(
                 trial,
-                positions=tuple(trial.positions[n] for n in kept),
-                targets=tuple(trial.targets[n] for n in kept) if trial.targets else (),
+                positions=tuple(trial.positions[n] for n in targets_in_span),
+                targets=tuple(trial.targets[n] for n in targets_in_span) if trial.targets else (),
             )
     if not some and known:
         raise UsageError("no text has a span {!r}; choose from {}", name, ", ".join(known))

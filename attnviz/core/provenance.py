@@ -69,10 +69,10 @@ def called(name: str) -> str:
         kind, *hub = re.split("-{2}", path.parts[-3])
         if kind == "models" and hub:
             return "/".join(hub)
-    kept, home = [path.name], PurePath(os.path.expanduser("~"))
+    parts, home = [path.name], PurePath(os.path.expanduser("~"))
     for folder in path.parents:
-        says = not _ANY_MODELS.fullmatch(kept[0]) or len(kept) == _MOST_PARTS
+        says = not _ANY_MODELS.fullmatch(parts[0]) or len(parts) == _MOST_PARTS
         if says or folder in (home, *home.parents) or folder.parent.name in _HOMES:
             break
-        kept.insert(0, folder.name)
-    return "/".join(kept) or name
+        parts.insert(0, folder.name)
+    return "/".join(parts) or name

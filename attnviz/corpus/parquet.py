@@ -64,10 +64,10 @@ def _at_once(file: Any, columns: Sequence[str]) -> int:
     largest column would fit as often, by what the file says of its size.
     """
     groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
-    stored = [group.column(n) for group in groups for n in range(group.num_columns)]
+    chunks = [group.column(n) for group in groups for n in range(group.num_columns)]
     sizes: list[int] = [
         column.total_uncompressed_size
-        for column in stored
+        for column in chunks
         if column.path_in_schema.partition(".")[0] in columns
     ]
     return max(1, min(_ROWS, _BYTES // max([1, *sizes])))

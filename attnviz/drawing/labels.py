@@ -148,10 +148,10 @@ def shorten(text: str, cells: int, *, ascii_only: bool = False) -> str:
 
 def title_lines(lines: Sequence[str]) -> list[str]:
     """At most :data:`TITLE_LINES` lines of a wrapped title, with an ellipsis where it goes on."""
-    kept = list(lines[:TITLE_LINES])
+    shown = list(lines[:TITLE_LINES])
     if len(lines) > TITLE_LINES:
-        kept[-1] = kept[-1].rstrip(",") + ELLIPSIS
-    return kept
+        shown[-1] = shown[-1].rstrip(",") + ELLIPSIS
+    return shown
 
 
 def isolate(text: str) -> str:

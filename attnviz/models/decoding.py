@@ -104,8 +104,8 @@ def resampled(samples: NDArray[np.float32], own: int, rate: int) -> NDArray[np.f
         return samples
     count = max(1, round(len(samples) * rate / own))
     spectrum = np.fft.rfft(samples)
-    kept = spectrum[: count // 2 + 1]
-    made = np.fft.irfft(kept, count) * (count / len(samples))
+    low = spectrum[: count // 2 + 1]
+    made = np.fft.irfft(low, count) * (count / len(samples))
     return made.astype(np.float32)
 
 

@@ -292,15 +292,15 @@ def _check_header(path: Path, *, quantized: bool) -> int:
 
     try:
         with safe_open(path, framework="pt") as file:
-            stored = {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118 (no dict)
-            for key, tensor in stored.items():
+            slices = {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118 (no dict)
+            for key, tensor in slices.items():
                 if not (quantized or tensor.get_dtype() in _NUMBERS) and _is_weight(key, tensor):
                     raise ModelError(
                         f"{path} stores {key} as {tensor.get_dtype()}, and config.json has no "
                         "quantization_config that says what such numbers stand for",
                         remedy="take the model in float32, float16 or bfloat16",
                     )
-            return len(stored)
+            return len(slices)
     except (SafetensorError, OSError) as error:
         with path.open("rb") as raw:
             pointer = raw.read(20).startswith(b"version https://git")

@@ -60,12 +60,12 @@ def arrange(
             evidence=...,
         )
     if role is not None:
-        kept = [h for h in heads if any(is_called(r, role) for r in h.roles)]
+        listed = [h for h in heads if any(is_called(r, role) for r in h.roles)]
     else:
-        kept = [h for h in heads if everything or does_something(h)]
+        listed = [h for h in heads if everything or does_something(h)]
     if sort == "role":
         order = {name: number for number, name in enumerate(SHOWN)}
-        kept.sort(
+        listed.sort(
             key=lambda h: (
                 (order[h.roles[0].name], -(h.roles[0].evidence.mean or 0.0))
                 if h.roles
@@ -73,12 +73,12 @@ def arrange(
             )
         )
     elif sort == "score":
-        kept.sort(key=lambda h: -(h.roles[0].evidence.mean or 0.0) if h.roles else 0.0)
+        listed.sort(key=lambda h: -(h.roles[0].evidence.mean or 0.0) if h.roles else 0.0)
     elif by_role:
-        kept.sort(key=lambda h: -_score(h, wanted))
+        listed.sort(key=lambda h: -_score(h, wanted))
     elif sort != "layer":
-        kept.sort(key=lambda h: -_mean(h, sort))
-    return tuple(kept[:top])
+        listed.sort(key=lambda h: -_mean(h, sort))
+    return tuple(listed[:top])
 
 
 def leading(scores: HeadScores, role: str | None = None) -> tuple[int, float, Head]:

@@ -63,12 +63,10 @@ def blocks(capture: Capture) -> Iterator[Rows]:
 
     Norms come with each row divided by its sum.
     """
-    for site, stored in capture.maps.items():
-        weights = torch.from_numpy(
-            np.ascontiguousarray(stored, np.promote_types(stored.dtype, "f4"))
-        )
+    for site, maps in capture.maps.items():
+        weights = torch.from_numpy(np.ascontiguousarray(maps, np.promote_types(maps.dtype, "f4")))
         reach = capture.reach.get(site)
-        allowed = torch.from_numpy(allowed_in(stored, site.kind, reach))
+        allowed = torch.from_numpy(allowed_in(maps, site.kind, reach))
         sink = reach is not None and reach.sink
         if capture.quantity != "weights":  # scores compare with chance
             sums = weights.sum(-1, keepdim=True)

@@ -32,9 +32,9 @@ def targets(capture: Capture, head: Head, score: str) -> NDArray[np.bool_]:
         head: gives the layer.
         score: the name of one in :data:`~attnviz.scoring.scores.SCORES` that is on targets.
     """
-    stored = np.asarray(capture.maps[head.site])
+    maps = np.asarray(capture.maps[head.site])
     place = capture.place(head)
-    allowed = allowed_in(stored, head.site.kind, capture.reach.get(head.site))
+    allowed = allowed_in(maps, head.site.kind, capture.reach.get(head.site))
     allowed = allowed[place if len(allowed) > 1 else 0]
     length, keys = allowed.shape
     hits: NDArray[np.bool_] = np.zeros((length, keys), np.bool_)
@@ -74,11 +74,11 @@ def strongest_pair(capture: Capture, head: Head, score: str) -> tuple[int, int] 
     """
     if not SCORES[score].on_targets:
         return None
-    stored = np.asarray(capture.maps[head.site])
+    maps = np.asarray(capture.maps[head.site])
     place = capture.place(head)
-    weights = np.nan_to_num(stored[place].astype(np.float64))
+    weights = np.nan_to_num(maps[place].astype(np.float64))
     reach = capture.reach.get(head.site)
-    allowed = allowed_in(stored, head.site.kind, reach)
+    allowed = allowed_in(maps, head.site.kind, reach)
     allowed = allowed[place if len(allowed) > 1 else 0]
     length, keys = weights.shape
     order = np.argsort(-weights, axis=1, kind="stable")[:, :_CHOICES]

@@ -103,7 +103,7 @@ def atlas(
     for evidence in beside:
         evidence.result.check_model(evidence.name, source.info, source.layout, model.identity)
     names = listed(files)
-    kept = _Kept(None if state is None else Path(state), _state(model, names, settings))
+    store = _Kept(None if state is None else Path(state), _state(model, names, settings))
 
     def profile() -> Profile:
         known = texts.read(texts.resolve(names))
@@ -141,7 +141,7 @@ def atlas(
         for done, head in enumerate(wanted):
             progress("sources", done, len(wanted))
             with suppress(InputError):  # no row of these texts counts
-                measured[head] = kept.part(
+                measured[head] = store.part(
                     SourceShares,
                     partial(_shares, texts, source, head, does[head]),
                     f"sources-{done}",
@@ -153,12 +153,12 @@ def atlas(
     def maybe(kind: type[Part], make: Callable[[], Part]) -> Part | None:
         """A part that some models cannot give."""
         try:
-            return kept.part(kind, make)
+            return store.part(kind, make)
         except ModelError as error:
             absent[kind.command] = str(error)
             return None
 
-    profiled = kept.part(Profile, profile)
+    profiled = store.part(Profile, profile)
     ablation = maybe(Ablation, ablate)
     grammar = maybe(Syntax, syntax) if treebanks else None
     names_found = maybe(Coref, coref) if antecedents else None
@@ -246,9 +246,9 @@ class _Kept:
             return make()
         path = self._folder / f"{name or kind.command}.{self._ending}.json"
         with suppress(OSError, ValueError, RecursionError, KeyError, TypeError, InputError):
-            stored = json.loads(contents(path))  # if it is broken it is made anew
-            if stored["state"] == self._state:
-                return kind.from_dict(stored["document"])
+            saved = json.loads(contents(path))  # if it is broken it is made anew
+            if saved["state"] == self._state:
+                return kind.from_dict(saved["document"])
         made = make()
         if _nonce(self._folder) is None:
             with system_errors(OutputError, f"cannot write into {self._folder}"):

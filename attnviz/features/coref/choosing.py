@@ -76,13 +76,11 @@ def report(source: Source, examples: AntecedentExamples, *, select_on: Selection
     causal = "decoder" in source.layout.kinds
     layout, document = source.layout, examples.document
     chosen, measured = halves(document, select_on)
-    counted = CountedCases(
-        examples, layout, chosen, measured, NAME_DIRECTIONS[: 1 if causal else 2]
-    )
+    cases = CountedCases(examples, layout, chosen, measured, NAME_DIRECTIONS[: 1 if causal else 2])
     of_kind = np.array(examples.kinds)
     present = [name for name in examples.order if (of_kind == name).any()]
-    kinds = [counted.kind(ALL, np.ones(len(document), np.bool_))]
-    kinds += [counted.kind(name, of_kind == name) for name in present]
+    kinds = [cases.kind(ALL, np.ones(len(document), np.bool_))]
+    kinds += [cases.kind(name, of_kind == name) for name in present]
     return Coref(
         source=source.info,
         layout=layout,
@@ -95,7 +93,7 @@ def report(source: Source, examples: AntecedentExamples, *, select_on: Selection
         candidates=examples.candidates,
         window=examples.window,
         kinds=tuple(kinds),
-        roles=counted.roles(kinds[0].ranked),
+        roles=cases.roles(kinds[0].ranked),
         notes=tuple(
             _notes(examples, len(set(document[measured].tolist())), select_on, len(layout))
         ),

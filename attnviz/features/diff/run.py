@@ -47,11 +47,11 @@ class _Far:
 
     def add(self, apart: Maps, number: int, sides: Sides) -> None:
         """Take in the distances [T] of a text."""
-        counted = ~np.isnan(apart)
-        if not counted.any():
+        known = ~np.isnan(apart)
+        if not known.any():
             return
-        self.total += float(apart[counted].sum())
-        self.rows += int(counted.sum())
+        self.total += float(apart[known].sum())
+        self.rows += int(known.sum())
         row = int(np.nanargmax(apart))
         if apart[row] > self.largest:
             self.largest, self.text, self.row = float(apart[row]), number, row

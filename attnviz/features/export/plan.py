@@ -34,15 +34,15 @@ def chosen(scored: Scored, heads: Iterable[Head], settings: ExportSettings) -> t
     of that role, or of what a head does. Heads that only rest come after those that do something,
     heads without a role last, by any score's lift.
     """
-    kept = [head for head in heads if head in scored.scores]
+    listed = [head for head in heads if head in scored.scores]
     wanted = None if settings.role is None else role_name(settings.role)
     if wanted is not None:
-        kept = [h for h in kept if any(is_called(r, wanted) for r in scored.scores[h].roles)]
+        listed = [h for h in listed if any(is_called(r, wanted) for r in scored.scores[h].roles)]
     if settings.clearest is not None:
-        ranked = sorted(kept, key=lambda head: leading(scored.scores[head], wanted))
+        ranked = sorted(listed, key=lambda head: leading(scored.scores[head], wanted))
         best = frozenset(ranked[: settings.clearest])
-        kept = [head for head in kept if head in best]
-    return tuple(kept)
+        listed = [head for head in listed if head in best]
+    return tuple(listed)
 
 
 class FilePlan:

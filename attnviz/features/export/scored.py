@@ -57,7 +57,7 @@ def run_texts(
     settings: ExportSettings,
     heads: frozenset[Head],
     wanted: Callable[[Input], bool],
-    kept: Callable[[Input], None],
+    take: Callable[[Input], None],
 ) -> Iterator[Scored | InvalidRecord]:
     """Run texts through a model.
 
@@ -67,7 +67,7 @@ def run_texts(
         settings: how texts are tokenized, and that quantity.
         heads: the heads to keep.
         wanted: whether an input still has something to be done; only then it is given back.
-        kept: called with every input that is not wanted.
+        take: called with every input that is not wanted.
 
     Yields:
         What ran, in an order that depends on lengths, and inputs that could not.
@@ -83,13 +83,13 @@ def run_texts(
         if isinstance(batch, InvalidRecord):
             yield batch
         else:
-            yield from _batch(batch, source, heads, wanted, kept, settings.quantity)
+            yield from _batch(batch, source, heads, wanted, take, settings.quantity)
 
 
 def run_recorded(
     items: Iterable[RecordedInput | InvalidRecord],
     wanted: Callable[[Input], bool],
-    kept: Callable[[Input], None],
+    take: Callable[[Input], None],
 ) -> Iterator[Scored | InvalidRecord]:
     """Score recorded attention; arguments as for :func:`run_texts`."""
     for item in items:
@@ -97,7 +97,7 @@ def run_recorded(
             yield item
             continue
         if not wanted(item):
-            kept(item)
+            take(item)
             continue
         capture = item.capture
         scores = {scored_head.head: scored_head for scored_head in score_capture(capture).result()}
@@ -132,14 +132,14 @@ def _batch(
     source: Source,
     heads: frozenset[Head],
     wanted: Callable[[Input], bool],
-    kept: Callable[[Input], None],
+    take: Callable[[Input], None],
     quantity: str,
 ) -> Iterator[Scored | InvalidRecord]:
     """Run one batch, all of it or, where nothing in it is wanted, not at all."""
     chosen = [wanted(tokenized.text) for tokenized in batch]
     for tokenized, want in zip(batch, chosen, strict=True):
         if not want:
-            kept(tokenized.text)
+            take(tokenized.text)
     if not any(chosen):
         return
     inputs = [tokenized.inputs for tokenized in batch]

@@ -120,12 +120,12 @@ def mean_weights(
         all_: the tokens.
     """
     total = np.zeros((len(all_), len(all_)))
-    counted = np.zeros((len(all_), 1))
+    heads_at = np.zeros((len(all_), 1))
     for site, table in weights.items():
         rows, columns = corner(site.kind, table.shape, all_)
         total[rows, columns] += heads[site] * np.asarray(table, np.float64)
-        counted[rows] += heads[site]
-    return total / np.maximum(counted, 1)
+        heads_at[rows] += heads[site]
+    return total / np.maximum(heads_at, 1)
 
 
 def reached(allowed: Mapping[Site, NDArray[np.bool_]], all_: Nodes) -> NDArray[np.bool_]:

@@ -258,10 +258,10 @@ def _carriers(report: Flow, edges: list[NDArray[np.float64]], most: int) -> list
     if n <= most:
         return list(range(n))
     strength = np.zeros(n)
-    counted = np.ones((n, n)) if report.followed else 1 - np.eye(n)  # what stays is everywhere
+    shown_share = np.ones((n, n)) if report.followed else 1 - np.eye(n)  # what stays is everywhere
     for table in edges:
         for side in (0, 1):
-            np.maximum(strength, (table * counted).max(axis=side), out=strength)
+            np.maximum(strength, (table * shown_share).max(axis=side), out=strength)
     if report.followed:
         strength[list(report.followed.positions)] = np.inf
     return sorted(np.argsort(-strength, kind="stable")[:most].tolist())

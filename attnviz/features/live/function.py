@@ -73,14 +73,14 @@ def live(
             human_bytes(int(bytes_of)),
             max_mb=float(np.ceil(bytes_of / 1e6)),
         )
-    stored = source.rounded(lambda tensor: torch.from_numpy(rounded(tensor.numpy(), bits)))
-    shown = opening(stored) if text is None else None
+    rounded_source = source.rounded(lambda tensor: torch.from_numpy(rounded(tensor.numpy(), bits)))
+    shown = opening(rounded_source) if text is None else None
     if text is None:
         text = TEXT if shown is None else shown.text
     inputs = source.prepare(prompt_of(text))
     observer = ScoreObserver([inputs], source.layout)
     source.forward([inputs], [observer], ForwardRequest(hidden=False))
-    errors = moved(source, stored, inputs)
+    errors = moved(source, rounded_source, inputs)
     name = source.info.model
     html = live_page(
         whole,
@@ -92,7 +92,7 @@ def live(
         bits=bits,
         notes=_notes(source, bits, errors),
         off=[head.name for head in source.layout if head not in on],
-        lessons=holding(LESSONS, stored) if name == DEFAULT_MODEL else (),
+        lessons=holding(LESSONS, rounded_source) if name == DEFAULT_MODEL else (),
     )
     if len(html) > max_mb * 1e6:
         raise UsageError(
@@ -113,7 +113,7 @@ def _notes(source: Native, bits: int, errors: RoundingErrors) -> tuple[str, ...]
         else "that changed nothing"
     )
     return (
-        f"{source.info.model}, run by this page itself, its numbers stored in {bits} bits. On the "
+        f"{source.info.model}, run by this page itself, its numbers rounded_source in {bits} bits. On the "
         f"text the page opened with and {errors.texts - 1} sentences of attnviz, {moved}.",
         "Roles are measured on the text that is shown, with all heads on.",
     )

@@ -54,15 +54,15 @@ def fitted(figures: str, told: Sequence[str], more: str) -> str:
         end -= 1
     tail = lines[end:]
     room -= _sum(tail)
-    kept: list[str] = []
+    fitting: list[str] = []
     for line in lines[:end]:
         room -= tokens(line + "\n")
         if room < 0:
             break
-        kept.append(line)
-    left = end - len(kept)
+        fitting.append(line)
+    left = end - len(fitting)
     cut = [f"({left} lines left out: {more})", ""] if left else []
-    return "\n".join([*kept, *cut, *tail, "", below]).strip()
+    return "\n".join([*fitting, *cut, *tail, "", below]).strip()
 
 
 def _sum(lines: Sequence[str]) -> int:

@@ -51,9 +51,9 @@ class Folders:
         if any(sign in name for sign in _PATTERN):
             raise UsageError("{!r} is a pattern; name one file", name[:80])
         path = self._inside(name)
-        kept = self._inside(str(self.results / name)) if Path(name).name == name else path
+        among_results = self._inside(str(self.results / name)) if Path(name).name == name else path
         with system_errors(InputError, f"cannot read {name[:80]!r}"):
-            for place in (path, kept):
+            for place in (path, among_results):
                 if place.is_file():
                     return place
         raise InputError(

@@ -53,7 +53,7 @@ def profile(
     inputs: ProfileFiles,
     settings: ProfileOptions,
     attaching: Attaching,
-    kept: StateOptions,
+    keeping: StateOptions,
     model: FreshOptions,
     table: SortOptions,
     output: Output,
@@ -82,7 +82,7 @@ def profile(
         if extra := changed(model, settings, but=("stability",)):
             raise UsageError(f"profiles are merged as they are; leave out {', '.join(extra)}")
         result = function.merge_profiles(
-            files, state=kept.state, stability=settings.stability, **attaching.asked()
+            files, state=keeping.state, stability=settings.stability, **attaching.asked()
         )
     else:
         bar = CorpusBar(files, settings.whole, settings.limit, settings.sample, quiet=output.quiet)
@@ -90,7 +90,7 @@ def profile(
             with bar:
                 result = function.profile(
                     files,
-                    state=kept.state,
+                    state=keeping.state,
                     progress=bar.show,
                     **settings.asked(),
                     **attaching.asked(),
@@ -98,12 +98,12 @@ def profile(
                 )
         except ProfileInterrupted as stopped:
             done = f"interrupted after {counted(stopped.texts, 'text')}; "
-            if kept.state is None:
+            if keeping.state is None:
                 raise Interrupted(
                     f"{done}none is kept; use --state to keep what has been done"
                 ) from None
             raise Interrupted(
-                f"{done}{kept.state} has them; the same command resumes from it"
+                f"{done}{keeping.state} has them; the same command resumes from it"
             ) from None
     output.save(result, **paper.options())
     show_profile(result, table, output)

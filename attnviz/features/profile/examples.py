@@ -157,8 +157,8 @@ class Watching:
             shown.tokens.update({(kind, row): texts[row] for row in used.tolist()})
         none = examples.ranks == _NONE
         examples.texts[...] = key
-        for kept in (examples.texts, examples.rows, examples.values):
-            kept[none] = 0
+        for table in (examples.texts, examples.rows, examples.values):
+            table[none] = 0
         if shown.tokens:
             examples.shown[key] = shown
         return examples

@@ -233,13 +233,13 @@ def _fitting(rows: Sequence[Sequence[str]], width: int) -> list[int]:
         for title, *cells in zip(_COLUMNS, *rows, strict=True)
         if any(cells)
     }
-    kept = {title for title in wide if title not in _IF_ROOM}
-    left = width + _BETWEEN - sum(wide[title] for title in kept)
+    titles = {title for title in wide if title not in _IF_ROOM}
+    left = width + _BETWEEN - sum(wide[title] for title in titles)
     for title in _IF_ROOM:
         if wide.get(title, left + 1) <= left:
-            kept.add(title)
+            titles.add(title)
             left -= wide[title]
-    return [place for place, title in enumerate(_COLUMNS) if title in kept]
+    return [place for place, title in enumerate(_COLUMNS) if title in titles]
 
 
 def _numbers(role: Role, estimate: Estimate) -> tuple[str, str, str, str]:

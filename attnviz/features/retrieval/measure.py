@@ -164,8 +164,8 @@ def calibrated(weight: Floats, null: Floats) -> Floats:
     """
     apart = weight - null
     spread = apart.std(1, ddof=1) if apart.shape[1] > 1 else np.zeros(len(apart))
-    kept = apart > (apart.mean(1) - _OUTLIER * spread)[:, None]
-    scores: Floats = np.where(kept | (spread == 0)[:, None], apart, 0).sum(1)
+    ordinary = apart > (apart.mean(1) - _OUTLIER * spread)[:, None]
+    scores: Floats = np.where(ordinary | (spread == 0)[:, None], apart, 0).sum(1)
     return scores
 
 

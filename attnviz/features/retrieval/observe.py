@@ -81,12 +81,14 @@ class NeedleObserver:
     def _step(self, rows: Rows, item: int, watched: WatchedRows) -> None:
         weights = rows.weights[item]  # [H, r, s]
         count = weights.shape[1]
-        kept = self._top.setdefault(
+        strongest = self._top.setdefault(
             (rows.site, item), torch.full((len(weights), len(watched.steps)), -1)
         )
         for number, row in enumerate(watched.steps):
             if rows.start <= row < rows.start + count:
-                kept[:, number] = weights[:, row - rows.start].argmax(-1).cpu() + rows.key_start
+                strongest[:, number] = (
+                    weights[:, row - rows.start].argmax(-1).cpu() + rows.key_start
+                )
 
     def _question(self, rows: Rows, item: int, watched: WatchedRows) -> None:
         weights = rows.weights[item]

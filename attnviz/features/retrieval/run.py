@@ -320,12 +320,12 @@ def _control(
 def _told(
     scores: Iterable[NeedleScores], stage: str, total: int, progress: Progress
 ) -> list[NeedleScores]:
-    kept = []
+    measured = []
     progress(stage, 0, total)
     for number, score in enumerate(scores, 1):
-        kept.append(score)
+        measured.append(score)
         progress(stage, number, total)
-    return kept
+    return measured
 
 
 def _examples(

@@ -89,8 +89,8 @@ def _of_texts(
     looked = _looked(list(looks_of(text)), model, quantity)
     check_stack(looked.info.model, looked.layout)
     pairs = list(zip(looked.inputs, looked.runs, strict=True))
-    kept, copies = distinct(pairs, [_marked(item) for item in looked.inputs])
-    texts = [tokens_of(inputs) for inputs, _ in kept]
+    distinct_pairs, copies = distinct(pairs, [_marked(item) for item in looked.inputs])
+    texts = [tokens_of(inputs) for inputs, _ in distinct_pairs]
     if not any(tokens.spans for tokens in texts):
         raise UsageError(
             "the text has no spans; name its parts with {span}, or give messages that hold words "
@@ -102,7 +102,7 @@ def _of_texts(
     if rows not in (LAST, EVERY, *names):
         raise UsageError(f"no rows {rows!r}; choose last, all, {', '.join(names)}")
     measuring = Measuring(looked.layout, (*names, ELSEWHERE), rows)
-    for number, ((_, run), tokens) in enumerate(zip(kept, texts, strict=True)):
+    for number, ((_, run), tokens) in enumerate(zip(distinct_pairs, texts, strict=True)):
         progress("texts", number, len(texts))
         sums = run(measuring.row_groups(tokens), measuring.key_groups(tokens))
         measuring.add(sums, tokens)

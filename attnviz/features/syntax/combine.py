@@ -238,29 +238,29 @@ def combine(
     cases = Cases(source, sentences, settings)
     odd = [s for s in sentences if cases.document(s) % 2]
     even = [s for s in sentences if cases.document(s) % 2 == 0]
-    kept = even[: _fitting(even, len(source.layout))]
+    sample = even[: _fitting(even, len(source.layout))]
     done = 0
 
     def told(more: int) -> None:
         nonlocal done
         done += more
-        progress("combine", done, (1 + len(controls)) * (len(kept) + len(odd)))
+        progress("combine", done, (1 + len(controls)) * (len(sample) + len(odd)))
 
     first = _Study(source, load, sentences, settings, told)
     trained, measured = HitTally(), HitTally()
-    weights = first.trained(kept, trained)
+    weights = first.trained(sample, trained)
     hits = first.hits(odd, measured, weights)
     seen = _distances(trained)
     offset = min(seen, key=lambda d: (-seen[d], abs(d), -d))
     documents = sorted(document for document, name in measured.cases if name == ALL)
-    counted = [measured.cases[document, ALL] for document in documents]
-    count = np.array([distances.total() for distances in counted], np.int64)
+    distances_of = [measured.cases[document, ALL] for document in documents]
+    count = np.array([distances.total() for distances in distances_of], np.int64)
     right = np.array([hits[d] for d in documents], np.int64)
-    at_offset = np.array([d[offset] for d in counted], np.int64)
+    at_offset = np.array([d[offset] for d in distances_of], np.int64)
 
     def without(control: Control, loader: Loader) -> CombinedControl:
         study = _Study(loader(), loader, sentences, settings, told)
-        drawn = study.hits(odd, HitTally(), study.trained(kept, HitTally()))
+        drawn = study.hits(odd, HitTally(), study.trained(sample, HitTally()))
         own = np.array([drawn[d] for d in documents], np.int64)
         less = share(right - own, count, DIFFERENCE)
         return CombinedControl(control.seed, control.scale, share(own, count), less)
@@ -274,8 +274,8 @@ def combine(
         margin=share(right - at_offset, count, DIFFERENCE),
         count=int(count.sum()),
         trained=seen.total(),
-        sentences=len(kept),
-        left_out=len(even) - len(kept),
+        sentences=len(sample),
+        left_out=len(even) - len(sample),
         weights=tuple(
             CombinedWeight(*parts)
             for parts in zip(source.layout, there.tolist(), back.tolist(), strict=True)

@@ -238,9 +238,9 @@ def grow(
             cases.done += len(task.batch)
             progress(f"{method} trees", cases.done, len(sentences))
     documents = np.array(sorted(document for document, name in tally.cases if name == ALL))
-    counted = [tally.cases[document, ALL] for document in documents.tolist()]
-    count = np.array([distances.total() for distances in counted])
-    chain = np.array([distances[1] + distances[-1] for distances in counted])
+    distances_of = [tally.cases[document, ALL] for document in documents.tolist()]
+    count = np.array([distances.total() for distances in distances_of])
+    chain = np.array([distances[1] + distances[-1] for distances in distances_of])
     counts = np.stack([hits[document] for document in documents.tolist()])  # [D, N]
     chosen, measured = halves(documents, settings.select_on)
     best = None

@@ -29,8 +29,8 @@ _ENCODER, _DECODER = (re.compile(rf"(?:^|[._/]){word}", re.IGNORECASE) for word 
 def wanted(names: Iterable[str]) -> list[str]:
     """Those of the names of a file's tensors that may be attention weights."""
     named = [name for name in names if isinstance(name, str)]
-    for ending in (PATTERN, SCORES):
-        hooks = [name for name in named if name.endswith(ending)]
+    for suffix in (PATTERN, SCORES):
+        hooks = [name for name in named if name.endswith(suffix)]
         if hooks:
             return hooks
     return [name for name in named if _ATTENTION.search(name) and _NUMBER.search(name)]

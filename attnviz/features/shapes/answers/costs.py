@@ -52,8 +52,8 @@ def _weighed(model: ModelSpec, subject: Subject) -> ModelSpec:
 
     if not isinstance(subject, Model) or subject.model is None:
         return model
-    counted = count_checkpoint(locate_config(subject.model)[1])
-    return model if counted is None else replace(model, whole=counted.whole)
+    parameters = count_checkpoint(locate_config(subject.model)[1])
+    return model if parameters is None else replace(model, whole=parameters.whole)
 
 
 def sweep(

@@ -151,29 +151,29 @@ def verify(subject: Subject, run: RunSizes = DEFAULT_RUN) -> VerifyAnswer:
             model.family,
             verify=...,
         )
-    towers, counted = subject.towers(), _counted(subject)
-    unknown = set(counted.towers) - set(towers) if towers else ()
-    if len(counted.towers) > 1 and towers:
-        result = verify_towers(model.name, towers, counted.towers, counted.origin)
+    towers, parameters = subject.towers(), _counted(subject)
+    unknown = set(parameters.towers) - set(towers) if towers else ()
+    if len(parameters.towers) > 1 and towers:
+        result = verify_towers(model.name, towers, parameters.towers, parameters.origin)
     else:
-        result, unknown = verify_model(model, dict(counted.layers), counted.origin), ()
-    share = counted.attention / counted.whole if counted.whole else 0
+        result, unknown = verify_model(model, dict(parameters.layers), parameters.origin), ()
+    share = parameters.attention / parameters.whole if parameters.whole else 0
     note = (
-        f"{counted.attention:,} of the model's {counted.whole:,} parameters are attention "
+        f"{parameters.attention:,} of the model's {parameters.whole:,} parameters are attention "
         f"({100 * share:.1f} %)."
     )
     skipped = tuple(
-        f"{sum(counted.towers[tower].values()):,} attention parameters of its {tower} tower were "
-        "not checked: attnviz does not know that tower's family."
+        f"{sum(parameters.towers[tower].values()):,} attention parameters of its {tower} tower "
+        "were not checked: attnviz does not know that tower's family."
         for tower in sorted(unknown)
     )
     ran = "The layers were not run, since their parameters differ."
     if not result.failures:
-        checks, ran = _ran(subject, model, towers=bool(towers), whole=counted.whole)
+        checks, ran = _ran(subject, model, towers=bool(towers), whole=parameters.whole)
         result = replace(result, checks=(*result.checks, *checks))
     printed = verify_printed(result)
     printed = printed._replace(notes=(*printed.notes, ran, *skipped, note))
-    return verify_answer(result, printed, attention=counted.attention, whole=counted.whole)
+    return verify_answer(result, printed, attention=parameters.attention, whole=parameters.whole)
 
 
 def _ran(subject: Model, model: ModelSpec, *, towers: bool, whole: int) -> tuple[list[Check], str]:

@@ -59,10 +59,10 @@ def compare_printed(comparison: Comparison) -> Printed:
     memory = ""
     if comparison.memory is not None:
         memory = f", memory {comparison.memory / 1e9:,.4g} GB ({size(comparison.memory)})"
-    kept = f", cache in {run.cached}" if run.cache_dtype else ""
+    cached = f", cache in {run.cached}" if run.cache_dtype else ""
     title = (
         f"{comparison.subject}: kinds of attention, {plural(comparison.layers, 'layer')}, "
-        f"{run.number}{kept}{memory}"
+        f"{run.number}{cached}{memory}"
     )
     notes = tuple(_compare_notes(comparison))
     return Printed(title, notes, (table_of(comparison.variants, *columns),))

@@ -67,8 +67,8 @@ def sweep_figure(sweep: Sweep, format: str) -> bytes:
             facecolor="white", edgecolor="none", framealpha=0.9, fontsize=8.5, loc="upper left"
         )
         memory = _axes(figure, grid[0, 1], x_name, "memory of the attention weights")
-        kept = f"all of them kept, {sweep.points[0].run.number}"
-        _curve(memory, xs, [p.materialized for p in sweep.points], ORANGE, kept)
+        label = f"all of them kept, {sweep.points[0].run.number}"
+        _curve(memory, xs, [p.materialized for p in sweep.points], ORANGE, label)
         _curve(
             memory, xs, [p.streamed for p in sweep.points], GREEN, "handed out in blocks, float32"
         )
@@ -102,8 +102,8 @@ def _key_heads_figure(sweep: Sweep, format: str) -> bytes:
         )
         grid = figure.add_gridspec(1, 2, wspace=0.06)
         read = _axes(figure, grid[0, 0], "key heads G", "bytes read")
-        kept = f"keys and values, {run.cached}"
-        _curve(read, groups, [step.cache for _, step in steps], ORANGE, kept)
+        label = f"keys and values, {run.cached}"
+        _curve(read, groups, [step.cache for _, step in steps], ORANGE, label)
         _curve(read, groups, [step.weights for _, step in steps], BLUE, f"weights, {run.number}")
         read.set_yscale("log", base=2)
         read.yaxis.set_major_formatter(lambda value, _: size(value))

@@ -42,7 +42,7 @@ def key_heads_printed(sweep: Sweep) -> Printed:
         return plot(curves, width, paint, x_name="key heads G", y_name="bytes read")
 
     tokens, batch = plural(run.seq or 0, "token"), plural(run.batch or 1, "sequence")
-    kept = f" (cache in {run.cached})" if run.cache_dtype else ""
+    cached = f" (cache in {run.cached})" if run.cache_dtype else ""
     notes = [
         Message(
             "One layer decodes a token of {} on a cache of {}, in {}{}; {seq}, {batch} and "
@@ -50,7 +50,7 @@ def key_heads_printed(sweep: Sweep) -> Printed:
             batch,
             tokens,
             run.number,
-            kept,
+            cached,
             seq=...,
             batch=...,
             dtype=...,

@@ -105,10 +105,10 @@ def model_printed(model: ModelSpec, run: RunSizes, walked: Printed) -> Printed:
 
 def _cache(spec: AttentionSpec) -> tuple[str, str, int | str]:
     """The cell of what a layer keeps: nothing in an encoder, K and V of the source in cross."""
-    kept = cache_elements(spec)
+    elements = cache_elements(spec)
     if spec.kind == "cross":
-        return f"{kept:,} a source token", "", kept
-    return (f"{kept:,}", "", kept) if spec.causal else ("none", "dim", "")
+        return f"{elements:,} a source token", "", elements
+    return (f"{elements:,}", "", elements) if spec.causal else ("none", "dim", "")
 
 
 def _cache_note(model: ModelSpec, run: RunSizes) -> str:

@@ -312,11 +312,11 @@ def own_layer(
             for t in range(length)
         ]
         bias = table.weight[torch.tensor(rows)].permute(2, 0, 1)[None]
-    kept: list[Tensor] = []
+    weights: list[Tensor] = []
 
     class Watcher:
         def observe(self, rows: Any) -> None:
-            kept.append(rows.weights.clone())
+            weights.append(rows.weights.clone())
 
     mixed = attend(
         query,
@@ -332,7 +332,7 @@ def own_layer(
     ).output
     concat = mixed.transpose(1, 2).reshape(*x.shape[:2], -1)
     matrix, offset = _matrix(out)
-    return concat, concat @ matrix + offset, kept[0]
+    return concat, concat @ matrix + offset, weights[0]
 
 
 def _matrix(module: nn.Module) -> tuple[Tensor, Tensor | float]:

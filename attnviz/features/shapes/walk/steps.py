@@ -173,9 +173,9 @@ class _Tracer:
             for key, result, axes in (("rotate_q", "Q", queries), ("rotate_k", "K", keys)):
                 self.add(key, result, axes, f"rotate{part} by position")
         if self.run.cache is not None:
-            kept = "cache + new" if self.spec.window is None else "cache + new, last window"
+            appended = "cache + new" if self.spec.window is None else "cache + new, last window"
             both = 2 * product((a.b, a.g, a.s, d), self.run.cache_width)
-            self.add("cache", "K, V", (a.b, a.g, a.s, d), f"append: {kept}", memory=both)
+            self.add("cache", "K, V", (a.b, a.g, a.s, d), f"append: {appended}", memory=both)
         if spec.group > 1:
             shape = (a.b, a.g, Dim("H/G", spec.group), a.t, d)
             self.add("share", "Q by group", shape, f"{spec.group} heads read one K, V", view=True)
@@ -210,8 +210,8 @@ class _Tracer:
             self.project("w_k_rope", "k_rope", "X", (a.b, a.new, Dim("dᵣ", spec.rope_dim)))
         if self.run.cache is not None:
             width = Dim("r+dᵣ" if spec.rope_dim else "r", spec.latent + spec.rope_dim)
-            kept = product((a.b, a.s, width), self.run.cache_width)
-            self.add("cache", "c; k_rope", (a.b, a.s, width), "append: cache + new", memory=kept)
+            memory = product((a.b, a.s, width), self.run.cache_width)
+            self.add("cache", "c; k_rope", (a.b, a.s, width), "append: cache + new", memory=memory)
         for name, result, width, dim in (
             ("w_k", "K", d, spec.head_dim),
             ("w_v", "V", d_v, spec.value_dim),

@@ -176,9 +176,9 @@ class _Runner:
         key = self.step(turn, lambda: key.transpose(1, 2))
         value = self.step(turn, lambda: value.transpose(1, 2))
         if self.walk.run.cache is not None:
-            kept = self.said("cache").sizes[2] or 1
+            length = self.said("cache").sizes[2] or 1
             _, old_key, old_value = layer.project(self.x, self.x)
-            past = slice(old_key.shape[2] - kept, old_key.shape[2] - 1)
+            past = slice(old_key.shape[2] - length, old_key.shape[2] - 1)
             key = self.step("cache", lambda: torch.cat([old_key[:, :, past], key], 2))
             value = self.step("cache", lambda: torch.cat([old_value[:, :, past], value], 2))
             self._bytes("cache", key, value)
@@ -200,8 +200,8 @@ class _Runner:
             rope = layer.w_k_rope
             shared = self.step("w_k_rope", lambda: rope(source), module=rope)
         if cached is not None:
-            kept = self.said("cache").sizes[1] or 1
-            past = self.x[:, self.x.shape[1] - kept : -1]
+            length = self.said("cache").sizes[1] or 1
+            past = self.x[:, self.x.shape[1] - length : -1]
             latent = torch.cat([layer.w_latent(past), latent], 1)
             parts = [latent]
             if shared is not None:
@@ -253,11 +253,11 @@ class _Runner:
                 observers=[Watcher()],
                 block_rows=query.shape[2],
             ).output
-        counted = counter.get_total_flops()
+        flops = counter.get_total_flops()
         if spec.window is not None and self.walk.run.cache is None:
             with FlopCounterMode(display=False) as counter:
                 banded = _banded(query, key, value, spec)
-            counted = counter.get_total_flops()
+            flops = counter.get_total_flops()
             same = torch.allclose(mixed, banded, rtol=1e-2, atol=_tolerance(self.dtype))
             self.check("heads", "equals the window's keys alone", True, same)
         (weights,) = seen
@@ -265,7 +265,7 @@ class _Runner:
         for name in (step.key for step in self.walk.steps if step.key in square):
             self.check(name, "shape", self.said(name).sizes, tuple(weights.shape))
         both = (self.said("scores").flops + self.said("heads").flops).value
-        self.check("scores", "FLOPs, with those of A V", both, counted)
+        self.check("scores", "FLOPs, with those of A V", both, flops)
         self._bytes("softmax", weights.to(self.dtype))
         self.check("heads", "shape", self.said("heads").sizes, tuple(mixed.shape))
         joined = self.step("untranspose", lambda: mixed.transpose(1, 2))

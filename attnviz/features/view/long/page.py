@@ -52,7 +52,7 @@ def page(tiles: Tiled, layout: Layout, *, title: str) -> bytes:
         [visible(text) for text in tokens.texts] for tokens in (sides.queries, sides.keys)
     )
     shape = next(iter(tiles.allowed.values())).shape
-    kept = next(iter(tiles.maps.values())).keys.shape[1]
+    keys_kept = next(iter(tiles.maps.values())).keys.shape[1]
     data = {
         "title": title,
         "said": f"{_part(tiles, len(typed), len(read))}{counted(len(heads), 'head')} of "
@@ -60,7 +60,7 @@ def page(tiles: Tiled, layout: Layout, *, title: str) -> bytes:
         "part": [tiles.rows.start, tiles.rows.stop, tiles.keys.start, tiles.keys.stop],
         "size": tiles.size,
         "tiles": list(shape),
-        "kept": kept,
+        "kept": keys_kept,
         "queries": typed,
         "keys": None if sides.keys == sides.queries else read,
         "causal": all(_causal(tiles, allowed) for allowed in tiles.allowed.values()),
