@@ -94,14 +94,7 @@ def named(several: Iterable[Sequence[Bracket]]) -> str:
     return f"brackets: {', '.join(names)}"
 
 
-def draw(
-    axes: Axes,
-    brackets: Sequence[Bracket],
-    cell: float,
-    ruler: Ruler,
-    *,
-    down: bool,
-) -> None:
+def draw(axes: Axes, brackets: Sequence[Bracket], cell: float, ruler: Ruler, *, down: bool) -> None:
     """Draw the brackets outside of a map: on its left where they go down, else below it.
 
     Args:

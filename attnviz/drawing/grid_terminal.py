@@ -73,11 +73,7 @@ def _strong(grid: Grid, options: ConsoleOptions, colors: bool) -> dict[int, dict
 
 
 def _lines(
-    grid: Grid,
-    gutter: int,
-    layout: tuple[int, int, int],
-    options: ConsoleOptions,
-    colors: bool,
+    grid: Grid, gutter: int, layout: tuple[int, int, int], options: ConsoleOptions, colors: bool
 ) -> Iterator[Text]:
     tile, gap, chunk = layout
     step = tick_step(-(-(len(str(grid.heads - 1)) + 1) // (tile + gap)))

@@ -126,12 +126,7 @@ class Page:
             row, column = divmod(place, self.across)
             x = MARGIN + left + column * step_x
             y = height - MARGIN - above - row * step_y - panel.rows.length
-            box = (
-                x / width,
-                y / height,
-                panel.columns.length / width,
-                panel.rows.length / height,
-            )
+            box = (x / width, y / height, panel.columns.length / width, panel.rows.length / height)
             axes = figure.add_axes(box)
             self._panel(axes, panel)
             last = place + self.across >= len(self.panels)

@@ -197,11 +197,7 @@ class Raster:
         turned = np.rot90(sheet.name.ink)
         room = sheet.margin + round(0.85 * 8 * sheet.dpi / 72)
         blend(
-            picture,
-            turned,
-            y + (high - turned.shape[0]) // 2,
-            room - sheet.name.baseline,
-            GREY_INK,
+            picture, turned, y + (high - turned.shape[0]) // 2, room - sheet.name.baseline, GREY_INK
         )
         last = min(self.maps, sheet.across) - 1
         _, right = sheet.corner(last, lines)

@@ -190,9 +190,7 @@ class Fresh(Gated):
             raise UsageError("cross-attention needs the other sentence: add {pair}", pair=...)
         if self.kind != "cross" and prompt.pair is not None:
             raise UsageError(
-                "{pair} makes cross-attention; leave out {kind}",
-                pair=...,
-                kind=self.config.kind,
+                "{pair} makes cross-attention; leave out {kind}", pair=..., kind=self.config.kind
             )
         notes: list[str] = []
         queries, offsets = _read(prompt.text, "the text", notes, prompt)

@@ -40,11 +40,7 @@ def page(atlas: Atlas) -> bytes:
         "signed": {scheme: list(colors) for scheme, colors in SCHEMES.items()},
     }
     return html_page(
-        template,
-        title=visible(atlas.title),
-        style=style,
-        script=script,
-        data=safe_json(data),
+        template, title=visible(atlas.title), style=style, script=script, data=safe_json(data)
     )
 
 

@@ -248,10 +248,7 @@ def undisturbed(model: Any) -> Iterator[None]:
     try:
         for module, _ in compiled:
             module._compiled_call_impl = None
-        with (
-            torch.random.fork_rng(sorted(devices, key=str)),
-            torch.autocast(kind, enabled=False),
-        ):
+        with torch.random.fork_rng(sorted(devices, key=str)), torch.autocast(kind, enabled=False):
             yield
     finally:
         for module, call in compiled:

@@ -53,10 +53,7 @@ def flow(
     text = prompt.look(model, quiet=output.quiet)
     with Stages(output.quiet) as stages:
         result = function.flow(
-            text,
-            progress=stages.show,
-            **settings.asked(),
-            **model.asked(pair=prompt.pair),
+            text, progress=stages.show, **settings.asked(), **model.asked(pair=prompt.pair)
         )
     output.save(result, style=style, **paper.options())
     output.show(result, style)

@@ -16,11 +16,7 @@ from attnviz.features.flow.settings import FlowSettings
 
 @interface
 def flow(
-    text: Input,
-    *,
-    settings: FlowSettings,
-    model: ModelSettings,
-    progress: Progress | None = None,
+    text: Input, *, settings: FlowSettings, model: ModelSettings, progress: Progress | None = None
 ) -> Flow:
     """Follow tokens from layer to layer: what reaches every position from every token.
 

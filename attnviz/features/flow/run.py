@@ -80,9 +80,7 @@ def run(
 
 
 def run_recorded(
-    capture: Capture,
-    method: str | None = None,
-    progress: Progress = lambda stage, done, all_: None,
+    capture: Capture, method: str | None = None, progress: Progress = lambda stage, done, all_: None
 ) -> Flow:
     """Report the flow of attention that is there already; arguments as for :func:`run`.
 

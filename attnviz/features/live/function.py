@@ -61,7 +61,7 @@ def live(
     if not isinstance(source, Native):
         raise ModelError(
             f"{source.info.model} cannot run in a page, only models of the native backend: "
-            "demo-gpt2, demo-bert, a BERT, DistilBERT, RoBERTa or GPT-2",
+            "demo-gpt2, demo-bert, a BERT, DistilBERT, RoBERTa or GPT-2"
         )
     on = set(source.layout if settings.select is None else select(settings.select, source.layout))
     whole = source.portable()

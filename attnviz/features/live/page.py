@@ -68,11 +68,7 @@ def live_page(
         "opening": opening and asdict(opening),
         "lessons": [_lesson(lesson) for lesson in lessons],
         "off": list(off),
-        "errors": {
-            "weight": errors.weight,
-            "score": errors.score,
-            "share": errors.share,
-        },
+        "errors": {"weight": errors.weight, "score": errors.score, "share": errors.share},
         "palette": list(anchors(DEFAULT_PALETTE)),
         "notes": [visible(note) for note in notes],
     }

@@ -112,11 +112,7 @@ def _places(tokens: Tokens, position: Position, *, masked: bool) -> list[int]:
 
 
 def _predictions(
-    source: Source,
-    tokens: Tokens,
-    logits: Mapping[int, Tensor],
-    top: int,
-    wanted: Sequence[int],
+    source: Source, tokens: Tokens, logits: Mapping[int, Tensor], top: int, wanted: Sequence[int]
 ) -> Iterator[Prediction]:
     """The top words at each position, then those that were asked for, then what does follow."""
     follows = not is_masked(source)

@@ -105,10 +105,7 @@ def waterfall(console: Console, options: ConsoleOptions, report: Logits) -> Rend
         style = Style(color=color) if coloured(console) else Style()
         drawn = Text(" " * first).append(bar, style)
         table.add_row(
-            signs(step.label, options.ascii_only),
-            signed(step.value, 3),
-            f"{step.after:.2f}",
-            drawn,
+            signs(step.label, options.ascii_only), signed(step.value, 3), f"{step.after:.2f}", drawn
         )
     yield table
 

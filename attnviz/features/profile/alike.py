@@ -96,11 +96,7 @@ def _together(captures: Sequence[Capture], heads: Collection[Head]) -> Mapping[S
 
 
 def _divergences(
-    capture: Capture,
-    chosen: Mapping[SiteKind, Sequence[Head]],
-    layout: Layout,
-    key: int,
-    work: int,
+    capture: Capture, chosen: Mapping[SiteKind, Sequence[Head]], layout: Layout, key: int, work: int
 ) -> Divergences:
     """What one text says of the heads that are compared."""
     watch = Comparing([capture.inputs], {0: key}, layout, ROWS, work)

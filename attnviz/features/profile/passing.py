@@ -134,8 +134,7 @@ class _Sums(NamedTuple):
     def zero(cls, like: Tensor, batch: int, heads: int, keys: int) -> _Sums:
         where: dict[str, Any] = {"dtype": torch.float64, "device": like.device}
         return cls(
-            torch.zeros(batch, heads, keys, **where),
-            torch.zeros(batch, heads, DISTANCES, **where),
+            torch.zeros(batch, heads, keys, **where), torch.zeros(batch, heads, DISTANCES, **where)
         )
 
 

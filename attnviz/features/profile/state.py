@@ -288,11 +288,7 @@ class State:
             self.groups.add(key)
 
     def _close(
-        self,
-        names: list[str],
-        contents: list[int],
-        a: NDArray[np.float64],
-        b: NDArray[np.int64],
+        self, names: list[str], contents: list[int], a: NDArray[np.float64], b: NDArray[np.int64]
     ) -> None:
         """These clusters are complete."""
         if not names:

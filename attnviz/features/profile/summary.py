@@ -296,11 +296,7 @@ def _plane(apart: Floats) -> list[tuple[float, float] | None]:
 
 
 def _nearest(
-    apart: Floats,
-    errors: Floats,
-    within: int,
-    heads: Sequence[Head],
-    among: NDArray[np.bool_],
+    apart: Floats, errors: Floats, within: int, heads: Sequence[Head], among: NDArray[np.bool_]
 ) -> tuple[tuple[Head, float], ...]:
     """The heads that are alike, the nearest first."""
     nearest = likeness.nearest(apart, within, NEAREST, among)

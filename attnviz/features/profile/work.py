@@ -147,11 +147,7 @@ class Worker:
                 yield Window(piece.text, inputs, piece, number)
 
     def _run(
-        self,
-        batch: list[Window],
-        tally: Tally,
-        examples: list[Examples],
-        bad: list[InvalidRecord],
+        self, batch: list[Window], tally: Tally, examples: list[Examples], bad: list[InvalidRecord]
     ) -> Iterator[tuple[Window, Sums]]:
         """One batch through the model."""
         source, inputs = self._source, [window.inputs for window in batch]

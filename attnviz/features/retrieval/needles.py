@@ -255,10 +255,7 @@ def _read(source: Source, values: dict[str, str], place: str) -> _Line:
     (span,) = tokens.spans
     haystack = values.get("haystack") or " ".join(sentences())
     return _Line(
-        tokens.ids,
-        tuple(span.positions),
-        _ids(source, values["question"]),
-        _ids(source, haystack),
+        tokens.ids, tuple(span.positions), _ids(source, values["question"]), _ids(source, haystack)
     )
 
 

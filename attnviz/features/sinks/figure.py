@@ -49,10 +49,7 @@ def draw(result: Sinks, dpi: float) -> Figure:
 
 def _sinks(axes: Axes, result: Sinks) -> None:
     """Every head: the weight on its sink, and the sink's share of what is written."""
-    for dormant, color, said in (
-        (False, COLOR, "heads"),
-        (True, _DORMANT, "dormant heads"),
-    ):
+    for dormant, color, said in ((False, COLOR, "heads"), (True, _DORMANT, "dormant heads")):
         some = [head for head in result.heads if result.is_dormant(head) is dormant]
         points = [
             (head.weight.value, head.written.value)

@@ -37,10 +37,7 @@ def sources(
     texts = list(prompt.looks(model, seed=settings.seed, quiet=output.quiet))
     with Stages(output.quiet) as stages:
         result = function.sources(
-            texts if many else texts[0],
-            progress=stages.show,
-            **settings.asked(),
-            **model.asked(),
+            texts if many else texts[0], progress=stages.show, **settings.asked(), **model.asked()
         )
     output.save(result, **paper.options())
     output.show(result)

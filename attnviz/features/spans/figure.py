@@ -112,9 +112,7 @@ def _bars(result: Spans) -> list[tuple[str, float, float | None, float | None, b
 
 
 def _documents(
-    axes: Axes,
-    result: Spans,
-    bars: list[tuple[str, float, float | None, float | None, bool]],
+    axes: Axes, result: Spans, bars: list[tuple[str, float, float | None, float | None, bool]]
 ) -> None:
     sheet = result.documents
     assert sheet is not None

@@ -78,10 +78,7 @@ def _line(widths: Sequence[int], arcs: Sequence[DrawnArc]) -> WordLine:
     """Whole cells for everything."""
     wide = [float(width - (width + 1) % 2) for width in widths]  # so that a middle is a cell
     line = line_up(
-        [max(w, 1.0) for w in wide],
-        _GAP + 1,
-        1,
-        [(arc, cell_len(arc.label) + 3.0) for arc in arcs],
+        [max(w, 1.0) for w in wide], _GAP + 1, 1, [(arc, cell_len(arc.label) + 3.0) for arc in arcs]
     )
     return WordLine(tuple(float(int(left)) for left in line.lefts), line.widths, 1)
 

@@ -133,11 +133,7 @@ def document(
 
 
 def _item(
-    looked: Scored,
-    written: Scored | None,
-    chosen: Collection[Head],
-    bits: int,
-    chunks: list[str],
+    looked: Scored, written: Scored | None, chosen: Collection[Head], bits: int, chunks: list[str]
 ) -> dict[str, Any]:
     """One text: its axes, and for each kind of site its layers, by one quantity or two."""
     axes: list[dict[str, Any]] = []

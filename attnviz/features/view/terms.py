@@ -107,9 +107,7 @@ def terms_bytes(terms: HeadTerms) -> int:
     return int((4 * floats + 2 * numbers + queries * keys // 8) * _BASE64)
 
 
-def _by_source(
-    parts: NDArray[np.floating[Any]],
-) -> tuple[NDArray[np.int16], NDArray[np.float32]]:
+def _by_source(parts: NDArray[np.floating[Any]]) -> tuple[NDArray[np.int16], NDArray[np.float32]]:
     """Codes [N, T, d] and the largest number of every source, [N]."""
     tops = np.abs(parts).max((1, 2)).astype(np.float32)
     shares = parts / np.where(tops > 0, tops, 1)[:, None, None]

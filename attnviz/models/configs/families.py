@@ -42,12 +42,7 @@ class LayerGroup:
 
 
 def basic(
-    config: Config,
-    keys: Keys,
-    biases: frozenset[str],
-    *,
-    causal: bool,
-    kv_heads: int | None = None,
+    config: Config, keys: Keys, biases: frozenset[str], *, causal: bool, kv_heads: int | None = None
 ) -> AttentionSpec:
     """The spec of one plain layer: MHA, GQA or MQA by the numbers of heads.
 

@@ -169,11 +169,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 """What transformers takes for a field that a config.json leaves out, where that decides a size:
 a config inside another one is saved without the fields that have their usual value."""
 
-_MEANING = {
-    "d_model": "model width",
-    "heads": "number of heads",
-    "layers": "number of layers",
-}
+_MEANING = {"d_model": "model width", "heads": "number of heads", "layers": "number of layers"}
 
 
 def keys_of(family: str) -> Keys:

@@ -104,9 +104,7 @@ class Anatomy:
 
 
 def find_anatomy(
-    network: HookedModel,
-    stack: Stack | None,
-    plan: Sequence[tuple[int, Site]],
+    network: HookedModel, stack: Stack | None, plan: Sequence[tuple[int, Site]]
 ) -> Anatomy:
     """Look on while a few short texts go through a hooked single stack.
 

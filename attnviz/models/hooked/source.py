@@ -300,12 +300,7 @@ class Hooked(Gated):
         return self._texts.tokens(ids)
 
     def _forward_eagerly(
-        self,
-        items: Sequence[Item],
-        observers: Sequence[Observer],
-        *,
-        logits: bool,
-        terms: bool,
+        self, items: Sequence[Item], observers: Sequence[Observer], *, logits: bool, terms: bool
     ) -> Mapping[str, Any]:
         """The same by the weights that come back with the output; the rest of it."""
         network, single = self._network, self._survey.kind is not None

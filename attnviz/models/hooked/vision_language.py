@@ -177,9 +177,5 @@ def _placed(tokens: Tokens, pieces: list[int], grid: tuple[int, int]) -> Tokens:
         special[place] = False
         words[place] = -1
     return replace(
-        tokens,
-        texts=tuple(texts),
-        special=tuple(special),
-        words=tuple(words),
-        places=tuple(places),
+        tokens, texts=tuple(texts), special=tuple(special), words=tuple(words), places=tuple(places)
     )

@@ -134,10 +134,7 @@ def _lengths(fields: Mapping[str, Array], name: str, array: Array) -> Iterator[F
     own, other = fields.get("tokens"), fields.get("source_tokens")
     cross = name == "cross_attentions" or (name in PLAIN and other is not None)
     queries = other if name == "encoder_attentions" and other is not None else own
-    for axis, side, texts in (
-        (-2, "queries", queries),
-        (-1, "keys", other if cross else queries),
-    ):
+    for axis, side, texts in ((-2, "queries", queries), (-1, "keys", other if cross else queries)):
         if texts is not None and texts.ndim and array.shape[axis] != texts.shape[-1]:
             place = ", ".join(side if at == array.ndim + axis else ":" for at in range(array.ndim))
             yield FileProblem(

@@ -50,11 +50,7 @@ def walk(
 
 
 def diagram(
-    subject: Subject,
-    run: RunSizes = DEFAULT_RUN,
-    *,
-    explain: bool = False,
-    out: Out = None,
+    subject: Subject, run: RunSizes = DEFAULT_RUN, *, explain: bool = False, out: Out = None
 ) -> DiagramAnswer:
     """The layer as boxes and arrows for the terminal, or drawn to scale into a file.
 

@@ -135,7 +135,7 @@ def numbers_printed(walked: NumericWalk, precision: int) -> Printed:
         f"Scores are scaled by {walked.scale:.{max(precision, 4)}g}"
         + (f" = 1/√{d}" if given.scale is None else "")
         + "; entropy in bits, 0 for a single key. All numbers are float64, shown to "
-        f"{precision} digits.",
+        f"{precision} digits."
     ]
     if given.causal and len(given.tokens) == len(given.key_tokens):
         notes.append("The first query sees only itself, so its output is exactly its row of V.")

@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-HEADS = (
-    "#0072b2",
-    "#e69f00",
-    "#009e73",
-    "#cc79a7",
-    "#56b4e9",
-    "#d55e00",
-    "#7f6fd1",
-    "#a0a02c",
-)
+HEADS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7f6fd1", "#a0a02c")
 """Eight colours that stay apart for colour-blind readers (after Okabe & Ito 2008); they repeat."""
 
 NEUTRAL = "#8a8f98"
