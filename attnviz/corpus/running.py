@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from attnviz.core.source import Source
@@ -57,6 +58,14 @@ def answered(
         if isinstance(answer, WorkerFailure):
             raise AttnvizError("{} cannot be run: {}", what, answer.reason)
         yield task, answer
+
+
+def of_model(do: Callable[[Source, Task], Answer]) -> Callable[[Source], Callable[[Task], Answer]]:
+    """A function of a model and a task as what :func:`executor` wants, where a task leaves nothing.
+
+    Other processes get it by its name, so it stands in a module.
+    """
+    return partial(partial, do)
 
 
 def executor(

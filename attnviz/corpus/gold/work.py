@@ -46,27 +46,17 @@ class Task:
     gold: tuple[Gold, ...]
 
 
-class Work:
-    """Does tasks.
-
-    Args:
-        source: the model.
-    """
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-
-    def __call__(self, task: Task) -> Hits:
-        """How many cases of each document and relation each head finds, [N, 2]."""
-        observer = Pointing(task.batch, self._source.layout, self._source.info.device)
-        self._source.forward(task.batch, [observer], ForwardRequest(hidden=False))
-        keys: dict[Key, int] = {}
-        right, owners = [], []
-        for number, gold in enumerate(task.gold):
-            pointed = observer.heads(number)[:, :, gold.words]  # [N, 2, C]
-            right.append(pointed == gold.heads)
-            owners += [keys.setdefault((gold.document, name), len(keys)) for name in gold.names]
-        return _added(np.concatenate(right, 2), owners, keys)
+def hits_of(source: Source, task: Task) -> Hits:
+    """How many cases of each document and relation each head finds, [N, 2]."""
+    observer = Pointing(task.batch, source.layout, source.info.device)
+    source.forward(task.batch, [observer], ForwardRequest(hidden=False))
+    keys: dict[Key, int] = {}
+    right, owners = [], []
+    for number, gold in enumerate(task.gold):
+        pointed = observer.heads(number)[:, :, gold.words]  # [N, 2, C]
+        right.append(pointed == gold.heads)
+        owners += [keys.setdefault((gold.document, name), len(keys)) for name in gold.names]
+    return _added(np.concatenate(right, 2), owners, keys)
 
 
 def _added(right: NDArray[np.bool_], owners: Sequence[int], keys: Mapping[Key, int]) -> Hits:

@@ -25,7 +25,7 @@ from attnviz.corpus.batches import batches, tokenize
 from attnviz.corpus.gold.cases import BATCH_TOKENS, Loader, check_single
 from attnviz.corpus.gold.pointing import Pointing, present
 from attnviz.corpus.gold.treebank import Sentence, spoken
-from attnviz.corpus.running import answered, executor
+from attnviz.corpus.running import answered, executor, of_model
 from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.errors import InputError
 from attnviz.features.coref.choosing import AntecedentExamples, Bools, report
@@ -108,26 +108,16 @@ class MentionTask:
     candidates: tuple[Bools, ...] | None
 
 
-class MentionWork:
-    """Does tasks.
-
-    Args:
-        source: the model.
-    """
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-
-    def __call__(self, task: MentionTask) -> Bools:
-        """Whether each head finds the antecedents, by row and by column, [C, N, 2], in order."""
-        info, layout = self._source.info, self._source.layout
-        observer = Pointing(task.batch, layout, info.device, task.candidates)
-        self._source.forward(task.batch, [observer], ForwardRequest(hidden=False))
-        answers = []
-        for number, (words, right) in enumerate(zip(task.words, task.right, strict=True)):
-            pointed = observer.heads(number)[:, :, words]  # [N, 2, C]
-            answers.append(np.moveaxis(right[np.arange(len(words)), pointed], 2, 0))
-        return np.concatenate(answers)
+def point(source: Source, task: MentionTask) -> Bools:
+    """Whether each head finds the antecedents, by row and by column, [C, N, 2], in order."""
+    info, layout = source.info, source.layout
+    observer = Pointing(task.batch, layout, info.device, task.candidates)
+    source.forward(task.batch, [observer], ForwardRequest(hidden=False))
+    answers = []
+    for number, (words, right) in enumerate(zip(task.words, task.right, strict=True)):
+        pointed = observer.heads(number)[:, :, words]  # [N, 2, C]
+        answers.append(np.moveaxis(right[np.arange(len(words)), pointed], 2, 0))
+    return np.concatenate(answers)
 
 
 def windows(
@@ -301,7 +291,7 @@ def run_mentions(
     check_single(source)
     study = _Study(source, documents, settings)
     answers = []
-    with executor(MentionWork, source, load, settings.jobs, settings.ray) as running:
+    with executor(of_model(point), source, load, settings.jobs, settings.ray) as running:
         for _, answer in answered(running, study.tasks(), "a batch of windows"):
             answers.append(answer)
             progress("windows", study.done, len(study.windows))

@@ -15,7 +15,7 @@ from attnviz.core.source import ForwardRequest, Rows, Source
 from attnviz.corpus.batches import batches, tokenize
 from attnviz.corpus.gold.cases import BATCH_TOKENS, Loader, check_single
 from attnviz.corpus.gold.pointing import WordMaps, present
-from attnviz.corpus.running import answered, executor
+from attnviz.corpus.running import answered, executor, of_model
 from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.errors import InputError
 from attnviz.features.coref.choosing import AntecedentExamples, Bools, report
@@ -52,27 +52,17 @@ class _Choosing:
         return np.asarray(maps[:, place][:, :, place])
 
 
-class NameWork:
-    """Does tasks.
-
-    Args:
-        source: the model.
-    """
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-
-    def __call__(self, task: NameTask) -> Bools:
-        """Whether each head chooses A, [B, N, 2]: by the pronoun's row, and by its column."""
-        observer = _Choosing(task, self._source.layout, self._source.info.device)
-        self._source.forward(task.batch, [observer], ForwardRequest(hidden=False))
-        chosen = []
-        for number, order in enumerate(task.orders):
-            weights = observer.weights(number, order)
-            to_name = weights[:, PRONOUN, A] >= weights[:, PRONOUN, B]
-            from_name = weights[:, A, PRONOUN] >= weights[:, B, PRONOUN]
-            chosen.append(np.stack([to_name, from_name], -1))
-        return np.stack(chosen)
+def choose(source: Source, task: NameTask) -> Bools:
+    """Whether each head chooses A, [B, N, 2]: by the pronoun's row, and by its column."""
+    observer = _Choosing(task, source.layout, source.info.device)
+    source.forward(task.batch, [observer], ForwardRequest(hidden=False))
+    chosen = []
+    for number, order in enumerate(task.orders):
+        weights = observer.weights(number, order)
+        to_name = weights[:, PRONOUN, A] >= weights[:, PRONOUN, B]
+        from_name = weights[:, A, PRONOUN] >= weights[:, B, PRONOUN]
+        chosen.append(np.stack([to_name, from_name], -1))
+    return np.stack(chosen)
 
 
 @dataclass
@@ -140,7 +130,7 @@ def run_names(
     usable = [choice for choice in choices if not (causal and choice.later)]
     study = _Study(source, usable, settings.strict)
     chosen = []
-    with executor(NameWork, source, load, settings.jobs, settings.ray) as running:
+    with executor(of_model(choose), source, load, settings.jobs, settings.ray) as running:
         for _, answer in answered(running, study.tasks(), "a batch of texts"):
             chosen.append(answer)
             progress("texts", sum(map(len, chosen)), len(usable))

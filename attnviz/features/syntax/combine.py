@@ -30,7 +30,7 @@ from attnviz.corpus.gold.settings import SyntaxSettings
 from attnviz.corpus.gold.tally import ALL, DIFFERENCE, HitTally, share
 from attnviz.corpus.gold.treebank import Sentence
 from attnviz.corpus.gold.work import Task
-from attnviz.corpus.running import answered, executor
+from attnviz.corpus.running import answered, executor, of_model
 from attnviz.errors import InputError
 from attnviz.features.syntax.parses import Combined, CombinedControl, CombinedWeight
 from attnviz.models.controls import Control
@@ -116,26 +116,16 @@ class _Reading:
                 self.scores += weights @ self._weights[columns]
 
 
-class CombineWork:
-    """Does tasks.
-
-    Args:
-        source: the model.
-    """
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-
-    def __call__(self, task: CombineTask) -> Answer:
-        """Features, starts and gold pairs; with weights, whether each dependent's head is found."""
-        observer = _Reading(task, self._source.layout, self._source.info.device)
-        self._source.forward(task.task.batch, [observer], ForwardRequest(hidden=False))
-        pairs = observer.pairs
-        if task.weights is None:
-            return observer.features, pairs.starts, pairs.right
-        parts = np.split(observer.scores, pairs.starts[1:]) if len(pairs.starts) else []
-        chosen = pairs.starts + np.array([part.argmax() for part in parts], np.int64)
-        return observer.features, pairs.starts, np.asarray(chosen == pairs.right, np.int64)
+def read_features(source: Source, task: CombineTask) -> Answer:
+    """Features, starts and gold pairs; with weights, whether each dependent's head is found."""
+    observer = _Reading(task, source.layout, source.info.device)
+    source.forward(task.task.batch, [observer], ForwardRequest(hidden=False))
+    pairs = observer.pairs
+    if task.weights is None:
+        return observer.features, pairs.starts, pairs.right
+    parts = np.split(observer.scores, pairs.starts[1:]) if len(pairs.starts) else []
+    chosen = pairs.starts + np.array([part.argmax() for part in parts], np.int64)
+    return observer.features, pairs.starts, np.asarray(chosen == pairs.right, np.int64)
 
 
 def fit(blocks: Sequence[Answer]) -> Floats:
@@ -206,7 +196,7 @@ class _Study:
     ) -> Iterator[tuple[Task, Answer]]:
         cases = Cases(self.source, self.sentences, self.settings)
         jobs, ray = self.settings.jobs, self.settings.ray
-        with executor(CombineWork, self.source, self.load, jobs, ray) as running:
+        with executor(of_model(read_features), self.source, self.load, jobs, ray) as running:
             tasks = (CombineTask(task, weights) for task in cases.tasks(tally, some))
             for task, answer in answered(running, tasks, "a batch of sentences"):
                 self.told(len(task.task.batch))

@@ -20,8 +20,8 @@ from attnviz.corpus.gold.rule import TEN_POINTS, enough, large, sure
 from attnviz.corpus.gold.settings import SyntaxSettings
 from attnviz.corpus.gold.tally import ALL, DIFFERENCE, HitTable, HitTally, p_above_zero
 from attnviz.corpus.gold.treebank import Sentence
-from attnviz.corpus.gold.work import Work
-from attnviz.corpus.running import answered, executor
+from attnviz.corpus.gold.work import hits_of
+from attnviz.corpus.running import answered, executor, of_model
 from attnviz.corpus.texts import InvalidRecord
 from attnviz.errors import InputError
 from attnviz.features.syntax.result import DIRECTIONS, HeadAccuracy, Relation, RelationHead, Syntax
@@ -57,7 +57,7 @@ def run(
     check_single(source)
     study = Cases(source, sentences, settings)
     tally = HitTally()
-    with executor(Work, source, load, settings.jobs, settings.ray) as running:
+    with executor(of_model(hits_of), source, load, settings.jobs, settings.ray) as running:
         for task, answer in answered(running, study.tasks(tally), "a batch of sentences"):
             tally.add_hits(answer)
             study.done += len(task.batch)

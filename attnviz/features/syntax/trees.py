@@ -35,7 +35,7 @@ from attnviz.corpus.gold.settings import SyntaxSettings
 from attnviz.corpus.gold.tally import ALL, DIFFERENCE, HitTally, share
 from attnviz.corpus.gold.treebank import Sentence
 from attnviz.corpus.gold.work import Gold, Task
-from attnviz.corpus.running import answered, executor
+from attnviz.corpus.running import answered, executor, of_model
 from attnviz.features.syntax.parses import TreeChoice, TreeHead, Trees
 
 Weights = NDArray[np.floating]
@@ -197,25 +197,14 @@ def _owners(inputs: Inputs) -> Sequence[int]:
     return next(iter(inputs.sides.values())).queries.words
 
 
-class TreeWork:
-    """Does tasks.
-
-    Args:
-        source: the model.
-        method: of making trees.
-    """
-
-    def __init__(self, source: Source, method: TreeMethod) -> None:
-        self._source, self._method = source, method
-
-    def __call__(self, task: Task) -> Mapping[int, Integers]:
-        """How many dependencies of each document are in each head's trees, [N]."""
-        observer = _Growing(task, self._source.layout, self._source.info.device, self._method)
-        self._source.forward(task.batch, [observer], ForwardRequest(hidden=False))
-        hits: dict[int, Integers] = {}
-        for item, gold in enumerate(task.gold):
-            hits[gold.document] = hits.get(gold.document, 0) + observer.hits(item)
-        return hits
+def tree_hits(source: Source, task: Task, *, method: TreeMethod) -> Mapping[int, Integers]:
+    """How many dependencies of each document are in each head's trees, [N]."""
+    observer = _Growing(task, source.layout, source.info.device, method)
+    source.forward(task.batch, [observer], ForwardRequest(hidden=False))
+    hits: dict[int, Integers] = {}
+    for item, gold in enumerate(task.gold):
+        hits[gold.document] = hits.get(gold.document, 0) + observer.hits(item)
+    return hits
 
 
 def grow(
@@ -228,7 +217,7 @@ def grow(
     progress: Progress = lambda stage, done, all_: None,
 ) -> Trees:
     """Grow every head's tree over every sentence; arguments as of ``syntax.run``."""
-    worker = partial(TreeWork, method=method)
+    worker = of_model(partial(tree_hits, method=method))
     cases, tally = Cases(source, sentences, settings), HitTally()
     hits: dict[int, Integers] = {}
     with executor(worker, source, load, settings.jobs, settings.ray) as running:
