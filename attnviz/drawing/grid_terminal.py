@@ -13,7 +13,7 @@ from attnviz.drawing.folded import Strong, folded, is_long
 from attnviz.drawing.grid import Cell, Grid, few_note, grids, tally
 from attnviz.drawing.labels import signs, tick_step
 from attnviz.drawing.palette import FEW, NO_ROLE, ink, mix
-from attnviz.drawing.renderable import renderable
+from attnviz.drawing.renderable import coloured, renderable
 from attnviz.scoring.roles import drawn
 
 _GROUND = "#808080"
@@ -38,7 +38,7 @@ def tile_style(color: str, strength: float, colors: bool) -> Style:
 @renderable
 def heads_grid(console: Console, options: ConsoleOptions, report: ScoredHeads) -> RenderResult:
     """One grid for each kind of site, with axis labels and a legend."""
-    colors = console.color_system is not None and not console.no_color
+    colors = coloured(console)
     drawn = grids(report)
     heads = max((grid.heads for grid in drawn), default=1)
     gutter = max((len(str(grid.layers - 1)) for grid in drawn), default=1) + 1

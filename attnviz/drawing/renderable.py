@@ -38,6 +38,11 @@ def renderable(
     return of
 
 
+def coloured(console: Console) -> bool:
+    """Whether a console shows colours."""
+    return console.color_system is not None and not console.no_color
+
+
 def table_of(*columns: str, fold: bool = True, no_wrap: bool = False, gap: int = 1) -> Table:
     """An empty table with a rule below its headings.
 

@@ -6,15 +6,16 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from rich.console import Console, ConsoleOptions
 from rich.style import Style
 from rich.text import Text
 
-from attnviz.core.heads import Head, Layout, Site, SiteKind
-from attnviz.drawing.folded import Strong, folded, is_long
-from attnviz.drawing.labels import signs
+from attnviz.core.heads import Head, Layout
+from attnviz.drawing.head_tiles import TILE, head_tiles
 from attnviz.drawing.palette import ink, mix
+from attnviz.drawing.renderable import coloured
 
 ORANGE, BLUE, NONE = "#b35806", "#2166ac", "#f7f7f7"
 """Ends and middle of the colours of everything with a sign, and of nothing else.
@@ -29,7 +30,7 @@ SCHEMES = {"light": (ORANGE, NONE, BLUE), "dark": ("#fdae61", "#22262d", "#74b3f
 
 _GROUND = "#808080"
 """Nothing is mid grey, which reads on light and on dark terminals."""
-_TILE, _DECIMALS = 6, 3
+_DECIMALS = 3
 
 
 def color(value: float, most: float, orange: int, middle: str = NONE) -> str:
@@ -68,11 +69,6 @@ def minus(sentence: str) -> str:
     return _HYPHEN.sub("−", sentence)
 
 
-def coloured(console: Console) -> bool:
-    """Whether a console shows colours."""
-    return console.color_system is not None and not console.no_color
-
-
 @dataclass(frozen=True)
 class SignedGrid:
     """A renderable: layers downwards, heads across, each with its value.
@@ -91,42 +87,21 @@ class SignedGrid:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         """Draw for this console, in as many bands as its width needs."""
-        layout = self.layout
-        fitting = max((options.max_width - 3) // (_TILE + 1), 1)
-        for kind in layout.kinds if self.values else ():
-            if len(layout.kinds) > 1:
+        for kind in self.layout.kinds if self.values else ():
+            if len(self.layout.kinds) > 1:
                 yield Text(kind, style="bold")
-            widest = max(layout.heads[kind])
-            if is_long(len(layout.heads[kind]), widest, fitting):
-                yield from folded(self._strong(kind, console), options, "a value")
-                yield Text("")
-                continue
-            yield Text(signs("layer ↓  head →", options.ascii_only), "dim")
-            for first in range(0, widest, fitting):
-                columns = range(first, min(first + fitting, widest))
-                yield Text("   " + " ".join(f"{n:^{_TILE}}" for n in columns).rstrip(), "dim")
-                for layer, count in enumerate(layout.heads[kind]):
-                    line = Text(f"{layer:>2} ", "dim", no_wrap=True)
-                    for index in columns:
-                        value = self.values.get(Head(Site(kind, layer), index))
-                        line.append_text(self._tile(value if index < count else None, console))
-                        line.append(" ")
-                    line.rstrip()
-                    yield line
+            sizes = {
+                head: abs(value)
+                for head, value in self.values.items()
+                if head.site.kind == kind and signed(value, 2, _DECIMALS) != "0"
+            }
+            tile = partial(self._tile, console)
+            yield from head_tiles(options, self.layout, kind, tile, sizes, "a value")
             yield Text("")
 
-    def _tile(self, value: float | None, console: Console) -> Text:
+    def _tile(self, console: Console, head: Head) -> Text:
+        value = self.values.get(head)
         if value is None:
-            return Text(" " * _TILE)
+            return Text(" " * TILE)
         style = on_terminal(value, self.most, self.orange) if coloured(console) else Style()
-        return Text(f"{signed(value, 2, _DECIMALS):^{_TILE}}", style)
-
-    def _strong(self, kind: SiteKind, console: Console) -> dict[int, dict[int, Strong]]:
-        """The values of every layer that are not 0 as they are written, by their size."""
-        rows: dict[int, dict[int, Strong]] = {
-            layer: {} for layer in range(len(self.layout.heads[kind]))
-        }
-        for head, value in self.values.items():
-            if head.site.kind == kind and signed(value, 2, _DECIMALS) != "0":
-                rows[head.layer][head.index] = Strong(abs(value), self._tile(value, console))
-        return rows
+        return Text(f"{signed(value, 2, _DECIMALS):^{TILE}}", style)

@@ -38,7 +38,7 @@ from attnviz.drawing.labels import (
     visible,
 )
 from attnviz.drawing.palette import NO_ROLE
-from attnviz.drawing.renderable import renderable, table_of
+from attnviz.drawing.renderable import coloured, renderable, table_of
 from attnviz.scoring.roles import FEW_ROWS, SHOWN, does_something, drawn, in_order
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ class HeadsTable:
             yield Text(f"{why}\n", style="dim")
             return
         wide, narrow = options.max_width >= 72, options.max_width < _NARROW
-        colors = console.color_system is not None and not console.no_color
+        colors = coloured(console)
         shaded = colors and not narrow
         rows = [self.row(scores, narrow=narrow, colors=shaded) for scores in self.heads]
         sorted_by = self.score not in (None, SINK)

@@ -13,8 +13,8 @@ from rich.text import Text
 
 from attnviz.drawing.folded import rows_shown
 from attnviz.drawing.labels import percent, signs, visible
-from attnviz.drawing.renderable import renderable, table_of
-from attnviz.drawing.signed import SignedGrid, coloured, on_terminal, signed
+from attnviz.drawing.renderable import coloured, renderable, table_of
+from attnviz.drawing.signed import SignedGrid, on_terminal, signed
 from attnviz.drawing.terminal import Line, user_defined_line
 from attnviz.features.ablation.result import Ablation, Effect, affordable_share
 from attnviz.features.ablation.words import (

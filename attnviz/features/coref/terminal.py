@@ -9,10 +9,10 @@ from rich.text import Text
 
 from attnviz.core.heads import Head
 from attnviz.drawing.labels import signs
-from attnviz.drawing.renderable import renderable, table_of
+from attnviz.drawing.renderable import coloured, renderable, table_of
 from attnviz.drawing.shares import interval, percent, plain_percent, points
 from attnviz.drawing.terminal import Line
-from attnviz.drawing.tiles import FULL, Tile, TileGrid, colored
+from attnviz.drawing.tiles import FULL, Tile, TileGrid
 from attnviz.features.coref.result import Coref
 from attnviz.features.coref.words import (
     CANDIDATES,
@@ -55,7 +55,7 @@ def coref_grid(console: Console, options: ConsoleOptions, report: Coref) -> Rend
     if not ranked:
         return
     yield TileGrid(report.layout, coref_tiles(report))
-    end = f", full colour {100 * FULL:.0f} points above it" if colored(console) else ""
+    end = f", full colour {100 * FULL:.0f} points above it" if coloured(console) else ""
     best = baseline_name(report, ranked[0].baseline)
     yield Text(
         signs(

@@ -10,8 +10,8 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
 from attnviz.drawing.labels import fit, signs, token_labels, visible
-from attnviz.drawing.renderable import renderable, table_of
-from attnviz.drawing.signed import coloured, on_terminal
+from attnviz.drawing.renderable import coloured, renderable, table_of
+from attnviz.drawing.signed import on_terminal
 from attnviz.drawing.terminal import Line
 from attnviz.features.diff import words
 from attnviz.features.diff.result import Diff

@@ -8,8 +8,8 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
 from attnviz.drawing.labels import closing, percent, signs, visible
-from attnviz.drawing.renderable import renderable, table_of
-from attnviz.drawing.signed import SignedGrid, coloured, on_terminal, signed
+from attnviz.drawing.renderable import coloured, renderable, table_of
+from attnviz.drawing.signed import SignedGrid, on_terminal, signed
 from attnviz.drawing.terminal import Line
 from attnviz.features.explain import words
 from attnviz.features.explain.result import Explain, ExplainedHead

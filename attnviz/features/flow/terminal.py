@@ -13,8 +13,8 @@ from rich.text import Text
 from attnviz.drawing.heatmap_terminal import TerminalMap
 from attnviz.drawing.labels import fit, percent, signs, visible
 from attnviz.drawing.palette import mix
-from attnviz.drawing.renderable import table_of
-from attnviz.drawing.signed import BLUE, coloured
+from attnviz.drawing.renderable import coloured, table_of
+from attnviz.drawing.signed import BLUE
 from attnviz.drawing.style import Style
 from attnviz.drawing.terminal import Line
 from attnviz.features.flow import words

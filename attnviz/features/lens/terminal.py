@@ -12,8 +12,8 @@ from rich.text import Text
 from attnviz.drawing.folded import every_few, rows_shown
 from attnviz.drawing.labels import closing, fit, percent, shorten, signs, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, ink, ramp
-from attnviz.drawing.renderable import renderable, table_of
-from attnviz.drawing.signed import SignedGrid, coloured, signed
+from attnviz.drawing.renderable import coloured, renderable, table_of
+from attnviz.drawing.signed import SignedGrid, signed
 from attnviz.drawing.terminal import Line
 from attnviz.features.lens import words
 from attnviz.features.lens.result import HeadWrites, Lens, LensToken, TokenEffect

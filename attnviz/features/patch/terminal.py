@@ -13,8 +13,8 @@ from rich.text import Text
 
 from attnviz.core.heads import Head
 from attnviz.drawing.labels import signs, visible
-from attnviz.drawing.renderable import table_of
-from attnviz.drawing.signed import SignedGrid, coloured, on_terminal, signed
+from attnviz.drawing.renderable import coloured, table_of
+from attnviz.drawing.signed import SignedGrid, on_terminal, signed
 from attnviz.drawing.terminal import Line, user_defined_line
 from attnviz.features.patch import words
 from attnviz.features.patch.result import Circuit, Direction, Patch, PatchEffect, PathEffect

@@ -9,8 +9,8 @@ from rich.style import Style
 from rich.text import Text
 
 from attnviz.drawing.labels import closing, percent, signs, visible
-from attnviz.drawing.renderable import renderable, table_of
-from attnviz.drawing.signed import BLUE, ORANGE, coloured, on_terminal, signed
+from attnviz.drawing.renderable import coloured, renderable, table_of
+from attnviz.drawing.signed import BLUE, ORANGE, on_terminal, signed
 from attnviz.drawing.terminal import Line
 from attnviz.features.sources import words
 from attnviz.features.sources.result import ScoreSide, Sources, SourceShares

@@ -9,10 +9,10 @@ from rich.text import Text
 
 from attnviz.core.heads import Head
 from attnviz.drawing.labels import model_name, visible
-from attnviz.drawing.renderable import renderable, table_of
+from attnviz.drawing.renderable import coloured, renderable, table_of
 from attnviz.drawing.shares import interval, percent, points
 from attnviz.drawing.terminal import Line
-from attnviz.drawing.tiles import FULL, Tile, TileGrid, colored
+from attnviz.drawing.tiles import FULL, Tile, TileGrid
 from attnviz.features.syntax import arcs, trees_terminal
 from attnviz.features.syntax.arcs_terminal import arc_sentence
 from attnviz.features.syntax.result import Relation, RelationHead, Syntax
@@ -66,7 +66,7 @@ def syntax_grid(console: Console, options: ConsoleOptions, report: Syntax) -> Re
         for head, role in strongest(report).items()
     }
     yield TileGrid(report.layout, tiles)
-    end = f"; full colour at {100 * FULL:.0f} points" if colored(console) else ""
+    end = f"; full colour at {100 * FULL:.0f} points" if coloured(console) else ""
     yield Text(
         "the relation that a head finds in a quarter of the cases or more, ten points or more "
         f"above the best fixed offset, and significantly above it (Holm over "
