@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 
-from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
 from attnviz.core.findings import Finding
 from attnviz.drawing.terminal import Line
 
 
-@dataclass(frozen=True)
-class Findings:
-    """A renderable: each result, what it says first of the heads named, and how it knows."""
-
-    findings: Sequence[Finding]
-    names: Collection[str]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Line | Text]:
-        """Print it; nothing where there is none."""
-        for finding in self.findings:
-            listed = [name for name in self.names if name in finding.said]
-            yield Line(f"{finding.title} ({finding.name})", "bold")
-            wide = max(map(len, listed), default=0)
-            for name in listed:
-                yield Line(f"{name:<{wide}}  {finding.said[name][0]}")
-            if not listed:
-                yield Line("nothing on the heads above")
-            yield Line(finding.how, "dim")
-            yield Text()
+def finding_lines(findings: Sequence[Finding], names: Collection[str]) -> Iterator[Line | Text]:
+    """Each result, what it says first of the heads named, and how it knows."""
+    for finding in findings:
+        listed = [name for name in names if name in finding.said]
+        yield Line(f"{finding.title} ({finding.name})", "bold")
+        wide = max(map(len, listed), default=0)
+        for name in listed:
+            yield Line(f"{name:<{wide}}  {finding.said[name][0]}")
+        if not listed:
+            yield Line("nothing on the heads above")
+        yield Line(finding.how, "dim")
+        yield Text()

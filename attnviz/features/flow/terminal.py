@@ -13,7 +13,7 @@ from rich.text import Text
 from attnviz.drawing.heatmap_terminal import TerminalMap
 from attnviz.drawing.labels import fit, percent, signs, visible
 from attnviz.drawing.palette import mix
-from attnviz.drawing.renderable import coloured, table_of
+from attnviz.drawing.renderable import coloured, renderable, table_of
 from attnviz.drawing.signed import BLUE
 from attnviz.drawing.style import Style
 from attnviz.drawing.terminal import Line
@@ -53,7 +53,7 @@ class _FlowMap(TerminalMap):
 def parts(report: Flow, style: Style = _STYLE) -> Iterator[RenderableType]:
     """What is printed: the maps or a followed token's shares, lines, how it was measured."""
     if report.followed:
-        yield Shares(report)
+        yield shares_table(report)
     else:
         yield from maps(report, style)
         for sentence in words.beside(report):
@@ -136,45 +136,40 @@ def _strongest(lines: Sequence[FlowLine]) -> Iterator[FlowLine]:
     yield from last.values()
 
 
-@dataclass(frozen=True)
-class Shares:
-    """A renderable: what the followed token gets or gives, by flow and by weights."""
-
-    report: Flow
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw for this console, the largest shares first."""
-        report, plain = self.report, options.ascii_only
-        followed = report.followed
-        assert followed is not None
-        yield Text(signs(asked(report, followed, ascii_only=plain), plain), "bold")
-        shares = ranked(report, followed)
-        top = max((max(share.flow, share.weight) for share in shares), default=0.0) or 1.0
-        texts = [visible(text, ascii_only=plain) for text in report.tokens.texts]
-        label = min(max(map(cell_len, texts)), max(options.max_width // 4, _LEAST_LABEL))
-        bar = min(max((options.max_width - label - _FIGURES) // 2, 0), _BAR)
-        first = "token" if followed.direction == "to" else "position"
-        table = table_of(first, ">", f">{report.method}", "", ">weights", "")
-        for share in shares[:_LISTED]:
-            if not share.flow and not share.weight:
-                continue
-            table.add_row(
-                fit(texts[share.node], label, ascii_only=plain).rstrip(),
-                str(number(report, share.node)),
-                percent(share.flow), _bar(console, round(share.flow / top * bar), plain),
-                percent(share.weight),
-                _bar(console, round(share.weight / top * bar), plain, _GROUND),
-            )  # fmt: skip
-        yield table
-        left = len([share for share in shares[_LISTED:] if share.flow or share.weight])
-        if left:
-            rest = sum(share.flow for share in shares[_LISTED:])
-            said = (
-                f"{left} more tokens give {percent(rest)}"
-                if first == "token"
-                else f"{left} more positions"
-            )
-            yield Text(said, "dim")
+@renderable
+def shares_table(console: Console, options: ConsoleOptions, report: Flow) -> RenderResult:
+    """What the followed token gets or gives, by flow and by weights, the largest first."""
+    plain = options.ascii_only
+    followed = report.followed
+    assert followed is not None
+    yield Text(signs(asked(report, followed, ascii_only=plain), plain), "bold")
+    shares = ranked(report, followed)
+    top = max((max(share.flow, share.weight) for share in shares), default=0.0) or 1.0
+    texts = [visible(text, ascii_only=plain) for text in report.tokens.texts]
+    label = min(max(map(cell_len, texts)), max(options.max_width // 4, _LEAST_LABEL))
+    bar = min(max((options.max_width - label - _FIGURES) // 2, 0), _BAR)
+    first = "token" if followed.direction == "to" else "position"
+    table = table_of(first, ">", f">{report.method}", "", ">weights", "")
+    for share in shares[:_LISTED]:
+        if not share.flow and not share.weight:
+            continue
+        table.add_row(
+            fit(texts[share.node], label, ascii_only=plain).rstrip(),
+            str(number(report, share.node)),
+            percent(share.flow), _bar(console, round(share.flow / top * bar), plain),
+            percent(share.weight),
+            _bar(console, round(share.weight / top * bar), plain, _GROUND),
+        )  # fmt: skip
+    yield table
+    left = len([share for share in shares[_LISTED:] if share.flow or share.weight])
+    if left:
+        rest = sum(share.flow for share in shares[_LISTED:])
+        said = (
+            f"{left} more tokens give {percent(rest)}"
+            if first == "token"
+            else f"{left} more positions"
+        )
+        yield Text(said, "dim")
 
 
 def _paint(console: Console, share: float) -> Paint:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 
 from attnviz.core.scores import HeadScores
-from attnviz.drawing.findings import Findings
+from attnviz.drawing.findings import finding_lines
 from attnviz.drawing.grid_terminal import heads_grid
 from attnviz.drawing.published import matching_line
 from attnviz.drawing.terminal import (
@@ -49,7 +49,8 @@ def parts(
         yield ""
     if result.findings:
         listed = [scores for scores in result.heads if scores.roles] if rows is None else rows
-        yield Findings(result.findings, [result.layout.name(scores.head) for scores in listed])
+        names = [result.layout.name(scores.head) for scores in listed]
+        yield from finding_lines(result.findings, names)
     if result.probe:
         yield "On repeated random tokens:"
         shown = [scores for scores in result.probe if scores.roles] if probed is None else probed

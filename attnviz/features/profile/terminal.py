@@ -10,7 +10,7 @@ from rich.text import Text
 
 from attnviz.core.prompt import Inputs
 from attnviz.core.scores import SINK, Estimate, HeadScores, HeadsOf, Role, ScoredHeads
-from attnviz.drawing.findings import Findings
+from attnviz.drawing.findings import finding_lines
 from attnviz.drawing.grid_terminal import heads_grid
 from attnviz.drawing.labels import (
     backend,
@@ -54,7 +54,8 @@ def parts(
     yield from published_lines(result)
     yield from stability_lines(result, listed)
     if result.findings:
-        yield Findings(result.findings, [result.layout.name(head.head) for head in listed])
+        names = [result.layout.name(head.head) for head in listed]
+        yield from finding_lines(result.findings, names)
     if result.user_defined:
         yield Line(user_defined_line(result.user_defined), "dim")
     yield profile_line(result)
