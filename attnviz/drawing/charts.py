@@ -10,8 +10,8 @@ from matplotlib.patches import Rectangle
 
 from attnviz.drawing.palette import ink
 
-INK = "#1b1b1b"
-"""Of what is drawn over colours: intervals, curves."""
+INK, GREY = "#1b1b1b", "#555555"
+"""Of what is drawn over colours, such as intervals; and of small lines and axes."""
 
 
 def open_sides(axes: Axes, *sides: str) -> None:

@@ -7,11 +7,18 @@ from collections.abc import Iterable, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from attnviz.drawing import paper
+from attnviz.drawing.charts import GREY
 from attnviz.drawing.fonts import Ruler, choose, spelled
-from attnviz.drawing.heading import Heading
 
 MARGIN = 0.2
 """On all sides, in inches."""
+
+
+_TITLE, _SMALL = 11, 7.5
+"""Sizes in points."""
+_STEP, _LINE, _BETWEEN = 0.2, 0.14, 0.06
+"""From a title's line to the next, from a small line to the next, and between the two: inches."""
 
 
 class HeadedFigure:
@@ -48,14 +55,25 @@ class HeadedFigure:
 
     def begin(self, wide: float) -> float:
         """So many inches from the top the heading ends, in a figure so many inches wide."""
-        self._wide = wide
-        self._heading = Heading(self.ruler, self._title, self._below, wide, self._margin)
-        return self._margin + self._heading.high
+        self._wide, room, asked = wide, wide - 2 * self._margin, paper.current()
+        title, below = asked.titled(self._title), self._below if asked.caption else ()
+        self._titles = self.ruler.wrapped(title, _TITLE, room, title=True) if title else []
+        self._lines = [line for text in below for line in self.ruler.wrapped(text, _SMALL, room)]
+        return self._margin + (_STEP * len(self._titles) + _LINE * len(self._lines))
 
     def figure(self, high: float) -> Figure:
         """The figure, so many inches high, with its heading and nothing else."""
         self._high, self._figure = high, Figure(figsize=(self._wide, high), dpi=self._dpi)
-        self._heading.draw(self._figure)
+        x, y, families = self._margin / self._wide, self._margin, self.families
+        for line in self._titles:
+            self._figure.text(x, 1 - y / high, line, fontsize=_TITLE, va="top", family=families,
+                              fontweight=self.ruler.title_weight)  # fmt: skip
+            y += _STEP
+        y += _BETWEEN
+        for line in self._lines:
+            self._figure.text(x, 1 - y / high, line, fontsize=_SMALL, va="top", color=GREY,
+                              family=families)  # fmt: skip
+            y += _LINE
         return self._figure
 
     def axes(self, x: float, y: float, wide: float, high: float) -> Axes:

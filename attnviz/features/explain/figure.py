@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 
 from attnviz.drawing import signed_figure
 from attnviz.drawing.canvas import picture
+from attnviz.drawing.charts import GREY
 from attnviz.drawing.fonts import BASE_FAMILY, Ruler, spelled
 from attnviz.drawing.headed import MARGIN, HeadedFigure
-from attnviz.drawing.heading import GREY
 from attnviz.drawing.labels import percent, shorten, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors, masked_color
 from attnviz.drawing.signed import BLUE, ORANGE, signed

@@ -10,9 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from attnviz.drawing.canvas import rendered
-from attnviz.drawing.charts import open_sides
+from attnviz.drawing.charts import GREY, open_sides
 from attnviz.drawing.headed import HeadedFigure
-from attnviz.drawing.heading import GREY
 from attnviz.drawing.labels import percent, shorten, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, ink, ramp
 from attnviz.drawing.signed import BLUE, ORANGE, signed

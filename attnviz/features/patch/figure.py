@@ -11,9 +11,8 @@ from matplotlib.figure import Figure
 
 from attnviz.drawing import signed_figure
 from attnviz.drawing.canvas import rendered
-from attnviz.drawing.charts import INK, interval, name_bars, open_sides
+from attnviz.drawing.charts import GREY, INK, interval, name_bars, open_sides
 from attnviz.drawing.headed import MARGIN, HeadedFigure
-from attnviz.drawing.heading import GREY
 from attnviz.drawing.labels import visible
 from attnviz.drawing.palette import ink
 from attnviz.drawing.signed import BLUE, NONE, ORANGE, color, signed

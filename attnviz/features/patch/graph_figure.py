@@ -6,9 +6,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch
 
-from attnviz.drawing.charts import INK, open_sides
+from attnviz.drawing.charts import GREY, INK, open_sides
 from attnviz.drawing.headed import HeadedFigure
-from attnviz.drawing.heading import GREY
 from attnviz.drawing.palette import ink
 from attnviz.features.patch import words
 from attnviz.features.patch.graph import (

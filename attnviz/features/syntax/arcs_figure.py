@@ -12,14 +12,13 @@ from matplotlib.patches import PathPatch, Polygon
 from matplotlib.path import Path
 
 from attnviz.drawing.canvas import rendered
-from attnviz.drawing.fonts import Ruler, choose, spelled
-from attnviz.drawing.heading import GREY, Heading
+from attnviz.drawing.charts import GREY, INK
+from attnviz.drawing.headed import HeadedFigure
 from attnviz.drawing.labels import model_name, visible
 from attnviz.features.syntax.arcs import DrawnArc, WordLine, drawn_arcs, levels, line_up, lines
 from attnviz.features.syntax.parses import Parse
 from attnviz.features.syntax.result import Syntax
 
-_INK = "#1b1b1b"
 _MARGIN, _GAP, _SIDE = 0.2, 0.14, 0.05
 _WORD, _LABEL = 10.0, 7.0
 _FOOT, _STEP = 0.16, 0.19
@@ -28,7 +27,7 @@ _CORNER, _ARROW = 0.07, (0.028, 0.055)
 _BETWEEN = 0.24
 _LEAST = 6.2
 """Width of a figure, for the lines of text."""
-_COLORS = {None: _INK, True: "#1b7837", False: "#c51b7d"}
+_COLORS = {None: INK, True: "#1b7837", False: "#c51b7d"}
 """Green is right, as in the bars of accuracy; ends of Brewer's PiYG, safe for the colour-blind."""
 _DASHES: dict[bool | None, object] = {None: "solid", True: "solid", False: (0, (3.0, 1.8))}
 
@@ -66,35 +65,31 @@ def build(report: Syntax, dpi: float) -> Figure:
     words = [visible(word) for parse in report.shown for word in parse.words]
     names = [visible(parse.name) for parse in report.shown]
     labels = [arc.label for parse in report.shown for side in drawn_arcs(parse) for arc in side]
-    families, missing = choose([title, *below, *words, *names, *labels])
-    ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
-    blocks = [_block(parse, ruler, missing) for parse in report.shown]
+    sheet = HeadedFigure(title, below, dpi, [*words, *names, *labels], _MARGIN)
+    blocks = [_block(parse, sheet) for parse in report.shown]
     wide = max([_LEAST, *(block.line.width for block in blocks)]) + 2 * _MARGIN
-    facts = [spelled(text, missing) for text in below]
-    heading = Heading(ruler, spelled(title, missing), facts, wide, _MARGIN)
-    top = _MARGIN + heading.high + 0.18
+    top = sheet.begin(wide) + 0.18
     high = (
         top + sum(block.up + block.down + 0.16 + _BETWEEN for block in blocks) - _BETWEEN + _MARGIN
     )
-    figure = Figure(figsize=(wide, high), dpi=dpi)
+    figure = sheet.figure(high)
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     axes.set_xlim(0, wide)
     axes.set_ylim(high, 0)
     axes.set_axis_off()
-    heading.draw(figure)
     y = top
     for block in blocks:
-        axes.text(_MARGIN, y + 0.1, spelled(block.name, missing), fontsize=6, va="center",
-                  color=GREY, family=families)  # fmt: skip
+        axes.text(_MARGIN, y + 0.1, sheet.text(block.name), fontsize=6, va="center", color=GREY,
+                  family=sheet.families)  # fmt: skip
         y += block.up + 0.16
-        _draw(axes, block, y, families)
+        _draw(axes, block, y, sheet.families)
         y += block.down + _BETWEEN
     return figure
 
 
-def _block(parse: Parse, ruler: Ruler, missing: frozenset[str]) -> _Block:
+def _block(parse: Parse, sheet: HeadedFigure) -> _Block:
     """Measure a sentence."""
-    words = tuple(spelled(visible(word), missing) for word in parse.words)
+    ruler, words = sheet.ruler, tuple(sheet.text(visible(word)) for word in parse.words)
     above, below = drawn_arcs(parse)
     room = [(arc, ruler.width(arc.label, _LABEL) + 2 * _CORNER + 0.1) for arc in (*above, *below)]
     widths = [max(ruler.width(word, _WORD), 0.06) for word in words]
@@ -109,7 +104,7 @@ def _draw(axes: Axes, block: _Block, y: float, families: Sequence[str]) -> None:
     """A sentence with the middle of its words at ``y``, from the left margin on."""
     for number, word in enumerate(block.words):
         axes.text(_MARGIN + block.line.middle(number), y + 0.045, word, fontsize=_WORD,
-                  ha="center", va="baseline", color=_INK, family=list(families))  # fmt: skip
+                  ha="center", va="baseline", color=INK, family=list(families))  # fmt: skip
     for sign, side in zip((-1, 1), block.arcs, strict=True):
         # right arcs over wrong ones where they share a way
         for arc, level in sorted(side, key=lambda pair: (pair[0].right is True, -pair[1])):
