@@ -10,7 +10,7 @@ Value = tuple[float, float | None, float | None]
 """A number and its 95 % interval; None where there is none."""
 
 
-class Estimate(Protocol):
+class Interval(Protocol):
     """A number that may not be known, and its 95 % interval."""
 
     @property
@@ -26,7 +26,7 @@ class Estimate(Protocol):
         """Where it ends."""
 
 
-def known(estimates: Mapping[str, Estimate]) -> dict[str, Value]:
+def known(estimates: Mapping[str, Interval]) -> dict[str, Value]:
     """The values of heads, by their names, of those that are known."""
     return {
         head: (estimate.value, estimate.low, estimate.high)

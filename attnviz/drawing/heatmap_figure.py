@@ -15,7 +15,7 @@ from attnviz.core.media import Sound
 from attnviz.core.tokens import Sides
 from attnviz.drawing import brackets, canvas, paper
 from attnviz.drawing.fonts import Ruler, choose, spelled
-from attnviz.drawing.heatmap_page import MARGIN, Page, beside
+from attnviz.drawing.heatmap_page import MARGIN, HeatmapPage, beside
 from attnviz.drawing.labels import (
     TITLE_LINES,
     row_labels,
@@ -150,7 +150,7 @@ def build(
         notes.append(spelled(brackets.named(axis.brackets for axis in marked), missing))
     if missing:
         notes.append("shown as code points: characters missing from every installed font")
-    page = Page(panels, across, shared, ruler, title_size, style, narrow=_in_column(maps))
+    page = HeatmapPage(panels, across, shared, ruler, title_size, style, narrow=_in_column(maps))
     return page.draw(top, notes if small_print else None)
 
 

@@ -57,7 +57,7 @@ def beside(rows: Axis, ruler: Ruler) -> float:
     return ruler.widest(rows.shown, rows.size) + _strip(rows) + _PAD + 0.2
 
 
-class Page:
+class HeatmapPage:
     """Panels in rows and columns on a page; a narrow one is a column of a paper."""
 
     def __init__(

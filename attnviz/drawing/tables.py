@@ -7,7 +7,7 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-from attnviz.core.findings import Estimate
+from attnviz.core.findings import Interval
 from attnviz.core.heads import Head, Layout
 from attnviz.core.scores import HeadScores
 
@@ -32,7 +32,7 @@ def which_head(layout: Layout, *heads: Head) -> Row:
     return row | {"head": head and layout.name(head)}
 
 
-def spread(name: str, estimate: Estimate | None) -> Row:
+def spread(name: str, estimate: Interval | None) -> Row:
     """An estimate in three columns: its value, and the ends of its interval."""
     return {
         name: estimate and estimate.value,

@@ -19,7 +19,7 @@ _DIGITS = 4
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Curve:
+class StepTrack:
     """A number of every text at every step: its curve, its draws [R, S], and if it is known [S]."""
 
     curve: StepCurve | None
@@ -28,7 +28,7 @@ class Curve:
     known: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, a: Floats, b: NDArray[Any], weights: Floats, seed: Sequence[int]) -> Curve:
+    def of(cls, a: Floats, b: NDArray[Any], weights: Floats, seed: Sequence[int]) -> StepTrack:
         """Of sums [S, G] over rows [S, G]; a step whose sums are no numbers has no rows.
 
         ``seed`` is of what checkpoints do.

@@ -18,7 +18,7 @@ from attnviz.drawing.labels import counted
 from attnviz.errors import InputError, UsageError
 from attnviz.features.film import changes
 from attnviz.features.film.changes import Floats, Indices
-from attnviz.features.film.curves import Curve, all_rounded, rounded, shortened
+from attnviz.features.film.curves import StepTrack, all_rounded, rounded, shortened
 from attnviz.features.film.result import (
     IN_CONTEXT,
     Event,
@@ -304,12 +304,12 @@ class _Series:
             first, then, self.steps[other] - self.steps[earlier], low, high, rounded(share)
         )
 
-    def _track(self, sums: str, counts: str, names: Sequence[str], place: int) -> Curve:
+    def _track(self, sums: str, counts: str, names: Sequence[str], place: int) -> StepTrack:
         both = [
             together(names, getattr(step, sums), getattr(step, counts)) for step in self.measured
         ]
         a, b = (np.stack(part) for part in zip(*both, strict=True))
-        return Curve.of(a, b, self.weights, (self.seed, place))
+        return StepTrack.of(a, b, self.weights, (self.seed, place))
 
     def _decided(self, sums: Sequence[ClusterSums]) -> tuple[NDArray[np.bool_], int]:
         """Which scores surely reach what roles take: all heads, scores and steps are one family."""

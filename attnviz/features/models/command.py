@@ -11,7 +11,7 @@ from attnviz.core.settings import Settings, setting
 
 
 @dataclass(frozen=True)
-class ModelOptions(Settings):
+class ListedModel(Settings):
     """Which models."""
 
     show: str | None = setting(
@@ -23,7 +23,7 @@ class ModelOptions(Settings):
 
 
 @command
-def models(options: ModelOptions, output: Output) -> None:
+def models(options: ListedModel, output: Output) -> None:
     """List the models on this machine: bundled ones, the hub's cache, a fresh layer.
 
     [bold]Examples[/]
