@@ -113,7 +113,7 @@ def _notes(source: Native, bits: int, errors: RoundingErrors) -> tuple[str, ...]
         else "that changed nothing"
     )
     return (
-        f"{source.info.model}, run by this page itself, its numbers rounded_source in {bits} bits. On the "
+        f"{source.info.model}, run by this page itself, its numbers stored in {bits} bits. On the "
         f"text the page opened with and {errors.texts - 1} sentences of attnviz, {moved}.",
         "Roles are measured on the text that is shown, with all heads on.",
     )
