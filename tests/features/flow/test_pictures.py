@@ -67,19 +67,19 @@ def test_terminal_fits_any_width(report: Flow) -> None:
         for one in (report, followed, follow(report, "from", "three")):
             lines = shown(terminal.Lines(one), width).splitlines()
             assert max(map(len, lines)) <= width
-        for line in shown(terminal.Shares(followed), width).splitlines():
+        for line in shown(terminal.shares_table(followed), width).splitlines():
             assert len(line) <= width
 
 
 def test_plain_terminals_get_plain_signs(report: Flow) -> None:
     for one in (report, follow(report, "from", "three")):
         assert shown(terminal.Lines(one), encoding="ascii").isascii()
-    assert shown(terminal.Shares(follow(report, "to", "0")), encoding="ascii").isascii()
+    assert shown(terminal.shares_table(follow(report, "to", "0")), encoding="ascii").isascii()
 
 
 def test_odd_tokens_reach_no_terminal_raw() -> None:
     flow = follow(run_recorded(made(2, 2, ODD)), "to", "1")
-    for part in (terminal.Lines(flow), terminal.Shares(flow)):
+    for part in (terminal.Lines(flow), terminal.shares_table(flow)):
         assert "\x1b" not in shown(part)
 
 
