@@ -359,7 +359,7 @@ def lens(
 ) -> Lens: ...
 
 def live(
-    text: str = 'The keys to the cabinet are on the table because the keys to the cabinet were lost',
+    text: str | None = None,
     *,
     select: str | None = None,
     bits: Literal[8, 16] | None = None,
