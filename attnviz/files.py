@@ -22,6 +22,8 @@ from attnviz.errors import OutputError, UsageError, system_errors
 _UNFINISHED = re.compile(r"\..{1,40}\.[0-9a-f]{12}\.part")
 """Names of files and folders that are not whole yet."""
 
+_OF_TEXTS = (".txt", ".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".conllu")
+"""Suffixes of files that texts are read from."""
 
 LARGEST = 256 << 20
 """Bytes of a file that is read whole, unless its reader says otherwise."""
@@ -57,6 +59,13 @@ def check_suffix(path: Path, suffixes: Sequence[str]) -> None:
         raise UsageError(
             f"cannot write {path.name or str(path)!r}; name the file {', '.join(suffixes)}"
         )
+
+
+def like_a_file(text: str) -> bool:
+    """Whether a text is the name of a file, or looks like one: one word with a known suffix."""
+    return os.path.isfile(text) or (
+        text.split() == [text] and Path(text).suffix.lower() in _OF_TEXTS
+    )
 
 
 def listed(paths: str | Path | Iterable[str | Path] | None) -> list[str]:

@@ -150,3 +150,14 @@ def test_reports_nested_too_deep_are_one_line(tmp_path: Path, capsys) -> None:
     assert "it is nested too deeply" in capsys.readouterr().err
     path.write_text(json.dumps({"schema": "1" * 5000}))
     assert main(["diff", str(path), str(path)]) == 1
+
+
+def test_what_looks_like_a_file_is_told_from_a_text(tmp_path: Path, capsys) -> None:
+    there = tmp_path / "a file"
+    there.touch()
+    assert [files.like_a_file(text) for text in ("nosuch.txt", "x.JSONL", str(there))] == [True] * 3
+    assert not any(files.like_a_file(text) for text in ("The end.", "see notes.txt", "e.g.", ""))
+    assert main(["heads", "nosuch.txt"]) == 0
+    assert "nosuch.txt is taken as the text itself; there is no file of that name" in " ".join(
+        capsys.readouterr().err.split()
+    )

@@ -19,7 +19,7 @@ from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.quantities import quantity_named
 from attnviz.core.source import ForwardRequest, Observer, Source
 from attnviz.errors import AttnvizWarning, FileNameWarning, InputError, UsageError
-from attnviz.files import human_bytes
+from attnviz.files import human_bytes, like_a_file
 from attnviz.models.memory import beyond
 from attnviz.models.norm_based import with_quantity
 from attnviz.models.untrained import FreshConfig
@@ -42,9 +42,10 @@ def source_for(prompt: Prompt, model: ModelSettings) -> Source:
 
 def _own(text: str) -> str:
     """A text; one that is the name of a file is warned of."""
-    if os.path.isfile(text):
-        said = f"{text} is taken as the text itself; to analyze that file, pass what it holds"
-        warn(said, FileNameWarning, stacklevel=3)
+    if like_a_file(text):
+        there = os.path.isfile(text)
+        ways = "to analyze that file, pass what it holds" if there else "there is no such file"
+        warn(f"{text} is taken as the text itself; {ways}", FileNameWarning, stacklevel=3)
     return text
 
 

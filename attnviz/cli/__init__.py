@@ -252,6 +252,8 @@ def _explained(error: Any, arguments: list[str]) -> str:
     if context is None:
         return message
     near = _near(arguments) if message.startswith("No such command") else ""
+    if message.startswith("Got unexpected extra argument"):
+        near = "a text of several words stands in quotes; "
     if new := renamed_option(error, context.command):
         near = f"it is called {new} now; "
     return f"{message} ({near}see {context.command_path} --help)"

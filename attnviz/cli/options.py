@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from attnviz import files
 from attnviz.captures.settings import INPUT, ModelSettings
 from attnviz.cli import console
 from attnviz.cli.declared import changed
@@ -316,12 +317,15 @@ def has_fields(name: str) -> bool:
 
 def say_file(text: str | None, quiet: bool, *options: str) -> None:
     """Note that a text is the name of a file, which other options read."""
-    if text is not None and os.path.isfile(text):
-        ways = [
-            f"{option(name, text)}{' (one text per line)' * (name == 'texts')}" for name in options
-        ]
-        said = f"{text} is taken as the text itself; to read the file of that name: "
-        console.note([said + " or ".join(ways)], quiet)
+    if text is None or not files.like_a_file(text):
+        return
+    ways = [f"{option(name, text)}{' (one text per line)' * (name == 'texts')}" for name in options]
+    said = f"{text} is taken as the text itself; "
+    if os.path.isfile(text):
+        said += f"to read the file of that name: {' or '.join(ways)}"
+    else:
+        said += "there is no file of that name"
+    console.note([said], quiet)
 
 
 def _read_text(name: str) -> str:

@@ -57,7 +57,9 @@ def demo(tour: TourOptions, output: browser.PageOutput) -> None:
     asks = sys.stdin.isatty() and sys.stdout.isatty()
     for number, stop in enumerate(STOPS, start=1):
         screen.rule(f"{number}/{len(STOPS)}  {stop.asks}")
-        screen.print(Text(f"\n$ {typed(stop)}\n", "bold"), soft_wrap=True)
+        again = number > 1 and typed(stop) == typed(STOPS[number - 2])
+        said = f"\n$ {typed(stop)}{'   # the same, further down' * again}\n"
+        screen.print(Text(said, "bold"), soft_wrap=True)
         with console.waiting("running the model", output.quiet):
             shown = list(stop.show(measured))
         screen.print(*shown, sep="\n")

@@ -136,7 +136,7 @@ STOPS = (
         _needs,
         "A vote is not a need. Of the heads that add most to the lead one can cost all of it and "
         "another next to nothing when ablated; and the head that looks at the token before, which "
-        "itself adds nothing to the lead, is needed most: it wrote the keys that the others look "
+        "itself takes from the lead, is needed most: it wrote the keys that the others look "
         "for. attnviz ablate asks the same over many texts.",
     ),
 )
