@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from attnviz.attention.attend import Attended, attend_unchecked
+from attnviz.attention.blocks import Attended, attend_unchecked
 from attnviz.attention.sizes import Kind, check_sizes
 from attnviz.core.heads import Site
 from attnviz.core.source import Donor, Gate, Observer

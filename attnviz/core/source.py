@@ -3,7 +3,8 @@
 :class:`Source` runs a batch. Attention leaves it block by block as :class:`Rows`, for whoever
 watches (:class:`Observer`); a :class:`Gate` changes what a layer's heads pass on; gradients reach
 the gates; a :class:`Start` begins in the middle; :class:`Output` is what is left at the end.
-Notation in shapes: B batch, H query heads, G key/value heads, T queries, S keys, d_v width of a
+What it computes with are NumPy arrays or torch tensors, see :mod:`attnviz.core.arrays`; those of one
+pass are of one kind. Notation in shapes: B batch, H query heads, G key/value heads, T queries, S keys, d_v width of a
 head's values, D width of the residual stream, V vocabulary.
 """
 
@@ -20,7 +21,7 @@ from attnviz.core.provenance import SourceInfo
 from attnviz.core.tokens import Tokens
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from attnviz.core.arrays import Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,13 +41,13 @@ class Terms:
         sinks: [H], scores of learned sinks that are no keys; None for none.
     """
 
-    query: Tensor
-    key: Tensor
-    value: Tensor
+    query: Array
+    key: Array
+    value: Array
     scale: float
     softcap: float | None = None
-    biases: tuple[Tensor, ...] = ()
-    sinks: Tensor | None = None
+    biases: tuple[Array, ...] = ()
+    sinks: Array | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +76,12 @@ class Rows:
     site: Site
     start: int
     key_start: int
-    weights: Tensor
-    allowed: Tensor | None
-    logits: Tensor | None = None
-    values: Tensor | None = None
+    weights: Array
+    allowed: Array | None
+    logits: Array | None = None
+    values: Array | None = None
     sink: bool = False
-    residual: Tensor | None = None
+    residual: Array | None = None
     gate: Gate | None = None
     terms: Terms | None = None
 
@@ -107,8 +108,8 @@ class Gate:
         fill: [H, d_v] or [B, T, H, d_v]; None for zero.
     """
 
-    share: Tensor
-    fill: Tensor | None = None
+    share: Array
+    fill: Array | None = None
 
 
 Gates = Mapping[Site, Gate]
@@ -141,8 +142,8 @@ class Donor:
     """
 
     part: Part
-    values: Tensor
-    share: Tensor
+    values: Array
+    share: Array
 
 
 Donors = Mapping[Site, Sequence[Donor]]
@@ -163,7 +164,7 @@ class Start:
     """
 
     layer: int
-    hidden: Tensor
+    hidden: Array
     end: int | None = None
 
 
@@ -182,10 +183,10 @@ class Output:
             empty unless asked for.
     """
 
-    hidden: Tensor | None = None
-    logits: Tensor | None = None
-    states: tuple[Tensor, ...] = ()
-    mlps: tuple[Tensor, ...] = ()
+    hidden: Array | None = None
+    logits: Array | None = None
+    states: tuple[Array, ...] = ()
+    mlps: tuple[Array, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -198,8 +199,8 @@ class OutputProjection:
         reason: why there is no weight, empty where there is.
     """
 
-    weight: Tensor | None
-    bias: Tensor | None = None
+    weight: Array | None
+    bias: Array | None = None
     reason: str = ""
 
 
@@ -214,9 +215,9 @@ class Normalization:
         centred: whether the mean goes.
     """
 
-    scale: Tensor
+    scale: Array
     eps: float
-    shift: Tensor | None = None
+    shift: Array | None = None
     centred: bool = True
 
 
@@ -258,11 +259,11 @@ class Readout:
         reason: why there is no table, as the end of a sentence; empty where there is.
     """
 
-    table: Tensor | None
-    scale: Tensor | None = None
+    table: Array | None
+    scale: Array | None = None
     eps: float = 0.0
-    shift: Tensor | None = None
-    bias: Tensor | None = None
+    shift: Array | None = None
+    bias: Array | None = None
     centred: bool = True
     reason: str = ""
 
@@ -289,11 +290,11 @@ class Reading:
         reason: why a matrix is missing, as the end of a sentence.
     """
 
-    query: Tensor | None = None
-    key: Tensor | None = None
-    value: Tensor | None = None
-    query_bias: Tensor | None = None
-    key_bias: Tensor | None = None
+    query: Array | None = None
+    key: Array | None = None
+    value: Array | None = None
+    query_bias: Array | None = None
+    key_bias: Array | None = None
     norm: Normalization | None = None
     after: tuple[Normalization, ...] = ()
     scale: float = 1.0
@@ -313,8 +314,8 @@ class Embedding:
         reason: why there is no table of tokens, as the end of a sentence.
     """
 
-    tokens: Tensor | None = None
-    positions: Tensor | None = None
+    tokens: Array | None = None
+    positions: Array | None = None
     norm: Normalization | None = None
     reason: str = ""
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from attnviz.core.capture import Capture
@@ -64,13 +63,13 @@ def blocks(capture: Capture) -> Iterator[Rows]:
     Norms come with each row divided by its sum.
     """
     for site, maps in capture.maps.items():
-        weights = torch.from_numpy(np.ascontiguousarray(maps, np.promote_types(maps.dtype, "f4")))
+        weights = np.ascontiguousarray(maps, np.promote_types(maps.dtype, "f4"))
         reach = capture.reach.get(site)
-        allowed = torch.from_numpy(allowed_in(maps, site.kind, reach))
+        allowed = allowed_in(maps, site.kind, reach)
         sink = reach is not None and reach.sink
         if capture.quantity != "weights":  # scores compare with chance
-            sums = weights.sum(-1, keepdim=True)
-            weights = weights / sums.where(sums > 0, 1)
+            sums = weights.sum(-1, keepdims=True)
+            weights = weights / np.where(sums > 0, sums, 1)
         heads, length, key_length = weights.shape
         step = max(1, _BLOCK_ELEMENTS // (heads * key_length))
         for start in range(0, length, step):

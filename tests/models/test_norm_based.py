@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import attnviz as av
-from attnviz.attention import attend as attending
+from attnviz.attention import blocks as attending
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs, Prompt

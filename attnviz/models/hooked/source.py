@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar, overload
 import torch
 from torch import Tensor
 
-from attnviz.attention.attend import check_numbers
+from attnviz.attention.blocks import check_numbers
 from attnviz.core.generation import Generation
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs, Prompt

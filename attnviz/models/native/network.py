@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attnviz.attention.attend import attend_unchecked
+from attnviz.attention.blocks import attend_unchecked
 from attnviz.core.heads import Site
 from attnviz.core.source import Donors, Gates, Observer
 from attnviz.models.native.config import Config

@@ -1,0 +1,52 @@
+"""NumPy arrays and torch tensors, for formulas that are written once and run on either.
+
+Formulas use what the two libraries spell alike: operators, indexing, ``x.sum(-1)``, ``x.clip(1)``,
+``x.reshape``, ``x.swapaxes``, ``xp.where(...)``, ``xp.stack(..., axis)``. For the rest there are two
+modules of the same functions, :mod:`~attnviz.core.arrays.on_numpy` and
+:mod:`~attnviz.core.arrays.on_torch`; :func:`of` gives the one that an array belongs to. torch is not
+imported before there is a tensor.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.core.arrays import on_numpy
+
+__all__ = ["Array", "of", "to_numpy", "to_torch"]
+
+if TYPE_CHECKING:
+    from torch import Tensor as Array
+else:
+    Array = Any
+    """A NumPy array or a torch tensor; type checkers take it for the tensor."""
+
+
+def of(array: Array) -> ModuleType:
+    """The functions for an array, and with them for all that it is computed with."""
+    if isinstance(array, np.ndarray):
+        return on_numpy
+    from attnviz.core.arrays import on_torch
+
+    return on_torch
+
+
+def to_numpy(array: Array) -> NDArray[Any]:
+    """The same numbers as a NumPy array; on a CPU it shares their memory."""
+    if isinstance(array, np.ndarray):
+        return array
+    numbers: NDArray[Any] = array.detach().cpu().numpy()
+    return numbers
+
+
+def to_torch(array: Array) -> Array:
+    """The same numbers as a tensor, which shares their memory."""
+    if not isinstance(array, np.ndarray):
+        return array
+    import torch
+
+    return torch.from_numpy(array)
