@@ -137,11 +137,7 @@ def _streamed(
         q = q.reshape(*stacked, width)
         space = scratch.take("scores", (*stacked, shape[3]), q, largest)
         scores = on.matmul(q, k.swapaxes(1, 2), space).reshape(shape)
-        if not exact:
-            scores = on.cast(scores, on.float32)
-            scores *= scale
-        if softcap is not None:
-            scores = xp.tanh(scores / softcap) * softcap
+        scores = _capped(scores, None if exact else scale, softcap)
         for extra in extras:
             scores += cut(extra, start, stop, keys)
         scores = _blocked(scores, allowed, free, scratch)
@@ -154,13 +150,19 @@ def _streamed(
             weights = xp.where(empty[..., None], 0.0, weights)
         if observers:
             check_numbers(weights, site)
-        logits = on.detached(scores) if finite else None
-        shown = on.detached(value[:, :, keys])
-        past = None if residual is None else on.detached(residual[:, start:stop])
         block = Rows(
-            site, start, keys.start, on.detached(weights), allowed, logits, shown, sinks is not None,
-            past, gate, terms,
-        )  # fmt: skip
+            site,
+            start,
+            keys.start,
+            on.detached(weights),
+            allowed,
+            on.detached(scores) if finite else None,
+            on.detached(value[:, :, keys]),
+            sinks is not None,
+            None if residual is None else on.detached(residual[:, start:stop]),
+            gate,
+            terms,
+        )
         for observer in observers:
             observer.observe(block)
         weights = on.dropout(weights, dropout) if dropout else weights
@@ -182,6 +184,15 @@ def _widened(query: Array, key: Array) -> tuple[Array, Array]:
     if on.is_half(query) and on.on_cpu(query):
         return on.cast(query, on.float32), on.cast(key, on.float32)
     return query, key
+
+
+def _capped(scores: Array, scale: float | None, softcap: float | None) -> Array:
+    """Scores in float32 or better, scaled where the queries were not, and capped."""
+    on = arrays.of(scores)
+    if scale is not None:
+        scores = on.cast(scores, on.float32)
+        scores *= scale
+    return scores if softcap is None else on.xp.tanh(scores / softcap) * softcap
 
 
 def check_numbers(weights: Array, site: Site) -> None:
@@ -207,7 +218,9 @@ def check_numbers(weights: Array, site: Site) -> None:
 def _gated(output: Array, gate: Gate) -> Array:
     """ξ z + (1 - ξ) fill for every head; the layout in memory stays as it is."""
     on = arrays.of(output)
-    share: Array = on.cast(gate.share, output.dtype)[..., None, None]  # [H, 1, 1] or [n * B, H, 1, 1]
+    share: Array = on.cast(gate.share, output.dtype)[
+        ..., None, None
+    ]  # [H, 1, 1] or [n * B, H, 1, 1]
     if share.ndim == 3:
         passed = output * share
     else:  # [n, B, H, 1, 1] * [B, H, T, d_v]
@@ -269,8 +282,6 @@ def _blocked(scores: Array, allowed: Array | None, free: int, scratch: _Scratch)
     else:
         scores = on.xp.minimum(scores, on.padded_left(limit, free, math.inf))
     return scores
-
-
 
 
 def _check_shapes(query: Array, key: Array, value: Array) -> None:

@@ -20,9 +20,9 @@ from attnviz.core.quantities import quantity_named
 from attnviz.core.source import ForwardRequest, Observer, Source
 from attnviz.errors import AttnvizWarning, FileNameWarning, InputError, UsageError
 from attnviz.files import human_bytes
+from attnviz.models.fresh_config import FreshConfig
 from attnviz.models.memory import beyond
 from attnviz.models.norm_based import with_quantity
-from attnviz.models.untrained import FreshConfig
 from attnviz.scoring import select as selection
 from attnviz.scoring.observe import Recorder
 

@@ -3,9 +3,9 @@
 :class:`Source` runs a batch. Attention leaves it block by block as :class:`Rows`, for whoever
 watches (:class:`Observer`); a :class:`Gate` changes what a layer's heads pass on; gradients reach
 the gates; a :class:`Start` begins in the middle; :class:`Output` is what is left at the end.
-What it computes with are NumPy arrays or torch tensors, see :mod:`attnviz.core.arrays`; those of one
-pass are of one kind. Notation in shapes: B batch, H query heads, G key/value heads, T queries, S keys, d_v width of a
-head's values, D width of the residual stream, V vocabulary.
+What it computes with are NumPy arrays or torch tensors (:mod:`attnviz.core.arrays`), in one pass of
+one kind. Notation in shapes: B batch, H query heads, G key/value heads, T queries, S keys, d_v
+width of a head's values, D width of the residual stream, V vocabulary.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol, get_args
+from typing import Literal, Protocol, get_args
 
+from attnviz.core import arrays
+from attnviz.core.arrays import Array, placed
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.tokens import Tokens
-
-if TYPE_CHECKING:
-    from attnviz.core.arrays import Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,6 +110,11 @@ class Gate:
     share: Array
     fill: Array | None = None
 
+    def placed(self, like: Array) -> Gate:
+        """The same gate as arrays of the kind of another, where that is."""
+        fill = None if self.fill is None else placed(self.fill, like)
+        return Gate(placed(self.share, like), fill)
+
 
 Gates = Mapping[Site, Gate]
 """The gates of a pass; layers that are not in it pass everything."""
@@ -144,6 +148,10 @@ class Donor:
     part: Part
     values: Array
     share: Array
+
+    def placed(self, like: Array) -> Donor:
+        """The same donor as arrays of the kind of another, where that is."""
+        return Donor(self.part, placed(self.values, like), placed(self.share, like))
 
 
 Donors = Mapping[Site, Sequence[Donor]]
@@ -203,6 +211,14 @@ class OutputProjection:
     bias: Array | None = None
     reason: str = ""
 
+    def placed(self, like: Array) -> OutputProjection:
+        """The same matrix as an array of the kind and the type of another, where that is."""
+        return OutputProjection(_cast(self.weight, like), _cast(self.bias, like), self.reason)
+
+
+def _cast(array: Array | None, like: Array) -> Array | None:
+    return None if array is None else arrays.of(like).cast(placed(array, like), like.dtype)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Normalization:
@@ -219,6 +235,11 @@ class Normalization:
     eps: float
     shift: Array | None = None
     centred: bool = True
+
+    def placed(self, like: Array) -> Normalization:
+        """The same as arrays of the kind of another, where that is."""
+        shift = None if self.shift is None else placed(self.shift, like)
+        return Normalization(placed(self.scale, like), self.eps, shift, self.centred)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,6 +9,7 @@ from functools import lru_cache
 from itertools import zip_longest
 
 import numpy as np
+
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
 from attnviz.core.heads import SiteKind

@@ -281,7 +281,8 @@ class Block:
             logs = xp.add(self.weights, xp.finfo(self.weights.dtype).tiny, out=memory)
             xp.log2(logs, out=logs)
             logs *= self.weights
-            return -logs.sum(-1).clip(None, 0)
+            spread: Array = -logs.sum(-1).clip(None, 0)
+            return spread
         # with z the logits and their largest belonging to the largest weight t:
         # log w = z - max z + log t, hence -Σ w log w = Σ w (max z - z) - Σ w · log t
         peaks = xp.amax(self.logits, -1)[..., None]
@@ -296,10 +297,10 @@ class Block:
         """[B, H, r], Σ w |i - j|; or Σ w d / Σ w over the keys that have a place."""
         place = self.place
         if place.axes.places is not None:
-            apart, placed = (part[:, None] for part in place.apart)
+            far, placed = (part[:, None] for part in place.apart)
             there = (self.weights * placed).sum(-1)
             tiny = self.xp.finfo(self.weights.dtype).tiny
-            return (self.weights * apart).sum(-1) / there.clip(tiny)
+            return (self.weights * far).sum(-1) / there.clip(tiny)
         first, last = place.tile
         behind = place.on.arange(0, place.rows, self.weights.dtype, self.weights)
         inside = abs(place.positions[:, None] - place.key_positions[first:last])
@@ -308,7 +309,8 @@ class Block:
         # no differences of large numbers: outside the tile, |i - j| is the way to its edge and on
         left = self.weights[..., :first].sum(-1) * behind
         right = self.weights[..., last:].sum(-1) * self.xp.flip(behind, (0,))
-        return near.sum(-1) + self._columns[:, _GAP] + left + right
+        apart: Array = near.sum(-1) + self._columns[:, _GAP] + left + right
+        return apart
 
     @property
     def first(self) -> Array:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core import arrays
 from attnviz.core.capture import Capture
 from attnviz.core.heads import SiteKind
 from attnviz.core.key_mask import KeyMask
@@ -74,5 +75,5 @@ def blocks(capture: Capture) -> Iterator[Rows]:
         step = max(1, _BLOCK_ELEMENTS // (heads * key_length))
         for start in range(0, length, step):
             rows = slice(start, start + step)
-            shown = weights[None, :, rows]
-            yield Rows(site, start, 0, shown, allowed[None, :, rows], sink=sink)
+            shown, seen = arrays.array(weights[None, :, rows]), arrays.array(allowed[None, :, rows])
+            yield Rows(site, start, 0, shown, seen, sink=sink)

@@ -135,7 +135,8 @@ def entropy(block: Block) -> Array:
 
 def entropy_share(block: Block) -> Array:
     """Entropy over its maximum, the logarithm of the number of allowed keys."""
-    return block.entropy / block.xp.log2(block.choices)
+    share: Array = block.entropy / block.xp.log2(block.choices)
+    return share
 
 
 def distance(block: Block) -> Array:

@@ -61,7 +61,7 @@ def is_bool(x: Numbers) -> bool:
 
 def is_half(x: Numbers) -> bool:
     """Whether it is in half precision, IEEE's or bfloat16."""
-    return x.dtype == np.float16
+    return bool(x.dtype == np.float16)
 
 
 def on_cpu(x: Numbers) -> bool:
@@ -146,14 +146,14 @@ def matmul(a: Numbers, b: Numbers, out: Numbers | None) -> Numbers:
 
 def softmax(scores: Numbers, out: Numbers | None) -> Numbers:
     """Softmax over the last axis, into ``out`` if that is given."""
-    weights = np.subtract(scores, scores.max(-1, keepdims=True), out=out)
+    weights: Numbers = np.subtract(scores, scores.max(-1, keepdims=True), out=out)
     np.exp(weights, out=weights)
     weights /= weights.sum(-1, keepdims=True)
     return weights
 
 
 def log_sum_exp(scores: Numbers) -> Numbers:
-    """log Σ e^s over the last axis, which stays with one entry."""
+    """Log Σ e^s over the last axis, which stays with one entry."""
     peak = scores.max(-1, keepdims=True)
     total: Numbers = np.log(np.exp(scores - peak).sum(-1, keepdims=True)) + peak
     return total
@@ -171,7 +171,7 @@ def dropout(weights: Numbers, probability: float) -> Numbers:
 
 
 def linear(x: Numbers, weight: Numbers, bias: Numbers | None) -> Numbers:
-    """x Wᵀ + b with W [out, in]; one product for all items."""
+    """X Wᵀ + b with W [out, in]; one product for all items."""
     made: Numbers = x.reshape(-1, x.shape[-1]) @ weight.T
     made = made.reshape(*x.shape[:-1], len(weight))
     if bias is not None:
@@ -181,7 +181,7 @@ def linear(x: Numbers, weight: Numbers, bias: Numbers | None) -> Numbers:
 
 def layer_norm(x: Numbers, weight: Numbers, bias: Numbers, eps: float) -> Numbers:
     """(x - mean x) / √(var x + ε) γ + β over the last axis (arXiv:1607.06450)."""
-    centred = x - x.mean(-1, keepdims=True)
+    centred: Numbers = x - x.mean(-1, keepdims=True)
     variance = np.square(centred).mean(-1, keepdims=True)
     centred /= np.sqrt(variance + eps)
     centred *= weight
@@ -190,7 +190,7 @@ def layer_norm(x: Numbers, weight: Numbers, bias: Numbers, eps: float) -> Number
 
 
 def gelu(x: Numbers) -> Numbers:
-    """x Φ(x) (arXiv:1606.08415), to 2e-7 of x."""
+    """X Φ(x) (arXiv:1606.08415), to 2e-7 of x."""
     made = _erf(x * x.dtype.type(math.sqrt(0.5)))
     made += 1
     made *= x
@@ -200,7 +200,7 @@ def gelu(x: Numbers) -> Numbers:
 
 def gelu_tanh(x: Numbers) -> Numbers:
     """GELU's tanh form, x/2 (1 + tanh(√(2/π) (x + 0.044715 x³)))."""
-    made = x * x
+    made: Numbers = x * x
     made *= 0.044715
     made += 1
     made *= x
@@ -239,5 +239,5 @@ def _erf(x: Numbers) -> Numbers:
     np.exp(size, out=size)
     made *= size
     np.subtract(1, made, out=made)
-    np.copysign(made, x, out=made)
-    return made
+    signed: Numbers = np.copysign(made, x, out=made)
+    return signed

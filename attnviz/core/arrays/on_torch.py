@@ -144,7 +144,7 @@ def softmax(scores: Tensor, out: Tensor | None) -> Tensor:
 
 
 def log_sum_exp(scores: Tensor) -> Tensor:
-    """log Σ e^s over the last axis, which stays with one entry."""
+    """Log Σ e^s over the last axis, which stays with one entry."""
     return scores.logsumexp(-1, keepdim=True)
 
 
@@ -159,7 +159,7 @@ def dropout(weights: Tensor, probability: float) -> Tensor:
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """x Wᵀ + b with W [out, in]; one product for all items."""
+    """X Wᵀ + b with W [out, in]; one product for all items."""
     return F.linear(x, weight, bias)
 
 
@@ -169,7 +169,7 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
 
 
 def gelu(x: Tensor) -> Tensor:
-    """x Φ(x) (arXiv:1606.08415)."""
+    """X Φ(x) (arXiv:1606.08415)."""
     return F.gelu(x)
 
 

@@ -31,8 +31,8 @@ from attnviz.features.profile.summary import summarize
 from attnviz.features.profile.windows import limit as limit_of
 from attnviz.features.profile.work import ProfileSettings
 from attnviz.files import listed
+from attnviz.models.fresh_config import FreshConfig
 from attnviz.models.norm_based import with_quantity
-from attnviz.models.untrained import FreshConfig
 from attnviz.scoring import plugins
 from attnviz.scoring.probe import match_prefixes
 

@@ -178,7 +178,8 @@ class Hooked(Gated):
         """Run a batch; see :class:`~attnviz.core.source.Source`."""
         start = request.start
         items = [self._item(inputs) for inputs in batch]
-        standing = merged(self._standing, request.gates or {})
+        here = torch.empty(0, device=self._network.device)
+        standing = merged(self._standing, request.gates or {}, here)
         if (request.gates or request.donors) and self.no_gates:
             raise ModelError(f"attention of {self._name} cannot be gated: {self.no_gates}")
         stack = None if start is None and not request.states else self._stack
