@@ -78,7 +78,8 @@ def attend_unchecked(
     if plain and not isinstance(query, np.ndarray):
         from attnviz.attention.fused import attend_fused
 
-        attended = attend_fused(query, key, value, masks, bias, scale, dropout)
+        fused = attend_fused(query, key, value, masks, bias, scale, dropout)
+        attended = Attended(*fused)
     else:
         attended = _streamed(
             query, key, value, masks, bias, scale, softcap, sinks, dropout, gate, residual, site,

@@ -7,7 +7,6 @@ import math
 import torch.nn.functional as F
 from torch import Tensor
 
-from attnviz.attention.blocks import Attended
 from attnviz.attention.masks import Masks
 
 
@@ -19,7 +18,7 @@ def attend_fused(
     bias: Tensor | None,
     scale: float,
     dropout: float,
-) -> Attended:
+) -> tuple[Tensor, Tensor | None]:
     """The same result from ``scaled_dot_product_attention``, which hands out no weights."""
     empty = None
     additive: Tensor | None = None
@@ -45,4 +44,4 @@ def attend_fused(
     )
     if empty is not None and empty.any():
         output = output.masked_fill(empty[..., None], 0.0)
-    return Attended(output, empty)
+    return output, empty

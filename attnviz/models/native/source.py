@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
-from importlib.metadata import version
+from importlib import import_module
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -101,19 +101,26 @@ class Native(Gated):
         if dtype == "float32":
             family, settings = located.config["model_type"], network.config.settings
             exact = f"checked against transformers to 1e-5 on small {family} models with {settings}"
-        self.info = SourceInfo(
+        self._info = SourceInfo(
             model=called(located.name),
             backend="native",
             exactness=f"attnviz's own forward pass, {exact}",
             device=device,
             dtype=dtype,
-            versions={
-                "numpy": np.__version__,
-                "torch": version("torch"),
-                "tokenizers": tokenizers.__version__,
-                "safetensors": safetensors.__version__,
-            },
+            versions={"tokenizers": tokenizers.__version__, "safetensors": safetensors.__version__},
         )
+        self._ran: set[str] = set()
+
+    @property
+    def info(self) -> SourceInfo:
+        """Where its weights come from, and the versions of what runs it."""
+        ran = self._ran or {"numpy" if self._either else "torch"}
+        versions = {name: str(import_module(name).__version__) for name in sorted(ran)}
+        return replace(self._info, versions=versions | dict(self._info.versions))
+
+    @info.setter
+    def info(self, info: SourceInfo) -> None:
+        self._info = replace(info, versions=self._info.versions)
 
     @property
     def light(self) -> Native:
@@ -125,7 +132,7 @@ class Native(Gated):
         if not isinstance(self._stored.tokens, np.ndarray) or self._either:
             return self
         view = copy(self)
-        view._either = True
+        view._either, view._ran = True, set()
         return view
 
     @property
@@ -290,6 +297,7 @@ class Native(Gated):
             for site, several in (request.donors or {}).items()
         }
         kept_on = request.states or request.mlps
+        self._ran.add("numpy" if isinstance(like, np.ndarray) else "torch")
         if isinstance(like, np.ndarray):
             tracking = running_on_numpy(self._name, batch)
         else:
