@@ -48,6 +48,15 @@ def _own(text: str) -> str:
     return text
 
 
+def light(source: Source) -> Source:
+    """The same model, which may give NumPy arrays in place of tensors where that spares torch.
+
+    For whoever takes both, as formulas on :mod:`attnviz.core.arrays` do.
+    """
+    same: Source = getattr(source, "light", source)
+    return same
+
+
 def looks_of(what: Input | Iterable[Input]) -> Iterable[Input]:
     """One look, or several, as they come."""
     return [what] if isinstance(what, Input) or not isinstance(what, Iterable) else what
@@ -205,7 +214,9 @@ def prepare(
             yield _captured(given, options.select)
             continue
         prompt = prompt_of(given)
-        source = source or source_for(prompt, model)
+        if source is None:
+            source = source_for(prompt, model)
+            source = source if options.origins else light(source)  # these need gradients
         ready = _prepared(prompt, source, options)
         before, needed = needed, needed + sum(_bytes(ready, head) for head in ready.heads)
         of = f"{ready.inputs.length:,} tokens" if number == 1 else f"{number} texts or more"
