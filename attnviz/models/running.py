@@ -12,6 +12,7 @@ from attnviz.core.arrays import Array
 from attnviz.core.heads import Layout
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Start
+from attnviz.core.threads import limit_threads
 from attnviz.errors import ModelError
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def running(
     """
     import torch
 
+    limit_threads()
     tracking: AbstractContextManager[Any] = torch.inference_mode()
     if grad or kept:
         tracking = torch.set_grad_enabled(grad)

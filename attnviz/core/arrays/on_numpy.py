@@ -134,7 +134,7 @@ def padded_left(x: Numbers, count: int, value: float) -> Numbers:
 
 
 def padded_keys(x: Numbers, before: int, after: int) -> Numbers:
-    """A mask with more keys at both ends that nobody may attend to."""
+    """With zeros for more keys at both ends: False in a mask, no weight elsewhere."""
     return np.pad(x, [(0, 0)] * (x.ndim - 1) + [(before, after)])
 
 

@@ -129,7 +129,7 @@ def padded_left(x: Tensor, count: int, value: float) -> Tensor:
 
 
 def padded_keys(x: Tensor, before: int, after: int) -> Tensor:
-    """A mask with more keys at both ends that nobody may attend to."""
+    """With zeros for more keys at both ends: False in a mask, no weight elsewhere."""
     return F.pad(x, (before, after))
 
 
