@@ -64,8 +64,13 @@ POST_NORM = (
 """Why a post-norm model's logits are no sum over heads."""
 
 
-LONG = 1 << 26
-"""Weights of a pass, of all layers and heads, above which it runs on torch."""
+MOST_WEIGHTS, MOST_PRODUCTS = 1 << 25, 1 << 35
+"""Attention weights and multiplications of a pass, of all layers, above which it runs on torch:
+its threads then save more than importing it takes."""
+
+MOST_TOKENS = 320
+"""Tokens of a batch of several texts above which it runs on torch, which is faster there by a tenth
+to a fifth: batches that large are those of a corpus."""
 
 
 def _once(gate: Gate | None, donors: Sequence[Donor], items: int) -> bool:
@@ -389,10 +394,13 @@ class Native(Gated):
         return Native(self._located, network, self._tokenizer, lambda: words)
 
     def _long(self, batch: Sequence[Inputs]) -> bool:
-        """Whether a pass is so long that torch is faster by more than importing it takes."""
-        config = self._stored.config
-        longest = max(item.length for item in batch)
-        return len(batch) * config.layers * config.heads * longest**2 > LONG
+        """Whether a pass is for torch; its sizes alone say so, whatever runs beside it."""
+        config, longest = self._stored.config, max(item.length for item in batch)
+        tokens = len(batch) * longest
+        weights = config.layers * config.heads * tokens * longest
+        matrices = config.layers * config.width * (4 * config.width + 2 * config.inner)
+        several = len(batch) > 1 and tokens > MOST_TOKENS
+        return several or weights > MOST_WEIGHTS or matrices * tokens > MOST_PRODUCTS
 
     def _arrange(self, batch: Sequence[Inputs], like: Array) -> tuple[Array, Array, Array | None]:
         """Ids and segments, int64 [B, T], and which tokens are real, bool [B, T] or None."""
