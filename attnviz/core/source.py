@@ -211,6 +211,12 @@ class OutputProjection:
     bias: Array | None = None
     reason: str = ""
 
+    def moved_to(self, like: Array) -> OutputProjection:
+        """The same matrix as an array of the kind of another, where that is."""
+        weight = None if self.weight is None else placed(self.weight, like)
+        bias = None if self.bias is None else placed(self.bias, like)
+        return OutputProjection(weight, bias, self.reason)
+
     def placed(self, like: Array) -> OutputProjection:
         """The same matrix as an array of the kind and the type of another, where that is."""
         return OutputProjection(_cast(self.weight, like), _cast(self.bias, like), self.reason)
@@ -287,6 +293,14 @@ class Readout:
     bias: Array | None = None
     centred: bool = True
     reason: str = ""
+
+    def placed(self, like: Array) -> Readout:
+        """The same as arrays of the kind of another, where that is."""
+        table, scale, shift, bias = (
+            None if x is None else placed(x, like)
+            for x in (self.table, self.scale, self.shift, self.bias)
+        )
+        return Readout(table, scale, self.eps, shift, bias, self.centred, self.reason)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -28,6 +28,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "columns_of_rows": (X, COLUMNS),
     "at_indices": (X, X.argmax(-1)[..., None]),
     "sum_by_row": (VALUES, ROWS, 7),
+    "column_sums": (X,),
     "occurrences": (np.array([2, 0, 3, 1]),),
     "padded_left": (X, 3, 0.5),
     "padded_keys": (FLAGS, 2, 1),

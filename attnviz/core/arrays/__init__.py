@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.arrays import on_numpy
 
-__all__ = ["Array", "array", "of", "placed", "to_numpy", "to_torch"]
+__all__ = ["Array", "array", "exact", "of", "placed", "to_numpy", "to_torch", "top"]
 
 if TYPE_CHECKING:
     from torch import Tensor as Array
@@ -58,6 +58,13 @@ def to_torch(x: Array) -> Array:
     return torch.from_numpy(x)
 
 
+def exact(x: Array) -> Array:
+    """The same numbers in float64."""
+    on = of(x)
+    doubles: Array = on.cast(x, on.float64)
+    return doubles
+
+
 def placed(x: Array, like: Array) -> Array:
     """The same numbers as an array of the kind of another, where that is."""
     on = of(like)
@@ -65,3 +72,14 @@ def placed(x: Array, like: Array) -> Array:
         x = to_torch(x) if isinstance(x, np.ndarray) else array(to_numpy(x))
     there: Array = on.asarray(x, x.dtype, like)
     return there
+
+
+def top(numbers: NDArray[Any], count: int) -> list[int]:
+    """The places of the largest of some numbers, the largest first; of equal ones the first."""
+    count = min(count, len(numbers))
+    if not count:
+        return []
+    least = np.partition(numbers, -count)[-count]
+    some = np.flatnonzero(numbers >= least)
+    order: list[int] = some[np.argsort(-numbers[some], kind="stable")][:count].tolist()
+    return order

@@ -94,6 +94,12 @@ def copied(x: Numbers) -> Numbers:
     return x.copy()
 
 
+def column_sums(x: Numbers) -> Numbers:
+    """The sums over the last axis but one, in float64."""
+    sums: Numbers = x.sum(-2, dtype=np.float64)
+    return sums
+
+
 def contiguous(x: Numbers) -> Numbers:
     """The same numbers, row after row in memory."""
     return np.ascontiguousarray(x)
@@ -190,7 +196,7 @@ def layer_norm(x: Numbers, weight: Numbers, bias: Numbers, eps: float) -> Number
 
 
 def gelu(x: Numbers) -> Numbers:
-    """x Φ(x) (arXiv:1606.08415), to 2e-7 of x."""
+    """X Φ(x) (arXiv:1606.08415), to 2e-7 of x."""
     return _in_cache(_gelu, x)
 
 

@@ -92,6 +92,11 @@ def copied(x: Tensor) -> Tensor:
     return x.clone()
 
 
+def column_sums(x: Tensor) -> Tensor:
+    """The sums over the last axis but one, in float64."""
+    return x.sum(-2, dtype=torch.float64)
+
+
 def contiguous(x: Tensor) -> Tensor:
     """The same numbers, row after row in memory."""
     return x.contiguous()
