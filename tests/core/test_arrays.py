@@ -130,6 +130,13 @@ def test_arrays_find_their_functions_and_share_their_memory() -> None:
     assert arrays.of(arrays.placed(arrays.array(X), tensor)) is on_torch
 
 
+def test_the_largest_come_first_and_of_equal_ones_the_first() -> None:
+    numbers = np.array([1.0, 3.0, 2.0, 3.0, -1.0])
+    assert arrays.top(numbers, 3) == [1, 3, 2]
+    assert arrays.top(numbers, 9) == [1, 3, 2, 0, 4]
+    assert arrays.top(numbers[:0], 2) == []
+
+
 def test_dropout_is_torchs_own() -> None:
     with pytest.raises(TypeError, match="runs on torch"):
         on_numpy.dropout(X, 0.1)

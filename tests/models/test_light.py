@@ -188,6 +188,9 @@ COMMANDS = {
     "view": [TEXT, "-o", "a.html"],
     "capture": [TEXT, "-o", "b.npz"],
     "profile": ["sentences.txt"],
+    "logits": [TEXT],
+    "sinks": [TEXT, "--ablate"],
+    "spans": [TEXT, "--span", "subject=keys"],
     "show": ["a.json"],
     "diff": ["a.json", "a.json"],
 }

@@ -74,10 +74,9 @@ class SpanObserver:
             like = like.cpu()
         weights = on.cast(like, double)  # [H, r, s]
         count, width = weights.shape[1:]
-        members = (on.asarray(part, double, like) for part in (self._keys, self._rows))
-        keys, queries = next(members), next(members)
-        keys = keys[rows.key_start : rows.key_start + width]  # [s, K]
-        queries = queries[rows.start : rows.start + count]  # [r, R]
+        mine = slice(rows.key_start, rows.key_start + width), slice(rows.start, rows.start + count)
+        keys = on.asarray(self._keys[mine[0]], double, like)  # [s, K]
+        queries = on.asarray(self._rows[mine[1]], double, like)  # [r, R]
         allowed = on.full((1, count, width), 1, double, like)
         if rows.allowed is not None:
             shape = (1, rows.allowed.shape[1], count, width)
