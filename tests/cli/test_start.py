@@ -1,7 +1,7 @@
 """What a command loads is what its user waits for: ``heads``, the command that people meet first.
 
-Each module costs about a thousandth of importing torch, which is not among them. One that is new here needs a reason: what
-only some calls need is imported where they need it.
+Each module costs about a thousandth of importing torch, which is not among them. One that is new
+here needs a reason: what only some calls need is imported where they need it.
 """
 
 from __future__ import annotations

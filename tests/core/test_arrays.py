@@ -37,6 +37,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "log_sum_exp": (X,),
     "sigmoid": (X,),
     "linear": (X, WEIGHT, BIAS),
+    "embedding": (COLUMNS, WEIGHT.T),
     "layer_norm": (X, SCALE, SHIFT, 1e-5),
     "gelu": (4 * X,),
     "gelu_tanh": (4 * X,),

@@ -185,6 +185,12 @@ def linear(x: Numbers, weight: Numbers, bias: Numbers | None) -> Numbers:
     return made
 
 
+def embedding(ids: Numbers, table: Numbers) -> Numbers:
+    """The rows of a table that ids name."""
+    rows: Numbers = table[ids]
+    return rows
+
+
 def layer_norm(x: Numbers, weight: Numbers, bias: Numbers, eps: float) -> Numbers:
     """(x - mean x) / √(var x + ε) γ + β over the last axis (arXiv:1607.06450)."""
     centred: Numbers = x - x.mean(-1, keepdims=True)

@@ -168,6 +168,11 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return F.linear(x, weight, bias)
 
 
+def embedding(ids: Tensor, table: Tensor) -> Tensor:
+    """The rows of a table that ids name."""
+    return F.embedding(ids, table)
+
+
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
     """(x - mean x) / √(var x + ε) γ + β over the last axis (arXiv:1607.06450)."""
     return F.layer_norm(x, weight.shape, weight, bias, eps)

@@ -183,17 +183,16 @@ class Network:
             segments: int64 [B, T]; not used by models without segments.
             start: how many tokens stand before these; only where padding does not count.
         """
-        family = self.config.family
+        family, on = self.config.family, arrays.of(ids)
         if family.from_padding:
             # RoBERTa counts real tokens from padding id + 1; padding itself stays at the id
             real = ids != self.config.pad
             places = real.cumsum(1) * real + self.config.pad
         else:
-            on = arrays.of(ids)
             places = on.arange(start, start + ids.shape[1], on.int64, ids)
-        x = self.tokens[ids] + self.positions[places]  # [B, T, D]
+        x: Array = on.embedding(ids, self.tokens) + on.embedding(places, self.positions)
         if self.segments is not None:
-            x = x + self.segments[segments]
+            x = x + on.embedding(segments, self.segments)  # [B, T, D]
         return x if family.pre_norm else self.norm(x)
 
     def _attend(
