@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from attnviz.captures.inputs import Input, light, prompt_of
+from attnviz.captures.inputs import Input, light, prompts_of
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.interface import interface
 from attnviz.features.logits.result import Logits
@@ -26,12 +26,7 @@ def logits(text: Input, *, settings: LogitsSettings, model: ModelSettings) -> Lo
     Raises:
         AttnvizError: see :mod:`attnviz.errors`; ModelError where the parts do not add up.
     """
-    if isinstance(text, Capture):
-        raise UsageError(
-            "recorded attention holds no logits, since those need the model; give a "
-            "text and {model}",
-            model=...,
-        )
+    (prompt,) = prompts_of(text, "holds no logits, since those need the model")
     source = light(model.load())
-    result = run(source, source.prepare(prompt_of(text)), settings)
+    result = run(source, source.prepare(prompt), settings)
     return replace(result, identity=model.identity)

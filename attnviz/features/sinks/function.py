@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from attnviz.captures.copies import distinct, same_as
-from attnviz.captures.inputs import Input, light, looks_of, prompt_of
+from attnviz.captures.inputs import Input, light, prompts_of
 from attnviz.captures.notes import notes
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.interface import interface
@@ -54,12 +54,6 @@ def sinks(
     prompts = prompts_of(text, "has no values, which sinks are told by")
     if not prompts:
         raise InputError("no text to measure; give at least one")
-    prompts = [prompt_of(item) for item in texts if not isinstance(item, Capture)]
-    if len(prompts) < len(texts):
-        raise UsageError(
-            "recorded attention has no values, which sinks are told by; give a text and {model}",
-            model=...,
-        )
     source = light(model.load())
     _check(source)
     ready = [source.prepare(prompt) for prompt in prompts]
