@@ -47,7 +47,7 @@ _PUBLIC = {
     "fill": "attnviz.scoring.user_measures",
     "film": "attnviz.features.film.function",
     "flow": "attnviz.features.flow.function",
-    "FreshConfig": "attnviz.models.untrained",
+    "FreshConfig": "attnviz.models.fresh_config",
     "from_arrays": "attnviz.captures.in_memory",
     "Generation": "attnviz.core.generation",
     "Head": "attnviz.core.heads",

@@ -1,6 +1,6 @@
 """Written by docs/reference.py from the declarations of settings."""
 
-from attnviz.attention.attend import Attended
+from attnviz.attention.blocks import Attended
 from attnviz.captures.captured import Captured
 from attnviz.captures.in_memory import Watched
 from attnviz.core.capture import Capture as Capture
@@ -56,7 +56,7 @@ from attnviz.features.sources.result import Sources
 from attnviz.features.spans.result import Spans
 from attnviz.features.syntax.result import Syntax
 from attnviz.features.view.result import Viewer
-from attnviz.models.untrained import FreshConfig as FreshConfig
+from attnviz.models.fresh_config import FreshConfig as FreshConfig
 from attnviz.scoring.user_block import ScoreBlock as ScoreBlock
 from attnviz.scoring.user_measures import Outputs as Outputs
 from attnviz.scoring.user_measures import Predictions as Predictions

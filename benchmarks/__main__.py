@@ -10,6 +10,7 @@ from benchmarks.table import show
 TABLES = {
     "startup": "Whole processes",
     "models": "Models of a billion parameters",
+    "arrays": "NumPy and torch",
     "streaming": "Scores on the fly",
     "ablation": "Heads ablated",
     "patching": "Values of one run in another",

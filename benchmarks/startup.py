@@ -6,6 +6,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +15,7 @@ from benchmarks.table import Row
 
 RUNS = 7
 SENTENCE = "The keys to the cabinet are on the table"
+SENTENCES = Path(__file__).parent.parent / "sample_inputs" / "sentences.txt"
 USUAL_SCRIPT = """
 import sys
 from transformers import AutoModel, AutoTokenizer
@@ -47,12 +49,16 @@ def measure() -> list[Row]:
     python = sys.executable
     attnviz = [python, "-m", "attnviz"]
     model = minilm()
+    page = Path(tempfile.mkdtemp()) / "page.html"
     torch, light = "import torch", "import typer, rich"
     shapes = [*attnviz, "shapes", "--d-model", "512", "--heads", "8"]
     commands: list[tuple[str, list[str], str, float | None]] = [
-        ("attnviz --help", [*attnviz, "--help"], torch, 0.25),
-        ("attnviz heads, demo-gpt2", [*attnviz, "heads", SENTENCE], torch, 1.2),
-        ("attnviz heads, MiniLM", [*attnviz, "heads", SENTENCE, "--model", model], torch, 1.2),
+        ("attnviz --help", [*attnviz, "--help"], torch, 0.2),
+        ("attnviz heads, demo-gpt2", [*attnviz, "heads", SENTENCE], torch, 0.25),
+        ("attnviz heads, MiniLM", [*attnviz, "heads", SENTENCE, "--model", model], torch, 0.4),
+        ("attnviz heatmap", [*attnviz, "heatmap", SENTENCE], torch, 0.25),
+        ("attnviz view", [*attnviz, "view", SENTENCE, "-o", str(page)], torch, 0.4),
+        ("attnviz profile", [*attnviz, "profile", str(SENTENCES)], torch, 0.5),
         ("the usual AutoModel script", [python, "-c", USUAL_SCRIPT, model, SENTENCE], torch, None),
         ("attnviz shapes", shapes, light, 1.5),
     ]

@@ -17,7 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnviz.attention.attend import attend
-from attnviz.attention.layers import MultiHeadAttention, output_slices
+from attnviz.attention.layers import MultiHeadAttention
+from attnviz.attention.slices import output_slices
 from attnviz.core.heads import Layout, Site
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.quantities import QUANTITIES

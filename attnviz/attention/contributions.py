@@ -20,9 +20,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-import torch
-from torch import Tensor
-
+from attnviz.core import arrays
+from attnviz.core.arrays import Array
 from attnviz.core.source import Normalization, OutputProjection, Rows
 
 PART_ELEMENTS = 1 << 19
@@ -45,12 +44,12 @@ class Writes:
         norm: what the sum goes through; None for nothing.
     """
 
-    weights: Tensor
-    values: Tensor
-    matrix: Tensor
-    bias: Tensor | None = None
+    weights: Array
+    values: Array
+    matrix: Array
+    bias: Array | None = None
     own: int | None = None
-    residual: Tensor | None = None
+    residual: Array | None = None
     norm: Normalization | None = None
 
     @classmethod
@@ -72,46 +71,52 @@ class Writes:
         """
         assert rows.values is not None
         assert projection.weight is not None
-        weights, matrix = rows.weights, projection.weight.to(rows.weights.dtype)
-        bias = None if projection.bias is None else projection.bias.to(weights.dtype)
+        weights, on = rows.weights, arrays.of(rows.weights)
+        projection = projection.placed(weights)
+        matrix, bias = projection.weight, projection.bias
+        assert matrix is not None
         if rows.gate is not None:
-            share = rows.gate.share.to(weights.dtype)[..., None, None]  # [(B,) H, 1, 1]
+            share = on.cast(rows.gate.share, weights.dtype)[..., None, None]  # [(B,) H, 1, 1]
             weights = weights * share
             if rows.gate.fill is not None:
-                fill = rows.gate.fill.to(weights.dtype)
+                fill = on.cast(rows.gate.fill, weights.dtype)
                 if fill.ndim == 2:  # [H, d_v]
                     fill = fill[:, None]
                 else:  # [B, T, H, d_v]
-                    fill = fill[:, rows.start : rows.start + weights.shape[2]].transpose(1, 2)
+                    fill = fill[:, rows.start : rows.start + weights.shape[2]].swapaxes(1, 2)
                 filled = ((1 - share) * fill) @ matrix  # [(B,) H, 1 or r, D]
                 bias = filled.sum(-3) if bias is None else bias + filled.sum(-3)
         own = None if rows.site.kind == "cross" else rows.start - rows.key_start
         past = rows.residual if residual else None
         if residual:
             assert past is not None
-            past = past.to(weights.dtype)
-        return cls(weights, rows.values.to(weights.dtype), matrix, bias, own, past, norm)
+            past = on.cast(past, weights.dtype)
+        norm = None if norm is None else norm.placed(weights)
+        values = on.cast(rows.values, weights.dtype)
+        return cls(weights, values, matrix, bias, own, past, norm)
 
     @cached_property
-    def heads(self) -> Tensor:
+    def heads(self) -> Array:
         """[B, H, r, d_v], Σ_j α_ij v_j of every head."""
         (batch, heads, rows, keys), groups = self.weights.shape, self.values.shape[1]
         stacked = self.weights.reshape(batch, groups, heads // groups * rows, keys)
         return (stacked @ self.values).reshape(batch, heads, rows, -1)
 
     @cached_property
-    def mixed(self) -> Tensor:
+    def mixed(self) -> Array:
         """[B, r, D], Σ_h Σ_j α_ij f_h(x_j)."""
-        return self.heads.transpose(1, 2).flatten(2) @ self.matrix.flatten(0, 1)
+        batch, _, rows, _ = self.heads.shape
+        joined: Array = self.heads.swapaxes(1, 2).reshape(batch, rows, -1)
+        return joined @ self.matrix.reshape(-1, self.matrix.shape[2])
 
     @cached_property
-    def total(self) -> Tensor:
+    def total(self) -> Array:
         """[B, r, D], the whole sum, before any normalization."""
         total = self.mixed if self.bias is None else self.mixed + self.bias
         return total if self.residual is None else total + self.residual
 
     @property
-    def output(self) -> Tensor:
+    def output(self) -> Array:
         """[B, r, D], what the sum becomes: normalized, γ and β among it."""
         if self.norm is None:
             return self.total
@@ -119,16 +124,19 @@ class Writes:
         return made if self.norm.shift is None else made + self.norm.shift
 
     @cached_property
-    def deviation(self) -> Tensor:
+    def deviation(self) -> Array:
         """[B, r, 1], σ of the whole sum; 1 where nothing is normalized."""
+        xp = arrays.of(self.weights).xp
         if self.norm is None:
-            return torch.ones_like(self.total[..., :1])
+            ones: Array = xp.ones_like(self.total[..., :1])
+            return ones
         x = self.total
-        x = x - x.mean(-1, keepdim=True) if self.norm.centred else x
-        return (x.square().mean(-1, keepdim=True) + self.norm.eps).sqrt()
+        x = x - x.mean(-1)[..., None] if self.norm.centred else x
+        deviation: Array = xp.sqrt(xp.square(x).mean(-1)[..., None] + self.norm.eps)
+        return deviation
 
     @cached_property
-    def diagonal(self) -> tuple[slice, Tensor] | None:
+    def diagonal(self) -> tuple[slice, Array] | None:
         """Rows whose own key is in the block, and its column for each; None if there are none."""
         if self.own is None:
             return None
@@ -136,29 +144,32 @@ class Writes:
         last = min(self.weights.shape[2], self.weights.shape[3] - self.own)
         if last <= first:
             return None
-        columns = torch.arange(first + self.own, last + self.own, device=self.weights.device)
+        on = arrays.of(self.weights)
+        columns = on.arange(first + self.own, last + self.own, on.int64, self.weights)
         return slice(first, last), columns
 
     @cached_property
-    def kept(self) -> Tensor:
+    def kept(self) -> Array:
         """[B, r, D], what a position writes to itself: Σ_h α_ii f_h(x_i), and x_i if it counts."""
-        kept = torch.zeros_like(self.mixed)
+        kept: Array = arrays.of(self.mixed).xp.zeros_like(self.mixed)
         if self.diagonal is not None:
             rows, _ = self.diagonal
             for head in range(self.weights.shape[1]):
                 kept[:, rows] += self.alone(head) @ self.matrix[head]
         return kept if self.residual is None else kept + self.residual
 
-    def alone(self, head: int) -> Tensor:
+    def alone(self, head: int) -> Array:
         """[B, n, d_v], α_ii v_i of one head for the rows of :attr:`diagonal`."""
         assert self.diagonal is not None
         rows, columns = self.diagonal
-        own = self.weights[:, head, torch.arange(rows.start, rows.stop), columns]
+        on = arrays.of(self.weights)
+        queries = on.arange(rows.start, rows.stop, on.int64, self.weights)
+        own = self.weights[:, head, queries, columns]
         group = head // (self.weights.shape[1] // self.values.shape[1])
         return own[..., None] * self.values[:, group, columns]
 
 
-def transformed(values: Tensor, matrix: Tensor, head: int) -> Tensor:
+def transformed(values: Array, matrix: Array, head: int) -> Array:
     """f_h(x_j) of one head.
 
     Args:
@@ -172,26 +183,28 @@ def transformed(values: Tensor, matrix: Tensor, head: int) -> Tensor:
     return values[:, head // (len(matrix) // values.shape[1])] @ matrix[head]
 
 
-def shaped(v: Tensor, norm: Normalization | None) -> Tensor:
+def shaped(v: Array, norm: Normalization | None) -> Array:
     """γ ⊙ (v - mean v), what a normalization does to a part but for σ; [..., D]."""
     if norm is None:
         return v
-    return (v - v.mean(-1, keepdim=True) if norm.centred else v) * norm.scale.to(v.dtype)
+    scale: Array = arrays.of(v).cast(norm.scale, v.dtype)
+    return (v - v.mean(-1)[..., None] if norm.centred else v) * scale
 
 
-def value_norms(values: Tensor, matrix: Tensor) -> Tensor:
+def value_norms(values: Array, matrix: Array) -> Array:
     """‖f_h(x_j)‖, [B, H, s]; arguments as for :func:`transformed`.
 
     A head's ‖α_ij f_h(x_j)‖ is α_ij times it.
     """
+    xp = arrays.of(values).xp
     norms = [
-        torch.linalg.vector_norm(transformed(values, matrix, head), dim=-1)
-        for head in range(len(matrix))
+        xp.linalg.norm(transformed(values, matrix, head), None, -1) for head in range(len(matrix))
     ]
-    return torch.stack(norms, 1)
+    stacked: Array = xp.stack(norms, 1)
+    return stacked
 
 
-def grams(values: Tensor, matrix: Tensor, norm: Normalization | None = None) -> Tensor:
+def grams(values: Array, matrix: Array, norm: Normalization | None = None) -> Array:
     """f_h(x_j) · f_h'(x_j) for every key and pair of heads.
 
     Args:
@@ -203,17 +216,19 @@ def grams(values: Tensor, matrix: Tensor, norm: Normalization | None = None) -> 
         [B, s, H, H] in float64, for what heads write may all but cancel.
     """
     (heads, _, width), keys = matrix.shape, values.shape[2]
+    on = arrays.of(values)
     step = max(1, PART_ELEMENTS // (len(values) * heads * width))
     products = []
     for first in range(0, keys, step):
         some = values[:, :, first : first + step]
-        parts = torch.stack([transformed(some, matrix, head) for head in range(heads)], 2)
-        parts = shaped(parts, norm).double()  # [B, s', H, D]
-        products.append(parts @ parts.mT)
-    return torch.cat(products, 1)
+        parts = on.xp.stack([transformed(some, matrix, head) for head in range(heads)], 2)
+        parts = on.cast(shaped(parts, norm), on.float64)  # [B, s', H, D]
+        products.append(parts @ parts.swapaxes(-1, -2))
+    joined: Array = on.xp.concatenate(products, 1)
+    return joined
 
 
-def layer_norms(writes: Writes, products: Tensor) -> Tensor:
+def layer_norms(writes: Writes, products: Array) -> Array:
     """The norm of what all heads of a layer write from each key to each query together.
 
     ‖Σ_h α_ij f_h(x_j)‖, with what the residual path carries on the diagonal and through the
@@ -226,17 +241,21 @@ def layer_norms(writes: Writes, products: Tensor) -> Tensor:
     Returns:
         [B, r, s].
     """
-    weights = writes.weights.permute(0, 3, 2, 1).to(products.dtype)  # [B, s, r, H]
-    squares = (weights @ products).mul_(weights).sum(-1)  # [B, s, r]
-    norms = squares.clamp_(min=0).sqrt_().mT.to(writes.weights.dtype)
+    on = arrays.of(products)
+    weights = on.cast(writes.weights.swapaxes(1, 3), products.dtype)  # [B, s, r, H]
+    squares = weights @ products
+    squares *= weights
+    norms = on.xp.sqrt(squares.sum(-1).clip(0)).swapaxes(1, 2)  # [B, r, s]
+    norms = on.cast(norms, writes.weights.dtype)
     if writes.diagonal is not None and writes.residual is not None:
         rows, columns = writes.diagonal
-        kept = torch.linalg.vector_norm(shaped(writes.kept[:, rows], writes.norm), dim=-1)
-        norms[:, torch.arange(rows.start, rows.stop), columns] = kept
-    return norms / writes.deviation
+        kept = on.xp.linalg.norm(shaped(writes.kept[:, rows], writes.norm), None, -1)
+        norms[:, on.arange(rows.start, rows.stop, on.int64, norms), columns] = kept
+    lengths: Array = norms / writes.deviation
+    return lengths
 
 
-def parts(writes: Writes) -> Iterator[tuple[slice, slice, Tensor]]:
+def parts(writes: Writes) -> Iterator[tuple[slice, slice, Array]]:
     """T_i(x_j): everything that key j adds to what the layer makes of query i.
 
     T_i(x_j) = N_i(Σ_h α_ij f_h(x_j) + δ_ij x_i), N_i being γ ⊙ (v - mean v) / σ_i or nothing. Over
@@ -250,50 +269,55 @@ def parts(writes: Writes) -> Iterator[tuple[slice, slice, Tensor]]:
         Some rows and keys of the block, and their parts [B, rows, keys, D].
     """
     batch, heads, rows, keys = writes.weights.shape
-    width = writes.matrix.shape[2]
+    width, on = writes.matrix.shape[2], arrays.of(writes.weights)
     step = max(1, PART_ELEMENTS // (batch * heads * width))  # keys whose f_h fit
     for first in range(0, keys, step):
         columns = slice(first, min(first + step, keys))
         some = writes.values[:, :, columns]
-        made = torch.stack([transformed(some, writes.matrix, head) for head in range(heads)], 2)
+        made = on.xp.stack([transformed(some, writes.matrix, head) for head in range(heads)], 2)
         made = shaped(made, writes.norm)  # [B, s', H, D]
         count = max(1, PART_ELEMENTS // (batch * made.shape[1] * width))
         for start in range(0, rows, count):
             block = slice(start, min(start + count, rows))
-            weights = writes.weights[:, :, block, columns].permute(0, 3, 2, 1)  # [B, s', r', H]
-            shares = (weights @ made).transpose(1, 2)  # [B, r', s', D]
+            weights = writes.weights[:, :, block, columns].swapaxes(1, 3)  # [B, s', r', H]
+            shares = (weights @ made).swapaxes(1, 2)  # [B, r', s', D]
             if writes.residual is not None and writes.own is not None:
                 past = shaped(writes.residual[:, block], writes.norm)
                 offset = block.start + writes.own - columns.start
-                shares.diagonal(offset, 1, 2).add_(_along(past, offset, shares.shape[2]).mT)
-            yield block, columns, shares.div_(writes.deviation[:, block, None])
+                own = _along(past, offset, shares.shape[2])
+                queries = on.arange(0, own.shape[1], on.int64, own) + max(0, -offset)
+                shares[:, queries, queries + offset] += own
+            shares /= writes.deviation[:, block, None]
+            yield block, columns, shares
 
 
-def remainder(writes: Writes) -> Tensor:
+def remainder(writes: Writes) -> Array:
     """[B, r, D], what of ``writes.output`` is no key's: N_i(bias) + β, and N_i(x_i) across."""
-    rest = torch.zeros_like(writes.total) if writes.bias is None else writes.bias
+    on = arrays.of(writes.total)
+    rest = on.xp.zeros_like(writes.total) if writes.bias is None else writes.bias
     if writes.residual is not None and writes.own is None:
         rest = rest + writes.residual
-    rest = shaped(rest.expand_as(writes.total), writes.norm) / writes.deviation
+    rest = shaped(on.xp.broadcast_to(rest, writes.total.shape), writes.norm) / writes.deviation
     if writes.norm is None or writes.norm.shift is None:
         return rest
-    return rest + writes.norm.shift.to(rest.dtype)
+    shifted: Array = rest + on.cast(writes.norm.shift, rest.dtype)
+    return shifted
 
 
-def distances(writes: Writes) -> Tensor:
+def distances(writes: Writes) -> Array:
     """‖y_i - T_i(x_j)‖₁ with y_i = ``writes.output``, [B, r, s] (Ferrando et al. 2022).
 
     ALTI (arXiv:2203.04212) makes shares of them: max(0, ‖y_i‖₁ - ‖y_i - T_i(x_j)‖₁), each row then
     divided by its sum.
     """
-    lengths = torch.empty_like(writes.weights[:, 0])
+    lengths: Array = arrays.of(writes.weights).xp.empty_like(writes.weights[:, 0])
     output = writes.output
     for rows, keys, made in parts(writes):
-        lengths[:, rows, keys] = made.sub_(output[:, rows, None]).abs_().sum(-1)
+        lengths[:, rows, keys] = abs(made - output[:, rows, None]).sum(-1)
     return lengths
 
 
-def mixing_ratios(writes: Writes) -> tuple[Tensor, Tensor]:
+def mixing_ratios(writes: Writes) -> tuple[Array, Array]:
     """How much of what arrives comes from elsewhere: ‖Σ_{j≠i}‖ / (‖Σ_{j≠i}‖ + ‖j = i‖).
 
     Kobayashi et al. 2021, section 3.3; σ divides both and is left out.
@@ -306,11 +330,12 @@ def mixing_ratios(writes: Writes) -> tuple[Tensor, Tensor]:
         with those that belong to ``writes``. NaN where nothing arrives at all.
     """
     (batch, _, rows, _), width = writes.weights.shape, writes.matrix.shape[2]
-    mixed = writes.weights.new_zeros(batch, rows, width)
-    kept, heads = torch.zeros_like(mixed), []
+    on = arrays.of(writes.weights)
+    mixed = on.zeros((batch, rows, width), writes.weights.dtype, writes.weights)
+    kept, heads = on.xp.zeros_like(mixed), []
     for head, matrix in enumerate(writes.matrix):
         others = writes.heads[:, head]  # [B, r, d_v]
-        own = torch.zeros_like(others)
+        own = on.xp.zeros_like(others)
         if writes.diagonal is not None:
             own[:, writes.diagonal[0]] = writes.alone(head)
         others, own = (others - own) @ matrix, own @ matrix
@@ -319,16 +344,17 @@ def mixing_ratios(writes: Writes) -> tuple[Tensor, Tensor]:
         kept += own
     if writes.residual is not None:
         kept += writes.residual
-    return torch.stack(heads, 1), _ratio(shaped(mixed, writes.norm), shaped(kept, writes.norm))
+    return on.xp.stack(heads, 1), _ratio(shaped(mixed, writes.norm), shaped(kept, writes.norm))
 
 
-def _ratio(others: Tensor, own: Tensor) -> Tensor:
+def _ratio(others: Array, own: Array) -> Array:
     """Norms over the last axis; NaN where nothing arrives at all."""
-    mixing, kept = (torch.linalg.vector_norm(part, dim=-1) for part in (others, own))
-    ratio: Tensor = mixing / (mixing + kept)
+    norm = arrays.of(own).xp.linalg.norm
+    mixing, kept = (norm(part, None, -1) for part in (others, own))
+    ratio: Array = mixing / (mixing + kept)
     return ratio
 
 
-def _along(x: Tensor, offset: int, keys: int) -> Tensor:
+def _along(x: Array, offset: int, keys: int) -> Array:
     """The rows of [B, r, D] that a diagonal of an r × keys block with that offset passes."""
     return x[:, max(0, -offset) : max(0, min(x.shape[1], keys - offset))]

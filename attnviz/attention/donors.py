@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch import Tensor
-
+from attnviz.core import arrays
+from attnviz.core.arrays import Array
 from attnviz.core.source import Donor, Rows
 
 
 def fed(
-    donors: Sequence[Donor], query: Tensor, key: Tensor, value: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
+    donors: Sequence[Donor], query: Array, key: Array, value: Array
+) -> tuple[Array, Array, Array]:
     """Queries, keys and values with those of other runs in their place.
 
     Args:
@@ -34,7 +34,7 @@ def fed(
     return parts["q"], parts["k"], parts["v"]
 
 
-def donated(donors: Sequence[Donor], output: Tensor, value: Tensor) -> Tensor:
+def donated(donors: Sequence[Donor], output: Array, value: Array) -> Array:
     """The heads' outputs with what other runs' weights or outputs make of them.
 
     Args:
@@ -45,28 +45,32 @@ def donated(donors: Sequence[Donor], output: Tensor, value: Tensor) -> Tensor:
     Returns:
         [n · B, H, T, d_v].
     """
+    on = arrays.of(output)
+    xp = on.xp
     late = [donor for donor in donors if donor.part in ("pattern", "z")]
     for donor in sorted(late, key=lambda donor: donor.part):
         values = donor.values
         if donor.part == "pattern":
             if len(values) < len(value):
-                values = values.repeat(len(value) // len(values), 1, 1, 1)
+                values = xp.tile(values, (len(value) // len(values), 1, 1, 1))
             batch, heads, length, keys = values.shape
-            weights = values.to(value.dtype).reshape(batch, value.shape[1], -1, keys)
-            values = (weights @ value).view(batch, heads, length, -1)
+            weights = on.cast(values, value.dtype).reshape(batch, value.shape[1], -1, keys)
+            values = (weights @ value).reshape(batch, heads, length, -1)
         output = _blended(output, values, donor, repeat=True)
     return output
 
 
-def mixed(rows: Rows) -> Tensor:
+def mixed(rows: Rows) -> Array:
     """What the heads hand to W_O in a block: z = Σ_j α_ij v_j, [B, H, r, d_v]."""
     assert rows.values is not None, "every backend that can be gated hands its values out"
     batch, heads, count, keys = rows.weights.shape
-    weights = rows.weights.reshape(batch, rows.values.shape[1], -1, keys).to(rows.values.dtype)
-    return (weights @ rows.values).view(batch, heads, count, -1)
+    weights = rows.weights.reshape(batch, rows.values.shape[1], -1, keys)
+    weights = arrays.of(weights).cast(weights, rows.values.dtype)
+    made: Array = (weights @ rows.values).reshape(batch, heads, count, -1)
+    return made
 
 
-def _blended(own: Tensor, values: Tensor, donor: Donor, *, repeat: bool) -> Tensor:
+def _blended(own: Array, values: Array, donor: Donor, *, repeat: bool) -> Array:
     """Blend: x + share (values - x), exact for shares of 0 and 1.
 
     Args:
@@ -75,7 +79,8 @@ def _blended(own: Tensor, values: Tensor, donor: Donor, *, repeat: bool) -> Tens
         donor: with the shares, [n · B, heads] or [n · B, heads, positions].
         repeat: whether x may be repeated n times.
     """
-    share = donor.share.to(own.dtype)
+    on = arrays.of(own)
+    share = on.cast(donor.share, own.dtype)
     share = share[..., None, None] if share.ndim == 2 else share[..., None]
     items = len(share)
     sizes = tuple(values.shape[1:]) == tuple(own.shape[1:]) and share.shape[1] == own.shape[1]
@@ -86,8 +91,9 @@ def _blended(own: Tensor, values: Tensor, donor: Donor, *, repeat: bool) -> Tens
             f"a donor of {donor.part} does not fit: values {tuple(donor.values.shape)}, shares "
             f"{tuple(donor.share.shape)}, and the layer has {tuple(own.shape)}"
         )
-    own_runs = own.expand(runs, *own.shape).flatten(0, 1) if runs > 1 else own
-    values = values.to(own.dtype)
+    own_runs = on.xp.tile(own, (runs, 1, 1, 1)) if runs > 1 else own
+    values = on.cast(values, own.dtype)
     if len(values) < items:
-        values = values.expand(items // len(values), *values.shape).flatten(0, 1)
-    return share * values + (1 - share) * own_runs
+        values = on.xp.tile(values, (items // len(values), 1, 1, 1))
+    blended: Array = share * values + (1 - share) * own_runs
+    return blended

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from attnviz.attention.attend import Attended, attend_unchecked
+from attnviz.attention.blocks import Attended, attend_unchecked
 from attnviz.attention.sizes import Kind, check_sizes
+from attnviz.attention.slices import output_slices
 from attnviz.core.heads import Site
 from attnviz.core.source import Donor, Gate, Observer
 
@@ -236,16 +237,6 @@ class LatentAttention(AttentionLayer):
 def split_heads(x: Tensor, heads: int) -> Tensor:
     """[B, T, H*d] -> [B, T, H, d] -> [B, H, T, d]."""
     return x.view(*x.shape[:-1], heads, -1).transpose(1, 2)
-
-
-def output_slices(weight: Tensor, heads: int) -> Tensor:
-    """W_O cut into heads: [D, H*d] as a linear layer stores it -> [H, d, D]."""
-    return weight.t().reshape(heads, -1, weight.shape[0])
-
-
-def input_slices(weight: Tensor, heads: int) -> Tensor:
-    """W_Q, W_K or W_V cut into heads: [H*d, D] as a linear layer stores it -> [H, D, d]."""
-    return weight.view(heads, -1, weight.shape[1]).transpose(1, 2)
 
 
 def rotate(x: Tensor) -> Tensor:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+from attnviz.core import arrays
+from attnviz.core.arrays import Array
 
 
 class BlockMask(NamedTuple):
@@ -20,21 +19,26 @@ class BlockMask(NamedTuple):
         empty: bool [B or 1, H or 1, r], the rows without any key; None where there can be none.
     """
 
-    allowed: Tensor | None
+    allowed: Array | None
     keys: slice
     free: int
-    empty: Tensor | None = None
+    empty: Array | None = None
 
 
 @dataclass(frozen=True)
 class Masks:
-    """Every mask of one call; the arguments of :func:`~attnviz.attention.attend.attend`."""
+    """Every mask of one call; the arguments of :func:`~attnviz.attention.attend.attend`.
+
+    Attributes:
+        length: T. key_length: S.
+        like: an array where the masks are, of any shape and type.
+    """
 
     length: int
     key_length: int
-    device: torch.device
-    mask: Tensor | None
-    padding: Tensor | None
+    like: Array
+    mask: Array | None
+    padding: Array | None
     causal: bool
     window: int | None
 
@@ -44,9 +48,9 @@ class Masks:
         return self.key_length - self.length
 
     @property
-    def additive(self) -> Tensor | None:
+    def additive(self) -> Array | None:
         """The mask where it is to be added to the scores."""
-        return None if self.mask is None or self.mask.dtype == torch.bool else self.mask
+        return None if self.mask is None or arrays.of(self.mask).is_bool(self.mask) else self.mask
 
     @property
     def may_be_empty(self) -> bool:
@@ -78,25 +82,26 @@ class Masks:
         keys = slice(first, last)
         parts = []
         if self.causal or self.window is not None:
-            i = torch.arange(start, stop, device=self.device)[:, None] + self.offset
-            j = torch.arange(first, last, device=self.device)
+            i = self._positions(start, stop)[:, None] + self.offset
+            j = self._positions(first, last)
             if self.causal:
                 parts.append((j <= i)[None, None])
             if self.window is not None:
-                parts.append(((i - j).abs() < self.window)[None, None])
+                parts.append((abs(i - j) < self.window)[None, None])
         if self.padding is not None:
             parts.append(self.padding[:, None, None, keys])
         if self.mask is not None:
             part = cut(self.mask, start, stop, keys)
-            if part.dtype != torch.bool:
-                part = part > torch.finfo(part.dtype).min / 2
+            if self.additive is not None:
+                part = part > arrays.of(part).xp.finfo(part.dtype).min / 2
             parts.append(part.reshape((1,) * (4 - part.ndim) + tuple(part.shape)))
         if not parts:
             return BlockMask(None, keys, last - first)
         allowed = parts[0]
         for part in parts[1:]:
             allowed = allowed & part
-        allowed = allowed.expand(*allowed.shape[:2], stop - start, last - first)
+        shape = (*allowed.shape[:2], stop - start, last - first)
+        allowed = arrays.of(allowed).xp.broadcast_to(allowed, shape)
         free = min(max(start + self.offset + 1, 0), last) if self.plain else 0
         empty = ~allowed.any(-1) if self.may_be_empty else None
         return BlockMask(allowed, keys, free, empty)
@@ -107,32 +112,38 @@ class Masks:
         Sliding windows reach the hooks as such masks.
         """
         mask = self.mask
-        if mask is None or mask.dtype != torch.bool or mask.shape[-1] == 1:
+        if mask is None or self.additive is not None or mask.shape[-1] == 1:
             return first, last
         part = cut(mask, start, stop, slice(first, last))
-        seen = part.reshape(-1, part.shape[-1]).any(0).nonzero()
+        seen = arrays.to_numpy(part.reshape(-1, part.shape[-1]).any(0)).nonzero()[0]
         if not len(seen):
             return first, min(first + 1, last)
         return first + int(seen[0]), first + int(seen[-1]) + 1
 
-    def whole(self) -> Tensor | None:
+    def whole(self) -> Array | None:
         """The allowed keys of all rows at once, [B or 1, H or 1, T, S], or None."""
         if self.plain and not self.causal:
             return None
         reach = Masks(
-            self.length, self.key_length, self.device, self.mask, self.padding, self.causal, None
+            self.length, self.key_length, self.like, self.mask, self.padding, self.causal, None
         )
         allowed, keys, *_ = reach.block(0, self.length)
         if allowed is not None:  # keys that no row sees: fewer keys than rows, or padding
-            allowed = F.pad(allowed, (keys.start, self.key_length - keys.stop))
+            on = arrays.of(allowed)
+            allowed = on.padded_keys(allowed, keys.start, self.key_length - keys.stop)
         if self.window is None:
             return allowed
-        i = torch.arange(self.length, device=self.device)[:, None] + self.offset
-        near = (i - torch.arange(self.key_length, device=self.device)).abs() < self.window
+        i = self._positions(0, self.length)[:, None] + self.offset
+        near = abs(i - self._positions(0, self.key_length)) < self.window
         return near[None, None] if allowed is None else allowed & near
 
+    def _positions(self, start: int, stop: int) -> Array:
+        on = arrays.of(self.like)
+        positions: Array = on.arange(start, stop, on.int64, self.like)
+        return positions
 
-def cut(full: Tensor, start: int, stop: int, keys: slice) -> Tensor:
+
+def cut(full: Array, start: int, stop: int, keys: slice) -> Array:
     """Cut rows and keys out of a tensor that broadcasts to [B, H, T, S]."""
     if full.ndim >= 2 and full.shape[-2] != 1:
         full = full[..., start:stop, :]

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
+from attnviz.core import arrays
+from attnviz.core.arrays import Array, exact
 from attnviz.core.source import Readout
 
 
@@ -26,18 +25,19 @@ class Direction:
         constant: what is there without any part.
     """
 
-    vector: Tensor
+    vector: Array
     constant: float
 
 
-def sigma(readout: Readout, stream: Tensor) -> Tensor:
+def sigma(readout: Readout, stream: Array) -> Array:
     """What the last normalization divides by, [...] in float64 for a stream [..., D]."""
-    x = stream.double()
-    x = x - x.mean(-1, keepdim=True) if readout.centred else x
-    return (x.square().mean(-1) + readout.eps).sqrt()
+    x, xp = exact(stream), arrays.of(stream).xp
+    x = x - x.mean(-1)[..., None] if readout.centred else x
+    deviation: Array = xp.sqrt(xp.square(x).mean(-1) + readout.eps)
+    return deviation
 
 
-def direction(readout: Readout, stream: Tensor, token: int, against: int | None) -> Direction:
+def direction(readout: Readout, stream: Array, token: int, against: int | None) -> Direction:
     """The direction of a token, or of the difference to another.
 
     Args:
@@ -46,14 +46,15 @@ def direction(readout: Readout, stream: Tensor, token: int, against: int | None)
         token: id.
         against: id of the token whose logit is taken off.
     """
-    vectors, constants = directions(readout, stream[None], torch.tensor([token]))
+    on = arrays.of(stream)
+    vectors, constants = directions(readout, stream[None], on.asarray([token], on.int64, stream))
     if against is None:
         return Direction(vectors[0], float(constants[0]))
-    others, more = directions(readout, stream[None], torch.tensor([against]))
+    others, more = directions(readout, stream[None], on.asarray([against], on.int64, stream))
     return Direction(vectors[0] - others[0], float(constants[0] - more[0]))
 
 
-def directions(readout: Readout, streams: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+def directions(readout: Readout, streams: Array, tokens: Array) -> tuple[Array, Array]:
     """The direction of one token at each of n positions.
 
     Args:
@@ -66,34 +67,36 @@ def directions(readout: Readout, streams: Tensor, tokens: Tensor) -> tuple[Tenso
     """
     assert readout.table is not None
     assert readout.scale is not None
-    tokens = tokens.to(readout.table.device)
-    rows = readout.table[tokens].double()
-    constants = rows.new_zeros(len(rows))
+    tokens = arrays.placed(tokens, readout.table)
+    rows = exact(readout.table[tokens])
+    constants: Array = arrays.of(rows).xp.zeros_like(rows[:, 0])
     if readout.bias is not None:
-        constants = constants + readout.bias[tokens].double()
+        constants = constants + exact(readout.bias[tokens])
     if readout.shift is not None:
-        constants = constants + rows @ readout.shift.double()
-    u = readout.scale.double() * rows
-    u = u - u.mean(-1, keepdim=True) if readout.centred else u
+        constants = constants + rows @ exact(readout.shift)
+    u = exact(readout.scale) * rows
+    u = u - u.mean(-1)[..., None] if readout.centred else u
     return u / sigma(readout, streams)[:, None], constants
 
 
-def scaled(readout: Readout, streams: Tensor, parts: Tensor) -> Tensor:
+def scaled(readout: Readout, streams: Array, parts: Array) -> Array:
     """γ ⊙ (p - mean p) / σ: parts [..., D] as the matrix of the LM head gets them, in float64."""
     assert readout.scale is not None
-    parts = parts.double()
-    parts = parts - parts.mean(-1, keepdim=True) if readout.centred else parts
-    return readout.scale.double() * parts / sigma(readout, streams)[..., None]
+    parts = exact(parts)
+    parts = parts - parts.mean(-1)[..., None] if readout.centred else parts
+    return exact(readout.scale) * parts / sigma(readout, streams)[..., None]
 
 
-def moved(readout: Readout, made: Tensor) -> Tensor:
+def moved(readout: Readout, made: Array) -> Array:
     """What :func:`scaled` parts [n, D] add to every logit, less their mean, [n, V] in float32."""
     assert readout.table is not None
-    logits = (made.to(readout.table.dtype) @ readout.table.t()).float()
-    return logits - logits.mean(-1, keepdim=True)
+    on = arrays.of(made)
+    logits = on.cast(on.cast(made, readout.table.dtype) @ readout.table.T, on.float32)
+    rises: Array = logits - logits.mean(-1)[..., None]
+    return rises
 
 
-def words(readout: Readout, stream: Tensor, parts: Tensor) -> Tensor:
+def words(readout: Readout, stream: Array, parts: Array) -> Array:
     """What parts [n, D] add to the logit of every token, against their mean, [n, V] in float32.
 
     Args:

@@ -20,9 +20,9 @@ from attnviz.core.quantities import quantity_named
 from attnviz.core.source import ForwardRequest, Observer, Source
 from attnviz.errors import AttnvizWarning, FileNameWarning, InputError, UsageError
 from attnviz.files import human_bytes, like_a_file
+from attnviz.models.fresh_config import FreshConfig
 from attnviz.models.memory import beyond
 from attnviz.models.norm_based import with_quantity
-from attnviz.models.untrained import FreshConfig
 from attnviz.scoring import select as selection
 from attnviz.scoring.observe import Recorder
 
@@ -47,6 +47,15 @@ def _own(text: str) -> str:
         ways = "to analyze that file, pass what it holds" if there else "there is no such file"
         warn(f"{text} is taken as the text itself; {ways}", FileNameWarning, stacklevel=3)
     return text
+
+
+def light(source: Source) -> Source:
+    """The same model, which may give NumPy arrays in place of tensors where that spares torch.
+
+    For whoever takes both, as formulas on :mod:`attnviz.core.arrays` do.
+    """
+    same: Source = getattr(source, "light", source)
+    return same
 
 
 def looks_of(what: Input | Iterable[Input]) -> Iterable[Input]:
@@ -206,7 +215,9 @@ def prepare(
             yield _captured(given, options.select)
             continue
         prompt = prompt_of(given)
-        source = source or source_for(prompt, model)
+        if source is None:
+            source = source_for(prompt, model)
+            source = source if options.origins else light(source)  # these need gradients
         ready = _prepared(prompt, source, options)
         before, needed = needed, needed + sum(_bytes(ready, head) for head in ready.heads)
         of = f"{ready.inputs.length:,} tokens" if number == 1 else f"{number} texts or more"

@@ -11,7 +11,7 @@ from attnviz.core.model_entry import DEFAULT_MODEL
 from attnviz.core.source import Source
 from attnviz.errors import UsageError
 from attnviz.models.device import Placement, resolve
-from attnviz.models.untrained import Fresh, FreshConfig
+from attnviz.models.fresh_config import FreshConfig
 
 Model = str | Path | FreshConfig | Source
 """A name, a folder or a hub id; the options of a fresh layer; or a loaded model. Beside a source
@@ -75,6 +75,8 @@ def load(
             model=...,
         )
     if isinstance(model, FreshConfig):
+        from attnviz.models.untrained import Fresh
+
         model.check()
         return Fresh(model, *resolve(device, dtype))
     if isinstance(model, str | Path):

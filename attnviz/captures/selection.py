@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from attnviz.captures.inputs import light
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head
 from attnviz.core.interface import interface
@@ -42,7 +43,7 @@ def scored(text: Capture | Inputs, source: Source | None = None) -> tuple[HeadSc
         return tuple(score_capture(text).result())
     assert source is not None, "tokens are run by a model"
     observer = ScoreObserver([text], source.layout)
-    source.forward([text], [observer], ForwardRequest(hidden=False))
+    light(source).forward([text], [observer], ForwardRequest(hidden=False))
     return tuple(observer.result())
 
 

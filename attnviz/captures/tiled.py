@@ -20,7 +20,6 @@ from attnviz.errors import Setting, UsageError
 from attnviz.models.norm_based import with_quantity
 from attnviz.scoring import select as selection
 from attnviz.scoring.observe import ProgressObserver, ScoreObserver
-from attnviz.scoring.tiled import TileObserver
 
 LONG = 2048
 """Texts of more tokens are shown as tiles."""
@@ -72,6 +71,8 @@ def tiled(
         UsageError: heads of several kinds of layers, or a span in several pieces.
         SelectionError: no such heads.
     """
+    from attnviz.scoring.tiled import TileObserver
+
     shown = with_quantity(source, quantity, shares=False)
     heads = tuple(shown.layout if select is None else selection.select(select, shown.layout))
     kinds = {head.site.kind for head in heads}

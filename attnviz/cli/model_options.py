@@ -12,7 +12,7 @@ from attnviz.core.settings import like, setting
 from attnviz.errors import UsageError
 
 if TYPE_CHECKING:
-    from attnviz.models.untrained import FreshConfig
+    from attnviz.models.fresh_config import FreshConfig
 
 FRESH = "Fresh layer (--model fresh)"
 
@@ -60,7 +60,7 @@ class FreshOptions(ModelSettings, panel=FRESH):
             raise UsageError(f"{shape}; add --model fresh{choice}")
         if self.model not in (None, "fresh"):
             return str(self.model)
-        from attnviz.models.untrained import FreshConfig
+        from attnviz.models.fresh_config import FreshConfig
 
         sizes = {name: getattr(self, name) for name in names if name not in own} | {"seed": seed}
         fresh = {name: value for name, value in sizes.items() if value is not None}

@@ -3,8 +3,9 @@
 :class:`Source` runs a batch. Attention leaves it block by block as :class:`Rows`, for whoever
 watches (:class:`Observer`); a :class:`Gate` changes what a layer's heads pass on; gradients reach
 the gates; a :class:`Start` begins in the middle; :class:`Output` is what is left at the end.
-Notation in shapes: B batch, H query heads, G key/value heads, T queries, S keys, d_v width of a
-head's values, D width of the residual stream, V vocabulary.
+What it computes with are NumPy arrays or torch tensors (:mod:`attnviz.core.arrays`), in one pass of
+one kind. Notation in shapes: B batch, H query heads, G key/value heads, T queries, S keys, d_v
+width of a head's values, D width of the residual stream, V vocabulary.
 """
 
 from __future__ import annotations
@@ -12,15 +13,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol, get_args
+from typing import Literal, Protocol, get_args
 
+from attnviz.core import arrays
+from attnviz.core.arrays import Array, placed
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.tokens import Tokens
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,13 +40,13 @@ class Terms:
         sinks: [H], scores of learned sinks that are no keys; None for none.
     """
 
-    query: Tensor
-    key: Tensor
-    value: Tensor
+    query: Array
+    key: Array
+    value: Array
     scale: float
     softcap: float | None = None
-    biases: tuple[Tensor, ...] = ()
-    sinks: Tensor | None = None
+    biases: tuple[Array, ...] = ()
+    sinks: Array | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +75,12 @@ class Rows:
     site: Site
     start: int
     key_start: int
-    weights: Tensor
-    allowed: Tensor | None
-    logits: Tensor | None = None
-    values: Tensor | None = None
+    weights: Array
+    allowed: Array | None
+    logits: Array | None = None
+    values: Array | None = None
     sink: bool = False
-    residual: Tensor | None = None
+    residual: Array | None = None
     gate: Gate | None = None
     terms: Terms | None = None
 
@@ -107,8 +107,13 @@ class Gate:
         fill: [H, d_v] or [B, T, H, d_v]; None for zero.
     """
 
-    share: Tensor
-    fill: Tensor | None = None
+    share: Array
+    fill: Array | None = None
+
+    def placed(self, like: Array) -> Gate:
+        """The same gate as arrays of the kind of another, where that is."""
+        fill = None if self.fill is None else placed(self.fill, like)
+        return Gate(placed(self.share, like), fill)
 
 
 Gates = Mapping[Site, Gate]
@@ -141,8 +146,12 @@ class Donor:
     """
 
     part: Part
-    values: Tensor
-    share: Tensor
+    values: Array
+    share: Array
+
+    def placed(self, like: Array) -> Donor:
+        """The same donor as arrays of the kind of another, where that is."""
+        return Donor(self.part, placed(self.values, like), placed(self.share, like))
 
 
 Donors = Mapping[Site, Sequence[Donor]]
@@ -163,7 +172,7 @@ class Start:
     """
 
     layer: int
-    hidden: Tensor
+    hidden: Array
     end: int | None = None
 
 
@@ -182,10 +191,10 @@ class Output:
             empty unless asked for.
     """
 
-    hidden: Tensor | None = None
-    logits: Tensor | None = None
-    states: tuple[Tensor, ...] = ()
-    mlps: tuple[Tensor, ...] = ()
+    hidden: Array | None = None
+    logits: Array | None = None
+    states: tuple[Array, ...] = ()
+    mlps: tuple[Array, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -198,9 +207,23 @@ class OutputProjection:
         reason: why there is no weight, empty where there is.
     """
 
-    weight: Tensor | None
-    bias: Tensor | None = None
+    weight: Array | None
+    bias: Array | None = None
     reason: str = ""
+
+    def moved_to(self, like: Array) -> OutputProjection:
+        """The same matrix as an array of the kind of another, where that is."""
+        weight = None if self.weight is None else placed(self.weight, like)
+        bias = None if self.bias is None else placed(self.bias, like)
+        return OutputProjection(weight, bias, self.reason)
+
+    def placed(self, like: Array) -> OutputProjection:
+        """The same matrix as an array of the kind and the type of another, where that is."""
+        return OutputProjection(_cast(self.weight, like), _cast(self.bias, like), self.reason)
+
+
+def _cast(array: Array | None, like: Array) -> Array | None:
+    return None if array is None else arrays.of(like).cast(placed(array, like), like.dtype)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -214,10 +237,15 @@ class Normalization:
         centred: whether the mean goes.
     """
 
-    scale: Tensor
+    scale: Array
     eps: float
-    shift: Tensor | None = None
+    shift: Array | None = None
     centred: bool = True
+
+    def placed(self, like: Array) -> Normalization:
+        """The same as arrays of the kind of another, where that is."""
+        shift = None if self.shift is None else placed(self.shift, like)
+        return Normalization(placed(self.scale, like), self.eps, shift, self.centred)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -258,13 +286,21 @@ class Readout:
         reason: why there is no table, as the end of a sentence; empty where there is.
     """
 
-    table: Tensor | None
-    scale: Tensor | None = None
+    table: Array | None
+    scale: Array | None = None
     eps: float = 0.0
-    shift: Tensor | None = None
-    bias: Tensor | None = None
+    shift: Array | None = None
+    bias: Array | None = None
     centred: bool = True
     reason: str = ""
+
+    def placed(self, like: Array) -> Readout:
+        """The same as arrays of the kind of another, where that is."""
+        table, scale, shift, bias = (
+            None if x is None else placed(x, like)
+            for x in (self.table, self.scale, self.shift, self.bias)
+        )
+        return Readout(table, scale, self.eps, shift, bias, self.centred, self.reason)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -289,11 +325,11 @@ class Reading:
         reason: why a matrix is missing, as the end of a sentence.
     """
 
-    query: Tensor | None = None
-    key: Tensor | None = None
-    value: Tensor | None = None
-    query_bias: Tensor | None = None
-    key_bias: Tensor | None = None
+    query: Array | None = None
+    key: Array | None = None
+    value: Array | None = None
+    query_bias: Array | None = None
+    key_bias: Array | None = None
     norm: Normalization | None = None
     after: tuple[Normalization, ...] = ()
     scale: float = 1.0
@@ -313,8 +349,8 @@ class Embedding:
         reason: why there is no table of tokens, as the end of a sentence.
     """
 
-    tokens: Tensor | None = None
-    positions: Tensor | None = None
+    tokens: Array | None = None
+    positions: Array | None = None
     norm: Normalization | None = None
     reason: str = ""
 

@@ -21,6 +21,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from attnviz.core.threads import one_thread
 from attnviz.corpus import worker
 from attnviz.errors import AttnvizError
 from attnviz.scoring import plugins
@@ -309,18 +310,3 @@ class _Worker:
         if not went_well:
             raise answer
         return answer
-
-
-@contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """One torch thread, if torch is there at all, and as many as before afterwards."""
-    torch = sys.modules.get("torch")
-    if torch is None:
-        yield
-        return
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

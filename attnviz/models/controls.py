@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 Scale = Literal["default", "trained"]
 """As drawn before training, or as large as the trained ones."""
@@ -37,12 +38,16 @@ class Control:
 
 def shuffled(tensor: Tensor, generator: torch.Generator) -> Tensor:
     """The entries of a tensor, of any shape, in random order."""
+    import torch
+
     order = torch.randperm(tensor.numel(), generator=generator)
     return tensor.flatten()[order.to(tensor.device)].reshape(tensor.shape)
 
 
 def shuffle(parameters: Iterable[Tensor], seed: int) -> None:
     """Shuffle every tensor in place, one after the other."""
+    import torch
+
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in parameters:

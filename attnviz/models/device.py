@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
+from ctypes.util import find_library
 from dataclasses import dataclass
 from importlib.util import find_spec
-
-import torch
+from typing import TYPE_CHECKING
 
 from attnviz.errors import DeviceError, Setting, UsageError, install
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+if TYPE_CHECKING:
+    import torch
+
+DTYPES = ("float32", "bfloat16", "float16")
 """The precisions a user can ask for; ``auto`` is that of the weights, or float32."""
 
 _SHORT = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
@@ -67,12 +72,13 @@ class Placement:
 
 PLAIN = Placement()
 
+_DRIVERS = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/nvhost-ctrl-gpu", "/dev/kfd", "/dev/dxg")
+"""NVIDIA's on servers and on Jetson, AMD's, and that of Windows' subsystem for Linux."""
+
 _DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
 
 
-def resolve(
-    device: str = "auto", dtype: str = "auto", stored: str = "float32"
-) -> tuple[torch.device, torch.dtype]:
+def resolve(device: str = "auto", dtype: str = "auto", stored: str = "float32") -> tuple[str, str]:
     """Find the device and the precision.
 
     Args:
@@ -83,14 +89,17 @@ def resolve(
 
         stored: what ``auto`` stands for.
 
+    Returns:
+        ``cpu``, ``cuda:0`` or the like; one of :data:`DTYPES`.
+
     Raises:
         DeviceError: no such device here; names those present.
         UsageError: not the name of a device or a precision.
     """
-    if isinstance(device, torch.device):
-        device = str(device)
-    if isinstance(dtype, torch.dtype):
-        dtype = str(dtype).removeprefix("torch.")
+    if (torch := sys.modules.get("torch")) is not None:  # its own objects do as well
+        device = str(device) if isinstance(device, torch.device) else device
+        if isinstance(dtype, torch.dtype):
+            dtype = str(dtype).removeprefix("torch.")
     for given in (Setting("device", device), Setting("dtype", dtype)):
         if not isinstance(given.value, str):
             raise UsageError(
@@ -99,33 +108,56 @@ def resolve(
     return _device(device.strip().lower()), _dtype(dtype.strip().lower(), stored)
 
 
+def torch_dtype(name: str) -> torch.dtype:
+    """One of :data:`DTYPES` as torch calls it."""
+    import torch
+
+    dtype: torch.dtype = getattr(torch, name)
+    return dtype
+
+
 def present() -> tuple[str, ...]:
     """The devices of this machine, the best first; the CPU is always among them."""
+    if "torch" not in sys.modules and not _may_have_gpu():
+        return ("cpu",)  # torch would say the same, seconds later
+    import torch
+
     cuda = [f"cuda:{n}" for n in range(torch.cuda.device_count())]
     mps = ["mps"] if torch.backends.mps.is_available() else []
     return (*cuda, *mps, "cpu")
 
 
-def _device(name: str) -> torch.device:
+def _may_have_gpu() -> bool:
+    """Whether a driver that torch works with may be here, by what it leaves on every machine."""
+    if sys.platform == "linux":
+        return any(map(os.path.exists, _DRIVERS))
+    if sys.platform == "win32":
+        return find_library("nvcuda") is not None
+    return True
+
+
+def _device(name: str) -> str:
     if not _DEVICE.fullmatch(name):
         raise UsageError(
             f"unknown device {name!r}; choose auto, cpu, cuda, cuda:N, mps, "
             f"{', '.join(DEVICE_MAPS)}"
         )
+    if name == "cpu":
+        return name
     devices = present()
     if name == "auto":
-        return torch.device(devices[0])
+        return devices[0]
     if name == "cuda":
         name = "cuda:0"
     if name not in devices:
         raise DeviceError(f"no device {name} on this machine; present: {', '.join(devices)}")
-    return torch.device(name)
+    return name
 
 
-def _dtype(name: str, stored: str) -> torch.dtype:
+def _dtype(name: str, stored: str) -> str:
     name = _SHORT.get(name, name)
     if name == "auto":
-        return DTYPES[stored]
+        return stored
     if name not in DTYPES:
         raise UsageError(f"unknown dtype {name!r}; choose auto, {', '.join((*DTYPES, *LOAD_IN))}")
-    return DTYPES[name]
+    return name

@@ -291,7 +291,7 @@ def _check_header(path: Path, *, quantized: bool) -> int:
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(path, framework="pt") as file:
+        with safe_open(path, framework="np") as file:
             slices = {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118 (no dict)
             for key, tensor in slices.items():
                 if not (quantized or tensor.get_dtype() in _NUMBERS) and _is_weight(key, tensor):

@@ -8,9 +8,11 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any, Self
 
-import torch
+import numpy as np
 
+from attnviz.core import arrays
 from attnviz.core.arguments import check
+from attnviz.core.arrays import Array
 from attnviz.core.heads import Layout, Site
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.source import Gate, Gates
@@ -29,9 +31,14 @@ class Gated:
     info: SourceInfo
 
     @property
+    def _gated_model(self) -> object:
+        """What gates stand on: of several views of a model, the model itself."""
+        return self
+
+    @property
     def _standing(self) -> Gates:
-        """The gates that stand in this thread."""
-        return _STANDING.get().get(id(self), {})
+        """The gates that stand in this thread, their shares NumPy's."""
+        return _STANDING.get().get(id(self._gated_model), {})
 
     @property
     def layout(self) -> Layout:
@@ -68,22 +75,29 @@ class Gated:
                 raise UsageError(f"a share is a number such as 0 or 0.5, not {share!r} for {text}")
             for head in select(text, self.layout):
                 count = self.layout.heads[head.site.kind][head.layer]
-                gate = added.setdefault(head.site, Gate(torch.ones(count, device=self.info.device)))
-                gate.share[head.index] = share
-        token = _STANDING.set({**_STANDING.get(), id(self): merged(before, added)})
+                ones = arrays.array(np.ones(count, np.float32))
+                added.setdefault(head.site, Gate(ones)).share[head.index] = share
+        both = merged(before, added, arrays.array(np.empty(0)))
+        token = _STANDING.set({**_STANDING.get(), id(self._gated_model): both})
         try:
             yield self
         finally:
             _STANDING.reset(token)
 
 
-def merged(inner: Gates, outer: Gates) -> Gates:
-    """Gates that do what one set and then the other would.
+def placed(gates: Gates, like: Array) -> Gates:
+    """The same gates as arrays of one kind and in one place."""
+    return {site: gate.placed(like) for site, gate in gates.items()}
+
+
+def merged(inner: Gates, outer: Gates, like: Array) -> Gates:
+    """Gates that do what one set and then the other would, where ``like`` is.
 
     ξ z passes the inner ones, and ξ' ξ z + (1 - ξ') fill the outer; as one gate that has the share
     ξ' ξ and the fill scaled by (1 - ξ') / (1 - ξ' ξ).
     """
-    gates = dict(outer)
+    inner, gates = placed(inner, like), dict(placed(outer, like))
+    xp = arrays.of(like).xp
     for site, gate in inner.items():
         if site not in gates:
             gates[site] = gate
@@ -93,7 +107,9 @@ def merged(inner: Gates, outer: Gates) -> Gates:
         fill = other.fill
         if fill is not None:
             left = 1 - share
-            scale = torch.where(left == 0, 0.0, (1 - other.share) / left)  # [H] or [B, H]
+            scale = xp.where(
+                left == 0, 0.0, (1 - other.share) / xp.where(left == 0, 1, left)
+            )  # [H] or [B, H]
             scale = scale if scale.ndim == 1 or fill.ndim == 2 else scale[:, None]
             fill = fill * scale[..., None]
             if fill.ndim == 3:  # a scale for each item: the same at every position

@@ -11,7 +11,7 @@ from typing import Any
 from attnviz.errors import ModelError, system_errors
 from attnviz.files import opened
 from attnviz.models.folder import locate
-from attnviz.models.untrained import FreshConfig
+from attnviz.models.fresh_config import FreshConfig
 
 _WHOLE = 1 << 20
 _PIECES = 64

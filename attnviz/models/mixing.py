@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.attention.contributions import Writes, mixing_ratios
+from attnviz.core import arrays
+from attnviz.core.arrays import Array, to_numpy
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.quantities import Quantity
@@ -26,8 +29,9 @@ class MixingObserver:
 
     def __init__(self, source: Source, what: Quantity, batch: Sequence[Inputs]) -> None:
         self._source, self._what, self._batch = source, what, tuple(batch)
-        self._sums: dict[Site, list[Tensor]] = {}
+        self._sums: dict[Site, list[NDArray[Any]]] = {}
 
+    @np.errstate(divide="ignore", invalid="ignore")  # rows at which nothing arrives
     def observe(self, rows: Rows) -> None:
         """Add one block of rows."""
         site = rows.site
@@ -39,10 +43,12 @@ class MixingObserver:
         heads, layer = mixing_ratios(writes)
         looks = self._looks(rows, writes)
         counted = self._counted(rows)[:, None]  # [B, 1, r]
-        ratios = torch.cat([looks, looks.mean(1, keepdim=True), heads, layer[:, None]], 1)
-        known = counted & ratios.isfinite()  # [B, 2 H + 2, r]
-        sums = [ratios.where(known, 0).double().sum((0, 2)), known.sum((0, 2)), counted.sum()]
-        before = self._sums.get(site, [torch.zeros_like(part) for part in sums])
+        parts = [looks, looks.mean(1)[:, None], heads, layer[:, None]]
+        ratios = np.concatenate([to_numpy(part) for part in parts], 1)
+        known = counted & np.isfinite(ratios)  # [B, 2 H + 2, r]
+        total = np.where(known, ratios, 0).sum((0, 2), dtype=np.float64)
+        sums = [total, known.sum((0, 2)), counted.sum()]
+        before = self._sums.get(site, [np.zeros_like(part) for part in sums])
         self._sums[site] = [a + b for a, b in zip(before, sums, strict=True)]
 
     def result(self) -> tuple[Mixing, ...]:
@@ -57,23 +63,25 @@ class MixingObserver:
             mixings.append(mixing)
         return tuple(mixings)
 
-    def _looks(self, rows: Rows, writes: Writes) -> Tensor:
+    def _looks(self, rows: Rows, writes: Writes) -> Array:
         """[B, H, r], the share of each row's weight on other keys than its own."""
         total = rows.weights.sum(-1)
-        own = torch.zeros_like(total)
+        on = arrays.of(total)
+        own: Array = on.xp.zeros_like(total)
         if writes.diagonal is not None:
             some, columns = writes.diagonal
-            places = torch.arange(some.start, some.stop, device=columns.device)
+            places = on.arange(some.start, some.stop, on.int64, columns)
             own[:, :, some] = rows.weights[:, :, places, columns]
         return 1 - own / total
 
-    def _counted(self, rows: Rows) -> Tensor:
+    def _counted(self, rows: Rows) -> NDArray[np.bool_]:
         """Bool [B, r]: real queries with two keys or more to attend to."""
-        lengths = torch.tensor([len(item.sides[rows.site.kind].queries) for item in self._batch])
+        lengths = np.array([len(item.sides[rows.site.kind].queries) for item in self._batch])
         _, _, r, s = rows.weights.shape
-        places = torch.arange(rows.start, rows.start + r)
-        real = (places < lengths[:, None]).to(rows.weights.device)
+        real: NDArray[np.bool_] = np.arange(rows.start, rows.start + r) < lengths[:, None]
         if rows.allowed is None:
             return real & (s >= 2)
-        choices = rows.allowed[(None,) * (4 - rows.allowed.ndim)].expand(-1, -1, r, s).sum(-1)
-        return real & (choices.amax(1) >= 2)
+        allowed = to_numpy(rows.allowed[(None,) * (4 - rows.allowed.ndim)])
+        choices = np.broadcast_to(allowed, (*allowed.shape[:2], r, s)).sum(-1)
+        several: NDArray[np.bool_] = choices.max(1) >= 2
+        return real & several

@@ -12,10 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-import torch
-from torch import Tensor
-
 from attnviz.attention.contributions import Writes, grams, layer_norms, value_norms
+from attnviz.core import arrays
+from attnviz.core.arrays import Array
 from attnviz.core.heads import Layout
 from attnviz.core.prompt import Inputs
 from attnviz.core.quantities import Quantity, quantity_named
@@ -130,23 +129,26 @@ class NormObserver:
 
     def observe(self, rows: Rows) -> None:
         """Turn one block into the quantity and hand it on."""
-        projection = self._source.output(rows.site)
+        projection, xp = self._source.output(rows.site), arrays.of(rows.weights).xp
         if self._what.layers:
             around = self._source.sublayer(rows.site)
             norm = around.norm if self._what.norm else None
             writes = Writes.of(rows, projection, residual=True, norm=norm)
-            products = self._columns.of(rows, lambda v: grams(v, writes.matrix, norm), writes)
+            shape = writes.norm
+            products = self._columns.of(rows, lambda v: grams(v, writes.matrix, shape), writes)
             weights, logits = layer_norms(writes, products)[:, None], None
         else:
             writes = Writes.of(rows, projection)
-            norms = self._columns.of(rows, lambda v: value_norms(v, writes.matrix).mT, writes)
-            norms = norms.mT[:, :, None]  # [B, H, 1, s]
+            norms = self._columns.of(
+                rows, lambda v: value_norms(v, writes.matrix).swapaxes(1, 2), writes
+            )
+            norms = norms.swapaxes(1, 2)[:, :, None]  # [B, H, 1, s]
             weights, logits = writes.weights * norms, rows.logits
             if logits is not None:
-                logits = logits + norms.clamp_min(torch.finfo(norms.dtype).tiny).log()
+                logits = logits + xp.log(norms.clip(xp.finfo(norms.dtype).tiny))
         if self._shares:
-            total = weights.sum(-1, keepdim=True)
-            weights = weights.div_(total.where(total > 0, 1))
+            total = weights.sum(-1)[..., None]
+            weights /= xp.where(total > 0, total, 1)
         shown = dataclasses.replace(
             rows, weights=weights, logits=logits if self._shares else None, sink=False,
             allowed=_joined(rows.allowed) if self._what.layers else rows.allowed,
@@ -155,11 +157,11 @@ class NormObserver:
             observer.observe(shown)
 
 
-def _joined(allowed: Tensor | None) -> Tensor | None:
+def _joined(allowed: Array | None) -> Array | None:
     """The keys that any head of a layer may attend to."""
     if allowed is None or allowed.ndim < 3:
         return allowed
-    return allowed.any(-3, keepdim=True)
+    return allowed.any(-3)[..., None, :, :]
 
 
 class _Columns:
@@ -168,9 +170,9 @@ class _Columns:
     def __init__(self) -> None:
         self._site: object = None
         self._first = 0
-        self._computed = torch.empty(0)
+        self._computed: Array | None = None
 
-    def of(self, rows: Rows, compute: Callable[[Tensor], Tensor], writes: Writes) -> Tensor:
+    def of(self, rows: Rows, compute: Callable[[Array], Array], writes: Writes) -> Array:
         """The block's part, [B, s, ...].
 
         Args:
@@ -179,12 +181,15 @@ class _Columns:
             writes: has the values of the block.
         """
         keys = writes.values.shape[2]
-        stop = self._first + self._computed.shape[1] if rows.site == self._site else -1
+        kept = self._computed if rows.site == self._site else None
+        stop = -1 if kept is None else self._first + kept.shape[1]
         begins = rows.site != self._site or rows.start == 0
-        if begins or stop < rows.key_start or rows.key_start < self._first:
+        if kept is None or begins or stop < rows.key_start or rows.key_start < self._first:
             self._site, self._first = rows.site, rows.key_start
-            self._computed = compute(writes.values)
+            kept = compute(writes.values)
         elif stop < rows.key_start + keys:
             rest = compute(writes.values[:, :, stop - rows.key_start :])
-            self._computed = torch.cat([self._computed, rest], 1)
-        return self._computed.narrow(1, rows.key_start - self._first, keys)
+            kept = arrays.of(rest).xp.concatenate([kept, rest], 1)
+        self._computed = kept
+        first = rows.key_start - self._first
+        return kept[:, first : first + keys]

@@ -6,15 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-import torch
-
 from attnviz.core.provenance import RANDOM, called
 from attnviz.core.source import Source
 from attnviz.errors import ModelError, UsageError
 from attnviz.models import native
 from attnviz.models.configs.keys import LAYER_KEYS
 from attnviz.models.controls import Control, Scale
-from attnviz.models.device import PLAIN, Placement, resolve
+from attnviz.models.device import PLAIN, Placement, resolve, torch_dtype
 from attnviz.models.folder import Located, locate
 
 if TYPE_CHECKING:
@@ -87,8 +85,8 @@ def load(
 
 def _load(
     located: Located,
-    where: torch.device,
-    precision: torch.dtype,
+    where: str,
+    precision: str,
     backend: Choice,
     control: Control | None,
     reads: Reads,
@@ -106,10 +104,13 @@ def _load(
     _refuse_dropped_positions(located)
     _refuse_made_up_layers(located)
 
+    import torch
+
     from attnviz.models import hooked
 
+    device, dtype = torch.device(where), torch_dtype(precision)
     return hooked.load(
-        located.folder, located.name, where, precision, reason, control, reads, placement
+        located.folder, located.name, device, dtype, reason, control, reads, placement
     )
 
 

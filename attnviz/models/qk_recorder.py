@@ -10,11 +10,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from attnviz.attention.contributions import transformed
+from attnviz.core import arrays
+from attnviz.core.arrays import Array
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Layout
 from attnviz.core.prompt import Inputs
@@ -69,16 +69,17 @@ class QKRecorder:
         length, keys = len(sides.queries), len(sides.keys)
         group = head.index * terms.key.shape[1] // terms.query.shape[1]
         bias = _bias(terms, head.index, length, keys)
-        projection = self._source.output(head.site)
-        value = terms.value[:1, :, :keys].to(rows.weights.dtype)
+        on = arrays.of(rows.weights)
+        value = on.cast(terms.value[:1, :, :keys], rows.weights.dtype)
+        projection = self._source.output(head.site).placed(value)
         if projection.weight is None:
             written = value[:, group]  # [1, S, d_v]
         else:
-            written = transformed(value, projection.weight.to(value.dtype), head.index)
-        norms = torch.linalg.vector_norm(written[0], dim=-1)  # [S]
+            written = transformed(value, projection.weight, head.index)
+        norms = on.xp.linalg.norm(written[0], None, -1)  # [S]
         if rows.gate is not None:
             share = rows.gate.share
-            norms = norms * (share if share.ndim == 1 else share[0])[head.index].abs()
+            norms = norms * abs((share if share.ndim == 1 else share[0])[head.index])
         return HeadTerms(
             _array(terms.query[0, head.index, :length]),
             _array(terms.key[0, group, :keys]),
@@ -95,16 +96,18 @@ def _bias(terms: Terms, head: int, queries: int, keys: int) -> NDArray[np.floati
     """What is added to a head's scores, [T, S], 0 where that blocks; None where it is nothing."""
     total = np.zeros((queries, keys))
     for bias in terms.biases:
-        whole = bias.expand(*terms.query.shape[:3], terms.key.shape[2])
+        xp = arrays.of(bias).xp
+        whole = xp.broadcast_to(bias, (*terms.query.shape[:3], terms.key.shape[2]))
         added = _array(whole[0, head, :queries, :keys])
-        total += np.where(added <= torch.finfo(bias.dtype).min / 2, 0.0, added)
+        total += np.where(added <= float(xp.finfo(bias.dtype).min) / 2, 0.0, added)
     return total if total.any() else None
 
 
-def _array(x: Tensor) -> NDArray[np.floating]:
+def _array(x: Array) -> NDArray[np.floating]:
     """A copy in float32, or float64 where it is that."""
-    x = x.detach()
-    return x.to(torch.promote_types(x.dtype, torch.float32)).cpu().numpy().copy()
+    on = arrays.of(x)
+    exact = on.cast(x, on.float32) if on.is_half(x) else x
+    return arrays.to_numpy(on.copied(on.detached(exact)))
 
 
 def asked(why: str | None, shown: Collection[Head], layout: Layout) -> tuple[Head, ...]:

@@ -4,15 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
-
+from attnviz.core import arrays
+from attnviz.core.arrays import Array
 from attnviz.core.heads import Layout
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Start
+from attnviz.core.threads import limit_threads
 from attnviz.errors import ModelError
+
+if TYPE_CHECKING:
+    import torch
+    from threadpoolctl import ThreadpoolController
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    """Whoever multiplies NumPy's matrices."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+@contextmanager
+def running_on_numpy(name: str, batch: Sequence[Inputs]) -> Iterator[None]:
+    """Run a forward pass on NumPy inside the ``with`` block; arguments as for :func:`running`.
+
+    With one thread: the last bit of a product depends on their number, and a short text is over
+    before others have begun.
+
+    Raises:
+        ModelError: the batch does not fit in memory.
+    """
+    try:
+        with _blas().limit(limits=1, user_api="blas"):
+            yield
+    except MemoryError as error:
+        raise _too_long(name, batch, "cpu") from error
 
 
 @contextmanager
@@ -31,6 +61,9 @@ def running(
     Raises:
         ModelError: the batch does not fit in the device's memory.
     """
+    import torch
+
+    limit_threads()
     tracking: AbstractContextManager[Any] = torch.inference_mode()
     if grad or kept:
         tracking = torch.set_grad_enabled(grad)
@@ -38,20 +71,23 @@ def running(
         with tracking:
             yield
     except torch.OutOfMemoryError as error:
-        longest = max(item.length for item in batch)
-        raise ModelError(
-            "{}: {:,} tokens do not fit in the memory of {}",
-            name,
-            longest,
-            device,
-            remedy="shorten the text or use {device}",
-            device="cpu",
-        ) from error
+        raise _too_long(name, batch, device) from error
+
+
+def _too_long(name: str, batch: Sequence[Inputs], device: object) -> ModelError:
+    return ModelError(
+        "{}: {:,} tokens do not fit in the memory of {}",
+        name,
+        max(item.length for item in batch),
+        device,
+        remedy="shorten the text or use {device}",
+        device="cpu",
+    )
 
 
 def begin(
     name: str, start: Start, batch: Sequence[Inputs], layout: Layout, *, once: bool = False
-) -> Tensor:
+) -> Array:
     """The states a pass begins with, [B, T, D].
 
     Args:
@@ -80,4 +116,7 @@ def begin(
             f"a pass of {len(batch)} items begins with states [{len(batch)}, T, D] or of a part "
             f"that it repeats, got {list(hidden.shape)}"
         )
-    return hidden if once else hidden.repeat(len(batch) // len(hidden), 1, 1)
+    if once:
+        return hidden
+    repeated: Array = arrays.of(hidden).xp.tile(hidden, (len(batch) // len(hidden), 1, 1))
+    return repeated

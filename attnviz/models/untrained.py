@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -17,9 +16,11 @@ import torch.nn.functional as F
 from tokenizers import normalizers, pre_tokenizers
 from torch import Tensor
 
-from attnviz.attention.layers import MultiHeadAttention, build_layer, input_slices, output_slices
-from attnviz.attention.sizes import KINDS, Kind, Sizes, check_sizes
-from attnviz.core.arguments import check_fields
+from attnviz.attention.layers import (
+    MultiHeadAttention,
+    build_layer,
+)
+from attnviz.attention.slices import input_slices, output_slices
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.provenance import SourceInfo
@@ -36,11 +37,11 @@ from attnviz.core.source import (
     Sublayer,
 )
 from attnviz.core.tokens import Sides, Tokens
-from attnviz.errors import InputError, ModelError, Setting, SizeError, UsageError
-from attnviz.files import human_bytes
+from attnviz.errors import InputError, ModelError, UsageError
+from attnviz.models.device import torch_dtype
+from attnviz.models.fresh_config import FreshConfig
 from attnviz.models.gating import Gated, merged
 from attnviz.models.limits import SENSES, check_length, longest, no_writer
-from attnviz.models.memory import beyond
 from attnviz.models.running import begin, running
 from attnviz.models.text import Offsets
 
@@ -49,50 +50,6 @@ _LONGEST = 1 << 14
 
 _EPS = 1e-5
 """ε of the layers' normalizations."""
-
-_LAYER_BYTES = 32 << 10
-"""What a layer's modules take beside its weights, as measured."""
-
-
-@dataclass(frozen=True, slots=True)
-class FreshConfig:
-    """The options of a fresh model; see :func:`attnviz.attention.layers.build_layer`."""
-
-    d_model: int = 128
-    heads: int = 8
-    kv_heads: int | None = None
-    layers: int = 1
-    kind: Kind = "mha"
-    causal: bool = False
-    bias: bool = True
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-    def check(self) -> Sizes:
-        """The sizes of one layer; raises SizeError or UsageError on what cannot be built."""
-        for name in ("d_model", "heads", "kv_heads", "layers", "seed"):
-            value = getattr(self, name)
-            if type(value) is not int and not (value is None and name == "kv_heads"):
-                raise SizeError("{} must be a whole number, not {!r}", Setting(name), value)
-        if self.kind not in KINDS:
-            raise UsageError(f"unknown kind {self.kind!r}; choose one of {', '.join(KINDS)}")
-        if self.layers < 1:
-            raise SizeError(f"layers must be at least 1, got {self.layers}")
-        if not 0 <= self.seed < 1 << 63:
-            raise UsageError(f"seed must be from 0 to 2^63 - 1, got {self.seed}")
-        sizes = check_sizes(self.d_model, self.heads, kind=self.kind, kv_heads=self.kv_heads)
-        inner = sizes.heads * sizes.head_dim
-        shared = 2 * sizes.kv_heads * sizes.head_dim if sizes.kind != "mla" else 6 * inner
-        needed = self.layers * (4 * self.d_model * (2 * inner + shared) + _LAYER_BYTES)
-        if over := beyond(needed):
-            raise SizeError(
-                f"{self.layers} layer(s) of d-model {self.d_model:,} need about "
-                f"{human_bytes(needed)} for weights and modules, {over}: choose a smaller d-model "
-                "or fewer layers"
-            )
-        return sizes
 
 
 class Fresh(Gated):
@@ -106,8 +63,9 @@ class Fresh(Gated):
     vocab_size: int | None = None
     no_logits = "an untrained layer has no vocabulary"
 
-    def __init__(self, config: FreshConfig, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(self, config: FreshConfig, where: str = "cpu", precision: str = "float32") -> None:
         sizes = config.check()
+        device, dtype = torch.device(where), torch_dtype(precision)
         self.config, self._device, self._dtype = config, device, dtype
         generator = torch.Generator().manual_seed(config.seed)
         self._layers = [
@@ -133,10 +91,14 @@ class Fresh(Gated):
             f"{shared}, d-model {config.d_model}{causal}, seed {config.seed}",
             backend="untrained",
             exactness="random weights, nothing learned",
-            device=str(device),
-            dtype=str(dtype).removeprefix("torch."),
+            device=where,
+            dtype=precision,
             versions={"torch": torch.__version__},
         )
+
+    @property
+    def _here(self) -> Tensor:
+        return torch.empty(0, device=self._device)
 
     @property
     def kind(self) -> SiteKind:
@@ -217,7 +179,8 @@ class Fresh(Gated):
         """Run the layers, which have no feed-forward part."""
         start = request.start
         sides = [item.sides[self.kind] for item in batch]
-        standing, donors = merged(self._standing, request.gates or {}), request.donors or {}
+        standing = merged(self._standing, request.gates or {}, self._here)
+        donors = request.donors or {}
         with running(self.info.model, batch, self._device, grad=request.grad, kept=request.states):
             x, padding = self._stack([side.queries for side in sides])
             context = None

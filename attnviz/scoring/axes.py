@@ -9,9 +9,9 @@ from functools import lru_cache
 from itertools import zip_longest
 
 import numpy as np
-import torch
-from torch import Tensor
 
+from attnviz.core import arrays
+from attnviz.core.arrays import Array
 from attnviz.core.heads import SiteKind
 from attnviz.core.media import Space
 from attnviz.core.tokens import Sides, Tokens
@@ -35,7 +35,7 @@ class Repeats:
             end of a sequence.
     """
 
-    def __init__(self, items: Sequence[Tokens], device: torch.device) -> None:
+    def __init__(self, items: Sequence[Tokens], like: Array) -> None:
         places: dict[tuple[int, object], list[int]] = {}
         width = max(len(tokens) for tokens in items)
         earlier = np.zeros((len(items), width), np.int64)
@@ -50,11 +50,12 @@ class Repeats:
             first[item, same] = start
             start += len(same)
         order = [i for same in places.values() for i in same]
-        self.order = torch.tensor(order, device=device)
-        self.first = torch.tensor(first, device=device)
-        self.earlier = torch.tensor(earlier, device=device)
+        on = arrays.of(like)
+        self.order, self.first, self.earlier = (
+            on.asarray(numbers, on.int64, like) for numbers in (order, first, earlier)
+        )
 
-    def pairs(self, items: slice, start: int, stop: int) -> tuple[Tensor, Tensor, Tensor]:
+    def pairs(self, items: slice, start: int, stop: int) -> tuple[Array, Array, Array]:
         """Queries ``start:stop`` of some items, and positions of their token before.
 
         Returns:
@@ -63,10 +64,10 @@ class Repeats:
         """
         counts = self.earlier[items, start:stop]
         width = counts.shape[1]
-        flat = counts.flatten()
-        rows = torch.repeat_interleave(flat)
-        shift = self.first[items, start:stop].flatten() - (flat.cumsum(0) - flat)
-        keys = self.order[torch.arange(len(rows), device=rows.device) + shift[rows]]
+        flat, on = counts.reshape(-1), arrays.of(counts)
+        rows = on.occurrences(flat)
+        shift = self.first[items, start:stop].reshape(-1) - (flat.cumsum(0) - flat)
+        keys = self.order[on.arange(0, len(rows), on.int64, rows) + shift[rows]]
         return rows // width, rows % width, keys
 
 
@@ -99,15 +100,18 @@ class Axes:
         follows: bool [B, T], the queries after the first that is no special token.
     """
 
-    def __init__(self, items: Sequence[Sides], kind: SiteKind, like: Tensor) -> None:
+    def __init__(self, items: Sequence[Sides], kind: SiteKind, like: Array) -> None:
         queries, keys = [sides.queries for sides in items], [sides.keys for sides in items]
         self.sides = tuple(items)
         self.ordered = kind != "cross"
         self.lengths = [(len(q), len(k)) for q, k in zip(queries, keys, strict=True)]
 
-        def flags(rows: Iterable[Sequence[bool]]) -> Tensor:
+        on = arrays.of(like)
+
+        def flags(rows: Iterable[Sequence[bool]]) -> Array:
             padded = list(zip_longest(*rows, fillvalue=False))
-            return torch.tensor(padded, dtype=torch.bool, device=like.device).T
+            marked: Array = on.asarray(padded, on.bool_, like).T
+            return marked
 
         marks = [[is_punctuation(text) for text in tokens.texts] for tokens in keys]
         own_marks = (
@@ -122,18 +126,17 @@ class Axes:
         sink[:, 0] = True
         separators = flags([tokens.separators for tokens in keys])
         separators[:, 0] = False
-        self.plain = (self.keys & ~sink).to(like.dtype)
+        self.plain = on.cast(self.keys & ~sink, like.dtype)
         columns = [sink & self.keys, separators, flags(marks) & ~sink]
-        self.columns = torch.stack(columns, 1).to(like.dtype)
+        self.columns = on.cast(on.xp.stack(columns, 1), like.dtype)
         self.is_separator = flags([tokens.separators for tokens in queries])
         self.is_punctuation = flags(own_marks)
         self.space = _space(keys)
         textual = self.ordered and self.space == "text"
-        self.repeats = Repeats(queries, like.device) if textual else None
+        self.repeats = Repeats(queries, like) if textual else None
         self.places = _places(keys, like) if self.ordered and self.space != "text" else None
-        self.registers = flags(
-            [[text.startswith(REGISTER) for text in tokens.texts] for tokens in keys]
-        ).to(like.dtype)
+        registers = [[text.startswith(REGISTER) for text in tokens.texts] for tokens in keys]
+        self.registers = on.cast(flags(registers), like.dtype)
         self.follows = self.counts.cumsum(1) > self.counts
 
 
@@ -143,13 +146,12 @@ def _space(keys: Sequence[Tokens]) -> Space:
     return spaces.pop() if len(spaces) == 1 else "text"
 
 
-def _places(keys: Sequence[Tokens], like: Tensor) -> Tensor:
+def _places(keys: Sequence[Tokens], like: Array) -> Array:
     """[B, S, 2] or [B, S, 1], NaN where a token has no place."""
     size = max(len(place) for tokens in keys for place in tokens.places)
-    places = torch.full(
-        (len(keys), max(map(len, keys)), size), math.nan, dtype=like.dtype, device=like.device
-    )
+    on, shape = arrays.of(like), (len(keys), max(map(len, keys)), size)
+    places: Array = on.full(shape, math.nan, like.dtype, like)
     for item, tokens in enumerate(keys):
         rows = [place or (math.nan,) * size for place in tokens.places]
-        places[item, : len(rows)] = torch.tensor(rows, dtype=like.dtype, device=like.device)
+        places[item, : len(rows)] = on.asarray(rows, like.dtype, like)
     return places

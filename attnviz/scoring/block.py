@@ -9,13 +9,12 @@ heads share a mask.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
-
+from attnviz.core import arrays
+from attnviz.core.arrays import Array
 from attnviz.scoring.axes import Axes
 
 LOCAL_WINDOW = 2
@@ -31,9 +30,9 @@ _SINK, _SEPARATOR, _PUNCTUATION, _GAP = range(4)
 class Pairs(NamedTuple):
     """Target keys that differ from row to row, as columns of a block: int64 [n] each."""
 
-    items: Tensor
-    rows: Tensor
-    keys: Tensor
+    items: Array
+    rows: Array
+    keys: Array
 
 
 class Expected(NamedTuple):
@@ -44,8 +43,8 @@ class Expected(NamedTuple):
         possible: bool [B, A, n, r], whether a row can count for a score at all.
     """
 
-    chances: Tensor
-    possible: Tensor
+    chances: Array
+    possible: Array
 
 
 class Place:
@@ -59,7 +58,7 @@ class Place:
         start: position of the first query.
         key_start: position of the first key.
         allowed: bool [B, A, r, s], the keys each query may attend to.
-        scratch: flat memory to work in, of the dtype and on the device of the weights.
+        scratch: flat memory to work in, of the kind and the dtype of the weights.
         learned_sink: part of each row goes to a learned sink that is no key; it counts as one more
             choice.
 
@@ -74,8 +73,8 @@ class Place:
         items: slice,
         start: int,
         key_start: int,
-        allowed: Tensor,
-        scratch: Tensor,
+        allowed: Array,
+        scratch: Array,
         *,
         learned_sink: bool = False,
     ) -> None:
@@ -84,50 +83,56 @@ class Place:
         self.allowed = allowed
         self.rows, self.keys = allowed.shape[-2:]
         self.scratch, self.learned_sink = scratch, learned_sink
+        self.on = arrays.of(scratch)
         self.choices = self.ones().sum(-1)
         self.expected: Expected | None = None
 
-    def memory(self, shape: torch.Size) -> Tensor:
+    def memory(self, shape: Sequence[int]) -> Array:
         """Memory of that shape, in ``scratch`` if it fits; what was there is lost."""
         size = math.prod(shape)
-        if size > self.scratch.numel():
-            return self.scratch.new_empty(shape)
-        return self.scratch[:size].view(shape)
+        if size > len(self.scratch):
+            fresh: Array = self.on.empty(shape, self.scratch.dtype, self.scratch)
+            return fresh
+        return self.scratch[:size].reshape(tuple(shape))
 
-    def ones(self) -> Tensor:
+    def ones(self) -> Array:
         """[B, A, r, s], 1 where a query may attend to a key; in ``scratch`` if it fits there."""
-        return self.memory(self.allowed.shape).copy_(self.allowed)
+        memory = self.memory(self.allowed.shape)
+        memory[...] = self.allowed
+        return memory
 
     @cached_property
-    def reached(self) -> Tensor:
+    def reached(self) -> Array:
         """[B, A, 2, s], how many queries may attend to a key, and what uniform attention gives it.
 
         What was in ``scratch`` is lost.
         """
-        real = self.queries(self.axes.real)[:, None].expand_as(self.choices)
-        rows = torch.stack([real, real / self.choices.clamp(min=1)], dim=2)
-        return rows.to(self.scratch.dtype) @ self.ones()
+        on = self.on
+        real = on.xp.broadcast_to(self.queries(self.axes.real)[:, None], self.choices.shape)
+        real = on.cast(real, self.scratch.dtype)
+        rows: Array = on.xp.stack([real, real / self.choices.clip(1)], 2)
+        return rows @ self.ones()
 
-    def queries(self, flags: Tensor) -> Tensor:
+    def queries(self, flags: Array) -> Array:
         """The block's part [B, r] of something over all queries of the batch."""
         return flags[self.items, self.start : self.start + self.rows]
 
-    def of_keys(self, values: Tensor) -> Tensor:
+    def of_keys(self, values: Array) -> Array:
         """The block's part [B, ..., s] of something over all keys of the batch."""
         return values[self.items, ..., self.key_start : self.key_start + self.keys]
 
     @cached_property
-    def countable(self) -> Tensor:
+    def countable(self) -> Array:
         """Bool [B, A, r]: rows whose query is no special token and has a choice."""
         return self.queries(self.axes.counts)[:, None] & (self.choices >= 2)
 
     @cached_property
-    def positions(self) -> Tensor:
+    def positions(self) -> Array:
         """Int32 [r], the queries' positions."""
         return self._range(self.start, self.rows)
 
     @cached_property
-    def key_positions(self) -> Tensor:
+    def key_positions(self) -> Array:
         """Int32 [s]."""
         return self._range(self.key_start, self.keys)
 
@@ -138,40 +143,45 @@ class Place:
         return first, min(max(self.start + self.rows - self.key_start, first), self.keys)
 
     @cached_property
-    def columns(self) -> Tensor:
+    def columns(self) -> Array:
         """[B, 4, s]: 1 for the keys of each kind; last, how far a key lies outside the queries."""
         before = self.start - self.key_positions
         after = -before - (self.rows - 1)
-        gap = torch.maximum(before, after).clamp(min=0).to(self.scratch.dtype)
+        xp = self.on.xp
+        gap = self.on.cast(xp.maximum(before, after).clip(0), self.scratch.dtype)
         shared = self.of_keys(self.axes.columns)
-        return torch.cat([shared, gap.expand(len(shared), 1, -1)], dim=1)
+        gap = xp.broadcast_to(gap, (len(shared), 1, len(gap)))
+        columns: Array = xp.concatenate([shared, gap], 1)
+        return columns
 
     @cached_property
-    def near(self) -> tuple[Tensor, Tensor]:
+    def near(self) -> tuple[Array, Array]:
         """Columns [r, 2w+1] of the keys i-w..i+w; [B, r, 2w+1], 1 where it can be a target."""
-        offsets = torch.arange(-LOCAL_WINDOW, LOCAL_WINDOW + 1, device=self.scratch.device)
+        on = self.on
+        offsets = on.arange(-LOCAL_WINDOW, LOCAL_WINDOW + 1, on.int64, self.scratch)
         columns = self.positions[:, None] + offsets - self.key_start
         inside = (columns >= 0) & (columns < self.keys)
-        columns = columns.clamp(0, self.keys - 1).long()
+        columns = columns.clip(0, self.keys - 1)
         return columns, self.of_keys(self.axes.plain)[:, columns] * inside
 
     @cached_property
-    def apart(self) -> tuple[Tensor, Tensor]:
+    def apart(self) -> tuple[Array, Array]:
         """[B, r, s], how far keys are that have a place; [B, 1, s], 1 for these."""
         assert self.axes.places is not None
         first = self.axes.places[self.items, self.start : self.start + self.rows]
         second = self.axes.places[self.items, self.key_start : self.key_start + self.keys]
-        distance = (first[:, :, None] - second[:, None]).square().sum(-1).sqrt()
-        placed = (~second.isnan().any(-1)).to(self.scratch.dtype)
-        return distance.nan_to_num(), placed[:, None]
+        xp = self.on.xp
+        distance = xp.sqrt(xp.square(first[:, :, None] - second[:, None]).sum(-1))
+        placed = self.on.cast(~xp.isnan(second).any(-1), self.scratch.dtype)
+        return xp.nan_to_num(distance), placed[:, None]
 
     @cached_property
-    def around(self) -> Tensor:
+    def around(self) -> Array:
         """[B, r, s], 1 for patches of near rows and columns that can be a target."""
         assert self.axes.places is not None
         first = self.axes.places[self.items, self.start : self.start + self.rows]
         second = self.axes.places[self.items, self.key_start : self.key_start + self.keys]
-        near = ((first[:, :, None] - second[:, None]).abs() <= LOCAL_WINDOW).all(-1)
+        near = (abs(first[:, :, None] - second[:, None]) <= LOCAL_WINDOW).all(-1)
         return near * self.of_keys(self.axes.plain)[:, None]
 
     @property
@@ -184,8 +194,9 @@ class Place:
         """Keys right after an earlier same token, at least two positions back."""
         return self._repeated[1]
 
-    def _range(self, start: int, count: int) -> Tensor:
-        return torch.arange(start, start + count, device=self.scratch.device, dtype=torch.int32)
+    def _range(self, start: int, count: int) -> Array:
+        positions: Array = self.on.arange(start, start + count, self.on.int32, self.scratch)
+        return positions
 
     @cached_property
     def _repeated(self) -> tuple[Pairs, Pairs]:
@@ -194,7 +205,7 @@ class Place:
         items, rows, keys = self.axes.repeats.pairs(self.items, self.start, self.start + self.rows)
         return self._targets(items, rows, keys), self._targets(items, rows, keys + 1)
 
-    def _targets(self, items: Tensor, rows: Tensor, keys: Tensor) -> Pairs:
+    def _targets(self, items: Array, rows: Array, keys: Array) -> Pairs:
         """Those of the keys that can be targets."""
         columns = keys - self.key_start
         fits = (keys <= rows + self.start - 2) & (columns >= 0) & (columns < self.keys)
@@ -217,18 +228,20 @@ class Block:
 
     def __init__(
         self,
-        weights: Tensor,
+        weights: Array,
         place: Place,
-        logits: Tensor | None = None,
+        logits: Array | None = None,
         heads: slice = slice(None),
-        earlier: Tensor | None = None,
+        earlier: Array | None = None,
     ) -> None:
         self.weights, self.place, self.logits, self.heads = weights, place, logits, heads
         self.earlier = earlier
+        self.xp = place.on.xp
 
     def parts(self) -> Iterator[Block]:
         """The same block, a few heads at a time: as many weights as fit into its memory."""
-        step = max(1, self.place.scratch.numel() // max(1, self.weights[:, 0].numel()))
+        items, _, rows, keys = self.weights.shape
+        step = max(1, len(self.place.scratch) // max(1, items * rows * keys))
         for first in range(0, self.weights.shape[1], step):
             heads = slice(first, first + step)
             logits = None if self.logits is None else self.logits[:, heads]
@@ -236,103 +249,111 @@ class Block:
             yield Block(self.weights[:, heads], self.place, logits, heads, earlier)
 
     @cached_property
-    def top(self) -> Tensor:
+    def top(self) -> Array:
         """[B, H, r], the largest weight."""
-        return self.weights.amax(-1)
+        most: Array = self.xp.amax(self.weights, -1)
+        return most
 
     @cached_property
-    def entropy(self) -> Tensor:
+    def entropy(self) -> Array:
         """[B, H, r], -Σ w log₂ w in bits; what a learned sink takes is one more w."""
         if self.place.learned_sink:
             return self._entropy_of_keys + self._entropy_of_sink
         return self._entropy_of_keys
 
     @property
-    def choices(self) -> Tensor:
+    def choices(self) -> Array:
         """[B, A, r], between how many things the weight of a row can be divided."""
         choices = self.place.choices + self.place.learned_sink
         return choices if choices.shape[1] == 1 else choices[:, self.heads]
 
     @property
-    def _entropy_of_sink(self) -> Tensor:
-        rest = (1 - self.weights.sum(-1)).clamp(min=torch.finfo(self.weights.dtype).tiny)
-        return -rest.log2() * rest
+    def _entropy_of_sink(self) -> Array:
+        rest = (1 - self.weights.sum(-1)).clip(self.xp.finfo(self.weights.dtype).tiny)
+        lost: Array = -self.xp.log2(rest) * rest
+        return lost
 
     @property
-    def _entropy_of_keys(self) -> Tensor:
+    def _entropy_of_keys(self) -> Array:
+        xp = self.xp
         if self.logits is None:
-            tiny = torch.finfo(self.weights.dtype).tiny
-            logs = torch.add(self.weights, tiny, out=self.place.memory(self.weights.shape)).log2_()
-            return -logs.mul_(self.weights).sum(-1).clamp(max=0)
+            memory = self.place.memory(self.weights.shape)
+            logs = xp.add(self.weights, xp.finfo(self.weights.dtype).tiny, out=memory)
+            xp.log2(logs, out=logs)
+            logs *= self.weights
+            spread: Array = -logs.sum(-1).clip(None, 0)
+            return spread
         # with z the logits and their largest belonging to the largest weight t:
         # log w = z - max z + log t, hence -Σ w log w = Σ w (max z - z) - Σ w · log t
-        peaks = self.logits.amax(-1, keepdim=True)
-        below = torch.sub(peaks, self.logits, out=self.place.memory(self.weights.shape)).mul_(
-            self.weights
-        )
+        peaks = xp.amax(self.logits, -1)[..., None]
+        below = xp.subtract(peaks, self.logits, out=self.place.memory(self.weights.shape))
+        below *= self.weights
         total = self.weights.sum(-1) if self.place.learned_sink else 1
-        return (below.sum(-1) - total * self.top.log()).clamp(min=0) / math.log(2)
+        bits: Array = (below.sum(-1) - total * xp.log(self.top)).clip(0) / math.log(2)
+        return bits
 
     @cached_property
-    def distance(self) -> Tensor:
+    def distance(self) -> Array:
         """[B, H, r], Σ w |i - j|; or Σ w d / Σ w over the keys that have a place."""
         place = self.place
         if place.axes.places is not None:
-            apart, placed = (part[:, None] for part in place.apart)
+            far, placed = (part[:, None] for part in place.apart)
             there = (self.weights * placed).sum(-1)
-            tiny = torch.finfo(self.weights.dtype).tiny
-            return (self.weights * apart).sum(-1) / there.clamp(min=tiny)
+            tiny = self.xp.finfo(self.weights.dtype).tiny
+            return (self.weights * far).sum(-1) / there.clip(tiny)
         first, last = place.tile
-        behind = torch.arange(place.rows, device=self.weights.device, dtype=self.weights.dtype)
-        inside = (place.positions[:, None] - place.key_positions[first:last]).abs()
+        behind = place.on.arange(0, place.rows, self.weights.dtype, self.weights)
+        inside = abs(place.positions[:, None] - place.key_positions[first:last])
+        inside = place.on.cast(inside, self.weights.dtype)
         near = self.weights[..., first:last] * inside
         # no differences of large numbers: outside the tile, |i - j| is the way to its edge and on
         left = self.weights[..., :first].sum(-1) * behind
-        right = self.weights[..., last:].sum(-1) * behind.flip(0)
-        return near.sum(-1) + self._columns[:, _GAP] + left + right
+        right = self.weights[..., last:].sum(-1) * self.xp.flip(behind, (0,))
+        apart: Array = near.sum(-1) + self._columns[:, _GAP] + left + right
+        return apart
 
     @property
-    def first(self) -> Tensor:
+    def first(self) -> Array:
         """[B, H, r], the weight on position 0."""
         return self.weights[..., 0] if self.place.key_start == 0 else self.nothing
 
     @property
-    def sink(self) -> Tensor:
+    def sink(self) -> Array:
         """[B, H, r], the weight on position 0 and special tokens."""
         return self._columns[:, _SINK]
 
     @property
-    def separator(self) -> Tensor:
+    def separator(self) -> Array:
         """[B, H, r], the weight on tokens that end a segment, but for position 0."""
         return self._columns[:, _SEPARATOR]
 
     @property
-    def punctuation(self) -> Tensor:
+    def punctuation(self) -> Array:
         """[B, H, r], the weight on punctuation outside the sink."""
         return self._columns[:, _PUNCTUATION]
 
     @cached_property
-    def near(self) -> Tensor:
+    def near(self) -> Array:
         """[B, H, r, 2w+1], the weight on each key of the local window that can be a target."""
         columns, plain = self.place.near
-        items, heads = self.weights.shape[:2]
-        return self.weights.gather(3, columns.expand(items, heads, -1, -1)) * plain[:, None]
+        near: Array = self.place.on.columns_of_rows(self.weights, columns) * plain[:, None]
+        return near
 
     @property
-    def around(self) -> Tensor:
+    def around(self) -> Array:
         """[B, H, r], the weight within the local window, of rows and columns for patches."""
         if self.place.axes.space == "patches":
             return (self.weights * self.place.around[:, None]).sum(-1)
         return self.near.sum(-1)
 
     @property
-    def registers(self) -> Tensor:
+    def registers(self) -> Array:
         """[B, H, r], the weight on register tokens."""
         flags = self.place.of_keys(self.place.axes.registers)
         return (self.weights * flags[:, None, None]).sum(-1)
 
     @property
-    def off_sink(self) -> Tensor:
+    def off_sink(self) -> Array:
         """[B, H, r, s], what each row gives off the sink, rescaled to 1; 0 for some rows.
 
         These are special tokens, and rows that leave less than :data:`SINK_REST` off the sink.
@@ -341,10 +362,10 @@ class Block:
         plain = self.weights * place.of_keys(place.axes.plain)[:, None, None]
         rest = (1 - self.sink)[..., None]
         counts = place.queries(place.axes.counts)[:, None, :, None]
-        return plain / rest.clamp(min=SINK_REST) * (counts & (rest >= SINK_REST))
+        return plain / rest.clip(SINK_REST) * (counts & (rest >= SINK_REST))
 
     @property
-    def forward(self) -> Tensor:
+    def forward(self) -> Array:
         """[B, H, r], the chance that a key of a row comes after one of a random earlier row.
 
         Keys are drawn from the weights off the sink, ties count half, and so do rows before which
@@ -359,29 +380,32 @@ class Block:
         below = left + before.cumsum(-1) - before / 2
         rows = own.sum(-1)
         total = self.earlier.sum(-1)[..., None] + rows.cumsum(-1) - rows
-        passed = (own * below).sum(-1) / total.clamp(min=0.5)
-        return passed.where(total >= 0.5, 0.5 * rows)
+        passed = (own * below).sum(-1) / total.clip(0.5)
+        after: Array = self.xp.where(total >= 0.5, passed, 0.5 * rows)
+        return after
 
     @property
-    def nothing(self) -> Tensor:
+    def nothing(self) -> Array:
         """[B, H, r], no weight."""
-        return torch.zeros_like(self.weights[..., 0])
+        none: Array = self.xp.zeros_like(self.weights[..., 0])
+        return none
 
-    def on(self, pairs: Pairs) -> Tensor:
+    def on(self, pairs: Pairs) -> Array:
         """[B, H, r], the weight on targets that differ from row to row."""
         items, heads, rows, _ = self.weights.shape
         weights = self.weights[pairs.items, :, pairs.rows, pairs.keys]  # [n, H]
-        summed = weights.new_zeros(items * rows, heads)
-        summed.index_add_(0, pairs.items * rows + pairs.rows, weights)
-        return summed.view(items, rows, heads).transpose(1, 2)
+        sums = self.place.on.sum_by_row(weights, pairs.items * rows + pairs.rows, items * rows)
+        summed: Array = sums.reshape(items, rows, heads).swapaxes(1, 2)
+        return summed
 
     @cached_property
-    def _columns(self) -> Tensor:
+    def _columns(self) -> Array:
         """[B, 4, H, r], the weights times the columns that all rows share."""
         items, heads, rows, _ = self.weights.shape
         # few rows times many columns: many times faster than the other way round
-        product = self.place.columns @ self.weights.flatten(1, 2).mT
-        return product.view(items, -1, heads, rows)
+        stacked = self.weights.reshape(items, heads * rows, -1)
+        product = self.place.columns @ stacked.swapaxes(1, 2)
+        return product.reshape(items, -1, heads, rows)
 
 
 class Uniform(Block):
@@ -391,7 +415,9 @@ class Uniform(Block):
     """
 
     def __init__(self, place: Place) -> None:
-        share = 1 / place.choices.clamp(min=1)
-        super().__init__(place.ones().mul_(share[..., None]), place)
+        share = 1 / place.choices.clip(1)
+        weights = place.ones()
+        weights *= share[..., None]
+        super().__init__(weights, place)
         self.top = share
-        self.entropy = self.choices.clamp(min=1).log2()
+        self.entropy = self.xp.log2(self.choices.clip(1))

@@ -14,10 +14,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from attnviz.core import arrays
+from attnviz.core.arrays import Array, to_numpy
 from attnviz.core.capture import Capture
 from attnviz.core.heads import SITE_KINDS, Head, Layout, Site, SiteKind
 from attnviz.core.key_mask import KeyMask
@@ -41,7 +41,7 @@ _SHARED_ELEMENTS = 1 << 21
 """Weights of blocks whose places are kept for the layers that follow: of 1,024 tokens those of
 layers that see all keys and of layers with windows. Longer texts gain little."""
 
-Watch = Callable[[int, Site, int, Sequence[str], Tensor], None]
+Watch = Callable[[int, Site, int, Sequence[str], Array], None]
 """Gets the item, the layer, the first row's position, the names of n scores, and their values
 [n, H, r] in single rows, NaN where a row does not count."""
 
@@ -76,7 +76,7 @@ class Recorder:
         if self._wanted is not None and rows.site not in self._wanted:
             return
         _, heads, count, width = rows.weights.shape
-        allowed = _allowed(rows).cpu().numpy()
+        allowed = to_numpy(_allowed(rows))
         weights_of, some = rows.weights, self._wanted and self._wanted[rows.site]
         if some and len(some) < heads:
             kept = self._kept[rows.site] = tuple(sorted(some))
@@ -89,7 +89,7 @@ class Recorder:
             length, key_length = len(sides.queries), len(sides.keys)
             r = max(0, min(count, length - rows.start))
             s = max(0, min(width, key_length - rows.key_start))
-            weights = weights_of[number, :, :r, :s].cpu().numpy()
+            weights = to_numpy(weights_of[number, :, :r, :s])
             maps = self._maps[number]
             if rows.site not in maps:
                 maps[rows.site] = np.zeros((heads, length, key_length), weights.dtype)
@@ -188,7 +188,7 @@ class ScoreObserver:
         self._sinks: dict[Site, SinkTotals] = {}
         self._axes: dict[SiteKind, Axes] = {}
         self._known: dict[SiteKind, tuple[NDArray[np.intp], NDArray[np.intp]]] = {}
-        self._scratch: Tensor | None = None
+        self._scratch: Array | None = None
         self._places: dict[tuple[SiteKind, int, int, int, int, int], list[Place]] = {}
         self._shared = 0
 
@@ -197,6 +197,7 @@ class ScoreObserver:
         """Query rows of all items without any weight, counted once per layer."""
         return self.total().empty
 
+    @np.errstate(divide="ignore", invalid="ignore")  # of rows that do not count
     def observe(self, rows: Rows) -> None:
         """Add one block of rows to the sums; changes nothing in it."""
         site = rows.site
@@ -217,7 +218,7 @@ class ScoreObserver:
                     self._sinks[site].add(block)
                 values, defined = self._totals[site].add(block)
                 if self._watch is not None:
-                    self._show(self._watch, rows, items, values.where(defined, math.nan))
+                    self._show(self._watch, rows, items, block.xp.where(defined, values, math.nan))
         longest = max(queries for queries, _ in self._axes[site.kind].lengths)
         self._sinks[site].seen(rows.weights.shape[2], longest)
 
@@ -232,12 +233,12 @@ class ScoreObserver:
                 continue
             heads = heads[list(self._kept[site])] if site in self._kept else heads
             total, (scores, targets) = self._totals[site], self._columns(site.kind)
-            out.values[heads[:, None], scores] = total.values[item].numpy()
-            out.chances[heads[:, None], scores] = total.chances[item].numpy()
-            out.rows[heads[:, None], scores] = total.rows[item].numpy()
+            out.values[heads[:, None], scores] = total.values[item]
+            out.chances[heads[:, None], scores] = total.chances[item]
+            out.rows[heads[:, None], scores] = total.rows[item]
             cells = heads[:, None, None], scores[:, None], targets
-            out.shares[cells] = total.shares[item].numpy()
-            out.counted[heads] = total.counted[item].numpy()
+            out.shares[cells] = total.shares[item]
+            out.counted[heads] = total.counted[item]
             empty += int(total.empty[item])
             if (sinks := self._sinks[site].sinks) is not None:
                 column = self._names.index(SINK)
@@ -312,7 +313,8 @@ class ScoreObserver:
         axes = self._axes[rows.site.kind]
         allowed = _allowed(rows)
         allowed = allowed[items if len(allowed) > 1 else slice(None), :, :r, :s]
-        allowed = allowed.expand(items.stop - items.start, -1, -1, -1)
+        on = arrays.of(allowed)
+        allowed = on.xp.broadcast_to(allowed, (items.stop - items.start, *allowed.shape[1:]))
         if (
             min(k for _, k in axes.lengths[items]) < rows.key_start + s
         ):  # keys that an item does not have
@@ -323,42 +325,48 @@ class ScoreObserver:
         known = self._places.setdefault(name, [])
         for kept in known:
             same = kept.learned_sink == rows.sink and kept.scratch is memory
-            if same and torch.equal(kept.allowed, allowed):
+            if same and on.equal(kept.allowed, allowed):
                 return kept
         place = Place(
             axes, items, rows.start, rows.key_start, allowed, memory, learned_sink=rows.sink
         )
-        if self._shared + allowed.numel() <= _SHARED_ELEMENTS:
-            place.allowed = allowed.clone()
+        size = math.prod(allowed.shape)
+        if self._shared + size <= _SHARED_ELEMENTS:
+            place.allowed = on.copied(allowed)
             known.append(place)
-            self._shared += allowed.numel()
+            self._shared += size
         return place
 
-    def _memory(self, rows: Rows, keys: int) -> Tensor:
+    def _memory(self, rows: Rows, keys: int) -> Array:
         """Memory to score in, the same for every block: for one of all keys, or a part of it."""
         items, heads, count, _ = rows.weights.shape
         size = min(_PART_ELEMENTS, items * heads * count * keys)
         kept = self._scratch
-        if kept is None or kept.numel() < size or kept.dtype != rows.weights.dtype:
-            kept = self._scratch = rows.weights.new_empty(size)
+        weights = rows.weights
+        if kept is None or len(kept) < size or kept.dtype != weights.dtype:
+            kept = self._scratch = arrays.of(weights).empty((size,), weights.dtype, weights)
+        assert kept is not None
         return kept
 
-    def _show(self, watch: Watch, rows: Rows, items: slice, values: Tensor) -> None:
+    def _show(self, watch: Watch, rows: Rows, items: slice, values: Array) -> None:
         """Let somebody see the scores of single rows, item by item."""
         lengths = self._axes[rows.site.kind].lengths
         for item, item_values in zip(range(items.start, items.stop), values, strict=True):
-            own = item_values[:, :, : max(0, lengths[item][0] - rows.start)].transpose(0, 1)
+            own = item_values[:, :, : max(0, lengths[item][0] - rows.start)].swapaxes(0, 1)
             if own.shape[-1]:
                 watch(item, rows.site, rows.start, self._scored(rows.site.kind), own)
 
 
-def _allowed(rows: Rows) -> Tensor:
+def _allowed(rows: Rows) -> Array:
     """Bool [B or 1, H or 1, r, s]: the keys of a block that each query may attend to."""
     if rows.allowed is None:
-        shape = rows.weights.shape[2:]
-        return torch.ones((), dtype=torch.bool, device=rows.weights.device).expand(1, 1, *shape)
-    allowed = rows.allowed[(None,) * (4 - rows.allowed.ndim)]
-    return allowed.expand(-1, -1, *rows.weights.shape[2:])
+        on = arrays.of(rows.weights)
+        everywhere = on.full((1, 1, 1, 1), True, on.bool_, rows.weights)
+    else:
+        everywhere = rows.allowed[(None,) * (4 - rows.allowed.ndim)]
+    shape = (*everywhere.shape[:2], *rows.weights.shape[2:])
+    allowed: Array = arrays.of(everywhere).xp.broadcast_to(everywhere, shape)
+    return allowed
 
 
 def score_capture(capture: Capture, names: Sequence[str] | None = None) -> ScoreObserver:

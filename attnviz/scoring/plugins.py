@@ -12,14 +12,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attnviz.core.interface import interface
 from attnviz.core.scores import UserDefined
 from attnviz.errors import AttnvizError, InputError, Message, UsageError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "attnviz.scores"
 """The group of entry points that packages name their modules in."""
@@ -117,6 +119,10 @@ def load_plugins(*files: str | Path) -> tuple[str, ...]:
 
 @cache
 def _installed() -> tuple[str, ...]:
+    if not _declared():
+        return ()
+    from importlib.metadata import entry_points
+
     points = sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value))
     for point in points:
         with running(
@@ -127,6 +133,14 @@ def _installed() -> tuple[str, ...]:
         ):
             point.load()
     return tuple(point.module for point in points)
+
+
+def _declared() -> bool:
+    """Whether any installed package names the group; reading all their metadata takes longer."""
+    files = (
+        file for folder in sys.path for file in Path(folder or ".").glob("*-info/entry_points.txt")
+    )
+    return any(f"[{GROUP}]" in file.read_text("utf-8", "replace") for file in files)
 
 
 def _package(point: EntryPoint) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
+from attnviz.core import arrays
 from attnviz.core.capture import Capture
 from attnviz.core.heads import SiteKind
 from attnviz.core.key_mask import KeyMask
@@ -64,16 +64,16 @@ def blocks(capture: Capture) -> Iterator[Rows]:
     Norms come with each row divided by its sum.
     """
     for site, maps in capture.maps.items():
-        weights = torch.from_numpy(np.ascontiguousarray(maps, np.promote_types(maps.dtype, "f4")))
+        weights = np.ascontiguousarray(maps, np.promote_types(maps.dtype, "f4"))
         reach = capture.reach.get(site)
-        allowed = torch.from_numpy(allowed_in(maps, site.kind, reach))
+        allowed = allowed_in(maps, site.kind, reach)
         sink = reach is not None and reach.sink
         if capture.quantity != "weights":  # scores compare with chance
-            sums = weights.sum(-1, keepdim=True)
-            weights = weights / sums.where(sums > 0, 1)
+            sums = weights.sum(-1, keepdims=True)
+            weights = weights / np.where(sums > 0, sums, 1)
         heads, length, key_length = weights.shape
         step = max(1, _BLOCK_ELEMENTS // (heads * key_length))
         for start in range(0, length, step):
             rows = slice(start, start + step)
-            shown = weights[None, :, rows]
-            yield Rows(site, start, 0, shown, allowed[None, :, rows], sink=sink)
+            shown, seen = arrays.array(weights[None, :, rows]), arrays.array(allowed[None, :, rows])
+            yield Rows(site, start, 0, shown, seen, sink=sink)

@@ -23,8 +23,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from torch import Tensor
-
+from attnviz.core.arrays import Array
 from attnviz.core.media import Space
 from attnviz.core.scores import SINK
 from attnviz.scoring.block import LOCAL_WINDOW, SINK_REST, Block, Place
@@ -59,7 +58,7 @@ class ScoreDef:
     """
 
     name: str
-    function: Callable[[Block], Tensor] | None
+    function: Callable[[Block], Array] | None
     formula: str
     source: str
     unit: Unit = "share"
@@ -67,10 +66,10 @@ class ScoreDef:
     ordered: bool = True
     off_sink: bool = False
     asks_sink: bool = False
-    unless: Callable[[Place], Tensor] | None = None
+    unless: Callable[[Place], Array] | None = None
     spaces: tuple[Space, ...] = EVERYWHERE
     crossed: bool = False
-    chance: Callable[[Block], Tensor] | None = None
+    chance: Callable[[Block], Array] | None = None
     user: str = ""
 
     @property
@@ -84,96 +83,97 @@ class ScoreDef:
         return fits and space in self.spaces
 
 
-def previous(block: Block) -> Tensor:
+def previous(block: Block) -> Array:
     """The weight on the token before."""
     return block.near[..., LOCAL_WINDOW - 1]
 
 
-def following(block: Block) -> Tensor:
+def following(block: Block) -> Array:
     """The weight on the token after."""
     return block.near[..., LOCAL_WINDOW + 1]
 
 
-def itself(block: Block) -> Tensor:
+def itself(block: Block) -> Array:
     """The weight on the token itself."""
     return block.near[..., LOCAL_WINDOW]
 
 
-def local(block: Block) -> Tensor:
+def local(block: Block) -> Array:
     """The weight within the window around the token, itself included."""
     return block.around
 
 
-def first(block: Block) -> Tensor:
+def first(block: Block) -> Array:
     """The weight on position 0."""
     return block.first
 
 
-def separator(block: Block) -> Tensor:
+def separator(block: Block) -> Array:
     """The weight on tokens that end a segment."""
     return block.separator
 
 
-def punctuation(block: Block) -> Tensor:
+def punctuation(block: Block) -> Array:
     """The weight on punctuation."""
     return block.punctuation
 
 
-def duplicate(block: Block) -> Tensor:
+def duplicate(block: Block) -> Array:
     """The weight on earlier occurrences of the same token."""
     return block.on(block.place.duplicate)
 
 
-def induction(block: Block) -> Tensor:
+def induction(block: Block) -> Array:
     """The weight on tokens right after an earlier occurrence of the same token."""
     return block.on(block.place.induction)
 
 
-def entropy(block: Block) -> Tensor:
+def entropy(block: Block) -> Array:
     """How spread the weights are, in bits."""
     return block.entropy
 
 
-def entropy_share(block: Block) -> Tensor:
+def entropy_share(block: Block) -> Array:
     """Entropy over its maximum, the logarithm of the number of allowed keys."""
-    return block.entropy / block.choices.log2()
+    share: Array = block.entropy / block.xp.log2(block.choices)
+    return share
 
 
-def distance(block: Block) -> Tensor:
+def distance(block: Block) -> Array:
     """The mean distance between query and key: in tokens, patches or seconds."""
     return block.distance
 
 
-def registers(block: Block) -> Tensor:
+def registers(block: Block) -> Array:
     """The weight on register tokens."""
     return block.registers
 
 
-def diagonal(block: Block) -> Tensor:
+def diagonal(block: Block) -> Array:
     """How surely a key comes after those of earlier rows, times the weight off the sink."""
     return block.forward * (1 - block.sink)
 
 
-def top(block: Block) -> Tensor:
+def top(block: Block) -> Array:
     """The largest weight."""
     return block.top
 
 
-def _near_start(place: Place) -> Tensor:
+def _near_start(place: Place) -> Array:
     """Rows for which position 0 is the token itself or the one before."""
     return (place.positions < 2) & place.axes.ordered
 
 
-def _nothing_before(place: Place) -> Tensor:
+def _nothing_before(place: Place) -> Array:
     """Rows before which no row counts."""
     return ~place.queries(place.axes.follows)
 
 
-def _separators(place: Place) -> Tensor:
+def _separators(place: Place) -> Array:
     return place.queries(place.axes.is_separator)
 
 
-def _marks(place: Place) -> Tensor:
+def _marks(place: Place) -> Array:
     return place.queries(place.axes.is_punctuation)
 
 

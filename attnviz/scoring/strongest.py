@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from attnviz.core import arrays
+from attnviz.core.arrays import Array, to_numpy
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Site
 from attnviz.core.source import Rows
@@ -40,19 +40,19 @@ def targets(capture: Capture, head: Head, score: str) -> NDArray[np.bool_]:
     hits: NDArray[np.bool_] = np.zeros((length, keys), np.bool_)
     for first in range(0, keys, _AT_ONCE):
         some = range(first, min(first + _AT_ONCE, keys))
-        single = torch.zeros(1, len(some), length, keys)
+        single = np.zeros((1, len(some), length, keys), np.float32)
         for number, key in enumerate(some):
             single[0, number, :, key] = 1.0
 
         def watch(
-            item: int, site: Site, start: int, names: Sequence[str], values: Tensor,
+            item: int, site: Site, start: int, names: Sequence[str], values: Array,
             first: int = first,
         ) -> None:  # fmt: skip
-            for number, row in (values[0] > 0.5).nonzero().tolist():
+            for number, row in np.argwhere(to_numpy(values[0] > 0.5)).tolist():
                 hits[start + row, first + number] = True
 
         observer = ScoreObserver([capture.inputs], capture.layout, [score], watch)
-        observer.observe(Rows(head.site, 0, 0, single, torch.from_numpy(allowed)[None, None]))
+        observer.observe(_rows(head.site, single, allowed))
     hits &= allowed
     return hits
 
@@ -82,18 +82,23 @@ def strongest_pair(capture: Capture, head: Head, score: str) -> tuple[int, int] 
     allowed = allowed[place if len(allowed) > 1 else 0]
     length, keys = weights.shape
     order = np.argsort(-weights, axis=1, kind="stable")[:, :_CHOICES]
-    single = torch.zeros(1, order.shape[1], length, keys)
-    single.scatter_(3, torch.from_numpy(np.ascontiguousarray(order.T))[None, :, :, None], 1.0)
+    single = np.zeros((1, order.shape[1], length, keys), np.float32)
+    np.put_along_axis(single[0], order.T[..., None], 1.0, -1)
     best: list[tuple[float, int, int]] = []
 
-    def watch(item: int, site: Site, start: int, names: Sequence[str], values: Tensor) -> None:
-        for choice, row in (values[0] > 0.5).nonzero().tolist():
+    def watch(item: int, site: Site, start: int, names: Sequence[str], values: Array) -> None:
+        for choice, row in np.argwhere(to_numpy(values[0] > 0.5)).tolist():
             key = int(order[start + row, choice])
             best.append((-float(weights[start + row, key]), start + row, key))
 
     observer = ScoreObserver([capture.inputs], capture.layout, [score], watch)
-    observer.observe(Rows(head.site, 0, 0, single, torch.from_numpy(allowed)[None, None]))
+    observer.observe(_rows(head.site, single, allowed))
     if not best or min(best)[0] == 0:
         return None
     _, query, key = min(best)
     return query, key
+
+
+def _rows(site: Site, weights: NDArray[np.float32], allowed: NDArray[np.bool_]) -> Rows:
+    """A whole layer as one block."""
+    return Rows(site, 0, 0, arrays.array(weights), arrays.array(allowed[None, None]))

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from attnviz.core.arrays import to_torch
 from attnviz.core.heads import Head, Site
 from attnviz.core.source import Rows
 from attnviz.core.tiled import TiledMap
@@ -54,12 +55,12 @@ class TileObserver:
         wanted = self._wanted[site]
         every = len(wanted) == rows.weights.shape[1]
         chosen = slice(None) if every else wanted  # all without a copy
-        weights = rows.weights[0, chosen, queries, keys].float()
+        weights = to_torch(rows.weights[0, chosen, queries, keys]).float()
         if site not in self._kept:
             self._kept[site] = _Layer(len(weights), self._size, self._rows, self._keys, self._keep)
         allowed = None
         if rows.allowed is not None:
-            part = rows.allowed[(None,) * (4 - rows.allowed.ndim)]
+            part = to_torch(rows.allowed[(None,) * (4 - rows.allowed.ndim)])
             part = part.expand(-1, -1, *rows.weights.shape[2:])[0, :, queries, keys]
             allowed = part.any(0)
         self._kept[site].add(weights, allowed, first - self._rows.start, left - self._keys.start)

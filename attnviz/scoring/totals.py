@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from attnviz.core import arrays
+from attnviz.core.arrays import Array, to_numpy
 from attnviz.scoring.block import SINK_REST, Block, Expected, Place, Uniform
 from attnviz.scoring.scores import ScoreDef
 
@@ -28,8 +28,22 @@ class RowScores(NamedTuple):
         rest: [B, H, r], the weight off the sink; 1 where no score asks for it.
     """
 
-    raw: Tensor
-    rest: Tensor
+    raw: Array
+    rest: Array
+
+
+class Indices(NamedTuple):
+    """What tells the scores of a layer apart, as arrays.
+
+    Attributes:
+        places: int64 [n], the function of each score.
+        targets: int64 [m], the functions of those that can be compared.
+        on_targets: bool [n].
+    """
+
+    places: Array
+    targets: Array
+    on_targets: Array
 
 
 class Totals:
@@ -53,25 +67,24 @@ class Totals:
         self._scores = tuple(scores)
         known = [score.function for score in scores if score.function is not None]
         functions = list(dict.fromkeys(known))
-        self._functions: list[Callable[[Block], Tensor]] = functions
-        self._places = torch.tensor([functions.index(function) for function in known])
+        self._functions: list[Callable[[Block], Array]] = functions
+        self._places = [functions.index(function) for function in known]
         targets = [score for score in scores if score.comparable]
-        self._targets = torch.tensor(
-            [functions.index(t.function) for t in targets if t.function is not None]
-        ).long()
+        self._targets = [functions.index(t.function) for t in targets if t.function is not None]
         self._sink_targets = [place for place, t in enumerate(targets) if t.asks_sink]
         self._off_sink = [place for place, score in enumerate(scores) if score.off_sink]
-        self._on_targets = torch.tensor([score.on_targets for score in scores], dtype=torch.bool)
-        self.values = torch.zeros(items, heads, len(scores), dtype=torch.float64)
-        self.chances = torch.zeros_like(self.values)
-        self.rows = torch.zeros(items, heads, len(scores), dtype=torch.int64)
-        self.shares = self.values.new_zeros(items, heads, len(scores), len(targets))
-        self.counted = torch.zeros(items, heads, dtype=torch.int64)
-        self.empty = torch.zeros(items, dtype=torch.int64)
+        self._on_targets = [score.on_targets for score in scores]
+        self.values = np.zeros((items, heads, len(scores)))
+        self.chances = np.zeros_like(self.values)
+        self.rows = np.zeros(self.values.shape, np.int64)
+        self.shares = np.zeros((*self.values.shape, len(targets)))
+        self.counted = np.zeros((items, heads), np.int64)
+        self.empty = np.zeros(items, np.int64)
+        self._known: Indices | None = None
         self._walks = any(score.crossed for score in scores)
-        self._given: Tensor | None = None
+        self._given: Array | None = None
 
-    def add(self, block: Block) -> tuple[Tensor, Tensor]:
+    def add(self, block: Block) -> tuple[Array, Array]:
         """Take in one block of rows.
 
         Returns:
@@ -96,37 +109,50 @@ class Totals:
         for number in self._off_sink:
             defined[:, :, number] &= enough
         items = place.items
-        # ``self.rows[items] += x`` would copy every sum onto itself once more
-        self.empty[items].add_((~present & real[:, None]).any(1).sum(-1).cpu())
-        self.counted[items].add_(counted.sum(-1).cpu())
-        self.rows[items].add_(defined.sum(-1).cpu())
-        self.values[items].add_(_total(values, defined))
-        self.chances[items].add_(_total(chances, defined))
-        self.shares[items].add_(self._shares(raw, rest, counted, defined))
+        self.empty[items] += to_numpy((~present & real[:, None]).any(1).sum(-1))
+        self.counted[items] += to_numpy(counted.sum(-1))
+        self.rows[items] += to_numpy(defined.sum(-1))
+        self.values[items] += _total(values, defined)
+        self.chances[items] += _total(chances, defined)
+        self.shares[items] += self._shares(raw, rest, counted, defined)
         if self._walks:
-            given = torch.cat([part.off_sink.sum(2) for part in parts], dim=1)
+            given = _joined([part.off_sink.sum(2) for part in parts])
             self._earlier(block)[..., place.key_start : place.key_start + place.keys] += given
         return values, defined
 
-    def _earlier(self, block: Block) -> Tensor:
+    def _earlier(self, block: Block) -> Array:
         """[B, H, S], what earlier rows of the block's items gave to every key, off the sink."""
         place = block.place
         if self._given is None:
             items, heads, keys = len(self.values), self.values.shape[1], place.axes.keys.shape[1]
-            self._given = block.weights.new_zeros(items, heads, keys)
+            weights = block.weights
+            self._given = place.on.zeros((items, heads, keys), weights.dtype, weights)
+        assert self._given is not None
         return self._given[place.items]
 
     def _values(self, block: Block) -> RowScores:
-        raw = torch.stack([function(block) for function in self._functions], dim=2)
-        return RowScores(raw, 1 - block.sink if self._off_sink else torch.ones_like(block.top))
+        raw = block.xp.stack([function(block) for function in self._functions], 2)
+        rest = 1 - block.sink if self._off_sink else block.xp.ones_like(block.top)
+        return RowScores(raw, rest)
 
-    def _scored(self, raw: Tensor, rest: Tensor) -> Tensor:
+    def _scored(self, raw: Array, rest: Array) -> Array:
         """[B, H, n, r], every score; without meaning where too little is left off the sink."""
-        scored = raw.index_select(2, self._places.to(raw.device))
-        divisor = rest.clamp(min=SINK_REST)
+        scored = raw[:, :, self._indices(raw).places]
+        divisor = rest.clip(SINK_REST)
         for number in self._off_sink:
             scored[:, :, number] /= divisor
         return scored
+
+    def _indices(self, like: Array) -> Indices:
+        """Where the scores stand, beside the weights."""
+        if self._known is None:
+            on = arrays.of(like)
+            self._known = Indices(
+                on.asarray(self._places, on.int64, like),
+                on.asarray(self._targets, on.int64, like),
+                on.asarray(self._on_targets, on.bool_, like),
+            )
+        return self._known
 
     def _expected(self, place: Place) -> Expected:
         """What uniform attention gives; a row counts where that is some of it, but not all."""
@@ -137,7 +163,7 @@ class Totals:
             if score.chance is not None:
                 chances[:, :, number] = score.chance(uniform)
         some = (chances > 0) & (chances < _ALL)
-        possible = some | ~self._on_targets.to(some.device)[:, None]
+        possible = some | ~self._indices(raw).on_targets[:, None]
         for number in self._off_sink:
             possible[:, :, number] &= rest >= SINK_REST
         for number, score in enumerate(self._scores):
@@ -145,14 +171,17 @@ class Totals:
                 possible[:, :, number] &= ~score.unless(place)[..., None, :]
         return Expected(chances, possible)
 
-    def _shares(self, raw: Tensor, rest: Tensor, counted: Tensor, defined: Tensor) -> Tensor:
+    def _shares(
+        self, raw: Array, rest: Array, counted: Array, defined: Array
+    ) -> NDArray[np.float64]:
         """[B, H, n, m], over the rows of each score, the weight on the targets of every other."""
-        kept = (defined & self._on_targets.to(raw.device)[:, None]).to(raw.dtype)
-        divisor = rest.clamp(min=SINK_REST)
+        on, known = arrays.of(raw), self._indices(raw)
+        kept = on.cast(defined & known.on_targets[:, None], raw.dtype)
+        divisor = rest.clip(SINK_REST)
         for number in self._off_sink:
             kept[:, :, number] /= divisor
-        on = raw.index_select(2, self._targets.to(raw.device)).where(counted[:, :, None], 0)
-        shares = (kept @ on.mT).cpu().double()
+        weights = on.xp.where(counted[:, :, None], raw[:, :, known.targets], 0)
+        shares = to_numpy(kept @ weights.swapaxes(-1, -2)).astype(np.float64)
         for target in self._sink_targets:
             for number in self._off_sink:
                 shares[:, :, number, target] = 0
@@ -184,8 +213,8 @@ class SinkTotals:
 
     def __init__(self) -> None:
         self._seen = 0
-        self._weight: Tensor | None = None
-        self._reached: Tensor | None = None
+        self._weight: Array | None = None
+        self._reached: Array | None = None
         self._last: SinkPlaces | None = None
 
     def add(self, block: Block) -> None:
@@ -195,13 +224,13 @@ class SinkTotals:
         reached = place.reached
         if self._weight is None or self._reached is None:
             items, width = place.axes.keys.shape
-            # MPS has no float64
-            dtype = torch.float32 if weights.device.type == "mps" else torch.float64
-            self._weight = weights.new_zeros((items, weights.shape[1], width), dtype=dtype)
-            self._reached = reached.new_zeros((items, reached.shape[1], 2, width), dtype=dtype)
+            on = place.on
+            dtype = on.largest_float(weights)
+            self._weight = on.zeros((items, weights.shape[1], width), dtype, weights)
+            self._reached = on.zeros((items, reached.shape[1], 2, width), dtype, weights)
         if reached.shape[1] > self._reached.shape[1]:
-            self._reached = self._reached.expand(-1, reached.shape[1], -1, -1).clone()
-        real = place.queries(place.axes.real)[:, None, None].to(weights.dtype)
+            self._reached = block.xp.concatenate([self._reached] * reached.shape[1], 1)
+        real = place.on.cast(place.queries(place.axes.real)[:, None, None], weights.dtype)
         self._weight[place.items, :, keys] += (real @ weights)[:, :, 0]
         self._reached[place.items, ..., keys] += reached
 
@@ -220,27 +249,35 @@ class SinkTotals:
     def _sinks(self) -> SinkPlaces:
         assert self._weight is not None
         assert self._reached is not None
-        most = self._weight.amax(-1, keepdim=True)
+        on = arrays.of(self._weight)
+        most = on.xp.amax(self._weight, -1)[..., None]
         # argmax of flags finds the first
-        at = (self._weight >= most * (1 - _TIE)).to(torch.int8).argmax(-1)
-        values = self._weight.gather(-1, at[..., None])[..., 0]
-        reached = self._reached.expand(-1, values.shape[1], -1, -1)
-        places = at[..., None, None].expand(-1, -1, 2, 1)
-        counted = reached.gather(-1, places)[..., 0].cpu().double().numpy()
-        some = (values > 0).cpu().numpy()
+        at = on.cast(self._weight >= most * (1 - _TIE), on.int32).argmax(-1)[..., None]
+        values = to_numpy(on.at_indices(self._weight, at))[..., 0].astype(np.float64)
+        _, heads, _ = self._weight.shape
+        items, _, _, width = self._reached.shape
+        reached = on.xp.broadcast_to(self._reached, (items, heads, 2, width))
+        places = on.xp.broadcast_to(at[..., None], (items, heads, 2, 1))
+        counted = to_numpy(on.at_indices(reached, places))[..., 0].astype(np.float64)
+        some = values > 0
         return SinkPlaces(
-            np.where(some, at.cpu().numpy(), -1),
-            values.cpu().double().numpy() * some,
+            np.where(some, to_numpy(at)[..., 0], -1),
+            values * some,
             counted[..., 1] * some,
             np.rint(counted[..., 0]).astype(np.int64) * some,
         )
 
 
-def _joined(parts: Sequence[Tensor]) -> Tensor:
+def _joined(parts: Sequence[Array]) -> Array:
     """Parts of the heads side by side; no copy of a single one."""
-    return parts[0] if len(parts) == 1 else torch.cat(tuple(parts), dim=1)
+    if len(parts) == 1:
+        return parts[0]
+    joined: Array = arrays.of(parts[0]).xp.concatenate(list(parts), 1)
+    return joined
 
 
-def _total(values: Tensor, defined: Tensor) -> Tensor:
+def _total(values: Array, defined: Array) -> NDArray[np.float64]:
     """[B, H, n], the sums over rows."""
-    return values.where(defined, 0).cpu().sum(-1, dtype=torch.float64)
+    counted = to_numpy(arrays.of(values).xp.where(defined, values, 0))
+    total: NDArray[np.float64] = counted.sum(-1, dtype=np.float64)
+    return total

@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attnviz.core import arrays
+from attnviz.core.arrays import Array
 from attnviz.core.tokens import Tokens
 from attnviz.errors import UsageError
 from attnviz.scoring import plugins
@@ -98,12 +100,12 @@ class UserCall:
 
     def __call__(self, block: Block) -> Tensor:
         """[B, H, r], the values of a block of several texts; 0 after the end of a text."""
-        values = torch.zeros_like(block.weights[..., 0])
+        values = torch.zeros_like(arrays.to_torch(block.weights[..., 0]))
         for item, text in texts_of(block):
             heads, rows, _ = text.weights.shape
             value = self.of(text, torch.Size((heads, rows)))
             values[item, :, :rows] = value.to(values.dtype)
-        return values
+        return arrays.placed(values, block.weights)
 
     def of(self, block: ScoreBlock, shape: torch.Size) -> Tensor:
         """What the function gives for a block, in that shape.
@@ -133,7 +135,8 @@ class UserChance:
         """[B, A, r]."""
         if isinstance(self.value, UserCall):
             return self.value(block)
-        return torch.full_like(block.weights[..., 0], self.value)
+        chance: Array = block.xp.full_like(block.weights[..., 0], self.value)
+        return chance
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,17 +149,19 @@ class Unless:
         """Bool [B, r]."""
         block = Uniform(place)
         items, _, rows, _ = block.weights.shape
-        left = torch.ones(items, rows, dtype=torch.bool, device=block.weights.device)
+        device = arrays.to_torch(block.weights).device
+        left = torch.ones(items, rows, dtype=torch.bool, device=device)
         for item, text in texts_of(block):
             count = text.weights.shape[1]
             left[item, :count] = ~self.rows.of(text, torch.Size((count,))).bool()
-        return left
+        return arrays.placed(left, block.weights)
 
 
 def texts_of(block: Block) -> Iterator[tuple[int, ScoreBlock]]:
     """The texts of a block, each without padding, with its place in the batch."""
     place = block.place
     allowed = place.allowed if place.allowed.shape[1] == 1 else place.allowed[:, block.heads]
+    weights, allowed = arrays.to_torch(block.weights), arrays.to_torch(allowed)
     first = place.items.start or 0
     for item in range(len(block.weights)):
         length, width = place.axes.lengths[first + item]
@@ -167,7 +172,7 @@ def texts_of(block: Block) -> Iterator[tuple[int, ScoreBlock]]:
             yield (
                 item,
                 ScoreBlock(
-                    block.weights[item, :, :rows, :keys],
+                    weights[item, :, :rows, :keys],
                     allowed[item, :, :rows, :keys],
                     place.start,
                     place.key_start,

@@ -347,4 +347,4 @@ def test_added_tokens_that_are_none(folder, wrong):
     with pytest.raises(
         ModelError, match=r"tokenizer_config\.json has added_tokens_decoder .*again"
     ):
-        native.load(locate(str(path)), torch.device("cpu"), torch.float32)
+        native.load(locate(str(path)), "cpu", "float32")

@@ -33,6 +33,6 @@ def test_merged_gates_do_what_one_does_after_the_other(
     share[..., 3] = 0  # a head that is taken away
     fill = None if fills is None else torch.randn(fills, dtype=torch.float64, generator=draw)
     outer = Gate(share, fill)
-    found = merged({SITE: inner, OTHER: inner}, {SITE: outer})
+    found = merged({SITE: inner, OTHER: inner}, {SITE: outer}, z)
     torch.testing.assert_close(passed(z, found[SITE]), passed(passed(z, inner), outer))
-    assert found[OTHER] is inner
+    assert found[OTHER].share is inner.share

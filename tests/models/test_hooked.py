@@ -139,8 +139,8 @@ def test_the_blocks_do_not_matter(
     batch = [source.prepare(Prompt(ids=ids)) for ids in (SHORT, LONG)]
     whole = watch(source, batch)
     monkeypatch.setattr("attnviz.models.hooked.eager.BLOCK_ELEMENTS", 512)
-    monkeypatch.setattr("attnviz.attention.attend.BLOCK_ROWS", 1)
-    monkeypatch.setattr("attnviz.attention.attend.BLOCK_ELEMENTS", 512)
+    monkeypatch.setattr("attnviz.attention.blocks.BLOCK_ROWS", 1)
+    monkeypatch.setattr("attnviz.attention.blocks.BLOCK_ELEMENTS", 512)
     blocks = watch(source, batch)
     assert blocks.count > whole.count == 2
     for site, weights in whole.weights.items():

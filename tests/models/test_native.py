@@ -6,10 +6,12 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from attnviz.core import arrays
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest, Rows
@@ -20,11 +22,10 @@ from tests import checkpoints
 
 TOLERANCE = 1e-5
 FAMILIES = ("bert", "distilbert", "gpt2", "roberta")
-CPU = torch.device("cpu")
 
 
 def load(folder, dtype=torch.float32):
-    return native.load(locate(str(folder)), CPU, dtype)
+    return native.load(locate(str(folder)), "cpu", str(dtype).removeprefix("torch."))
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +47,12 @@ class Keeper:
         self.shape, self.maps = (batch, heads, length, length), {}
 
     def observe(self, rows: Rows) -> None:
-        whole = self.maps.setdefault(rows.site, torch.zeros(self.shape, dtype=rows.weights.dtype))
+        whole = self.maps.setdefault(
+            rows.site, torch.zeros(self.shape, dtype=arrays.to_torch(rows.weights).dtype)
+        )
         r, s = rows.weights.shape[2:]
         start, first = rows.start, rows.key_start
-        whole[:, :, start : start + r, first : first + s] = rows.weights
+        whole[:, :, start : start + r, first : first + s] = arrays.to_torch(rows.weights)
 
 
 def watch(source, batch):
@@ -63,7 +66,7 @@ def watch(source, batch):
 def hidden_states(source, inputs):
     """What enters each layer, and the final states as the model returns them."""
     output = source.forward([inputs], request=ForwardRequest(states=True))
-    return (*output.states[:-1], output.hidden)
+    return [arrays.to_torch(states) for states in (*output.states[:-1], output.hidden)]
 
 
 def reference(folder, ids, segments=None):
@@ -82,6 +85,12 @@ def reference(folder, ids, segments=None):
 def check(folder, source=None, prompt=None, tolerance=TOLERANCE):
     """Weights and hidden states of one prompt agree with transformers."""
     source = source or load(folder)
+    assert source.light is not source
+    for kind in (source, source.light):  # on torch, and on NumPy
+        check_kind(folder, kind, prompt, tolerance)
+
+
+def check_kind(folder, source, prompt, tolerance):
     ids = tuple((11 * n) % 280 + 9 for n in range(17))
     inputs = source.prepare(prompt or Prompt(ids=ids))
     tokens = next(iter(inputs.sides.values())).queries
@@ -122,9 +131,11 @@ def test_parity_on_a_real_model_and_its_previous_token_head(minilm):
     assert weights.diagonal(-1)[1:].mean() > 0.95
 
 
+@pytest.mark.parametrize("light", [False, True])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_padded_batch_equals_one_by_one(tiny, family):
+def test_padded_batch_equals_one_by_one(tiny, family, light):
     source = load(tiny[family])
+    source = source.light if light else source
     batch = [source.prepare(Prompt(ids=tuple(range(9, 9 + n)))) for n in (13, 1, 7)]
     together = watch(source, batch)
     for number, item in enumerate(batch):
@@ -343,6 +354,9 @@ def test_logits_equal_those_of_transformers(family, tied, tmp_path):
     ids = tuple((11 * n) % 280 + 9 for n in range(17))
     batch = [source.prepare(Prompt(ids=ids)), source.prepare(Prompt(ids=ids[:9]))]
     logits = source.forward(batch, request=ForwardRequest(logits=True)).logits
+    light = source.light.forward(batch, request=ForwardRequest(logits=True)).logits
+    assert isinstance(light, np.ndarray)
+    assert np.abs(light[0] - logits[0].numpy()).max() < 1e-5
     assert source.no_logits == ""
     for item, one in zip((ids, ids[:9]), logits, strict=True):
         with torch.no_grad():

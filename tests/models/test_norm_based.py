@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import attnviz as av
-from attnviz.attention import attend as attending
+from attnviz.attention import blocks as attending
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs, Prompt
@@ -126,7 +126,7 @@ def test_hooked_models(family: str, quantity: str, folders: Any) -> None:
 @pytest.mark.parametrize("kind", ["mha", "gqa", "mqa", "mla", "cross"])
 def test_fresh_layers(kind: Any) -> None:
     config = FreshConfig(24, 4, kind=kind, layers=2)
-    source = Fresh(config, torch.device("cpu"), torch.float32)
+    source = Fresh(config)
     context = "the keys lie there" if kind == "cross" else None
     inputs = source.prepare(Prompt("the table and the keys", pair=context))
     for quantity in ("norm", "norm-residual", "norm-residual-ln"):

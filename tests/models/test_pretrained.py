@@ -419,8 +419,8 @@ def test_offline_the_cache_is_enough(monkeypatch, tmp_path, models):
 def test_devices_and_dtypes(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    assert device.resolve() == (torch.device("cpu"), torch.float32)
-    assert device.resolve("CPU", "float16") == (torch.device("cpu"), torch.float16)
+    assert device.resolve() == ("cpu", "float32")
+    assert device.resolve("CPU", "float16") == ("cpu", "float16")
     for name in ("cuda", "cuda:3", "mps"):
         with pytest.raises(DeviceError, match=r"on this machine; present: cpu$"):
             device.resolve(name)
@@ -435,7 +435,7 @@ def test_gpus_come_first(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     assert device.present() == ("cuda:0", "cuda:1", "mps", "cpu")
-    assert device.resolve("auto")[0] == device.resolve("cuda")[0] == torch.device("cuda", 0)
-    assert device.resolve("cuda:1")[0] == torch.device("cuda", 1)
+    assert device.resolve("auto")[0] == device.resolve("cuda")[0] == "cuda:0"
+    assert device.resolve("cuda:1")[0] == "cuda:1"
     with pytest.raises(DeviceError, match=r"cuda:2.*cuda:0, cuda:1, mps, cpu"):
         device.resolve("cuda:2")

@@ -130,7 +130,7 @@ def test_sums_of_trained_models(name: str, request: pytest.FixtureRequest) -> No
 @pytest.mark.parametrize("kind", ["mha", "gqa", "mqa", "mla", "cross"])
 def test_sums_of_fresh_layers(kind: Any) -> None:
     config = FreshConfig(24, 4, kind=kind, layers=2)
-    source = Fresh(config, torch.device("cpu"), torch.float32)
+    source = Fresh(config)
     context = "the keys lie there" if kind == "cross" else None
     inputs = source.prepare(Prompt("the table and the keys", pair=context))
     written = Written(source)

@@ -6,7 +6,6 @@ import hashlib
 
 import numpy as np
 import pytest
-import torch
 
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Prompt
@@ -14,11 +13,9 @@ from attnviz.errors import InputError, SizeError, UsageError
 from attnviz.models.untrained import Fresh, FreshConfig, embedding, sinusoids, split_words
 from attnviz.scoring.observe import Recorder
 
-CPU = torch.device("cpu")
 
-
-def run(config: FreshConfig, *prompts: Prompt, dtype: torch.dtype = torch.float32) -> Recorder:
-    source = Fresh(config, CPU, dtype)
+def run(config: FreshConfig, *prompts: Prompt, dtype: str = "float32") -> Recorder:
+    source = Fresh(config, precision=dtype)
     batch = [source.prepare(prompt) for prompt in prompts]
     recorder = Recorder(batch)
     source.forward(batch, [recorder])
@@ -46,7 +43,7 @@ def test_sinusoids_by_hand() -> None:
 
 
 def test_equal_words_are_equal_vectors_apart_from_position() -> None:
-    source = Fresh(FreshConfig(d_model=16, heads=4), CPU, torch.float32)
+    source = Fresh(FreshConfig(d_model=16, heads=4))
     x = source.embed(split_words("the cat the dog")).numpy() - sinusoids(4, 16)
     assert np.allclose(x[0], x[2], atol=1e-6)
     assert not np.allclose(x[0], x[1])
@@ -91,9 +88,9 @@ def test_padding_changes_nothing(kind: str) -> None:
     config = FreshConfig(d_model=16, heads=2, layers=2, kind=kind)
     texts = [("one two three four", "x"), ("one", "p q r s"), ("five six", "y z")]
     prompts = [Prompt(t, pair=c if kind == "cross" else None) for t, c in texts]
-    together = run(config, *prompts, dtype=torch.float64)
+    together = run(config, *prompts, dtype="float64")
     for number, prompt in enumerate(prompts):
-        alone = run(config, prompt, dtype=torch.float64).maps()
+        alone = run(config, prompt, dtype="float64").maps()
         for site, weights in together.maps(number).items():
             np.testing.assert_allclose(weights, alone[site], atol=1e-12)
 
@@ -110,7 +107,7 @@ def test_padding_changes_nothing(kind: str) -> None:
 )
 def test_bad_options(config: FreshConfig, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
-        Fresh(config, CPU, torch.float32)
+        Fresh(config)
 
 
 def test_a_kind_is_one_that_there_is() -> None:
@@ -129,11 +126,11 @@ def test_a_kind_is_one_that_there_is() -> None:
 )
 def test_bad_prompts(kind: str, prompt: Prompt, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
-        Fresh(FreshConfig(kind=kind), CPU, torch.float32).prepare(prompt)
+        Fresh(FreshConfig(kind=kind)).prepare(prompt)
 
 
 def test_a_megabyte_of_text_is_refused_or_cut() -> None:
-    source = Fresh(FreshConfig(d_model=8, heads=2), torch.device("cpu"), torch.float32)
+    source = Fresh(FreshConfig(d_model=8, heads=2))
     text = "word " * 200_000
     with pytest.raises(InputError, match=r"the text has 200,000 tokens.*at most 16,384.*truncate"):
         source.prepare(Prompt(text))
@@ -142,7 +139,7 @@ def test_a_megabyte_of_text_is_refused_or_cut() -> None:
     assert inputs.notes == (
         "The text was truncated to the model's 16,384 tokens; 183,616 were left out.",
     )
-    cross = Fresh(FreshConfig(d_model=8, heads=2, kind="cross"), torch.device("cpu"), torch.float32)
+    cross = Fresh(FreshConfig(d_model=8, heads=2, kind="cross"))
     with pytest.raises(InputError, match="the pair has 200,000 tokens"):
         cross.prepare(Prompt("word", pair=text))
 

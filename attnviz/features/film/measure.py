@@ -19,8 +19,8 @@ from attnviz.core.heads import Head
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.scores import Role
 from attnviz.core.source import ForwardRequest, Source
+from attnviz.core.threads import one_thread
 from attnviz.corpus.batches import Tokenized, batches
-from attnviz.corpus.executors import one_thread
 from attnviz.corpus.gold.files import parted
 from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.errors import InputError, UsageError

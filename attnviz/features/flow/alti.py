@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from attnviz.attention.contributions import Writes, distances, shaped
+from attnviz.core import arrays
+from attnviz.core.arrays import Array, to_numpy
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Normalization, Rows, Source, Sublayer
@@ -72,8 +72,8 @@ class Contributions:
         block = self.blocks[site]
         queries = slice(rows.start, rows.start + shares.shape[1])
         keys = slice(rows.key_start, rows.key_start + shares.shape[2])
-        block.shares[queries, keys] = shares[0].cpu().numpy()
-        block.residual[queries] = residual[0].cpu().numpy()
+        block.shares[queries, keys] = to_numpy(shares[0])
+        block.residual[queries] = to_numpy(residual[0])
         self._progress(len(self.blocks), len(self._projections))
 
 
@@ -82,7 +82,7 @@ def norm_after(sublayer: Sublayer) -> Normalization | None:
     return sublayer.norm if sublayer.order == "post" else None
 
 
-def shares_of(writes: Writes) -> tuple[Tensor, Tensor]:
+def shares_of(writes: Writes) -> tuple[Array, Array]:
     """What each key and, in cross-attention, the residual path has of every query.
 
     Args:
@@ -93,15 +93,16 @@ def shares_of(writes: Writes) -> tuple[Tensor, Tensor]:
         whole, all of it is the second.
     """
     output = writes.output
-    size = output.abs().sum(-1)  # [B, r]
-    keys = (size[..., None] - distances(writes)).clamp_(min=0)
-    own = torch.zeros_like(size)
+    size = abs(output).sum(-1)  # [B, r]
+    keys = (size[..., None] - distances(writes)).clip(0)
+    xp = arrays.of(size).xp
+    own: Array = xp.zeros_like(size)
     if writes.own is None and writes.residual is not None:
         past = shaped(writes.residual, writes.norm) / writes.deviation
-        own = (size - (output - past).abs().sum(-1)).clamp_(min=0)
+        own = (size - abs(output - past).sum(-1)).clip(0)
     total = keys.sum(-1) + own
-    own = torch.where(total > 0, own, 1)
-    total = torch.where(total > 0, total, 1)
+    own = xp.where(total > 0, own, 1)
+    total = xp.where(total > 0, total, 1)
     return keys / total[..., None], own / total
 
 

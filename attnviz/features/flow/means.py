@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.arrays import to_numpy
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Rows
@@ -40,6 +41,6 @@ class MeanWeights:
             self.heads[site] = heads
         queries = slice(rows.start, rows.start + count)
         keys = slice(rows.key_start, rows.key_start + width)
-        self.weights[site][queries, keys] = rows.weights[0].mean(dim=0).cpu().numpy()
-        seen: Any = True if rows.allowed is None else rows.allowed[0].any(dim=0).cpu().numpy()
+        self.weights[site][queries, keys] = to_numpy(rows.weights[0].mean(0))
+        seen: Any = True if rows.allowed is None else to_numpy(rows.allowed[0].any(0))
         self.allowed[site][queries, keys] = seen

@@ -8,7 +8,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from attnviz.captures.ablated import ablated
-from attnviz.captures.inputs import Input, check_quantity, check_whole, prompt_of, source_for
+from attnviz.captures.inputs import (
+    Input,
+    check_quantity,
+    check_whole,
+    light,
+    prompt_of,
+    source_for,
+)
 from attnviz.captures.notes import notes
 from attnviz.captures.settings import Attaching, MapSettings, ModelSettings
 from attnviz.core.capture import Capture
@@ -78,7 +85,7 @@ def heads(
 
             evidence = read_evidence(evidence)
             more_roles = partial(with_roles, roles=given_roles(evidence))
-        loaded = source_for(prompt, model)
+        loaded = light(source_for(prompt, model))
         inputs = loaded.prepare(prompt)
         mixing = MixingObserver(loaded, quantity_named(quantity), [inputs])
         shown = with_quantity(loaded, quantity, shares=True, beside=[mixing])

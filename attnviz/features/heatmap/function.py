@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from attnviz.captures.inputs import Input, capture, prompt_of, source_for
+from attnviz.captures.inputs import Input, capture, light, prompt_of, source_for
 from attnviz.captures.selection import clearest
 from attnviz.captures.settings import ModelSettings
 from attnviz.captures.tiled import is_long
@@ -53,7 +53,7 @@ def heatmap(
     quantity, cut = settings.quantity, (settings.rows, settings.keys)
     if not isinstance(text, Capture):
         text = prompt_of(text)
-        source = source_for(text, model)
+        source = light(source_for(text, model))
         model = ModelSettings(model=source)
         inputs = replace(source.prepare(text), texts=text.texts)
         among = len(source.layout) if select is None else 0

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.attention.unembedding import direction, words
 from attnviz.captures.trials import MASKS, is_masked, one_token, predicted
+from attnviz.core import arrays
+from attnviz.core.arrays import exact, on_numpy, to_numpy, top
 from attnviz.core.heads import Head
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Output, Readout, Source
@@ -26,6 +27,8 @@ from attnviz.features.logits.result import (
 )
 from attnviz.features.logits.settings import LogitsSettings
 from attnviz.features.logits.split import StreamWatch, split, written
+
+Floats = NDArray[np.float64]
 
 TOLERANCE = {"float16": 0.05, "bfloat16": 0.05}
 """Largest difference of sum and logit, relative to the logit where that is larger than 1."""
@@ -65,7 +68,7 @@ def run(source: Source, inputs: Inputs, question: LogitsSettings) -> Logits:
     )
     if output.logits is None:
         raise ModelError(f"{source.info.model} gave no logits")
-    logits = {place: output.logits[0, place].double() for place in places}
+    logits = {place: to_numpy(exact(output.logits[0, place])) for place in places}
     last = logits[places[-1]]
     chosen = int(last.argmax()) if token is None else token
     if chosen == against:
@@ -112,17 +115,21 @@ def _places(tokens: Tokens, position: Position, *, masked: bool) -> list[int]:
 
 
 def _predictions(
-    source: Source, tokens: Tokens, logits: Mapping[int, Tensor], top: int, wanted: Sequence[int]
+    source: Source,
+    tokens: Tokens,
+    logits: Mapping[int, Floats],
+    count: int,
+    wanted: Sequence[int],
 ) -> Iterator[Prediction]:
     """The top words at each position, then those that were asked for, then what does follow."""
     follows = not is_masked(source)
     for place, scores in logits.items():
-        ids = scores.topk(min(top, len(scores))).indices.tolist()
+        ids = top(scores, count)
         marks = dict.fromkeys(wanted, "asked")
         if follows and place + 1 < len(tokens):
             marks.setdefault(tokens.ids[place + 1], "next")
         listed = ids + [id_ for id_ in marks if id_ not in ids]
-        shares = scores.softmax(-1)
+        shares = on_numpy.softmax(scores, None)
         for id_, text in zip(listed, source.tokens(listed).texts, strict=True):
             rank = int((scores > scores[id_]).sum()) + 1
             logit, share = float(scores[id_]), float(shares[id_])
@@ -140,6 +147,7 @@ def _split(
 ) -> Logits:
     """The report with the parts of the logit."""
     stream = output.states[-1][0, watch.position]
+    readout = readout.placed(stream)
     parts, sources = split(source, output, watch, direction(readout, stream, token, against))
     total = sum(part.value for part in parts)
     allowed = TOLERANCE.get(source.info.dtype, EXACT) * max(1.0, abs(report.logit))
@@ -150,19 +158,21 @@ def _split(
         )
     values = {head: float(row.sum()) for head, row in sources.items()}
     strongest = sorted(values, key=lambda head: -abs(values[head]))[:VOTES]
-    outputs = [written(watch, head, source.output(head.site)) for head in strongest]
+    outs = [source.output(head.site).moved_to(stream) for head in strongest]
+    outputs = [written(watch, *pair) for pair in zip(strongest, outs, strict=True)]
+    rises = to_numpy(words(readout, stream, arrays.of(stream).xp.stack(outputs)))
     votes = []
-    for head, moved in zip(strongest, words(readout, stream, torch.stack(outputs)), strict=True):
-        ends = [moved.topk(WORDS).indices.tolist(), (-moved).topk(WORDS).indices.tolist()]
+    for head, moved in zip(strongest, rises, strict=True):
+        ends = [top(moved, WORDS), top(-moved, WORDS)]
         raises, lowers = (source.tokens(ids).texts for ids in ends)
         seen = tuple(_seen(report.tokens, watch, head, sources[head]))
         votes.append(HeadAttribution(head, values[head], seen, raises, lowers))
     return _with(report, total, parts, votes, sources)
 
 
-def _seen(tokens: Sequence[str], watch: StreamWatch, head: Head, row: Tensor) -> Iterator[Seen]:
+def _seen(tokens: Sequence[str], watch: StreamWatch, head: Head, row: Floats) -> Iterator[Seen]:
     weights = watch.weights[head.site][head.index]
-    for place in row.abs().topk(min(SEEN, len(row))).indices.tolist():
+    for place in top(abs(row), SEEN):
         yield Seen(place, tokens[place], float(weights[place]), float(row[place]))
 
 
@@ -171,11 +181,11 @@ def _with(
     total: float,
     parts: tuple[LogitPart, ...],
     votes: Sequence[HeadAttribution],
-    sources: dict[Head, Tensor],
+    sources: dict[Head, Floats],
 ) -> Logits:
     length = len(report.tokens)
     by_token = {
-        head: tuple(F.pad(row, (0, length - len(row))).tolist()) for head, row in sources.items()
+        head: tuple(np.pad(row, (0, length - len(row))).tolist()) for head, row in sources.items()
     }
     note = (
         "The parts keep the scale of the last normalization fixed at its value here; "

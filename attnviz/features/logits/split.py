@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.attention.unembedding import Direction
+from attnviz.core import arrays
+from attnviz.core.arrays import Array, exact, to_numpy
 from attnviz.core.heads import Head, Site
 from attnviz.core.source import Output, OutputProjection, Rows, Source
 from attnviz.features.logits.result import LogitPart
@@ -30,8 +32,8 @@ class StreamWatch:
     """
 
     position: int
-    weights: dict[Site, Tensor] = field(default_factory=dict)
-    values: dict[Site, Tensor] = field(default_factory=dict)
+    weights: dict[Site, Array] = field(default_factory=dict)
+    values: dict[Site, Array] = field(default_factory=dict)
 
     def observe(self, rows: Rows) -> None:
         """Copy the query's row, if it is in this block."""
@@ -42,29 +44,31 @@ class StreamWatch:
         self.values[rows.site] = _from_first(rows.values[0], rows.key_start)
 
 
-def by_source(watch: StreamWatch, site: Site, out: OutputProjection, toward: Direction) -> Tensor:
+def by_source(watch: StreamWatch, site: Site, out: OutputProjection, toward: Direction) -> Array:
     """What every head of a layer adds through every token it sees, [H, S] in float64.
 
     The sum over S is the head's z_h W_O^h · d; W_O^h · d itself is taken in float32.
     """
     weights, values = watch.weights[site], watch.values[site]
     assert out.weight is not None
-    each = (out.weight.float() @ toward.vector.float()).double()  # [H, d_v]
-    values = values.repeat_interleave(len(weights) // len(values), dim=0)  # [H, S, d_v]
-    return weights * (values @ each[..., None]).squeeze(-1)
+    on, shared = arrays.of(weights), len(weights) // len(values)
+    weight = on.cast(out.weight, on.float32)
+    each = exact(weight @ on.cast(toward.vector, on.float32))  # [H, d_v]
+    values = values[[head // shared for head in range(len(weights))]]  # [H, S, d_v]
+    return weights * (values @ each[..., None])[..., 0]
 
 
-def written(watch: StreamWatch, head: Head, out: OutputProjection) -> Tensor:
+def written(watch: StreamWatch, head: Head, out: OutputProjection) -> Array:
     """What a head adds to the residual stream, z_h W_O^h, [D] in float64."""
     weights, values = watch.weights[head.site], watch.values[head.site]
     assert out.weight is not None
     group = head.index // (len(weights) // len(values))
-    return weights[head.index] @ values[group] @ out.weight[head.index].double()
+    return weights[head.index] @ values[group] @ exact(out.weight[head.index])
 
 
 def split(
     source: Source, output: Output, watch: StreamWatch, toward: Direction
-) -> tuple[tuple[LogitPart, ...], dict[Head, Tensor]]:
+) -> tuple[tuple[LogitPart, ...], dict[Head, NDArray[np.float64]]]:
     """Every part of the logit, and what the heads add by token.
 
     Args:
@@ -77,24 +81,24 @@ def split(
         The parts, and [S] by head.
     """
     place, vector = watch.position, toward.vector
-    parts = [
-        LogitPart("embedding", None, None, float(output.states[0][0, place].double() @ vector))
-    ]
-    sources: dict[Head, Tensor] = {}
+    parts = [LogitPart("embedding", None, None, float(exact(output.states[0][0, place]) @ vector))]
+    sources: dict[Head, NDArray[np.float64]] = {}
     for site, mlp in zip(source.layout.sites, output.mlps, strict=True):
-        out = source.output(site)
-        through = by_source(watch, site, out, toward)
+        out = source.output(site).moved_to(vector)
+        through = to_numpy(by_source(watch, site, out, toward))
         for index, row in enumerate(through):
             sources[Head(site, index)] = row
             parts.append(LogitPart("head", site.layer, index, float(row.sum())))
         if out.bias is not None:
-            parts.append(LogitPart("bias", site.layer, None, float(out.bias.double() @ vector)))
-        parts.append(LogitPart("mlp", site.layer, None, float(mlp[0, place].double() @ vector)))
+            parts.append(LogitPart("bias", site.layer, None, float(exact(out.bias) @ vector)))
+        parts.append(LogitPart("mlp", site.layer, None, float(exact(mlp[0, place]) @ vector)))
     parts.append(LogitPart("bias", None, None, toward.constant))
     return tuple(parts), sources
 
 
-def _from_first(block: Tensor, key_start: int) -> Tensor:
+def _from_first(block: Array, key_start: int) -> Array:
     """A copy in float64, with zeros along axis 1 for the keys before the block's first."""
-    before = block.new_zeros(len(block), key_start, *block.shape[2:])
-    return torch.cat([before, block], dim=1).double()
+    on = arrays.of(block)
+    before = on.zeros((len(block), key_start, *block.shape[2:]), block.dtype, block)
+    whole: Array = exact(on.xp.concatenate([before, block], 1))
+    return whole

@@ -18,9 +18,9 @@ from attnviz.features.models.catalog import has_tokenizer
 from attnviz.models.configs.families import FAMILIES
 from attnviz.models.configs.model import read_config as read_attention
 from attnviz.models.folder import check_files, find_weights, locate_config, read_config
+from attnviz.models.fresh_config import FreshConfig
 from attnviz.models.native import Unsupported
 from attnviz.models.native import config as native
-from attnviz.models.untrained import FreshConfig
 
 _BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1}
 _NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
-import torch
 
+from attnviz.core import arrays
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Layout, SiteKind
 from attnviz.core.source import Rows
@@ -103,6 +103,6 @@ def _divergences(
     for site, maps in capture.maps.items():
         some = [capture.place(head) for head in chosen.get(site.kind, ()) if head.site == site]
         if some:
-            weights = torch.from_numpy(np.asarray(maps[some], np.float32))
-            watch.observe(Rows(site, 0, 0, weights[None], None))
+            weights = np.asarray(maps[some], np.float32)
+            watch.observe(Rows(site, 0, 0, arrays.array(weights[None]), None))
     return watch.divergences(0)

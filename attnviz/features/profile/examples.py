@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
+from attnviz.core.arrays import Array, to_numpy
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs
 from attnviz.features.profile.tasks import mixed
@@ -118,15 +118,13 @@ class Watching:
         self._shown = scores_shown()
         self._seen: list[dict[Site, Floats]] = [{} for _ in keys]
 
-    def watch(
-        self, item: int, site: Site, start: int, names: Sequence[str], values: Tensor
-    ) -> None:
+    def watch(self, item: int, site: Site, start: int, names: Sequence[str], values: Array) -> None:
         """Keep those scores [n, H, r] of some rows that show roles."""
         layer = self._layer(item, site)
         rows = slice(start, start + values.shape[-1])
         for place, name in enumerate(self._shown):  # cross-attention lacks some scores
             if name in names:
-                layer[place, :, rows] = values[names.index(name)].cpu().numpy()
+                layer[place, :, rows] = to_numpy(values[names.index(name)])
 
     def _layer(self, item: int, site: Site) -> Floats:
         """[R, H, T] of a layer, NaN where nothing was seen."""

@@ -11,13 +11,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
+from attnviz.captures.inputs import light
 from attnviz.captures.settings import Attaching, ModelSettings
 from attnviz.core.interface import interface
 from attnviz.core.measures import PrefixMatching
 from attnviz.core.source import Source
+from attnviz.core.threads import one_thread
 from attnviz.corpus import lines
 from attnviz.corpus import texts as corpus
-from attnviz.corpus.executors import cores, one_thread
+from attnviz.corpus.executors import cores
 from attnviz.corpus.sample import sample as drawn
 from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.errors import InputError, Setting, UsageError
@@ -31,8 +33,8 @@ from attnviz.features.profile.summary import summarize
 from attnviz.features.profile.windows import limit as limit_of
 from attnviz.features.profile.work import ProfileSettings
 from attnviz.files import listed
+from attnviz.models.fresh_config import FreshConfig
 from attnviz.models.norm_based import with_quantity
-from attnviz.models.untrained import FreshConfig
 from attnviz.scoring import plugins
 from attnviz.scoring.probe import match_prefixes
 
@@ -157,7 +159,7 @@ def merge_profiles(
 
 def _loaded(model: ModelSettings, quantity: str, reads: Literal["text", "image"]) -> Source:
     """The model, with another quantity in its maps where that is wanted."""
-    return with_quantity(model.load(reads=reads), quantity, shares=True)
+    return with_quantity(light(model.load(reads=reads)), quantity, shares=True)
 
 
 def _matching(source: Source) -> PrefixMatching | None:

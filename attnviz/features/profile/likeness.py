@@ -13,11 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor
 
+from attnviz.core.arrays import to_numpy
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Rows
@@ -38,6 +36,7 @@ _WORK = 1 << 23
 _TINY = 1e-30
 
 Floats = NDArray[np.float64]
+Singles = NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -115,7 +114,7 @@ class Comparing:
     ) -> None:
         self._keys, self._layout = keys, layout
         self._rows: dict[tuple[int, SiteKind], list[int]] = {}
-        self._seen: dict[tuple[int, SiteKind], dict[Site, list[Tensor]]] = {}
+        self._seen: dict[tuple[int, SiteKind], dict[Site, list[Singles]]] = {}
         for item, key in keys.items():
             for kind, sides in batch[item].sides.items():
                 heads = sum(layout.heads.get(kind, ()))
@@ -133,8 +132,9 @@ class Comparing:
             kind = rows.site.kind
             inside = [i - rows.start for i in self._rows[item, kind] if rows.start <= i < stop]
             if inside:
-                some = rows.weights[item, :, inside].cpu().float()
-                padded = F.pad(some, (rows.key_start, 0))
+                some = to_numpy(rows.weights[item][:, inside])
+                padded = np.zeros((*some.shape[:2], rows.key_start + some.shape[2]), np.float32)
+                padded[..., rows.key_start :] = some
                 self._seen[item, kind].setdefault(rows.site, []).append(padded)
 
     def divergences(self, item: int) -> Divergences:
@@ -145,30 +145,39 @@ class Comparing:
             if place == item and seen:
                 width = max(some.shape[-1] for blocks in seen.values() for some in blocks)
                 layers = [
-                    torch.cat([F.pad(some, (0, width - some.shape[-1])) for some in seen[site]], 1)
+                    np.concatenate([_widened(some, width) for some in seen[site]], 1)
                     for site in self._layout.sites
                     if site in seen
                 ]
-                sums[kind] = _pairs(torch.cat(layers)).astype(np.float32)
+                sums[kind] = _pairs(np.concatenate(layers)).astype(np.float32)
                 counts[kind] = layers[0].shape[1]
         return Divergences(self._keys[item], counts, sums)
 
 
-def _pairs(weights: Tensor) -> Floats:
+def _widened(some: Singles, width: int) -> Singles:
+    """With zeros for the keys that a block of rows cannot reach."""
+    wide = np.zeros((*some.shape[:2], width), np.float32)
+    wide[..., : some.shape[2]] = some
+    return wide
+
+
+def _pairs(weights: Singles) -> Floats:
     """[n, r, S] -> [n(n-1)/2], the divergence of each pair of heads in bits, summed over rows."""
-    share = weights / weights.sum(-1, keepdim=True).clamp(min=_TINY)  # a learned sink takes some
+    share = weights / np.maximum(weights.sum(-1, keepdims=True), _TINY)  # a learned sink takes some
     entropy = _entropy(share)
     distances = []
     for head in range(len(share) - 1):
         middle = (share[head] + share[head + 1 :]) / 2
         apart = _entropy(middle) - (entropy[head] + entropy[head + 1 :]) / 2
-        distances.append(apart.clamp(min=0).sum(-1))
-    bits: Floats = torch.cat(distances).double().numpy() if distances else np.zeros(0)
-    return bits
+        distances.append(np.maximum(apart, 0).sum(-1))
+    return np.concatenate(distances).astype(np.float64) if distances else np.zeros(0)
 
 
-def _entropy(share: Tensor) -> Tensor:
-    return -(share * share.clamp(min=_TINY).log2()).sum(-1)
+def _entropy(share: Singles) -> Singles:
+    logs = np.log2(np.maximum(share, _TINY))
+    logs *= share
+    entropy: Singles = -logs.sum(-1)
+    return entropy
 
 
 def distances(

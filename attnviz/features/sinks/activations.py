@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torch import Tensor
+import numpy as np
 
+from attnviz.core.arrays import Array, exact, to_numpy
 from attnviz.core.tokens import Tokens
 from attnviz.features.sinks.result import MASSIVE, TIMES, LayerActivation
 
@@ -31,16 +32,18 @@ class Largest:
         return abs(self.value) > MASSIVE and abs(self.value) >= TIMES * self.median
 
 
-def largest(states: Sequence[Tensor]) -> list[Largest]:
+def largest(states: Sequence[Array]) -> list[Largest]:
     """Of every state [1, T, D] of one text, in their order."""
     most = []
     for state in states:
-        values = state[0].float()
-        size = values.abs()
+        values = to_numpy(exact(state[0]))
+        size = np.abs(values)
         place = int(size.argmax())
         position, dimension = divmod(place, values.shape[1])
         value = float(values[position, dimension])
-        most.append(Largest(value, position, dimension, float(size.flatten().median())))
+        most.append(
+            Largest(value, position, dimension, float(np.sort(size, None)[(size.size - 1) // 2]))
+        )
     return most
 
 

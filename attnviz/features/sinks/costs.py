@@ -11,15 +11,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.captures.trials import predicted
+from attnviz.core.arrays import array, exact, on_numpy, to_numpy
 from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Donor, ForwardRequest, Gate, Source
 from attnviz.scoring.observe import Recorder
+
+Floats = NDArray[np.float64]
+Maps = NDArray[np.floating]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,7 @@ def costs(source: Source, inputs: Inputs, sinks: Mapping[Head, int]) -> TextCost
         sinks: the position of the sink of each head.
     """
     loss = predicts(source)
-    ids = torch.tensor(predicted(inputs).ids)
+    ids = np.array(predicted(inputs).ids)
     request = ForwardRequest(hidden=not loss, logits=loss)
     whole = _looked_at(source, inputs, request)
 
@@ -61,7 +64,7 @@ def costs(source: Source, inputs: Inputs, sinks: Mapping[Head, int]) -> TextCost
         outcome = _looked_at(source, inputs, changed)
         if loss:
             return _loss(outcome, ids) - base
-        return float((1 - F.cosine_similarity(whole.double(), outcome.double(), dim=-1)).mean())
+        return float((1 - _cosine(whole, outcome)).mean())
 
     base = _loss(whole, ids) if loss else 0.0
     without, moved = {}, {}
@@ -69,24 +72,36 @@ def costs(source: Source, inputs: Inputs, sinks: Mapping[Head, int]) -> TextCost
         maps = _maps(source, inputs, site)
         for head in heads:
             count = source.layout.heads[site.kind][site.layer]
-            share = torch.ones(count, device=maps.device)
+            share = np.ones(count, np.float32)
             share[head.index] = 0
-            without[head] = cost(ForwardRequest({site: Gate(share)}, hidden=not loss, logits=loss))
-            donor = Donor("pattern", _without_key(maps, sinks[head]), 1 - share[None])
+            without[head] = cost(
+                ForwardRequest({site: Gate(array(share))}, hidden=not loss, logits=loss)
+            )
+            moving = array(_without_key(maps, sinks[head]))
+            donor = Donor("pattern", moving, array(1 - share[None]))
             moved[head] = cost(ForwardRequest(donors={site: [donor]}, hidden=not loss, logits=loss))
     return TextCosts(base, without, moved, len(ids) - loss)
 
 
-def _looked_at(source: Source, inputs: Inputs, request: ForwardRequest) -> Tensor:
+def _looked_at(source: Source, inputs: Inputs, request: ForwardRequest) -> Floats:
     output = source.forward([inputs], request=request)
     output_states = output.logits if request.logits else output.hidden
     assert output_states is not None
-    return output_states[0].cpu()
+    return to_numpy(exact(output_states[0]))
 
 
-def _loss(logits: Tensor, ids: Tensor) -> float:
+def _loss(logits: Floats, ids: NDArray[np.int64]) -> float:
     """Mean -log p of the token that comes next, in nats."""
-    return float(F.cross_entropy(logits[:-1].double(), ids[1:]))
+    before = logits[:-1]
+    right = before[np.arange(len(before)), ids[1:]]
+    return float((on_numpy.log_sum_exp(before)[:, 0] - right).mean())
+
+
+def _cosine(a: Floats, b: Floats) -> Floats:
+    """Of every row of [T, D] with the other's."""
+    norms = np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1)
+    cosine: Floats = (a * b).sum(-1) / np.maximum(norms, 1e-16)
+    return cosine
 
 
 def _by_site(heads: Mapping[Head, int]) -> dict[Site, list[Head]]:
@@ -96,17 +111,17 @@ def _by_site(heads: Mapping[Head, int]) -> dict[Site, list[Head]]:
     return by_site
 
 
-def _maps(source: Source, inputs: Inputs, site: Site) -> Tensor:
+def _maps(source: Source, inputs: Inputs, site: Site) -> Maps:
     """The layer's weights, [1, H, T, S]."""
     recorder = Recorder([inputs], [site])
     source.forward([inputs], [recorder], ForwardRequest(hidden=False))
     (maps,) = recorder.maps().values()
-    return torch.as_tensor(maps)[None].to(source.info.device)
+    return maps[None]
 
 
-def _without_key(maps: Tensor, key: int) -> Tensor:
+def _without_key(maps: Maps, key: int) -> Maps:
     """Weights whose rows go round one key; rows with no other keep it."""
-    others = maps.clone()
+    others = maps.copy()
     others[..., key] = 0
-    left, whole = others.sum(-1, keepdim=True), maps.sum(-1, keepdim=True)
-    return torch.where(left > 0, others * (whole / left.clamp(min=1e-30)), maps)
+    left, whole = others.sum(-1, keepdims=True), maps.sum(-1, keepdims=True)
+    return np.where(left > 0, others * (whole / np.maximum(left, 1e-30)), maps)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from attnviz.captures.copies import distinct, same_as
-from attnviz.captures.inputs import Input, prompts_of
+from attnviz.captures.inputs import Input, light, prompts_of
 from attnviz.captures.notes import notes
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.interface import interface
@@ -54,7 +54,7 @@ def sinks(
     prompts = prompts_of(text, "has no values, which sinks are told by")
     if not prompts:
         raise InputError("no text to measure; give at least one")
-    source = model.load()
+    source = light(model.load())
     _check(source)
     ready = [source.prepare(prompt) for prompt in prompts]
     ready, copies = distinct(ready, [same_as(inputs) for inputs in ready])

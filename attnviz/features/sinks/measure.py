@@ -71,21 +71,21 @@ def measured(source: Source, inputs: Inputs) -> TextSinks:
 
 def _figures(sums: SinkSums) -> tuple[NDArray[np.int64], dict[str, Floats]]:
     """The sinks of a layer's heads, [H], and their figures."""
-    weight = sums.weight.numpy()
+    weight = sums.weight
     heads = np.arange(len(weight))
     places = weight.argmax(1)
-    norms = sums.norms.numpy()
-    rows = np.broadcast_to(sums.rows.numpy(), weight.shape)
-    chance = np.broadcast_to(sums.chance.numpy(), weight.shape)
+    norms = sums.norms
+    rows = np.broadcast_to(sums.rows, weight.shape)
+    chance = np.broadcast_to(sums.chance, weight.shape)
     total = weight.sum(1)
     nothing = np.full(len(weight), np.nan)
     figures = {
         "share": weight[heads, places] / np.maximum(rows[heads, places], 1),
         "chance": chance[heads, places] / np.maximum(rows[heads, places], 1),
-        "weight": weight[heads, places] / np.maximum(total + sums.learned.numpy(), 1e-300),
+        "weight": weight[heads, places] / np.maximum(total + sums.learned, 1e-300),
         "norm": nothing,
         "written": nothing,
-        "learned": sums.learned.numpy() / max(1, sums.count),
+        "learned": sums.learned / max(1, sums.count),
         "output": nothing,
     }
     if (norms >= 0).any():
@@ -96,7 +96,7 @@ def _figures(sums: SinkSums) -> tuple[NDArray[np.int64], dict[str, Floats]]:
         with np.errstate(invalid="ignore", divide="ignore"):
             figures["norm"] = np.where(others > 0, own / others, np.nan)
             figures["written"] = np.where(adds > 0, weight[heads, places] * own / adds, np.nan)
-            sizes = sums.output.numpy()
+            sizes = sums.output
             figures["output"] = sizes / sizes.mean() if sizes.mean() > 0 else nothing
     return places, figures
 

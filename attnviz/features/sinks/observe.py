@@ -8,14 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.attention.donors import mixed
+from attnviz.core import arrays
+from attnviz.core.arrays import Array, exact, to_numpy
 from attnviz.core.heads import Site
 from attnviz.core.source import Rows
 
-Projection = Callable[[Site], Tensor | None]
+Floats = NDArray[np.float64]
+
+Projection = Callable[[Site], Array | None]
 """W_O of a layer by heads, [H, d_v, D]; None where it is not known."""
 
 
@@ -33,12 +37,12 @@ class SinkSums:
         count: rows with some weight on keys or on that sink.
     """
 
-    weight: Tensor
-    rows: Tensor
-    chance: Tensor
-    norms: Tensor
-    output: Tensor
-    learned: Tensor
+    weight: Floats
+    rows: Floats
+    chance: Floats
+    norms: Floats
+    output: Floats
+    learned: Floats
     count: int
 
 
@@ -62,44 +66,44 @@ class SinkObserver:
         sums = self.layers.get(rows.site)
         if sums is None:
             sums = self.layers[rows.site] = self._empty(heads)
-        total = weights.sum(1, dtype=torch.float64).cpu()
+        total = to_numpy(arrays.of(weights).column_sums(weights))
         sums.weight[:, keys] += total
         if rows.allowed is None:
-            allowed = torch.ones(1, count, width)
+            allowed = np.ones((1, count, width))
         else:
-            allowed = rows.allowed.expand(len(rows.weights), -1, count, width)[0].cpu().double()
-        uniform = allowed / allowed.sum(-1, keepdim=True).clamp(min=1)
+            first = to_numpy(rows.allowed)[0]
+            allowed = np.broadcast_to(first, (len(first), count, width)).astype(np.float64)
+        uniform = allowed / np.maximum(allowed.sum(-1, keepdims=True), 1)
         if len(allowed) > len(sums.rows):
-            sums.rows = sums.rows.expand(len(allowed), -1).clone()
-            sums.chance = sums.chance.expand(len(allowed), -1).clone()
+            sums.rows = sums.rows.repeat(len(allowed), 0)
+            sums.chance = sums.chance.repeat(len(allowed), 0)
         sums.rows[:, keys] += allowed.sum(1)
         sums.chance[:, keys] += uniform.sum(1)
         sums.count += count
         if rows.sink:
             sums.learned += count - total.sum(-1)
         if rows.values is not None:
-            sums.output += mixed(rows)[0].double().norm(dim=-1).sum(-1).cpu()
-            fresh = (sums.norms[0, keys] < 0).nonzero().flatten()
+            xp = arrays.of(rows.values).xp
+            sums.output += to_numpy(xp.linalg.norm(exact(mixed(rows)[0]), None, -1).sum(-1))
+            fresh = np.flatnonzero(sums.norms[0, keys] < 0)
             if len(fresh):
-                values = rows.values[0][:, fresh.to(rows.values.device)]
-                sums.norms[:, keys.start + fresh] = self._norms(rows.site, values, heads).cpu()
+                values = rows.values[0][:, fresh.tolist()]
+                sums.norms[:, keys.start + fresh] = self._norms(rows.site, values, heads)
 
     def _empty(self, heads: int) -> SinkSums:
-        zero = torch.zeros(heads, self._length, dtype=torch.float64)
-        zeros = torch.zeros(heads, dtype=torch.float64)
+        zero, zeros = np.zeros((heads, self._length)), np.zeros(heads)
         few = zero[:1]
-        return SinkSums(zero, few.clone(), few.clone(), zero - 1, zeros, zeros.clone(), 0)
+        return SinkSums(zero, few.copy(), few.copy(), zero - 1, zeros, zeros.copy(), 0)
 
-    def _norms(self, site: Site, values: Tensor, heads: int) -> Tensor:
+    def _norms(self, site: Site, values: Array, heads: int) -> Floats:
         """[H, keys], of v W_O where that is known, else of v."""
-        values = values.double()
-        values = values.repeat_interleave(heads // len(values), 0)  # [H, keys, d_v]
+        values, xp = exact(values), arrays.of(values).xp
+        shared = heads // len(values)
+        values = values[[head // shared for head in range(heads)]]  # [H, keys, d_v]
         weight = self._projection(site)
         if weight is None:
-            norms: Tensor = torch.linalg.vector_norm(values, dim=-1)
-            return norms
-        weight = weight.double()
-        gram = weight @ weight.transpose(1, 2)  # ‖v W‖² = v (W Wᵀ) vᵀ, never [H, keys, D]
+            return to_numpy(xp.linalg.norm(values, None, -1))
+        weight = exact(arrays.placed(weight, values))
+        gram = weight @ weight.swapaxes(1, 2)  # ‖v W‖² = v (W Wᵀ) vᵀ, never [H, keys, D]
         squares = ((values @ gram) * values).sum(-1)
-        lengths: Tensor = squares.clamp(min=0).sqrt()
-        return lengths
+        return to_numpy(xp.sqrt(squares.clip(0)))

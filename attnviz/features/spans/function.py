@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.captures.copies import distinct, same_as
-from attnviz.captures.inputs import Input, check_quantity, looks_of, prepared
+from attnviz.captures.inputs import Input, check_quantity, light, looks_of, prepared
 from attnviz.captures.notes import notes
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.capture import Capture
@@ -70,7 +70,7 @@ def spans(
         if not isinstance(text, str | Path):
             raise UsageError("documents are read from a .jsonl file; name one")
         result = sheet(
-            model.load(), text, documents, rows=settings.from_, quantity=settings.quantity,
+            light(model.load()), text, documents, rows=settings.from_, quantity=settings.quantity,
             progress=progress,
         )  # fmt: skip
         return replace(result, identity=model.identity)
@@ -142,7 +142,7 @@ class _Looked:
 def _looked(several: Sequence[Input], model: ModelSettings, quantity: str) -> _Looked:
     captures = [item for item in several if isinstance(item, Capture)]
     if not captures:
-        source = model.load()
+        source = light(model.load())
         shown = with_quantity(source, quantity, shares=True)
         inputs = prepared(source, several)
         runs = [partial(watched, shown, item) for item in inputs]

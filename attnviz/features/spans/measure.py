@@ -62,7 +62,7 @@ def groups_of(tokens: Tokens) -> dict[str, tuple[int, ...]]:
 def watched(shown: Source, inputs: Inputs, rows: Groups, keys: Groups) -> SpanSums:
     """The sums of one text, from groups of rows to groups of keys."""
     length = len(tokens_of(inputs))
-    observer = SpanObserver(rows, keys, length, shown.layout, shown.info.device)
+    observer = SpanObserver(rows, keys, length, shown.layout)
     shown.forward([inputs], [observer], ForwardRequest(hidden=False))
     return observer.result()
 

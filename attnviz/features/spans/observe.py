@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from attnviz.core import arrays
+from attnviz.core.arrays import Array, to_numpy
 from attnviz.core.heads import Layout, Site
 from attnviz.core.source import Rows
 
@@ -52,7 +52,6 @@ class SpanObserver:
         keys: the same of keys, K groups; they may overlap.
         length: T.
         layout: the N heads.
-        device: where the weights are.
     """
 
     def __init__(
@@ -61,47 +60,51 @@ class SpanObserver:
         keys: Sequence[Sequence[int]],
         length: int,
         layout: Layout,
-        device: str = "cpu",
     ) -> None:
-        self._device = "cpu" if device.startswith("mps") else device  # it has no float64
         self._rows, self._keys = self._members(rows, length), self._members(keys, length)
         self._sites = tuple(dict.fromkeys(head.site for head in layout))
-        self._sums: dict[Site, Tensor] = {}
+        self._sums: dict[Site, Array] = {}
 
     def observe(self, rows: Rows) -> None:
         """Take in one block."""
-        weights = rows.weights[0].to(self._device).double()  # [H, r, s]
+        like = rows.weights[0]
+        on = arrays.of(like)
+        double = on.float64
+        if on.largest_float(like) != double:
+            like = like.cpu()
+        weights = on.cast(like, double)  # [H, r, s]
         count, width = weights.shape[1:]
-        keys = self._keys[rows.key_start : rows.key_start + width]  # [s, K]
-        queries = self._rows[rows.start : rows.start + count]  # [r, R]
-        if rows.allowed is None:
-            allowed = torch.ones(1, count, width, dtype=torch.float64, device=self._device)
-        else:
-            mask = rows.allowed.to(self._device).expand(1, rows.allowed.shape[1], count, width)
-            allowed = mask[0].double()
+        mine = slice(rows.key_start, rows.key_start + width), slice(rows.start, rows.start + count)
+        keys = on.asarray(self._keys[mine[0]], double, like)  # [s, K]
+        queries = on.asarray(self._rows[mine[1]], double, like)  # [r, R]
+        allowed = on.full((1, count, width), 1, double, like)
+        if rows.allowed is not None:
+            shape = (1, rows.allowed.shape[1], count, width)
+            allowed = on.cast(
+                on.xp.broadcast_to(arrays.placed(rows.allowed, like), shape)[0], double
+            )
         reached = allowed @ keys  # [H or 1, r, K]
-        seen = (reached > 0).double()
-        chance = reached / allowed.sum(2, keepdim=True).clamp(min=1)
+        seen = on.cast(reached > 0, double)
+        chance = reached / allowed.sum(2)[..., None].clip(1)
         given = weights @ keys * seen
-        parts = (given, chance, given / reached.clamp(min=1), seen)
-        sums = torch.stack(
-            [queries.T @ part.expand(len(weights), -1, -1) for part in parts]
-        )  # [4, H, R, K]
-        before = self._sums.get(rows.site)
+        parts = (given, chance, given / reached.clip(1), seen)
+        shape = (len(weights), *given.shape[1:])
+        sums = on.xp.stack([queries.T @ on.xp.broadcast_to(part, shape) for part in parts])
+        before = self._sums.get(rows.site)  # [4, H, R, K]
         self._sums[rows.site] = sums if before is None else before + sums
 
     def result(self) -> SpanSums:
         """The sums of all heads."""
-        whole = torch.cat([self._sums[site] for site in self._sites], 1).cpu().numpy()
+        whole = np.concatenate([to_numpy(self._sums[site]) for site in self._sites], 1)
         values, chances, per_token, rows = whole
         return SpanSums(values, chances, per_token, rows.round().astype(np.int64))
 
-    def _members(self, groups: Sequence[Sequence[int]], length: int) -> Tensor:
+    def _members(self, groups: Sequence[Sequence[int]], length: int) -> Floats:
         """[T, groups], 1 where a position is in a group."""
-        members = torch.zeros(length, len(groups), dtype=torch.float64)
+        members = np.zeros((length, len(groups)))
         for number, places in enumerate(groups):
             members[list(places), number] = 1
-        return members.to(self._device)
+        return members
 
 
 def by_name(groups: Mapping[str, Sequence[int]], names: Sequence[str]) -> list[Sequence[int]]:

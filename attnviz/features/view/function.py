@@ -29,7 +29,6 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.source import Source
 from attnviz.drawing.labels import counted
 from attnviz.errors import InputError, ModelError, SelectionError, UsageError
-from attnviz.features.ablation import run as ablation
 from attnviz.features.ablation.result import Ablation
 from attnviz.features.ablation.settings import METHODS, AblationSettings
 from attnviz.features.evidence import Attached, attach, read_evidence
@@ -282,6 +281,8 @@ def _ablated(texts: Sequence[Input], model: ModelSettings) -> Source:
 
 def _effects(source: Source, texts: Sequence[Inputs], progress: Progress | None) -> Ablation:
     """What it costs to take every head of a model away."""
+    from attnviz.features.ablation import run as ablation
+
     alone = len(texts) == 1 and (bool(texts[0].features) or not texts[0].texts)  # no sentences fit
     method = "zero" if alone else METHODS
     settings = AblationSettings(method=method, estimate=None if source.no_logits else "plain")

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnviz.attention.attend import BLOCK_ELEMENTS
+from attnviz.attention.blocks import BLOCK_ELEMENTS
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.source import Observer, Rows, Terms
 from attnviz.errors import ModelError

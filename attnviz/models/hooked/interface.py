@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnviz.attention.attend import attend_unchecked
+from attnviz.attention.blocks import attend_unchecked
 from attnviz.core.heads import Site
 from attnviz.core.source import Donors, Gates, Observer
 from attnviz.errors import ModelError

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnviz.attention.layers import output_slices
+from attnviz.attention.slices import output_slices
 from attnviz.core.source import OutputProjection
 from attnviz.models.hooked.agreement import is_low
 

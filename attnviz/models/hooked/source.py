@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar, overload
 import torch
 from torch import Tensor
 
-from attnviz.attention.attend import check_numbers
+from attnviz.attention.blocks import check_numbers
 from attnviz.core.generation import Generation
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs, Prompt
@@ -178,7 +178,8 @@ class Hooked(Gated):
         """Run a batch; see :class:`~attnviz.core.source.Source`."""
         start = request.start
         items = [self._item(inputs) for inputs in batch]
-        standing = merged(self._standing, request.gates or {})
+        here = torch.empty(0, device=self._network.device)
+        standing = merged(self._standing, request.gates or {}, here)
         if (request.gates or request.donors) and self.no_gates:
             raise ModelError(f"attention of {self._name} cannot be gated: {self.no_gates}")
         stack = None if start is None and not request.states else self._stack

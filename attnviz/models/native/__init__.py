@@ -9,29 +9,30 @@ backend does not know for certain raises :class:`Unsupported`, and the hooks are
 
 from __future__ import annotations
 
-import torch
+from typing import TYPE_CHECKING
 
 from attnviz.models.controls import Control
+from attnviz.models.device import torch_dtype
 from attnviz.models.folder import Located
 from attnviz.models.native import config, tokenizer, words
-from attnviz.models.native.drawn import NO_WORDS, DrawnWeights, ShuffledWeights
 from attnviz.models.native.network import build
 from attnviz.models.native.source import Native
 from attnviz.models.native.unsupported import Unsupported
 from attnviz.models.native.weights import Weights
 
+if TYPE_CHECKING:
+    import torch
+
 __all__ = ["Native", "Unsupported", "load"]
 
 
-def load(
-    located: Located, device: torch.device, dtype: torch.dtype, control: Control | None = None
-) -> Native:
-    """Load a model without transformers.
+def load(located: Located, where: str, precision: str, control: Control | None = None) -> Native:
+    """Load a model without transformers; on a CPU in float32 without torch, too.
 
     Args:
         located: from :func:`attnviz.models.folder.locate`.
-        device: where it runs.
-        dtype: in which precision, whatever its weights are stored in.
+        where: it runs, see :func:`attnviz.models.device.resolve`.
+        precision: of its numbers, whatever its weights are stored in.
         control: random weights in place of the stored ones.
 
     Raises:
@@ -40,14 +41,18 @@ def load(
     """
     settings = config.read(located.config)
     reader = tokenizer.load(located.folder, settings.family.tokenizer)
+    plain = where == "cpu" and precision == "float32" and control is None
+    placed = None if plain else _placed(where, precision)
 
     def opened() -> Weights:
-        return Weights(located.weights, settings.family, device, dtype)
+        return Weights(located.weights, settings.family, placed)
 
-    if control is not None and control.scale == "default":
-        drawn = DrawnWeights(located.config, settings, control.seed, device, dtype)
-        return Native(located, build(settings, drawn), reader, lambda: NO_WORDS)
-    if control is not None:
+    if control is not None and placed is not None:
+        from attnviz.models.native.drawn import NO_WORDS, DrawnWeights, ShuffledWeights
+
+        if control.scale == "default":
+            drawn = DrawnWeights(located.config, settings, control.seed, *placed)
+            return Native(located, build(settings, drawn), reader, lambda: NO_WORDS)
         with opened() as weights:
             network = build(settings, ShuffledWeights(weights, control.seed))
         return Native(located, network, reader, lambda: NO_WORDS)
@@ -59,3 +64,9 @@ def load(
     with opened() as weights:
         network = build(settings, weights)
     return Native(located, network, reader, read_words)
+
+
+def _placed(where: str, precision: str) -> tuple[torch.device, torch.dtype]:
+    import torch
+
+    return torch.device(where), torch_dtype(precision)

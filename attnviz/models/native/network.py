@@ -7,28 +7,44 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from typing import TYPE_CHECKING
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
-
-from attnviz.attention.attend import attend_unchecked
+from attnviz.attention.blocks import attend_unchecked
+from attnviz.core import arrays
+from attnviz.core.arrays import Array
 from attnviz.core.heads import Site
 from attnviz.core.source import Donors, Gates, Observer
 from attnviz.models.native.config import Config
-from attnviz.models.native.drawn import DrawnWeights, ShuffledWeights
 from attnviz.models.native.unsupported import Unsupported
 from attnviz.models.native.weights import Weights
 
-Function = Callable[[Tensor], Tensor]
+if TYPE_CHECKING:
+    from attnviz.models.native.drawn import DrawnWeights, ShuffledWeights
+
+Function = Callable[[Array], Array]
+
+
+def _gelu(x: Array) -> Array:
+    made: Array = arrays.of(x).gelu(x)
+    return made
+
+
+def _gelu_tanh(x: Array) -> Array:
+    made: Array = arrays.of(x).gelu_tanh(x)
+    return made
+
+
+def _relu(x: Array) -> Array:
+    made: Array = arrays.of(x).relu(x)
+    return made
+
 
 ACTIVATIONS: Mapping[str, Function] = {
-    "gelu": F.gelu,
-    "gelu_new": partial(F.gelu, approximate="tanh"),
-    "gelu_pytorch_tanh": partial(F.gelu, approximate="tanh"),
-    "gelu_fast": partial(F.gelu, approximate="tanh"),
-    "relu": F.relu,
+    "gelu": _gelu,
+    "gelu_new": _gelu_tanh,
+    "gelu_pytorch_tanh": _gelu_tanh,
+    "gelu_fast": _gelu_tanh,
+    "relu": _relu,
 }
 """Activations under transformers' names; gelu_new is GELU's tanh form (arXiv:1606.08415)."""
 
@@ -37,25 +53,27 @@ ACTIVATIONS: Mapping[str, Function] = {
 class Affine:
     """x Wᵀ + b with W [out, in]."""
 
-    weight: Tensor
-    bias: Tensor
+    weight: Array
+    bias: Array
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Array) -> Array:
         """[..., in] -> [..., out]."""
-        return F.linear(x, self.weight, self.bias)
+        made: Array = arrays.of(x).linear(x, self.weight, self.bias)
+        return made
 
 
 @dataclass(frozen=True)
 class Norm:
     """Layer normalization (arXiv:1607.06450)."""
 
-    weight: Tensor
-    bias: Tensor
+    weight: Array
+    bias: Array
     eps: float
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Array) -> Array:
         """[..., D] -> [..., D]."""
-        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
+        made: Array = arrays.of(x).layer_norm(x, self.weight, self.bias, self.eps)
+        return made
 
 
 @dataclass(frozen=True)
@@ -77,18 +95,21 @@ class Cache:
     """Keys and values of the tokens that ran before, [B, H, S, d] each, by layer."""
 
     def __init__(self) -> None:
-        self._kept: dict[int, tuple[Tensor, Tensor]] = {}
+        self._kept: dict[int, tuple[Array, Array]] = {}
 
     @property
     def length(self) -> int:
         """How many tokens ran."""
         return self._kept[0][0].shape[2] if self._kept else 0
 
-    def extend(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    def extend(self, layer: int, key: Array, value: Array) -> tuple[Array, Array]:
         """All keys and values of a layer, the new ones at the end."""
         if layer in self._kept:
             before = self._kept[layer]
-            key, value = torch.cat([before[0], key], 2), torch.cat([before[1], value], 2)
+            xp = arrays.of(key).xp
+            key, value = (
+                xp.concatenate(both, 2) for both in zip(before, (key, value), strict=True)
+            )
         self._kept[layer] = (key, value)
         return key, value
 
@@ -98,26 +119,26 @@ class Network:
     """A model's tensors in the order in which they are used; made by :func:`build`."""
 
     config: Config
-    tokens: Tensor
-    positions: Tensor
-    segments: Tensor | None
+    tokens: Array
+    positions: Array
+    segments: Array | None
     norm: Norm
     layers: tuple[NativeLayer, ...]
     activation: Function
 
     def run(
         self,
-        x: Tensor,
+        x: Array,
         first: int,
-        padding: Tensor | None,
+        padding: Array | None,
         observers: Sequence[Observer],
         gates: Gates,
         *,
         donors: Donors,
         whole: bool = True,
-        mlps: list[Tensor] | None = None,
+        mlps: list[Array] | None = None,
         cache: Cache | None = None,
-    ) -> Iterator[Tensor]:
+    ) -> Iterator[Array]:
         """Run the layers.
 
         Args:
@@ -139,7 +160,7 @@ class Network:
         for number, layer in enumerate(self.layers[first:], start=first):
             z = self._attend(layer, number, x, padding, observers, gates, donors, cache)
             if len(z) > len(x):
-                x = x.repeat(len(z) // len(x), 1, 1)
+                x = arrays.of(x).xp.tile(x, (len(z) // len(x), 1, 1))
             if not whole and number == len(self.layers) - 1:
                 return
             x = x + layer.out(z) if family.pre_norm else layer.norm_1(x + layer.out(z))
@@ -150,11 +171,11 @@ class Network:
             x = x + added if family.pre_norm else layer.norm_2(x + added)
             yield x
 
-    def close(self, x: Tensor) -> Tensor:
+    def close(self, x: Array) -> Array:
         """The last layer's states as the model returns them: normalized in pre-norm families."""
         return self.norm(x) if self.config.family.pre_norm else x
 
-    def embed(self, ids: Tensor, segments: Tensor, start: int = 0) -> Tensor:
+    def embed(self, ids: Array, segments: Array, start: int = 0) -> Array:
         """What enters the first layer, [B, T, D].
 
         Args:
@@ -162,35 +183,39 @@ class Network:
             segments: int64 [B, T]; not used by models without segments.
             start: how many tokens stand before these; only where padding does not count.
         """
-        family = self.config.family
+        family, on = self.config.family, arrays.of(ids)
         if family.from_padding:
             # RoBERTa counts real tokens from padding id + 1; padding itself stays at the id
             real = ids != self.config.pad
             places = real.cumsum(1) * real + self.config.pad
         else:
-            places = torch.arange(start, start + ids.shape[1], device=ids.device)
-        x = F.embedding(ids, self.tokens) + F.embedding(places, self.positions)  # [B, T, D]
+            places = on.arange(start, start + ids.shape[1], on.int64, ids)
+        x: Array = on.embedding(ids, self.tokens) + on.embedding(places, self.positions)
         if self.segments is not None:
-            x = x + F.embedding(segments, self.segments)
+            x = x + on.embedding(segments, self.segments)  # [B, T, D]
         return x if family.pre_norm else self.norm(x)
 
     def _attend(
         self,
         layer: NativeLayer,
         number: int,
-        x: Tensor,
-        padding: Tensor | None,
+        x: Array,
+        padding: Array | None,
         observers: Sequence[Observer],
         gates: Gates,
         donors: Donors,
         cache: Cache | None,
-    ) -> Tensor:
+    ) -> Array:
         """Attention up to the heads' outputs side by side, [B, T, D]."""
         family, heads = self.config.family, self.config.heads
         h = layer.norm_1(x) if family.pre_norm else x
         split = (*x.shape[:2], -1, heads, x.shape[2] // heads)
-        made = [affine(h).view(split) for affine in layer.project]  # [B, T, 1 or 3, H, d] each
-        parts = [part.transpose(1, 2) for several in made for part in several.unbind(2)]
+        made = [affine(h).reshape(split) for affine in layer.project]  # [B, T, 1 or 3, H, d]
+        parts = [
+            several[:, :, number].swapaxes(1, 2)
+            for several in made
+            for number in range(several.shape[2])
+        ]
         query, key, value = parts  # [B, H, T, d] each
         if cache is not None:
             key, value = cache.extend(number, key, value)
@@ -208,7 +233,7 @@ class Network:
             site=site,
             observers=observers,
         )
-        return attended.output.transpose(1, 2).flatten(2)
+        return attended.output.swapaxes(1, 2).reshape(-1, *h.shape[1:])
 
 
 def build(config: Config, weights: Weights | DrawnWeights | ShuffledWeights) -> Network:
@@ -225,7 +250,7 @@ def build(config: Config, weights: Weights | DrawnWeights | ShuffledWeights) -> 
     def affine(part: str, number: int, size_in: int, size_out: int) -> Affine:
         name = names[part].format(number)
         if config.family.transposed:
-            matrix = weights.take(f"{name}.weight", size_in, size_out).t()
+            matrix = weights.take(f"{name}.weight", size_in, size_out).T
         else:
             matrix = weights.take(f"{name}.weight", size_out, size_in)
         return Affine(matrix, weights.take(f"{name}.bias", size_out))
@@ -236,7 +261,7 @@ def build(config: Config, weights: Weights | DrawnWeights | ShuffledWeights) -> 
             weights.take(f"{name}.weight", width), weights.take(f"{name}.bias", width), config.eps
         )
 
-    def table(part: str, rows: int) -> Tensor:
+    def table(part: str, rows: int) -> Array:
         return weights.take(f"{names[part]}.weight", rows, width)
 
     def layer(number: int) -> NativeLayer:

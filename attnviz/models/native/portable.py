@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields, replace
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
-import torch
+from numpy.typing import NDArray
 from tokenizers import Tokenizer
-from torch import Tensor
 
+from attnviz.core import arrays
+from attnviz.core.arrays import Array
 from attnviz.core.heads import Layout
 from attnviz.core.portable import Portable, Vocabulary
 from attnviz.core.provenance import SourceInfo
@@ -20,7 +20,6 @@ from attnviz.models.native.network import ACTIVATIONS, Affine, NativeLayer, Netw
 from attnviz.models.native.words import Words
 from attnviz.models.text import TokenReader
 
-Part = TypeVar("Part")
 _ACTIVATIONS = {"gelu": "gelu", "relu": "relu"}
 _PROBE = "a"
 """A text to see what a tokenizer puts around one."""
@@ -70,7 +69,7 @@ def portable(
         max_tokens=config.max_tokens,
         inner=config.inner,
         tensors={
-            name: np.ascontiguousarray(tensor.detach().to("cpu", torch.float32).numpy())
+            name: np.ascontiguousarray(_float32(tensor))
             for name, tensor in _tensors(network, words)
         },
         words=has_words,
@@ -79,22 +78,7 @@ def portable(
     )
 
 
-def changed(part: Part, change: Callable[[Tensor], Tensor]) -> Part:
-    """A network, or what it is made of, with every tensor changed.
-
-    An LM head that shares the token embeddings gets a copy of its own, of the same values.
-    """
-    if isinstance(part, Tensor):
-        return cast(Part, change(part))
-    if isinstance(part, tuple):
-        return cast(Part, tuple(changed(item, change) for item in part))
-    if isinstance(part, Network | NativeLayer | Affine | Norm | Words):
-        own = {f.name: changed(getattr(part, f.name), change) for f in fields(part)}
-        return cast(Part, replace(part, **own))
-    return part
-
-
-def _tensors(network: Network, words: Words | str) -> Iterator[tuple[str, Tensor]]:
+def _tensors(network: Network, words: Words | str) -> Iterator[tuple[str, Array]]:
     yield "tokens", network.tokens
     yield "positions", network.positions
     if network.segments is not None:
@@ -113,9 +97,19 @@ def _tensors(network: Network, words: Words | str) -> Iterator[tuple[str, Tensor
             yield from _pair("words.norm", norm)
 
 
-def _layer(number: int, layer: NativeLayer) -> Iterator[tuple[str, Tensor]]:
-    yield f"{number}.project.weight", torch.cat([part.weight for part in layer.project])
-    yield f"{number}.project.bias", torch.cat([part.bias for part in layer.project])
+def _joined(parts: Sequence[Array]) -> Array:
+    joined: Array = arrays.of(parts[0]).xp.concatenate(list(parts), 0)
+    return joined
+
+
+def _float32(array: Array) -> NDArray[np.float32]:
+    on = arrays.of(array)
+    return arrays.to_numpy(on.cast(array, on.float32))
+
+
+def _layer(number: int, layer: NativeLayer) -> Iterator[tuple[str, Array]]:
+    yield f"{number}.project.weight", _joined([part.weight for part in layer.project])
+    yield f"{number}.project.bias", _joined([part.bias for part in layer.project])
     parts: tuple[tuple[str, Affine | Norm], ...] = (
         ("out", layer.out),
         ("norm1", layer.norm_1),
@@ -127,7 +121,7 @@ def _layer(number: int, layer: NativeLayer) -> Iterator[tuple[str, Tensor]]:
         yield from _pair(f"{number}.{name}", part)
 
 
-def _pair(name: str, part: Affine | Norm) -> Iterator[tuple[str, Tensor]]:
+def _pair(name: str, part: Affine | Norm) -> Iterator[tuple[str, Array]]:
     yield f"{name}.weight", part.weight
     yield f"{name}.bias", part.bias
 

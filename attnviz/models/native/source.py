@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
+from importlib import import_module
 from itertools import islice
 from typing import TYPE_CHECKING
 
+import numpy as np
 import safetensors
 import tokenizers
-import torch
+from numpy.typing import NDArray
 from tokenizers import Tokenizer
-from torch import Tensor
 
-from attnviz.attention.layers import output_slices
+from attnviz.attention.slices import output_slices
+from attnviz.core import arrays
+from attnviz.core.arrays import Array
 from attnviz.core.generation import Generation
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs, Prompt
@@ -38,10 +42,11 @@ from attnviz.errors import InputError, Message, ModelError, UsageError
 from attnviz.models import limits, text
 from attnviz.models.external_errors import refusing
 from attnviz.models.folder import Located, ends
-from attnviz.models.gating import Gated, merged
+from attnviz.models.gating import Gated, merged, placed
+from attnviz.models.native.changed import changed
 from attnviz.models.native.network import Network
 from attnviz.models.native.words import Words
-from attnviz.models.running import begin, running
+from attnviz.models.running import begin, running, running_on_numpy
 
 if TYPE_CHECKING:
     from attnviz.core.portable import Portable
@@ -57,6 +62,15 @@ POST_NORM = (
     "reaches the output as it was written"
 )
 """Why a post-norm model's logits are no sum over heads."""
+
+
+MOST_WEIGHTS, MOST_PRODUCTS = 1 << 25, 1 << 35
+"""Attention weights and multiplications of a pass, of all layers, above which it runs on torch:
+its threads then save more than importing it takes."""
+
+MOST_TOKENS = 320
+"""Tokens of a batch of several texts above which it runs on torch, which is faster there by a tenth
+to a fifth: batches that large are those of a corpus."""
 
 
 def _once(gate: Gate | None, donors: Sequence[Donor], items: int) -> bool:
@@ -78,45 +92,104 @@ class Native(Gated):
         tokenizer: Tokenizer | None,
         words: Callable[[], Words | str],
     ) -> None:
-        self._network, self._tokenizer, self._name = network, tokenizer, located.name
+        self._stored, self._tokenizer, self._name = network, tokenizer, located.name
         self._located = located
         self._read_words, self._ends = words, ends(located.folder, located.config)
         self._texts: Texts | None = None
         self._reader = text.unnamed_reader() if tokenizer is None else text.reader(tokenizer)
-        self._device = network.tokens.device
-        dtype = str(network.tokens.dtype).removeprefix("torch.")
+        self._either, self._whole_model = False, self
+        table = network.tokens
+        light = isinstance(table, np.ndarray)
+        device = "cpu" if light else str(table.device)
+        dtype = str(table.dtype).removeprefix("torch.")
         exact = f"in {dtype}"
         if dtype == "float32":
             family, settings = located.config["model_type"], network.config.settings
             exact = f"checked against transformers to 1e-5 on small {family} models with {settings}"
-        self.info = SourceInfo(
+        self._info = SourceInfo(
             model=called(located.name),
             backend="native",
             exactness=f"attnviz's own forward pass, {exact}",
-            device=str(self._device),
+            device=device,
             dtype=dtype,
-            versions={
-                "torch": torch.__version__,
-                "tokenizers": tokenizers.__version__,
-                "safetensors": safetensors.__version__,
-            },
+            versions={"tokenizers": tokenizers.__version__, "safetensors": safetensors.__version__},
         )
+        self._ran: set[str] = set()
+
+    @property
+    def info(self) -> SourceInfo:
+        """Where its weights come from, and the versions of what runs it."""
+        ran = self._ran or {"numpy" if self._either else "torch"}
+        versions = {name: str(import_module(name).__version__) for name in sorted(ran)}
+        return replace(self._info, versions=versions | dict(self._info.versions))
+
+    @info.setter
+    def info(self, info: SourceInfo) -> None:
+        self._info = replace(info, versions=self._info.versions)
+
+    @property
+    def light(self) -> Native:
+        """The same model, which may give NumPy arrays in place of tensors: no torch is needed.
+
+        Arrays of one pass are of one kind. Of models that run elsewhere than on a CPU in float32,
+        the model itself.
+        """
+        if not isinstance(self._stored.tokens, np.ndarray) or self._either:
+            return self
+        view = copy(self)
+        view._either, view._ran = True, set()
+        return view
+
+    @property
+    def _gated_model(self) -> Native:
+        return self._whole_model
+
+    @property
+    def _network(self) -> Network:
+        """The network, of the kind of arrays that is given to whoever asks for them."""
+        return self._stored if self._either else self._whole_model._on_torch
+
+    @property
+    def _words(self) -> Words | str:
+        """The LM head, or why there is none."""
+        whole = self._whole_model
+        return whole._stored_words if self._either else whole._words_on_torch
+
+    @cached_property
+    def _stored_words(self) -> Words | str:
+        """The LM head, read when it is first needed."""
+        return self._read_words()
+
+    @cached_property
+    def _on_torch(self) -> Network:
+        """The same numbers in the same memory."""
+        return changed(self._stored, arrays.to_torch)
+
+    @cached_property
+    def _words_on_torch(self) -> Words | str:
+        words = changed(self._stored_words, arrays.to_torch)
+        shared = isinstance(self._stored_words, Words) and (
+            self._stored_words.table is self._stored.tokens
+        )
+        if isinstance(words, Words) and shared:
+            return replace(words, table=self._on_torch.tokens)
+        return words
 
     @property
     def layout(self) -> Layout:
         """The same number of heads in every layer."""
-        config = self._network.config
+        config = self._stored.config
         return Layout({config.family.kind: (config.heads,) * config.layers})
 
     @property
     def max_tokens(self) -> int:
         """The positions that the model was trained with."""
-        return self._network.config.max_tokens
+        return self._stored.config.max_tokens
 
     @property
     def vocab_size(self) -> int:
         """The number of token ids."""
-        return self._network.config.vocab
+        return self._stored.config.vocab
 
     def prepare(self, prompt: Prompt) -> Inputs:
         """Tokenize a prompt. Ids are taken as they are: nothing is added to them.
@@ -127,7 +200,7 @@ class Native(Gated):
             ModelError: a text, and no tokenizer in the model's folder.
         """
         limits.check_prompt(prompt, decoder=False)
-        kind = self._network.config.family.kind
+        kind = self._stored.config.family.kind
         if prompt.pair is not None and kind == "decoder":
             raise UsageError(
                 "{} reads one text, not a pair; {} models take {pair}",
@@ -168,20 +241,22 @@ class Native(Gated):
         from attnviz.models.native.writing import write
 
         limits.check_generation(generation, len(tokens), limit)
-        words = self._words
+        words = self._whole_model._words_on_torch
         reason = f"{self._name} reads texts in both directions and generates none"
-        if self._network.config.family.kind == "decoder":
+        if self._stored.config.family.kind == "decoder":
             reason = words if isinstance(words, str) else ""
         if reason or isinstance(words, str):
             raise limits.no_writer(generation, reason)
-        ids, network = list(tokens.ids), self._network
-        prompt = torch.tensor([ids], device=self._device)
+        ids, network = list(tokens.ids), self._whole_model._on_torch
+        like = network.tokens
+        prompt = arrays.of(like).asarray([ids], arrays.of(like).int64, like)
+        standing = placed(self._standing, like)
         item = Inputs({network.config.family.kind: Sides(tokens, tokens)})
         with (
             limits.telling(generation, tokens, self._reader.text) as tell,
-            running(self._name, [item], self._device, grad=False, kept=False),
+            running(self._name, [item], like.device, grad=False, kept=False),
         ):
-            for token in write(network, words, prompt, generation, self._ends, self._standing):
+            for token in write(network, words, prompt, generation, self._ends, standing):
                 ids.append(token)
                 tell(token)
         whole = self._reader.tokens(ids)
@@ -195,20 +270,16 @@ class Native(Gated):
             self._texts = load_texts(self._located.folder, self._name)
         return self._texts.render(chat)
 
-    @cached_property
-    def _words(self) -> Words | str:
-        """The LM head, read when it is first needed, or why there is none."""
-        return self._read_words()
-
     @property
     def no_logits(self) -> str:
         """Why the model gives no logits; empty where it does."""
-        return self._words if isinstance(self._words, str) else ""
+        words = self._whole_model._stored_words
+        return words if isinstance(words, str) else ""
 
     @property
     def start_kind(self) -> SiteKind:
         """A pass can begin at any layer."""
-        return self._network.config.family.kind
+        return self._stored.config.family.kind
 
     def forward(
         self,
@@ -217,24 +288,36 @@ class Native(Gated):
         request: ForwardRequest = PLAIN,
     ) -> Output:
         """Run a batch; see :class:`~attnviz.core.source.Source`."""
-        start = request.start
-        network = self._network
-        ids, segments, padding = self._arrange(batch)
-        words = self._words if request.logits and isinstance(self._words, Words) else None
+        whole_model, start = self._whole_model, request.start
+        network, head = self._network, self._words if request.logits else ""
+        if request.grad or self._long(batch):
+            network = whole_model._on_torch
+            head = whole_model._words_on_torch if request.logits else ""
+        like, words = network.tokens, head if isinstance(head, Words) else None
+        ids, segments, padding = self._arrange(batch, like)
         whole = request.hidden or request.states or request.mlps or words is not None
-        standing, donors = merged(self._standing, request.gates or {}), request.donors or {}
-        with running(
-            self._name, batch, self._device, grad=request.grad, kept=request.states or request.mlps
-        ):
+        standing = merged(self._standing, request.gates or {}, like)
+        donors = {
+            site: [donor.placed(like) for donor in several]
+            for site, several in (request.donors or {}).items()
+        }
+        kept_on = request.states or request.mlps
+        self._ran.add("numpy" if isinstance(like, np.ndarray) else "torch")
+        if isinstance(like, np.ndarray):
+            tracking = running_on_numpy(self._name, batch)
+        else:
+            tracking = running(self._name, batch, like.device, grad=request.grad, kept=kept_on)
+        with tracking:
             if start is None:
                 first, x = 0, network.embed(ids, segments)
             else:
                 site = Site(self.start_kind, start.layer)
                 once = _once(standing.get(site), donors.get(site, ()), len(batch))
                 once = once and not observers and not request.states
+                start = replace(start, hidden=arrays.placed(start.hidden, like))
                 first, x = start.layer, begin(self._name, start, batch, self.layout, once=once)
             kept = [x] if request.states else []
-            added: list[Tensor] = []
+            added: list[Array] = []
             layers = network.run(
                 x,
                 first,
@@ -245,7 +328,7 @@ class Native(Gated):
                 whole=whole,
                 mlps=added if request.mlps else None,
             )
-            end = len(self._network.layers) if start is None or start.end is None else start.end
+            end = len(self._stored.layers) if start is None or start.end is None else start.end
             for x in islice(layers, max(end - first, 0)):
                 if request.states:
                     kept.append(x)
@@ -262,12 +345,12 @@ class Native(Gated):
     def output(self, site: Site) -> OutputProjection:
         """W_O and b_O of a layer."""
         out = self._network.layers[site.layer].out
-        return OutputProjection(output_slices(out.weight, self._network.config.heads), out.bias)
+        return OutputProjection(output_slices(out.weight, self._stored.config.heads), out.bias)
 
     def sublayer(self, site: Site) -> Sublayer:
         """The residual connection around a layer's attention, and its normalization."""
         norm = self._network.layers[site.layer].norm_1
-        pre = self._network.config.family.pre_norm
+        pre = self._stored.config.family.pre_norm
         return Sublayer("pre" if pre else "post", Normalization(norm.weight, norm.eps, norm.bias))
 
     no_sum = ""
@@ -287,7 +370,7 @@ class Native(Gated):
     def readout(self) -> Readout:
         """How the residual stream becomes logits; BERT and its like have no such sum."""
         words, norm = self._words, self._network.norm
-        if not self._network.config.family.pre_norm:
+        if not self._stored.config.family.pre_norm:
             return Readout(None, reason=POST_NORM)
         if isinstance(words, str):
             return Readout(None, reason=words)
@@ -301,35 +384,37 @@ class Native(Gated):
         """The whole model as plain values; ModelError where its tokenizer cannot be."""
         from attnviz.models.native.portable import portable
 
-        return portable(
-            self.info, self.layout, self._network, self._words, self._tokenizer, self._reader
-        )
+        network, words = self._stored, self._whole_model._stored_words
+        return portable(self.info, self.layout, network, words, self._tokenizer, self._reader)
 
-    def rounded(self, change: Callable[[Tensor], Tensor]) -> Native:
+    def rounded(self, change: Callable[[Array], Array]) -> Native:
         """The same model with every tensor changed, to see what coarser numbers do."""
-        from attnviz.models.native.portable import changed
-
-        words = changed(self._words, change)
-        network = changed(self._network, change)
+        words = changed(self._whole_model._words_on_torch, change)
+        network = changed(self._whole_model._on_torch, change)
         return Native(self._located, network, self._tokenizer, lambda: words)
 
-    def _arrange(self, batch: Sequence[Inputs]) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Ids and segments, int64 [B, T], and which tokens are real, bool [B, T] or None."""
-        kind = self._network.config.family.kind
-        items = [item.sides[kind].queries for item in batch]
-        lengths = torch.tensor([len(item) for item in items])
-        ids = self._stack([item.ids for item in items])
-        segments = self._stack([item.segments for item in items])
-        segments = segments.clamp(max=max(self._network.config.segments - 1, 0))
-        if kind == "decoder" or bool((lengths == ids.shape[1]).all()):
-            return ids, segments, None  # a decoder's tokens never see what comes after them
-        padding = torch.arange(ids.shape[1]) < lengths[:, None]
-        return ids, segments, padding.to(self._device)
+    def _long(self, batch: Sequence[Inputs]) -> bool:
+        """Whether a pass is for torch; its sizes alone say so, whatever runs beside it."""
+        config, longest = self._stored.config, max(item.length for item in batch)
+        tokens = len(batch) * longest
+        weights = config.layers * config.heads * tokens * longest
+        matrices = config.layers * config.width * (4 * config.width + 2 * config.inner)
+        several = len(batch) > 1 and tokens > MOST_TOKENS
+        return several or weights > MOST_WEIGHTS or matrices * tokens > MOST_PRODUCTS
 
-    def _stack(self, rows: Sequence[Sequence[int]]) -> Tensor:
-        """Pad with zeros on the right, [B, T]."""
-        tensors = [torch.tensor(row, dtype=torch.int64) for row in rows]
-        return torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True).to(self._device)
+    def _arrange(self, batch: Sequence[Inputs], like: Array) -> tuple[Array, Array, Array | None]:
+        """Ids and segments, int64 [B, T], and which tokens are real, bool [B, T] or None."""
+        config, on = self._stored.config, arrays.of(like)
+        kind = config.family.kind
+        items = [item.sides[kind].queries for item in batch]
+        lengths = np.array([len(item) for item in items])
+        ids = _stacked([item.ids for item in items])
+        segments = _stacked([item.segments for item in items]).clip(max=max(config.segments - 1, 0))
+        sides = (on.asarray(numbers, on.int64, like) for numbers in (ids, segments))
+        if kind == "decoder" or (lengths == ids.shape[1]).all():
+            return *sides, None  # a decoder's tokens never see what comes after them
+        padding = np.arange(ids.shape[1]) < lengths[:, None]
+        return *sides, on.asarray(padding, on.bool_, like)
 
     def _encode(self, prompt: Prompt) -> tuple[Tokens, text.Offsets]:
         """The tokens of a text, and the characters that they stand for."""
@@ -375,3 +460,11 @@ class Native(Gated):
                 )
             return tokens, offsets
         return self._reader.tokens(limits.cut(tokens.ids, tokens.special, limit)), None
+
+
+def _stacked(rows: Sequence[Sequence[int]]) -> NDArray[np.int64]:
+    """Pad with zeros on the right, [B, T]."""
+    stacked = np.zeros((len(rows), max(map(len, rows))), np.int64)
+    for number, row in enumerate(rows):
+        stacked[number, : len(row)] = row
+    return stacked

@@ -11,15 +11,18 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 from safetensors import SafetensorError, safe_open
-from torch import Tensor
 
+from attnviz.core.arrays import Array
 from attnviz.errors import ModelError
 from attnviz.models.native.families import NativeFamily
+from attnviz.models.native.stored import StoredTensors
 from attnviz.models.native.unsupported import Unsupported
+
+if TYPE_CHECKING:
+    import torch
 
 _OLD_NAMES = {"gamma": "weight", "beta": "bias"}
 
@@ -30,25 +33,30 @@ class Weights:
     Args:
         files: the checkpoint, whole or in shards.
         family: whose tensors are looked for.
-        device: where tensors go; ``dtype``: in which precision.
+        placed: where tensors go, and in which precision; None for NumPy arrays in float32.
 
     Raises:
         Unsupported: no token embedding, or several.
     """
 
     def __init__(
-        self, files: Sequence[Path], family: NativeFamily, device: torch.device, dtype: torch.dtype
+        self,
+        files: Sequence[Path],
+        family: NativeFamily,
+        placed: tuple[torch.device, torch.dtype] | None = None,
     ) -> None:
         self._stack = ExitStack()
-        self._family, self._device, self._dtype = family, device, dtype
-        self._where: dict[str, tuple[Any, str]] = {}
+        self._family, self._placed = family, placed
+        self._where: dict[str, tuple[Any, Any, str]] = {}
         self._taken: set[str] = set()
         for path in files:
-            file = self._stack.enter_context(safe_open(path, framework="pt"))
+            framework = "np" if placed is None else "pt"
+            file = self._stack.enter_context(safe_open(path, framework=framework))
+            stored = StoredTensors(path) if placed is None else file
             for key in file.keys():  # noqa: SIM118 (not a dict)
                 stem, _, last = key.rpartition(".")
                 name = f"{stem}.{_OLD_NAMES.get(last, last)}"
-                self._where[name] = (file, key)
+                self._where[name] = (file, stored, key)
         self._prefix = self._find_prefix(f"{family.tensors['tokens']}.weight")
 
     def __enter__(self) -> Weights:
@@ -66,7 +74,7 @@ class Weights:
         """Whether there is a tensor of this full name."""
         return name in self._where
 
-    def take(self, name: str, *shape: int) -> Tensor:
+    def take(self, name: str, *shape: int) -> Array:
         """One tensor of the model itself, in the device and dtype asked for.
 
         Args:
@@ -82,20 +90,20 @@ class Weights:
         self._taken.add(name)
         return self.take_whole(self._prefix + name, *shape)
 
-    def take_whole(self, name: str, *shape: int) -> Tensor:
+    def take_whole(self, name: str, *shape: int) -> Array:
         """One tensor by its full name, as :meth:`take`; it must be there."""
-        file, key = self._where[name]
-        stored = tuple(file.get_slice(key).get_shape())
-        if stored != shape:
+        file, stored, key = self._where[name]
+        found = tuple(file.get_slice(key).get_shape())
+        if found != shape:
             raise ModelError(
-                f"weight {key} has shape {list(stored)}, config.json says {list(shape)}; the two "
+                f"weight {key} has shape {list(found)}, config.json says {list(shape)}; the two "
                 "files belong to different models"
             )
         try:
-            tensor: Tensor = file.get_tensor(key)
-        except (SafetensorError, RuntimeError, OSError) as error:
+            tensor: Array = stored.take(key) if self._placed is None else file.get_tensor(key)
+        except (SafetensorError, RuntimeError, OSError, ValueError) as error:
             raise ModelError(f"cannot read weight {key}: {error}; download it again") from None
-        return tensor.to(self._device, self._dtype)
+        return tensor if self._placed is None else tensor.to(*self._placed)
 
     def check_all_taken(self) -> None:
         """Raise Unsupported if the model has tensors that nobody asked for."""

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch.nn.functional as F
-from torch import Tensor
-
+from attnviz.core import arrays
+from attnviz.core.arrays import Array
 from attnviz.models.native.network import Affine, Function, Network, Norm
 from attnviz.models.native.weights import Weights
 
@@ -25,16 +24,17 @@ class Words:
         transform: what comes before the table: a layer, its activation and a normalization.
     """
 
-    table: Tensor
-    bias: Tensor | None = None
+    table: Array
+    bias: Array | None = None
     transform: tuple[Affine, Function, Norm] | None = None
 
-    def __call__(self, hidden: Tensor) -> Tensor:
+    def __call__(self, hidden: Array) -> Array:
         """Logits of every token of the vocabulary."""
         if self.transform is not None:
             dense, activation, norm = self.transform
             hidden = norm(activation(dense(hidden)))
-        return F.linear(hidden, self.table, self.bias)
+        logits: Array = arrays.of(hidden).linear(hidden, self.table, self.bias)
+        return logits
 
 
 def read(weights: Weights, network: Network) -> Words | str:

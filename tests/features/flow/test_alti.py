@@ -58,7 +58,7 @@ def test_long_texts_go_by_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     source = av.load("demo-gpt2")
     inputs = source.prepare(Prompt("one two three four five " * 12))
     whole = run(source, inputs)
-    import attnviz.attention.attend as attending
+    import attnviz.attention.blocks as attending
     from attnviz.attention import contributions
 
     monkeypatch.setattr(attending, "BLOCK_ELEMENTS", 1)

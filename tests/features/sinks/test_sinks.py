@@ -118,7 +118,7 @@ def test_what_a_head_costs_is_what_ablating_it_costs(found: Sinks) -> None:
 
 
 def test_a_row_goes_round_its_sink() -> None:
-    maps = torch.tensor([[[[1.0, 0, 0], [0.5, 0.5, 0], [0.8, 0.15, 0.05]]]])
+    maps = np.array([[[[1.0, 0, 0], [0.5, 0.5, 0], [0.8, 0.15, 0.05]]]])
     np.testing.assert_allclose(
         _without_key(maps, 0)[0, 0], [[1, 0, 0], [0, 1, 0], [0, 0.75, 0.25]], rtol=1e-6
     )

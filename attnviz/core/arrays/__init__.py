@@ -1,0 +1,85 @@
+"""NumPy arrays and torch tensors, for formulas that are written once and run on either.
+
+Formulas use what the two libraries spell alike: operators, indexing, ``x.sum(-1)``, ``x.clip(1)``,
+``x.reshape``, ``x.swapaxes``, ``xp.where(...)``, ``xp.stack(..., axis)``. For the rest there are
+two modules of the same functions, :mod:`~attnviz.core.arrays.on_numpy` and
+:mod:`~attnviz.core.arrays.on_torch`; :func:`of` gives the one that an array belongs to. torch is
+not imported before there is a tensor.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.core.arrays import on_numpy
+
+__all__ = ["Array", "array", "exact", "of", "placed", "to_numpy", "to_torch", "top"]
+
+if TYPE_CHECKING:
+    from torch import Tensor as Array
+else:
+    Array = Any
+    """A NumPy array or a torch tensor; type checkers take it for the tensor."""
+
+
+def of(x: Array) -> ModuleType:
+    """The functions for an array, and with them for all that it is computed with."""
+    if isinstance(x, np.ndarray):
+        return on_numpy
+    from attnviz.core.arrays import on_torch
+
+    return on_torch
+
+
+def array(numbers: NDArray[Any]) -> Array:
+    """A NumPy array as what it is here: one of the two kinds."""
+    either: Any = numbers
+    return cast("Array", either)
+
+
+def to_numpy(x: Array) -> NDArray[Any]:
+    """The same numbers as a NumPy array; on a CPU it shares their memory."""
+    if isinstance(x, np.ndarray):
+        return x
+    numbers: NDArray[Any] = x.detach().cpu().numpy()
+    return numbers
+
+
+def to_torch(x: Array) -> Array:
+    """The same numbers as a tensor, which shares their memory."""
+    if not isinstance(x, np.ndarray):
+        return x
+    import torch
+
+    return torch.from_numpy(x)
+
+
+def exact(x: Array) -> Array:
+    """The same numbers in float64."""
+    on = of(x)
+    doubles: Array = on.cast(x, on.float64)
+    return doubles
+
+
+def placed(x: Array, like: Array) -> Array:
+    """The same numbers as an array of the kind of another, where that is."""
+    on = of(like)
+    if of(x) is not on:
+        x = to_torch(x) if isinstance(x, np.ndarray) else array(to_numpy(x))
+    there: Array = on.asarray(x, x.dtype, like)
+    return there
+
+
+def top(numbers: NDArray[Any], count: int) -> list[int]:
+    """The places of the largest of some numbers, the largest first; of equal ones the first."""
+    count = min(count, len(numbers))
+    if not count:
+        return []
+    least = np.partition(numbers, -count)[-count]
+    some = np.flatnonzero(numbers >= least)
+    order: list[int] = some[np.argsort(-numbers[some], kind="stable")][:count].tolist()
+    return order

@@ -1,0 +1,193 @@
+"""What arrays need beyond what NumPy and torch spell alike, on torch.
+
+:mod:`attnviz.core.arrays.on_numpy` has the same functions; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+xp = torch
+bool_, int32, int64 = torch.bool, torch.int32, torch.int64
+float32, float64 = torch.float32, torch.float64
+
+
+def cast(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """In another type, the same tensor where it has it."""
+    return x.to(dtype)
+
+
+def asarray(values: Any, dtype: torch.dtype, like: Tensor) -> Tensor:
+    """Numbers from Python, NumPy or torch, where ``like`` is."""
+    return torch.as_tensor(values, dtype=dtype, device=like.device)
+
+
+def empty(shape: Sequence[int], dtype: torch.dtype, like: Tensor) -> Tensor:
+    """Memory, where ``like`` is."""
+    return torch.empty(tuple(shape), dtype=dtype, device=like.device)
+
+
+def zeros(shape: Sequence[int], dtype: torch.dtype, like: Tensor) -> Tensor:
+    """Zeros, where ``like`` is."""
+    return torch.zeros(tuple(shape), dtype=dtype, device=like.device)
+
+
+def full(shape: Sequence[int], value: float, dtype: torch.dtype, like: Tensor) -> Tensor:
+    """One number everywhere, where ``like`` is."""
+    return torch.full(tuple(shape), value, dtype=dtype, device=like.device)
+
+
+def arange(start: int, stop: int, dtype: torch.dtype, like: Tensor) -> Tensor:
+    """Whole numbers from ``start`` to before ``stop``, where ``like`` is."""
+    return torch.arange(start, stop, dtype=dtype, device=like.device)
+
+
+def is_float32(x: Tensor) -> bool:
+    """Whether it is in single precision."""
+    return x.dtype == torch.float32
+
+
+def is_bool(x: Tensor) -> bool:
+    """Whether it holds truth values."""
+    return x.dtype == torch.bool
+
+
+def is_half(x: Tensor) -> bool:
+    """Whether it is in half precision, IEEE's or bfloat16."""
+    return x.dtype in (torch.float16, torch.bfloat16)
+
+
+def on_cpu(x: Tensor) -> bool:
+    """Whether it is in the memory of the processor."""
+    return x.device.type == "cpu"
+
+
+def largest_float(like: Tensor) -> torch.dtype:
+    """The most precise type there is, where ``like`` is: MPS has no float64."""
+    return torch.float32 if like.device.type == "mps" else torch.float64
+
+
+def detached(x: Tensor) -> Tensor:
+    """The same numbers outside of any gradient."""
+    return x.detach()
+
+
+def tracked(*arrays: Tensor | None) -> bool:
+    """Whether gradients are to reach any of them."""
+    return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in arrays)
+
+
+def equal(a: Tensor, b: Tensor) -> bool:
+    """Whether two have the same shape and the same numbers."""
+    return torch.equal(a, b)
+
+
+def copied(x: Tensor) -> Tensor:
+    """The same numbers in memory of their own."""
+    return x.clone()
+
+
+def column_sums(x: Tensor) -> Tensor:
+    """The sums over the last axis but one, in float64."""
+    return x.sum(-2, dtype=torch.float64)
+
+
+def contiguous(x: Tensor) -> Tensor:
+    """The same numbers, row after row in memory."""
+    return x.contiguous()
+
+
+def occurrences(counts: Tensor) -> Tensor:
+    """Every index as often as its count, int64: [2, 0, 1] gives [0, 0, 2]."""
+    return torch.repeat_interleave(counts)
+
+
+def columns_of_rows(x: Tensor, columns: Tensor) -> Tensor:
+    """x[..., i, columns[i, k]] for every row i: [..., r, s] with int64 [r, n] gives [..., r, n]."""
+    return x.gather(x.ndim - 1, columns.expand(*x.shape[:-2], -1, -1))
+
+
+def at_indices(x: Tensor, indices: Tensor) -> Tensor:
+    """x[..., indices[..., k]]: as many axes in both."""
+    return torch.take_along_dim(x, indices, -1)
+
+
+def sum_by_row(x: Tensor, rows: Tensor, count: int) -> Tensor:
+    """[n, H] added up where ``rows``, int64 [n] and ascending, are the same: [count, H]."""
+    return x.new_zeros(count, x.shape[1]).index_add_(0, rows, x)
+
+
+def limits(allowed: Tensor, dtype: torch.dtype) -> Tensor:
+    """Infinity where a key is allowed, the lowest number elsewhere: what scores may be at most."""
+    lowest = torch.full_like(allowed, torch.finfo(dtype).min, dtype=dtype)
+    return lowest.masked_fill_(allowed, float("inf"))
+
+
+def padded_left(x: Tensor, count: int, value: float) -> Tensor:
+    """With ``count`` more of the last axis before the others."""
+    return F.pad(x, (count, 0), value=value)
+
+
+def padded_keys(x: Tensor, before: int, after: int) -> Tensor:
+    """With zeros for more keys at both ends: False in a mask, no weight elsewhere."""
+    return F.pad(x, (before, after))
+
+
+def matmul(a: Tensor, b: Tensor, out: Tensor | None) -> Tensor:
+    """[n, r, d] @ [n, d, s], into ``out`` if that is given."""
+    return torch.bmm(a, b, out=out)
+
+
+def softmax(scores: Tensor, out: Tensor | None) -> Tensor:
+    """Softmax over the last axis, into ``out`` if that is given."""
+    return torch.softmax(scores, dim=-1, out=out)
+
+
+def log_sum_exp(scores: Tensor) -> Tensor:
+    """Log Σ e^s over the last axis, which stays with one entry."""
+    return scores.logsumexp(-1, keepdim=True)
+
+
+def sigmoid(x: Tensor) -> Tensor:
+    """1 / (1 + e^-x)."""
+    return torch.sigmoid(x)
+
+
+def dropout(weights: Tensor, probability: float) -> Tensor:
+    """Of layers in training, which are torch's."""
+    return F.dropout(weights, probability)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """X Wᵀ + b with W [out, in]; one product for all items."""
+    return F.linear(x, weight, bias)
+
+
+def embedding(ids: Tensor, table: Tensor) -> Tensor:
+    """The rows of a table that ids name."""
+    return F.embedding(ids, table)
+
+
+def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    """(x - mean x) / √(var x + ε) γ + β over the last axis (arXiv:1607.06450)."""
+    return F.layer_norm(x, weight.shape, weight, bias, eps)
+
+
+def gelu(x: Tensor) -> Tensor:
+    """X Φ(x) (arXiv:1606.08415)."""
+    return F.gelu(x)
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    """GELU's tanh form, x/2 (1 + tanh(√(2/π) (x + 0.044715 x³)))."""
+    return F.gelu(x, approximate="tanh")
+
+
+def relu(x: Tensor) -> Tensor:
+    """max(x, 0)."""
+    return F.relu(x)

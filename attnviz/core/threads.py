@@ -1,0 +1,48 @@
+"""How many threads compute: one where a sum's last bit must be the same on every machine."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+
+class _Limit:
+    """One torch thread from when torch is there; ``before`` is how many there were then."""
+
+    before: int | None = None
+
+    def apply(self) -> None:
+        torch = sys.modules.get("torch")
+        if torch is not None and self.before is None:
+            self.before = torch.get_num_threads()
+            torch.set_num_threads(1)
+
+
+_LIMIT: ContextVar[_Limit | None] = ContextVar("attnviz_threads", default=None)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One torch thread inside the ``with`` block, and as many as before afterwards.
+
+    torch may be imported inside; who does that for a pass calls :func:`limit_threads`. NumPy's own
+    passes always have one.
+    """
+    limit = _Limit()
+    limit.apply()
+    token = _LIMIT.set(limit)
+    try:
+        yield
+    finally:
+        _LIMIT.reset(token)
+        if limit.before is not None:
+            sys.modules["torch"].set_num_threads(limit.before)
+
+
+def limit_threads() -> None:
+    """Keep to one thread where a block of :func:`one_thread` stands."""
+    limit = _LIMIT.get()
+    if limit is not None:
+        limit.apply()

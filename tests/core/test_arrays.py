@@ -1,0 +1,144 @@
+"""The two modules of functions on arrays have the same names and give the same numbers."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from attnviz.core import arrays
+from attnviz.core.arrays import on_numpy, on_torch
+
+DRAW = np.random.default_rng(0)
+X = DRAW.normal(size=(2, 3, 5, 7)).astype(np.float32)
+FLAGS = X > 0.3
+COLUMNS = DRAW.integers(0, 7, (5, 4))
+ROWS = np.array([0, 0, 2, 2, 2, 5])
+VALUES = DRAW.normal(size=(6, 3)).astype(np.float32)
+WEIGHT, BIAS = (DRAW.normal(size=size).astype(np.float32) for size in ((4, 7), (4,)))
+SCALE, SHIFT = (DRAW.normal(size=7).astype(np.float32) for _ in range(2))
+A, B = (DRAW.normal(size=size).astype(np.float32) for size in ((2, 3, 4), (2, 4, 5)))
+
+CALLS: dict[str, tuple[Any, ...]] = {
+    "columns_of_rows": (X, COLUMNS),
+    "at_indices": (X, X.argmax(-1)[..., None]),
+    "sum_by_row": (VALUES, ROWS, 7),
+    "column_sums": (X,),
+    "occurrences": (np.array([2, 0, 3, 1]),),
+    "padded_left": (X, 3, 0.5),
+    "padded_keys": (FLAGS, 2, 1),
+    "matmul": (A, B, None),
+    "softmax": (X, None),
+    "log_sum_exp": (X,),
+    "sigmoid": (X,),
+    "linear": (X, WEIGHT, BIAS),
+    "embedding": (COLUMNS, WEIGHT.T),
+    "layer_norm": (X, SCALE, SHIFT, 1e-5),
+    "gelu": (4 * X,),
+    "gelu_tanh": (4 * X,),
+    "relu": (X,),
+    "detached": (X,),
+    "copied": (X,),
+    "contiguous": (X.swapaxes(1, 2),),
+    "is_bool": (FLAGS,),
+    "is_float32": (X,),
+    "is_half": (X.astype(np.float16),),
+    "on_cpu": (X,),
+    "tracked": (X, None),
+    "equal": (X, X.copy()),
+}
+"""Arguments, NumPy's."""
+
+NAMED = {"cast", "asarray", "empty", "zeros", "full", "arange", "limits", "largest_float"}
+"""Functions that take a type of each library's own."""
+
+
+def functions(module: ModuleType) -> set[str]:
+    own = inspect.getmembers(module, inspect.isfunction)
+    return {name for name, f in own if f.__module__ == module.__name__ and name[0] != "_"}
+
+
+def test_both_have_the_same_functions() -> None:
+    assert functions(on_numpy) == functions(on_torch) == {*CALLS, *NAMED, "dropout"}
+
+
+def close(ours: Any, theirs: Any) -> None:
+    if isinstance(ours, bool):
+        assert ours is theirs
+        return
+    assert isinstance(ours, np.ndarray)
+    assert ours.dtype == theirs.numpy().dtype
+    np.testing.assert_allclose(ours, theirs.numpy(), atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_both_give_the_same(name: str) -> None:
+    given = CALLS[name]
+    tensors = [torch.from_numpy(x.copy()) if isinstance(x, np.ndarray) else x for x in given]
+    close(getattr(on_numpy, name)(*given), getattr(on_torch, name)(*tensors))
+
+
+@pytest.mark.parametrize("name", ["bool_", "int32", "int64", "float32", "float64"])
+def test_types_and_new_arrays(name: str) -> None:
+    like = torch.from_numpy(X)
+    ours, theirs = getattr(on_numpy, name), getattr(on_torch, name)
+    for call, given in (("zeros", ((2, 3),)), ("full", ((2, 3), 1)), ("asarray", ([0, 1],))):
+        close(
+            getattr(on_numpy, call)(*given, ours, X), getattr(on_torch, call)(*given, theirs, like)
+        )
+    close(on_numpy.cast(X, ours), on_torch.cast(like, theirs))
+    assert on_numpy.empty((2, 3), ours, X).shape == on_torch.empty((2, 3), theirs, like).shape
+    if name != "bool_":
+        close(on_numpy.arange(2, 9, ours, X), on_torch.arange(2, 9, theirs, like))
+
+
+def test_limits_let_through_what_is_allowed() -> None:
+    ours = on_numpy.limits(FLAGS, np.float32)
+    close(ours, on_torch.limits(torch.from_numpy(FLAGS), torch.float32))
+    assert (ours[FLAGS] == math.inf).all()
+    assert on_numpy.largest_float(X) is np.float64
+    assert on_torch.largest_float(torch.from_numpy(X)) is torch.float64
+
+
+def test_products_and_softmax_write_where_they_are_told() -> None:
+    out = np.empty((2, 3, 5), np.float32)
+    assert on_numpy.matmul(A, B, out) is out
+    space = np.empty_like(X)
+    assert on_numpy.softmax(X, space) is space
+    assert space.sum(-1) == pytest.approx(1, abs=1e-6)
+
+
+def test_gelu_is_as_exact_as_single_precision() -> None:
+    """Against the error function of Python's own mathematics, in float64."""
+    x = np.linspace(-9, 9, 20_001).astype(np.float32)
+    exact = [value * 0.5 * (1 + math.erf(value / math.sqrt(2))) for value in x.tolist()]
+    assert np.abs(on_numpy.gelu(x) - exact).max() < 6e-7
+    assert (np.abs(on_numpy.gelu(x) - exact) <= 3e-7 * np.maximum(np.abs(x), 1)).all()
+
+
+def test_arrays_find_their_functions_and_share_their_memory() -> None:
+    tensor = torch.from_numpy(X)
+    assert arrays.of(X) is on_numpy  # type: ignore[arg-type]
+    assert arrays.of(tensor) is on_torch
+    assert np.shares_memory(arrays.to_numpy(tensor), X)
+    assert arrays.to_torch(arrays.array(X)).data_ptr() == tensor.data_ptr()
+    assert arrays.of(arrays.placed(tensor, arrays.array(X))) is on_numpy
+    assert arrays.of(arrays.placed(arrays.array(X), tensor)) is on_torch
+
+
+def test_the_largest_come_first_and_of_equal_ones_the_first() -> None:
+    numbers = np.array([1.0, 3.0, 2.0, 3.0, -1.0])
+    assert arrays.top(numbers, 3) == [1, 3, 2]
+    assert arrays.top(numbers, 9) == [1, 3, 2, 0, 4]
+    assert arrays.top(numbers[:0], 2) == []
+
+
+def test_dropout_is_torchs_own() -> None:
+    with pytest.raises(TypeError, match="runs on torch"):
+        on_numpy.dropout(X, 0.1)
+    assert on_torch.dropout(torch.from_numpy(X), 0.0).equal(torch.from_numpy(X))

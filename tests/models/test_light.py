@@ -1,0 +1,219 @@
+"""A model on NumPy does what it does on torch: weights, scores, states, gates and donors."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import attnviz as av
+from attnviz.core import arrays
+from attnviz.core.heads import Site
+from attnviz.core.quantities import QUANTITIES
+from attnviz.core.source import Donor, ForwardRequest, Gate, Start
+from attnviz.models.native import source as native
+from attnviz.models.norm_based import with_quantity
+from attnviz.scoring.observe import Recorder, ScoreObserver
+
+TEXTS = (
+    "The keys to the cabinet are on the table because nobody put the keys away.",
+    "She said that the cat, which slept, was hers.",
+    "One, two, one, two, one, two!",
+)
+CLOSE = 1e-6
+
+
+@pytest.fixture(scope="module", params=["demo-gpt2", "demo-bert", "minilm"])
+def source(request: Any) -> Any:
+    name = request.param
+    return av.load(request.getfixturevalue("minilm") if name == "minilm" else name)
+
+
+def near(ours: Any, theirs: Any, tolerance: float = CLOSE) -> None:
+    assert isinstance(ours, np.ndarray)
+    assert isinstance(theirs, torch.Tensor)
+    np.testing.assert_allclose(ours, theirs.numpy(), atol=tolerance, rtol=tolerance)
+
+
+def test_scores_are_the_same(source: Any) -> None:
+    """Every score, its chance and its rows, of a padded batch."""
+    batch = [source.prepare(av.Prompt(text)) for text in TEXTS]
+    both = []
+    for model in (source, source.light):
+        observer = ScoreObserver(batch, source.layout)
+        model.forward(batch, [observer], ForwardRequest(hidden=False))
+        both.append((observer.total(), [observer.sinks(n).tolist() for n in range(len(batch))]))
+    (theirs, their_sinks), (ours, our_sinks) = both
+    assert our_sinks == their_sinks
+    assert (ours.rows == theirs.rows).all()
+    assert (ours.counted == theirs.counted).all()
+    assert (ours.rows > 0).any()
+    rows = np.maximum(theirs.rows, 1)
+    for name in ("values", "chances"):  # of distances, which count tokens, by their size
+        mine, other = (getattr(sums, name) / rows for sums in (ours, theirs))
+        assert (np.abs(mine - other) <= CLOSE * np.maximum(np.abs(other), 1)).all(), name
+    assert np.abs((ours.shares - theirs.shares) / rows[..., None]).max() < CLOSE
+
+
+def test_roles_are_the_same(source: Any) -> None:
+    on_torch = ScoreObserver([source.prepare(av.Prompt(TEXTS[0]))], source.layout)
+    source.forward([source.prepare(av.Prompt(TEXTS[0]))], [on_torch])
+    ours = av.heads(TEXTS[0], model=source).heads
+    for mine, theirs in zip(ours, on_torch.result(), strict=True):
+        assert mine.head == theirs.head
+        assert [role.name for role in mine.roles] == [role.name for role in theirs.roles]
+
+
+@pytest.mark.parametrize("quantity", [name for name in QUANTITIES if name != "weights"])
+def test_quantities_are_the_same(source: Any, quantity: str) -> None:
+    if quantity == "norm-residual-ln" and source.layout.kinds == ("decoder",):
+        pytest.skip("normalizes before attention")
+    inputs = source.prepare(av.Prompt(TEXTS[0]))
+    maps = []
+    for model in (source, source.light):
+        shown = with_quantity(model, quantity, shares=False)
+        recorder = Recorder([inputs])
+        shown.forward([inputs], [recorder], ForwardRequest(hidden=False))
+        maps.append(recorder.maps())
+    for site, theirs in maps[0].items():
+        np.testing.assert_allclose(maps[1][site], theirs, atol=2e-5, rtol=2e-5)
+
+
+def test_states_and_a_start_in_the_middle(source: Any) -> None:
+    inputs = source.prepare(av.Prompt(TEXTS[0]))
+    request = ForwardRequest(states=True, mlps=True)
+    ours, theirs = (model.forward([inputs], request=request) for model in (source.light, source))
+    for mine, other in zip((*ours.states, *ours.mlps), (*theirs.states, *theirs.mlps), strict=True):
+        near(mine, other, 2e-5)
+    start = Start(1, theirs.states[1])  # a tensor, for a pass on NumPy
+    again = source.light.forward([inputs], request=ForwardRequest(start=start))
+    near(again.hidden, theirs.hidden, 2e-5)
+
+
+def test_gates_and_donors(source: Any) -> None:
+    """Given as tensors, for several runs at once, as ablation and patching give them."""
+    inputs, site = source.prepare(av.Prompt(TEXTS[1])), Site(source.start_kind, 1)
+    heads = source.layout.heads[source.start_kind][1]
+    states = source.forward([inputs], request=ForwardRequest(states=True)).states
+    width = states[0].shape[2] // heads
+    share = 1 - torch.eye(heads)
+    fill = torch.randn(heads, width, generator=torch.Generator().manual_seed(0))
+    values = torch.randn(1, heads, inputs.length, width, generator=torch.Generator().manual_seed(1))
+    start = Start(1, states[1])
+    for request in (
+        ForwardRequest(gates={site: Gate(share, fill)}, start=start),
+        ForwardRequest(donors={site: [Donor("z", values, 1 - share)]}, start=start),
+        ForwardRequest(donors={site: [Donor("v", values, 1 - share)]}, start=start),
+    ):
+        ours, theirs = (
+            m.forward([inputs] * heads, request=request) for m in (source.light, source)
+        )
+        near(ours.hidden, theirs.hidden, 2e-5)
+
+
+def test_gates_that_stand_hold_for_both(source: Any) -> None:
+    plain = av.heads(TEXTS[0], model=source)
+    with source.gated({"0.0": 0.0}):
+        gated = av.heads(TEXTS[0], model=source)
+    assert gated.heads != plain.heads
+    assert av.heads(TEXTS[0], model=source, without="0.0").heads == gated.heads
+
+
+def test_sizes_alone_choose_torch(source: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs = source.prepare(av.Prompt(TEXTS[0]))
+
+    def kind(batch: Any, **more: Any) -> Any:
+        return arrays.of(source.light.forward(batch, request=ForwardRequest(**more)).hidden)
+
+    assert kind([inputs]) is kind([inputs] * 2) is arrays.on_numpy
+    assert kind([inputs], grad=True) is arrays.of(torch.empty(0))
+    assert kind([inputs] * (native.MOST_TOKENS // inputs.length + 1)) is arrays.of(torch.empty(0))
+    for limit in ("MOST_WEIGHTS", "MOST_PRODUCTS"):
+        with monkeypatch.context() as patch:
+            patch.setattr(native, limit, 1)
+            assert kind([inputs]) is arrays.of(torch.empty(0))
+
+
+def test_what_ran_is_named() -> None:
+    source = av.load("demo-gpt2")
+    assert {"torch", "tokenizers", "safetensors"} == set(source.info.versions)
+    assert {"numpy", "tokenizers", "safetensors"} == set(source.light.info.versions)
+    assert av.heads(TEXTS[0], model=source).source.versions["numpy"] == np.__version__
+
+
+def test_what_runs_elsewhere_is_its_own_light_model() -> None:
+    for source in (av.load("demo-gpt2", dtype="bfloat16"), av.load("demo-gpt2", untrained=0)):
+        assert source.light is source
+
+
+def test_weights_stay_in_their_file_until_they_are_read(tmp_path: Any) -> None:
+    """Of every type that a checkpoint may have, as safetensors' own reader gives them."""
+    from safetensors.torch import save_file
+
+    from attnviz.models.native.stored import StoredTensors
+
+    drawn = torch.randn(3, 5, generator=torch.Generator().manual_seed(0))
+    types = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+    tensors = {str(dtype): drawn.to(dtype) for dtype in types}
+    tensors["odd"] = drawn[0, :1].to(torch.float16)
+    save_file(tensors, tmp_path / "model.safetensors")
+    stored = StoredTensors(tmp_path / "model.safetensors")
+    for name, tensor in tensors.items():
+        assert (stored.take(name) == tensor.float().numpy()).all()
+    with pytest.raises(KeyError):
+        stored.take("none")
+
+
+_CODE = """
+import sys
+from attnviz.cli import main
+sys.stdout = sys.stderr
+assert main(sys.argv[1:]) == 0
+sys.exit("torch" in sys.modules)
+"""
+TEXT = "The keys to the cabinet are on the table"
+COMMANDS = {
+    "heads": [TEXT],
+    "heads of an encoder": [TEXT, "--model", "demo-bert"],
+    "heads without one": [TEXT, "--without", "0.1"],
+    "heads by norms": [TEXT, "--quantity", "norm"],
+    "heads with a probe": [TEXT, "--probe"],
+    "heads recorded": ["--recorded", "a.npz"],
+    "heatmap": [TEXT, "--select", "1.4"],
+    "heatmap drawn": [TEXT, "-o", "a.png"],
+    "view": [TEXT, "-o", "a.html"],
+    "capture": [TEXT, "-o", "b.npz"],
+    "profile": ["sentences.txt"],
+    "logits": [TEXT],
+    "sinks": [TEXT, "--ablate"],
+    "spans": [TEXT, "--span", "subject=keys"],
+    "show": ["a.json"],
+    "diff": ["a.json", "a.json"],
+}
+"""Commands that need no torch on models of the native backend."""
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("light")
+    av.write_capture(av.capture(TEXT), folder / "a.npz")
+    av.heads(TEXT).save(folder / "a.json")
+    (folder / "sentences.txt").write_text("\n".join(TEXTS))
+    return folder
+
+
+@pytest.mark.parametrize("called", COMMANDS)
+def test_commands_that_import_no_torch(called: str, written: Any) -> None:
+    command = [sys.executable, "-c", _CODE, called.split()[0], *COMMANDS[called]]
+    done = subprocess.run(command, cwd=written, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_test_of_imports_can_fail(written: Any) -> None:
+    command = [sys.executable, "-c", _CODE, "heads", TEXT, "--model", "fresh"]
+    done = subprocess.run(command, cwd=written, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
