@@ -12,7 +12,7 @@ from attnviz.errors import Setting, UsageError
 from attnviz.features.patch.result import DIRECTIONS, Direction
 
 AUTO, FAITHFUL = "auto", 0.85
-"""The fewest heads that keep so much of the effect."""
+"""The fewest heads that keep so much of the gap, or as much over all of it as this is under it."""
 _SHARE = re.compile(r"(\d{1,3}(?:\.\d+)?)%")
 PAIRS, PATCHED, THROUGH = "Pairs", "What is patched", "Through whom"
 CIRCUIT = "The circuit"
@@ -126,8 +126,8 @@ class PatchSettings(Settings):
     circuit: str | int | None = setting(
         None,
         "Find the heads that do the task. On half of the pairs; they are judged on the others. As "
-        "few as keep 85% of the effect with all other heads corrupted (auto), or such a share, or "
-        "so many heads: 90%, 5.",
+        "few as keep 85% to 115% of the gap with all other heads corrupted (auto), or such a share "
+        "(90% is 90% to 110%), or so many heads: 5.",
         panel=CIRCUIT,
         metavar="auto|SHARE%|N",
         typed=str,
@@ -149,7 +149,7 @@ class PatchSettings(Settings):
 
     @property
     def faithful(self) -> float:
-        """The share of the effect that the circuit is to keep."""
+        """The share of the gap that the circuit is to keep; as much over 1 is as far off."""
         share = _SHARE.fullmatch(str(self.circuit))
         return FAITHFUL if share is None else float(share[1]) / 100
 
