@@ -36,8 +36,9 @@ this page; the command of a row computes its group. Where a paper used data or a
 come with attnviz, its protocol runs on what does, and the direction of the result is compared, not
 the figure. Rows on [UD English EWT](https://universaldependencies.org/treebanks/en_ewt/) and
 [GAP](https://github.com/google-research-datasets/gap-coreference) need these files, which
-`ATTNVIZ_EWT` and `ATTNVIZ_GAP` name; sentences that nobody chose are drawn from the novel that `ATTNVIZ_TEXT` names
-(here Virginia Woolf's *Night and Day*, which demo-gpt2 has not read). A smaller table is made by the tests.
+`ATTNVIZ_EWT` and `ATTNVIZ_GAP` name; sentences that nobody chose are drawn from the novel that
+`ATTNVIZ_TEXT` names (here Virginia Woolf's *Night and Day*, which demo-gpt2 has not read). A
+smaller table is made by the tests.
 
 """
 

@@ -2,8 +2,8 @@
 
 They are drawn by a seed from a text that ATTNVIZ_TEXT names: clauses of six to ten words, each
 followed by itself without its last word. Whether demo-gpt2 says that word is measured again by
-:mod:`proofs.plain`; how many of the sentences bear out the rest of docs/explain.md is reported as it
-is, for there is nothing that it should be.
+:mod:`proofs.plain`; how many of the sentences bear out the rest of docs/explain.md is reported as
+it is, for there is nothing that it should be.
 """
 
 from __future__ import annotations
