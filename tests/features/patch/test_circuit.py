@@ -25,7 +25,14 @@ from attnviz.features.patch.result import Circuit, Patch, TaskScore
 from attnviz.features.patch.tasks import task_pairs
 from attnviz.models.demo import DEMOS
 from attnviz.scoring.select import select
-from tests.features.patch.planted import DUPLICATE, INDUCTION, PREVIOUS, planted
+from tests.features.patch.planted import (
+    CASES,
+    DUPLICATE,
+    INDUCTION,
+    PREVIOUS,
+    planted,
+    wired_as,
+)
 from tests.viewing import opened
 
 transformers = pytest.importorskip("transformers")
@@ -64,6 +71,33 @@ def test_a_planted_circuit_is_recovered(seed: int) -> None:
     assert max(circuit.random) == pytest.approx(0, abs=1e-4)
     assert {member.role for member in circuit.members} == {"previous", "induction"}
     assert all(one.minimal.share == pytest.approx(1, abs=1e-4) for one in circuit.members)
+
+
+@pytest.mark.parametrize(
+    ("name", "share", "missed"),
+    [
+        ("late suppressor", "auto", {(2, 5)}),
+        ("opposite inductions", "auto", {(1, 4)}),
+        pytest.param("twins", "auto", {(1, 8)}, marks=pytest.mark.slow),
+        pytest.param("five unequal", "95%", {(1, 9)}, marks=pytest.mark.slow),
+        pytest.param("chain of three", "auto", {(2, 5)}, marks=pytest.mark.slow),
+    ],
+)
+def test_no_part_of_a_planted_circuit_is_missed(
+    name: str, share: str, missed: set[tuple[int, int]]
+) -> None:
+    """Without the last of them the others keep 150 % of the gap, 50 %, 92 % or nothing."""
+    heads = CASES[name]
+    model = wired_as(heads, 1 + max(layer for layer, _ in heads))
+    found = av.patch(task="induction-swap", model=av.load(model), circuit=share, count=14)
+    circuit = circuit_of(found)
+    members = {(member.head.layer, member.head.index) for member in circuit.members}
+    assert members == set(heads)
+    assert {(head.layer, head.index) for head in circuit.greedy.heads} == set(heads)
+    assert circuit.faithful.share == pytest.approx(1, abs=1e-4)
+    last = circuit.curve[len(heads) - 1]
+    assert abs(1 - last.faithful.share) > 0.07
+    assert missed <= members
 
 
 def test_demo_gpt2_has_previous_token_and_induction_heads(found: Patch) -> None:
