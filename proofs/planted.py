@@ -175,9 +175,9 @@ def composition(pairs: int) -> Proof:
     }
     found = av.patch(task="induction-swap", count=pairs, paths="1.4 -> *.k")
     effect = {
-        edge.receivers[0].name: abs(share.share)
+        edge.receivers[0].name: max(abs(share.share) for share in both)
         for edge in found.edges
-        if (share := edge.denoise) is not None and edge.receivers
+        if edge.receivers and None not in (both := (edge.denoise, edge.noise))
     }
     heads = sorted(excess)
     ours, paths = (_ranks([by[name] for name in heads]) for by in (excess, effect))
@@ -189,7 +189,7 @@ def composition(pairs: int) -> Proof:
     return Proof(
         f"K-composition of head 1.4 of demo-gpt2 with {len(heads)} later heads (weights alone), "
         "against the path patched",
-        f"path patching, {pairs} pairs: strongest into {first[1]} (Elhage et al. 2021)",
+        f"path patching both ways, {pairs} pairs: strongest into {first[1]} (Elhage et al. 2021)",
         f"strongest into {first[0]}; Spearman's ρ {rho:+.2f}",
         f"p = {p:.4f}, {PERMUTATIONS:,} permutations", first[0] == first[1] and p < 0.05, COMMAND,
     )  # fmt: skip
