@@ -187,7 +187,7 @@ def circuits(
 def coref(
     files: str | Path | Sequence[str | Path],
     *,
-    select_on: Literal['halves', 'all'] = 'halves',
+    split: str = 'halves',
     strict: bool = False,
     candidates: Literal['words', 'mentions'] = 'words',
     window: int = 128,
@@ -415,6 +415,7 @@ def metric(
 def patch(
     pairs: Pair | Mapping[str, Any] | str | Path | Iterable[Pair | Mapping[str, Any]] | None = None,
     *,
+    split: str = 'halves',
     task: str | None = None,
     count: int = 60,
     group: str | None = None,
@@ -498,7 +499,7 @@ def read_texts(
 def retrieval(
     needles: str | Path | None = None,
     *,
-    select_on: Literal['halves', 'all'] = 'halves',
+    split: str = 'halves',
     lengths: tuple[int, ...] | None = None,
     depths: tuple[float, ...] = ...,
     count: int = 4,
@@ -568,6 +569,7 @@ def sources(
     key: int | None = None,
     other_key: int | Literal['mean', 'rest'] | None = None,
     role: str | None = None,
+    split: str = 'all',
     seed: int = 0,
     model: Any = 'demo-gpt2',
     device: Any = 'auto',
@@ -580,7 +582,7 @@ def spans(
     *,
     from_: str | None = None,
     quantity: str = 'weights',
-    select_on: Any = 'halves',
+    split: str = 'halves',
     strict: bool = False,
     fields: Mapping[str, str] | None = None,
     distractors: int = 3,
@@ -602,7 +604,7 @@ def stale_card(
 def syntax(
     files: str | Path | Sequence[str | Path],
     *,
-    select_on: Literal['halves', 'all'] = 'halves',
+    split: str = 'halves',
     strict: bool = False,
     relation: str | None = None,
     subtypes: bool = False,

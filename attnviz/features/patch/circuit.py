@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnviz.core.heads import Head, Layout, Site
+from attnviz.core.split import HALVES, sides_by_name
 from attnviz.errors import InputError
 from attnviz.features.patch import judge
 from attnviz.features.patch.measure import Floats, PatchSums
@@ -53,27 +54,35 @@ class Halves:
     judged: tuple[int, ...]
 
 
-def halves(names: Sequence[str], seed: int) -> Halves:
+def halves(names: Sequence[str], seed: int, split: str = HALVES) -> Halves:
     """Split pairs by their clusters.
 
     Args:
         names: of each pair's cluster.
         seed: of the choice.
+        split: see :mod:`attnviz.core.split`.
 
     Raises:
         InputError: too few to find a circuit on one half and judge it on the other.
     """
-    clusters = list(dict.fromkeys(names))
-    if len(clusters) < FEWEST:
+    clusters = len(set(names))
+    if clusters < FEWEST:
         raise InputError(
-            f"a circuit is found on one half of the pairs and judged on the other: {len(clusters)} "
+            f"a circuit is found on one half of the pairs and judged on the other: {clusters} "
             f"independent ones are too few, give {FEWEST} or more"
         )
-    random.Random(f"{seed}/halves").shuffle(clusters)
-    first = set(clusters[: len(clusters) // 2])
-    sides = [tuple(n for n, name in enumerate(names) if (name in first) == side)
-             for side in (True, False)]  # fmt: skip
-    return Halves(*sides)
+    parts = [
+        tuple(np.flatnonzero(side).tolist()) for side in sides_by_name(split, list(names), seed)
+    ]
+    if min(len({names[n] for n in part}) for part in parts) < FEWEST // 2:
+        raise InputError(
+            "{split} leaves {} and {} independent pairs to find a circuit on and to judge it; each "
+            "part needs {}",
+            *(len({names[n] for n in part}) for part in parts),
+            FEWEST // 2,
+            split=split,
+        )
+    return Halves(*parts)
 
 
 def importance(changes: Floats, gaps: Floats) -> Floats:
@@ -254,6 +263,7 @@ def _into(path: Path, members: Collection[Head]) -> bool:
 
 def assemble(
     chosen: str,
+    divided: str,
     enough: bool,
     metric: tuple[float, float],
     split: Halves,
@@ -290,8 +300,9 @@ def assemble(
             Link(edge, often)
             for edge, often in sorted(edges, key=lambda pair: -abs(pair[0].first.share))
         ),
-        len(split.found), len(split.judged), chosen, enough, *metric, scores["circuit"][0], by_mean,
-        scores["complete"][0], tuple(curve), Greedy(tuple(greedy), scores["greedy"][0]),
+        divided, len(split.found), len(split.judged), chosen, enough, *metric,
+        scores["circuit"][0], by_mean, scores["complete"][0], tuple(curve),
+        Greedy(tuple(greedy), scores["greedy"][0]),
         tuple(score.share for score in scores["random"]),
         tuple(score.share for score in scores["outside"]),
         least, len(circuits), jaccard(members, circuits), means,

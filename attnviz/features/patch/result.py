@@ -192,6 +192,7 @@ class Circuit:
     Attributes:
         members: in the order of their importance.
         links: edges between members and to the logits, the strongest first.
+        split: which pairs it was found on, see :mod:`attnviz.core.split`.
         found_on: pairs that it was found on.
         judged_on: pairs that it was judged on.
         chosen: how its size was chosen, ``size`` or ``faithful``.
@@ -216,6 +217,7 @@ class Circuit:
 
     members: tuple[Member, ...]
     links: tuple[Link, ...]
+    split: str
     found_on: int
     judged_on: int
     chosen: str
@@ -337,6 +339,11 @@ class Patch(Renderable, Result):
     mlps: str = ""
     circuit: Circuit | None = None
     user_defined: tuple[UserDefined, ...] = ()
+
+    @property
+    def divided(self) -> str:
+        """Which pairs a circuit was found on."""
+        return "" if self.circuit is None else self.circuit.split
 
     def strongest(self) -> tuple[PathEffect, ...]:
         """The edges, the largest first by size."""

@@ -41,6 +41,7 @@ class Search:
         shared: key heads by layer.
         measure: runs a plan.
         seed: of halves, random circuits and resamples.
+        split: which pairs it is found on.
         size: heads of the circuit; None for the smallest one that is faithful enough.
         faithful: the share of the gap that it keeps at least; as much over 1 is as far off.
         least: share of an edge.
@@ -52,6 +53,7 @@ class Search:
     shared: Mapping[Site, int]
     measure: Measure
     seed: int
+    split: str
     size: int | None
     faithful: float
     least: float
@@ -71,7 +73,7 @@ class Search:
                 size=self.size,
             )
         names = judge.clusters(self.pairs)
-        split = circuit.halves(names, seed)
+        split = circuit.halves(names, seed, self.split)
         found_names = [names[n] for n in split.found]
         judged_names = [names[n] for n in split.judged]
         first = self._pairs(split.found)
@@ -101,9 +103,9 @@ class Search:
         }
         roles, patterns = self._described(first, members)
         assembled = circuit.assemble(
-            "size" if self.size is not None else "faithful", enough, metric, split, order, size,
-            single, scores, by_mean, curve_found, greedy, circuits, edges, self.least, roles,
-            patterns, self._means(first)[1],
+            "size" if self.size is not None else "faithful", self.split, enough, metric, split,
+            order, size, single, scores, by_mean, curve_found, greedy, circuits, edges, self.least,
+            roles, patterns, self._means(first)[1],
         )  # fmt: skip
         return assembled, alone, effects
 

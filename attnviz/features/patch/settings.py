@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from attnviz.core.execution import Parallel
-from attnviz.core.settings import Settings, like, setting
+from attnviz.core.settings import like, setting
+from attnviz.core.split import EVERYTHING, HALVES, Splitting
 from attnviz.errors import Setting, UsageError
 from attnviz.features.patch.result import DIRECTIONS, Direction
 
@@ -24,7 +25,7 @@ MOST_PAIRS = 10_000
 
 
 @dataclass(frozen=True)
-class PatchSettings(Settings):
+class PatchSettings(Splitting):
     """Which pairs, what is patched and where, through whom, and the circuit."""
 
     task: str | None = setting(
@@ -134,6 +135,7 @@ class PatchSettings(Settings):
         bare=AUTO,
         common=True,
     )
+    split: str = like(Splitting, "split", panel=CIRCUIT, common=False)
     seed: int = setting(0, "Seed of a task's pairs and of the bootstrap.", least=0)
     batch_tokens: int | None = setting(
         None, "Largest number of tokens run at once.", least=1, shown="by memory"
@@ -170,6 +172,16 @@ class PatchSettings(Settings):
 
     def check(self) -> None:
         """Raise UsageError for what does not exist or does not go together."""
+        super().check()
+        if self.split != HALVES and not self.circuit:
+            raise UsageError("{split} is of a circuit; add {circuit}", split=self.split,
+                             circuit=...)  # fmt: skip
+        if self.split == EVERYTHING:
+            raise UsageError(
+                "a circuit is judged on pairs that it was not found on; leave out {split}, or give "
+                "a share such as hash:0.5",
+                split=self.split,
+            )
         if self.where and not all(_POSITION.fullmatch(place) for place in self.where.split(",")):
             raise UsageError(
                 "{position} takes positions such as 3 or -1,-2, span for those that differ, or "
