@@ -54,7 +54,7 @@ class Renderable(Record):
     def __str__(self) -> str:
         """As the command line prints it, without colours."""
         terminal = self._form("terminal")
-        return repr(self) if terminal is None else printed(*terminal.parts(self))
+        return repr(self) if terminal is None else printed(*self.for_terminal())
 
     def for_terminal(self, *shown: Any, **options: Any) -> Iterable[Any]:
         """What a terminal shows, for rich to print; arguments as for ``terminal.parts``."""

@@ -329,6 +329,31 @@ def test_what_makes_no_circuit(capsys: pytest.CaptureFixture[str]) -> None:
     assert "leave out --paths and --edges" in capsys.readouterr().err
 
 
+def test_a_circuit_says_which_pairs_it_was_found_on(capsys: pytest.CaptureFixture[str]) -> None:
+    found = av.patch(task="induction", count=30, circuit=2, split="hash:0.4", seed=3)
+    circuit = circuit_of(found)
+    ready = prepare(av.load("demo-gpt2"), task_pairs(av.load("demo-gpt2"), "induction", 30, 3)[0])
+    names = judge.clusters(ready)
+    split = halves(names, 3, "hash:0.4")
+    assert (circuit.found_on, circuit.judged_on) == (len(split.found), len(split.judged))
+    assert split != halves(names, 3)
+    assert found.divided == circuit.split == "hash:0.4"
+    corpus, model = found.corpus, found.identity["checkpoint"]
+    line = f"corpus {corpus[:8]} · model {model[:8]} · split hash:0.4 · seed 3"
+    assert found.origin() == line
+    assert line in " ".join(str(found).split())
+    assert av.Patch.from_json(found.to_json()) == found
+    other = av.patch(task="induction", count=30, circuit=2, split="hash:0.4", seed=4)
+    assert other.corpus != corpus
+    for command, said in (
+        (["--circuit", "--split", "all"], "a circuit is judged on pairs that it was not found on"),
+        (["--split", "hash:0.5"], "--split hash:0.5 is of a circuit; add --circuit"),
+        (["--circuit", "--split", "hash:0.01"], "each part needs 5"),
+    ):
+        assert main(["patch", "--task", "induction", "--count", "20", "-q", *command]) in (1, 2)
+        assert said in capsys.readouterr().err
+
+
 def test_halves_keep_groups_together() -> None:
     names = [f"group {n // 3}" for n in range(36)]
     split = halves(names, 0)
