@@ -342,7 +342,7 @@ def test_a_circuit_says_which_pairs_it_was_found_on(capsys: pytest.CaptureFixtur
     line = f"corpus {corpus[:8]} · model {model[:8]} · split hash:0.4 · seed 3"
     assert found.origin() == line
     assert line in " ".join(str(found).split())
-    assert av.Patch.from_json(found.to_json()) == found
+    assert Patch.from_json(found.to_json()) == found
     other = av.patch(task="induction", count=30, circuit=2, split="hash:0.4", seed=4)
     assert other.corpus != corpus
     for command, said in (

@@ -350,5 +350,5 @@ def test_a_role_is_chosen_on_texts_that_no_share_is_from() -> None:
     assert found.corpus != alone.corpus
     with pytest.raises(UsageError, match="nothing is chosen; leave out split"):
         av.sources(texts, select="2.0", split="hash:0.5", role="induction")
-    with pytest.raises(InputError, match="leaves [01] texts to choose the role on"):
+    with pytest.raises(InputError, match=r"leaves [01] texts to choose the role on"):
         av.sources(texts[:1], select="2.0", split="hash:0.5")
