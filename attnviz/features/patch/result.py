@@ -9,9 +9,12 @@ from attnviz.core.heads import Head, Layout
 from attnviz.core.result import Result
 from attnviz.core.scores import UserDefined
 from attnviz.drawing.forms import Renderable
+from attnviz.statistics.families import POWER
 
 Direction = Literal["denoise", "noise"]
 Side = Literal["q", "k", "v", "logits"]
+_NORMAL = 1.96
+"""Standard errors in half of a 95 % interval, of many pairs."""
 DIRECTIONS: tuple[Direction, ...] = ("denoise", "noise")
 
 
@@ -42,6 +45,13 @@ class PatchShare:
         """Whether it differs from 0, judged together with all others."""
         low, high = self.joint_low, self.joint_high
         return low is not None and high is not None and (low > 0 or high < 0)
+
+    @property
+    def detectable(self) -> float | None:
+        """The share that would have been told from 0 in 80 % of such samples, with all others."""
+        if self.low is None or self.high is None or self.joint_low is None:
+            return None
+        return self.share - self.joint_low + POWER * (self.high - self.low) / (2 * _NORMAL)
 
 
 class _BothWays:

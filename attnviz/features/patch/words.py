@@ -145,10 +145,17 @@ def quote(result: Patch) -> str:
         direction = "restores" if first.denoise else "removes"
         said += (
             f"; of {len(result.effects)} {nouns(result)}, {len(sure)} "
-            f"{direction if len(sure) == 1 else direction[:-1]} a share that differs from 0."
+            f"{direction if len(sure) == 1 else direction[:-1]} a share that differs from 0"
         )
-        return said
+        return said + _would_show(result) + "."
     return said + "."
+
+
+def _would_show(result: Patch) -> str:
+    """What of the others would have been told from 0: ``, and of the others 4 % would show``."""
+    others = [effect.first for effect in result.effects if not effect.first.sure]
+    known = [share.detectable for share in others if share.detectable is not None]
+    return f", and of the others {percent(max(known))} would have shown" if known else ""
 
 
 def _restores(result: Patch, first: PatchEffect, what: str) -> str:
