@@ -80,6 +80,7 @@ def ablate(
     method: str = 'mean, resample',
     draws: int | None = None,
     seed: int = 0,
+    stability: bool = False,
     batch_tokens: int | None = None,
     metric: Any = None,
     answer: str | None = None,

@@ -94,9 +94,7 @@ def report(source: Source, examples: AntecedentExamples, *, split: str) -> Coref
         window=examples.window,
         kinds=tuple(kinds),
         roles=cases.roles(kinds[0].ranked),
-        notes=tuple(
-            _notes(examples, len(set(document[measured].tolist())), split, len(layout))
-        ),
+        notes=tuple(_notes(examples, len(set(document[measured].tolist())), split, len(layout))),
     )
 
 
