@@ -2,7 +2,8 @@
 
 ``--small`` takes fewer models, sizes and draws, in seconds; ``--write FILE`` keeps the table. The
 exit code is 1 where a row fails. Data that are not the project's are named by paths: ATTNVIZ_EWT (a
-treebank in CoNLL-U), ATTNVIZ_GAP (the table of GAP); their rows are left out by name without them.
+treebank in CoNLL-U), ATTNVIZ_GAP (the table of GAP), ATTNVIZ_TEXT (a file of prose); their rows are
+left out by name without them.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ GROUPS = {
     "counts": "Shapes on paper",
     "planted": "Circuits that are known",
     "references": "What heads cost, measured twice",
+    "sentences": "Sentences that nobody chose",
     "papers": "What papers report",
     "intervals": "How often intervals hold",
 }
@@ -34,7 +36,9 @@ this page; the command of a row computes its group. Where a paper used data or a
 come with attnviz, its protocol runs on what does, and the direction of the result is compared, not
 the figure. Rows on [UD English EWT](https://universaldependencies.org/treebanks/en_ewt/) and
 [GAP](https://github.com/google-research-datasets/gap-coreference) need these files, which
-`ATTNVIZ_EWT` and `ATTNVIZ_GAP` name. A smaller table is made by the tests.
+`ATTNVIZ_EWT` and `ATTNVIZ_GAP` name; sentences that nobody chose are drawn from the novel that
+`ATTNVIZ_TEXT` names (here Virginia Woolf's *Night and Day*, which demo-gpt2 has not read). A
+smaller table is made by the tests.
 
 """
 

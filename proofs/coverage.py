@@ -22,9 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.statistics.clusters import ClusterSums
-from attnviz.statistics.robust import Between, median, per_text, trimmed_mean
+from attnviz.statistics.robust import Between, median, per_text
 from attnviz.statistics.simultaneous import COMMON, Bootstrap
 from attnviz.statistics.student import half_widths
+from attnviz.statistics.trimmed import trimmed_means
 from proofs.paths import PATHS
 
 SIZES = (5, 10, 20, 50, 200, 1000)
@@ -144,7 +145,7 @@ def _truth(population: Population) -> Mapping[str, Floats]:
     return {
         "pooled": population.a.sum(0) / population.b.sum(0),
         "macro": np.nanmean(values, axis=0),
-        "trimmed": trimmed_mean(values).value,
+        "trimmed": _trimmed(values).value,
         "median": median(values).value,
     }
 
@@ -177,8 +178,21 @@ def _held(
         known = ~np.isnan(width)
         yield f"{title}, simultaneous: common scores", _where(inside, common & known)
         yield f"{title}, simultaneous: rare scores", _where(inside, rare & known)
-    yield "trimmed mean", _between(trimmed_mean(values), truth["trimmed"])
+    yield "trimmed mean", _between(_trimmed(values), truth["trimmed"])
     yield "median", _between(median(values), truth["median"])
+
+
+def _trimmed(values: Floats) -> Between:
+    """Trimmed means [K] of the texts that have each, of [texts, K] with NaN for none."""
+    bounds = np.full((3, values.shape[1]), np.nan)
+    there = ~np.isnan(values)
+    whole = there.all(0)
+    for columns in (whole, *np.eye(values.shape[1], dtype=bool)[~whole & there.any(0)]):
+        some = values[there[:, columns].all(1)][:, columns]
+        if some.size:
+            found = trimmed_means(some, joint=False)
+            bounds[:, columns] = found.center, found.low, found.high
+    return Between(*bounds)
 
 
 def _between(found: Between, truth: Floats) -> Floats:

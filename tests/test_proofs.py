@@ -37,13 +37,27 @@ def test_a_failure_is_one_in_whatever_type() -> None:
 
 
 def test_rows_without_their_data_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    from proofs import papers
+    from proofs import papers, sentences
 
-    for name in ("ATTNVIZ_EWT", "ATTNVIZ_GAP"):
+    for name in ("ATTNVIZ_EWT", "ATTNVIZ_GAP", "ATTNVIZ_TEXT"):
         monkeypatch.delenv(name, raising=False)
-    rows = [*papers.treebank("x"), *papers.names("x")]
-    assert [row.verdict for row in rows] == ["not run"] * 4
+    rows = [*papers.treebank("x"), *papers.names("x"), *sentences.rows(True, "x")]
+    assert [row.verdict for row in rows] == ["not run"] * 5
     assert all("set ATTNVIZ_" in row.ours for row in rows)
+
+
+def test_sentences_are_drawn_by_the_seed_alone() -> None:
+    from proofs import sentences
+
+    text = "The old grey horse went home slowly. " * 3 + "\n".join(
+        f"it was {word} that we all came there." for word in ("here", "now", "then", "so")
+    )
+    first = sentences.drawn(text, 3)
+    assert first == sentences.drawn(text.replace("\n", " "), 3)
+    assert sorted(sentences.drawn(text, 5))[0] == "The old grey horse went home slowly"
+    assert sentences.prompt("We saw him go") == "We saw him go and we saw him"
+    assert sentences.begins(" ho", "home")
+    assert not sentences.begins("ho", "home")
 
 
 def test_the_page_counts_what_was_tried() -> None:

@@ -80,6 +80,7 @@ RENAMED: dict[str, tuple[str, ...]] = {
     "cache_dtype": ("dtype=bf16+{fp8}",),
     "system": ("chat=system: TEXT",),
     "user": ("chat=user: TEXT",),
+    "select_on": ("split",),
 }
 """The new names of a setting by its old one, as Python spells them: the first that there is.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from attnviz.core.findings import Value
+from attnviz.core.fingerprint import DIGITS
 from attnviz.core.heads import Head, Layout
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.record import Record
@@ -23,6 +24,7 @@ class Result(Record):
         layout: its heads.
         identity: what no other model shares, a hash of its files; empty for one handed over loaded.
         texts: how many texts it is from; 0 where it needs none.
+        corpus: a hash of these texts in their order; empty where it is of one, or of none.
         seed: of whatever was drawn; None where nothing was.
         partial: whether it was interrupted: only what was done until then is in it.
         notes: full sentences that the reader must not miss.
@@ -32,9 +34,31 @@ class Result(Record):
     layout: Layout
     identity: Mapping[str, Any] = field(default_factory=dict)
     texts: int = 0
+    corpus: str = ""
     seed: int | None = None
     partial: bool = False
     notes: tuple[str, ...] = ()
+
+    @property
+    def divided(self) -> str:
+        """Which part of the texts heads were chosen on; empty where none were chosen."""
+        return str(getattr(self, "split", ""))
+
+    def origin(self) -> str:
+        """What of texts, model and chance makes it again, for captions; empty without a corpus.
+
+        ``corpus 3f2a91c0 · model 91c2aa01 · split hash:0.5 · seed 0``.
+        """
+        if not self.corpus:
+            return ""
+        model = str(self.identity.get("checkpoint", ""))
+        parts = {
+            "corpus": self.corpus[: DIGITS // 2],
+            "model": model[: DIGITS // 2],
+            "split": self.divided,
+            "seed": "" if self.seed is None else str(self.seed),
+        }
+        return " · ".join(f"{name} {value}" for name, value in parts.items() if value)
 
     def annotated_roles(self) -> Mapping[Head, tuple[tuple[Role, Estimate], ...]]:
         """The roles that it gives heads and that no text by itself could, with their evidence."""

@@ -54,12 +54,17 @@ class Renderable(Record):
     def __str__(self) -> str:
         """As the command line prints it, without colours."""
         terminal = self._form("terminal")
-        return repr(self) if terminal is None else printed(*terminal.parts(self))
+        return repr(self) if terminal is None else printed(*self.for_terminal())
 
     def for_terminal(self, *shown: Any, **options: Any) -> Iterable[Any]:
         """What a terminal shows, for rich to print; arguments as for ``terminal.parts``."""
         told: Iterable[Any] = self._needed("terminal", "table").parts(self, *shown, **options)
-        return told
+        origin = paper.origin_of(self)
+        if not origin:
+            return told
+        from attnviz.drawing.terminal import Line
+
+        return [*told, Line(origin, "dim")]
 
     def terminal_options(self) -> frozenset[str]:
         """The names of what :meth:`for_terminal` takes."""
@@ -114,7 +119,7 @@ class Renderable(Record):
         return drawn
 
     def _drawn(self, format: str, options: dict[str, Any]) -> Any:
-        with paper.using(options) as others:
+        with paper.using(options) as others, paper.below(paper.origin_of(self)):
             return self._needed("figure", "picture").draw(self, format, **others)
 
     def page(self) -> bytes:

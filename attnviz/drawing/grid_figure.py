@@ -52,7 +52,7 @@ def build(report: ScoredHeads, dpi: float) -> Figure:
     legend_x = max(ruler.widest(names, 8), 1.35) + 0.65
     legend_y = (len(entries) + 3 + bool(few_note(drawn))) * _LINE
     body = max(block_x + 0.3 + legend_x, ruler.width(title, 11, title=True))
-    lines = ruler.wrapped(below, 7, body) if paper.current().caption else []
+    lines = [line for text in paper.captions([below]) for line in ruler.wrapped(text, 7, body)]
     heading = 0.24 * bool(title) + len(lines) * 0.12
     width = body + 2 * _MARGIN
     height = _MARGIN + heading + top + max(block_y, legend_y) + _MARGIN

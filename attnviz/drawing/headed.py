@@ -56,7 +56,7 @@ class HeadedFigure:
     def begin(self, wide: float) -> float:
         """So many inches from the top the heading ends, in a figure so many inches wide."""
         self._wide, room, asked = wide, wide - 2 * self._margin, paper.current()
-        title, below = asked.titled(self._title), self._below if asked.caption else ()
+        title, below = asked.titled(self._title), paper.captions(self._below)
         self._titles = self.ruler.wrapped(title, _TITLE, room, title=True) if title else []
         self._lines = [line for text in below for line in self.ruler.wrapped(text, _SMALL, room)]
         return self._margin + (_STEP * len(self._titles) + _LINE * len(self._lines))

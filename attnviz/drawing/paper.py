@@ -7,7 +7,7 @@ them: :func:`using` holds in the ``with`` block, and who draws asks :func:`curre
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
@@ -120,6 +120,30 @@ _CURRENT: ContextVar[Paper] = ContextVar("paper", default=_PLAIN)
 def current() -> Paper:
     """What holds for the figure that is drawn now."""
     return _CURRENT.get()
+
+
+def origin_of(result: Any) -> str:
+    """What makes a result again, as it says itself; empty where it says nothing of it."""
+    origin = getattr(result, "origin", None)
+    return str(origin()) if callable(origin) else ""
+
+
+_BELOW: ContextVar[str] = ContextVar("below", default="")
+
+
+@contextmanager
+def below(line: str) -> Iterator[None]:
+    """In the ``with`` block, small print ends with this line; see :func:`captions`."""
+    token = _BELOW.set(line)
+    try:
+        yield
+    finally:
+        _BELOW.reset(token)
+
+
+def captions(lines: Sequence[str]) -> list[str]:
+    """The small print of the figure that is drawn now, and what makes its result again."""
+    return [line for line in (*lines, _BELOW.get()) if line] if current().caption else []
 
 
 @contextmanager

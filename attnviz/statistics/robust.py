@@ -2,9 +2,9 @@
 
 A mean over texts can be made by one of them. Beside it stand the share of its largest text, and two
 estimates of the typical text, which no single one can move far: the trimmed mean of the texts' own
-means, with Tukey & McLaughlin's interval (1963; Wilcox 2012, Introduction to Robust Estimation,
-section 4.3), and their median, with the interval between two order statistics that needs no
-assumption on the distribution (Conover 1999, Practical Nonparametric Statistics, section 3.2).
+means (:mod:`attnviz.statistics.trimmed`), and their median, with the interval between two order
+statistics that needs no assumption on the distribution (Conover 1999, Practical Nonparametric
+Statistics, section 3.2).
 
 These estimate other things than the mean does where texts are skewed: the typical text, each
 counting once, whatever its rows.
@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from attnviz.statistics.clusters import LEAST, LEVEL
 from attnviz.statistics.exact import Floats
-from attnviz.statistics.student import half_widths
 
 TRIMMED = 0.1
 """The share of texts that is cut off at each end."""
@@ -57,21 +56,6 @@ def per_text(a: Floats, b: NDArray[np.integer[Any]]) -> Floats:
     return np.asarray(a) / np.where(rows > 0, rows, np.nan)
 
 
-def trimmed_mean(values: Floats, level: float = LEVEL, cut: float = TRIMMED) -> Between:
-    """The mean of the middle texts.
-
-    With g = ⌊cut·n⌋ values cut off at each end, h = n - 2g stay. The others count as the outermost
-    of these (winsorized) for the standard error s_w / ((1 - 2g/n) √n), and t has h - 1 degrees of
-    freedom.
-
-    Args:
-        values: [texts, ...], each text's mean; NaN where it has none.
-        level: of the interval.
-        cut: the share at each end, below one half.
-    """
-    return _column_by_column(values, lambda some: _trimmed(some, level, cut))
-
-
 def median(values: Floats, level: float = LEVEL) -> Between:
     """The middle text: half of the texts have a lower mean, half a higher one.
 
@@ -83,30 +67,13 @@ def median(values: Floats, level: float = LEVEL) -> Between:
         values: [texts, ...], each text's mean; NaN where it has none.
         level: of the interval.
     """
-    return _column_by_column(values, lambda some: _median(some, level))
-
-
-def _column_by_column(values: Floats, function: Any) -> Between:
     flat = np.asarray(values, np.float64).reshape(len(values), -1)
     bounds = np.full((3, flat.shape[1]), np.nan)
     for place, column in enumerate(flat.T):
         some = np.sort(column[~np.isnan(column)])
         if len(some):
-            bounds[:, place] = function(some)
+            bounds[:, place] = _median(some, level)
     return Between(*bounds.reshape(3, *np.shape(values)[1:]))
-
-
-def _trimmed(some: Floats, level: float, cut: float) -> tuple[float, float, float]:
-    n = len(some)
-    away = int(cut * n + 1e-9)
-    middle = some[away : n - away]
-    value = float(middle.mean())
-    winsorized = np.clip(some, middle[0], middle[-1])
-    error = float(winsorized.std(ddof=1)) / ((1 - 2 * away / n) * np.sqrt(n)) if n > 1 else 0.0
-    if n < LEAST or error <= 0:
-        return value, np.nan, np.nan
-    half = float(half_widths(len(middle) - 1, level)) * error
-    return value, value - half, value + half
 
 
 def _median(some: Floats, level: float) -> tuple[float, float, float]:

@@ -56,7 +56,7 @@ class TrimmedMeans:
 
 
 def trimmed_means(
-    values: Floats, level: float = LEVEL, cut: float = TRIMMED, seed: int = 0
+    values: Floats, level: float = LEVEL, cut: float = TRIMMED, seed: int = 0, *, joint: bool = True
 ) -> TrimmedMeans:
     """Judge K trimmed means as a family.
 
@@ -65,6 +65,7 @@ def trimmed_means(
         level: of the intervals.
         cut: the share of the texts that goes at each end, below one half.
         seed: of the bootstrap.
+        joint: without it each by itself, in a fraction of the time; what holds together is NaN.
     """
     count = len(values)
     center, error = _estimates(values, cut)
@@ -73,8 +74,9 @@ def trimmed_means(
     known = int((~np.isnan(error)).sum())
     freedom = count - 2 * _trimmed(count, cut) - 1
     half = half_widths(freedom, level) * error
-    wide = half_widths(freedom, 1 - (1 - level) / max(known, 1)) * error
-    if ENOUGH <= count < MANY and known:
+    family = max(known, 1) if joint else np.nan
+    wide = half_widths(freedom, 1 - (1 - level) / family) * error
+    if joint and ENOUGH <= count < MANY and known:
         wide = _width(values[:, ~np.isnan(error)], level, cut, seed) * error
     return TrimmedMeans(
         center, center - half, center + half, center - wide, center + wide,

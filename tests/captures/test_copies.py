@@ -91,7 +91,7 @@ def test_copies_of_a_document_are_one_document(tmp_path: Path) -> None:
         lines += ["", *lines[-3:], ""]
     path = tmp_path / "copies.conllu"
     path.write_text("\n".join(lines) + "\n")
-    found = av.syntax(path, select_on="all")
+    found = av.syntax(path, split="all")
     assert found.texts == 3
     assert next(one for one in found.relations if one.name == "det").count == 10
 

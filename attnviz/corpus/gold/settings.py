@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from attnviz.core.execution import Parallel
-from attnviz.core.settings import Settings, like, setting
+from attnviz.core.settings import like, setting
+from attnviz.core.split import Splitting
 from attnviz.errors import UsageError
 
 CONTROLS = 3
@@ -18,12 +18,10 @@ ALSO = ("trees", "rooted-trees", "combined")
 
 
 @dataclass(frozen=True)
-class GoldSettings(Settings, panel=COUNTED):
+class GoldSettings(Splitting, panel=COUNTED):
     """What commands about annotated text share."""
 
-    select_on: Literal["halves", "all"] = setting(
-        "halves", "Choose on even documents and measure on odd ones, or both on all.", common=True
-    )
+    split: str = like(Splitting, "split", panel=COUNTED)
     strict: bool = setting(False, "Stop at the first part that cannot be used.")
 
 
@@ -72,7 +70,8 @@ class SyntaxSettings(GoldSettings):
     ray: str | None = like(Parallel, "ray")
 
     def check(self) -> None:
-        """Raise UsageError for something else to measure that there is not."""
+        """Raise UsageError for no such split, or something else to measure that there is not."""
+        super().check()
         for name in self._also:
             if name not in ALSO:
                 raise UsageError("{also} takes {}, not {!r}", ", ".join(ALSO), name, also=...)

@@ -14,10 +14,11 @@ from attnviz.core.source import Source
 from attnviz.features.ablation.measure import Floats
 from attnviz.features.ablation.metrics import Metric
 from attnviz.features.ablation.nearness import Nearness
-from attnviz.features.ablation.result import Change, Effect
+from attnviz.features.ablation.result import Change, Effect, OneLess
 from attnviz.features.ablation.settings import AblationSettings
-from attnviz.features.ablation.summed import Summed, together
+from attnviz.features.ablation.summed import Summed, centers, together
 from attnviz.scoring.groups import Group
+from attnviz.statistics.jackknife import most_moved
 
 ROUNDING = 8
 """Changes of so many units in the last place of the model's numbers are no more than rounding."""
@@ -181,6 +182,22 @@ def described(
     return tuple(known)
 
 
+def _one_less(summed: Summed, settings: AblationSettings) -> list[OneLess] | None:
+    """Of every change what it is without the text that moves it most; None unless asked for."""
+    own = list(dict.fromkeys(summed.clusters))
+    if not settings.stability or len(own) < 2:
+        return None
+
+    def center(places: Sequence[int]) -> Floats:
+        kept = {own[place] for place in places}
+        some = zip(summed.texts, summed.clusters, strict=True)
+        return centers(summed.only([text for text, name in some if name in kept]), settings.average)
+
+    first = [summed.texts[summed.clusters.index(name)] for name in own]
+    places, values = most_moved(center, len(own))
+    return [OneLess(first[place] + 1, value) for place, value in zip(places, values, strict=True)]
+
+
 def _changes(
     summed: Summed, settings: AblationSettings, metric: Metric
 ) -> list[tuple[Change, ...]]:
@@ -188,6 +205,7 @@ def _changes(
     methods, groups = summed.changes.shape[1:]
     estimates = together(summed, settings.average, settings.seed)
     worse = (summed.changes * metric.worse > 0).mean(0).reshape(-1)
+    one_less = _one_less(summed, settings)
     listed = []
     for group in range(groups):
         by = []
@@ -210,6 +228,7 @@ def _changes(
                     sure=None if metric.compares or most is None else bool(estimates.sure[n]),
                     largest=_known(estimates.largest[n]),
                     detectable=None if metric.compares else _known(estimates.detectable[n]),
+                    one_less=None if one_less is None else one_less[n],
                 )
             )
         listed.append(tuple(by))

@@ -21,6 +21,19 @@ LARGEST_SHARE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
+class OneLess:
+    """A change without one of its texts, that which moves it most.
+
+    Attributes:
+        text: its number, from 1; of a group of texts the first.
+        change: without it.
+    """
+
+    text: int
+    change: float
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """What happened to a metric without some heads, by one method.
 
@@ -45,6 +58,7 @@ class Change:
         off: share of rows at which it is off the manifold of the head's outputs on other texts:
             farther from all of them than 95 % of real outputs are, or of a norm outside of the
             middle 95 % of theirs; None of a single text.
+        one_less: what it is without a text; None unless asked for.
     """
 
     method: str
@@ -59,6 +73,7 @@ class Change:
     detectable: float | None = None
     apart: float | None = None
     off: float | None = None
+    one_less: OneLess | None = None
 
 
 @dataclass(frozen=True, slots=True)

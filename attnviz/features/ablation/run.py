@@ -12,6 +12,7 @@ from attnviz.captures import trials
 from attnviz.captures.copies import same_as
 from attnviz.captures.trials import Trial
 from attnviz.core.execution import Parallel
+from attnviz.core.fingerprint import fingerprint
 from attnviz.core.heads import Head
 from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
@@ -143,6 +144,7 @@ def run(study: Study) -> Ablation:
         low=low,
         high=high,
         texts=len(summed.texts),
+        corpus=fingerprint(map(same_as, texts.values())) if len(texts) > 1 else "",
         clusters=summed.count,
         family=len(settings.methods) * len(effects),
         positions=int(summed.rows.sum()),

@@ -51,6 +51,11 @@ class AblationSettings(Settings):
         shown="1, and more for a few texts",
     )
     seed: int = setting(0, "Seed of masks, halves, resampling and random orders.", least=0)
+    stability: bool = setting(
+        False,
+        "Also say what every effect is without the text that moves it most (jackknife).",
+        panel=MEASURED,
+    )
     batch_tokens: int | None = setting(
         None, "Largest number of tokens run at once.", least=1, shown="by memory"
     )

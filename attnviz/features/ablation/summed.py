@@ -115,6 +115,19 @@ class Estimates:
     detectable: Floats
 
 
+def centers(summed: Summed, average: str) -> Floats:
+    """The changes [methods * groups] without their intervals; see :func:`together`."""
+    changes = summed.changes.reshape(len(summed.texts), -1)
+    if average == "mean":
+        mean: Floats = changes.sum(0) / summed.rows.sum()
+        return mean
+    rows = np.broadcast_to(summed.rows[:, None], changes.shape)
+    values = per_text(*copies.together(summed.names, changes, rows))
+    return trimmed_means(values, joint=False).center if average == "trimmed" else (
+        median(values).value
+    )  # fmt: skip
+
+
 def together(summed: Summed, average: str, seed: int) -> Estimates:
     """All changes, judged as one family.
 

@@ -154,6 +154,13 @@ def _columns(report: Ablation) -> list[_Column]:
     def members(effect: Effect) -> str:
         return "" if effect.members is None else signed(effect.members)
 
+    def at_stake(effect: Effect) -> str:
+        return percent(effect.change / report.stake) if report.stake else ""
+
+    def less_one(effect: Effect) -> str:
+        one = effect.first.one_less
+        return "" if one is None else f"{signed(one.change)} ({one.text})"
+
     joint = "95 % interval" if report.family == 1 else "joint 95 %"
     columns = [
         _Column("rank", lambda effect: "–" if effect.rank is None else str(effect.rank)),
@@ -170,6 +177,8 @@ def _columns(report: Ablation) -> list[_Column]:
             (lambda effect: largest(effect.by)) if report.texts > 1 else _nothing,
             spare=6,
         ),
+        _Column("of the stake", at_stake, spare=7),
+        _Column("less one text", less_one),
         _Column("gradient", slope, spare=1),
         _Column("sum of single", members, spare=4),
     ]

@@ -201,7 +201,7 @@ def _ablation(ablation: Ablation) -> AblationPart:
 
 
 def _gold(result: Syntax | Coref, cases: int) -> GoldPart:
-    return GoldPart(cases, result.texts, result.unit, result.select_on)
+    return GoldPart(cases, result.texts, result.unit, result.split)
 
 
 def _relations(syntax: Syntax | None, head: Head) -> Iterator[RelationHead]:

@@ -10,7 +10,7 @@ from attnviz.core.findings import Finding, Value
 from attnviz.core.heads import Head, SiteKind
 from attnviz.core.result import Result
 from attnviz.core.scores import Estimate, Role
-from attnviz.corpus.gold.halves import Selection, chosen_on, measured_on
+from attnviz.core.split import chosen_on, measured_on
 from attnviz.drawing.forms import Renderable
 from attnviz.drawing.labels import model_name
 from attnviz.features.ablation.result import DISTANCES, Effect
@@ -81,23 +81,23 @@ class GoldPart:
         cases: words of a treebank, or examples of coreference.
         texts: clusters that they are from, each one of ``unit``.
         unit: see ``texts``.
-        select_on: the documents that heads were chosen on.
+        split: the documents that heads were chosen on.
     """
 
     cases: int
     texts: int
     unit: str
-    select_on: Selection
+    split: str
 
     @property
     def chosen_on(self) -> str:
         """Documents on which heads were chosen, in words."""
-        return chosen_on(self.select_on, self.unit)
+        return chosen_on(self.split, self.unit)
 
     @property
     def measured_on(self) -> str:
         """Those that their figures are from, in words."""
-        return measured_on(self.select_on, self.unit)
+        return measured_on(self.split, self.unit)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.heads import Layout
 from attnviz.core.source import Source
-from attnviz.corpus.gold.halves import EVERYTHING, Selection, halves
+from attnviz.core.split import EVERYTHING, sides
 from attnviz.corpus.gold.rule import TEN_POINTS, enough, large, sure
 from attnviz.corpus.gold.tally import ALL, DIFFERENCE, p_above_zero, share
 from attnviz.features.coref.result import (
@@ -65,17 +65,17 @@ class AntecedentExamples:
     skipped: Mapping[str, int]
 
 
-def report(source: Source, examples: AntecedentExamples, *, select_on: Selection) -> Coref:
+def report(source: Source, examples: AntecedentExamples, *, split: str) -> Coref:
     """Figures of every head, baseline and kind.
 
     Args:
         source: the model.
         examples: at least one.
-        select_on: which documents to choose on.
+        split: which documents to choose on.
     """
     causal = "decoder" in source.layout.kinds
     layout, document = source.layout, examples.document
-    chosen, measured = halves(document, select_on)
+    chosen, measured = sides(split, document)
     cases = CountedCases(examples, layout, chosen, measured, NAME_DIRECTIONS[: 1 if causal else 2])
     of_kind = np.array(examples.kinds)
     present = [name for name in examples.order if (of_kind == name).any()]
@@ -89,14 +89,12 @@ def report(source: Source, examples: AntecedentExamples, *, select_on: Selection
         data=examples.data,
         examples=len(document),
         skipped=examples.skipped,
-        select_on=select_on,
+        split=split,
         candidates=examples.candidates,
         window=examples.window,
         kinds=tuple(kinds),
         roles=cases.roles(kinds[0].ranked),
-        notes=tuple(
-            _notes(examples, len(set(document[measured].tolist())), select_on, len(layout))
-        ),
+        notes=tuple(_notes(examples, len(set(document[measured].tolist())), split, len(layout))),
     )
 
 
@@ -205,14 +203,12 @@ class CountedCases:
         return sums, count
 
 
-def _notes(
-    examples: AntecedentExamples, measured: int, select_on: Selection, heads: int
-) -> Iterator[str]:
+def _notes(examples: AntecedentExamples, measured: int, split: str, heads: int) -> Iterator[str]:
     for why, count in examples.skipped.items():
         if count:
             yield f"{count:,} left out: {why}."
     unit = examples.unit
-    if select_on == EVERYTHING:
+    if split == EVERYTHING:
         yield (
             "The head was chosen on the data that its figures are from: picking the "
             f"best of {2 * heads} overestimates."

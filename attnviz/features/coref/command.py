@@ -43,7 +43,7 @@ def coref(
 
       attnviz coref en_gum-corefud-dev.conllu --candidates mentions
 
-      attnviz coref sample_inputs/pronouns.tsv --select-on all --json
+      attnviz coref sample_inputs/pronouns.tsv --split all --json
     """
     from attnviz.features.coref import function
     from attnviz.features.coref.result import Coref

@@ -302,7 +302,7 @@ def run_mentions(
         )
     return report(
         source, _found(study, np.concatenate(answers), skipped),
-        select_on=settings.select_on,
+        split=settings.split,
     )  # fmt: skip
 
 

@@ -158,4 +158,4 @@ def run_names(
             "refused by the model": study.refused,
         },
     )
-    return report(source, examples, select_on=settings.select_on)
+    return report(source, examples, split=settings.split)

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 from attnviz.core.heads import Head
 from attnviz.core.result import Result
 from attnviz.core.scores import Estimate, Role
-from attnviz.corpus.gold.halves import Selection, chosen_on, measured_on
+from attnviz.core.split import chosen_on, measured_on
 from attnviz.corpus.gold.rule import evidence
 from attnviz.drawing.forms import Renderable
 from attnviz.statistics.share import CaseShare
@@ -115,7 +115,7 @@ class Coref(Renderable, Result):
         data: what the examples are.
         examples: how many.
         skipped: examples that were left out, by reason.
-        select_on: ``halves`` where heads and the baseline are chosen on even documents and measured
+        split: ``halves`` where heads and the baseline are chosen on even documents and measured
             on odd ones, ``all`` where both is done on everything.
         candidates: what heads choose from.
         window: tokens that are read at a time, of longer documents; None where texts are whole.
@@ -130,7 +130,7 @@ class Coref(Renderable, Result):
     data: Data
     examples: int
     skipped: Mapping[str, int]
-    select_on: Selection
+    split: str
     candidates: Candidates
     window: int | None
     kinds: tuple[MentionKind, ...]
@@ -139,12 +139,12 @@ class Coref(Renderable, Result):
     @property
     def chosen_on(self) -> str:
         """Documents on which heads and the baseline were chosen, in words."""
-        return chosen_on(self.select_on, self.unit)
+        return chosen_on(self.split, self.unit)
 
     @property
     def measured_on(self) -> str:
         """Those that their figures are from, in words."""
-        return measured_on(self.select_on, self.unit)
+        return measured_on(self.split, self.unit)
 
     @property
     def everything(self) -> MentionKind:

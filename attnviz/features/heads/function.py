@@ -26,6 +26,7 @@ from attnviz.core.quantities import quantity_named
 from attnviz.core.scores import HeadScores, Mixing
 from attnviz.core.source import ForwardRequest, Observer
 from attnviz.errors import UsageError
+from attnviz.features.heads.false_names import false_names
 from attnviz.features.heads.result import Heads
 from attnviz.models.mixing import MixingObserver
 from attnviz.models.norm_based import with_quantity
@@ -116,6 +117,7 @@ def heads(
         heads=_only(scored, chosen),
         probe=_only(probed, chosen),
         empty_rows=empty,
+        false_names=false_names(inputs, layout) if quantity == "weights" else None,
         quantity=quantity,
         mixing=mixed,
         matching=matching,

@@ -30,6 +30,8 @@ class Heads(Renderable, Result):
         quantity: what was scored, a name of :data:`attnviz.core.quantities.QUANTITIES`; all but
             weights with rows divided by their sums.
         mixing: of the self-attention layers, where something else than weights was measured.
+        false_names: how many heads would have a role beyond a place to rest on this text if all of
+            the model's attended at random, by simulation; None of what is no text, or too long.
         matching: see ``probe``.
         user_defined: the scores and roles that are no part of attnviz.
         findings: what attached results say of these heads.
@@ -44,6 +46,7 @@ class Heads(Renderable, Result):
     empty_rows: int = 0
     quantity: str = "weights"
     mixing: tuple[Mixing, ...] = ()
+    false_names: float | None = None
     matching: PrefixMatching | None = None
     user_defined: tuple[UserDefined, ...] = ()
     findings: tuple[Finding, ...] = field(default=(), compare=False)

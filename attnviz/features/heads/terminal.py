@@ -21,6 +21,12 @@ from attnviz.drawing.terminal import (
 from attnviz.features.heads.result import Heads
 
 
+def chance(false_names: float, heads: int) -> str:
+    """How many of the roles of one text are to be expected of heads that attend at random."""
+    few = "fewer than one" if false_names < 1 else f"about {false_names:.0f}"
+    return f"of {heads:,} heads that attend at random, {few} would do something on this text"
+
+
 def parts(
     result: Heads,
     rows: Sequence[HeadScores] | None = None,
@@ -42,6 +48,8 @@ def parts(
     """
     yield heads_grid(result)
     yield heads_table(result, rows, score=score)
+    if result.false_names is not None:
+        yield Line(chance(result.false_names, len(result.layout)), "dim")
     if more[0]:
         yield Line(more[0], "dim")
     if resting and (line := resting_line(result)):

@@ -1,14 +1,16 @@
 """The circuit: heads that do a task, found on one half of the pairs and judged on the other.
 
 Heads are ranked by what they restore or remove alone, on the first half. A circuit is the first of
-them; it is judged on the second half by running the clean prompts with all other heads as in the
-corrupted run (or at their means), as Wang et al. 2022 (arXiv:2211.00593) do: faithfulness,
-completeness and minimality. Resamples of the first half show how much of it is the pairs' choice
-(arXiv:2510.00845).
+them, as few as come near to a faithfulness of 1. More than 1 is not near: heads that suppress the
+answer are parts too. It is judged on the second half by running the clean prompts with all other
+heads as in the corrupted run (or at their means), as Wang et al. 2022 (arXiv:2211.00593) do:
+faithfulness, completeness and minimality. Resamples of the first half show how much of it is the
+pairs' choice (arXiv:2510.00845).
 """
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,13 +18,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnviz.core.heads import Head, Layout, Site
+from attnviz.core.split import HALVES, sides_by_name
 from attnviz.errors import InputError
 from attnviz.features.patch import judge
 from attnviz.features.patch.measure import Floats, PatchSums
 from attnviz.features.patch.paths import Path
-from attnviz.features.patch.result import Circuit, Link, Member, PatchShare, PathEffect, Size
+from attnviz.features.patch.result import (
+    Circuit,
+    Greedy,
+    Link,
+    Member,
+    PatchShare,
+    PathEffect,
+    Size,
+)
 from attnviz.features.patch.targets import Patching, Target
-from attnviz.statistics.ratios import ratios
+from attnviz.statistics.ratios import mean, ratios
 
 RANDOM = 20
 RESAMPLES = 50
@@ -43,27 +54,35 @@ class Halves:
     judged: tuple[int, ...]
 
 
-def halves(names: Sequence[str], seed: int) -> Halves:
+def halves(names: Sequence[str], seed: int, split: str = HALVES) -> Halves:
     """Split pairs by their clusters.
 
     Args:
         names: of each pair's cluster.
         seed: of the choice.
+        split: see :mod:`attnviz.core.split`.
 
     Raises:
         InputError: too few to find a circuit on one half and judge it on the other.
     """
-    clusters = list(dict.fromkeys(names))
-    if len(clusters) < FEWEST:
+    clusters = len(set(names))
+    if clusters < FEWEST:
         raise InputError(
-            f"a circuit is found on one half of the pairs and judged on the other: {len(clusters)} "
+            f"a circuit is found on one half of the pairs and judged on the other: {clusters} "
             f"independent ones are too few, give {FEWEST} or more"
         )
-    random.Random(f"{seed}/halves").shuffle(clusters)
-    first = set(clusters[: len(clusters) // 2])
-    sides = [tuple(n for n, name in enumerate(names) if (name in first) == side)
-             for side in (True, False)]  # fmt: skip
-    return Halves(*sides)
+    parts = [
+        tuple(np.flatnonzero(side).tolist()) for side in sides_by_name(split, list(names), seed)
+    ]
+    if min(len({names[n] for n in part}) for part in parts) < FEWEST // 2:
+        raise InputError(
+            "{split} leaves {} and {} independent pairs to find a circuit on and to judge it; each "
+            "part needs {}",
+            *(len({names[n] for n in part}) for part in parts),
+            FEWEST // 2,
+            split=split,
+        )
+    return Halves(*parts)
 
 
 def importance(changes: Floats, gaps: Floats) -> Floats:
@@ -92,10 +111,61 @@ def corrupted(heads: Sequence[Head]) -> Patching:
     return Patching(Target("set", "z", tuple(heads), rows, layer))
 
 
-def random_sets(size: int, layout: Layout, seed: int) -> list[list[Head]]:
-    """Sets of as many heads, drawn at random."""
+def random_sets(size: int, heads: Sequence[Head], seed: int) -> list[list[Head]]:
+    """Sets of as many heads, drawn alike from all of them; none where there are too few."""
     draw = random.Random(f"{seed}/circuits")
-    return [draw.sample(list(layout), size) for _ in range(RANDOM)]
+    return [draw.sample(heads, size) for _ in range(RANDOM)] if size <= len(heads) else []
+
+
+def smallest(curve: Sequence[float], least: float) -> int | None:
+    """The smallest size, from 1, that keeps no less than a share of the gap, and no more over 1.
+
+    Args:
+        curve: faithfulness of the first 0, 1, 2, ... heads.
+        least: the share; as much over 1 as this is under it is as far off.
+    """
+    near = (n for n, share in enumerate(curve) if n and _off(share) <= 1 - least)
+    return next(near, None)
+
+
+def eliminated(
+    heads: Sequence[Head],
+    faithful: Callable[[Sequence[Sequence[Head]]], Sequence[float]],
+    least: float,
+    size: int | None,
+) -> list[Head]:
+    """The heads that are left when one after another is left out, the least missed first.
+
+    Args:
+        heads: to begin with, in the order in which they come back.
+        faithful: of sets of heads.
+        least: see :func:`smallest`; heads are left out as long as that holds, or comes nearer.
+        size: go on to so many heads instead.
+    """
+    kept = list(heads)
+    off = _off(faithful([kept])[0])
+    while len(kept) > max(size or 1, 1):
+        fewer = [[other for other in kept if other != head] for head in kept]
+        shares = [_off(share) for share in faithful(fewer)]
+        # of equal ones the last of the ranking goes
+        best = min(range(len(kept)), key=lambda n: (round(shares[n], 9), -n))
+        if size is None and shares[best] > max(1 - least, off):
+            break
+        kept, off = fewer[best], shares[best]
+    return kept
+
+
+def _off(share: float) -> float:
+    """How far a faithfulness is from 1."""
+    return abs(1 - share)
+
+
+def nothing(measured: Sequence[PatchSums], names: Sequence[str]) -> bool:
+    """Whether corrupting all heads, the first of the sets, does not surely change the metric."""
+    full = np.array([sums.clean for sums in measured])
+    gaps = full - np.array([sums.patched[0][0] for sums in measured])
+    _, low, high = mean(gaps, names)
+    return abs(gaps.sum()) < judge.ROUNDING * max(np.abs(full).sum(), 1.0) or low <= 0 <= high
 
 
 def faithfulness(
@@ -108,14 +178,19 @@ def faithfulness(
         names: of the pairs' clusters.
         seed: of the bootstrap.
         changes: [pairs, sets], what to hold against m(full) - m(∅) instead.
+
+    Raises:
+        InputError: m(full) - m(∅) is nothing for sure, so that there is no share of it.
     """
     values = np.stack([sums.patched[0] for sums in measured])  # [pairs, sets]
-    full = np.array([sums.clean for sums in measured])
-    gaps = full - values[:, 0]
-    if abs(gaps.sum()) < judge.ROUNDING * max(np.abs(full).sum(), 1.0):
+    gaps = np.array([sums.clean for sums in measured]) - values[:, 0]
+    middle, low, high = mean(gaps, names)
+    if nothing(measured, names):
+        between = "" if math.isnan(low) else f", 95 % interval {-high:+.3g} to {-low:+.3g}"
         raise InputError(
-            "with all heads corrupted the metric is what it is with none: no heads carry this "
-            "answer; change what is corrupted"
+            "there is no circuit to judge: corrupting all heads changes the metric by "
+            f"{-middle:+.3g}{between} on {len(gaps)} pairs, so no share of it can be taken; change "
+            "what is corrupted, or give more pairs"
         )
     kept = values - values[:, :1] if changes is None else changes
     ends = ratios(kept, gaps, names, seed=seed)
@@ -188,12 +263,17 @@ def _into(path: Path, members: Collection[Head]) -> bool:
 
 def assemble(
     chosen: str,
+    divided: str,
+    enough: bool,
+    metric: tuple[float, float],
     split: Halves,
     order: Sequence[Head],
     size: int,
     single: Mapping[Head, tuple[float, float]],
     scores: Mapping[str, Sequence[PatchShare]],
+    by_mean: PatchShare | None,
     curve_found: Sequence[float],
+    greedy: Sequence[Head],
     circuits: Sequence[Collection[Head]],
     edges: Sequence[tuple[PathEffect, float]],
     least: float,
@@ -220,7 +300,10 @@ def assemble(
             Link(edge, often)
             for edge, often in sorted(edges, key=lambda pair: -abs(pair[0].first.share))
         ),
-        len(split.found), len(split.judged), chosen, scores["circuit"][0], scores["mean"][0],
-        scores["complete"][0], tuple(curve), tuple(score.share for score in scores["random"]),
+        divided, len(split.found), len(split.judged), chosen, enough, *metric,
+        scores["circuit"][0], by_mean, scores["complete"][0], tuple(curve),
+        Greedy(tuple(greedy), scores["greedy"][0]),
+        tuple(score.share for score in scores["random"]),
+        tuple(score.share for score in scores["outside"]),
         least, len(circuits), jaccard(members, circuits), means,
     )  # fmt: skip

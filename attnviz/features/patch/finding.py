@@ -43,7 +43,7 @@ def _lines(result: Patch, head: Head) -> Iterator[str]:
     if result.circuit is not None and member is not None:
         yield (
             f"one of the {len(result.circuit.members)} heads of a circuit that keeps "
-            f"{words.score(result.circuit.faithful)} of the effect; without it "
+            f"{words.score(result.circuit.faithful)} of the gap; without it "
             f"{words.score(member.minimal)} less; in {words.percent(member.often)} of the resamples"
         )
         linked = [link.edge for link in result.circuit.links]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attnviz.features.patch.result import Patch
+from attnviz.features.patch.result import Patch, TaskScore
 from attnviz.statistics.clusters import FEW, LEAST
 
 CHANCE = 0.5
@@ -17,6 +17,25 @@ BOTH_WAYS = (
     "Denoising shows what is enough to restore the answer, noising what the answer needs: they "
     "differ where heads back each other up (Heimersheim & Nanda 2024, arXiv:2404.15255)."
 )
+
+
+def not_done(score: TaskScore, metric: str) -> str:
+    """Why a model does not do a task, as the end of a sentence; empty where it does.
+
+    Args:
+        score: of the clean prompts.
+        metric: its name.
+    """
+    if score.wins is not None and score.wins <= CHANCE:
+        return (
+            f"the answer wins in {_percent(score.wins)} of the clean prompts, and a coin would in "
+            "50 %"
+        )
+    if score.wins is None and score.top == 0:
+        return "the answer is never its most probable token"
+    if metric == "logit-diff" and score.low is not None and score.low <= 0:
+        return "the interval of the clean prompts' mean logit difference holds 0"
+    return ""
 
 
 def notes(result: Patch) -> tuple[str, ...]:
@@ -41,15 +60,21 @@ def _notes(result: Patch) -> Iterator[str]:
     if result.metric == "kl":
         yield "KL to the clean run does not add up: shares of heads need not sum to a group's."
     if result.circuit is not None:
+        if not result.circuit.enough:
+            yield (
+                f"No size up to {result.circuit.curve[-1].heads} came within the distance from all "
+                "of the gap that was asked for, where heads were chosen: this is the largest."
+            )
         yield (
             "Heads are in the circuit where single patches show them: those that back each other "
             "up can be missing, which completeness would show."
         )
-        if abs(result.circuit.faithful.share - result.circuit.faithful_mean.share) > MEANS_DIFFER:
+        share, by_mean = result.circuit.faithful, result.circuit.faithful_mean
+        if by_mean is not None and abs(share.share - by_mean.share) > MEANS_DIFFER:
             yield (
                 "Corrupted runs and means disagree: what both prompts share stays with corrupted "
                 "values and goes with means, and this circuit needs it."
-                if result.circuit.faithful_mean.share < result.circuit.faithful.share
+                if by_mean.share < share.share
                 else "Corrupted runs and means disagree: with corrupted values the heads outside "
                 "pull towards the other answer, with means they do not."
             )
@@ -69,25 +94,8 @@ def _notes(result: Patch) -> Iterator[str]:
 
 def _task(result: Patch) -> Iterator[str]:
     """Whether the model does the task at all."""
-    clean = result.clean
-    wins = clean.wins
-    if wins is not None and wins <= CHANCE:
-        yield (
-            f"The model does not do this task: the answer wins in {_percent(wins)} of the clean "
-            "prompts, and a coin would in 50 %."
-        )
-    elif (
-        wins is not None
-        and clean.low is not None
-        and clean.low <= 0
-        and result.metric == ("logit-diff")
-    ):
-        yield (
-            "The model hardly does this task: the interval of the clean prompts' mean logit "
-            "difference holds 0."
-        )
-    elif wins is None and clean.top == 0:
-        yield "The model does not do this task: the answer is never its most probable token."
+    if why := not_done(result.clean, result.metric):
+        yield f"The model does not do this task: {why}."
     wins = result.corrupted.wins
     if wins is not None and wins > CHANCE:
         yield (

@@ -9,9 +9,12 @@ from attnviz.core.heads import Head, Layout
 from attnviz.core.result import Result
 from attnviz.core.scores import UserDefined
 from attnviz.drawing.forms import Renderable
+from attnviz.statistics.families import POWER
 
 Direction = Literal["denoise", "noise"]
 Side = Literal["q", "k", "v", "logits"]
+_NORMAL = 1.96
+"""Standard errors in half of a 95 % interval, of many pairs."""
 DIRECTIONS: tuple[Direction, ...] = ("denoise", "noise")
 
 
@@ -42,6 +45,13 @@ class PatchShare:
         """Whether it differs from 0, judged together with all others."""
         low, high = self.joint_low, self.joint_high
         return low is not None and high is not None and (low > 0 or high < 0)
+
+    @property
+    def detectable(self) -> float | None:
+        """The share that would have been told from 0 in 80 % of such samples, with all others."""
+        if self.low is None or self.high is None or self.joint_low is None:
+            return None
+        return self.share - self.joint_low + POWER * (self.high - self.low) / (2 * _NORMAL)
 
 
 class _BothWays:
@@ -168,6 +178,22 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
+class Greedy:
+    """A second circuit, chosen by what heads do together and not by what each does alone.
+
+    From the first of the ranking, twice as many as the circuit has, the head is left out without
+    which faithfulness comes nearest to 1, again and again, on the pairs that circuits are found on.
+
+    Attributes:
+        heads: that are left, in the order of the ranking.
+        faithful: of them, on the other pairs.
+    """
+
+    heads: tuple[Head, ...]
+    faithful: PatchShare
+
+
+@dataclass(frozen=True, slots=True)
 class Circuit:
     """Heads that do the task, found on one half of the pairs and judged on the other.
 
@@ -176,14 +202,23 @@ class Circuit:
     Attributes:
         members: in the order of their importance.
         links: edges between members and to the logits, the strongest first.
+        split: which pairs it was found on, see :mod:`attnviz.core.split`.
         found_on: pairs that it was found on.
         judged_on: pairs that it was judged on.
         chosen: how its size was chosen, ``size`` or ``faithful``.
+        enough: whether a circuit of this size is as near to faithfulness 1 as was asked for, where
+            it was found; True where a number of heads was asked for.
+        full: m(full), the metric itself over the judged pairs.
+        empty: m(∅); m(C) is this and ``faithful.raw``.
         faithful: (m(C) - m(∅)) / (m(full) - m(∅)).
-        faithful_mean: the same with the others' outputs replaced by their mean.
+        faithful_mean: the same with the others' outputs replaced by their mean; None where means
+            of all heads change nothing for sure.
         complete: the same of all heads but C: near 0 where nothing else does the task.
         curve: faithfulness by size.
-        random: faithfulness of random circuits of the same size.
+        greedy: the circuit that another way of choosing gives.
+        random: faithfulness of random circuits of the same size, drawn alike from all heads.
+        random_outside: the same, drawn from heads that are no members; empty where there are fewer
+            of these than members.
         least: share that an edge restores or removes at least, where it was found.
         resamples: of the pairs that it was found on.
         overlap: mean Jaccard index of the members with those of each resample.
@@ -192,18 +227,29 @@ class Circuit:
 
     members: tuple[Member, ...]
     links: tuple[Link, ...]
+    split: str
     found_on: int
     judged_on: int
     chosen: str
+    enough: bool
+    full: float
+    empty: float
     faithful: PatchShare
-    faithful_mean: PatchShare
+    faithful_mean: PatchShare | None
     complete: PatchShare
     curve: tuple[Size, ...]
+    greedy: Greedy
     random: tuple[float, ...]
+    random_outside: tuple[float, ...]
     least: float
     resamples: int
     overlap: float
     means: str
+
+    @property
+    def kept(self) -> float:
+        """m(C), the metric itself with all other heads corrupted."""
+        return self.empty + self.faithful.raw
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,6 +349,11 @@ class Patch(Renderable, Result):
     mlps: str = ""
     circuit: Circuit | None = None
     user_defined: tuple[UserDefined, ...] = ()
+
+    @property
+    def divided(self) -> str:
+        """Which pairs a circuit was found on."""
+        return "" if self.circuit is None else self.circuit.split
 
     def strongest(self) -> tuple[PathEffect, ...]:
         """The edges, the largest first by size."""

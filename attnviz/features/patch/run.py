@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from attnviz.captures.trials import predicted
+from attnviz.core.fingerprint import fingerprint
 from attnviz.core.heads import Site
 from attnviz.core.progress import Progress
 from attnviz.core.scores import UserDefined
@@ -245,18 +246,25 @@ def _circuit(
         shared,
         whole,
         settings.seed,
+        settings.split,
         settings.circuit_size,
         settings.faithful,
         LEAST,
     )
     circuit, alone, effects = search.run()
-    first = halves(judge.clusters(pairs), settings.seed).found
+    first = halves(judge.clusters(pairs), settings.seed, settings.split).found
     result = _result(study, [pairs[n] for n in first], metric, alone)
     result = replace(
         result, effects=effects, family=judge.family(effects), circuit=circuit, mlps="free",
-        example=example(source, pairs),
+        example=example(source, pairs), corpus=corpus(pairs),
     )  # fmt: skip
     return replace(result, notes=(*study.notes, *notes(result)))
+
+
+def corpus(pairs: Sequence[PreparedPair]) -> str:
+    """A hash of the pairs."""
+    given = [pair.pair for pair in pairs]
+    return fingerprint((pair.clean, pair.corrupted, pair.answer, pair.against) for pair in given)
 
 
 def _places(pairs: Sequence[PreparedPair], settings: PatchSettings) -> range:
@@ -311,6 +319,7 @@ def _result(
         source=source.info,
         layout=source.layout,
         texts=2 * len(pairs),
+        corpus=corpus(pairs),
         seed=settings.seed,
         task=study.task,
         metric=metric.name,

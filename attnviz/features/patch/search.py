@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 from torch import Tensor
@@ -11,9 +12,10 @@ from torch import Tensor
 from attnviz.captures.activations import Activations
 from attnviz.core.heads import Head, Site
 from attnviz.core.source import ForwardRequest, Source
-from attnviz.errors import UsageError
+from attnviz.errors import InputError, UsageError
 from attnviz.features.patch import circuit, judge, paths
 from attnviz.features.patch.measure import PatchPlan, PatchSums
+from attnviz.features.patch.notes import not_done
 from attnviz.features.patch.pairs import PreparedPair
 from attnviz.features.patch.paths import Path
 from attnviz.features.patch.result import DIRECTIONS, Circuit, PatchEffect, PatchShare, PathEffect
@@ -39,8 +41,9 @@ class Search:
         shared: key heads by layer.
         measure: runs a plan.
         seed: of halves, random circuits and resamples.
+        split: which pairs it is found on.
         size: heads of the circuit; None for the smallest one that is faithful enough.
-        faithful: how faithful that is.
+        faithful: the share of the gap that it keeps at least; as much over 1 is as far off.
         least: share of an edge.
     """
 
@@ -50,6 +53,7 @@ class Search:
     shared: Mapping[Site, int]
     measure: Measure
     seed: int
+    split: str
     size: int | None
     faithful: float
     least: float
@@ -58,26 +62,37 @@ class Search:
         """The circuit, every head alone on the pairs that it was found on, and its effects.
 
         Raises:
-            InputError: too few pairs, or no heads that carry the answer.
+            InputError: too few pairs, a task that the model does not do, or no heads that carry the
+                answer.
         """
         layout, seed = self.source.layout, self.seed
+        if self.size is not None and self.size > len(layout):
+            raise UsageError(
+                "a circuit of {size} heads is more than the {} that there are",
+                len(layout),
+                size=self.size,
+            )
         names = judge.clusters(self.pairs)
-        split = circuit.halves(names, seed)
+        split = circuit.halves(names, seed, self.split)
         found_names = [names[n] for n in split.found]
         judged_names = [names[n] for n in split.judged]
         first = self._pairs(split.found)
         alone = self.measure(replace(self.plan, pairs=first), "heads")
         changes, gaps = judge.moved(alone, DIRECTIONS)
         judge.gap(alone, found_names, self.plan.metric, self.source)
+        self._done(alone, found_names)
+        self._done(self._sets(split.judged, [circuit.without([], layout)]), judged_names)
         order = circuit.ranked(changes, gaps, layout)
         most = min(circuit.CURVE, len(order)) if self.size is None else max(
             min(circuit.CURVE, len(order)), self.size
         )  # fmt: skip
         sets = [circuit.without(order[:n], layout) for n in range(most + 1)]
         curve_found = [share.share for share in self._faithful(split.found, sets, found_names)]
-        size = self._size(curve_found)
+        size, enough = self._size(curve_found)
         members = order[:size]
-        scores = self._judged(split, members, sets, judged_names)
+        greedy = self._eliminated(split.found, order[: min(most, max(2 * size, 8))], found_names)
+        scores, metric = self._judged(split, members, sets, greedy, judged_names)
+        by_mean = self._by_mean(split, members, judged_names)
         circuits = circuit.resampled(changes, gaps, found_names, layout, size, seed)
         edges = self._links(split, members, circuits, found_names, judged_names)
         effects = judge.effects(self.plan.trials, alone, DIRECTIONS, found_names, seed)
@@ -88,8 +103,9 @@ class Search:
         }
         roles, patterns = self._described(first, members)
         assembled = circuit.assemble(
-            "size" if self.size is not None else "faithful", split, order, size, single, scores,
-            curve_found, circuits, edges, self.least, roles, patterns, self._means(first)[1],
+            "size" if self.size is not None else "faithful", self.split, enough, metric, split,
+            order, size, single, scores, by_mean, curve_found, greedy, circuits, edges, self.least,
+            roles, patterns, self._means(first)[1],
         )  # fmt: skip
         return assembled, alone, effects
 
@@ -97,68 +113,106 @@ class Search:
         """Some of the pairs, numbered anew."""
         return tuple(replace(self.pairs[n], number=place) for place, n in enumerate(numbers))
 
-    def _size(self, curve: Sequence[float]) -> int:
-        """The smallest size that is faithful enough, or the one that was asked for."""
-        if self.size is not None:
-            if self.size > len(self.source.layout):
-                raise UsageError(
-                    "a circuit of {size} heads is more than the {} that there are",
-                    len(self.source.layout),
-                    size=self.size,
-                )
-            return self.size
-        enough = [n for n, share in enumerate(curve) if n and share >= self.faithful]
-        return enough[0] if enough else len(curve) - 1
+    def _done(self, measured: Sequence[PatchSums], names: Sequence[str]) -> None:
+        """Raise InputError where the model does not do the task on these pairs."""
+        plan = self.plan
+        held = all(pair.against is not None for pair in plan.pairs)
+        score = judge.baseline(measured, names, plan.metric, 0, held=held)
+        if why := not_done(score, plan.metric.name):
+            raise InputError(
+                "there is no circuit to find: {} does not do this task on {} of its pairs ({}); "
+                "take another {task}, or pairs that it answers",
+                self.source.info.model,
+                len(measured),
+                why,
+                task=...,
+            )
 
-    def _faithful(
+    def _size(self, curve: Sequence[float]) -> tuple[int, bool]:
+        """The smallest size that is faithful enough, or what was asked for; and whether it is."""
+        if self.size is not None:
+            return self.size, True
+        size = circuit.smallest(curve, self.faithful)
+        return (len(curve) - 1, False) if size is None else (size, True)
+
+    def _eliminated(
+        self, numbers: Sequence[int], heads: Sequence[Head], names: Sequence[str]
+    ) -> list[Head]:
+        """A circuit by what heads do together, see :func:`circuit.eliminated`."""
+        layout = self.source.layout
+
+        def faithful(sets: Sequence[Sequence[Head]]) -> list[float]:
+            every = [circuit.without(heads, layout) for heads in ([], *sets)]
+            return [share.share for share in self._faithful(numbers, every, names)[1:]]
+
+        return circuit.eliminated(heads, faithful, self.faithful, self.size)
+
+    def _sets(
         self,
         numbers: Sequence[int],
         sets: Sequence[Patching],
-        names: Sequence[str],
         means: Mapping[Site, Tensor] | None = None,
-    ) -> list[PatchShare]:
-        """Faithfulness of sets, the first of which is the empty one."""
+    ) -> list[PatchSums]:
+        """The metric of pairs with sets of heads corrupted, or at their means."""
         plan = replace(
             self.plan, pairs=self._pairs(numbers), trials=tuple(sets), directions=("noise",),
             means=means,
         )  # fmt: skip
-        return circuit.faithfulness(self.measure(plan, "circuits"), names, self.seed)
+        return self.measure(plan, "circuits")
+
+    def _faithful(
+        self, numbers: Sequence[int], sets: Sequence[Patching], names: Sequence[str]
+    ) -> list[PatchShare]:
+        """Faithfulness of sets, the first of which is the empty one."""
+        return circuit.faithfulness(self._sets(numbers, sets), names, self.seed)
+
+    def _by_mean(
+        self, split: circuit.Halves, members: Sequence[Head], names: Sequence[str]
+    ) -> PatchShare | None:
+        """Faithfulness with all other heads at their means over the first half's prompts."""
+        layout, (means, _) = self.source.layout, self._means(self._pairs(split.found))
+        sets = [circuit.without(heads, layout) for heads in ([], members)]
+        measured = self._sets(split.judged, sets, means)
+        if circuit.nothing(measured, names):
+            return None
+        return circuit.faithfulness(measured, names, self.seed)[1]
 
     def _judged(
         self,
         split: circuit.Halves,
         members: Sequence[Head],
         sets: Sequence[Patching],
+        greedy: Sequence[Head],
         names: Sequence[str],
-    ) -> dict[str, list[PatchShare]]:
-        """Everything on the other half: the circuit, what is outside, and without each member."""
-        layout, size = self.source.layout, len(members)
-        drawn = [circuit.without(heads, layout) for heads in
-                 circuit.random_sets(size, layout, self.seed)]  # fmt: skip
-        fewer = [
-            circuit.without([member for member in members if member != head], layout)
-            for head in members
-        ]
-        every = [*sets, circuit.corrupted(members), *drawn, *fewer]
-        plan = replace(
-            self.plan, pairs=self._pairs(split.judged), trials=tuple(every), directions=("noise",)
-        )
-        measured = self.measure(plan, "circuits")
-        shares = circuit.faithfulness(measured, names, self.seed)
-        count = len(sets)
-        values = np.stack([sums.patched[0] for sums in measured])
-        lost = values[:, size : size + 1] - values[:, count + 1 + len(drawn) :]
-        means, _ = self._means(self._pairs(split.found))
-        mean = self._faithful(split.judged, [sets[0], circuit.without(members, layout)], names,
-                              means)  # fmt: skip
-        return {
-            "curve": shares[:count],
-            "circuit": [shares[size]],
-            "complete": [shares[count]],
-            "random": shares[count + 1 : count + 1 + len(drawn)],
-            "minimal": circuit.faithfulness(measured, names, self.seed, lost),
-            "mean": mean[1:],
+    ) -> tuple[dict[str, list[PatchShare]], tuple[float, float]]:
+        """Everything on the other half, and the metric itself with no and with all heads corrupted.
+
+        The circuit, what is outside, the greedy one, random ones, and without each member.
+        """
+        layout, size, heads = self.source.layout, len(members), list(self.source.layout)
+        outside = [head for head in heads if head not in members]
+        fewer = [[member for member in members if member != head] for head in members]
+        named = {
+            "curve": list(sets),
+            "complete": [circuit.corrupted(members)],
+            "greedy": [circuit.without(greedy, layout)],
+        } | {
+            name: [circuit.without(some, layout) for some in drawn]
+            for name, drawn in (
+                ("random", circuit.random_sets(size, heads, self.seed)),
+                ("outside", circuit.random_sets(size, outside, self.seed)),
+                ("minimal", fewer),
+            )
         }
+        measured = self._sets(split.judged, [one for several in named.values() for one in several])
+        shares = iter(circuit.faithfulness(measured, names, self.seed))
+        scores = {name: list(islice(shares, len(several))) for name, several in named.items()}
+        values = np.stack([sums.patched[0] for sums in measured])
+        lost = values[:, size : size + 1] - values[:, -len(fewer) :]
+        scores["circuit"] = [scores["curve"][size]]
+        scores["minimal"] = circuit.faithfulness(measured, names, self.seed, lost)
+        full = float(np.mean([sums.clean for sums in measured]))
+        return scores, (full, float(values[:, 0].mean()))
 
     def _links(
         self,

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from attnviz.core.execution import Parallel
-from attnviz.core.settings import Settings, like, setting
+from attnviz.core.settings import like, setting
+from attnviz.core.split import EVERYTHING, HALVES, Splitting
 from attnviz.errors import Setting, UsageError
 from attnviz.features.patch.result import DIRECTIONS, Direction
 
 AUTO, FAITHFUL = "auto", 0.85
-"""The fewest heads that keep so much of the effect."""
+"""The fewest heads that keep so much of the gap, or as much over all of it as this is under it."""
 _SHARE = re.compile(r"(\d{1,3}(?:\.\d+)?)%")
 PAIRS, PATCHED, THROUGH = "Pairs", "What is patched", "Through whom"
 CIRCUIT = "The circuit"
@@ -24,7 +25,7 @@ MOST_PAIRS = 10_000
 
 
 @dataclass(frozen=True)
-class PatchSettings(Settings):
+class PatchSettings(Splitting):
     """Which pairs, what is patched and where, through whom, and the circuit."""
 
     task: str | None = setting(
@@ -126,14 +127,15 @@ class PatchSettings(Settings):
     circuit: str | int | None = setting(
         None,
         "Find the heads that do the task. On half of the pairs; they are judged on the others. As "
-        "few as keep 85% of the effect with all other heads corrupted (auto), or such a share, or "
-        "so many heads: 90%, 5.",
+        "few as keep 85% to 115% of the gap with all other heads corrupted (auto), or such a share "
+        "(90% is 90% to 110%), or so many heads: 5.",
         panel=CIRCUIT,
         metavar="auto|SHARE%|N",
         typed=str,
         bare=AUTO,
         common=True,
     )
+    split: str = like(Splitting, "split", panel=CIRCUIT, common=False)
     seed: int = setting(0, "Seed of a task's pairs and of the bootstrap.", least=0)
     batch_tokens: int | None = setting(
         None, "Largest number of tokens run at once.", least=1, shown="by memory"
@@ -149,7 +151,7 @@ class PatchSettings(Settings):
 
     @property
     def faithful(self) -> float:
-        """The share of the effect that the circuit is to keep."""
+        """The share of the gap that the circuit is to keep; as much over 1 is as far off."""
         share = _SHARE.fullmatch(str(self.circuit))
         return FAITHFUL if share is None else float(share[1]) / 100
 
@@ -170,6 +172,16 @@ class PatchSettings(Settings):
 
     def check(self) -> None:
         """Raise UsageError for what does not exist or does not go together."""
+        super().check()
+        if self.split != HALVES and not self.circuit:
+            raise UsageError("{split} is of a circuit; add {circuit}", split=self.split,
+                             circuit=...)  # fmt: skip
+        if self.split == EVERYTHING:
+            raise UsageError(
+                "a circuit is judged on pairs that it was not found on; leave out {split}, or give "
+                "a share such as hash:0.5",
+                split=self.split,
+            )
         if self.where and not all(_POSITION.fullmatch(place) for place in self.where.split(",")):
             raise UsageError(
                 "{position} takes positions such as 3 or -1,-2, span for those that differ, or "

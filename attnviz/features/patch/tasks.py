@@ -6,12 +6,13 @@ Zhang & Nanda 2023 (arXiv:2309.16042) advise.
 
 | task | clean | corrupted |
 |---|---|---|
-| ``induction`` | random words, then their beginning again | another word followed then |
+| ``induction`` | random words, then some of them again | another word followed then |
 | ``induction-swap`` | the same | two words swapped: another of them followed then |
 | ``ioi`` | After Mary and John ..., John handed the book to | ..., Mary handed ... |
 | ``agreement`` | The key near the cabinets | The keys near the cabinets |
 | ``gender`` | The king smiled because | The queen smiled because |
 
+The words that come again begin anywhere among the first, so that no fixed place holds the answer.
 ``ioi`` is the task of Wang et al. 2022 (arXiv:2211.00593), ``agreement`` that of Linzen et al. 2016
 (arXiv:1611.01368).
 """
@@ -104,10 +105,10 @@ class TaskWords:
 
 
 def induction(words: TaskWords) -> Pair:
-    """Random words, and their beginning again; another word followed then."""
+    """Random words, and some of them again; another word followed then."""
 
-    def replaced(first: list[int], again: int, other: int) -> tuple[list[int], int]:
-        return [*first[:again], other, *first[again + 1 :]], other
+    def replaced(first: list[int], again: slice, other: int) -> tuple[list[int], int]:
+        return [*first[: again.stop], other, *first[again.stop + 1 :]], other
 
     return _repeated(words, replaced)
 
@@ -115,36 +116,39 @@ def induction(words: TaskWords) -> Pair:
 def induction_swap(words: TaskWords) -> Pair:
     """The same words, and two of them swapped, so that another one of them followed then."""
 
-    def swapped(first: list[int], again: int, _: int) -> tuple[list[int], int]:
-        changed = list(first)
-        changed[0], changed[again - 1] = first[again - 1], first[0]
-        return changed, first[1]
+    def swapped(first: list[int], again: slice, _: int) -> tuple[list[int], int]:
+        changed, one, last = list(first), again.start, again.stop - 1
+        changed[one], changed[last] = first[last], first[one]
+        return changed, first[one + 1]
 
     return _repeated(words, swapped)
 
 
 def _repeated(
-    words: TaskWords, change: Callable[[list[int], int, int], tuple[list[int], int]]
+    words: TaskWords, change: Callable[[list[int], slice, int], tuple[list[int], int]]
 ) -> Pair:
-    """Random words and their beginning again; ``change`` gives other words and their answer."""
+    """Random words and some of them again; ``change`` gives other words and their answer."""
     source, draw = words.source, words.draw
     start, added = starts_with(source)
     pool = trials.word_ids(source, frozenset(added), 10 * HALF)
     room = source.max_tokens
     half = HALF if room is None else min(HALF, (room - 2) * 2 // 3)
-    again = half * AGAIN // HALF
-    if again < 3 or len(pool) <= half:
+    count = half * AGAIN // HALF
+    if count < 3 or len(pool) <= half:
         raise ModelError(f"{source.info.model} has no room or no tokens for a repeated sequence")
     *first, other = draw.sample(pool, half + 1)
+    behind = (half - count - 1) // 2 if words.masked else 0
+    begin = draw.randrange(half - count - behind)
+    again = slice(begin, begin + count)
     changed, against = change(first, again, other)
     before = () if start is None else (start,)
     after: tuple[int, ...] = ()
     if words.masked:
         mask = trials.mask_id(source)
         closing = sorted(added - {start, mask})
-        after = (mask, *first[again + 1 :], *closing[:1])
-    clean, corrupted = ((*before, *some, *first[:again], *after) for some in (first, changed))
-    return Pair(clean, corrupted, first[again], against)
+        after = (mask, *first[again.stop + 1 :][:behind], *closing[:1])
+    clean, corrupted = ((*before, *some, *first[again], *after) for some in (first, changed))
+    return Pair(clean, corrupted, first[again.stop], against)
 
 
 def ioi(words: TaskWords) -> Pair | None:

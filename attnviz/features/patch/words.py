@@ -145,10 +145,17 @@ def quote(result: Patch) -> str:
         direction = "restores" if first.denoise else "removes"
         said += (
             f"; of {len(result.effects)} {nouns(result)}, {len(sure)} "
-            f"{direction if len(sure) == 1 else direction[:-1]} a share that differs from 0."
+            f"{direction if len(sure) == 1 else direction[:-1]} a share that differs from 0"
         )
-        return said
+        return said + _would_show(result) + "."
     return said + "."
+
+
+def _would_show(result: Patch) -> str:
+    """What of the others would have been told from 0: ``, and of the others 4 % would show``."""
+    others = [effect.first for effect in result.effects if not effect.first.sure]
+    known = [share.detectable for share in others if share.detectable is not None]
+    return f", and of the others {percent(max(known))} would have shown" if known else ""
 
 
 def _restores(result: Patch, first: PatchEffect, what: str) -> str:
@@ -216,13 +223,51 @@ def _quote_circuit(result: Patch, circuit: Circuit) -> str:
         known = f" (95 % interval {100 * share.low:.0f} to {100 * share.high:.0f} %)"
     names = ", ".join(result.layout.name(member.head) for member in circuit.members)
     of = "" if result.task == "pairs" else f" of {result.task}"
+    keep = "keeps" if len(circuit.members) == 1 else "keep"
     return (
-        f"With all other heads corrupted, {names} keep {percent(share.share)} of the "
+        f"With all other heads corrupted, {names} {keep} {percent(share.share)} of the "
         f"gap in {metric(result)} between clean and corrupted prompts{known} on "
-        f"{circuit.judged_on} pairs{of} that they were not found on; random circuits of "
-        f"{len(circuit.members)} heads keep {percent(mean(circuit.random))} "
-        f"(at most {percent(max(circuit.random))}), and all heads but these "
-        f"{percent(circuit.complete.share)}."
+        f"{circuit.judged_on} pairs{of} that they were not found on: {itself(result, circuit)}. "
+        f"{null(result, circuit)}, and all heads but these {percent(circuit.complete.share)}. "
+        f"{greedy(result, circuit)}"
+    )
+
+
+def itself(result: Patch, circuit: Circuit) -> str:
+    """``14.6 of 19.0 logits, and −14.1 with all heads corrupted``: the metric, beside its share."""
+    unit = f" {result.unit}" if result.unit else ""
+    kept, full, empty = (
+        f"{value:.3g}".replace("-", MINUS) for value in (circuit.kept, circuit.full, circuit.empty)
+    )
+    return f"{kept} of {full}{unit}, and {empty} with all heads corrupted"
+
+
+def null(result: Patch, circuit: Circuit) -> str:
+    """What random circuits keep, and what they are drawn from."""
+    size, heads = len(circuit.members), len(result.layout)
+    said = (
+        f"{len(circuit.random)} circuits of {counted(size, 'head')} drawn alike from all {heads} "
+        f"keep {percent(mean(circuit.random))} (at most {percent(max(circuit.random))})"
+    )
+    if circuit.random_outside:
+        outside = circuit.random_outside
+        said += (
+            f", {len(outside)} drawn from the {heads - size} others {percent(mean(outside))} (at "
+            f"most {percent(max(outside))})"
+        )
+    return said
+
+
+def greedy(result: Patch, circuit: Circuit) -> str:
+    """What the other way of choosing heads gives."""
+    other = circuit.greedy
+    if set(other.heads) == {member.head for member in circuit.members}:
+        return "Chosen greedily, by what heads do together, they are the same."
+    names = ", ".join(map(result.layout.name, other.heads))
+    keep = "keeps" if len(other.heads) == 1 else "keep"
+    return (
+        f"Chosen greedily, by what heads do together, {names} {keep} "
+        f"{percent(other.faithful.share)}."
     )
 
 
@@ -235,10 +280,12 @@ def circuit_measure(result: Patch) -> str:
     """How a circuit was found and judged, in one line."""
     circuit = result.circuit
     assert circuit is not None
+    by_mean = circuit.faithful_mean
     parts = [
         f"found on {circuit.found_on} pairs, judged on the other {circuit.judged_on}",
         f"faithfulness {score(circuit.faithful)} with all else corrupted, "
-        f"{score(circuit.faithful_mean)} with all else at its mean over {circuit.means}",
+        f"{'unknown' if by_mean is None else score(by_mean)} with all else at its mean over "
+        f"{circuit.means}",
         f"edges: path patching with free MLPs, shares from {circuit.least:g}",
         f"mean Jaccard overlap with {circuit.resamples} resamples {circuit.overlap:.2f}",
     ]

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from attnviz.core.heads import Head
 from attnviz.core.lengths import Axes, Grid
 from attnviz.core.result import Result
-from attnviz.corpus.gold.halves import Selection, chosen_on, measured_on
+from attnviz.core.split import chosen_on, measured_on
 from attnviz.drawing.forms import Renderable
 from attnviz.statistics.share import CaseShare
 
@@ -144,7 +144,7 @@ class Retrieval(Renderable, Result):
     Attributes:
         task: ``words`` for needles of random words, or the name of a file.
         by: which score heads are ranked by.
-        select_on: ``halves`` where heads are ranked on even needles and measured on odd ones.
+        split: ``halves`` where heads are ranked on even needles and measured on odd ones.
         needles: prompts in all; ``retrieved`` how many the model answered.
         retrieved: see ``needles``; None for a model that generates nothing.
         accuracy: of the needles that heads were not chosen on.
@@ -162,7 +162,7 @@ class Retrieval(Renderable, Result):
 
     task: str
     by: RankedBy
-    select_on: Selection
+    split: str
     needles: int
     retrieved: int | None
     accuracy: CaseShare
@@ -197,12 +197,12 @@ class Retrieval(Renderable, Result):
     @property
     def ranked_on(self) -> str:
         """The needles that heads are ranked on, in words."""
-        return chosen_on(self.select_on, "needles")
+        return chosen_on(self.split, "needles")
 
     @property
     def held_out(self) -> str:
         """Those that figures are from, in words."""
-        return measured_on(self.select_on, "needles")
+        return measured_on(self.split, "needles")
 
     def __repr__(self) -> str:
         first = self.layout.name(self.heads[0].head) if self.heads else "none"

@@ -13,10 +13,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.fingerprint import fingerprint
 from attnviz.core.heads import Head
 from attnviz.core.progress import Progress
 from attnviz.core.source import Source
-from attnviz.corpus.gold.halves import halves
+from attnviz.core.split import EVERYTHING, sides
 from attnviz.corpus.gold.tally import DIFFERENCE, share
 from attnviz.errors import UsageError
 from attnviz.features.retrieval.measure import Answered, Floats, NeedleScores, answers, scored
@@ -82,11 +83,12 @@ def run(
         source=source.info,
         layout=source.layout,
         texts=len(needles),
+        corpus=fingerprint(needle.ids for needle in needles),
         seed=settings.seed,
         notes=tuple(notes),
         task=WORDS if name is None else Path(name).name,
         by=by,
-        select_on=settings.select_on,
+        split=settings.split,
         needles=len(needles),
         retrieved=int(table.hits.sum()) if table.generated else None,
         accuracy=table.share(table.hits) if table.generated else CaseShare(None),
@@ -133,7 +135,7 @@ class _Table:
         settings: RetrievalSettings,
     ) -> _Table:
         numbers = np.array([needle.number for needle in needles])
-        chosen, held = halves(numbers, settings.select_on)
+        chosen, held = sides(settings.split, numbers)
         if not chosen.any():  # a single needle of a file
             chosen = held
         asked = [sums.answered for sums in measured]
@@ -376,6 +378,6 @@ def _notes(source: Source, table: _Table, settings: RetrievalSettings, by: Ranke
         notes.append(
             f"{groups} needles are few: intervals from fewer than {FEW} cover less than they say."
         )
-    if len(np.unique(table.numbers)) == 1 and settings.select_on == "halves":
+    if len(np.unique(table.numbers)) == 1 and settings.split != EVERYTHING:
         notes.append("Heads are ranked and measured on the same needle, since there is one.")
     return notes

@@ -91,12 +91,7 @@ class RetrievalSettings(GoldSettings):
     draws: int = setting(
         5, "Sets of other heads for each of these.", panel=HEADS, least=1, most=_MANY
     )
-    select_on: Literal["halves", "all"] = like(
-        GoldSettings,
-        "select_on",
-        help="Rank on even needles and measure on odd ones (halves), or both on all.",
-        panel=HEADS,
-    )
+    split: str = like(GoldSettings, "split", panel=HEADS, common=False)
     strict: bool = like(GoldSettings, "strict", command=False, python=False)
     control: int = setting(
         1, "Also run the model with random weights; 0 for not.", panel=HEADS, least=0, most=1
@@ -124,7 +119,8 @@ class RetrievalSettings(GoldSettings):
         return tuple(size for size in self.group_size if size)
 
     def check(self) -> None:
-        """Raise UsageError for no lengths or depths."""
+        """Raise UsageError for no such split, or no lengths or depths."""
+        super().check()
         if self.lengths == () or not self.depths:
             raise UsageError(
                 "{lengths} and {depths} need at least one number each", lengths=..., depths=...

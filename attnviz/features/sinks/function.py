@@ -8,6 +8,7 @@ from attnviz.captures.copies import distinct, same_as
 from attnviz.captures.inputs import Input, light, prompts_of
 from attnviz.captures.notes import notes
 from attnviz.captures.settings import ModelSettings
+from attnviz.core.fingerprint import fingerprint
 from attnviz.core.interface import interface
 from attnviz.core.progress import Progress
 from attnviz.core.source import Source
@@ -79,6 +80,7 @@ def sinks(
         layout=source.layout,
         identity=model.identity,
         texts=len(sums),
+        corpus=fingerprint(map(same_as, ready)) if len(ready) > 1 else "",
         notes=(*told[-_TOLD:], *copies, *([few] if few else [])),
         tokens=sum(len(measured.tokens) for measured in sums),
         norm_of=norm_of(source),

@@ -63,5 +63,8 @@ def sources(
     else:
         other: Literal["mean", "rest"] = "rest" if settings.other_key == "rest" else MEAN
         tell = progress or (lambda stage, done, all_: None)
-        result = measure(source, inputs, settings.select, settings.role, other, settings.seed, tell)
+        result = measure(
+            source, inputs, settings.select, settings.role, other, settings.seed, tell,
+            settings.split,
+        )  # fmt: skip
     return replace(result, identity=model.identity)

@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from attnviz.captures.copies import distinct
+from attnviz.captures.copies import distinct, same_as
+from attnviz.core.fingerprint import fingerprint
 from attnviz.core.heads import Head
 from attnviz.core.origins import Origin
 from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Source
+from attnviz.core.split import EVERYTHING, sides_by_name
 from attnviz.errors import InputError, UsageError
 from attnviz.features.sources.result import MEAN, REST, Others, SourceShare, SourceShares
 from attnviz.features.sources.run import HELD, mean_of, one_head, plain
@@ -59,6 +61,7 @@ def measure(
     other_key: Others,
     seed: int,
     progress: Progress,
+    divided: str = EVERYTHING,
 ) -> SourceShares:
     """The shares of all sources.
 
@@ -70,9 +73,11 @@ def measure(
         other_key: see :class:`~attnviz.features.sources.result.SourceShares`.
         seed: of the bootstrap.
         progress: called again and again.
+        divided: which texts the role is chosen on, see :mod:`attnviz.core.split`.
 
     Raises:
-        InputError: no text, or none with a row that counts; UsageError: no such role.
+        InputError: no text, none on one side, or none with a row that counts.
+        UsageError: no such role.
         ModelError: see :func:`~attnviz.features.sources.split.split`.
     """
     if not texts:
@@ -80,8 +85,9 @@ def measure(
     if other_key not in (MEAN, REST):
         raise UsageError("{other_key} is mean or rest, not {!r}", other_key, other_key=...)
     chosen = one_head(source, head)
-    score = _own(source, texts, chosen, progress) if role is None else _asked(role)
-    measured = []
+    choosing, measuring = _sides(texts, divided, seed)
+    score = _own(source, choosing, chosen, progress) if role is None else _asked(role)
+    given, texts, measured = texts, measuring, []
     for number, inputs in enumerate(texts):
         measured.append(_text(source, inputs, chosen, score, other_key))
         progress("sources", number + 1, len(texts))
@@ -99,6 +105,7 @@ def measure(
         source=source.info,
         layout=source.layout,
         texts=len(used),
+        corpus=fingerprint(map(same_as, given)),
         seed=seed,
         notes=(
             *dict.fromkeys(note for inputs in texts for note in inputs.notes),
@@ -109,6 +116,8 @@ def measure(
         score=score,
         other_key=other_key,
         chosen=role is not None,
+        split=divided,
+        chosen_on=0 if role is not None else len(choosing),
         rows=sum(text.rows for text in used),
         of_rows=sum(text.of_rows for text in measured),
         contrast=contrast,
@@ -116,6 +125,28 @@ def measure(
         by_query=_shares(used, "query", seed),
         by_key=_shares(used, "key", seed),
     )
+
+
+def _sides(
+    texts: Sequence[Inputs], divided: str, seed: int
+) -> tuple[Sequence[Inputs], Sequence[Inputs]]:
+    """The texts that a role is chosen on, and those that shares are from."""
+    parts = tuple(
+        [text for text, there in zip(texts, side, strict=True) if there]
+        for side in sides_by_name(divided, list(map(_name, texts)), seed)
+    )
+    if not all(parts):
+        raise InputError(
+            "{split} leaves {} texts to choose the role on and {} to measure; give more texts",
+            *map(len, parts),
+            split=divided,
+        )
+    return parts[0], parts[1]
+
+
+def _name(inputs: Inputs) -> str:
+    """What tells a text from others."""
+    return "\n".join(inputs.texts) or str([sides.keys.ids for sides in inputs.sides.values()])
 
 
 def _asked(role: str) -> str:
@@ -154,7 +185,7 @@ def _text(source: Source, inputs: Inputs, head: Head, score: str, other_key: Oth
     reach = capture.reach[head.site].allowed(length, keys)
     allowed = reach[capture.place(head) if len(reach) > 1 else 0]
     scores = terms.scores(allowed)
-    name = "\n".join(inputs.texts) or str([sides.keys.ids for sides in inputs.sides.values()])
+    name = _name(inputs)
     if score:
         wanted = targets(capture, head, score)
     else:

@@ -119,6 +119,8 @@ class SourceShares(Renderable, Result):
         other_key: ``mean`` where all keys count alike in both means; ``rest`` where each counts by
             its weight among them, so that the contrast is what changes the logarithm of the odds.
         chosen: whether the score was asked for; else it is of the role that the head has here.
+        split: which texts that role was chosen on, see :mod:`attnviz.core.split`.
+        chosen_on: how many these were; 0 where the score was asked for.
         rows: how many there are; on so many of ``of_rows``.
         of_rows: rows of the texts.
         contrast: its mean over the texts, of each the mean over its rows.
@@ -134,6 +136,8 @@ class SourceShares(Renderable, Result):
     score: str
     other_key: Others
     chosen: bool
+    split: str
+    chosen_on: int
     rows: int
     of_rows: int
     contrast: float

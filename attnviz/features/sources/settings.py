@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from attnviz.core.parsing import number_or
-from attnviz.core.settings import Settings, setting
+from attnviz.core.settings import Settings, like, setting
+from attnviz.core.split import EVERYTHING, Splitting, check_split
 from attnviz.errors import UsageError
 
 
@@ -36,15 +37,35 @@ class SourcesSettings(Settings):
         metavar="ROLE",
         shown="the head's own, else the key with the largest weight",
     )
+    split: str = like(
+        Splitting,
+        "split",
+        default=EVERYTHING,
+        help="Of several texts, which part the role is chosen on; shares are from the other: "
+        "halves, a share by a hash of each (hash:0.5), or both on everything (all).",
+        common=False,
+    )
     seed: int = setting(0, "Seed of the bootstrap and of sampling.", least=0)
+
+    def check(self) -> None:
+        """Raise UsageError for no such split."""
+        check_split(self.split)
 
     def check_one(self) -> None:
         """Raise UsageError for what only several texts have."""
         if self.role is not None:
             raise UsageError("{role} is for several texts; leave it out", role=self.role)
+        if self.split != EVERYTHING:
+            raise UsageError("{split} is for several texts; leave it out", split=self.split)
 
     def check_several(self) -> None:
-        """Raise UsageError for what only a single text has."""
+        """Raise UsageError for what only a single text has, or for nothing that is chosen."""
+        if self.role is not None and self.split != EVERYTHING:
+            raise UsageError(
+                "{role} says whose targets count, so that nothing is chosen; leave out {split}",
+                role=self.role,
+                split=...,
+            )
         for name in ("query", "key", "other_key"):
             value = getattr(self, name)
             if isinstance(value, int):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from attnviz.core.origins import Origin
+from attnviz.core.split import EVERYTHING
 from attnviz.drawing.labels import visible
 from attnviz.drawing.signed import signed
 from attnviz.features.sources.result import (
@@ -151,8 +152,15 @@ def rows_of(result: SourceShares) -> str:
     weighed = " by their weights" if result.other_key == REST else ""
     return (
         f"{result.name}, {what} against all other keys{weighed}: {result.rows:,} of "
-        f"{result.of_rows:,} rows of {result.texts:,} texts"
+        f"{result.of_rows:,} rows of {result.texts:,} texts{held_out(result)}"
     )
+
+
+def held_out(result: SourceShares) -> str:
+    """``, the role chosen on 30 other ones (hash:0.5)``; empty where nothing was held out."""
+    if not result.chosen_on or result.split == EVERYTHING:
+        return ""
+    return f", the role chosen on {result.chosen_on:,} other ones ({result.split})"
 
 
 def shares_sentence(result: SourceShares) -> str:

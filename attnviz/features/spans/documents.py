@@ -24,7 +24,7 @@ from typing import Any
 
 from attnviz.core.prompt import Prompt
 from attnviz.core.spans import Range
-from attnviz.corpus.gold.halves import HALVES
+from attnviz.core.split import EVERYTHING, HALVES, sides_by_name
 from attnviz.corpus.lines import Problem, lines, shown
 from attnviz.corpus.texts import InvalidRecord
 from attnviz.errors import InputError, UsageError
@@ -173,7 +173,7 @@ def _examples(
         if len(documents) == 1:
             others = [document for document in pools[half] if document != documents[0]]
             if len(others) < settings.distractors:
-                where = "" if settings.select_on != HALVES else " in one half of the examples"
+                where = "" if settings.split == EVERYTHING else " in one part of the examples"
                 raise InputError(
                     f"{len(others)} other documents{where} are too few for "
                     f"{settings.distractors} distractors; take fewer, or give every line a list "
@@ -212,14 +212,18 @@ def _apart(
         for document in some:
             clusters[root(number)] = root(of.setdefault(document, number))
     clusters = [root(number) for number in range(len(clusters))]
-    if settings.select_on != HALVES:
+    if settings.split == EVERYTHING:
         return clusters, [0] * len(clusters)
+    if settings.split != HALVES:
+        named = ["\n".join(documents[cluster]) for cluster in clusters]
+        _, held = sides_by_name(settings.split, named, settings.seed)
+        return clusters, held.astype(int).tolist()
     sizes = Counter(clusters)
     if len(sizes) == 1 < len(clusters):
         raise InputError(
             "all examples share documents, so that no half can be held out; choose and measure "
-            "on everything, with {select_on}",
-            select_on="all",
+            "on everything, with {split}",
+            split="all",
         )
     filled, side = [0, 0], dict[int, int]()
     for cluster, size in sorted(sizes.items(), key=lambda item: -item[1]):

@@ -10,7 +10,7 @@ from attnviz.core.heads import Head
 from attnviz.core.lengths import Axes
 from attnviz.core.result import Result
 from attnviz.core.spans import ELSEWHERE
-from attnviz.corpus.gold.halves import Selection, chosen_on, measured_on
+from attnviz.core.split import chosen_on, measured_on
 from attnviz.drawing.forms import Renderable
 from attnviz.statistics.share import CaseShare
 
@@ -143,7 +143,7 @@ class DocumentSheet:
         skipped: see ``examples``.
         documents: in an example, the mean.
         chance: how often a document that is drawn is the right one.
-        select_on: ``halves`` where heads and the baseline are chosen on one half of the examples
+        split: ``halves`` where heads and the baseline are chosen on one half of the examples
             and measured on the other, ``all`` where both is done on everything.
         rules: without attention, see :class:`DocumentRule`.
         baseline: the best of them where heads are chosen.
@@ -156,7 +156,7 @@ class DocumentSheet:
     skipped: Mapping[str, int]
     documents: float
     chance: float
-    select_on: Selection
+    split: str
     rules: tuple[DocumentRule, ...]
     baseline: str
     ranked: Annotated[tuple[DocumentChoice, ...], Axes(least=1)]
@@ -175,12 +175,12 @@ class DocumentSheet:
     @property
     def chosen_on(self) -> str:
         """Examples on which heads and the baseline were chosen, in words."""
-        return chosen_on(self.select_on, "examples")
+        return chosen_on(self.split, "examples")
 
     @property
     def measured_on(self) -> str:
         """Those that their figures are from, in words."""
-        return measured_on(self.select_on, "examples")
+        return measured_on(self.split, "examples")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -198,6 +198,11 @@ class Spans(Renderable, Result):
 
     schema: ClassVar[str] = "attnviz.spans/1"
     command: ClassVar[str] = "spans"
+
+    @property
+    def divided(self) -> str:
+        """Which examples heads were chosen on."""
+        return "" if self.documents is None else self.documents.split
 
     rows: str
     quantity: str

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from attnviz.captures.settings import MapSettings
 from attnviz.core.parsing import fields
@@ -54,20 +53,13 @@ class DocumentSettings(GoldSettings):
         least=1,
         most=1000,
     )
-    select_on: Any = like(
-        GoldSettings,
-        "select_on",
-        help="Choose heads on one half of the examples, which shares no document with the other, "
-        "and measure on that (halves); or both on all.",
-        panel=DOCUMENTS,
-        metavar="halves|all",
-        common=False,
-    )
+    split: str = like(GoldSettings, "split", panel=DOCUMENTS, common=False)
     strict: bool = like(GoldSettings, "strict", panel=DOCUMENTS)
     seed: int = setting(0, "Seed of the documents that are drawn.", least=0, most=(1 << 63) - 1)
 
     def check(self) -> None:
-        """Raise UsageError for a field that means nothing here."""
+        """Raise UsageError for no such split, or a field that means nothing here."""
+        super().check()
         for name in self.fields or {}:
             if name not in FIELDS:
                 raise UsageError("{fields} takes {}, not {!r}", ", ".join(FIELDS), name, fields=...)

@@ -18,13 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.captures.notes import notes
+from attnviz.core.fingerprint import fingerprint
 from attnviz.core.heads import Head, Layout
 from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Source
 from attnviz.core.spans import ELSEWHERE, LAST
+from attnviz.core.split import EVERYTHING
 from attnviz.core.tokens import Tokens
-from attnviz.corpus.gold.halves import HALVES
 from attnviz.corpus.gold.rule import enough, sure
 from attnviz.corpus.gold.tally import DIFFERENCE, p_above_zero, share
 from attnviz.errors import InputError, UsageError
@@ -108,6 +109,7 @@ def sheet(
         source=source.info,
         layout=shown.layout,
         texts=len(used),
+        corpus=fingerprint((*example.documents, example.question) for example in used),
         seed=settings.seed,
         rows=rows,
         quantity=quantity,
@@ -151,7 +153,7 @@ def _sheet(
     """Every head against chance and the rules, [C, N] hits."""
     every = np.ones(len(examples), np.bool_)
     held = np.array([example.half == 1 for example in examples])
-    both = settings.select_on == HALVES and held.any() and not held.all()
+    both = settings.split != EVERYTHING and held.any() and not held.all()
     chosen, measured = (~held, held) if both else (every, every)
     clusters = np.array([example.cluster for example in examples])[measured]
     of = np.unique(clusters, return_inverse=True)[1]
@@ -194,7 +196,7 @@ def _sheet(
         skipped={reason: number for reason, number in skipped.items() if number},
         documents=float(np.mean([len(example.documents) for example in examples])),
         chance=float(chance[measured].mean()),
-        select_on=settings.select_on,
+        split=settings.split,
         rules=rules,
         baseline=baseline,
         ranked=tuple(ranked),
@@ -207,7 +209,7 @@ def _sure(ranked: Sequence[DocumentChoice], passed: Sequence[bool]) -> list[Head
 
 
 def _notes(count: int, settings: DocumentSettings) -> list[str]:
-    measured = count if settings.select_on == "all" else (count + 1) // 2
+    measured = count if settings.split == EVERYTHING else (count + 1) // 2
     few = few_groups(measured, "examples")
     if few:
         return [few]

@@ -218,7 +218,7 @@ def combine(
         source: the model.
         controls: what loads the same with nothing learned in it.
         sentences: the treebank.
-        settings: how; whatever ``select_on`` says, nothing is measured where it was trained.
+        settings: how; whatever ``split`` says, nothing is measured where it was trained.
         load: loads the model in another process.
         progress: called again and again.
 

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.fingerprint import fingerprint
 from attnviz.core.heads import Head, Layout
 from attnviz.core.progress import Progress
 from attnviz.core.source import Source
+from attnviz.core.split import EVERYTHING, sides
 from attnviz.corpus.gold.cases import Cases, Loader, check_single
-from attnviz.corpus.gold.halves import EVERYTHING, halves
 from attnviz.corpus.gold.rule import TEN_POINTS, enough, large, sure
 from attnviz.corpus.gold.settings import SyntaxSettings
 from attnviz.corpus.gold.tally import ALL, DIFFERENCE, HitTable, HitTally, p_above_zero
@@ -77,12 +78,12 @@ def _report(study: Cases, tally: HitTally, unusable: int) -> Syntax:
     candidates: list[tuple[RelationHead, float]] = []
     family = 0
     for name, table in tables.items():
-        chosen, measured = halves(table.documents, settings.select_on)
+        chosen, measured = sides(settings.split, table.documents)
         relations.append(_relation(name, table, chosen, measured, layout))
         if name != ALL and _enough(table, chosen, measured):
             candidates += _candidates(name, table, chosen, measured, layout)
             family += len(layout) * len(DIRECTIONS)
-    asked = family if settings.select_on == EVERYTHING else len(candidates)
+    asked = family if settings.split == EVERYTHING else len(candidates)
     certain = sure([p for _, p in candidates], asked)
     roles = [
         candidate
@@ -95,12 +96,13 @@ def _report(study: Cases, tally: HitTally, unusable: int) -> Syntax:
         source=study.source.info,
         layout=layout,
         texts=documents,
+        corpus=fingerprint((s.words, s.heads, s.relations) for s in study.sentences),
         unit=unit,
         sentences=study.done,
         words=study.words,
         skipped=skipped,
         untokenized=study.untokenized,
-        select_on=settings.select_on,
+        split=settings.split,
         subtypes=settings.subtypes,
         punct=settings.punct,
         relations=tuple(relations),
@@ -191,7 +193,7 @@ def _notes(study: Cases, documents: int, skipped: Mapping[str, int]) -> Iterator
         yield (
             f"{study.untokenized:,} words have no token; relations from and to them do not count."
         )
-    if study.settings.select_on == EVERYTHING:
+    if study.settings.split == EVERYTHING:
         heads = 2 * len(study.source.layout)
         yield (
             "Head and offset were chosen on the data that their figures are from: "
@@ -199,7 +201,7 @@ def _notes(study: Cases, documents: int, skipped: Mapping[str, int]) -> Iterator
         )
     elif documents < 2:
         yield "A single sentence: nothing is held out, so no head has a figure of its own."
-    measured = documents if study.settings.select_on == EVERYTHING else (documents + 1) // 2
+    measured = int(sides(study.settings.split, range(1, documents + 1))[1].sum())
     if measured < 2:
         yield f"Figures are from a single one of the {study.unit}, so there are no intervals."
     elif measured < FEW:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 from attnviz.core.heads import Head
 from attnviz.core.result import Result
 from attnviz.core.scores import Estimate, Role
-from attnviz.corpus.gold.halves import Selection, chosen_on, measured_on
+from attnviz.core.split import chosen_on, measured_on
 from attnviz.corpus.gold.rule import evidence
 from attnviz.drawing.forms import Figured, Renderable
 from attnviz.errors import Setting, UsageError
@@ -128,7 +128,7 @@ class Syntax(Renderable, Result):
         words: syntactic words in them, each with a head or root.
         skipped: sentences that were left out, by reason.
         untokenized: words that no token belongs to; relations from and to them do not count.
-        select_on: ``halves`` where heads and offsets are chosen on even documents and measured on
+        split: ``halves`` where heads and offsets are chosen on even documents and measured on
             odd ones, ``all`` where both is done on everything.
         subtypes: whether ``nmod:poss`` is a relation of its own.
         punct: whether punctuation counts.
@@ -151,7 +151,7 @@ class Syntax(Renderable, Result):
     words: int
     skipped: Mapping[str, int]
     untokenized: int
-    select_on: Selection
+    split: str
     subtypes: bool
     punct: bool
     relations: tuple[Relation, ...]
@@ -166,12 +166,12 @@ class Syntax(Renderable, Result):
     @property
     def chosen_on(self) -> str:
         """Documents on which heads and offsets were chosen, in words."""
-        return chosen_on(self.select_on, self.unit)
+        return chosen_on(self.split, self.unit)
 
     @property
     def measured_on(self) -> str:
         """Those that their figures are from, in words."""
-        return measured_on(self.select_on, self.unit)
+        return measured_on(self.split, self.unit)
 
     def annotated_roles(self) -> dict[Head, tuple[tuple[Role, Estimate], ...]]:
         """Of each head with a role the relations that it finds."""

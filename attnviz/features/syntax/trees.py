@@ -28,8 +28,8 @@ from attnviz.core.heads import Layout, Site
 from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Rows, Source
+from attnviz.core.split import sides
 from attnviz.corpus.gold.cases import Cases, Loader
-from attnviz.corpus.gold.halves import halves
 from attnviz.corpus.gold.pointing import WordMaps, present
 from attnviz.corpus.gold.settings import SyntaxSettings
 from attnviz.corpus.gold.tally import ALL, DIFFERENCE, HitTally, share
@@ -231,7 +231,7 @@ def grow(
     count = np.array([distances.total() for distances in distances_of])
     chain = np.array([distances[1] + distances[-1] for distances in distances_of])
     counts = np.stack([hits[document] for document in documents.tolist()])  # [D, N]
-    chosen, measured = halves(documents, settings.select_on)
+    chosen, measured = sides(settings.split, documents)
     best = None
     if chosen.any():
         place = int(counts[chosen].sum(0).argmax())

@@ -57,7 +57,7 @@ def syntax(
         words=3000,
         skipped={},
         untokenized=0,
-        select_on="halves",
+        split="halves",
         subtypes=False,
         punct=True,
         relations=tuple(
@@ -108,7 +108,7 @@ def coref(
         data="names",
         examples=180,
         skipped={},
-        select_on="halves",
+        split="halves",
         candidates="names",
         window=None,
         kinds=(whole,),

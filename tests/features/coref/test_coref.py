@@ -103,7 +103,7 @@ def test_halves_are_of_documents(minilm: str) -> None:
     assert report.best is not None
     odd = [r for r in rows() if r["URL"] in ("station", "house", "chess")]
     assert report.best.count == len(odd)
-    everything = attnviz.coref(SAMPLE, model=minilm, select_on="all")
+    everything = attnviz.coref(SAMPLE, model=minilm, split="all")
     assert everything.best is not None
     assert everything.best.accuracy.value == max(
         max(one.to_name, one.from_name) for one in everything.everything.heads

@@ -304,7 +304,7 @@ def test_halves_and_the_best_are_by_hand(minilm: str) -> None:
     )
     assert report.best is not None
     assert report.best.count == count
-    everything = attnviz.coref(SAMPLE, model=minilm, select_on="all")
+    everything = attnviz.coref(SAMPLE, model=minilm, split="all")
     assert everything.best is not None
     assert everything.best.accuracy.value == max(
         max(one.to_name, one.from_name) for one in everything.everything.heads

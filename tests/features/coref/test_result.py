@@ -67,7 +67,7 @@ results = st.builds(
     data=st.sampled_from(["names", "mentions"]),
     examples=numbers,
     skipped=st.dictionaries(names, numbers, max_size=2),
-    select_on=st.sampled_from(["halves", "all"]),
+    split=st.sampled_from(["halves", "all"]),
     candidates=st.sampled_from(["names", "words", "mentions"]),
     window=st.none() | numbers,
     kinds=st.lists(kinds, min_size=1, max_size=3).map(tuple),

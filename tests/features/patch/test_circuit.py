@@ -17,14 +17,22 @@ from attnviz.cli import main
 from attnviz.core.heads import Head, Site
 from attnviz.errors import InputError, SelectionError, UsageError
 from attnviz.features.patch import judge
-from attnviz.features.patch.circuit import halves, jaccard
+from attnviz.features.patch.circuit import eliminated, halves, jaccard, random_sets, smallest
 from attnviz.features.patch.graph import RADIUS, graph
+from attnviz.features.patch.notes import not_done
 from attnviz.features.patch.pairs import prepare
-from attnviz.features.patch.result import Circuit, Patch
+from attnviz.features.patch.result import Circuit, Patch, TaskScore
 from attnviz.features.patch.tasks import task_pairs
 from attnviz.models.demo import DEMOS
 from attnviz.scoring.select import select
-from tests.features.patch.planted import DUPLICATE, INDUCTION, PREVIOUS, planted
+from tests.features.patch.planted import (
+    CASES,
+    DUPLICATE,
+    INDUCTION,
+    PREVIOUS,
+    planted,
+    wired_as,
+)
 from tests.viewing import opened
 
 transformers = pytest.importorskip("transformers")
@@ -54,17 +62,42 @@ def test_a_planted_circuit_is_recovered(seed: int) -> None:
     heads = {(member.head.layer, member.head.index) for member in circuit.members}
     assert heads == {PREVIOUS, INDUCTION}
     assert DUPLICATE not in heads
-    assert [link.edge.name(found.layout) for link in circuit.links] == [
-        "0.3 -> 1.7.k",
-        "1.7 -> logits",
-    ]
+    links = {link.edge.name(found.layout) for link in circuit.links}
+    assert links == {"0.3 -> 1.7.k", "1.7 -> logits"}
     for share in (circuit.faithful, circuit.faithful_mean):
         assert share.share == pytest.approx(1, abs=1e-4)
     assert circuit.complete.share == pytest.approx(0, abs=1e-4)
     assert circuit.overlap == 1
     assert max(circuit.random) == pytest.approx(0, abs=1e-4)
-    assert [member.role for member in circuit.members] == ["previous", "induction"]
+    assert {member.role for member in circuit.members} == {"previous", "induction"}
     assert all(one.minimal.share == pytest.approx(1, abs=1e-4) for one in circuit.members)
+
+
+@pytest.mark.parametrize(
+    ("name", "share", "missed"),
+    [
+        ("late suppressor", "auto", {(2, 5)}),
+        ("opposite inductions", "auto", {(1, 4)}),
+        pytest.param("twins", "auto", {(1, 8)}, marks=pytest.mark.slow),
+        pytest.param("five unequal", "95%", {(1, 9)}, marks=pytest.mark.slow),
+        pytest.param("chain of three", "auto", {(2, 5)}, marks=pytest.mark.slow),
+    ],
+)
+def test_no_part_of_a_planted_circuit_is_missed(
+    name: str, share: str, missed: set[tuple[int, int]]
+) -> None:
+    """Without the last of them the others keep 150 % of the gap, 50 %, 92 % or nothing."""
+    heads = CASES[name]
+    model = wired_as(heads, 1 + max(layer for layer, _ in heads))
+    found = av.patch(task="induction-swap", model=av.load(model), circuit=share, count=14)
+    circuit = circuit_of(found)
+    members = {(member.head.layer, member.head.index) for member in circuit.members}
+    assert members == set(heads)
+    assert {(head.layer, head.index) for head in circuit.greedy.heads} == set(heads)
+    assert circuit.faithful.share == pytest.approx(1, abs=1e-4)
+    last = circuit.curve[len(heads) - 1]
+    assert abs(1 - last.faithful.share) > 0.07
+    assert missed <= members
 
 
 def test_demo_gpt2_has_previous_token_and_induction_heads(found: Patch) -> None:
@@ -80,6 +113,70 @@ def test_demo_gpt2_has_previous_token_and_induction_heads(found: Patch) -> None:
     assert circuit.curve[7].faithful.share == pytest.approx(circuit.faithful.share)
     assert circuit.curve[0].faithful.share == pytest.approx(0)
     assert 0 < circuit.overlap <= 1
+
+
+def test_the_metric_and_both_nulls_stand_beside_the_share(found: Patch) -> None:
+    circuit = circuit_of(found)
+    share = (circuit.kept - circuit.empty) / (circuit.full - circuit.empty)
+    assert share == pytest.approx(circuit.faithful.share, abs=1e-6)
+    said = str(found)
+    assert f"{circuit.kept:.3g} of {circuit.full:.3g} logits" in " ".join(said.split())
+    assert "drawn alike from all 24 keep" in " ".join(said.split())
+    assert "drawn from the 17 others" in " ".join(said.split())
+    assert len(circuit.random) == len(circuit.random_outside) == 20
+    assert max(circuit.random_outside) < 0.1 < max(circuit.random)
+
+
+def test_more_than_all_of_the_gap_is_not_enough() -> None:
+    assert smallest([0, 0.5, 1.5, 1.02], 0.85) == 3
+    assert smallest([0, 0.84, 0.86], 0.85) == 2
+    assert smallest([0, 1.16, 1.14], 0.85) == 2
+    assert smallest([0, 0.2, 1.5], 0.85) is None
+    assert smallest([1.0], 0.85) is None
+
+
+def test_heads_are_left_out_by_what_the_others_keep() -> None:
+    """Two that are worth something together only, one that suppresses, and two idle ones."""
+    first, second, against, *idle = (Head(Site("decoder", 0), n) for n in range(5))
+
+    def faithful(sets: Any) -> list[float]:
+        return [1.5 * (first in heads and second in heads) - 0.5 * (against in heads)
+                for heads in sets]  # fmt: skip
+
+    every = [against, idle[0], first, second, idle[1]]
+    assert eliminated(every, faithful, 0.85, None) == [against, first, second]
+    assert eliminated(every, faithful, 0.85, 2) == [first, second]
+    assert eliminated(every[:1], faithful, 0.85, None) == every[:1]
+
+
+def test_random_circuits_need_heads_enough() -> None:
+    heads = [Head(Site("decoder", 0), n) for n in range(4)]
+    assert all(len(set(drawn)) == 3 for drawn in random_sets(3, heads, 0))
+    assert random_sets(5, heads, 0) == []
+
+
+@pytest.mark.parametrize(
+    ("score", "metric", "said"),
+    [
+        (TaskScore(1.0, 0.5, 1.5, 0.5, 0.2), "logit-diff", "the answer wins in 50 %"),
+        (TaskScore(1.0, 0.5, 1.5, 0.51, 0.2), "logit-diff", ""),
+        (TaskScore(1.0, -0.1, 2.1, 0.9, 0.2), "logit-diff", "holds 0"),
+        (TaskScore(1.0, -0.1, 2.1, 0.9, 0.2), "prob", ""),
+        (TaskScore(1.0, 0.1, 2.1, None, 0.0), "log-prob", "never its most probable token"),
+        (TaskScore(1.0, None, None, None, 0.1), "log-prob", ""),
+    ],
+)
+def test_when_a_task_is_not_done(score: TaskScore, metric: str, said: str) -> None:
+    why = not_done(score, metric)
+    assert said in why
+    assert bool(why) == bool(said)
+
+
+def test_a_task_that_is_not_done_has_no_circuit(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["patch", "--task", "agreement", "--circuit", "-q"]) == 1
+    said = capsys.readouterr().err
+    assert "there is no circuit to find: demo-gpt2 does not do this task on 30 of its pairs" in said
+    assert "(the answer wins in 10 % of the clean prompts, and a coin would in 50 %)" in said
 
 
 def corrupted(
@@ -230,6 +327,31 @@ def test_what_makes_no_circuit(capsys: pytest.CaptureFixture[str]) -> None:
     )
     assert main(["patch", "--task", "gender", "--circuit", "--edges", "3", "-q"]) == 2
     assert "leave out --paths and --edges" in capsys.readouterr().err
+
+
+def test_a_circuit_says_which_pairs_it_was_found_on(capsys: pytest.CaptureFixture[str]) -> None:
+    found = av.patch(task="induction", count=30, circuit=2, split="hash:0.4", seed=3)
+    circuit = circuit_of(found)
+    ready = prepare(av.load("demo-gpt2"), task_pairs(av.load("demo-gpt2"), "induction", 30, 3)[0])
+    names = judge.clusters(ready)
+    split = halves(names, 3, "hash:0.4")
+    assert (circuit.found_on, circuit.judged_on) == (len(split.found), len(split.judged))
+    assert split != halves(names, 3)
+    assert found.divided == circuit.split == "hash:0.4"
+    corpus, model = found.corpus, found.identity["checkpoint"]
+    line = f"corpus {corpus[:8]} · model {model[:8]} · split hash:0.4 · seed 3"
+    assert found.origin() == line
+    assert line in " ".join(str(found).split())
+    assert Patch.from_json(found.to_json()) == found
+    other = av.patch(task="induction", count=30, circuit=2, split="hash:0.4", seed=4)
+    assert other.corpus != corpus
+    for command, said in (
+        (["--circuit", "--split", "all"], "a circuit is judged on pairs that it was not found on"),
+        (["--split", "hash:0.5"], "--split hash:0.5 is of a circuit; add --circuit"),
+        (["--circuit", "--split", "hash:0.01"], "each part needs 5"),
+    ):
+        assert main(["patch", "--task", "induction", "--count", "20", "-q", *command]) in (1, 2)
+        assert said in capsys.readouterr().err
 
 
 def test_halves_keep_groups_together() -> None:

@@ -20,7 +20,7 @@ from attnviz.errors import InputError, UsageError
 from attnviz.features.patch import figure as drawing
 from attnviz.features.patch.function import patch
 from attnviz.features.patch.pairs import Pair, prepare
-from attnviz.features.patch.result import Patch
+from attnviz.features.patch.result import Patch, PatchShare
 from attnviz.features.patch.tasks import TASKS, TaskWords, task_pairs
 from attnviz.models import pretrained
 from attnviz.models.demo import DEMOS
@@ -499,3 +499,13 @@ def test_an_empty_answer_is_refused_with_and_without_a_pair(
     assert "--answer is of one pair" in capsys.readouterr().err
     assert main(["patch", "a b", "a c", "--answer", ""]) == 1
     assert "the answer, or what it is held against, is empty" in capsys.readouterr().err
+
+
+def test_beside_the_heads_that_differ_stands_what_would_have_shown() -> None:
+    found = av.patch(task="induction", count=24)
+    others = [effect.first for effect in found.effects if not effect.first.sure]
+    known = [share.detectable for share in others if share.detectable is not None]
+    assert all(value > abs(share.share) - 1e-9 for value, share in zip(known, others, strict=False))
+    said = " ".join(str(found).split())
+    assert f"and of the others {round(100 * max(known))} % would have shown." in said
+    assert PatchShare(0.0, 0.1).detectable is None

@@ -17,9 +17,11 @@ from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.sources import split as splitting
+from attnviz.features.sources.measure import _sides
 from attnviz.features.sources.result import Sources, SourceShares
 from attnviz.models.decomposition import Decomposition
 from tests.models import tiny
+from tests.repeated import REPEATED
 
 WORDS = "the cat river moon stone bread the cat river moon stone"
 LINES = [
@@ -326,3 +328,27 @@ def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "of several every row is looked at" in capsys.readouterr().err
     assert run(WORDS, "--select", "2.0", "--role", "induction") == 2
     assert "--role induction is for several texts" in capsys.readouterr().err
+
+
+def test_a_role_is_chosen_on_texts_that_no_share_is_from() -> None:
+    texts = list(REPEATED)
+    found = av.sources(texts, select="2.0", split="hash:0.5")
+    assert isinstance(found, SourceShares)
+    source = av.load("demo-gpt2")
+    ready = [source.prepare(Prompt(text)) for text in texts]
+    chosen, measured = _sides(ready, "hash:0.5", 0)
+    assert found.chosen_on == len(chosen)
+    assert found.texts <= len(measured) < len(texts)
+    assert f"the role chosen on {found.chosen_on} other ones (hash:0.5)" in " ".join(
+        str(found).split()
+    )
+    others = [text for text, inputs in zip(texts, ready, strict=True) if inputs in measured]
+    alone = av.sources(others, select="2.0", role="induction")
+    assert isinstance(alone, SourceShares)
+    assert found.score == alone.score
+    assert found.by_key == alone.by_key
+    assert found.corpus != alone.corpus
+    with pytest.raises(UsageError, match="nothing is chosen; leave out split"):
+        av.sources(texts, select="2.0", split="hash:0.5", role="induction")
+    with pytest.raises(InputError, match=r"leaves [01] texts to choose the role on"):
+        av.sources(texts[:1], select="2.0", split="hash:0.5")

@@ -144,7 +144,7 @@ def test_a_file_may_bring_its_documents(tmp_path: Path) -> None:
     lines = [{"docs": docs, "q": "b?", "a": "b", "n": 1} for docs in listed]
     path.write_text("\n".join(map(json.dumps, lines)))
     fields = {"context": "docs", "question": "q", "answer": "a"}
-    own = DocumentSettings(fields={**fields, "gold": "n"}, select_on="all")
+    own = DocumentSettings(fields={**fields, "gold": "n"}, split="all")
     examples, _ = read_examples(path, own)
     assert [(one.documents, one.right) for one in examples] == [(docs, 1) for docs in listed]
     with pytest.raises(InputError, match="all examples share documents"):
@@ -174,7 +174,7 @@ def test_lines_that_cannot_be_used_are_counted(tmp_path: Path, line: str, reason
     path = tmp_path / "some.jsonl"
     good = '{"doc": ["x y", "z w"], "q": "x?", "a": "y"}'
     path.write_text(f"{good}\n{line}\n{good}")
-    found = av.spans(path, **FIELDS, select_on="all")
+    found = av.spans(path, **FIELDS, split="all")
     assert found.documents.skipped == {"lines that cannot be used": 1}
     with pytest.raises(InputError, match=f"some.jsonl:2: .*{reason}"):
         av.spans(path, **FIELDS, strict=True)

@@ -75,7 +75,7 @@ def test_causal_models_and_the_hooks_see_the_same_words(backend: Any) -> None:
 
 
 def test_baselines_counts_and_halves_by_hand(minilm: str) -> None:
-    report = attnviz.syntax(SAMPLE, model=minilm, select_on="all")
+    report = attnviz.syntax(SAMPLE, model=minilm, split="all")
     cases = [
         (relation.split(":")[0], head - word)
         for _, heads, relations, _ in gold()
@@ -233,7 +233,7 @@ def test_a_sentence_that_is_too_long_is_left_out_and_counted(tmp_path, minilm: s
 def test_words_without_a_token_do_not_count() -> None:
     source = load("demo-bert")
     sentence = Sentence(1, "x:1", "x", 1, ("a", "\u200d", "b"), (2, 2, -1), ("det", "dep", "root"))
-    report = run(source, [sentence], SyntaxSettings(select_on="all"))
+    report = run(source, [sentence], SyntaxSettings(split="all"))
     assert report.untokenized == 1
     assert [relation.name for relation in report.relations] == ["all", "det"]
 
@@ -295,7 +295,7 @@ def test_the_control_stands_in_the_table(capsys) -> None:
         str(SAMPLE),
         "-m",
         "demo-bert",
-        "--select-on",
+        "--split",
         "all",
         "--control",
         "2",
@@ -303,7 +303,7 @@ def test_the_control_stands_in_the_table(capsys) -> None:
     ]
     assert main(line) == 0
     out = capsys.readouterr().out
-    report = attnviz.syntax(SAMPLE, model="demo-bert", select_on="all", control=2)
+    report = attnviz.syntax(SAMPLE, model="demo-bert", split="all", control=2)
     assert [(one.seed, one.scale) for one in report.untrained] == [
         (0, "default"), (1, "default"), (0, "trained"), (1, "trained")
     ]  # fmt: skip
@@ -372,7 +372,10 @@ def test_the_table(minilm: str, capsys) -> None:
     [
         (["none.conllu"], "there is no file none.conllu"),
         ([str(SAMPLE), "--relation", "zzz"], "--relation zzz is not a relation of this treebank"),
-        ([str(SAMPLE), "--select-on", "odd"], "--select-on takes 'halves' or 'all', not 'odd'"),
+        (
+            [str(SAMPLE), "--split", "odd"],
+            "a share by hash such as hash:0.5, not 'odd'",
+        ),
         ([str(SAMPLE), "--jobs", "0"], "--jobs must be from 1 to 4,096, not 0"),
         ([str(SAMPLE), "-m", "fresh"], "a fresh layer splits text into words by itself"),
     ],

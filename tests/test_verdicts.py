@@ -1,0 +1,171 @@
+"""Every verdict word of docs/claims.md is said where its condition holds, and nowhere else."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from attnviz.core.scores import Score
+from attnviz.corpus.gold import rule
+from attnviz.features.ablation import judge
+from attnviz.features.ablation.result import Change
+from attnviz.features.diff.result import FigureChange, HeadChange
+from attnviz.features.diff.words import strongest
+from attnviz.features.film.result import Order
+from attnviz.features.film.words import ordered
+from attnviz.features.patch.circuit import smallest
+from attnviz.features.patch.notes import not_done
+from attnviz.features.patch.result import PatchShare, TaskScore
+from attnviz.scoring.roles import FEW_ROWS, assign
+from attnviz.statistics.share import CaseShare
+from tests import ROOT
+
+DRAWS = 400
+S = 0.1
+Draw = random.Random
+Drawn = tuple[bool, bool]
+"""Whether the condition of the page holds for a drawn case, and whether the word is said of it."""
+
+
+def change(draw: Draw) -> Change:
+    """A change with a joint interval whose ends are anywhere about 0 and the smallest effect."""
+    low = draw.choice([-2.5, -1.5, -0.5, 0.5, 1.5]) * S + draw.uniform(-S, S) / 2
+    high = low + draw.choice([0.2, 1.0, 4.0]) * S
+    sure = low > 0 or high < 0
+    return Change("mean", (low + high) / 2, low, high, low, high, 0.5, sure, 0.1)
+
+
+def ends(of: Change) -> tuple[float, float]:
+    assert of.joint_low is not None
+    assert of.joint_high is not None
+    return of.joint_low, of.joint_high
+
+
+def ablation(word: str) -> Callable[[Draw], Drawn]:
+    """By the page's own condition, written anew, against the verdict of two methods."""
+
+    def drawn(draw: Draw) -> Drawn:
+        worse = draw.choice([-1, 1])
+        by = [change(draw), change(draw)]
+        spans = [sorted(worse * end for end in ends(one)) for one in by]
+        costs = [low >= S for low, _ in spans]
+        gains = [high <= -S for _, high in spans]
+        up, down = [low > 0 for low, _ in spans], [high < 0 for _, high in spans]
+        below = all(low > -S and high < S for low, high in spans)
+        holds = {
+            "needed": all(costs),
+            "better without": all(gains),
+            "depends": not below
+            and ((any(up) and any(down)) or (sum(costs) + sum(gains) == 1 == sum(up) + sum(down))),
+            "small": below,
+            "": not below and not any(up) and not any(down),
+        }
+        holds["worse"] = not any(holds.values()) and any(up)
+        return holds[word], judge.verdict(by, worse, S) == word
+
+    return drawn
+
+
+def differs(draw: Draw) -> Drawn:
+    low, high = sorted(draw.uniform(-1, 1) for _ in range(2))
+    known = draw.random() < 0.8
+    share = PatchShare(0.0, 0.0, low, high, *((low, high) if known else (None, None)))
+    return known and not low <= 0 <= high, share.sure
+
+
+def undone(draw: Draw) -> Drawn:
+    wins = draw.choice([None, draw.random()])
+    low, top = draw.uniform(-1, 1), draw.choice([0.0, draw.random()])
+    score = TaskScore(low + 1, low, low + 2, wins, top)
+    holds = top == 0 if wins is None else wins <= 0.5
+    return holds or low <= 0, bool(not_done(score, "logit-diff"))
+
+
+def near(draw: Draw) -> Drawn:
+    share, least = draw.uniform(0.5, 1.5), draw.choice([0.85, 0.9])
+    return least <= share <= 2 - least, smallest([0.0, share], least) == 1
+
+
+def changed(draw: Draw) -> Drawn:
+    low, high = sorted(draw.uniform(-1, 1) for _ in range(2))
+    small = FigureChange("previous", 0.5, 0.6, 0.1, low, high)
+    large = FigureChange("induction", 0.1, 0.9, 0.8, -1.0, 1.0)
+    head = HeadChange("1.4", None, (large, small), (), ())
+    return low * high > 0, strongest(head) is small
+
+
+def before(draw: Draw) -> Drawn:
+    low = draw.randrange(-50, 50)
+    said = ordered(Order("previous", "induction", 60, low, low + 100, 0.9))
+    return low > 0, " steps before " in said
+
+
+def role(draw: Draw) -> Drawn:
+    """Previous-token heads: 0.5 of the weight, twice chance, on three rows."""
+    mean, chance, rows = draw.uniform(0.3, 0.7), draw.uniform(0.1, 0.4), draw.randrange(1, 6)
+    score, rival = Score(mean, chance, mean / chance, rows), draw.uniform(0, 1 - mean)
+    found = assign({"previous": score}, {"previous": {"first": rival}})
+    holds = mean >= 0.5 and mean / chance >= 2 and rows >= 3 and rival < mean
+    return holds, [one.name for one in found] == ["previous"]
+
+
+def few(draw: Draw) -> Drawn:
+    rows = draw.randrange(3, 2 * FEW_ROWS)
+    (found,) = assign({"previous": Score(0.9, 0.1, 9.0, rows)})
+    return rows < 8, found.few_rows
+
+
+def annotated(draw: Draw) -> Drawn:
+    accuracy, margin = draw.uniform(0.1, 0.6), draw.uniform(0.0, 0.3)
+    cases, documents = draw.randrange(20, 60), draw.randrange(5, 20)
+    p, asked = draw.choice([0.0001, 0.02, 0.2]), draw.choice([1, 10, 100])
+    share = CaseShare(accuracy, 0.0, 1.0)
+    said = (
+        rule.enough(cases, documents)
+        and rule.large(share, replace(share, value=margin))
+        and rule.sure([p], asked)[0]
+    )
+    holds = accuracy >= 0.25 and margin >= 0.1 and cases >= 30 and documents >= 10
+    return holds and p * asked <= 0.05, said
+
+
+WORDS: dict[str, Callable[[Draw], Drawn]] = {
+    "needed": ablation("needed"),
+    "better without": ablation("better without"),
+    "worse by mean only": ablation("depends"),
+    "worse, not surely by s": ablation("worse"),
+    "below s": ablation("small"),
+    "nothing (d would show)": ablation(""),
+    "differs from 0": differs,
+    "does not do this task": undone,
+    "a circuit": near,
+    "largest change": changed,
+    "before": before,
+    "a role": role,
+    "few rows": few,
+    "syntactic, coreference": annotated,
+}
+
+
+def on_the_page() -> list[str]:
+    """The words of the table, without their signs."""
+    text = (ROOT / "docs" / "claims.md").read_text("utf-8")
+    table = text.partition("## Verdict words")[2].partition("\n## ")[0]
+    cells = [line.split(" | ")[0].strip("| ") for line in table.splitlines() if line[:1] == "|"]
+    return [re.sub(r"\*", "", cell) for cell in cells[2:]]
+
+
+def test_the_page_has_every_word_that_is_drawn() -> None:
+    assert on_the_page() == list(WORDS)
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_a_word_is_said_where_its_condition_holds_and_nowhere_else(word: str) -> None:
+    draw = random.Random(word)
+    drawn = [WORDS[word](draw) for _ in range(DRAWS)]
+    assert [said for _, said in drawn] == [holds for holds, _ in drawn]
+    assert {said for _, said in drawn} == {True, False}
