@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import math
 
-import torch
+import numpy as np
 
-from attnviz.attention.attend import attend
+from attnviz.attention.blocks import attend_unchecked
+from attnviz.core.arrays import array
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs
 from attnviz.scoring.observe import ScoreObserver
@@ -24,6 +25,8 @@ WIDTH = 32
 """Of the random vectors."""
 MOST, LEAST = 128, 64
 """Heads that are drawn of each sharpness."""
+STATES = 4
+"""So many times tokens and places get other vectors, which all heads of a draw share."""
 _WEIGHTS = 1 << 22
 """Weights that are drawn at most; texts for which that leaves fewer heads have no estimate."""
 _CAUSAL = {"encoder": False, "decoder": True}
@@ -55,24 +58,36 @@ def false_names(inputs: Inputs, layout: Layout, seed: int = 0) -> float | None:
 
 def named(inputs: Inputs, kind: SiteKind, seed: int = 0) -> float | None:
     """The share of random heads that have a role; None for a text that is too long."""
-    ids = torch.tensor(inputs.sides[kind].queries.ids)
-    length = len(ids)
-    count = min(MOST, _WEIGHTS // (len(SHARP) * length * length))
+    queried = inputs.sides[kind].queries
+    same = queried.ids or queried.texts  # recorded attention may have no ids
+    length = len(same)
+    count = min(MOST, _WEIGHTS // (len(SHARP) * length**2)) if length else 0
     if count < LEAST:
         return None
-    draw = torch.Generator().manual_seed(seed)
-    known, own = torch.unique(ids, return_inverse=True)
-    tokens, places = (torch.randn(n, WIDTH, generator=draw) for n in (len(known), length))
-    states = (tokens[own] + places) / math.sqrt(2)  # [T, WIDTH]
-    forms = torch.randn(count, WIDTH, WIDTH, generator=draw) / WIDTH
-    queries = (states @ forms)[None]  # [1, H, T, WIDTH], whose products with states have SD 1
-    keys = states.expand(1, count, -1, -1)
-    site = Site(kind, 0)
-    shares = []
-    for sharp in SHARP:
-        observer = ScoreObserver([inputs], Layout({kind: (count,)}))
-        attend(queries, keys, keys[..., :1], causal=_CAUSAL[kind], scale=sharp, site=site,
-               observers=[observer])  # fmt: skip
-        roles = [any(not role.rests for role in head.roles) for head in observer.result()]
-        shares.append(sum(roles) / count)
-    return max(shares)
+    draw = np.random.default_rng(seed)
+    known, own = np.unique(np.asarray(same), return_inverse=True)
+    heads = count // STATES
+    layout, site = Layout({kind: (heads,)}), Site(kind, 0)
+    shares = np.zeros(len(SHARP))
+    for _ in range(STATES):
+        tokens, places = (
+            draw.standard_normal((n, WIDTH), dtype=np.float32) for n in (len(known), length)
+        )
+        states = (tokens[own] + places) / np.float32(math.sqrt(2))  # [T, WIDTH]
+        forms = draw.standard_normal((heads, WIDTH, WIDTH), dtype=np.float32) / WIDTH
+        queries = array((states @ forms)[None])  # [1, H, T, WIDTH]; with states products of SD 1
+        keys = array(np.broadcast_to(states, queries.shape))
+        for place, sharp in enumerate(SHARP):
+            observer = ScoreObserver([inputs], layout)
+            attend_unchecked(
+                queries,
+                keys,
+                keys[..., :1],
+                causal=_CAUSAL[kind],
+                scale=sharp,
+                site=site,
+                observers=[observer],
+            )
+            roles = [any(not role.rests for role in head.roles) for head in observer.result()]
+            shares[place] += sum(roles) / heads / STATES
+    return float(shares.max())

@@ -28,17 +28,18 @@ def random_model(seed: int, vocabulary: int) -> Any:
 
 @pytest.mark.parametrize("text", [REPEATED, "The cat sat on the mat"])
 def test_a_model_that_has_learned_nothing_has_as_many_names(text: str) -> None:
-    """The draws know nothing of its depth, width and norms: within three times."""
+    """The draws know nothing of its depth, width and norms: within three times of the mean."""
     source = av.load("demo-gpt2")
     ids = av.heads(text, model=source).tokens["decoder"].queries.ids
     names = []
-    for seed in range(2):
+    for seed in range(3):
         model = random_model(seed, source.vocab_size or 0)
         result = av.heads(av.Prompt(ids=tuple(ids)), model=av.load(model))
         names.append(sum(any(not role.rests for role in head.roles) for head in result.heads))
     assert result.false_names is not None
-    assert min(names) > 0
-    assert max(names) / 3 < result.false_names < 3 * min(names)
+    mean = sum(names) / len(names)
+    assert mean > 0
+    assert mean / 3 < result.false_names < 3 * mean
 
 
 def test_more_heads_have_more_names_and_long_texts_no_estimate() -> None:
