@@ -83,9 +83,12 @@ def browser() -> Iterator[Any]:
         pytest.skip(
             "NO BROWSER, SO PAGES ARE NOT TESTED: install chromium, or set $ATTNVIZ_CHROMIUM"
         )
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import Error, sync_playwright
 
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        try:
+            running = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        except Error:  # Debian's chromium now and then crashes while it starts
+            running = playwright.chromium.launch(executable_path=path, args=FLAGS)
         yield running
         running.close()

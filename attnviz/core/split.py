@@ -40,10 +40,10 @@ class Splitting(Settings):
 
     split: str = setting(
         HALVES,
-        "Which part heads, roles and rules are chosen on; figures are from the other. Every second "
-        "one (halves), a share of them by a hash of their names (hash:0.5), or both on everything "
-        "(all).",
-        metavar="halves|hash:SHARE|all",
+        "Part that heads and rules are chosen on: halves, hash:0.5 or all; figures are from the "
+        "other. Every second one (halves), a share of them by a hash of their names (hash:0.5), or "
+        "both on everything (all).",
+        metavar="PART",
         common=True,
     )
 

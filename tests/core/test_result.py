@@ -156,7 +156,7 @@ def test_what_is_written_word_for_word() -> None:
         "source": {"model": "m", "backend": "native", "exactness": "exact", "device": "cpu",
                    "dtype": "float32", "reason": "", "versions": {}},
         "layout": {"heads": {"decoder": [2, 2]}, "whole": False},
-        "identity": {}, "texts": 0, "seed": None, "partial": False, "notes": [],
+        "identity": {}, "corpus": "", "texts": 0, "seed": None, "partial": False, "notes": [],
         "share": 1 / 3, "count": 2, "word": "w", "kind": "one", "pair": [0.5, "p"],
         "inner": [{"head": "1.1", "value": 0.1, "word": "é",
                    "more": [{"head": "0.0", "value": 5e-324, "word": "", "more": [],

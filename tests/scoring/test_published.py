@@ -134,6 +134,9 @@ def test_where_prefix_matching_is_not_defined(model: str) -> None:
 
 def test_heads_with_a_probe_match_prefixes() -> None:
     report = av.heads("a b c", probe=True)
-    assert report.matching == match_prefixes(av.load("demo-gpt2"))
+    expected = match_prefixes(av.load("demo-gpt2"))  # on torch
+    assert report.matching is not None
+    assert report.matching.means == pytest.approx(expected.means, abs=1e-6)
+    assert report.matching.halves == pytest.approx(expected.halves, abs=1e-6)
     assert av.heads("a b c").matching is None
     assert av.heads("a b c", probe=True, without="1.4").matching != report.matching

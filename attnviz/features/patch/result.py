@@ -9,7 +9,6 @@ from attnviz.core.heads import Head, Layout
 from attnviz.core.result import Result
 from attnviz.core.scores import UserDefined
 from attnviz.drawing.forms import Renderable
-from attnviz.statistics.families import POWER
 
 Direction = Literal["denoise", "noise"]
 Side = Literal["q", "k", "v", "logits"]
@@ -51,6 +50,8 @@ class PatchShare:
         """The share that would have been told from 0 in 80 % of such samples, with all others."""
         if self.low is None or self.high is None or self.joint_low is None:
             return None
+        from attnviz.statistics.families import POWER
+
         return self.share - self.joint_low + POWER * (self.high - self.low) / (2 * _NORMAL)
 
 
