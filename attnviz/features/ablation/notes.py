@@ -31,8 +31,8 @@ SHARED = (
     "together, so their agreement counts for less than that of two independent methods."
 )
 NEARNESS = (
-    "How far what takes a head's place is from its own output, as a share of its size, and at how "
-    "many rows it is nothing that the head gives elsewhere, by distance or norm"
+    "What takes a head's place is not what the head gives. Its distance from that, as a share of "
+    "the output's size, and the rows where it is like no output of the head"
 )
 _NAMED = 4
 _APART = 5
@@ -112,7 +112,7 @@ def _reference(report: Ablation, reference: Reference, tested: Sequence[Trial]) 
             rows = f", {_percent(median(off))} of the rows" if off else ""
             told.append(f"{method} {median(apart):.2f}{rows}")
     if told:
-        yield f"{NEARNESS}: {'; '.join(told)} (the median head)."
+        yield f"{NEARNESS}, for the median head: {'; '.join(told)}."
 
 
 def _texts(report: Ablation) -> Iterator[str]:

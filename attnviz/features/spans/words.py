@@ -63,7 +63,10 @@ def answer(result: Spans, to: str | None = None) -> str:
         told = [f"{name(score.head)} ({estimate(score.accuracy)})" for score in sure]
         beside = f"; chance {plain_share(sheet.chance)}"
         if not told:
-            return f"No head finds the right document more often than chance and every rule{beside}"
+            return (
+                "No head is surely better than both chance and the best rule at finding the right "
+                f"document{beside}"
+            )
         finds = "finds" if len(told) == 1 else "find"
         return f"{_few(told)} {finds} the right document{beside}; no other head surely does"
     asked = [span for span in result.names if span != ELSEWHERE and to in (None, span)]
