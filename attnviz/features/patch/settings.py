@@ -236,11 +236,11 @@ class PatchSettings(Splitting):
                 circuit=...,
             )
 
-    def _check_fill(self, name: str) -> None:
+    def _check_fill(self, name: object) -> None:
         """Raise UsageError where there is no such fill, or no whole output that it could fill."""
         from attnviz.scoring.user_measures import FILLS
 
-        if name not in FILLS:
+        if not isinstance(name, str) or name not in FILLS:
             known = ", ".join(FILLS) or "none is registered"
             raise UsageError("no fill is called {!r} ({})", name, known)
         if self.component != "z" or self.estimate or self.traced or self.circuit:

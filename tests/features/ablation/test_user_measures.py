@@ -102,6 +102,8 @@ def test_what_is_wrong_is_named() -> None:
         av.ablate(TEXTS, metric="nobody")
     with pytest.raises(UsageError, match="no fill is called 'nobody'"):
         av.patch(task="induction", fill="nobody")
+    with pytest.raises(UsageError, match="no fill is called"):
+        av.patch(task="induction", fill=[])
     with pytest.raises(UsageError, match="failed: KeyError"):
         av.ablate(TEXTS, select="1.0", method="zero", metric=lambda seen: {}["a"])
     with pytest.raises(UsageError, match="has no gradient"):
