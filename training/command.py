@@ -20,6 +20,8 @@ from .optim import Rates
 from .text import HELD_OUT, passages, read_books
 from .tokens import Ids, encode, save_tokenizer
 
+AGAIN = 0.6
+"""What all rates are multiplied by where a trained model is trained on."""
 TEXTS, LENGTH = 64, 700
 """Passages of held-out books for ``attnviz film``, and the characters of each at least."""
 
@@ -35,6 +37,8 @@ class Prepared:
     device: str = "cpu"
     books: Mapping[str, str] = field(default_factory=dict)
     """The text of those to train on."""
+    start: Path | None = None
+    """A model folder whose weights are trained on."""
 
 
 def sinusoids(positions: int, width: int) -> Tensor:
@@ -53,6 +57,7 @@ def prepare(
     positions: int,
     seed: int,
     device: str = "cpu",
+    start: Path | None = None,
 ) -> Prepared:
     """Read the books; train the tokenizer on them, unless ``out`` holds one already.
 
@@ -68,7 +73,7 @@ def prepare(
     lines = passages(books.held_out.values(), TEXTS, LENGTH)
     (out / "texts.txt").write_text("".join(f"{line}\n" for line in lines), "utf-8")
     train, held = encode(tokenizer, books.train), encode(tokenizer, books.held_out)
-    return Prepared(tokenizer, train, held, seed, device, books.train)
+    return Prepared(tokenizer, train, held, seed, device, books.train, start)
 
 
 def export(model: PreTrainedModel, out: Path) -> None:
@@ -109,12 +114,17 @@ def main(
         held_out: Annotated[
             str, typer.Option(help="books never trained on, comma-separated")
         ] = ",".join(HELD_OUT),
+        start: Annotated[
+            Path | None, typer.Option(help="model folder to start from, of any vocabulary")
+        ] = None,
     ) -> None:
         if threads:
             torch.set_num_threads(threads)
         names = [name.strip() for name in held_out.split(",") if name.strip()]
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        data = prepare(text, out, names, train_tokenizer, vocabulary, positions, seed, device)
+        data = prepare(
+            text, out, names, train_tokenizer, vocabulary, positions, seed, device, start
+        )
         job = task(data)
 
         def checkpoint(step: int) -> None:
@@ -126,7 +136,7 @@ def main(
             out=out, steps=steps, fall=fall, seed=seed, minutes=minutes, checkpoint=checkpoint,
             checkpoint_every=checkpoints,
         )  # fmt: skip
-        done = run(job, settings, rates)
+        done = run(job, settings, rates if start is None else rates.scaled(AGAIN))
         if done < steps:
             typer.echo(f"stopped at step {done} of {steps}; the same command goes on")
             return

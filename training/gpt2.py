@@ -15,6 +15,7 @@ from .head import head_loss
 from .optim import Rates, Schedule
 from .samples import CausalRows, join, random_tokens
 from .tokens import CAUSAL_SPECIAL, END, special_id, train_bpe
+from .transplant import transplant
 from .turns import Turns
 from .watch import best, score_weights
 
@@ -55,6 +56,8 @@ class Causal:
 
     def __init__(self, data: Prepared) -> None:
         self.model = build(data.tokenizer.get_vocab_size(), data.seed)
+        if data.start is not None:
+            transplant(self.model, data.tokenizer, data.start)
         self.model.to(torch.device(data.device))  # type: ignore[arg-type]
         vocabulary = data.tokenizer.get_vocab_size()
         special = len(CAUSAL_SPECIAL)
@@ -67,6 +70,7 @@ class Causal:
         self.text = torch.from_numpy(held.batch(rng, 16, POSITIONS, 0.0)).to(
             torch.device(data.device)
         )
+        self.fresh = data.start is None
         half = [random_tokens(rng, POSITIONS // 2, vocabulary, special) for _ in range(4)]
         self.repeat = torch.from_numpy(np.stack([np.concatenate([part, part]) for part in half]))
         self.repeat = F.pad(self.repeat, (1, 0)).to(torch.device(data.device))
@@ -80,13 +84,15 @@ class Causal:
         """Most windows half as long at first; once the rates fall, fewer and later repeats.
 
         Of what is no plain text, a quarter is questions on documents from :data:`TURNS` on, and
-        half of it in the end.
+        half of it in the end. A model that goes on from another knows how to repeat: its windows
+        are long, its repeats late and a quarter fewer from the first step on.
         """
-        early = step < min(3000, 0.5 * schedule.steps)
+        early = self.fresh and step < min(3000, 0.5 * schedule.steps)
         window = POSITIONS // 2 if early and rng.random() < 0.75 else POSITIONS
-        repeats = 0.4 - 0.25 * min(1.0, 1.25 * schedule.fallen(step))
-        lead = 0.5 if schedule.fallen(step) else 0.0
-        turns = min(0.1, repeats / 2) if step >= TURNS else 0.0
+        most = 0.4 if self.fresh else 0.3
+        repeats = most - (most - 0.15) * min(1.0, 1.25 * schedule.fallen(step))
+        lead = 0.5 if schedule.fallen(step) or not self.fresh else 0.0
+        turns = min(0.1, repeats / 2) if step >= TURNS or not self.fresh else 0.0
         ids = self.rows.batch(rng, BATCH // window, window, repeats, lead, turns)
         return self.mean_loss(torch.from_numpy(ids).to(self.model.device))
 

@@ -8,7 +8,7 @@ keeps query, key and value in one matrix, which are three matrices to Muon.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -74,6 +74,11 @@ class Rates:
     decay: float = 0.1
     late_positions: float = 1.0
     """What the positions' rate is multiplied by once the rates fall."""
+
+    def scaled(self, factor: float) -> Rates:
+        """The same, every peak times ``factor``."""
+        peaks = ("matrices", "tokens", "positions", "rest")
+        return replace(self, **{name: factor * getattr(self, name) for name in peaks})
 
 
 def optimizers(model: nn.Module, rates: Rates) -> list[torch.optim.Optimizer]:
