@@ -151,12 +151,12 @@ class Writes:
     @cached_property
     def kept(self) -> Array:
         """[B, r, D], what a position writes to itself: Σ_h α_ii f_h(x_i), and x_i if it counts."""
-        kept: Array = arrays.of(self.mixed).xp.zeros_like(self.mixed)
+        own: Array = arrays.of(self.mixed).xp.zeros_like(self.mixed)
         if self.diagonal is not None:
             rows, _ = self.diagonal
             for head in range(self.weights.shape[1]):
-                kept[:, rows] += self.alone(head) @ self.matrix[head]
-        return kept if self.residual is None else kept + self.residual
+                own[:, rows] += self.alone(head) @ self.matrix[head]
+        return own if self.residual is None else own + self.residual
 
     def alone(self, head: int) -> Array:
         """[B, n, d_v], α_ii v_i of one head for the rows of :attr:`diagonal`."""
@@ -249,8 +249,8 @@ def layer_norms(writes: Writes, products: Array) -> Array:
     norms = on.cast(norms, writes.weights.dtype)
     if writes.diagonal is not None and writes.residual is not None:
         rows, columns = writes.diagonal
-        kept = on.xp.linalg.norm(shaped(writes.kept[:, rows], writes.norm), None, -1)
-        norms[:, on.arange(rows.start, rows.stop, on.int64, norms), columns] = kept
+        own = on.xp.linalg.norm(shaped(writes.kept[:, rows], writes.norm), None, -1)
+        norms[:, on.arange(rows.start, rows.stop, on.int64, norms), columns] = own
     lengths: Array = norms / writes.deviation
     return lengths
 
@@ -332,7 +332,7 @@ def mixing_ratios(writes: Writes) -> tuple[Array, Array]:
     (batch, _, rows, _), width = writes.weights.shape, writes.matrix.shape[2]
     on = arrays.of(writes.weights)
     mixed = on.zeros((batch, rows, width), writes.weights.dtype, writes.weights)
-    kept, heads = on.xp.zeros_like(mixed), []
+    carried, heads = on.xp.zeros_like(mixed), []
     for head, matrix in enumerate(writes.matrix):
         others = writes.heads[:, head]  # [B, r, d_v]
         own = on.xp.zeros_like(others)
@@ -341,17 +341,17 @@ def mixing_ratios(writes: Writes) -> tuple[Array, Array]:
         others, own = (others - own) @ matrix, own @ matrix
         heads.append(_ratio(others, own))
         mixed += others
-        kept += own
+        carried += own
     if writes.residual is not None:
-        kept += writes.residual
-    return on.xp.stack(heads, 1), _ratio(shaped(mixed, writes.norm), shaped(kept, writes.norm))
+        carried += writes.residual
+    return on.xp.stack(heads, 1), _ratio(shaped(mixed, writes.norm), shaped(carried, writes.norm))
 
 
 def _ratio(others: Array, own: Array) -> Array:
     """Norms over the last axis; NaN where nothing arrives at all."""
     norm = arrays.of(own).xp.linalg.norm
-    mixing, kept = (norm(part, None, -1) for part in (others, own))
-    ratio: Array = mixing / (mixing + kept)
+    mixing, carried = (norm(part, None, -1) for part in (others, own))
+    ratio: Array = mixing / (mixing + carried)
     return ratio
 
 

@@ -318,8 +318,8 @@ class LayerAxes:
         if spec.kind == "cross":
             self.s = self.new = Dim("S", run.context_length)
         elif run.cache is not None:
-            kept = run.cache + 1
-            self.s = Dim("S", kept if spec.window is None else min(kept, spec.window))
+            length = run.cache + 1
+            self.s = Dim("S", length if spec.window is None else min(length, spec.window))
         else:
             self.s = Dim("S", run.seq, "T")
         self.seen = self.s if spec.window is None else self._seen(spec)

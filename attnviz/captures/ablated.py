@@ -17,7 +17,7 @@ from attnviz.scoring.observe import ScoreObserver
 @contextmanager
 def ablated(
     source: Source,
-    without: str | None,
+    heads: str | None,
     inputs: Inputs,
     annotated: Callable[[Sequence[HeadScores]], Sequence[HeadScores]] = lambda scores: scores,
 ) -> Iterator[Inputs]:
@@ -25,7 +25,7 @@ def ablated(
 
     Args:
         source: the model.
-        without: which heads, see :mod:`attnviz.scoring.groups`; None for none.
+        heads: which ones, see :mod:`attnviz.scoring.groups`; None for none.
         inputs: the text, on which roles are measured.
         annotated: adds roles from elsewhere to what was measured.
 
@@ -35,7 +35,7 @@ def ablated(
     Raises:
         SelectionError: no such heads; ModelError: a model whose attention cannot be gated.
     """
-    if without is None:
+    if heads is None:
         yield inputs
         return
 
@@ -44,7 +44,7 @@ def ablated(
         source.forward([inputs], [observer], ForwardRequest(hidden=False))
         return role_heads(annotated(observer.result()), name)
 
-    groups = read_groups(without, source.layout, roles)
+    groups = read_groups(heads, source.layout, roles)
     gone = dict.fromkeys(head for group in groups for head in group.heads)
     names = ", ".join(source.layout.name(head) for head in gone)
     note = f"Without {names}: the output of these heads is set to zero."

@@ -283,9 +283,9 @@ def _bytes(ready: Ready, head: Head) -> int:
     return 4 * len(sides.queries) * len(sides.keys)
 
 
-def check_whole(without: str | None) -> None:
+def check_whole(ablated: str | None) -> None:
     """UsageError where heads should be ablated in attention that is recorded."""
-    if without is not None:
+    if ablated is not None:
         raise UsageError(
             "{without} needs the model itself; a recorded capture has only its maps", without=...
         )

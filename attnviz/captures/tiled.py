@@ -47,7 +47,7 @@ def tiled(
     sizes: Sizes,
     *,
     select: str | None = None,
-    without: str | None = None,
+    off: str | None = None,
     quantity: str = "weights",
     rows: str | None = None,
     keys: str | None = None,
@@ -60,7 +60,7 @@ def tiled(
         inputs: the text, as :func:`prepared` gives it.
         sizes: how large tiles are, and how much of each row is kept.
         select: which heads, all by default; of one kind of layers.
-        without: heads to ablate first.
+        off: heads to ablate first.
         quantity: what the maps show, see :func:`attnviz.capture`.
         rows: only these queries: positions such as ``"100-200"``, or the name of a span, which must
             be in one piece; ``keys`` the same of keys.
@@ -88,7 +88,7 @@ def tiled(
     watching: list[Observer] = [tiles]
     if progress is not None:
         watching.append(ProgressObserver.through(inputs, source.layout, progress))
-    with ablated(source, without, inputs) as noted:
+    with ablated(source, off, inputs) as noted:
         scores = ScoreObserver([noted], shown.layout) if quantity == "weights" else None
         if scores is not None:
             watching.append(scores)

@@ -113,12 +113,12 @@ def separated(
     return good, bad
 
 
-def resolve(names: Sequence[str], *, senses: bool = False) -> list[str]:
+def resolve(names: Sequence[str], *, media: bool = False) -> list[str]:
     """The files meant by paths and patterns; ``-`` is standard input.
 
     Args:
         names: what was named.
-        senses: whether a folder stands for the pictures or the sounds in it.
+        media: whether a folder stands for the pictures or the sounds in it.
 
     Raises:
         InputError: no such file, a folder, or a pattern that fits nothing.
@@ -134,7 +134,7 @@ def resolve(names: Sequence[str], *, senses: bool = False) -> list[str]:
             raise UsageError("an empty file name; name a text file, JSONL, CSV or - for stdin")
         with system_errors(InputError, f"cannot read {name}"):
             folder, there = Path(name).is_dir(), name == "-" or Path(name).exists()
-        if folder and senses and (inside := _sensed(name)):
+        if folder and media and (inside := _sensed(name)):
             paths += inside
             continue
         if folder:
@@ -186,7 +186,7 @@ def read(
     column: str | None = None,
     group: str | None = None,
     whole_files: bool = False,
-    senses: bool = False,
+    media: bool = False,
 ) -> Iterator[Text | InvalidRecord]:
     """Every text in some files, in order.
 
@@ -196,7 +196,7 @@ def read(
         column: which column of a table, or field of a JSON object, holds the text.
         group: which one says what a text belongs to.
         whole_files: a file is one text, whatever its suffix.
-        senses: whether pictures and sounds are read, each as a text.
+        media: whether pictures and sounds are read, each as a text.
 
     Raises:
         UsageError: ``column`` or ``group`` where no file has fields, or no such column.
@@ -208,17 +208,17 @@ def read(
     for chosen in (Setting("column", column), Setting("group", group)):
         if chosen.value is not None and not fields:
             raise UsageError("{} needs a .csv, .tsv, .jsonl or .parquet file; leave it out", chosen)
-    return _texts(names, column, group, whole_files, senses)
+    return _texts(names, column, group, whole_files, media)
 
 
 def _texts(
-    names: Sequence[str], column: str | None, group: str | None, whole_files: bool, senses: bool
+    names: Sequence[str], column: str | None, group: str | None, whole_files: bool, media: bool
 ) -> Iterator[Text | InvalidRecord]:
     number = 0
     for name in names:
         place = shown(name)
         rows: Iterator[tuple[int | None, Values]]
-        if senses and _suffix(name) in PICTURES + SOUNDS:
+        if media and _suffix(name) in PICTURES + SOUNDS:
             number += 1
             seen = _suffix(name) in PICTURES
             prompt = Prompt(image=name) if seen else Prompt(audio=name)

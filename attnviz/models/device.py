@@ -78,7 +78,7 @@ _DRIVERS = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/nvhost-ctrl-gpu", "/dev/kfd"
 _DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
 
 
-def resolve(device: str = "auto", dtype: str = "auto", stored: str = "float32") -> tuple[str, str]:
+def resolve(device: str = "auto", dtype: str = "auto", auto: str = "float32") -> tuple[str, str]:
     """Find the device and the precision.
 
     Args:
@@ -87,7 +87,7 @@ def resolve(device: str = "auto", dtype: str = "auto", stored: str = "float32") 
         dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``. Auto is float32, but for models
             whose weights are stored in bfloat16, see :attr:`Located.precision`.
 
-        stored: what ``auto`` stands for.
+        auto: what ``auto`` stands for.
 
     Returns:
         ``cpu``, ``cuda:0`` or the like; one of :data:`DTYPES`.
@@ -105,7 +105,7 @@ def resolve(device: str = "auto", dtype: str = "auto", stored: str = "float32") 
             raise UsageError(
                 "{} takes a name such as 'auto', not {!r}", Setting(given.name), given.value
             )
-    return _device(device.strip().lower()), _dtype(dtype.strip().lower(), stored)
+    return _device(device.strip().lower()), _dtype(dtype.strip().lower(), auto)
 
 
 def torch_dtype(name: str) -> torch.dtype:
@@ -154,10 +154,10 @@ def _device(name: str) -> str:
     return name
 
 
-def _dtype(name: str, stored: str) -> str:
+def _dtype(name: str, auto: str) -> str:
     name = _SHORT.get(name, name)
     if name == "auto":
-        return stored
+        return auto
     if name not in DTYPES:
         raise UsageError(f"unknown dtype {name!r}; choose auto, {', '.join((*DTYPES, *LOAD_IN))}")
     return name

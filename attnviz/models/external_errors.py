@@ -33,8 +33,8 @@ def refusing(what: str, remedy: str = "") -> Iterator[None]:
         raise
     except BaseException as error:
         if isinstance(error, Exception) or type(error).__name__ == _PANIC:
-            ending = Message("; {}", remedy) if remedy else ""
-            raise ModelError("{}: {}{}", what, one_line(error), ending) from None
+            suffix = Message("; {}", remedy) if remedy else ""
+            raise ModelError("{}: {}{}", what, one_line(error), suffix) from None
         raise
 
 
@@ -55,7 +55,7 @@ def muted() -> Iterator[None]:
     """Send the process's standard error nowhere: Rust prints a panic before it raises it."""
     with _one_at_a_time:
         try:
-            kept = os.dup(2)
+            stderr = os.dup(2)
         except OSError:  # it is closed
             yield
             return
@@ -64,6 +64,6 @@ def muted() -> Iterator[None]:
             os.dup2(nowhere, 2)
             yield
         finally:
-            os.dup2(kept, 2)
-            os.close(kept)
+            os.dup2(stderr, 2)
+            os.close(stderr)
             os.close(nowhere)

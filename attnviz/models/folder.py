@@ -280,9 +280,11 @@ def _no_weights(folder: Path) -> str:
             f"{folder} has only pickled weights ({pickles[0]}), which can run code when they are "
             f"loaded; {CONVERT}"
         )
-    foreign = [name for name in names if name.endswith(_FOREIGN)]
-    if foreign:
-        return f"{folder} has no safetensors weights ({foreign[0]} cannot be read); convert them"
+    unsupported = [name for name in names if name.endswith(_FOREIGN)]
+    if unsupported:
+        return (
+            f"{folder} has no safetensors weights ({unsupported[0]} cannot be read); convert them"
+        )
     return f"{folder} has no weights; add model.safetensors"
 
 

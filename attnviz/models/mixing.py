@@ -42,12 +42,12 @@ class MixingObserver:
         writes = Writes.of(rows, projection, residual=self._what.residual, norm=norm)
         heads, layer = mixing_ratios(writes)
         looks = self._looks(rows, writes)
-        counted = self._counted(rows)[:, None]  # [B, 1, r]
+        present = self._counted(rows)[:, None]  # [B, 1, r]
         parts = [looks, looks.mean(1)[:, None], heads, layer[:, None]]
         ratios = np.concatenate([to_numpy(part) for part in parts], 1)
-        known = counted & np.isfinite(ratios)  # [B, 2 H + 2, r]
+        known = present & np.isfinite(ratios)  # [B, 2 H + 2, r]
         total = np.where(known, ratios, 0).sum((0, 2), dtype=np.float64)
-        sums = [total, known.sum((0, 2)), counted.sum()]
+        sums = [total, known.sum((0, 2)), present.sum()]
         before = self._sums.get(site, [np.zeros_like(part) for part in sums])
         self._sums[site] = [a + b for a, b in zip(before, sums, strict=True)]
 

@@ -181,15 +181,15 @@ class _Columns:
             writes: has the values of the block.
         """
         keys = writes.values.shape[2]
-        kept = self._computed if rows.site == self._site else None
-        stop = -1 if kept is None else self._first + kept.shape[1]
+        computed = self._computed if rows.site == self._site else None
+        stop = -1 if computed is None else self._first + computed.shape[1]
         begins = rows.site != self._site or rows.start == 0
-        if kept is None or begins or stop < rows.key_start or rows.key_start < self._first:
+        if computed is None or begins or stop < rows.key_start or rows.key_start < self._first:
             self._site, self._first = rows.site, rows.key_start
-            kept = compute(writes.values)
+            computed = compute(writes.values)
         elif stop < rows.key_start + keys:
             rest = compute(writes.values[:, :, stop - rows.key_start :])
-            kept = arrays.of(rest).xp.concatenate([kept, rest], 1)
-        self._computed = kept
+            computed = arrays.of(rest).xp.concatenate([computed, rest], 1)
+        self._computed = computed
         first = rows.key_start - self._first
-        return kept[:, first : first + keys]
+        return computed[:, first : first + keys]

@@ -47,7 +47,7 @@ def running_on_numpy(name: str, batch: Sequence[Inputs]) -> Iterator[None]:
 
 @contextmanager
 def running(
-    name: str, batch: Sequence[Inputs], device: torch.device, *, grad: bool, kept: bool
+    name: str, batch: Sequence[Inputs], device: torch.device, *, grad: bool, states: bool
 ) -> Iterator[None]:
     """Run a forward pass inside the ``with`` block.
 
@@ -56,7 +56,7 @@ def running(
         batch: the items that run.
         device: where.
         grad: gradients are tracked.
-        kept: states outlive the pass, to begin another one, perhaps with gradients.
+        states: states outlive the pass, to begin another one, perhaps with gradients.
 
     Raises:
         ModelError: the batch does not fit in the device's memory.
@@ -65,7 +65,7 @@ def running(
 
     limit_threads()
     tracking: AbstractContextManager[Any] = torch.inference_mode()
-    if grad or kept:
+    if grad or states:
         tracking = torch.set_grad_enabled(grad)
     try:
         with tracking:

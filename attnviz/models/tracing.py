@@ -218,8 +218,8 @@ def follow(source: Source, inputs: Inputs) -> TracedPass:
     Raises:
         ModelError: as :meth:`~attnviz.core.source.Source.forward`.
     """
-    followed = TracedPass()
+    traced = TracedPass()
     with Tracing() as following:
-        source.forward([inputs], [followed], ForwardRequest(hidden=False, terms=True, grad=True))
-    followed.leaves = following.leaves
-    return followed
+        source.forward([inputs], [traced], ForwardRequest(hidden=False, terms=True, grad=True))
+    traced.leaves = following.leaves
+    return traced

@@ -181,7 +181,9 @@ class Fresh(Gated):
         sides = [item.sides[self.kind] for item in batch]
         standing = merged(self._standing, request.gates or {}, self._here)
         donors = request.donors or {}
-        with running(self.info.model, batch, self._device, grad=request.grad, kept=request.states):
+        with running(
+            self.info.model, batch, self._device, grad=request.grad, states=request.states
+        ):
             x, padding = self._stack([side.queries for side in sides])
             context = None
             if self.kind == "cross":
@@ -190,7 +192,7 @@ class Fresh(Gated):
             if start is not None:
                 end = start.end
                 first, x = start.layer, begin(self.info.model, start, batch, self.layout)
-            kept = [x] if request.states else []
+            states = [x] if request.states else []
             for number, layer in enumerate(self._layers[first:end], start=first):
                 site = Site(self.kind, number)
                 attended = layer(
@@ -205,8 +207,8 @@ class Fresh(Gated):
                 )
                 x = F.layer_norm(x + attended, (self.config.d_model,), eps=_EPS)
                 if request.states:
-                    kept.append(x)
-            return Output(x, None, tuple(kept))
+                    states.append(x)
+            return Output(x, None, tuple(states))
 
     def output(self, site: Site) -> OutputProjection:
         """W_O and b_O of a layer."""

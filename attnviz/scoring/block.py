@@ -172,8 +172,8 @@ class Place:
         second = self.axes.places[self.items, self.key_start : self.key_start + self.keys]
         xp = self.on.xp
         distance = xp.sqrt(xp.square(first[:, :, None] - second[:, None]).sum(-1))
-        placed = self.on.cast(~xp.isnan(second).any(-1), self.scratch.dtype)
-        return xp.nan_to_num(distance), placed[:, None]
+        located = self.on.cast(~xp.isnan(second).any(-1), self.scratch.dtype)
+        return xp.nan_to_num(distance), located[:, None]
 
     @cached_property
     def around(self) -> Array:
@@ -297,8 +297,8 @@ class Block:
         """[B, H, r], Σ w |i - j|; or Σ w d / Σ w over the keys that have a place."""
         place = self.place
         if place.axes.places is not None:
-            far, placed = (part[:, None] for part in place.apart)
-            there = (self.weights * placed).sum(-1)
+            far, located = (part[:, None] for part in place.apart)
+            there = (self.weights * located).sum(-1)
             tiny = self.xp.finfo(self.weights.dtype).tiny
             return (self.weights * far).sum(-1) / there.clip(tiny)
         first, last = place.tile

@@ -79,9 +79,9 @@ class Recorder:
         allowed = to_numpy(_allowed(rows))
         weights_of, some = rows.weights, self._wanted and self._wanted[rows.site]
         if some and len(some) < heads:
-            kept = self._kept[rows.site] = tuple(sorted(some))
-            heads, weights_of = len(kept), rows.weights[:, kept]
-            allowed = allowed[:, kept] if allowed.shape[1] > 1 else allowed
+            listed = self._kept[rows.site] = tuple(sorted(some))
+            heads, weights_of = len(listed), rows.weights[:, listed]
+            allowed = allowed[:, listed] if allowed.shape[1] > 1 else allowed
         if rows.sink:
             self._sinks.add(rows.site)
         for number, item in enumerate(self._batch):
@@ -179,9 +179,9 @@ class ScoreObserver:
         layout: Layout,
         names: Sequence[str] | None = None,
         watch: Watch | None = None,
-        kept: Mapping[Site, Sequence[int]] = MappingProxyType({}),
+        listed: Mapping[Site, Sequence[int]] = MappingProxyType({}),
     ) -> None:
-        self._batch, self._watch, self._kept = tuple(batch), watch, kept
+        self._batch, self._watch, self._kept = tuple(batch), watch, listed
         self._layout = layout
         self._names = tuple(SCORES if names is None else names)
         self._totals: dict[Site, Totals] = {}
@@ -323,10 +323,10 @@ class ScoreObserver:
         memory = self._memory(rows, keys)
         name = (rows.site.kind, items.start, rows.start, r, rows.key_start, s)
         known = self._places.setdefault(name, [])
-        for kept in known:
-            same = kept.learned_sink == rows.sink and kept.scratch is memory
-            if same and on.equal(kept.allowed, allowed):
-                return kept
+        for cached in known:
+            same = cached.learned_sink == rows.sink and cached.scratch is memory
+            if same and on.equal(cached.allowed, allowed):
+                return cached
         place = Place(
             axes, items, rows.start, rows.key_start, allowed, memory, learned_sink=rows.sink
         )
@@ -341,12 +341,12 @@ class ScoreObserver:
         """Memory to score in, the same for every block: for one of all keys, or a part of it."""
         items, heads, count, _ = rows.weights.shape
         size = min(_PART_ELEMENTS, items * heads * count * keys)
-        kept = self._scratch
+        scratch = self._scratch
         weights = rows.weights
-        if kept is None or len(kept) < size or kept.dtype != weights.dtype:
-            kept = self._scratch = arrays.of(weights).empty((size,), weights.dtype, weights)
-        assert kept is not None
-        return kept
+        if scratch is None or len(scratch) < size or scratch.dtype != weights.dtype:
+            scratch = self._scratch = arrays.of(weights).empty((size,), weights.dtype, weights)
+        assert scratch is not None
+        return scratch
 
     def _show(self, watch: Watch, rows: Rows, items: slice, values: Array) -> None:
         """Let somebody see the scores of single rows, item by item."""
@@ -377,7 +377,7 @@ def score_capture(capture: Capture, names: Sequence[str] | None = None) -> Score
             inferred from the maps, see :func:`~attnviz.scoring.replay.allowed_keys`.
         names: the scores to compute; all by default.
     """
-    observer = ScoreObserver([capture.inputs], capture.layout, names, kept=capture.kept)
+    observer = ScoreObserver([capture.inputs], capture.layout, names, listed=capture.kept)
     for rows in blocks(capture):
         observer.observe(rows)
     return observer

@@ -261,7 +261,7 @@ _NOTHING: Shares = MappingProxyType({})
 
 
 def assign(
-    scores: Mapping[str, Score], shares: Shares = _NOTHING, counted: int = 0
+    scores: Mapping[str, Score], shares: Shares = _NOTHING, rows: int = 0
 ) -> tuple[Role, ...]:
     """The roles that some scores support.
 
@@ -269,7 +269,7 @@ def assign(
         scores: measured scores by name; those that are missing support nothing.
         shares: what the roles' targets got on the rows of each score; without it no role has a
             rival.
-        counted: how many rows could count for any score; 0 where that is not known.
+        rows: how many rows could count for any score; 0 where that is not known.
 
     Returns:
         First what the head does, the rarest occasion first, for there it leaves what it does at
@@ -288,7 +288,7 @@ def assign(
             if (rival is None or rival.mean < score.mean) and (
                 role.condition is None or role.condition(scores)
             ):
-                possible = score.rows / counted if counted else None
+                possible = score.rows / rows if rows else None
                 few = score.rows < FEW_ROWS
                 roles[role.name] = Role(
                     role.name, evidence.score, score, few, role.rests, possible, rival

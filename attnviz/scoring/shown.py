@@ -63,8 +63,8 @@ def shown_map(
         allowed = merge_words(allowed[None].astype(np.float32), sides)[0][0] > 0
         sides = in_words(sides)
     if hide_sink:
-        kept = np.ix_(*_kept(sides))
-        weights, allowed = weights[kept], allowed[kept]
+        shown = np.ix_(*_kept(sides))
+        weights, allowed = weights[shown], allowed[shown]
         sums = weights.sum(axis=1, keepdims=True, dtype=np.float64)
         weights = np.divide(weights, sums, out=np.zeros_like(weights), where=sums > 0)
     return weights if allowed.all() else np.ma.array(weights, mask=~allowed)
@@ -114,13 +114,13 @@ def cropped(
     if sides.queries == sides.keys:
         numbered = Sides(numbered.keys, numbered.keys)
     firsts = shown_sides(numbered, words=words, hide_sink=hide_sink)
-    kept = [
+    few = [
         [place for place, first in enumerate(axis.segments) if first in set(wanted)]
         for axis, wanted in zip((firsts.queries, firsts.keys), places, strict=True)
     ]
-    if not all(kept):
+    if not all(few):
         raise InputError("none of the tokens that were asked for is in the map; take others")
-    rows, columns = kept
+    rows, columns = few
     queries = _picked(shown.queries, rows)
     keys = (
         queries if rows == columns and shown.queries == shown.keys else _picked(shown.keys, columns)

@@ -92,12 +92,12 @@ class Sums:
         numbers = zip(*(column.tolist() for column in columns), strict=True)
         return dict(zip(self.names, (_score(*three) for three in numbers), strict=True))
 
-    def roles(self, head: int, without: Collection[str] = ()) -> tuple[Role, ...]:
+    def roles(self, head: int, unsure: Collection[str] = ()) -> tuple[Role, ...]:
         """The roles of one head, see :func:`~attnviz.scoring.roles.assign`.
 
         Args:
             head: its number.
-            without: scores that are no evidence, since they are not sure.
+            unsure: scores that are no evidence, since they are not sure.
         """
         rows = np.maximum(self.rows[head], 1)[:, None]  # [n, 1]
         means = (self.shares[head] / rows).tolist()
@@ -106,7 +106,7 @@ class Sums:
             for name, mean in zip(self.names, means, strict=True)
             if SCORES[name].on_targets
         }
-        scores = {n: score for n, score in self.scores(head).items() if n not in without}
+        scores = {n: score for n, score in self.scores(head).items() if n not in unsure}
         return assign(scores, shares, int(self.counted[head]))
 
 

@@ -102,19 +102,19 @@ class Totals:
         rest = _joined([part.rest for part in blocks])
         present = _joined([part.top for part in parts]) > 0
         real = place.queries(place.axes.real)
-        counted = present & place.countable
+        eligible = present & place.countable
         values = self._scored(raw, rest)
-        defined = counted[:, :, None] & possible
+        defined = eligible[:, :, None] & possible
         enough = rest >= SINK_REST
         for number in self._off_sink:
             defined[:, :, number] &= enough
         items = place.items
         self.empty[items] += to_numpy((~present & real[:, None]).any(1).sum(-1))
-        self.counted[items] += to_numpy(counted.sum(-1))
+        self.counted[items] += to_numpy(eligible.sum(-1))
         self.rows[items] += to_numpy(defined.sum(-1))
         self.values[items] += _total(values, defined)
         self.chances[items] += _total(chances, defined)
-        self.shares[items] += self._shares(raw, rest, counted, defined)
+        self.shares[items] += self._shares(raw, rest, eligible, defined)
         if self._walks:
             given = _joined([part.off_sink.sum(2) for part in parts])
             self._earlier(block)[..., place.key_start : place.key_start + place.keys] += given
@@ -172,16 +172,16 @@ class Totals:
         return Expected(chances, possible)
 
     def _shares(
-        self, raw: Array, rest: Array, counted: Array, defined: Array
+        self, raw: Array, rest: Array, eligible: Array, defined: Array
     ) -> NDArray[np.float64]:
         """[B, H, n, m], over the rows of each score, the weight on the targets of every other."""
         on, known = arrays.of(raw), self._indices(raw)
-        kept = on.cast(defined & known.on_targets[:, None], raw.dtype)
+        divided = on.cast(defined & known.on_targets[:, None], raw.dtype)
         divisor = rest.clip(SINK_REST)
         for number in self._off_sink:
-            kept[:, :, number] /= divisor
-        weights = on.xp.where(counted[:, :, None], raw[:, :, known.targets], 0)
-        shares = to_numpy(kept @ weights.swapaxes(-1, -2)).astype(np.float64)
+            divided[:, :, number] /= divisor
+        weights = on.xp.where(eligible[:, :, None], raw[:, :, known.targets], 0)
+        shares = to_numpy(divided @ weights.swapaxes(-1, -2)).astype(np.float64)
         for target in self._sink_targets:
             for number in self._off_sink:
                 shares[:, :, number, target] = 0
@@ -258,13 +258,13 @@ class SinkTotals:
         items, _, _, width = self._reached.shape
         reached = on.xp.broadcast_to(self._reached, (items, heads, 2, width))
         places = on.xp.broadcast_to(at[..., None], (items, heads, 2, 1))
-        counted = to_numpy(on.at_indices(reached, places))[..., 0].astype(np.float64)
+        reach = to_numpy(on.at_indices(reached, places))[..., 0].astype(np.float64)
         some = values > 0
         return SinkPlaces(
             np.where(some, to_numpy(at)[..., 0], -1),
             values * some,
-            counted[..., 1] * some,
-            np.rint(counted[..., 0]).astype(np.int64) * some,
+            reach[..., 1] * some,
+            np.rint(reach[..., 0]).astype(np.int64) * some,
         )
 
 
@@ -278,6 +278,6 @@ def _joined(parts: Sequence[Array]) -> Array:
 
 def _total(values: Array, defined: Array) -> NDArray[np.float64]:
     """[B, H, n], the sums over rows."""
-    counted = to_numpy(arrays.of(values).xp.where(defined, values, 0))
-    total: NDArray[np.float64] = counted.sum(-1, dtype=np.float64)
+    masked = to_numpy(arrays.of(values).xp.where(defined, values, 0))
+    total: NDArray[np.float64] = masked.sum(-1, dtype=np.float64)
     return total

@@ -22,8 +22,8 @@ def most_moved(
         Places of the texts, and the estimates without them, K each.
     """
     whole = center(range(count))
-    without = np.stack(
+    left_out = np.stack(
         [center([place for place in range(count) if place != left]) for left in range(count)]
     )
-    places = np.abs(np.nan_to_num(without - whole)).argmax(0)
-    return places.tolist(), np.take_along_axis(without, places[None], 0)[0].tolist()
+    places = np.abs(np.nan_to_num(left_out - whole)).argmax(0)
+    return places.tolist(), np.take_along_axis(left_out, places[None], 0)[0].tolist()

@@ -103,7 +103,7 @@ def test_what_a_head_does_comes_before_where_it_rests() -> None:
         "induction": score(0.4, 6.0, 12),
         "duplicate": score(0.9, 9.0, FEW_ROWS - 1),
     }
-    roles = assign(found, counted=120)
+    roles = assign(found, rows=120)
     assert [r.name for r in roles] == ["induction", "previous", "duplicate", "self", "first"]
     assert [r.rests for r in roles] == [False, False, False, True, True]
     assert all(r.evidence is found[r.score] for r in roles)

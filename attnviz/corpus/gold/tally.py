@@ -92,12 +92,12 @@ class HitTally:
 
     def _table(self, name: str, documents: Sequence[int]) -> HitTable:
         cases = [self.cases[document, name] for document in documents]
-        distances = _ordered({distance for counted in cases for distance in counted})
+        distances = _ordered({distance for counts in cases for distance in counts})
         return HitTable(
             np.array(documents, np.int64),
-            np.array([counted.total() for counted in cases], np.int64),
+            np.array([counts.total() for counts in cases], np.int64),
             np.stack([self.hits[document, name] for document in documents]),
-            np.array([[counted[d] for d in distances] for counted in cases], np.int64),
+            np.array([[counts[d] for d in distances] for counts in cases], np.int64),
             np.array(distances, np.int64),
         )
 

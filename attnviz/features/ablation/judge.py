@@ -189,9 +189,11 @@ def _one_less(summed: Summed, settings: AblationSettings) -> list[OneLess] | Non
         return None
 
     def center(places: Sequence[int]) -> Floats:
-        kept = {own[place] for place in places}
+        names = {own[place] for place in places}
         some = zip(summed.texts, summed.clusters, strict=True)
-        return centers(summed.only([text for text, name in some if name in kept]), settings.average)
+        return centers(
+            summed.only([text for text, name in some if name in names]), settings.average
+        )
 
     first = [summed.texts[summed.clusters.index(name)] for name in own]
     places, values = most_moved(center, len(own))

@@ -61,14 +61,14 @@ def _some(trials: Sequence[Trial], seed: int) -> list[Trial]:
         first.setdefault(trial.text, trial)
     order = list(first.values())
     random.Random(f"{seed}/nearness").shuffle(order)
-    kept: list[Trial] = []
+    chosen: list[Trial] = []
     rows = 0
     for trial in order:
-        if rows >= ROWS and len(kept) >= 2:
+        if rows >= ROWS and len(chosen) >= 2:
             break
-        kept.append(trial)
+        chosen.append(trial)
         rows += trial.inputs.length
-    return sorted(kept, key=lambda trial: trial.text)
+    return sorted(chosen, key=lambda trial: trial.text)
 
 
 def _of_method(

@@ -166,12 +166,12 @@ def affordable_share(points: Sequence[CurvePoint], tolerance: float, worse: int)
     """The share of heads that can go, in a curve's own order, before it costs more than that."""
     order = points[0].order if points else ""
     mine = [point for point in points if point.order == order]
-    kept = 0
+    affordable = 0
     for point in mine:
         if point.change * worse > tolerance:
             break
-        kept = point.removed
-    return kept / mine[-1].removed if mine and mine[-1].removed else None
+        affordable = point.removed
+    return affordable / mine[-1].removed if mine and mine[-1].removed else None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

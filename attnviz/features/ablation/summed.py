@@ -68,14 +68,14 @@ class Summed:
 
     def only(self, texts: Collection[int]) -> Summed:
         """The sums of some texts."""
-        kept = [place for place, text in enumerate(self.texts) if text in texts]
+        places = [place for place, text in enumerate(self.texts) if text in texts]
         return Summed(
-            tuple(self.texts[place] for place in kept),
-            tuple(self.clusters[place] for place in kept),
-            self.rows[kept],
-            self.base[kept],
-            self.changes[kept],
-            self.gradients[kept],
+            tuple(self.texts[place] for place in places),
+            tuple(self.clusters[place] for place in places),
+            self.rows[places],
+            self.base[places],
+            self.changes[places],
+            self.gradients[places],
         )
 
     @property

@@ -158,8 +158,8 @@ def _columns(report: Ablation) -> list[_Column]:
         return percent(effect.change / report.stake) if report.stake else ""
 
     def less_one(effect: Effect) -> str:
-        one = effect.first.one_less
-        return "" if one is None else f"{signed(one.change)} ({one.text})"
+        less = effect.first.one_less
+        return "" if less is None else f"{signed(less.change)} ({less.text})"
 
     joint = "95 % interval" if report.family == 1 else "joint 95 %"
     columns = [
@@ -199,9 +199,9 @@ def curve_table(report: Ablation, lines: int = 12) -> RenderableType:
     points = {(point.order, point.removed): point for point in report.curve}
     steps = sorted({round(n * total / lines) for n in range(lines + 1)})
     for removed in steps:
-        kept = percent(1 - removed / total) if total else ""
+        remaining = percent(1 - removed / total) if total else ""
         changes = [signed(points[order, removed].change) for order in orders]
-        table.add_row(str(removed), kept, *changes)
+        table.add_row(str(removed), remaining, *changes)
     return table
 
 

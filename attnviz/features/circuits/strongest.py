@@ -49,22 +49,22 @@ class Strongest:
         """
         ratio = pair.ratio.double().cpu()
         over = ratio - mean
-        counted = self._among(writers)[:, None] | self._among(readers)
-        if not bool(counted.any()):
+        asked = self._among(writers)[:, None] | self._among(readers)
+        if not bool(asked.any()):
             return
-        self._excess.setdefault(side, []).append(over[counted])
-        most = min(self.keep, int(counted.sum()))
-        best = over.masked_fill(~counted, -torch.inf).flatten().topk(most)
-        kept = self._edges.get(side, [])
+        self._excess.setdefault(side, []).append(over[asked])
+        most = min(self.keep, int(asked.sum()))
+        best = over.masked_fill(~asked, -torch.inf).flatten().topk(most)
+        strongest = self._edges.get(side, [])
         # edges that are no better than all that are kept cannot come among them
-        least = kept[-1].excess if len(kept) >= self.keep else -torch.inf
+        least = strongest[-1].excess if len(strongest) >= self.keep else -torch.inf
         places = best.indices[best.values > least]
         figures = zip(*(of.flatten()[places].tolist() for of in (ratio, over, pair.p)), strict=True)
         edges = [
             Edge(side, writers[place // len(readers)], readers[place % len(readers)], *three)
             for place, three in zip(places.tolist(), figures, strict=True)
         ]
-        best_first = heapq.nlargest(self.keep, [*kept, *edges], key=lambda edge: edge.excess)
+        best_first = heapq.nlargest(self.keep, [*strongest, *edges], key=lambda edge: edge.excess)
         self._edges[side] = best_first
 
     def edges(self) -> tuple[Edge, ...]:

@@ -272,15 +272,15 @@ class _Reader:
     def _close(self, name: str, at: int, line: int) -> Iterator[tuple[str, list[int], str]]:
         if not self._open[name]:
             raise _Broken(line, f"{name[:_SHOWN]}) closes a mention that is not open; {_FORMS}")
-        opened = self._open[name].pop()
+        mention = self._open[name].pop()
         self._waiting -= 1
-        span = list(range(opened.start, at + 1))
+        span = list(range(mention.start, at + 1))
         match = _PART.fullmatch(name)
         if match is None:
-            yield name, span, opened.head
+            yield name, span, mention.head
             return
         entity, part, total = match[1], int(match[2]), int(match[3])
-        before, head, done = self._parts.pop((entity, total), ([], opened.head, 0))
+        before, head, done = self._parts.pop((entity, total), ([], mention.head, 0))
         if part != done + 1 or part > total:
             raise _Broken(line, f"{name[:_SHOWN]} comes where [{done + 1}/{total}] is expected")
         if part == total:

@@ -138,8 +138,8 @@ def _told(
                 fontweight="bold", family=ruler.families)  # fmt: skip
     token = words.token(result, head.position)
     looks = f"looks at {token} {percent(head.weights[head.position])}"
-    without = f"change of the lead without it: {words.changes(head.effect)}"
-    told = "\n".join((looks, *ruler.wrapped(without, 6.5, room)))
+    caption = f"change of the lead without it: {words.changes(head.effect)}"
+    told = "\n".join((looks, *ruler.wrapped(caption, 6.5, room)))
     step = 0.15 / figure.get_size_inches()[1]
     figure.text(place[0], place[1] - step, told, fontsize=6.5, va="top", color=GREY,
                 family=ruler.families, linespacing=1.3)  # fmt: skip

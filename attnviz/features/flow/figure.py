@@ -197,11 +197,11 @@ class _FlowFigure:
 
     def _bars(self, axes: Axes) -> None:
         """What the followed token gets or gives, by flow and by weights."""
-        report, followed = self.report, self.report.followed
-        assert followed is not None
+        report, traced = self.report, self.report.followed
+        assert traced is not None
         places = np.arange(len(self.labels))
-        axes.barh(places - 0.2, report.shares(followed), 0.4, color=BLUE, label=method(report))
-        axes.barh(places + 0.2, report.looked(followed), 0.4, color=_PALE, label="mean weights")
+        axes.barh(places - 0.2, report.shares(traced), 0.4, color=BLUE, label=method(report))
+        axes.barh(places + 0.2, report.looked(traced), 0.4, color=_PALE, label="mean weights")
         axes.set_ylim(len(self.labels) - 0.5, -0.5)
         axes.set_yticks([])
         axes.set_xlim(left=0)

@@ -37,7 +37,7 @@ def page(report: Flow) -> bytes:
             "limit; shorten the text, or draw a picture"
         )
     title = headline(report)
-    followed = report.followed
+    traced = report.followed
     data = {
         "title": title,
         "through": through(report),
@@ -51,7 +51,7 @@ def page(report: Flow) -> bytes:
         "steps": [packed(step.shares) for step in report.layers],
         "total": packed(report.total),
         "weights": packed(report.weights),
-        "followed": followed and {"direction": followed.direction, "positions": followed.positions},
+        "followed": traced and {"direction": traced.direction, "positions": traced.positions},
     }
     template, style, script = parts(__package__, "main")
     return html_page(

@@ -128,30 +128,30 @@ class Flow(Renderable, Result):
         """The share of every position that is its own token's, [n]."""
         return self.total.diagonal()
 
-    def shares(self, followed: Followed) -> NDArray[np.float64]:
+    def shares(self, traced: Followed) -> NDArray[np.float64]:
         """Of every token (``to``) or at every position (``from``), the followed token's share, [n].
 
         Several pieces count as one: a mean over positions, a sum over tokens.
         """
-        return _taken(self.total, followed)
+        return _taken(self.total, traced)
 
-    def looked(self, followed: Followed) -> NDArray[np.float64]:
+    def looked(self, traced: Followed) -> NDArray[np.float64]:
         """The same of the mean weights."""
-        return _taken(self.weights, followed)
+        return _taken(self.weights, traced)
 
-    def edges(self, followed: Followed | None) -> Iterator[NDArray[np.float64]]:
+    def edges(self, traced: Followed | None) -> Iterator[NDArray[np.float64]]:
         """Layer by layer, [n, n]: what goes from j before the layer to i after it.
 
         For ``to`` a share of the followed position, 1 in every layer; for ``from`` the share of
         position i that is the followed token's; without one the layer's own shares.
         """
         steps = [layer.shares.astype(np.float64) for layer in self.layers]
-        if followed is None:
+        if traced is None:
             yield from steps
             return
         at = np.zeros(len(self.tokens))
-        at[list(followed.positions)] = 1.0
-        if followed.direction == "from":
+        at[list(traced.positions)] = 1.0
+        if traced.direction == "from":
             for step in steps:
                 yield step * at
                 at = step @ at
@@ -169,10 +169,10 @@ def rounded(rows: Sequence[NDArray[Any]] | NDArray[Any]) -> list[list[float]]:
     return [[float(f"{value:.{_DIGITS}g}") for value in row.tolist()] for row in rows]
 
 
-def _taken(table: NDArray[np.float64], followed: Followed) -> NDArray[np.float64]:
-    places = list(followed.positions)
+def _taken(table: NDArray[np.float64], traced: Followed) -> NDArray[np.float64]:
+    places = list(traced.positions)
     taken: NDArray[np.float64]
-    if followed.direction == "to":
+    if traced.direction == "to":
         taken = table[places].mean(axis=0)
     else:
         taken = table[:, places].sum(axis=1)

@@ -19,13 +19,13 @@ def rows(report: Flow) -> list[Row]:
         (_side(n, first), n - first if n >= first else n, text) for n, text in enumerate(texts)
     ]
     table: list[Row] = []
-    followed = report.followed
+    traced = report.followed
     total, weights = rounded(report.total), rounded(report.weights)
     for i, to in enumerate(names):
-        if followed and followed.direction == "to" and i not in followed.positions:
+        if traced and traced.direction == "to" and i not in traced.positions:
             continue
         for j, origin in enumerate(names):
-            if followed and followed.direction == "from" and j not in followed.positions:
+            if traced and traced.direction == "from" and j not in traced.positions:
                 continue
             if report.reach[i, j]:
                 values = (*to, *origin, total[i][j], weights[i][j])

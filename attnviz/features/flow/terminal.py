@@ -83,28 +83,28 @@ class Lines:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw for this console; layers and tokens that do not fit are merged or left out."""
-        report, plain, followed = self.report, options.ascii_only, self.report.followed
+        report, plain, traced = self.report, options.ascii_only, self.report.followed
         texts = [visible(text, ascii_only=plain) for text in report.tokens.texts]
-        figures = 5 * (followed is not None)
+        figures = 5 * (traced is not None)
         spare = options.max_width - figures - 2
         label = min(max(map(cell_len, texts)), _LABEL, max(spare // 3, _LEAST_LABEL))
         room = max(spare - 2 * label, _LEAST_STEP)
-        to = followed is not None and followed.direction == "to"
+        to = traced is not None and traced.direction == "to"
         least = _WEAKEST if to else _LEVELS[-1]
         drawn = drawing(report, columns=room // _LEAST_STEP, tokens=_MOST, least=least)
         step = min(room // len(drawn.columns), _LARGEST_STEP)
         rows = {node: row for row, node in enumerate(drawn.nodes)}
         dots = Dots(len(rows), step * len(drawn.columns), braille=not plain)
-        for line in drawn.lines if followed else _strongest(drawn.lines):
+        for line in drawn.lines if traced else _strongest(drawn.lines):
             first = rows[line.before], line.column * step
             dots.line(first, (rows[line.after], first[1] + step - 1), line.share)
         pad = " " * (label + 1 + figures * to)
         names = "".join(f"{name:^{step}}" for name in drawn.columns)
         yield Text(signs(pad + names.rstrip(), plain), "dim", no_wrap=True)
         for row, node in enumerate(drawn.nodes):
-            chosen = followed is not None and node in followed.positions
+            chosen = traced is not None and node in traced.positions
             style = "bold" if chosen else ""
-            share = percent(float(drawn.ends[node])).rjust(figures) if followed else ""
+            share = percent(float(drawn.ends[node])).rjust(figures) if traced else ""
             text = Text(no_wrap=True)
             text.append(fit(texts[node], label, "right", ascii_only=plain), style)
             text.append((share if to else "") + " ", "dim")
@@ -140,15 +140,15 @@ def _strongest(lines: Sequence[FlowLine]) -> Iterator[FlowLine]:
 def shares_table(console: Console, options: ConsoleOptions, report: Flow) -> RenderResult:
     """What the followed token gets or gives, by flow and by weights, the largest first."""
     plain = options.ascii_only
-    followed = report.followed
-    assert followed is not None
-    yield Text(signs(asked(report, followed, ascii_only=plain), plain), "bold")
-    shares = ranked(report, followed)
+    traced = report.followed
+    assert traced is not None
+    yield Text(signs(asked(report, traced, ascii_only=plain), plain), "bold")
+    shares = ranked(report, traced)
     top = max((max(share.flow, share.weight) for share in shares), default=0.0) or 1.0
     texts = [visible(text, ascii_only=plain) for text in report.tokens.texts]
     label = min(max(map(cell_len, texts)), max(options.max_width // 4, _LEAST_LABEL))
     bar = min(max((options.max_width - label - _FIGURES) // 2, 0), _BAR)
-    first = "token" if followed.direction == "to" else "position"
+    first = "token" if traced.direction == "to" else "position"
     table = table_of(first, ">", f">{report.method}", "", ">weights", "")
     for share in shares[:_LISTED]:
         if not share.flow and not share.weight:

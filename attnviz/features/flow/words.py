@@ -74,15 +74,15 @@ def headline(report: Flow) -> str:
     )
 
 
-def asked(report: Flow, followed: Followed, *, ascii_only: bool = False) -> str:
+def asked(report: Flow, traced: Followed, *, ascii_only: bool = False) -> str:
     """What the picture of a followed token shows."""
-    name = place(report, followed.positions[0], ascii_only=ascii_only)
-    if len(followed.positions) > 1:
+    name = place(report, traced.positions[0], ascii_only=ascii_only)
+    if len(traced.positions) > 1:
         places = "–".join(
-            str(number(report, n)) for n in followed.positions[:: len(followed.positions) - 1]
+            str(number(report, n)) for n in traced.positions[:: len(traced.positions) - 1]
         )
-        name = f"{visible(followed.name, ascii_only=ascii_only)} ({places})"
-    if followed.direction == "to":
+        name = f"{visible(traced.name, ascii_only=ascii_only)} ({places})"
+    if traced.direction == "to":
         return f"what reaches {name} from each token ({through(report)})"
     return f"how much of each position comes from {name} ({through(report)})"
 
@@ -158,9 +158,9 @@ class TokenShare:
     weight: float
 
 
-def ranked(report: Flow, followed: Followed) -> list[TokenShare]:
+def ranked(report: Flow, traced: Followed) -> list[TokenShare]:
     """Every token by its share, the largest first."""
-    flow, looked = report.shares(followed), report.looked(followed)
+    flow, looked = report.shares(traced), report.looked(traced)
     order = sorted(range(len(flow)), key=lambda n: -flow[n])
     return [TokenShare(n, float(flow[n]), float(looked[n])) for n in order]
 

@@ -64,14 +64,14 @@ def heads(
     Raises:
         AttnvizError: see :mod:`attnviz.errors`.
     """
-    select, without, quantity = maps.select, maps.without, maps.quantity
+    select, off, quantity = maps.select, maps.without, maps.quantity
     evidence = attaching.evidence
     probed: tuple[HeadScores, ...] = ()
     mixed: tuple[Mixing, ...] = ()
     matching: PrefixMatching | None = None
     known: dict[str, Any] = {}
     if isinstance(text, Capture):
-        check_whole(without)
+        check_whole(off)
         check_quantity(text, quantity)
         quantity = text.quantity
         if probe:
@@ -91,7 +91,7 @@ def heads(
         mixing = MixingObserver(loaded, quantity_named(quantity), [inputs])
         shown = with_quantity(loaded, quantity, shares=True, beside=[mixing])
         observer = ScoreObserver([inputs], shown.layout)
-        with ablated(loaded, without, inputs, more_roles) as inputs:
+        with ablated(loaded, off, inputs, more_roles) as inputs:
             watching: list[Observer] = [observer]
             if progress is not None:
                 watching.append(ProgressObserver.through(inputs, shown.layout, progress))

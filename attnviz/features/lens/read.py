@@ -84,7 +84,7 @@ def readings(
     inputs: Inputs,
     states: Tensor,
     own: Tensor,
-    followed: Tensor,
+    targets: Tensor,
     *,
     length: int,
     top: int,
@@ -96,7 +96,7 @@ def readings(
         inputs: see there.
         states: [L + 1, P, D] at P positions.
         own: [P, V], the model's logits there.
-        followed: int64 [P], the token that is followed at each.
+        targets: int64 [P], the token that is followed at each.
         length: see ``source``.
         top: how many words to keep.
 
@@ -115,7 +115,7 @@ def readings(
             there = logits[final:] - own[rows[final:]]
             apart = max(apart, float(there[there.isfinite()].abs().max()))
         place += len(logits)
-        blocks.append(_reading(logits.float(), rows, last, shares, surprise, followed, top))
+        blocks.append(_reading(logits.float(), rows, last, shares, surprise, targets, top))
     _check(source, apart, own)
     whole = [torch.cat(parts) for parts in zip(*blocks, strict=True)]
     return Readings(*whole, difference=apart)  # type: ignore[arg-type, misc]
@@ -127,13 +127,13 @@ def _reading(
     last: Tensor,
     shares: Tensor,
     surprise: Tensor,
-    followed: Tensor,
+    targets: Tensor,
     top: int,
 ) -> tuple[Tensor, ...]:
     """The fields of :class:`Readings`, of logits [m, V] at ``rows``; these are changed."""
     best = logits.topk(min(top, logits.shape[-1]))
     most = best.values[:, :1].clone()
-    wanted = logits.gather(1, followed[rows, None])
+    wanted = logits.gather(1, targets[rows, None])
     rank = (logits > wanted).sum(-1) + 1
     logits.sub_(most).clamp_(min=_LEAST)
     if len(rows) % len(shares) == 0 and not int(rows[0]):

@@ -48,14 +48,14 @@ def run(source: Source, inputs: Inputs, question: LensSettings) -> Lens:
     if output.logits is None:
         raise ModelError(f"{source.info.model} gave no logits")
     own = output.logits[0, places]
-    followed = own.argmax(-1) if asked is None else torch.full_like(own[:, 0], asked).long()
+    targets = own.argmax(-1) if asked is None else torch.full_like(own[:, 0], asked).long()
     states = at(output.states, places)
     reading = readings(
-        source, inputs, states, own, followed, length=len(tokens), top=question.predictions
+        source, inputs, states, own, targets, length=len(tokens), top=question.predictions
     )  # fmt: skip
     parts: Sequence[Added | None] = [None] * len(reading.rank)
     if not reason:
-        split = reading.ids[:, 0] if asked is None else followed.repeat(len(states))
+        split = reading.ids[:, 0] if asked is None else targets.repeat(len(states))
         values = reading.logits[:, 0] if asked is None else reading.logit
         heads = {site: z[0].transpose(0, 1)[places] for site, z in activations.values["z"].items()}
         parts = _parts(source, output, states, places, heads, split, values)
@@ -68,7 +68,7 @@ def run(source: Source, inputs: Inputs, question: LensSettings) -> Lens:
         masked=masked,
         positions=tuple(places),
         token="" if asked is None else source.tokens([asked]).texts[0],
-        followed=source.tokens(followed.tolist()).texts,
+        followed=source.tokens(targets.tolist()).texts,
         next=() if masked else tuple(texts[n + 1] if n + 1 < len(texts) else "" for n in places),
         cells=_cells(source, reading, places, parts),
         difference=reading.difference,

@@ -17,7 +17,7 @@ def rows(result: Lens) -> list[Row]:
 
 
 def _of_states(result: Lens) -> list[Row]:
-    followed = dict(zip(result.positions, result.followed, strict=True))
+    targets = dict(zip(result.positions, result.followed, strict=True))
     return [
         {
             "layer": cell.layer,
@@ -30,7 +30,7 @@ def _of_states(result: Lens) -> list[Row]:
             "probability": word.probability,
             "entropy": cell.entropy,
             "kl": cell.kl,
-            "followed": followed[cell.position],
+            "followed": targets[cell.position],
             "followed_rank": cell.rank,
             "followed_probability": cell.probability,
         }

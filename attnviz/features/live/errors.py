@@ -46,18 +46,18 @@ class _Blocks:
         self.scores.append(rows.logits.where(allowed, 0))
 
 
-def moved(source: Source, stored: Source, inputs: Inputs) -> RoundingErrors:
+def moved(source: Source, original: Source, inputs: Inputs) -> RoundingErrors:
     """What changes on a text and on the sentences that ship with attnviz.
 
     Args:
         source: the model as it is.
-        stored: with its numbers as they are stored.
+        original: with its numbers as they are stored.
         inputs: the text.
     """
     texts = [inputs, *(source.prepare(Prompt(text, truncate=True)) for text in sentences())]
     weight = score = share = 0.0
     for text in texts:
-        (before, said), (after, heard) = (_run(model, text) for model in (source, stored))
+        (before, said), (after, heard) = (_run(model, text) for model in (source, original))
         weight = max(weight, _farthest(before.weights, after.weights))
         score = max(score, _farthest(before.scores, after.scores))
         share = max(share, _farthest(said, heard))

@@ -70,20 +70,20 @@ def opening(source: Native, text: str = TEXT) -> Opening | None:
         return None
     weight, layer, head, key = max(pairs)
     writer = f"{layer}.{head}"
-    without = passes.of(LessonStep("", text, writer, off=(writer,)))
+    ablated = passes.of(LessonStep("", text, writer, off=(writer,)))
     reader = max(
         (f"{above}.{number}" for above, number in product(range(layer + 1, layers), range(heads))),
-        key=lambda name: _fall(name, key, plain, without),
+        key=lambda name: _fall(name, key, plain, ablated),
     )
     sure = (
         weight >= SURE
         and plain.w(reader, -1, key) >= SURE
-        and _fall(reader, key, plain, without) >= SURE * plain.w(reader, -1, key)
-        and without.shares[answer] <= SURE * plain.shares[answer]
+        and _fall(reader, key, plain, ablated) >= SURE * plain.w(reader, -1, key)
+        and ablated.shares[answer] <= SURE * plain.shares[answer]
     )
     return Opening(text, answer, key, reader, writer) if sure else None
 
 
-def _fall(head: str, key: int, plain: LessonPass, without: LessonPass) -> float:
+def _fall(head: str, key: int, plain: LessonPass, ablated: LessonPass) -> float:
     """What the last token's weight on a key loses."""
-    return plain.w(head, -1, key) - without.w(head, -1, key)
+    return plain.w(head, -1, key) - ablated.w(head, -1, key)

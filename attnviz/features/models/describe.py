@@ -55,7 +55,7 @@ def describe(name: str) -> ModelCard:
             raise
         why = error.what.removeprefix(f"{folder} ")
         notes.append(f"Its weights are not here: it {why}.")
-    stored, numbers, tensors = _stored(files)
+    precisions, numbers, tensors = _stored(files)
     backend, reason = _backend(config)
     tokenizer, chat = has_tokenizer(folder), _has_template(folder)
     architectures = tuple(map(str, config.get("architectures") or ()))
@@ -69,7 +69,7 @@ def describe(name: str) -> ModelCard:
         max_tokens=next((n for key in _LENGTHS if isinstance(n := config.get(key), int)), None),
         parameters=numbers,
         tensors=tensors,
-        stored=stored,
+        stored=precisions,
         memory={dtype: size * numbers for dtype, size in _RUN.items()},
         files=tuple(path.name for path in files),
         backend=backend,

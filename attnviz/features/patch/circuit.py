@@ -142,17 +142,17 @@ def eliminated(
         least: see :func:`smallest`; heads are left out as long as that holds, or comes nearer.
         size: go on to so many heads instead.
     """
-    kept = list(heads)
-    off = _off(faithful([kept])[0])
-    while len(kept) > max(size or 1, 1):
-        fewer = [[other for other in kept if other != head] for head in kept]
+    members = list(heads)
+    off = _off(faithful([members])[0])
+    while len(members) > max(size or 1, 1):
+        fewer = [[other for other in members if other != head] for head in members]
         shares = [_off(share) for share in faithful(fewer)]
         # of equal ones the last of the ranking goes
-        best = min(range(len(kept)), key=lambda n: (round(shares[n], 9), -n))
+        best = min(range(len(members)), key=lambda n: (round(shares[n], 9), -n))
         if size is None and shares[best] > max(1 - least, off):
             break
-        kept, off = fewer[best], shares[best]
-    return kept
+        members, off = fewer[best], shares[best]
+    return members
 
 
 def _off(share: float) -> float:
@@ -192,15 +192,15 @@ def faithfulness(
             f"{-middle:+.3g}{between} on {len(gaps)} pairs, so no share of it can be taken; change "
             "what is corrupted, or give more pairs"
         )
-    kept = values - values[:, :1] if changes is None else changes
-    ends = ratios(kept, gaps, names, seed=seed)
+    moved = values - values[:, :1] if changes is None else changes
+    ends = ratios(moved, gaps, names, seed=seed)
     return [
         PatchShare(
-            float(kept[:, n].mean()), float(ends.value[n]),
+            float(moved[:, n].mean()), float(ends.value[n]),
             *(judge.known(end[n]) for end in (ends.low, ends.high, ends.joint_low,
                                               ends.joint_high)),
         )
-        for n in range(kept.shape[1])
+        for n in range(moved.shape[1])
     ]  # fmt: skip
 
 

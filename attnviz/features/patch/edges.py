@@ -78,13 +78,18 @@ def _slopes(
     """∂m/∂(what is read), [N, rows, T, D]: by layer and input, and of the last states."""
     source, base = bench.source, runs.corrupted
     sites = source.layout.sites
-    kept = Activations(_READ, sites)
+    activations = Activations(_READ, sites)
     first = entering.detach().clone().requires_grad_()
     output, logits = bench.forward(
-        list(base.batch), base.at, observers=[kept], start=Start(0, first), states=True, grad=True
+        list(base.batch),
+        base.at,
+        observers=[activations],
+        start=Start(0, first),
+        states=True,
+        grad=True,
     )
     total = bench.metric.of(logits, runs.clean.logits, runs.pairs).sum()
-    inside = kept.values
+    inside = activations.values
     wanted = [inside[part][site] for site in sites for part in _READ]
     *inner, last = torch.autograd.grad(total, [*wanted, output.states[-1]])
     by_site = iter(inner)
@@ -154,11 +159,11 @@ def _tracked(
     slopes: Mapping[Part, Tensor],
 ) -> dict[Part, Tensor]:
     """The same by the model's own code, head by head: for rotary positions and the like."""
-    kept = Activations(tuple(slopes), [site])
+    activations = Activations(tuple(slopes), [site])
     first = state.clone().requires_grad_()
     start = Start(site.layer, first, site.layer + 1)
-    source.forward(batch, [kept], ForwardRequest(start=start, grad=True))
-    inside, upstream = kept.values, {}
+    source.forward(batch, [activations], ForwardRequest(start=start, grad=True))
+    inside, upstream = activations.values, {}
     for part, slope in slopes.items():
         rows = []
         for row in range(slope.shape[1]):

@@ -108,15 +108,15 @@ def metric_of(given: str | Function | None, pairs: Sequence[PreparedPair]) -> Pa
         return PairMetric(user.name, user.unit, user.function)
     if given in users:
         return PairMetric(given, users[given].unit, users[given].function)
-    without = [pair.number + 1 for pair in pairs if pair.against is None]
-    name = given or ("log-prob" if without else "logit-diff")
+    missing = [pair.number + 1 for pair in pairs if pair.against is None]
+    name = given or ("log-prob" if missing else "logit-diff")
     if name not in UNITS:
         raise UsageError(f"unknown metric {name!r}; choose one of {', '.join((*UNITS, *users))}")
-    if name == "logit-diff" and without:
+    if name == "logit-diff" and missing:
         raise UsageError(
             "logit-diff holds the answer against another token, and pair {} names none; add "
             "{against}, or take another {metric}",
-            without[0],
+            missing[0],
             against=...,
             metric=...,
         )

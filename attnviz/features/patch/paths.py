@@ -219,15 +219,15 @@ def _inputs(
     source: Source, base: PatchRun, site: Site, states: Sequence[Tensor]
 ) -> dict[Part, Tensor]:
     """Queries, keys and values [senders, N, heads, T, d] that a layer makes of some states."""
-    kept = Activations(("q", "k", "v"), [site])
+    activations = Activations(("q", "k", "v"), [site])
     source.forward(
         list(base.batch) * len(states),
-        [kept],
+        [activations],
         ForwardRequest(start=Start(site.layer, torch.cat(list(states)), site.layer + 1)),
     )
     return {
         part: values[site].view(len(states), -1, *values[site].shape[1:])
-        for part, values in kept.values.items()
+        for part, values in activations.values.items()
     }
 
 

@@ -114,12 +114,14 @@ class PatchBench:
         """One of the two runs, with what is to be taken from it."""
         source = self.source
         places = torch.tensor(at, device=source.info.device)
-        kept = Activations(parts, source.layout.sites)
+        activations = Activations(parts, source.layout.sites)
         output, logits = self.forward(
-            batch, places, observers=[kept] if parts else [], mlps=mlps,
+            batch, places, observers=[activations] if parts else [], mlps=mlps,
             states=source.start_kind is not None,
         )  # fmt: skip
-        return PatchRun(tuple(batch), places, kept.values, output.states, output.mlps, logits)
+        return PatchRun(
+            tuple(batch), places, activations.values, output.states, output.mlps, logits
+        )
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -204,7 +204,9 @@ class Search:
                 ("minimal", fewer),
             )
         }
-        measured = self._sets(split.judged, [one for several in named.values() for one in several])
+        measured = self._sets(
+            split.judged, [patching for several in named.values() for patching in several]
+        )
         shares = iter(circuit.faithfulness(measured, names, self.seed))
         scores = {name: list(islice(shares, len(several))) for name, several in named.items()}
         values = np.stack([sums.patched[0] for sums in measured])
@@ -235,10 +237,10 @@ class Search:
         chosen = circuit.links(every, changes, gaps, found_names, circuits, self.least, self.seed)
         if not chosen:
             return []
-        kept: tuple[Path, ...] = tuple(chosen)
-        plan = replace(plan, paths=kept, pairs=self._pairs(split.judged))
+        links: tuple[Path, ...] = tuple(chosen)
+        plan = replace(plan, paths=links, pairs=self._pairs(split.judged))
         again = self.measure(plan, "edges")
-        edges = judge.edges(kept, again, DIRECTIONS, judged_names, self.seed, {})
+        edges = judge.edges(links, again, DIRECTIONS, judged_names, self.seed, {})
         return list(zip(edges, chosen.values(), strict=True))
 
     def _means(self, pairs: Sequence[PreparedPair]) -> tuple[dict[Site, Tensor], str]:
@@ -249,10 +251,10 @@ class Search:
         count = 0
         for numbers in batches(pairs, self.plan.tokens):
             for side in ("clean", "corrupted"):
-                kept = Activations(["z"], self.source.layout.sites)
+                activations = Activations(["z"], self.source.layout.sites)
                 batch = [getattr(pairs[n], side) for n in numbers]
-                self.source.forward(batch, [kept], ForwardRequest(hidden=False))
-                for site, z in kept.values["z"].items():
+                self.source.forward(batch, [activations], ForwardRequest(hidden=False))
+                for site, z in activations.values["z"].items():
                     total = z.double().sum(0).transpose(0, 1)  # [T, H, d_v]
                     total = total if same else total.sum(0, keepdim=True)
                     sums[site] = sums[site] + total if site in sums else total
@@ -273,9 +275,9 @@ class Search:
         shown = self.pairs[0].clean
         if shown.length > LONGEST:
             return roles, {}
-        kept = Activations(["pattern"], {head.site for head in members})
-        self.source.forward([shown], [kept], ForwardRequest(hidden=False))
-        maps = kept.values["pattern"]
+        activations = Activations(["pattern"], {head.site for head in members})
+        self.source.forward([shown], [activations], ForwardRequest(hidden=False))
+        maps = activations.values["pattern"]
         return roles, {
             head: tuple(
                 tuple(round(float(value), 3) for value in row)

@@ -63,9 +63,9 @@ def parts_of(component: Component) -> tuple[Part, ...]:
 
 def key_heads(source: Source, pair: PreparedPair) -> dict[Site, int]:
     """G of every layer: heads that have keys and values of their own."""
-    kept = Activations(["k"], source.layout.sites)
-    source.forward([pair.clean], [kept], ForwardRequest(hidden=False))
-    return {site: keys.shape[1] for site, keys in kept.values["k"].items()}
+    activations = Activations(["k"], source.layout.sites)
+    source.forward([pair.clean], [activations], ForwardRequest(hidden=False))
+    return {site: keys.shape[1] for site, keys in activations.values["k"].items()}
 
 
 def targets(

@@ -117,9 +117,9 @@ def induction_swap(words: TaskWords) -> Pair:
     """The same words, and two of them swapped, so that another one of them followed then."""
 
     def swapped(first: list[int], again: slice, _: int) -> tuple[list[int], int]:
-        changed, one, last = list(first), again.start, again.stop - 1
-        changed[one], changed[last] = first[last], first[one]
-        return changed, first[one + 1]
+        changed, first_again, last = list(first), again.start, again.stop - 1
+        changed[first_again], changed[last] = first[last], first[first_again]
+        return changed, first[first_again + 1]
 
     return _repeated(words, swapped)
 

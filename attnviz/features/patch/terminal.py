@@ -142,8 +142,8 @@ def strongest(
     size = dict.fromkeys(names, 0.0)
     for (name, _), value in values.items():
         size[name] = max(size[name], abs(value))
-    kept = set(sorted(names, key=lambda name: -size[name])[:count])
-    return [name for name in names if name in kept]
+    largest = set(sorted(names, key=lambda name: -size[name])[:count])
+    return [name for name in names if name in largest]
 
 
 def table(result: Patch, effects: Sequence[PatchEffect]) -> RenderableType:

@@ -236,10 +236,10 @@ def _quote_circuit(result: Patch, circuit: Circuit) -> str:
 def itself(result: Patch, circuit: Circuit) -> str:
     """``14.6 of 19.0 logits, and −14.1 with all heads corrupted``: the metric, beside its share."""
     unit = f" {result.unit}" if result.unit else ""
-    kept, full, empty = (
+    share, full, empty = (
         f"{value:.3g}".replace("-", MINUS) for value in (circuit.kept, circuit.full, circuit.empty)
     )
-    return f"{kept} of {full}{unit}, and {empty} with all heads corrupted"
+    return f"{share} of {full}{unit}, and {empty} with all heads corrupted"
 
 
 def null(result: Patch, circuit: Circuit) -> str:

@@ -68,8 +68,8 @@ class Examples:
         shown: the texts by their keys.
     """
 
-    def __init__(self, heads: int, kept: int = KEPT) -> None:
-        shape = (len(SORTS), len(ROLES), heads, kept)
+    def __init__(self, heads: int, count: int = KEPT) -> None:
+        shape = (len(SORTS), len(ROLES), heads, count)
         self.ranks = np.full(shape, _NONE, np.int64)
         self.texts = np.zeros(shape, np.uint64)
         self.rows = np.zeros(shape, np.int32)

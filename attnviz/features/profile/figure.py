@@ -174,8 +174,8 @@ def _reached(heads: list[HeadProfile]) -> slice:
 
 def _plane(axes: Axes, profile: Profile, heads: list[HeadProfile]) -> None:
     """Heads that look at the same stand near each other."""
-    placed = [head for head in heads if head.place is not None]
-    for head in placed:
+    located = [head for head in heads if head.place is not None]
+    for head in located:
         assert head.place is not None
         plain = not head.scores.roles
         axes.plot(
@@ -192,8 +192,8 @@ def _plane(axes: Axes, profile: Profile, heads: list[HeadProfile]) -> None:
     axes.set_xticks([])
     axes.set_yticks([])
     axes.spines[:].set_color("#e0e0e0")
-    _names(axes, profile, placed)
-    known = list(dict.fromkeys(f.scores.roles[0].name for f in placed if f.scores.roles))
+    _names(axes, profile, located)
+    known = list(dict.fromkeys(f.scores.roles[0].name for f in located if f.scores.roles))
     dots = [
         Line2D([], [], marker="o", linestyle="", markersize=4, color=drawn(name).color)
         for name in known

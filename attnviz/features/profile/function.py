@@ -124,8 +124,8 @@ def _read(
         raise UsageError("give either files or {texts}", texts=...)
     column, group, whole = settings.column, settings.group, settings.whole
     if texts is None:
-        names = corpus.resolve(listed(files), senses=True)
-        records = corpus.read(names, column=column, group=group, whole_files=whole, senses=True)
+        names = corpus.resolve(listed(files), media=True)
+        records = corpus.read(names, column=column, group=group, whole_files=whole, media=True)
         return names, records
     for name, value in (("column", column), ("group", group), ("whole", whole or None)):
         if value is not None:

@@ -282,8 +282,8 @@ def nearest(
         among: [n, n], the pairs that are alike, see :func:`related`.
     """
     order = np.argsort(apart[head], kind="stable").tolist()
-    kept = [other for other in order if among[head, other]]
-    return tuple((other, float(apart[head, other])) for other in kept[:most])
+    similar = [other for other in order if among[head, other]]
+    return tuple((other, float(apart[head, other])) for other in similar[:most])
 
 
 def known(apart: NDArray[np.float64], errors: NDArray[np.float64]) -> tuple[tuple[float, ...], ...]:

@@ -66,14 +66,14 @@ class Passing:
         choices = uniform.sum(-1)
         counts = counts & (choices >= 2)  # [B, A, r]
         uniform = uniform * (counts / choices.clip(1))[..., None]
-        counted = weights if counts.all() else weights * counts[..., None]
+        selected = weights if counts.all() else weights * counts[..., None]
         keys = slice(rows.key_start, rows.key_start + s)
         own, chance = self._sums(site, weights)
-        own.keys[..., keys] += to_numpy(counted.sum(2))
+        own.keys[..., keys] += to_numpy(selected.sum(2))
         chance.keys[..., keys] += _mean(to_numpy(uniform.sum(2)))
         if site.kind != "cross":
             back = rows.start + r - 1 - rows.key_start
-            own.distances[:] += _binned(_diagonals(counted), back)
+            own.distances[:] += _binned(_diagonals(selected), back)
             chance.distances[:] += _mean(_binned(_diagonals(uniform), back))
 
     def passed(self, item: int) -> dict[Site, Passed]:

@@ -127,9 +127,9 @@ class Worker:
                 sums_at[order[id(window)]] = sums
         tally.examples.merge(*examples)
         tally.examples.prune()
-        kept = [(prepared[place].piece, sums_at[place]) for place in sorted(sums_at)]
-        tally.texts = len({piece.text.number for piece, _ in kept if piece.part == 0})
-        return _part(tally, kept, bad)
+        measured = [(prepared[place].piece, sums_at[place]) for place in sorted(sums_at)]
+        tally.texts = len({piece.text.number for piece, _ in measured if piece.part == 0})
+        return _part(tally, measured, bad)
 
     def _prepared(self, task: ProfileTask, bad: list[InvalidRecord]) -> Iterator[Window]:
         """The windows of every text, or why there are none."""
@@ -188,10 +188,10 @@ class Worker:
             yield window, sums
 
 
-def _part(tally: Tally, kept: list[tuple[Piece, Sums]], bad: list[InvalidRecord]) -> Part:
+def _part(tally: Tally, measured: list[tuple[Piece, Sums]], bad: list[InvalidRecord]) -> Part:
     """Put the sums of each cluster together, in the order of the texts."""
     names, contents, a, b = [], [], [], []
-    for cluster, some in groupby(kept, key=lambda pair: pair[0].cluster):
+    for cluster, some in groupby(measured, key=lambda pair: pair[0].cluster):
         pieces, sums = zip(*some, strict=True)
         names.append(cluster)
         contents.append(sum(piece.content for piece in dict.fromkeys(pieces)) % (1 << 64))

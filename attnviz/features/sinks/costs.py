@@ -67,20 +67,20 @@ def costs(source: Source, inputs: Inputs, sinks: Mapping[Head, int]) -> TextCost
         return float((1 - _cosine(whole, outcome)).mean())
 
     base = _loss(whole, ids) if loss else 0.0
-    without, moved = {}, {}
+    reference, moved = {}, {}
     for site, heads in _by_site(sinks).items():
         maps = _maps(source, inputs, site)
         for head in heads:
             count = source.layout.heads[site.kind][site.layer]
             share = np.ones(count, np.float32)
             share[head.index] = 0
-            without[head] = cost(
+            reference[head] = cost(
                 ForwardRequest({site: Gate(array(share))}, hidden=not loss, logits=loss)
             )
             moving = array(_without_key(maps, sinks[head]))
             donor = Donor("pattern", moving, array(1 - share[None]))
             moved[head] = cost(ForwardRequest(donors={site: [donor]}, hidden=not loss, logits=loss))
-    return TextCosts(base, without, moved, len(ids) - loss)
+    return TextCosts(base, reference, moved, len(ids) - loss)
 
 
 def _looked_at(source: Source, inputs: Inputs, request: ForwardRequest) -> Floats:

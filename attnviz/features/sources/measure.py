@@ -196,7 +196,7 @@ def _text(source: Source, inputs: Inputs, head: Head, score: str, other_key: Oth
         return text
     mix = np.zeros((length, keys))
     for sign, some in ((1.0, wanted), (-1.0, allowed & ~wanted)):
-        mix[counts] += sign * mean_of(scores[counts], some[counts], weighed=other_key == REST)
+        mix[counts] += sign * mean_of(scores[counts], some[counts], weighted=other_key == REST)
     parts = split(source, inputs, head, terms)
     query = parts.queries(counts.tolist())
     q = terms.query[counts].astype(np.float64)

@@ -156,22 +156,22 @@ def _mix(why: Reason, other_key: Against) -> Floats:
     if other_key in (MEAN, REST):
         others = np.isfinite(why.row)
         others[why.key] = False
-        mix = -mean_of(why.row[None], others[None], weighed=other_key == REST)[0]
+        mix = -mean_of(why.row[None], others[None], weighted=other_key == REST)[0]
     elif isinstance(other_key, int):
         mix[other_key] = -1.0
     mix[why.key] = 1.0
     return mix
 
 
-def mean_of(scores: Floats, some: NDArray[np.bool_], *, weighed: bool) -> Floats:
+def mean_of(scores: Floats, some: NDArray[np.bool_], *, weighted: bool) -> Floats:
     """The factors that make the mean of some keys, row by row.
 
     Args:
         scores: [R, S].
         some: [R, S], at least one of every row.
-        weighed: by their weights among themselves, softmax of the scores; else all alike.
+        weighted: by their weights among themselves, softmax of the scores; else all alike.
     """
-    if weighed:
+    if weighted:
         masked = np.where(some, scores, -np.inf)
         powers = np.exp(masked - masked.max(1, keepdims=True))
     else:

@@ -129,8 +129,8 @@ def split(source: Source, inputs: Inputs, head: Head, terms: HeadTerms) -> Split
     Raises:
         ModelError: what the layer reads cannot be followed.
     """
-    followed = follow(source, inputs)
-    anatomist = Decomposition(followed, source)
+    traced = follow(source, inputs)
+    anatomist = Decomposition(traced, source)
     keys = anatomist.key(head, range(len(terms.key)))
     exact = LOW.get(source.info.dtype, EXACT)
     return SplitHead(head, terms, anatomist, keys, exact, source.info.model)

@@ -149,9 +149,9 @@ def rows_of(result: SourceShares) -> str:
         if result.score
         else "the key with the largest weight of every row"
     )
-    weighed = " by their weights" if result.other_key == REST else ""
+    by_weights = " by their weights" if result.other_key == REST else ""
     return (
-        f"{result.name}, {what} against all other keys{weighed}: {result.rows:,} of "
+        f"{result.name}, {what} against all other keys{by_weights}: {result.rows:,} of "
         f"{result.of_rows:,} rows of {result.texts:,} texts{held_out(result)}"
     )
 

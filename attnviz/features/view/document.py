@@ -278,8 +278,8 @@ def _axis(tokens: Tokens) -> dict[str, Any]:
         else:
             before = tokens.texts[place - 1] if place else ""
             new = not place or tokens.words[place] != tokens.words[place - 1]
-            ending = before in ("'", "’") and text in _ENDINGS
-            gap = new and text[:1] not in _NO_SPACE_BEFORE and not ending
+            is_ending = before in ("'", "’") and text in _ENDINGS
+            gap = new and text[:1] not in _NO_SPACE_BEFORE and not is_ending
         bare = text.removeprefix(" ") if gap and text.strip() else text
         if place and tokens.words[place] == tokens.words[place - 1]:
             bare = bare.removeprefix("##") or bare

@@ -84,7 +84,7 @@ def view(
     from attnviz.features.view import page as viewer
 
     other, ablate, max_mb = settings.other_model, settings.ablate, page.max_mb
-    evidence, without = attaching.evidence, settings.without
+    evidence, ablated = attaching.evidence, settings.without
     loaded = alone(text, model, settings)
     if loaded.inputs is not None:
         others = {"other_model": other, "why": settings.why, "evidence": evidence,
@@ -100,7 +100,7 @@ def view(
     given, least_bits = read_evidence(evidence), page.bits or 8
     ready, least = [], 0
     options = MapOptions(
-        select, without, settings.quantity, settings.why, origins=settings.why is not None
+        select, ablated, settings.quantity, settings.why, origins=settings.why is not None
     )
     source: Source | None = None
     if ablate:
@@ -142,7 +142,7 @@ def view(
     ]
     names = [capture.source.model for capture in several]
     if other is not None:
-        names = _run_names(names, without)
+        names = _run_names(names, ablated)
         said |= dict.fromkeys(_unlike(several, names, ready[1].held))
     models = dict.fromkeys(names[: 1 if other is None else 2])
     title = page.title or f"Attention of {' and '.join(models)}"
@@ -208,11 +208,11 @@ def _runs(
         yield from pair
 
 
-def _run_names(models: Sequence[str], without: str | None) -> list[str]:
+def _run_names(models: Sequence[str], ablated: str | None) -> list[str]:
     """What the runs of every text are called: the model of each, the first without its heads."""
-    if without is None:
+    if ablated is None:
         return list(models)
-    return [name if n % 2 else f"{name} without {without}" for n, name in enumerate(models)]
+    return [name if n % 2 else f"{name} without {ablated}" for n, name in enumerate(models)]
 
 
 def _told_apart(names: Sequence[str]) -> tuple[str, ...]:
@@ -286,8 +286,8 @@ def _effects(source: Source, texts: Sequence[Inputs], progress: Progress | None)
     alone = len(texts) == 1 and (bool(texts[0].features) or not texts[0].texts)  # no sentences fit
     method = "zero" if alone else METHODS
     settings = AblationSettings(method=method, estimate=None if source.no_logits else "plain")
-    quiet: Progress = lambda stage, done, all_: None  # noqa: E731
-    return ablation.run(ablation.Study(source, texts, settings, progress=progress or quiet))
+    no_progress: Progress = lambda stage, done, all_: None  # noqa: E731
+    return ablation.run(ablation.Study(source, texts, settings, progress=progress or no_progress))
 
 
 def _check_page(size: float, max_mb: float) -> None:

@@ -82,7 +82,7 @@ def load_network(
                 device = next(model.parameters()).device
             return HookedModel(
                 model, body, device, seq2seq=bool(seq2seq), no_logits=no_logits,
-                placed=not placement.plain,
+                on_device=not placement.plain,
             )  # fmt: skip
         except (RuntimeError, torch.OutOfMemoryError) as error:
             raise ModelError(f"{name} does not fit on {device}: {one_line(error)}") from error
@@ -230,8 +230,8 @@ def _made_up(report: Mapping[str, Any], model: Any, body: Any, name: str) -> str
 def _refuse_shape(name: str, key: str, shapes: Sequence[Any]) -> None:
     if not shapes:  # transformers 4 names the weight only
         raise ModelError(f"{name}: weight {key} has another shape than its config.json says")
-    stored, expected = map(tuple, shapes)
+    there, expected = map(tuple, shapes)
     raise ModelError(
-        f"{name}: weight {key} has shape {stored}, its config.json says {expected}; the two files "
+        f"{name}: weight {key} has shape {there}, its config.json says {expected}; the two files "
         "belong to different models"
     )

@@ -54,12 +54,14 @@ def load(
                 f"{name}: {network.family} models attend inside windows that differ from layer to "
                 "layer, not from every patch to every other; take a ViT"
             )
-        senses = load_processors(path, name, part, network.accepted, network.reads[0])
-        sample = senses.sample()
+        processors = load_processors(path, name, part, network.accepted, network.reads[0])
+        sample = processors.sample()
         network.sample = network.example(sample.features)
         texts = load_texts(path, name)
         surveyed = survey(network, name)
-        return MediaModel(network, surveyed, texts, name, reason, senses=senses, sample=sample)
+        return MediaModel(
+            network, surveyed, texts, name, reason, processors=processors, sample=sample
+        )
     surveyed, texts = survey(network, name), load_texts(path, name)
     if "image" in network.reads and not network.seq2seq:
         return VisionLanguage(network, surveyed, texts, name, reason, folder=path)

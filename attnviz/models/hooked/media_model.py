@@ -25,11 +25,11 @@ class MediaModel(Hooked):
         name: str,
         reason: str = "",
         *,
-        senses: Processors,
+        processors: Processors,
         sample: ProcessedMedia,
     ) -> None:
         super().__init__(network, survey, texts, name, reason)
-        self._senses, self._sample = senses, sample
+        self._processors, self._sample = processors, sample
 
     @property
     def max_tokens(self) -> int | None:
@@ -49,11 +49,11 @@ class MediaModel(Hooked):
             InputError: a file that cannot be read; UsageError: options that this model does not
             take, or a library that is missing; ModelError: the processor refuses it.
         """
-        sense = self._senses.sense
+        sense = self._processors.sense
         limits.check_prompt(prompt, decoder=self._network.seq2seq, reads=(sense,))
-        sensed = self._senses.read(Path(getattr(prompt, sense)))
+        sensed = self._processors.read(Path(getattr(prompt, sense)))
         length = self._length(sensed)
-        tokens = self._senses.tokens(sensed, length)
+        tokens = self._processors.tokens(sensed, length)
         item = Item(features=sensed.features, sensed=length)
         notes: list[str] = []
         inputs = self._inputs(prompt, tokens, item, notes)

@@ -79,9 +79,9 @@ class HookedModel:
         *,
         seq2seq: bool,
         no_logits: str,
-        placed: bool = False,
+        on_device: bool = False,
     ) -> None:
-        self.model = (model if placed else model.to(device)).eval().requires_grad_(False)
+        self.model = (model if on_device else model.to(device)).eval().requires_grad_(False)
         self.body = body
         self.device = device
         self.seq2seq = seq2seq
@@ -119,8 +119,8 @@ class HookedModel:
     def reads(self) -> tuple[str, ...]:
         """What it takes: ``text``, ``image``, ``audio``."""
         accepted = self.accepted
-        senses = [what for name, what in _SENSES.items() if name in accepted]
-        return ("text",) * ("input_ids" in accepted) + tuple(dict.fromkeys(senses))
+        media = [what for name, what in _SENSES.items() if name in accepted]
+        return ("text",) * ("input_ids" in accepted) + tuple(dict.fromkeys(media))
 
     @property
     def dtype(self) -> torch.dtype:
@@ -218,9 +218,9 @@ class HookedModel:
             if module is self.body:
                 output: Mapping[str, Any] = module(**arguments, return_dict=True)
                 return output
-            with self._last_states() as kept:
+            with self._last_states() as states:
                 output = module(**arguments, return_dict=True)
-            return {**output, "last_hidden_state": kept[-1]}
+            return {**output, "last_hidden_state": states[-1]}
 
     def _features(self, items: Sequence[Item]) -> dict[str, Tensor]:
         """The features of a batch, one after the other.
@@ -268,15 +268,15 @@ class HookedModel:
         The head may run the body, or its decoder alone (OPT, T5).
         """
         sought = (self.body, getattr(self.model, "get_decoder", lambda: None)())
-        kept: list[Tensor] = []
+        states: list[Tensor] = []
         with contextlib.ExitStack() as undo:
             for part in self.body.modules():
                 if any(part is body for body in sought):
                     hook = part.register_forward_hook(
-                        lambda _, args, output: kept.append(output[0])
+                        lambda _, args, output: states.append(output[0])
                     )
                     undo.callback(hook.remove)
-            yield kept
+            yield states
 
     def padding(self, lengths: Sequence[int]) -> Tensor:
         """Bool [B, longest], True for real tokens."""

@@ -195,14 +195,14 @@ class Hooked(Gated):
             start = replace(start, hidden=begin(self._name, start, batch, self.layout))
         if request.mlps and self.readout().reason:
             raise ModelError(f"what {self._name} adds up cannot be told: {self.readout().reason}")
-        kept: list[Tensor] = []
+        states: list[Tensor] = []
         added: list[Tensor] = []
         tracked = running(
             self._name,
             batch,
             self._network.device,
             grad=request.grad,
-            kept=request.states or request.mlps,
+            states=request.states or request.mlps,
         )
         with self._network.lock, tracked:
             if self.info.backend == "hooked":
@@ -225,7 +225,7 @@ class Hooked(Gated):
                     if stack is not None and start is not None:
                         around.enter_context(stack.beginning(start))
                     if stack is not None and request.states:
-                        around.enter_context(stack.keeping(kept, first, end))
+                        around.enter_context(stack.keeping(states, first, end))
                     if request.mlps:
                         around.enter_context(self._residual.keeping(added, first))
                     output = self._network.run(
@@ -239,7 +239,7 @@ class Hooked(Gated):
         last = output.get("last_hidden_state")
         sizes = (len(items), -1, added[0].shape[-1]) if added else ()
         scores = output.get("logits") if request.logits else None
-        return Output(last, scores, tuple(kept), tuple(part.reshape(sizes) for part in added))
+        return Output(last, scores, tuple(states), tuple(part.reshape(sizes) for part in added))
 
     def output(self, site: Site) -> OutputProjection:
         """W_O and b_O of a layer, where they were proved at loading."""
@@ -345,19 +345,19 @@ class Hooked(Gated):
 
     def _read(self, prompt: Prompt, notes: list[str]) -> Tokens:
         """The tokens of the encoder or of the only stack."""
-        limit, placed = self._longest(prompt), None
+        limit, positions = self._longest(prompt), None
         encode = partial(
             self._texts.encode,
             prompt.text or "",
             prompt.pair,
             special=prompt.special_tokens,
             words=prompt.words,
-            placed=needs_offsets(prompt),
+            located=needs_offsets(prompt),
         )
         if prompt.ids is not None:
             tokens = self._texts.tokens(prompt.ids)
         else:
-            tokens, placed = encode()
+            tokens, positions = encode()
         limits.check_ids(tokens.ids, self._network.vocab_size)
         note = limits.check_length(len(tokens), limit, truncate=prompt.truncate)
         if note and limit is not None:
@@ -365,8 +365,8 @@ class Hooked(Gated):
             if prompt.ids is not None:
                 tokens = self._texts.tokens(limits.cut(tokens.ids, tokens.special, limit))
             else:
-                tokens, placed = encode(limit=limit)
-        return spanned(tokens, prompt, placed, notes)
+                tokens, positions = encode(limit=limit)
+        return spanned(tokens, prompt, positions, notes)
 
     def _target(self, prompt: Prompt, source: Item, notes: list[str]) -> Tokens:
         """The tokens of the decoder: the target, or what the model writes."""

@@ -162,14 +162,14 @@ def _listed(body: nn.Module, plan: Sequence[tuple[int, Site]]) -> nn.ModuleList 
 @contextlib.contextmanager
 def _replaced(layer: nn.Module, forward: Any) -> Iterator[None]:
     """Let a layer do something else inside the block; a forward of its own comes back."""
-    kept = vars(layer).get("forward")
+    original = vars(layer).get("forward")
     layer.forward = forward
     try:
         yield
     finally:
         del layer.forward
-        if kept is not None:
-            layer.forward = kept
+        if original is not None:
+            layer.forward = original
 
 
 def _hidden(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:

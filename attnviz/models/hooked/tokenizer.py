@@ -48,7 +48,7 @@ class Texts:
         special: bool = True,
         limit: int | None = None,
         words: Sequence[tuple[int, int]] | None = None,
-        placed: bool = False,
+        located: bool = False,
     ) -> tuple[Tokens, Offsets | None]:
         """Tokenize a text.
 
@@ -58,7 +58,7 @@ class Texts:
             special: add the model's special tokens.
             limit: cut to this many tokens, as the tokenizer cuts (special tokens stay).
             words: those that somebody else has found, see :class:`~attnviz.core.prompt.Prompt`.
-            placed: whether to tell which characters of the text the tokens stand for.
+            located: whether to tell which characters of the text the tokens stand for.
 
         Returns:
             The tokens, and their characters if those were asked for.
@@ -68,8 +68,8 @@ class Texts:
             ModelError: there is no tokenizer, or it does not say where its tokens stand.
             UsageError: a pair, where the tokenizer does not set the sentences apart.
         """
-        placed = placed or words is not None
-        if placed and not getattr(self._tokenizer, "is_fast", True):
+        located = located or words is not None
+        if located and not getattr(self._tokenizer, "is_fast", True):
             raise ModelError(
                 f"the tokenizer of {self._name} does not say which characters its tokens stand "
                 "for; take a model with a tokenizer.json"
@@ -81,9 +81,9 @@ class Texts:
             truncation=limit is not None,
             max_length=limit,
             return_special_tokens_mask=True,
-            return_offsets_mapping=placed,
+            return_offsets_mapping=located,
         )
-        offsets = offsets_in_text(read["offset_mapping"], read.sequence_ids(0)) if placed else None
+        offsets = offsets_in_text(read["offset_mapping"], read.sequence_ids(0)) if located else None
         tokens = self._reader.tokens(
             read["input_ids"],
             segments=read.get("token_type_ids", ()),

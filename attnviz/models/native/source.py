@@ -254,7 +254,7 @@ class Native(Gated):
         item = Inputs({network.config.family.kind: Sides(tokens, tokens)})
         with (
             limits.telling(generation, tokens, self._reader.text) as tell,
-            running(self._name, [item], like.device, grad=False, kept=False),
+            running(self._name, [item], like.device, grad=False, states=False),
         ):
             for token in write(network, words, prompt, generation, self._ends, standing):
                 ids.append(token)
@@ -306,7 +306,7 @@ class Native(Gated):
         if isinstance(like, np.ndarray):
             tracking = running_on_numpy(self._name, batch)
         else:
-            tracking = running(self._name, batch, like.device, grad=request.grad, kept=kept_on)
+            tracking = running(self._name, batch, like.device, grad=request.grad, states=kept_on)
         with tracking:
             if start is None:
                 first, x = 0, network.embed(ids, segments)
@@ -316,7 +316,7 @@ class Native(Gated):
                 once = once and not observers and not request.states
                 start = replace(start, hidden=arrays.placed(start.hidden, like))
                 first, x = start.layer, begin(self._name, start, batch, self.layout, once=once)
-            kept = [x] if request.states else []
+            states = [x] if request.states else []
             added: list[Array] = []
             layers = network.run(
                 x,
@@ -331,14 +331,14 @@ class Native(Gated):
             end = len(self._stored.layers) if start is None or start.end is None else start.end
             for x in islice(layers, max(end - first, 0)):
                 if request.states:
-                    kept.append(x)
+                    states.append(x)
             if not whole:
                 return Output()
             last = network.close(x)
             return Output(
                 last,
                 None if words is None else words(last),
-                tuple(kept),
+                tuple(states),
                 tuple(added),
             )
 

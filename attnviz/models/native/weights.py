@@ -43,20 +43,20 @@ class Weights:
         self,
         files: Sequence[Path],
         family: NativeFamily,
-        placed: tuple[torch.device, torch.dtype] | None = None,
+        target: tuple[torch.device, torch.dtype] | None = None,
     ) -> None:
         self._stack = ExitStack()
-        self._family, self._placed = family, placed
+        self._family, self._placed = family, target
         self._where: dict[str, tuple[Any, Any, str]] = {}
         self._taken: set[str] = set()
         for path in files:
-            framework = "np" if placed is None else "pt"
+            framework = "np" if target is None else "pt"
             file = self._stack.enter_context(safe_open(path, framework=framework))
-            stored = StoredTensors(path) if placed is None else file
+            tensors = StoredTensors(path) if target is None else file
             for key in file.keys():  # noqa: SIM118 (not a dict)
                 stem, _, last = key.rpartition(".")
                 name = f"{stem}.{_OLD_NAMES.get(last, last)}"
-                self._where[name] = (file, stored, key)
+                self._where[name] = (file, tensors, key)
         self._prefix = self._find_prefix(f"{family.tensors['tokens']}.weight")
 
     def __enter__(self) -> Weights:
@@ -92,15 +92,15 @@ class Weights:
 
     def take_whole(self, name: str, *shape: int) -> Array:
         """One tensor by its full name, as :meth:`take`; it must be there."""
-        file, stored, key = self._where[name]
-        found = tuple(file.get_slice(key).get_shape())
-        if found != shape:
+        file, tensors, key = self._where[name]
+        actual = tuple(file.get_slice(key).get_shape())
+        if actual != shape:
             raise ModelError(
-                f"weight {key} has shape {list(found)}, config.json says {list(shape)}; the two "
+                f"weight {key} has shape {list(actual)}, config.json says {list(shape)}; the two "
                 "files belong to different models"
             )
         try:
-            tensor: Array = stored.take(key) if self._placed is None else file.get_tensor(key)
+            tensor: Array = tensors.take(key) if self._placed is None else file.get_tensor(key)
         except (SafetensorError, RuntimeError, OSError, ValueError) as error:
             raise ModelError(f"cannot read weight {key}: {error}; download it again") from None
         return tensor if self._placed is None else tensor.to(*self._placed)

@@ -107,15 +107,15 @@ def write(
     if model.config.get("quantization_config"):
         raise ModelError(f"{model.name} is quantized, and its heads cannot be removed")
     tensors = _tensors(model)
-    stored = projections.find(tensors, model.name)
-    sizes = sizes_of(tensors, stored, heads, model.name)
-    whole = cut and stored.cuttable and not _by_head(tensors, stored, sizes)
+    projected = projections.find(tensors, model.name)
+    sizes = sizes_of(tensors, projected, heads, model.name)
+    whole = cut and projected.cuttable and not _by_head(tensors, projected, sizes)
 
     def loadable(heads: int, groups: int) -> bool:
         return _loadable(_config(model.config, heads, groups, sizes.width))
 
-    how = plan(gone, stored.names, sizes, loadable) if whole else zeroing(gone)
-    made = removed(tensors, stored, sizes, how)
+    how = plan(gone, projected.names, sizes, loadable) if whole else zeroing(gone)
+    made = removed(tensors, projected, sizes, how)
     with system_errors(OutputError, f"cannot write {folder}"):
         for path in _copied(model):
             files.write(folder / path.name, files.contents(path))
@@ -170,11 +170,13 @@ def _tensors(model: Located) -> dict[str, Tensor]:
 
 
 def _by_head(
-    tensors: Mapping[str, Tensor], stored: projections.StoredProjections, sizes: StoredSizes
+    tensors: Mapping[str, Tensor], projected: projections.StoredProjections, sizes: StoredSizes
 ) -> bool:
     """Whether other tensors of attention have something for each head, such as learned sinks."""
     return any(
-        tensors[name].shape[-1] != sizes.width for names in stored.others.values() for name in names
+        tensors[name].shape[-1] != sizes.width
+        for names in projected.others.values()
+        for name in names
     )
 
 

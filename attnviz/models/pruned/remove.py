@@ -99,20 +99,20 @@ def _members(group: int, sizes: StoredSizes) -> range:
 
 
 def sizes_of(
-    tensors: Mapping[str, Tensor], stored: StoredProjections, heads: int, model: str
+    tensors: Mapping[str, Tensor], projected: StoredProjections, heads: int, model: str
 ) -> StoredSizes:
     """The sizes of every layer's attention, read off its matrices.
 
     Args:
         tensors: of the checkpoint, by name.
-        stored: where the projections are.
+        projected: where the projections are.
         heads: query heads of every layer.
         model: its name, for messages.
 
     Raises:
         ModelError: layers of different sizes, or matrices that so many heads do not share.
     """
-    listed = {_sizes(tensors, names, stored, heads) for names in stored.names.values()}
+    listed = {_sizes(tensors, names, projected, heads) for names in projected.names.values()}
     if len(listed) == 1 and None not in listed:
         return next(sizes for sizes in listed if sizes is not None)
     raise ModelError(
@@ -122,19 +122,22 @@ def sizes_of(
 
 
 def _sizes(
-    tensors: Mapping[str, Tensor], names: Mapping[str, str], stored: StoredProjections, heads: int
+    tensors: Mapping[str, Tensor],
+    names: Mapping[str, str],
+    projected: StoredProjections,
+    heads: int,
 ) -> StoredSizes | None:
     """Of one layer; None where they do not fit together."""
 
     def wide(part: str) -> int:
         role = part.partition(".")[0]
-        return int(tensors[names[part]].shape[_axis(role, "weight", stored.transposed)])
+        return int(tensors[names[part]].shape[_axis(role, "weight", projected.transposed)])
 
     width, rest = divmod(wide("out.weight"), heads)
-    key = (wide("qkv.weight") - heads * width) // 2 if stored.fused else wide("k.weight")
+    key = (wide("qkv.weight") - heads * width) // 2 if projected.fused else wide("k.weight")
     groups = key // width if width else 0
     fits = not rest and groups and groups * width == key and heads % groups == 0
-    if stored.fused:
+    if projected.fused:
         fits = fits and wide("qkv.weight") == heads * width + 2 * key
     else:
         fits = fits and wide("q.weight") == heads * width and wide("v.weight") == key
@@ -142,20 +145,20 @@ def _sizes(
 
 
 def removed(
-    tensors: Mapping[str, Tensor], stored: StoredProjections, sizes: StoredSizes, how: Removal
+    tensors: Mapping[str, Tensor], projected: StoredProjections, sizes: StoredSizes, how: Removal
 ) -> dict[str, Tensor]:
     """All tensors, those of the projections without the heads.
 
     Args:
         tensors: of the checkpoint, by name; not changed.
-        stored: where the projections are.
+        projected: where the projections are.
         sizes: of every layer.
         how: what is cut and what is zeroed.
     """
     changed = dict(tensors)
-    for layer, names in stored.names.items():
+    for layer, names in projected.names.items():
         shared = any(
-            tensors[other].shape[-1] != sizes.width for other in stored.others.get(layer, ())
+            tensors[other].shape[-1] != sizes.width for other in projected.others.get(layer, ())
         )  # a normalization over all heads: zero rows would change the others
         for part, name in names.items():
             role, _, kind = part.partition(".")
@@ -165,12 +168,12 @@ def removed(
             zero = _places(role, how.zeroed.get(layer, ()), sizes)
             if zero and (role == "out" or not shared):
                 tensor = tensor.clone()
-                tensor.index_fill_(_axis(role, kind, stored.transposed), torch.tensor(zero), 0.0)
+                tensor.index_fill_(_axis(role, kind, projected.transposed), torch.tensor(zero), 0.0)
             cut = set(_places(role, how.cut.get(layer, ()), sizes))
             if cut:
-                axis = _axis(role, kind, stored.transposed)
-                kept = [place for place in range(tensor.shape[axis]) if place not in cut]
-                tensor = tensor.index_select(axis, torch.tensor(kept)).contiguous()
+                axis = _axis(role, kind, projected.transposed)
+                rest = [place for place in range(tensor.shape[axis]) if place not in cut]
+                tensor = tensor.index_select(axis, torch.tensor(rest)).contiguous()
             changed[name] = tensor
     return changed
 

@@ -42,15 +42,15 @@ def animation_json(frames: tuple[Frame, ...]) -> str:
     boxes: dict[tuple[object, ...], int] = {}
     told = []
     for frame in frames:
-        placed = []
+        places = []
         for name, box in frame.boxes.items():
             rounded = tuple(round(v, 2) if isinstance(v, float) else v for v in box)
-            placed.append(
+            places.append(
                 [names.setdefault(name, len(names)), boxes.setdefault(rounded, len(boxes))]
             )
         told.append(
             {
-                "boxes": placed,
+                "boxes": places,
                 "caption": frame.caption,
                 "shapes": frame.shapes,
                 "seconds": frame.seconds,

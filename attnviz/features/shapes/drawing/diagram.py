@@ -158,12 +158,12 @@ class _Drawing:
         left = 2 * COLUMN + 1.5 * GAP - (width + rope) / 2
         box = self.scene.bar(left, y + 2, width, 9, "#9c3d3d", "")
         self.scene.text(left - 3, y + 6.5, f"c, latent {spec.latent}", size=8, align="right")
-        kept, rotary = "this is what a cache keeps", None
+        caption, rotary = "this is what a cache keeps", None
         if spec.rope_dim:
             rotary = self.scene.bar(left + width + 1, y + 2, rope, 9, ROPE, "")
             self.scene.arrow(self.x.pull(rotary.centre), self.x.bottom, rotary.centre, y + 2)
-            kept = f"k_rope {spec.rope_dim}; a cache keeps these two"
-        self.scene.text(left + width + rope + 4, y + 6.5, kept, size=8, align="left")
+            caption = f"k_rope {spec.rope_dim}; a cache keeps these two"
+        self.scene.text(left + width + rope + 4, y + 6.5, caption, size=8, align="left")
         self.scene.arrow(self.x.pull(box.centre), self.x.bottom, box.centre, y + 2)
         rows = ("w_q_latent", "w_latent", "w_k_rope")
         first = {step.key for step in self.walk.steps}

@@ -72,8 +72,8 @@ def plot(
         return across, 4 + (1 - (scale(y) - low_y) / span_y) * (4 * high - 9)
 
     for number, curve in enumerate(curves):
-        placed = [place(x, y) for x, y in curve.points if x > 0 and (y > 0 or not y_log)]
-        for first, second in zip(placed, placed[1:] or placed, strict=False):
+        dots = [place(x, y) for x, y in curve.points if x > 0 and (y > 0 or not y_log)]
+        for first, second in zip(dots, dots[1:] or dots, strict=False):
             canvas.line(first, second, number)
     if mark is not None and low_x <= math.log10(mark.x) <= low_x + span_x:
         canvas.mark(*place(mark.x, mark.y))

@@ -353,7 +353,7 @@ def verify_model(
 def verify_towers(
     name: str,
     towers: Mapping[str, ModelSpec],
-    counted: Mapping[str, Mapping[tuple[str, str, int], int]],
+    parameters: Mapping[str, Mapping[tuple[str, str, int], int]],
     origin: str,
 ) -> Verification:
     """The same for a model of several towers, each by itself; those not among ``towers`` are not.
@@ -361,12 +361,12 @@ def verify_towers(
     Args:
         name: of the model.
         towers: what the config says of each.
-        counted: counted parameters of each, see :func:`verify_model`.
+        parameters: counted parameters of each, see :func:`verify_model`.
         origin: where they were counted.
     """
     checks = [
         replace(check, step=f"{tower}: {check.step}")
         for tower, model in towers.items()
-        for check in verify_model(model, dict(counted.get(tower, {})), origin).checks
+        for check in verify_model(model, dict(parameters.get(tower, {})), origin).checks
     ]
     return Verification(tuple(checks), f"{name}, counted in {origin}")

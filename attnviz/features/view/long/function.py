@@ -68,7 +68,7 @@ def long_view(
         inputs,
         sizes,
         select=select,
-        without=settings.without,
+        off=settings.without,
         quantity=settings.quantity,
         rows=settings.rows,
         keys=settings.keys,
