@@ -29,7 +29,7 @@ LARGEST = 256 << 20
 """Bytes of a file that is read whole, unless its reader says otherwise."""
 
 
-def opened(path: str | Path) -> BinaryIO:
+def open_regular(path: str | Path) -> BinaryIO:
     """A regular file for reading bytes, also through links.
 
     Raises:
@@ -101,9 +101,9 @@ def contents(path: str | Path, most: int = LARGEST) -> bytes:
     """All bytes of a regular file.
 
     Raises:
-        OSError: as :func:`opened`, or there are more than ``most``.
+        OSError: as :func:`open_regular`, or there are more than ``most``.
     """
-    with opened(path) as file:
+    with open_regular(path) as file:
         data = file.read(most + 1)
     if len(data) > most:
         raise OSError(errno.EFBIG, f"it is larger than {most >> 20} MiB", str(path))

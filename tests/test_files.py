@@ -136,7 +136,7 @@ def test_texts_may_come_from_a_pipe(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     writer = os.open(pipe, os.O_RDWR)
     os.write(writer, b"a b\n")
-    with lines.opened(str(pipe)) as file:
+    with lines.open_bytes(str(pipe)) as file:
         assert file.readline() == b"a b\n"
     os.close(writer)
     with pytest.raises(InputError, match="neither a file nor a pipe"):

@@ -72,7 +72,7 @@ class Writes:
         assert rows.values is not None
         assert projection.weight is not None
         weights, on = rows.weights, arrays.of(rows.weights)
-        projection = projection.placed(weights)
+        projection = projection.converted(weights)
         matrix, bias = projection.weight, projection.bias
         assert matrix is not None
         if rows.gate is not None:
@@ -91,7 +91,7 @@ class Writes:
         if residual:
             assert past is not None
             past = on.cast(past, weights.dtype)
-        norm = None if norm is None else norm.placed(weights)
+        norm = None if norm is None else norm.converted(weights)
         values = on.cast(rows.values, weights.dtype)
         return cls(weights, values, matrix, bias, own, past, norm)
 
@@ -149,7 +149,7 @@ class Writes:
         return slice(first, last), columns
 
     @cached_property
-    def kept(self) -> Array:
+    def preserved(self) -> Array:
         """[B, r, D], what a position writes to itself: Σ_h α_ii f_h(x_i), and x_i if it counts."""
         own: Array = arrays.of(self.mixed).xp.zeros_like(self.mixed)
         if self.diagonal is not None:
@@ -249,7 +249,7 @@ def layer_norms(writes: Writes, products: Array) -> Array:
     norms = on.cast(norms, writes.weights.dtype)
     if writes.diagonal is not None and writes.residual is not None:
         rows, columns = writes.diagonal
-        own = on.xp.linalg.norm(shaped(writes.kept[:, rows], writes.norm), None, -1)
+        own = on.xp.linalg.norm(shaped(writes.preserved[:, rows], writes.norm), None, -1)
         norms[:, on.arange(rows.start, rows.stop, on.int64, norms), columns] = own
     lengths: Array = norms / writes.deviation
     return lengths

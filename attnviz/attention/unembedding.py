@@ -67,7 +67,7 @@ def directions(readout: Readout, streams: Array, tokens: Array) -> tuple[Array, 
     """
     assert readout.table is not None
     assert readout.scale is not None
-    tokens = arrays.placed(tokens, readout.table)
+    tokens = arrays.converted(tokens, readout.table)
     rows = exact(readout.table[tokens])
     constants: Array = arrays.of(rows).xp.zeros_like(rows[:, 0])
     if readout.bias is not None:

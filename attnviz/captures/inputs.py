@@ -270,7 +270,7 @@ def _prepared(prompt: Prompt, source: Source, options: MapOptions) -> Ready:
 
             terms = with_origins(source, noted, terms)
         return Captured(
-            source.info, layout, noted, maps, empty, reach, quantity, terms, recorder.kept
+            source.info, layout, noted, maps, empty, reach, quantity, terms, recorder.listed
         )
 
     weights = None if quantity == "weights" or layout.whole else partial(run, source, "weights")

@@ -50,11 +50,11 @@ class PageOutput(Quiet):
             saved = page.save(path)
             if not self.quiet or self.out is None:
                 console.wrote(saved)
-            if self.out is None and show and not opened(saved):
+            if self.out is None and show and not open_page(saved):
                 console.note(["no browser could be opened; open the file yourself"], self.quiet)
 
 
-def opened(page: Path) -> bool:
+def open_page(page: Path) -> bool:
     """Whether a browser took the page; what its starter says is kept from the terminal."""
     import subprocess
 

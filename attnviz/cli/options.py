@@ -91,7 +91,7 @@ class InputOptions(Settings, panel=INPUT):
         metavar="NAME=TEXT",
     )
 
-    def look(self, model: ModelSettings, *, seed: int | None = None, quiet: bool = False) -> Input:
+    def read(self, model: ModelSettings, *, seed: int | None = None, quiet: bool = False) -> Input:
         """What a command looks at.
 
         Args:
@@ -205,14 +205,14 @@ class TextsOptions(InputOptions, panel=INPUT):
     )
     limit: int | None = setting(None, "Take at most the first N texts.", least=1)
 
-    def looks(
+    def read_all(
         self, model: ModelSettings, *, seed: int | None = None, quiet: bool = False
     ) -> Iterable[Input]:
-        """Everything to look at, one by one; see :meth:`look`."""
+        """Everything to look at, one by one; see :meth:`read`."""
         if self.texts is None:
             if extra := [option(name) for name in ("column", "limit") if getattr(self, name)]:
                 raise UsageError(f"{extra[0]} is for a file of texts; add --texts FILE")
-            return [self.look(model, seed=seed, quiet=quiet)]
+            return [self.read(model, seed=seed, quiet=quiet)]
         if has_fields(self.texts):
             return self.grouped(model, None)[0]
         if self.column is not None:
@@ -240,7 +240,7 @@ class TextsOptions(InputOptions, panel=INPUT):
                     f"--group {group} is a field of texts; add --texts FILE, a .csv, .tsv, "
                     ".jsonl or .parquet file"
                 )
-            return list(self.looks(model)), None
+            return list(self.read_all(model)), None
         self._check_given(model)
         if self.generate is not None or self.pair is not None:
             raise UsageError(

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
 
 from attnviz.core import arrays
-from attnviz.core.arrays import Array, placed
+from attnviz.core.arrays import Array, converted
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.provenance import SourceInfo
@@ -110,10 +110,10 @@ class Gate:
     share: Array
     fill: Array | None = None
 
-    def placed(self, like: Array) -> Gate:
+    def converted(self, like: Array) -> Gate:
         """The same gate as arrays of the kind of another, where that is."""
-        fill = None if self.fill is None else placed(self.fill, like)
-        return Gate(placed(self.share, like), fill)
+        fill = None if self.fill is None else converted(self.fill, like)
+        return Gate(converted(self.share, like), fill)
 
 
 Gates = Mapping[Site, Gate]
@@ -149,9 +149,9 @@ class Donor:
     values: Array
     share: Array
 
-    def placed(self, like: Array) -> Donor:
+    def converted(self, like: Array) -> Donor:
         """The same donor as arrays of the kind of another, where that is."""
-        return Donor(self.part, placed(self.values, like), placed(self.share, like))
+        return Donor(self.part, converted(self.values, like), converted(self.share, like))
 
 
 Donors = Mapping[Site, Sequence[Donor]]
@@ -213,17 +213,17 @@ class OutputProjection:
 
     def moved_to(self, like: Array) -> OutputProjection:
         """The same matrix as an array of the kind of another, where that is."""
-        weight = None if self.weight is None else placed(self.weight, like)
-        bias = None if self.bias is None else placed(self.bias, like)
+        weight = None if self.weight is None else converted(self.weight, like)
+        bias = None if self.bias is None else converted(self.bias, like)
         return OutputProjection(weight, bias, self.reason)
 
-    def placed(self, like: Array) -> OutputProjection:
+    def converted(self, like: Array) -> OutputProjection:
         """The same matrix as an array of the kind and the type of another, where that is."""
         return OutputProjection(_cast(self.weight, like), _cast(self.bias, like), self.reason)
 
 
 def _cast(array: Array | None, like: Array) -> Array | None:
-    return None if array is None else arrays.of(like).cast(placed(array, like), like.dtype)
+    return None if array is None else arrays.of(like).cast(converted(array, like), like.dtype)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -242,10 +242,10 @@ class Normalization:
     shift: Array | None = None
     centred: bool = True
 
-    def placed(self, like: Array) -> Normalization:
+    def converted(self, like: Array) -> Normalization:
         """The same as arrays of the kind of another, where that is."""
-        shift = None if self.shift is None else placed(self.shift, like)
-        return Normalization(placed(self.scale, like), self.eps, shift, self.centred)
+        shift = None if self.shift is None else converted(self.shift, like)
+        return Normalization(converted(self.scale, like), self.eps, shift, self.centred)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -294,10 +294,10 @@ class Readout:
     centred: bool = True
     reason: str = ""
 
-    def placed(self, like: Array) -> Readout:
+    def converted(self, like: Array) -> Readout:
         """The same as arrays of the kind of another, where that is."""
         table, scale, shift, bias = (
-            None if x is None else placed(x, like)
+            None if x is None else converted(x, like)
             for x in (self.table, self.scale, self.shift, self.bias)
         )
         return Readout(table, scale, self.eps, shift, bias, self.centred, self.reason)

@@ -28,7 +28,7 @@ class Problem(str):
 
 
 @contextmanager
-def opened(name: str) -> Iterator[BufferedReader]:
+def open_bytes(name: str) -> Iterator[BufferedReader]:
     """A file or pipe for reading bytes; ``-`` is standard input, which stays open.
 
     Raises:
@@ -61,7 +61,7 @@ def lines(name: str) -> Iterator[tuple[int, str]]:
     Raises:
         InputError: the file cannot be opened.
     """
-    with opened(name) as file:
+    with open_bytes(name) as file:
         if problem := no_text(file):
             yield 1, problem
             return
@@ -86,7 +86,7 @@ def whole(name: str) -> str:
     Raises:
         InputError: the file cannot be opened.
     """
-    with opened(name) as file:
+    with open_bytes(name) as file:
         if problem := no_text(file):
             return problem
         data = file.read(LONGEST_FILE + 1)
@@ -136,7 +136,7 @@ def count(names: list[str]) -> int | None:
     for name in names:
         if not Path(name).is_file():  # standard input or a pipe, which can be read only once
             return None
-        with opened(name) as file:
+        with open_bytes(name) as file:
             while block := file.read(1 << 20):
                 total += block.count(b"\n")
     return max(total, len(names))

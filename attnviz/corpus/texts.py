@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from attnviz.core.prompt import Prompt
-from attnviz.corpus.lines import Problem, lines, no_text, opened, shown, whole
+from attnviz.corpus.lines import Problem, lines, no_text, open_bytes, shown, whole
 from attnviz.corpus.parquet import parquet_rows
 from attnviz.corpus.tables import table_rows
 from attnviz.errors import InputError, Setting, UsageError, system_errors
@@ -276,7 +276,7 @@ def _json_lines(name: str, column: str | None, group: str | None) -> Iterator[tu
 
 
 def _table(name: str, column: str | None, group: str | None) -> Iterator[tuple[int, Values]]:
-    with opened(name) as file:
+    with open_bytes(name) as file:
         if problem := no_text(file):
             yield 1, problem
             return

@@ -12,7 +12,7 @@ from zipfile import is_zipfile
 from attnviz.core.interface import interface
 from attnviz.core.record import Record, parsed
 from attnviz.errors import InputError, system_errors
-from attnviz.files import handed, name_of, opened
+from attnviz.files import handed, name_of, open_regular
 
 RESULTS = {
     "attnviz.ablate": "attnviz.features.ablation.result.Ablation",
@@ -133,7 +133,7 @@ def read(
 
     if name != "-" and not handed(path):  # another pipe that nobody writes to would be waited for
         with system_errors(InputError, f"cannot read {path}"):
-            opened(path).close()
+            open_regular(path).close()
     written = text(str(path))
     try:
         document = parsed(written, name)

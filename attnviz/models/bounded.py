@@ -39,13 +39,13 @@ def bounded(seconds: float = SECONDS) -> Iterator[None]:
     until = time.monotonic() + seconds
     before = sys.gettrace()
 
-    def look(frame: Any, event: str, value: Any) -> Any:
+    def trace(frame: Any, event: str, value: Any) -> Any:
         if time.monotonic() > until:
             raise OutOfBounds(f"it was not done after {seconds:g} s")
-        return look if frame.f_code.co_filename == _TEMPLATE else None
+        return trace if frame.f_code.co_filename == _TEMPLATE else None
 
     with _little_memory():
-        sys.settrace(look)
+        sys.settrace(trace)
         try:
             yield
         except MemoryError:

@@ -85,9 +85,9 @@ class Gated:
             _STANDING.reset(token)
 
 
-def placed(gates: Gates, like: Array) -> Gates:
+def converted(gates: Gates, like: Array) -> Gates:
     """The same gates as arrays of one kind and in one place."""
-    return {site: gate.placed(like) for site, gate in gates.items()}
+    return {site: gate.converted(like) for site, gate in gates.items()}
 
 
 def merged(inner: Gates, outer: Gates, like: Array) -> Gates:
@@ -96,7 +96,7 @@ def merged(inner: Gates, outer: Gates, like: Array) -> Gates:
     ξ z passes the inner ones, and ξ' ξ z + (1 - ξ') fill the outer; as one gate that has the share
     ξ' ξ and the fill scaled by (1 - ξ') / (1 - ξ' ξ).
     """
-    inner, gates = placed(inner, like), dict(placed(outer, like))
+    inner, gates = converted(inner, like), dict(converted(outer, like))
     xp = arrays.of(like).xp
     for site, gate in inner.items():
         if site not in gates:

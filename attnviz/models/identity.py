@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.errors import ModelError, system_errors
-from attnviz.files import opened
+from attnviz.files import open_regular
 from attnviz.models.folder import locate
 from attnviz.models.fresh_config import FreshConfig
 
@@ -41,7 +41,7 @@ def _hash(folder: Path) -> str:
     """A hash of a model's files: small ones whole, large ones by their size and pieces of them."""
     digest = hashlib.sha256()
     for path in sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES):
-        with system_errors(ModelError, f"cannot read {path}"), opened(path) as file:
+        with system_errors(ModelError, f"cannot read {path}"), open_regular(path) as file:
             size = path.stat().st_size
             digest.update(f"{path.name} {size}\n".encode())
             if size <= _WHOLE:

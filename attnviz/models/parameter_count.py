@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from attnviz.errors import ModelError
-from attnviz.files import opened
+from attnviz.files import open_regular
 
 MAX_HEADER = 100_000_000
 _POSITIONS = {"I64", "I32", "BOOL"}
@@ -113,7 +113,7 @@ def count_checkpoint(folder: Path) -> ParameterCount | None:
 
 def _header(file: Path) -> dict[str, Any]:
     try:
-        with opened(file) as stream:
+        with open_regular(file) as stream:
             length = int.from_bytes(stream.read(8), "little")
             if not 2 <= length <= MAX_HEADER:
                 raise ValueError(f"a header of {length:,} bytes")

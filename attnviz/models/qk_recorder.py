@@ -71,7 +71,7 @@ class QKRecorder:
         bias = _bias(terms, head.index, length, keys)
         on = arrays.of(rows.weights)
         value = on.cast(terms.value[:1, :, :keys], rows.weights.dtype)
-        projection = self._source.output(head.site).placed(value)
+        projection = self._source.output(head.site).converted(value)
         if projection.weight is None:
             written = value[:, group]  # [1, S, d_v]
         else:

@@ -105,14 +105,14 @@ class Recorder:
     def maps(self, item: int = 0) -> dict[Site, NDArray[np.floating[Any]]]:
         """The [H, T, S] maps of one item by site, in the layout's order; in the weights' dtype.
 
-        Of sites that :attr:`kept` names, H are the heads that it lists.
+        Of sites that :attr:`listed` names, H are the heads that it lists.
         """
         maps = self._maps[item]
         order = sorted(maps, key=lambda site: (SITE_KINDS.index(site.kind), site.layer))
         return {site: maps[site] for site in order}
 
     @property
-    def kept(self) -> dict[Site, tuple[int, ...]]:
+    def listed(self) -> dict[Site, tuple[int, ...]]:
         """The heads that were kept, by index, of sites of which some were not."""
         return dict(self._kept)
 

@@ -105,7 +105,7 @@ class UserCall:
             heads, rows, _ = text.weights.shape
             value = self.of(text, torch.Size((heads, rows)))
             values[item, :, :rows] = value.to(values.dtype)
-        return arrays.placed(values, block.weights)
+        return arrays.converted(values, block.weights)
 
     def of(self, block: ScoreBlock, shape: torch.Size) -> Tensor:
         """What the function gives for a block, in that shape.
@@ -154,7 +154,7 @@ class Unless:
         for item, text in texts_of(block):
             count = text.weights.shape[1]
             left[item, :count] = ~self.rows.of(text, torch.Size((count,))).bool()
-        return arrays.placed(left, block.weights)
+        return arrays.converted(left, block.weights)
 
 
 def texts_of(block: Block) -> Iterator[tuple[int, ScoreBlock]]:

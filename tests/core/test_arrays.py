@@ -127,8 +127,8 @@ def test_arrays_find_their_functions_and_share_their_memory() -> None:
     assert arrays.of(tensor) is on_torch
     assert np.shares_memory(arrays.to_numpy(tensor), X)
     assert arrays.to_torch(arrays.array(X)).data_ptr() == tensor.data_ptr()
-    assert arrays.of(arrays.placed(tensor, arrays.array(X))) is on_numpy
-    assert arrays.of(arrays.placed(arrays.array(X), tensor)) is on_torch
+    assert arrays.of(arrays.converted(tensor, arrays.array(X))) is on_numpy
+    assert arrays.of(arrays.converted(arrays.array(X), tensor)) is on_torch
 
 
 def test_the_largest_come_first_and_of_equal_ones_the_first() -> None:

@@ -154,14 +154,14 @@ def test_weights_stay_in_their_file_until_they_are_read(tmp_path: Any) -> None:
     """Of every type that a checkpoint may have, as safetensors' own reader gives them."""
     from safetensors.torch import save_file
 
-    from attnviz.models.native.stored import StoredTensors
+    from attnviz.models.native.tensor_file import TensorFile
 
     drawn = torch.randn(3, 5, generator=torch.Generator().manual_seed(0))
     types = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
     tensors = {str(dtype): drawn.to(dtype) for dtype in types}
     tensors["odd"] = drawn[0, :1].to(torch.float16)
     save_file(tensors, tmp_path / "model.safetensors")
-    stored = StoredTensors(tmp_path / "model.safetensors")
+    stored = TensorFile(tmp_path / "model.safetensors")
     for name, tensor in tensors.items():
         assert (stored.take(name) == tensor.float().numpy()).all()
     with pytest.raises(KeyError):

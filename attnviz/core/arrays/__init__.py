@@ -65,7 +65,7 @@ def exact(x: Array) -> Array:
     return doubles
 
 
-def placed(x: Array, like: Array) -> Array:
+def converted(x: Array, like: Array) -> Array:
     """The same numbers as an array of the kind of another, where that is."""
     on = of(like)
     if of(x) is not on:

@@ -14,7 +14,7 @@ _TABLES = (".tsv", ".csv", ".txt")
 """Suffixes of tables of pronouns; other files are treebanks."""
 
 
-def parted(gold: str | Path | Sequence[str | Path] | None) -> tuple[list[str], list[str]]:
+def split_gold(gold: str | Path | Sequence[str | Path] | None) -> tuple[list[str], list[str]]:
     """The files for syntax, and those for coref: tables of pronouns, and ``coref=FILE``."""
     treebanks: list[str] = []
     antecedents: list[str] = []

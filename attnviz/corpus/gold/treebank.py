@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from attnviz.core.prompt import Prompt
-from attnviz.corpus.lines import Problem, decoded, no_text, opened, whole_number
+from attnviz.corpus.lines import Problem, decoded, no_text, open_bytes, whole_number
 from attnviz.corpus.texts import InvalidRecord, resolve, separated
 from attnviz.errors import InputError
 
@@ -146,7 +146,7 @@ def stripped(relation: str) -> str:
 
 def _blocks(name: str) -> Iterator[tuple[int, list[str] | Problem]]:
     """The lines of each sentence, with the number of the first; or why there are none."""
-    with opened(name) as file:
+    with open_bytes(name) as file:
         if problem := no_text(file):
             yield 1, problem
             return

@@ -83,10 +83,10 @@ def ablate(
         texts, groups = prompt.grouped(model, options.group)
     else:
         seed = settings.seed if prompt.draws else None
-        texts, groups = prompt.looks(model, seed=seed, quiet=output.quiet), None
+        texts, groups = prompt.read_all(model, seed=seed, quiet=output.quiet), None
     reference: Any = options.reference
     if reference not in (None, "matched", "unmatched"):
-        reference = list(TextsOptions(texts=reference).looks(model))
+        reference = list(TextsOptions(texts=reference).read_all(model))
     with Stages(output.quiet) as stages:
         ablation = function.ablate(
             texts,

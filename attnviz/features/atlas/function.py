@@ -36,7 +36,7 @@ from attnviz.core.scores import Role
 from attnviz.core.source import Source
 from attnviz.core.tokens import Sides
 from attnviz.corpus import texts
-from attnviz.corpus.gold.files import parted
+from attnviz.corpus.gold.files import split_gold
 from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.errors import InputError, ModelError, OutputError, system_errors
 from attnviz.features.ablation.function import ablate as run_ablate
@@ -55,7 +55,7 @@ from attnviz.features.sources.function import sources as run_sources
 from attnviz.features.sources.result import SourceShares
 from attnviz.features.syntax.function import syntax as run_syntax
 from attnviz.features.syntax.result import Syntax
-from attnviz.files import contents, listed, opened, place
+from attnviz.files import contents, listed, open_regular, place
 from attnviz.scoring.scores import SCORES
 
 ABLATED = 64
@@ -96,7 +96,7 @@ def atlas(
         AttnvizError: see :mod:`attnviz.errors`; a part that a model cannot give is left out, and
             the page says why.
     """
-    treebanks, antecedents = parted(settings.gold)
+    treebanks, antecedents = split_gold(settings.gold)
     limit = None if settings.limit is None else min(settings.limit, sys.maxsize)
     beside = read_evidence(attaching.evidence)
     source = model.load()
@@ -264,10 +264,10 @@ def _state(model: ModelSettings, names: Sequence[str], settings: AtlasSettings) 
     asked = model.but(model=None).asked() | settings.asked()
     known = sorted(model.identity.items()), sorted((name, str(asked[name])) for name in asked)
     digest = hashlib.sha256(repr((__version__, known)).encode())
-    gold = [name for several in parted(settings.gold) for name in several]
+    gold = [name for several in split_gold(settings.gold) for name in several]
     for name in (*texts.resolve(list(names)), *gold):
         digest.update(str(name).encode())
-        with system_errors(InputError, f"cannot read {name}"), opened(name) as file:
+        with system_errors(InputError, f"cannot read {name}"), open_regular(name) as file:
             digest.update(hashlib.sha256(file.read()).digest())
     return digest.hexdigest()
 

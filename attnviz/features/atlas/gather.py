@@ -170,11 +170,11 @@ def readers(circuits: Circuits, most: int) -> list[Head]:
         circuits: what the weights say.
         most: so many at most.
     """
-    kept: dict[Head, int] = {}
+    edges_of: dict[Head, int] = {}
     heads: dict[Head, None] = {}
     for edge in _edges(circuits):
-        kept[edge.reader] = kept.get(edge.reader, 0) + 1
-        if kept[edge.reader] <= _EDGES and edge.side in ("Q", "K"):
+        edges_of[edge.reader] = edges_of.get(edge.reader, 0) + 1
+        if edges_of[edge.reader] <= _EDGES and edge.side in ("Q", "K"):
             heads[edge.reader] = None
     return list(heads)[:most]
 
@@ -182,7 +182,7 @@ def readers(circuits: Circuits, most: int) -> list[Head]:
 def _shares(shares: SourceShares, reads: Sequence[Edge]) -> ReadShares:
     """What is kept of it: the largest sources, and the heads that it reads by its weights."""
 
-    def kept(side: ScoreSide, letter: str) -> tuple[SourceShare, ...]:
+    def largest(side: ScoreSide, letter: str) -> tuple[SourceShare, ...]:
         wanted = {edge.writer for edge in reads if edge.side == letter}
         return tuple(
             source
@@ -190,7 +190,9 @@ def _shares(shares: SourceShares, reads: Sequence[Edge]) -> ReadShares:
             if place < _SOURCES or source.origin.head in wanted
         )
 
-    return ReadShares(shares.score, shares.texts, shares.rows, kept("query", "Q"), kept("key", "K"))
+    return ReadShares(
+        shares.score, shares.texts, shares.rows, largest("query", "Q"), largest("key", "K")
+    )
 
 
 def _ablation(ablation: Ablation) -> AblationPart:

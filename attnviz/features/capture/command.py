@@ -49,7 +49,7 @@ def capture(
     for path in written.out:
         capture_path(path)
         files.check_writable(path)
-    text = prompt.look(model, quiet=quiet.quiet)
+    text = prompt.read(model, quiet=quiet.quiet)
     with console.waiting("running the model", quiet.quiet):
         captured = inputs.capture(text, **maps.asked(), **model.asked(pair=prompt.pair))
         for path in written.out:

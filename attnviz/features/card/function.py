@@ -184,7 +184,10 @@ def facts(model: Any, files: str | Path | Sequence[str | Path] | None, limit: in
     """What a block depends on; see :func:`card` for the arguments."""
     read = hashlib.sha256(f"{limit}\n".encode())
     for name in [] if files is None else corpus.resolve(paths.listed(files)):
-        with system_errors(InputError, f"cannot read {name}"), paths.opened(Path(name)) as file:
+        with (
+            system_errors(InputError, f"cannot read {name}"),
+            paths.open_regular(Path(name)) as file,
+        ):
             read.update(file.read())
     if files is None:
         read.update("\n".join(sentences()).encode())

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attnviz.corpus.gold.treebank import LOOKS, ConlluRow, Sentence, read
-from attnviz.corpus.lines import opened, whole_number
+from attnviz.corpus.lines import open_bytes, whole_number
 from attnviz.corpus.texts import InvalidRecord, resolve
 from attnviz.errors import InputError
 
@@ -90,7 +90,7 @@ def is_treebank(names: Sequence[str]) -> bool:
     for name in resolve(names):
         known = Path(name).suffix.lower() in _SUFFIXES
         if not known:
-            with opened(name) as file:
+            with open_bytes(name) as file:
                 known = file.peek(8).removeprefix(codecs.BOM_UTF8).startswith(_BEGINNINGS)
         kinds[known] = name
     if len(kinds) == 2:

@@ -81,7 +81,7 @@ def diff(
     before: Any = runs.before
     _say_files((runs.before, runs.after), output.quiet)
     if runs.texts is not None:
-        before = list(TextsOptions(texts=runs.texts, limit=runs.limit).looks(model))
+        before = list(TextsOptions(texts=runs.texts, limit=runs.limit).read_all(model))
     with console.waiting("comparing", output.quiet):
         result = function.diff(before, runs.after, **settings.asked(), **model.asked())
     output.save(result, **paper.options())

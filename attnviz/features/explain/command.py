@@ -35,7 +35,7 @@ def explain(
     from attnviz.features.explain.result import Explain
 
     output.check_written(Explain)
-    text = prompt.look(model, seed=settings.seed, quiet=output.quiet)
+    text = prompt.read(model, seed=settings.seed, quiet=output.quiet)
     with Stages(output.quiet) as stages:
         result = function.explain(text, progress=stages.show, **settings.asked(), **model.asked())
     output.save(result, **paper.options())

@@ -162,7 +162,7 @@ def _batch(
             maps,
             reach=recorder.reach(place),
             quantity=quantity,
-            kept=recorder.kept,
+            kept=recorder.listed,
         )
         yield Scored(text, capture, scores)
 

@@ -21,7 +21,7 @@ from attnviz.core.scores import Role
 from attnviz.core.source import ForwardRequest, Source
 from attnviz.core.threads import one_thread
 from attnviz.corpus.batches import Tokenized, batches
-from attnviz.corpus.gold.files import parted
+from attnviz.corpus.gold.files import split_gold
 from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.errors import InputError, UsageError
 from attnviz.features.film.settings import FilmSettings
@@ -321,7 +321,7 @@ def _annotated(source: Source, settings: FilmSettings) -> tuple[dict[str, list[R
     """Roles that treebanks and pronouns give, by the heads' names; and what to say of them."""
     roles: dict[str, list[Role]] = {}
     notes: list[str] = []
-    treebanks, antecedents = parted(settings.gold)
+    treebanks, antecedents = split_gold(settings.gold)
     if treebanks:
         from attnviz.features.syntax.function import syntax
 

@@ -50,7 +50,7 @@ def flow(
 
     output.check_written(Flow)
     style = Style(**looks.asked())
-    text = prompt.look(model, quiet=output.quiet)
+    text = prompt.read(model, quiet=output.quiet)
     with Stages(output.quiet) as stages:
         result = function.flow(
             text, progress=stages.show, **settings.asked(), **model.asked(pair=prompt.pair)

@@ -172,8 +172,5 @@ def rounded(rows: Sequence[NDArray[Any]] | NDArray[Any]) -> list[list[float]]:
 def _taken(table: NDArray[np.float64], traced: Followed) -> NDArray[np.float64]:
     places = list(traced.positions)
     taken: NDArray[np.float64]
-    if traced.direction == "to":
-        taken = table[places].mean(axis=0)
-    else:
-        taken = table[:, places].sum(axis=1)
+    taken = table[places].mean(axis=0) if traced.direction == "to" else table[:, places].sum(axis=1)
     return taken

@@ -54,7 +54,7 @@ def heads(
     from attnviz.features.heads.result import Heads
 
     output.check_written(Heads)
-    text = prompt.look(model, quiet=output.quiet)
+    text = prompt.read(model, quiet=output.quiet)
     with console.waiting("running the model", output.quiet) as told:
         result = function.heads(
             text,

@@ -56,7 +56,7 @@ def heatmap(
     from attnviz.features.heatmap.long import ACROSS, LINES
 
     output.check_pictures()
-    text = prompt.look(model, quiet=output.quiet)
+    text = prompt.read(model, quiet=output.quiet)
     with console.waiting("running the model", output.quiet) as tell:
         picture = function.heatmap(
             text,

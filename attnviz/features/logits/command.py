@@ -49,7 +49,7 @@ def logits(
     from attnviz.features.logits.result import Logits
 
     output.check_written(Logits)
-    text = prompt.look(model, seed=seeded.seed if changed(seeded) else None, quiet=output.quiet)
+    text = prompt.read(model, seed=seeded.seed if changed(seeded) else None, quiet=output.quiet)
     with console.waiting("running the model", output.quiet):
         result = function.logits(text, **settings.asked(), **model.asked())
     output.save(result, **paper.options())

@@ -147,7 +147,7 @@ def _split(
 ) -> Logits:
     """The report with the parts of the logit."""
     stream = output.states[-1][0, watch.position]
-    readout = readout.placed(stream)
+    readout = readout.converted(stream)
     parts, sources = split(source, output, watch, direction(readout, stream, token, against))
     total = sum(part.value for part in parts)
     allowed = TOLERANCE.get(source.info.dtype, EXACT) * max(1.0, abs(report.logit))

@@ -50,7 +50,7 @@ PatchRun = Callable[[Sequence[int], Sequence[Patching], bool], list[PatchSums]]
 class Halves:
     """Numbers of the pairs that a circuit is found on, and of those that it is judged on."""
 
-    found: tuple[int, ...]
+    search: tuple[int, ...]
     judged: tuple[int, ...]
 
 
@@ -97,7 +97,7 @@ def ranked(changes: Floats, gaps: Floats, layout: Layout) -> list[Head]:
     return [heads[n] for n in np.argsort(-size, kind="stable")]
 
 
-def without(heads: Collection[Head], layout: Layout) -> Patching:
+def corrupted_outside(heads: Collection[Head], layout: Layout) -> Patching:
     """A run of the clean prompts with all heads outside of a set as in the corrupted run."""
     return corrupted([head for head in layout if head not in heads])
 
@@ -300,7 +300,7 @@ def assemble(
             Link(edge, often)
             for edge, often in sorted(edges, key=lambda pair: -abs(pair[0].first.share))
         ),
-        divided, len(split.found), len(split.judged), chosen, enough, *metric,
+        divided, len(split.search), len(split.judged), chosen, enough, *metric,
         scores["circuit"][0], by_mean, scores["complete"][0], tuple(curve),
         Greedy(tuple(greedy), scores["greedy"][0]),
         tuple(score.share for score in scores["random"]),

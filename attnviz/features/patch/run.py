@@ -252,7 +252,7 @@ def _circuit(
         LEAST,
     )
     circuit, alone, effects = search.run()
-    first = halves(judge.clusters(pairs), settings.seed, settings.split).found
+    first = halves(judge.clusters(pairs), settings.seed, settings.split).search
     result = _result(study, [pairs[n] for n in first], metric, alone)
     result = replace(
         result, effects=effects, family=judge.family(effects), circuit=circuit, mlps="free",

@@ -74,23 +74,23 @@ class Search:
             )
         names = judge.clusters(self.pairs)
         split = circuit.halves(names, seed, self.split)
-        found_names = [names[n] for n in split.found]
+        found_names = [names[n] for n in split.search]
         judged_names = [names[n] for n in split.judged]
-        first = self._pairs(split.found)
+        first = self._pairs(split.search)
         alone = self.measure(replace(self.plan, pairs=first), "heads")
         changes, gaps = judge.moved(alone, DIRECTIONS)
         judge.gap(alone, found_names, self.plan.metric, self.source)
         self._done(alone, found_names)
-        self._done(self._sets(split.judged, [circuit.without([], layout)]), judged_names)
+        self._done(self._sets(split.judged, [circuit.corrupted_outside([], layout)]), judged_names)
         order = circuit.ranked(changes, gaps, layout)
         most = min(circuit.CURVE, len(order)) if self.size is None else max(
             min(circuit.CURVE, len(order)), self.size
         )  # fmt: skip
-        sets = [circuit.without(order[:n], layout) for n in range(most + 1)]
-        curve_found = [share.share for share in self._faithful(split.found, sets, found_names)]
+        sets = [circuit.corrupted_outside(order[:n], layout) for n in range(most + 1)]
+        curve_found = [share.share for share in self._faithful(split.search, sets, found_names)]
         size, enough = self._size(curve_found)
         members = order[:size]
-        greedy = self._eliminated(split.found, order[: min(most, max(2 * size, 8))], found_names)
+        greedy = self._eliminated(split.search, order[: min(most, max(2 * size, 8))], found_names)
         scores, metric = self._judged(split, members, sets, greedy, judged_names)
         by_mean = self._by_mean(split, members, judged_names)
         circuits = circuit.resampled(changes, gaps, found_names, layout, size, seed)
@@ -142,7 +142,7 @@ class Search:
         layout = self.source.layout
 
         def faithful(sets: Sequence[Sequence[Head]]) -> list[float]:
-            every = [circuit.without(heads, layout) for heads in ([], *sets)]
+            every = [circuit.corrupted_outside(heads, layout) for heads in ([], *sets)]
             return [share.share for share in self._faithful(numbers, every, names)[1:]]
 
         return circuit.eliminated(heads, faithful, self.faithful, self.size)
@@ -170,8 +170,8 @@ class Search:
         self, split: circuit.Halves, members: Sequence[Head], names: Sequence[str]
     ) -> PatchShare | None:
         """Faithfulness with all other heads at their means over the first half's prompts."""
-        layout, (means, _) = self.source.layout, self._means(self._pairs(split.found))
-        sets = [circuit.without(heads, layout) for heads in ([], members)]
+        layout, (means, _) = self.source.layout, self._means(self._pairs(split.search))
+        sets = [circuit.corrupted_outside(heads, layout) for heads in ([], members)]
         measured = self._sets(split.judged, sets, means)
         if circuit.nothing(measured, names):
             return None
@@ -195,9 +195,9 @@ class Search:
         named = {
             "curve": list(sets),
             "complete": [circuit.corrupted(members)],
-            "greedy": [circuit.without(greedy, layout)],
+            "greedy": [circuit.corrupted_outside(greedy, layout)],
         } | {
-            name: [circuit.without(some, layout) for some in drawn]
+            name: [circuit.corrupted_outside(some, layout) for some in drawn]
             for name, drawn in (
                 ("random", circuit.random_sets(size, heads, self.seed)),
                 ("outside", circuit.random_sets(size, outside, self.seed)),
@@ -232,7 +232,7 @@ class Search:
             if path.sender in between and (not path.receivers or between & set(path.receivers))
         )
         plan = replace(self.plan, trials=(), paths=every, mlps="free")
-        measured = self.measure(replace(plan, pairs=self._pairs(split.found)), "edges")
+        measured = self.measure(replace(plan, pairs=self._pairs(split.search)), "edges")
         changes, gaps = judge.moved(measured, DIRECTIONS)
         chosen = circuit.links(every, changes, gaps, found_names, circuits, self.least, self.seed)
         if not chosen:

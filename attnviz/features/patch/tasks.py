@@ -88,7 +88,7 @@ class TaskWords:
                 self._known[word] = False
         return self._known[word]
 
-    def kept(self, words: Iterable[str]) -> list[str]:
+    def single(self, words: Iterable[str]) -> list[str]:
         """Those that are."""
         return [word for word in words if self.whole(word)]
 
@@ -153,7 +153,7 @@ def _repeated(
 
 def ioi(words: TaskWords) -> Pair | None:
     """Indirect object identification: who of two is not named again."""
-    names, places, things = map(words.kept, (NAMES, PLACES, THINGS))
+    names, places, things = map(words.single, (NAMES, PLACES, THINGS))
     if len(names) < 4 or not places or not things:
         return None
     a, b = words.draw.sample(names, 2)

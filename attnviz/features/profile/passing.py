@@ -98,7 +98,7 @@ class Passing:
             counts = np.zeros((len(queries), max(map(len, queries))), np.bool_)
             for row, tokens in zip(counts, queries, strict=True):
                 row[: len(tokens)] = ~np.array(tokens.special)
-            self._counts[kind] = arrays.placed(arrays.array(counts), like)
+            self._counts[kind] = arrays.converted(arrays.array(counts), like)
         return self._counts[kind]
 
     def _allowed(self, rows: Rows) -> Array:
@@ -106,7 +106,7 @@ class Passing:
         batch, _, r, s = rows.weights.shape
         lengths = [len(item.sides[rows.site.kind].keys) for item in self._batch]
         there = np.arange(rows.key_start, rows.key_start + s) < np.array(lengths)[:, None]
-        real = arrays.placed(arrays.array(there), rows.weights)[:, None, None, :]
+        real = arrays.converted(arrays.array(there), rows.weights)[:, None, None, :]
         if rows.allowed is None:
             everywhere: Array = arrays.of(real).xp.broadcast_to(real, (batch, 1, r, s))
             return everywhere

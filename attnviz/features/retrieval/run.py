@@ -255,7 +255,7 @@ def _ablations(
     needles, done = table.held_out, 0
     total = len(sizes) * (1 + settings.draws) * len(needles)
 
-    def without(heads: Sequence[Head]) -> Floats:
+    def hits_of_ablated(heads: Sequence[Head]) -> Floats:
         nonlocal done
         names = ", ".join(source.layout.name(head) for head in heads)
         retrieved = []
@@ -271,11 +271,11 @@ def _ablations(
     ablations = []
     for size in sizes:
         first, others = ranked[:size], table.others(ranked[size:], size)
-        hits = without(first)
+        hits = hits_of_ablated(first)
         drawn = []
         for draw in range(settings.draws):
             chosen = random.Random(f"{settings.seed}/{size}/{draw}").sample(others, size)
-            drawn.append(without(chosen))
+            drawn.append(hits_of_ablated(chosen))
         means = [float(values[table.held].mean()) for values in drawn]
         mean = np.mean(drawn, 0)
         ablations.append(

@@ -38,7 +38,7 @@ def sinks(
     output.check_written(Sinks)
     with Stages(output.quiet) as stages:
         result = function.sinks(
-            prompt.looks(model, seed=seeded.seed, quiet=output.quiet),
+            prompt.read_all(model, seed=seeded.seed, quiet=output.quiet),
             progress=stages.show,
             **settings.asked(),
             **model.asked(),

@@ -103,7 +103,7 @@ class SinkObserver:
         weight = self._projection(site)
         if weight is None:
             return to_numpy(xp.linalg.norm(values, None, -1))
-        weight = exact(arrays.placed(weight, values))
+        weight = exact(arrays.converted(weight, values))
         gram = weight @ weight.swapaxes(1, 2)  # ‖v W‖² = v (W Wᵀ) vᵀ, never [H, keys, D]
         squares = ((values @ gram) * values).sum(-1)
         return to_numpy(xp.sqrt(squares.clip(0)))

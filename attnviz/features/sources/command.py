@@ -34,7 +34,7 @@ def sources(
 
     many = prompt.texts is not None
     output.check_written(SourceShares if many else Sources)
-    texts = list(prompt.looks(model, seed=settings.seed, quiet=output.quiet))
+    texts = list(prompt.read_all(model, seed=settings.seed, quiet=output.quiet))
     with Stages(output.quiet) as stages:
         result = function.sources(
             texts if many else texts[0], progress=stages.show, **settings.asked(), **model.asked()

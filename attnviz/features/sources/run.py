@@ -101,7 +101,7 @@ def plain(source: Source, inputs: Inputs, head: Head) -> Capture:
     maps, empty, reach = recorder.maps(), recorder.empty_rows(), recorder.reach()
     return Captured(
         source.info, source.layout, inputs, maps, empty, reach, terms=opening.result(),
-        kept=recorder.kept,
+        kept=recorder.listed,
     )  # fmt: skip
 
 

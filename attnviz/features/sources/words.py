@@ -82,7 +82,7 @@ def listed(result: Sources, side: ScoreSide) -> Iterator[tuple[str, float, float
 def grouped(result: Sources) -> tuple[list[str], list[str], list[list[float]]]:
     """The matrix with small sources of either side together: names of rows, of columns, values."""
 
-    def kept(side: ScoreSide) -> tuple[list[str], list[list[int]]]:
+    def largest(side: ScoreSide) -> tuple[list[str], list[list[int]]]:
         origins = result.query_origins if side == "query" else result.key_origins
         sums = {part.origin: part.value for part in result.side(side)}
         sizes = sorted(map(abs, sums.values()), reverse=True)
@@ -101,8 +101,8 @@ def grouped(result: Sources) -> tuple[list[str], list[str], list[list[float]]]:
             groups.append(small)
         return names, groups
 
-    rows, row_groups = kept("query")
-    columns, column_groups = kept("key")
+    rows, row_groups = largest("query")
+    columns, column_groups = largest("key")
     values = [
         [sum(result.matrix[a][b] for a in some for b in others) for others in column_groups]
         for some in row_groups

@@ -81,7 +81,7 @@ class SpanObserver:
         if rows.allowed is not None:
             shape = (1, rows.allowed.shape[1], count, width)
             allowed = on.cast(
-                on.xp.broadcast_to(arrays.placed(rows.allowed, like), shape)[0], double
+                on.xp.broadcast_to(arrays.converted(rows.allowed, like), shape)[0], double
             )
         reached = allowed @ keys  # [H or 1, r, K]
         seen = on.cast(reached > 0, double)

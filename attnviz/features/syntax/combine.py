@@ -248,7 +248,7 @@ def combine(
     right = np.array([hits[d] for d in documents], np.int64)
     at_offset = np.array([d[offset] for d in distances_of], np.int64)
 
-    def without(control: Control, loader: Loader) -> CombinedControl:
+    def compared_with(control: Control, loader: Loader) -> CombinedControl:
         study = _Study(loader(), loader, sentences, settings, told)
         drawn = study.hits(odd, HitTally(), study.trained(sample, HitTally()))
         own = np.array([drawn[d] for d in documents], np.int64)
@@ -258,7 +258,7 @@ def combine(
     there, back = np.split(weights, 2)
     return Combined(
         uas=share(right, count),
-        controls=tuple(without(*control) for control in controls),
+        controls=tuple(compared_with(*control) for control in controls),
         offset=offset,
         offset_accuracy=share(at_offset, count).value,
         margin=share(right - at_offset, count, DIFFERENCE),

@@ -40,7 +40,7 @@ def view(
     from attnviz.features.view import function
 
     output.check_page()
-    texts = prompt.looks(model, quiet=output.quiet)
+    texts = prompt.read_all(model, quiet=output.quiet)
     given = settings.asked() | attaching.asked() | asked.asked()
     given |= model.asked(pair=prompt.pair)
     if settings.ablate:

@@ -12,7 +12,7 @@ from attnviz.errors import ModelError
 from attnviz.models.containers import one_line
 from attnviz.models.controls import Control, shuffle
 from attnviz.models.device import PLAIN, Placement
-from attnviz.models.hooked.logging import quiet
+from attnviz.models.hooked.logging import silenced
 from attnviz.models.hooked.network import HookedModel
 
 _BESIDES = ("pooler", "logits_bias")
@@ -43,7 +43,7 @@ def load_network(
     Raises:
         ModelError: no such architecture, a damaged file, or weights that do not fit it.
     """
-    with quiet():
+    with silenced():
         import transformers
 
         config = _tower(_config(folder, name), reads)

@@ -21,7 +21,7 @@ _BLOCKS = _Blocks()
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[None]:
+def silenced() -> Iterator[None]:
     """Keep transformers from logging, warning and drawing bars, and restore what was set before."""
     with _BLOCKS.lock:
         if not _BLOCKS.count:

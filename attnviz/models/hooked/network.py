@@ -20,7 +20,7 @@ from attnviz.models.configs.keys import GUESS
 from attnviz.models.containers import one_line
 from attnviz.models.external_errors import refusing
 from attnviz.models.hooked.generating import Drawn, TokenStreamer
-from attnviz.models.hooked.logging import quiet
+from attnviz.models.hooked.logging import silenced
 
 WRITES_AT_MOST = 32
 """Tokens that an encoder-decoder model generates where no target text is given."""
@@ -171,7 +171,7 @@ class HookedModel:
 
     def switch(self, implementation: str) -> None:
         """Let every layer that asks use this attention function from now on."""
-        with quiet():
+        with silenced():
             self.model.set_attn_implementation(implementation)
         if implementation == "eager":  # classes that cannot be told so ask their configuration
             self.model.config._attn_implementation = "eager"
@@ -214,7 +214,7 @@ class HookedModel:
             arguments["use_cache"] = False
         if weights:
             arguments["output_attentions"] = True
-        with self.lock, quiet():
+        with self.lock, silenced():
             if module is self.body:
                 output: Mapping[str, Any] = module(**arguments, return_dict=True)
                 return output
@@ -316,7 +316,7 @@ class HookedModel:
             arguments |= {"inputs": inputs, "attention_mask": mask}
         cache = cache and not item.features
         try:
-            with self.lock, quiet(), torch.no_grad(), self._reading() as read:
+            with self.lock, silenced(), torch.no_grad(), self._reading() as read:
                 written = self.model.generate(
                     **arguments,
                     max_new_tokens=generation.tokens,

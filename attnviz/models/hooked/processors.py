@@ -22,7 +22,7 @@ from attnviz.core.tokens import Tokens
 from attnviz.errors import ModelError
 from attnviz.models.decoding import read_picture, read_sound
 from attnviz.models.external_errors import refusing
-from attnviz.models.hooked.logging import quiet
+from attnviz.models.hooked.logging import silenced
 
 REGISTER = "[REG{}]"
 """What register tokens are called (Darcet et al. 2023, arXiv:2309.16588)."""
@@ -83,7 +83,7 @@ class Processors:
 
     def see(self, pixels: NDArray[np.uint8], name: str) -> ProcessedMedia:
         """What the model sees of a picture, uint8 [height, width, 3]."""
-        with quiet(), refusing("the model's processor cannot prepare this picture"):
+        with silenced(), refusing("the model's processor cannot prepare this picture"):
             made = self._processor(images=pixels, return_tensors="pt")
         features = self._features(made)
         values = features.get("pixel_values")
@@ -94,7 +94,7 @@ class Processors:
 
     def hear(self, samples: NDArray[np.float32], name: str) -> ProcessedMedia:
         """What the model hears of a sound, float32 [n] at its own rate."""
-        with quiet(), refusing("the model's processor cannot prepare this sound"):
+        with silenced(), refusing("the model's processor cannot prepare this sound"):
             made = self._processor(samples, sampling_rate=self.rate, return_tensors="pt")
         features = self._features(made)
         sound = Sound(samples, self.rate, name)
@@ -200,7 +200,7 @@ def load_processors(
     from transformers import AutoFeatureExtractor, AutoImageProcessor
 
     kind: Any = AutoImageProcessor if sense == "image" else AutoFeatureExtractor
-    with quiet(), refusing(f"the processor of {name} cannot be loaded"):
+    with silenced(), refusing(f"the processor of {name} cannot be loaded"):
         processor = kind.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     return Processors(processor, config, accepted, sense)
 

@@ -9,7 +9,7 @@ from typing import Any
 from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, Message, ModelError, UsageError
 from attnviz.models.external_errors import muted, provoke, refusing
-from attnviz.models.hooked.logging import quiet
+from attnviz.models.hooked.logging import silenced
 from attnviz.models.text import (
     Offsets,
     TokenReader,
@@ -114,7 +114,7 @@ class Texts:
                 model=...,
             )
         begin = chat[-1].get("role") != "assistant"
-        with quiet():
+        with silenced():
             written = self._tokenizer.apply_chat_template(
                 [dict(message) for message in chat], tokenize=False, add_generation_prompt=begin
             )
@@ -140,7 +140,7 @@ class Texts:
         """Ids as one line of text without special tokens, or the ids themselves."""
         if self._tokenizer is None:
             return " ".join(str(token_id) for token_id in ids)
-        with quiet():
+        with silenced():
             text = self._tokenizer.decode(list(ids), skip_special_tokens=True)
         return " ".join(str(text).split())
 
@@ -154,7 +154,7 @@ class Texts:
                 ids=...,
             )
         what = f"the tokenizer of {self._name} cannot read this text"
-        with quiet(), refusing(what, Message("give token ids with {ids}", ids=...)):
+        with silenced(), refusing(what, Message("give token ids with {ids}", ids=...)):
             return self._tokenizer(*args, **kwargs)
 
 
@@ -163,7 +163,7 @@ def load_texts(folder: Path, name: str) -> Texts:
     from transformers import AutoTokenizer
 
     try:
-        with quiet(), refusing("its tokenizer cannot be loaded"):
+        with silenced(), refusing("its tokenizer cannot be loaded"):
             with muted():
                 tokenizer = AutoTokenizer.from_pretrained(
                     folder, local_files_only=True, trust_remote_code=False

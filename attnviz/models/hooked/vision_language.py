@@ -24,7 +24,7 @@ from attnviz.models import limits
 from attnviz.models.bounded import bounded
 from attnviz.models.decoding import read_picture
 from attnviz.models.external_errors import refusing
-from attnviz.models.hooked.logging import quiet
+from attnviz.models.hooked.logging import silenced
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.source import Hooked
 from attnviz.models.hooked.survey import Survey
@@ -55,7 +55,7 @@ class VisionLanguage(Hooked):
         import transformers
 
         auto: Any = transformers.AutoProcessor
-        with quiet(), refusing(f"the processor of {self._name} cannot be loaded"):
+        with silenced(), refusing(f"the processor of {self._name} cannot be loaded"):
             return auto.from_pretrained(
                 self._folder, local_files_only=True, trust_remote_code=False
             )
@@ -109,7 +109,7 @@ class VisionLanguage(Hooked):
         fault: Exception | None = None
         for spelled in self._spelled(text):
             try:
-                with quiet():
+                with silenced():
                     made: Mapping[str, Any] = self._processor(
                         text=spelled, images=pixels, return_tensors="pt"
                     )
@@ -132,7 +132,7 @@ class VisionLanguage(Hooked):
         if getattr(self._processor, "chat_template", None):
             content = [{"type": "image"}, {"type": "text", "text": text}]
             what = f"the chat template of {self._name} cannot be used"
-            with quiet(), refusing(what), bounded():
+            with silenced(), refusing(what), bounded():
                 written = self._processor.apply_chat_template(
                     [{"role": "user", "content": content}], add_generation_prompt=True
                 )

@@ -15,7 +15,7 @@ import numpy as np
 
 from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, UsageError, system_errors
-from attnviz.files import contents, opened
+from attnviz.files import contents, open_regular
 from attnviz.models import arrays
 from attnviz.models.containers import list_arrays, one_line, read_arrays, read_tensors
 from attnviz.models.imported import inseq, named
@@ -155,7 +155,7 @@ def _torch(path: Path) -> Any:
     import torch
 
     with system_errors(InputError, f"cannot read {path}"):
-        file = opened(path)
+        file = open_regular(path)
     try:
         with file:
             return torch.load(file, map_location="cpu", weights_only=True)
@@ -170,7 +170,7 @@ def _torch(path: Path) -> Any:
 
 def _npy(path: Path) -> Any:
     with system_errors(InputError, f"cannot read {path}"):
-        file = opened(path)
+        file = open_regular(path)
     try:
         with file:
             return np.load(file, allow_pickle=False)

@@ -44,7 +44,7 @@ def load(located: Located, where: str, precision: str, control: Control | None =
     plain = where == "cpu" and precision == "float32" and control is None
     target = None if plain else _placed(where, precision)
 
-    def opened() -> Weights:
+    def open_weights() -> Weights:
         return Weights(located.weights, settings.family, target)
 
     if control is not None and target is not None:
@@ -53,15 +53,15 @@ def load(located: Located, where: str, precision: str, control: Control | None =
         if control.scale == "default":
             drawn = DrawnWeights(located.config, settings, control.seed, *target)
             return Native(located, build(settings, drawn), reader, lambda: NO_WORDS)
-        with opened() as weights:
+        with open_weights() as weights:
             network = build(settings, ShuffledWeights(weights, control.seed))
         return Native(located, network, reader, lambda: NO_WORDS)
 
     def read_words() -> words.Words | str:
-        with opened() as weights:
+        with open_weights() as weights:
             return words.read(weights, network)
 
-    with opened() as weights:
+    with open_weights() as weights:
         network = build(settings, weights)
     return Native(located, network, reader, read_words)
 

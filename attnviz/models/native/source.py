@@ -42,7 +42,7 @@ from attnviz.errors import InputError, Message, ModelError, UsageError
 from attnviz.models import limits, text
 from attnviz.models.external_errors import refusing
 from attnviz.models.folder import Located, ends
-from attnviz.models.gating import Gated, merged, placed
+from attnviz.models.gating import Gated, converted, merged
 from attnviz.models.native.changed import changed
 from attnviz.models.native.network import Network
 from attnviz.models.native.words import Words
@@ -250,7 +250,7 @@ class Native(Gated):
         ids, network = list(tokens.ids), self._whole_model._on_torch
         like = network.tokens
         prompt = arrays.of(like).asarray([ids], arrays.of(like).int64, like)
-        standing = placed(self._standing, like)
+        standing = converted(self._standing, like)
         item = Inputs({network.config.family.kind: Sides(tokens, tokens)})
         with (
             limits.telling(generation, tokens, self._reader.text) as tell,
@@ -298,7 +298,7 @@ class Native(Gated):
         whole = request.hidden or request.states or request.mlps or words is not None
         standing = merged(self._standing, request.gates or {}, like)
         donors = {
-            site: [donor.placed(like) for donor in several]
+            site: [donor.converted(like) for donor in several]
             for site, several in (request.donors or {}).items()
         }
         kept_on = request.states or request.mlps
@@ -314,7 +314,7 @@ class Native(Gated):
                 site = Site(self.start_kind, start.layer)
                 once = _once(standing.get(site), donors.get(site, ()), len(batch))
                 once = once and not observers and not request.states
-                start = replace(start, hidden=arrays.placed(start.hidden, like))
+                start = replace(start, hidden=arrays.converted(start.hidden, like))
                 first, x = start.layer, begin(self._name, start, batch, self.layout, once=once)
             states = [x] if request.states else []
             added: list[Array] = []

@@ -18,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 from attnviz.core.arrays import Array
 from attnviz.errors import ModelError
 from attnviz.models.native.families import NativeFamily
-from attnviz.models.native.stored import StoredTensors
+from attnviz.models.native.tensor_file import TensorFile
 from attnviz.models.native.unsupported import Unsupported
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Weights:
         for path in files:
             framework = "np" if target is None else "pt"
             file = self._stack.enter_context(safe_open(path, framework=framework))
-            tensors = StoredTensors(path) if target is None else file
+            tensors = TensorFile(path) if target is None else file
             for key in file.keys():  # noqa: SIM118 (not a dict)
                 stem, _, last = key.rpartition(".")
                 name = f"{stem}.{_OLD_NAMES.get(last, last)}"

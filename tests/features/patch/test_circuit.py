@@ -335,7 +335,7 @@ def test_a_circuit_says_which_pairs_it_was_found_on(capsys: pytest.CaptureFixtur
     ready = prepare(av.load("demo-gpt2"), task_pairs(av.load("demo-gpt2"), "induction", 30, 3)[0])
     names = judge.clusters(ready)
     split = halves(names, 3, "hash:0.4")
-    assert (circuit.found_on, circuit.judged_on) == (len(split.found), len(split.judged))
+    assert (circuit.found_on, circuit.judged_on) == (len(split.search), len(split.judged))
     assert split != halves(names, 3)
     assert found.divided == circuit.split == "hash:0.4"
     corpus, model = found.corpus, found.identity["checkpoint"]
@@ -357,8 +357,8 @@ def test_a_circuit_says_which_pairs_it_was_found_on(capsys: pytest.CaptureFixtur
 def test_halves_keep_groups_together() -> None:
     names = [f"group {n // 3}" for n in range(36)]
     split = halves(names, 0)
-    assert sorted((*split.found, *split.judged)) == list(range(36))
-    assert not {names[n] for n in split.found} & {names[n] for n in split.judged}
+    assert sorted((*split.search, *split.judged)) == list(range(36))
+    assert not {names[n] for n in split.search} & {names[n] for n in split.judged}
     assert halves(names, 0) == split
     one, two, three = (Head(Site("decoder", 0), n) for n in range(3))
     assert jaccard([one, two], [[one, two], [one, three]]) == pytest.approx((1 + 1 / 3) / 2)

@@ -484,7 +484,7 @@ def test_words_that_a_tokenizer_splits_are_left_out(gpt2: Any) -> None:
     import random
 
     words = TaskWords(gpt2, random.Random(0))
-    assert words.kept(["king", "incomprehensible"]) == ["king"]
+    assert words.single(["king", "incomprehensible"]) == ["king"]
 
 
 def test_more_pairs_than_can_be_run_are_refused_at_once() -> None:

@@ -13,7 +13,7 @@ from attnviz.errors import InputError, Setting, UsageError, system_errors
 from attnviz.features.shapes.answers.pictures import FIGURES, Out, save
 from attnviz.features.shapes.answers.subject import Layer
 from attnviz.features.shapes.worked.result import AnimateAnswer, NumbersAnswer, ScalingAnswer
-from attnviz.files import opened, wrote
+from attnviz.files import open_regular, wrote
 
 if TYPE_CHECKING:
     from attnviz.features.shapes.worked.tiny import TinyInput
@@ -115,7 +115,7 @@ def _read(path: Path, most: int) -> bytes:
     with system_errors(InputError, f"cannot read {path}"):
         if path.is_dir():
             raise InputError("{} is a folder; {input} takes a JSON file", path, input=...)
-        with opened(path) as file:
+        with open_regular(path) as file:
             return file.read(most + 1)
 
 

@@ -20,7 +20,7 @@ from attnviz.models.configs.families import LayerGroup
 from attnviz.models.configs.keys import keys_of
 from attnviz.models.configs.model import ModelSpec, read_config
 from attnviz.models.external_errors import refusing
-from attnviz.models.hooked.logging import quiet
+from attnviz.models.hooked.logging import silenced
 from attnviz.models.parameter_count import place_of
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def run_layers(
     import transformers
 
     spec, what = model, "with its own weights"
-    with refusing(f"transformers cannot build {model.name}"), quiet():
+    with refusing(f"transformers cannot build {model.name}"), silenced():
         if folder is not None:
             network = transformers.AutoModel.from_pretrained(
                 folder,

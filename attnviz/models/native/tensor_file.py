@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 
 
-class StoredTensors:
+class TensorFile:
     """A file that safetensors has opened, and so checked, before.
 
     Args:
