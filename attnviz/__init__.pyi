@@ -421,7 +421,7 @@ def patch(
     count: int = 60,
     group: str | None = None,
     align: Literal['position', 'word'] = 'position',
-    component: Literal['z', 'q', 'k', 'v', 'pattern', 'attention', 'mlp', 'residual'] = 'z',
+    component: Literal['z', 'q', 'k', 'v', 'pattern', 'gate', 'attention', 'mlp', 'residual'] = 'z',
     select: str | None = None,
     by: Literal['head', 'position'] = 'head',
     position: str | None = None,

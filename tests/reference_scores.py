@@ -137,6 +137,8 @@ def values(name: str, w: Array, keys: Array, p: Pair) -> Array:
         return (w * [[abs(i - j) for j in range(width)] for i in range(length)]).sum(-1)
     if name == "top":
         return w.max(-1)
+    if name == "gate":  # of no attention without one
+        return undefined
     found = (w * p.targets(name, length, width)).sum(-1)
     for i in range(length):
         near_start = name == "first" and i < 2 and not p.cross

@@ -6,6 +6,9 @@ path carries add up to what the layer makes of position i. With residual connect
 normalization (Kobayashi et al. 2021, arXiv:2109.07152), x_i is part of what i writes to itself, and
 every part v becomes γ ⊙ (v - mean v) / σ with the σ of the whole sum.
 
+Where a layer multiplies its heads' outputs with a gate or scale m_i before W_O, that is held at its
+value: head h writes α_ij ((x_j W_V + b_V)_h ⊙ m_ih) W_O^h, another vector for every query i.
+
 Norms of single heads need ‖f_h(x_j)‖ alone, for ‖α f(x)‖ = α‖f(x)‖; those of whole layers the
 Gram matrices f_h(x_j) · f_h'(x_j), [H, H] for every key; other distances the parts themselves, in
 blocks.
@@ -42,6 +45,8 @@ class Writes:
             queries and keys are not the same tokens (cross-attention).
         residual: [B, r, D], what goes past attention; None leaves it out.
         norm: what the sum goes through; None for nothing.
+        passes: [B, H, r, d_v], what heads' outputs are multiplied with before ``matrix``; None for
+            nothing.
     """
 
     weights: Array
@@ -51,6 +56,7 @@ class Writes:
     own: int | None = None
     residual: Array | None = None
     norm: Normalization | None = None
+    passes: Array | None = None
 
     @classmethod
     def of(
@@ -84,7 +90,10 @@ class Writes:
                     fill = fill[:, None]
                 else:  # [B, T, H, d_v]
                     fill = fill[:, rows.start : rows.start + weights.shape[2]].swapaxes(1, 2)
-                filled = ((1 - share) * fill) @ matrix  # [(B,) H, 1 or r, D]
+                filled = (1 - share) * fill  # [(B,) H, 1 or r, d_v]
+                if rows.passes is not None:
+                    filled = filled * on.cast(rows.passes, weights.dtype)
+                filled = filled @ matrix  # [(B,) H, 1 or r, D]
                 bias = filled.sum(-3) if bias is None else bias + filled.sum(-3)
         own = None if rows.site.kind == "cross" else rows.start - rows.key_start
         past = rows.residual if residual else None
@@ -93,14 +102,16 @@ class Writes:
             past = on.cast(past, weights.dtype)
         norm = None if norm is None else norm.converted(weights)
         values = on.cast(rows.values, weights.dtype)
-        return cls(weights, values, matrix, bias, own, past, norm)
+        passes = None if rows.passes is None else on.cast(rows.passes, weights.dtype)
+        return cls(weights, values, matrix, bias, own, past, norm, passes)
 
     @cached_property
     def heads(self) -> Array:
-        """[B, H, r, d_v], Σ_j α_ij v_j of every head."""
+        """[B, H, r, d_v], Σ_j α_ij v_j of every head, as W_O gets it."""
         (batch, heads, rows, keys), groups = self.weights.shape, self.values.shape[1]
         stacked = self.weights.reshape(batch, groups, heads // groups * rows, keys)
-        return (stacked @ self.values).reshape(batch, heads, rows, -1)
+        made: Array = (stacked @ self.values).reshape(batch, heads, rows, -1)
+        return made if self.passes is None else made * self.passes
 
     @cached_property
     def mixed(self) -> Array:
@@ -166,7 +177,8 @@ class Writes:
         queries = on.arange(rows.start, rows.stop, on.int64, self.weights)
         own = self.weights[:, head, queries, columns]
         group = head // (self.weights.shape[1] // self.values.shape[1])
-        return own[..., None] * self.values[:, group, columns]
+        alone: Array = own[..., None] * self.values[:, group, columns]
+        return alone if self.passes is None else alone * self.passes[:, head, rows]
 
 
 def transformed(values: Array, matrix: Array, head: int) -> Array:
@@ -204,6 +216,27 @@ def value_norms(values: Array, matrix: Array) -> Array:
     return stacked
 
 
+def head_norms(writes: Writes) -> Array:
+    """‖α_ij (v_j ⊙ m_i) W_O^h‖ of every head, [B, H, r, s], where queries pass values differently.
+
+    With W_O^h = R Q, Q of orthonormal rows, ‖u W_O^h‖ = ‖u R‖, so that no part is D wide.
+    """
+    assert writes.passes is not None
+    (batch, heads, rows, keys), width = writes.weights.shape, writes.values.shape[3]
+    shared, xp = heads // writes.values.shape[1], arrays.of(writes.weights).xp
+    norms: Array = xp.empty_like(writes.weights)
+    step = max(1, PART_ELEMENTS // (batch * keys * width))
+    for head in range(heads):
+        root = xp.linalg.qr(writes.matrix[head].T)[1].T  # [d_v, min(d_v, D)]
+        values = writes.values[:, head // shared, None]  # [B, 1, s, d_v]
+        for first in range(0, rows, step):
+            block = slice(first, first + step)
+            parts = values * writes.passes[:, head, block, None] @ root
+            norms[:, head, block] = xp.linalg.norm(parts, None, -1)
+    norms *= abs(writes.weights)
+    return norms
+
+
 def grams(values: Array, matrix: Array, norm: Normalization | None = None) -> Array:
     """f_h(x_j) · f_h'(x_j) for every key and pair of heads.
 
@@ -226,6 +259,14 @@ def grams(values: Array, matrix: Array, norm: Normalization | None = None) -> Ar
         products.append(parts @ parts.swapaxes(-1, -2))
     joined: Array = on.xp.concatenate(products, 1)
     return joined
+
+
+def passed_norms(writes: Writes) -> Array:
+    """:func:`layer_norms` where queries pass values differently: of the parts themselves."""
+    norms: Array = arrays.of(writes.weights).xp.empty_like(writes.weights[:, 0])
+    for rows, keys, made in parts(writes):
+        norms[:, rows, keys] = arrays.of(made).xp.linalg.norm(made, None, -1)
+    return norms
 
 
 def layer_norms(writes: Writes, products: Array) -> Array:
@@ -280,7 +321,10 @@ def parts(writes: Writes) -> Iterator[tuple[slice, slice, Array]]:
         for start in range(0, rows, count):
             block = slice(start, min(start + count, rows))
             weights = writes.weights[:, :, block, columns].swapaxes(1, 3)  # [B, s', r', H]
-            shares = (weights @ made).swapaxes(1, 2)  # [B, r', s', D]
+            if writes.passes is None:
+                shares = (weights @ made).swapaxes(1, 2)  # [B, r', s', D]
+            else:
+                shares = shaped(_passed(writes, block, columns), writes.norm)
             if writes.residual is not None and writes.own is not None:
                 past = shaped(writes.residual[:, block], writes.norm)
                 offset = block.start + writes.own - columns.start
@@ -289,6 +333,21 @@ def parts(writes: Writes) -> Iterator[tuple[slice, slice, Array]]:
                 shares[:, queries, queries + offset] += own
             shares /= writes.deviation[:, block, None]
             yield block, columns, shares
+
+
+def _passed(writes: Writes, block: slice, columns: slice) -> Array:
+    """[B, r', s', D], Σ_h α_ij (v_j ⊙ m_ih) W_O^h of some rows and keys."""
+    assert writes.passes is not None
+    heads = len(writes.matrix)
+    total: Array | None = None
+    for head in range(heads):
+        values = writes.values[:, head // (heads // writes.values.shape[1]), None, columns]
+        passed = values * writes.passes[:, head, block, None]  # [B, r', s', d_v]
+        passed = passed * writes.weights[:, head, block, columns, None]
+        part: Array = passed @ writes.matrix[head]
+        total = part if total is None else total + part
+    assert total is not None
+    return total
 
 
 def remainder(writes: Writes) -> Array:

@@ -60,8 +60,24 @@ def donated(donors: Sequence[Donor], output: Array, value: Array) -> Array:
     return output
 
 
+def exchanged(donor: Donor, own: Array) -> Array:
+    """A layer's own gate with another run's in its place, [B, H, T, d_v]; see :class:`Donor`."""
+    return _blended(own, donor.values, donor, repeat=False)
+
+
+def written(rows: Rows, z: Array | None = None) -> Array:
+    """What W_O gets of a block's heads, [B, H, r, d_v]: z, or z ⊙ m where something stands between.
+
+    Args:
+        rows: with values.
+        z: :func:`mixed` of it, where that is at hand.
+    """
+    z = mixed(rows) if z is None else z
+    return z if rows.passes is None else z * arrays.of(z).cast(rows.passes, z.dtype)
+
+
 def mixed(rows: Rows) -> Array:
-    """What the heads hand to W_O in a block: z = Σ_j α_ij v_j, [B, H, r, d_v]."""
+    """What attention gives of a block's heads: z = Σ_j α_ij v_j, [B, H, r, d_v]."""
     assert rows.values is not None, "every backend that can be gated hands its values out"
     batch, heads, count, keys = rows.weights.shape
     weights = rows.weights.reshape(batch, rows.values.shape[1], -1, keys)

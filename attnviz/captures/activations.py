@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping
 import torch
 from torch import Tensor
 
-from attnviz.attention.donors import mixed
+from attnviz.attention.donors import mixed, written
 from attnviz.core.heads import Site
-from attnviz.core.source import Part, Rows
+from attnviz.core.source import Kept, Rows
 
 
 class Activations:
@@ -21,27 +21,34 @@ class Activations:
 
     Attributes:
         values: by part and layer: q [B, H, T, d], k [B, G, S, d], v [B, G, S, d_v],
-            pattern [B, H, T, S], z [B, H, T, d_v]. Of the pass itself, gradients and all, but for
-            pattern and z, which are made of what observers see.
+            pattern [B, H, T, S], z, gate and ``written`` [B, H, T, d_v], the last being z as W_O
+            gets it; a gate of layers that have one. Of the pass itself, gradients and all, but for
+            pattern, z and what is written, which are made of what observers see.
     """
 
-    def __init__(self, parts: Collection[Part], sites: Collection[Site]) -> None:
+    def __init__(self, parts: Collection[Kept], sites: Collection[Site]) -> None:
         self._parts, self._sites = frozenset(parts), frozenset(sites)
-        self._blocks: dict[tuple[Part, Site], list[Tensor]] = {}
-        self._terms: dict[Part, dict[Site, Tensor]] = {"q": {}, "k": {}, "v": {}}
+        self._blocks: dict[tuple[Kept, Site], list[Tensor]] = {}
+        self._terms: dict[Kept, dict[Site, Tensor]] = {"q": {}, "k": {}, "v": {}}
 
     def observe(self, rows: Rows) -> None:
         """Keep a block."""
         if rows.site not in self._sites:
             return
         assert rows.terms is not None, "every backend that takes donors hands its terms out"
-        terms: dict[Part, Tensor] = {
+        terms: dict[Kept, Tensor] = {
             "q": rows.terms.query, "k": rows.terms.key, "v": rows.terms.value
         }  # fmt: skip
         for part in self._parts & terms.keys():
             self._terms[part][rows.site] = terms[part]
-        if "z" in self._parts:
-            self._blocks.setdefault(("z", rows.site), []).append(mixed(rows))
+        if self._parts & {"z", "written"}:
+            z = mixed(rows)
+            outputs: dict[Kept, Tensor] = {"z": z, "written": written(rows, z)}
+            for part in self._parts & outputs.keys():
+                self._blocks.setdefault((part, rows.site), []).append(outputs[part])
+        if "gate" in self._parts and rows.opened is not None:
+            gate = rows.opened.to(rows.weights.dtype)
+            self._blocks.setdefault(("gate", rows.site), []).append(gate)
         if "pattern" in self._parts:
             keys = terms["k"].shape[2]
             whole = rows.weights.new_zeros(*rows.weights.shape[:3], keys)
@@ -49,9 +56,9 @@ class Activations:
             self._blocks.setdefault(("pattern", rows.site), []).append(whole)
 
     @property
-    def values(self) -> Mapping[Part, Mapping[Site, Tensor]]:
+    def values(self) -> Mapping[Kept, Mapping[Site, Tensor]]:
         """See the class."""
-        tensors: dict[Part, dict[Site, Tensor]] = {
+        tensors: dict[Kept, dict[Site, Tensor]] = {
             part: {site: x.clone() if x.is_inference() else x for site, x in of.items()}
             for part, of in self._terms.items()
             if part in self._parts

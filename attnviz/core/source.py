@@ -18,6 +18,7 @@ from typing import Literal, Protocol, get_args
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, converted
 from attnviz.core.heads import Layout, Site, SiteKind
+from attnviz.core.held import Held
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.tokens import Tokens
@@ -70,6 +71,11 @@ class Rows:
             None where it is not at hand.
         gate: what passes of each head's output, and what takes its place; None where all passes.
         terms: what the weights were computed from; None where it is not at hand.
+        passes: [B, H, r, d_v], what the layer multiplies z_h with before W_O, held at its value on
+            this pass (:attr:`OutputProjection.held`); None where W_O takes z_h as it is.
+        opened: [B, H, r, d_v], of that the gate (Qiu et al. 2025, arXiv:2505.06708); None where
+            there is none.
+        openness: [B, H, r], its mean over a head's channels, where it is between 0 and 1.
     """
 
     site: Site
@@ -83,6 +89,9 @@ class Rows:
     residual: Array | None = None
     gate: Gate | None = None
     terms: Terms | None = None
+    passes: Array | None = None
+    opened: Array | None = None
+    openness: Array | None = None
 
 
 class Observer(Protocol):
@@ -120,11 +129,14 @@ Gates = Mapping[Site, Gate]
 """The gates of a pass; layers that are not in it pass everything."""
 
 
-Part = Literal["q", "k", "v", "pattern", "z"]
+Part = Literal["q", "k", "v", "pattern", "z", "gate"]
 """What of a layer another run can give: queries, keys and values as attention reads them (after
-rotary positions), its weights after softmax, and the heads' outputs before W_O."""
+rotary positions), its weights after softmax, the heads' outputs as attention gives them, and the
+gate that they are multiplied with before W_O, where there is one."""
 
 PARTS: tuple[Part, ...] = get_args(Part)
+Kept = Literal["q", "k", "v", "pattern", "z", "gate", "written"]
+"""What can be kept of a layer: its parts, and the heads' outputs as W_O gets them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,7 +153,7 @@ class Donor:
     Attributes:
         part: what is replaced. Of ``pattern``, the other run's weights mix this run's values.
         values: q [B, H, T, d], k [B, G, S, d], v [B, G, S, d_v], pattern [B, H, T, S],
-            z [B, H, T, d_v]; the batch may be a part of B that repeats.
+            z [B, H, T, d_v], gate [B, H, T, d_v]; the batch may be a part of B that repeats.
         share: [B, H or G] or [B, H or G, T or S]; 1 takes the other run's, 0 leaves this one's.
     """
 
@@ -201,25 +213,31 @@ class Output:
 class OutputProjection:
     """W_O, cut into heads: Σ_h z_h W_O^h + b_O is what the layer's attention gives.
 
+    Where something is ``held``, it is Σ_h (z_h ⊙ m_h) W_O^h + b_O, with the m_h of a pass in
+    :attr:`Rows.passes`.
+
     Attributes:
         weight: [H, d_v, D]; None where it is not known for certain.
         bias: [D], or None.
         reason: why there is no weight, empty where there is.
+        held: what the layer multiplies its heads' outputs with before W_O.
     """
 
     weight: Array | None
     bias: Array | None = None
     reason: str = ""
+    held: tuple[Held, ...] = ()
 
     def moved_to(self, like: Array) -> OutputProjection:
         """The same matrix as an array of the kind of another, where that is."""
         weight = None if self.weight is None else converted(self.weight, like)
         bias = None if self.bias is None else converted(self.bias, like)
-        return OutputProjection(weight, bias, self.reason)
+        return OutputProjection(weight, bias, self.reason, self.held)
 
     def converted(self, like: Array) -> OutputProjection:
         """The same matrix as an array of the kind and the type of another, where that is."""
-        return OutputProjection(_cast(self.weight, like), _cast(self.bias, like), self.reason)
+        weight, bias = _cast(self.weight, like), _cast(self.bias, like)
+        return OutputProjection(weight, bias, self.reason, self.held)
 
 
 def _cast(array: Array | None, like: Array) -> Array | None:
@@ -479,3 +497,9 @@ class Source(Protocol):
         Args:
             shares: selections of heads, such as ``"5.1"``, and what passes of them.
         """
+
+
+def held(source: Source) -> tuple[Held, ...]:
+    """What the layers of a model multiply their heads' outputs with before W_O, each once."""
+    return tuple(dict.fromkeys(kind for site in source.layout.sites
+                               for kind in source.output(site).held))  # fmt: skip

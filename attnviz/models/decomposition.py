@@ -163,6 +163,8 @@ class Decomposition:
         n = parts.places.index(place)
         seen = self._passed.weights[head.site][head.index, place].double()
         values = self._passed.values[head.site][head.index].double()
+        if head.site in self._passed.passes:
+            values = values * self._passed.passes[head.site][place, head.index].double()
         toward = weight.double() @ parts.derivatives[head.site][:, n].double().t()  # [d_v, d]
         return seen, seen[:, None] * (values @ toward)
 

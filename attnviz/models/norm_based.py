@@ -12,7 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from attnviz.attention.contributions import Writes, grams, layer_norms, value_norms
+from attnviz.attention.contributions import (
+    Writes,
+    grams,
+    head_norms,
+    layer_norms,
+    passed_norms,
+    value_norms,
+)
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
 from attnviz.core.heads import Layout
@@ -135,8 +142,13 @@ class NormObserver:
             norm = around.norm if self._what.norm else None
             writes = Writes.of(rows, projection, residual=True, norm=norm)
             shape = writes.norm
-            products = self._columns.of(rows, lambda v: grams(v, writes.matrix, shape), writes)
-            weights, logits = layer_norms(writes, products)[:, None], None
+            if writes.passes is not None:
+                weights, logits = passed_norms(writes)[:, None], None
+            else:
+                products = self._columns.of(rows, lambda v: grams(v, writes.matrix, shape), writes)
+                weights, logits = layer_norms(writes, products)[:, None], None
+        elif rows.passes is not None:
+            weights, logits = head_norms(Writes.of(rows, projection)), None
         else:
             writes = Writes.of(rows, projection)
             norms = self._columns.of(

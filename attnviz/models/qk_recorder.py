@@ -72,7 +72,8 @@ class QKRecorder:
         on = arrays.of(rows.weights)
         value = on.cast(terms.value[:1, :, :keys], rows.weights.dtype)
         projection = self._source.output(head.site).converted(value)
-        if projection.weight is None:
+        known = projection.weight is not None and not projection.held  # else another by query
+        if not known or projection.weight is None:
             written = value[:, group]  # [1, S, d_v]
         else:
             written = transformed(value, projection.weight, head.index)
@@ -85,7 +86,7 @@ class QKRecorder:
             _array(terms.key[0, group, :keys]),
             terms.scale,
             _array(norms),
-            projection.weight is not None,
+            known,
             terms.softcap,
             bias,
             None if terms.sinks is None else float(terms.sinks[head.index]),

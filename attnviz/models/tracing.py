@@ -1,14 +1,14 @@
 """What queries and keys are made of: a pass that remembers every vector added to the stream.
 
-Between two matrix products a model only adds, normalizes and rearranges. With the scale of every
-normalization held at its value here (σ as a constant), a query is therefore a linear function of
-what was added to the residual stream before it: embeddings, heads' outputs, feed-forward parts,
-biases. :class:`Tracing` listens to a pass as PyTorch computes it, in any model: what an embedding
-table or a matrix product gives, and every bias that is added, becomes a variable of its own
-(:class:`StreamPart`), and each normalization divides by a constant. The derivative of a query to a
-variable, times the variable's value, is then what that variable adds to the query, and these add up
-to the query, rotary positions and normalizations of queries and keys included. Nothing is known by
-name; whether they add up is for the caller to check.
+Between two matrix products a model only adds, normalizes, gates and rearranges. With the scale of
+every normalization (σ) and every gate (a sigmoid) held at its value here, a query is therefore a
+linear function of what was added to the residual stream before it: embeddings, heads' outputs,
+feed-forward parts, biases. :class:`Tracing` listens to a pass as PyTorch computes it, in any model:
+what an embedding table or a matrix product gives, and every bias that is added, becomes a variable
+of its own (:class:`StreamPart`), and each normalization divides by a constant. The derivative of a
+query to a variable, times the variable's value, is then what that variable adds to the query, and
+these add up to the query, rotary positions and normalizations of queries and keys included. Nothing
+is known by name; whether they add up is for the caller to check.
 
 Notation: T tokens, D width of the stream, d width of a query, H heads, d_v width of a value.
 """
@@ -32,6 +32,7 @@ LeafKind = Literal["table", "product", "added"]
 _PRODUCTS = frozenset({"matmul", "__matmul__", "mm"})
 _SUMS = frozenset({"add", "__add__", "__radd__", "add_", "__iadd__"})
 _SCALES = frozenset({"rsqrt", "sqrt"})
+_GATES = frozenset({"sigmoid"})
 _POWERS = frozenset({"pow", "__pow__"})
 
 
@@ -114,7 +115,8 @@ class Tracing(TorchFunctionMode):
             args = (*self._summands(args[0], args[1]), *args[2:])
         result = func(*args, **kwargs)
         powered = name in _POWERS and isinstance(args[1], float) and abs(args[1]) == 0.5
-        return result.detach() if powered or (name in _SCALES and _carried(result)) else result
+        held = powered or (name in _SCALES | _GATES and _carried(result))
+        return result.detach() if held else result
 
     def _leaf(self, leaf: StreamPart) -> Tensor:
         """The variable, as the pass goes on with it; it may be written to."""
@@ -183,7 +185,9 @@ class TracedPass:
     Attributes:
         leaves: in order.
         terms: queries and keys by layer, of which derivatives can be taken.
-        outputs: [T, H, d_v] by layer, what the heads hand to W_O.
+        outputs: [T, H, d_v] by layer, what W_O gets of the heads.
+        passes: [T, H, d_v] by layer, what their outputs are multiplied with before that; of layers
+            that do so.
         weights: [H, T, S] by layer.
         values: [H, S, d_v] by layer.
     """
@@ -191,6 +195,7 @@ class TracedPass:
     leaves: Sequence[StreamPart] = ()
     terms: dict[Site, Terms] = field(default_factory=dict)
     outputs: dict[Site, Tensor] = field(default_factory=dict)
+    passes: dict[Site, Tensor] = field(default_factory=dict)
     weights: dict[Site, Tensor] = field(default_factory=dict)
     values: dict[Site, Tensor] = field(default_factory=dict)
 
@@ -205,6 +210,12 @@ class TracedPass:
             weights = block.new_zeros(*block.shape[:2], values.shape[1])
             weights[..., rows.key_start : rows.key_start + block.shape[2]] = block
             z = (weights @ values).transpose(0, 1)
+            if rows.passes is not None:
+                passes = rows.passes[0].to(block.dtype).transpose(0, 1)
+                z = z * passes
+                if rows.start:
+                    passes = torch.cat([self.passes[site], passes])
+                self.passes[site] = passes
             if rows.start:
                 weights = torch.cat([self.weights[site], weights], 1)
                 z = torch.cat([self.outputs[site], z])

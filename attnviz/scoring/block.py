@@ -224,6 +224,7 @@ class Block:
         heads: which of the layer's heads these are; all by default.
         earlier: [B, H, S], what the rows before the block gave to every key of the layer, off the
             sink; None where they are like those of the block.
+        openness: [B, H, r], how far the gate on a head's output is open; None where there is none.
     """
 
     def __init__(
@@ -233,9 +234,10 @@ class Block:
         logits: Array | None = None,
         heads: slice = slice(None),
         earlier: Array | None = None,
+        openness: Array | None = None,
     ) -> None:
         self.weights, self.place, self.logits, self.heads = weights, place, logits, heads
-        self.earlier = earlier
+        self.earlier, self.openness = earlier, openness
         self.xp = place.on.xp
 
     def parts(self) -> Iterator[Block]:
@@ -246,7 +248,8 @@ class Block:
             heads = slice(first, first + step)
             logits = None if self.logits is None else self.logits[:, heads]
             earlier = None if self.earlier is None else self.earlier[:, heads]
-            yield Block(self.weights[:, heads], self.place, logits, heads, earlier)
+            openness = None if self.openness is None else self.openness[:, heads]
+            yield Block(self.weights[:, heads], self.place, logits, heads, earlier, openness)
 
     @cached_property
     def top(self) -> Array:
@@ -383,6 +386,11 @@ class Block:
         passed = (own * below).sum(-1) / total.clip(0.5)
         after: Array = self.xp.where(total >= 0.5, passed, 0.5 * rows)
         return after
+
+    @property
+    def gate(self) -> Array:
+        """[B, H, r], how far the gate is open; without one ½, as of a gate that reads 0."""
+        return self.nothing + 0.5 if self.openness is None else self.openness
 
     @property
     def nothing(self) -> Array:

@@ -187,9 +187,10 @@ class ScoreObserver:
         self._totals: dict[Site, Totals] = {}
         self._sinks: dict[Site, SinkTotals] = {}
         self._axes: dict[SiteKind, Axes] = {}
-        self._known: dict[SiteKind, tuple[NDArray[np.intp], NDArray[np.intp]]] = {}
+        self._known: dict[tuple[str, ...], tuple[NDArray[np.intp], NDArray[np.intp]]] = {}
+        self._gated: set[Site] = set()
         self._scratch: Array | None = None
-        self._places: dict[tuple[SiteKind, int, int, int, int, int], list[Place]] = {}
+        self._places: dict[tuple[SiteKind, bool, int, int, int, int, int], list[Place]] = {}
         self._shared = 0
 
     @property
@@ -204,8 +205,10 @@ class ScoreObserver:
         if site.kind not in self._axes:
             sides = [item.sides[site.kind] for item in self._batch]
             self._axes[site.kind] = Axes(sides, site.kind, rows.weights)
+        if rows.openness is not None:
+            self._gated.add(site)
         if site not in self._totals:
-            scores = [SCORES[name] for name in self._scored(site.kind)]
+            scores = [SCORES[name] for name in self._scored(site)]
             self._totals[site] = Totals(scores, len(self._batch), rows.weights.shape[1])
             self._sinks[site] = SinkTotals()
         size = math.prod(rows.weights.shape[1:])
@@ -232,7 +235,7 @@ class ScoreObserver:
             if site not in self._totals:
                 continue
             heads = heads[list(self._kept[site])] if site in self._kept else heads
-            total, (scores, targets) = self._totals[site], self._columns(site.kind)
+            total, (scores, targets) = self._totals[site], self._columns(site)
             out.values[heads[:, None], scores] = total.values[item]
             out.chances[heads[:, None], scores] = total.chances[item]
             out.rows[heads[:, None], scores] = total.rows[item]
@@ -276,25 +279,26 @@ class ScoreObserver:
                 scores.append(HeadScores(head, total.scores(number), total.roles(number), sink))
         return tuple(scores)
 
-    def _scored(self, kind: SiteKind) -> tuple[str, ...]:
+    def _scored(self, site: Site) -> tuple[str, ...]:
         """The scores of rows that mean something there."""
-        axes = self._axes[kind]
+        axes, gated = self._axes[site.kind], site in self._gated
         return tuple(
             name
             for name in self._names
             if SCORES[name].function is not None
-            and SCORES[name].means_something(ordered=axes.ordered, space=axes.space)
+            and SCORES[name].means_something(ordered=axes.ordered, space=axes.space, gated=gated)
         )
 
-    def _columns(self, kind: SiteKind) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    def _columns(self, site: Site) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Where these scores and those that are compared with them stand among all."""
-        if kind not in self._known:
-            names, all_ = self._scored(kind), comparable(self._names)
-            self._known[kind] = (
+        names = self._scored(site)
+        if names not in self._known:
+            all_ = comparable(self._names)
+            self._known[names] = (
                 np.array([self._names.index(name) for name in names], np.intp),
                 np.array([all_.index(name) for name in comparable(names)], np.intp),
             )
-        return self._known[kind]
+        return self._known[names]
 
     def _block(self, rows: Rows, items: slice) -> Block | None:
         """Some items' part of the block, without common padding; None if nothing is left."""
@@ -306,7 +310,9 @@ class ScoreObserver:
             return None
         weights = rows.weights[items, :, :r, :s]
         logits = None if rows.logits is None else rows.logits[items, :, :r, :s]
-        return Block(weights, self._place(rows, items, r, s, keys), logits)
+        openness = None if rows.openness is None else rows.openness[items, :, :r]
+        place = self._place(rows, items, r, s, keys)
+        return Block(weights, place, logits, openness=openness)
 
     def _place(self, rows: Rows, items: slice, r: int, s: int, keys: int) -> Place:
         """Where the block stands; the same as in an earlier layer where nothing is different."""
@@ -321,7 +327,8 @@ class ScoreObserver:
             there = axes.keys[items, None, None, rows.key_start : rows.key_start + s]
             allowed = allowed & there
         memory = self._memory(rows, keys)
-        name = (rows.site.kind, items.start, rows.start, r, rows.key_start, s)
+        gated = rows.site in self._gated
+        name = (rows.site.kind, gated, items.start, rows.start, r, rows.key_start, s)
         known = self._places.setdefault(name, [])
         for cached in known:
             same = cached.learned_sink == rows.sink and cached.scratch is memory
@@ -354,7 +361,7 @@ class ScoreObserver:
         for item, item_values in zip(range(items.start, items.stop), values, strict=True):
             own = item_values[:, :, : max(0, lengths[item][0] - rows.start)].swapaxes(0, 1)
             if own.shape[-1]:
-                watch(item, rows.site, rows.start, self._scored(rows.site.kind), own)
+                watch(item, rows.site, rows.start, self._scored(rows.site), own)
 
 
 def _allowed(rows: Rows) -> Array:

@@ -27,7 +27,7 @@ from attnviz.core.arrays import Array
 from attnviz.core.media import Space
 from attnviz.core.scores import SINK
 from attnviz.scoring.block import LOCAL_WINDOW, SINK_REST, Block, Place
-from attnviz.scoring.papers import CLARK, DARCET, GU, KENDALL, OLSSON, VOITA, WANG, XIAO
+from attnviz.scoring.papers import CLARK, DARCET, GU, KENDALL, OLSSON, QIU, VOITA, WANG, XIAO
 
 Unit = Literal["share", "bits", "tokens"]
 
@@ -53,6 +53,7 @@ class ScoreDef:
         unless: rows [B, r] or [r] that do not count, for what they are themselves.
         spaces: the kinds of keys among which it means something.
         crossed: whether it needs two sequences (cross-attention only).
+        gated: whether it is of the gate on heads' outputs, which few models have.
         chance: [B, A, r] of a block of uniform attention; by default what the function gives.
         user: the qualified name of a user's function; empty for attnviz's own.
     """
@@ -69,6 +70,7 @@ class ScoreDef:
     unless: Callable[[Place], Array] | None = None
     spaces: tuple[Space, ...] = EVERYWHERE
     crossed: bool = False
+    gated: bool = False
     chance: Callable[[Block], Array] | None = None
     user: str = ""
 
@@ -77,10 +79,16 @@ class ScoreDef:
         """Whether it is the weight on some target keys, as a share of all."""
         return self.on_targets and not self.off_sink
 
-    def means_something(self, *, ordered: bool, space: Space) -> bool:
-        """Whether it does, where queries and keys are one sequence or not, in a kind of keys."""
+    def means_something(self, *, ordered: bool, space: Space, gated: bool = False) -> bool:
+        """Whether it does, where queries and keys are one sequence or not, in a kind of keys.
+
+        Args:
+            ordered: whether they are one.
+            space: the kind of keys.
+            gated: whether the layer has a gate on its heads' outputs.
+        """
         fits = not self.crossed if ordered else not self.ordered
-        return fits and space in self.spaces
+        return fits and space in self.spaces and (gated or not self.gated)
 
 
 def previous(block: Block) -> Array:
@@ -157,6 +165,11 @@ def diagonal(block: Block) -> Array:
 def top(block: Block) -> Array:
     """The largest weight."""
     return block.top
+
+
+def gate(block: Block) -> Array:
+    """How far the gate on the head's output is open."""
+    return block.gate
 
 
 def _near_start(place: Place) -> Array:
@@ -288,6 +301,16 @@ _ENTRIES = (
         crossed=True,
     ),
     ScoreDef("top", top, "max of w[j]", VOITA, "share", False, False),
+    ScoreDef(
+        "gate",
+        gate,
+        "mean over the head's channels of the gate on its output",
+        QIU,
+        "share",
+        False,
+        False,
+        gated=True,
+    ),
     ScoreDef(
         SINK,
         None,

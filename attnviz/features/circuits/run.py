@@ -11,7 +11,7 @@ from torch import Tensor
 
 from attnviz.core.heads import Head, Site
 from attnviz.core.progress import Progress
-from attnviz.core.source import Embedding, OutputProjection, Reading, Source
+from attnviz.core.source import Embedding, OutputProjection, Reading, Source, held
 from attnviz.errors import ModelError
 from attnviz.features.circuits import compose, copying, positions
 from attnviz.features.circuits.result import ByPosition, Chance, Circuits, Copying, Side
@@ -206,6 +206,11 @@ def _notes(report: Circuits, model: _Model) -> Iterator[str]:
             "Queries and keys are rotated by position (RoPE): Q and K edges hold for a "
             "query and a key at the same position, and change with the distance; V "
             "edges and copying hold."
+        )
+    if "gate" in held(model.source):
+        yield (
+            "Heads' outputs are multiplied with gates before W_O, which depend on the text: edges "
+            "and copying are of open gates."
         )
     if any(reading.after for reading in model.readings):
         yield (

@@ -39,7 +39,7 @@ def run(source: Source, inputs: Inputs, question: LensSettings) -> Lens:
     places = chosen(source, tokens, question.position)
     asked = None if question.answer is None else one_token(source, question.answer)
     reason = source.readout().reason
-    activations = Activations(["z"], () if reason else source.layout.sites)
+    activations = Activations(["written"], () if reason else source.layout.sites)
     output = source.forward(
         [inputs],
         () if reason else [activations],
@@ -57,7 +57,9 @@ def run(source: Source, inputs: Inputs, question: LensSettings) -> Lens:
     if not reason:
         split = reading.ids[:, 0] if asked is None else targets.repeat(len(states))
         values = reading.logits[:, 0] if asked is None else reading.logit
-        heads = {site: z[0].transpose(0, 1)[places] for site, z in activations.values["z"].items()}
+        heads = {
+            site: z[0].transpose(0, 1)[places] for site, z in activations.values["written"].items()
+        }
         parts = _parts(source, output, states, places, heads, split, values)
     masked = is_masked(source)
     texts = tokens.texts

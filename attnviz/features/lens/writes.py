@@ -80,14 +80,14 @@ def run_heads(
     for number, inputs in enumerate(texts, 1):
         tokens = predicted(inputs)
         places = chosen(source, tokens, position)
-        activations = Activations(["z"], layout.sites)
+        activations = Activations(["written"], layout.sites)
         output = source.forward(
             [inputs], [activations], ForwardRequest(hidden=False, states=True, terms=True)
         )
         counts.append(len(places))
         seen += [len(set(tokens.ids[: n + 1])) / len(readout.table) for n in places]
         stream = output.states[-1][0, places]
-        for site, z in activations.values["z"].items():
+        for site, z in activations.values["written"].items():
             out = source.output(site)
             assert out.weight is not None
             for index in range(z.shape[1]):

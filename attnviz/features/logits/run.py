@@ -13,8 +13,9 @@ from attnviz.captures.trials import MASKS, is_masked, one_token, predicted
 from attnviz.core import arrays
 from attnviz.core.arrays import exact, on_numpy, to_numpy, top
 from attnviz.core.heads import Head
+from attnviz.core.held import held_notes
 from attnviz.core.prompt import Inputs
-from attnviz.core.source import ForwardRequest, Output, Readout, Source
+from attnviz.core.source import ForwardRequest, Output, Readout, Source, held
 from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.logits.result import (
@@ -167,7 +168,7 @@ def _split(
         raises, lowers = (source.tokens(ids).texts for ids in ends)
         seen = tuple(_seen(report.tokens, watch, head, sources[head]))
         votes.append(HeadAttribution(head, values[head], seen, raises, lowers))
-    return _with(report, total, parts, votes, sources)
+    return _with(report, source, total, parts, votes, sources)
 
 
 def _seen(tokens: Sequence[str], watch: StreamWatch, head: Head, row: Floats) -> Iterator[Seen]:
@@ -178,6 +179,7 @@ def _seen(tokens: Sequence[str], watch: StreamWatch, head: Head, row: Floats) ->
 
 def _with(
     report: Logits,
+    source: Source,
     total: float,
     parts: tuple[LogitPart, ...],
     votes: Sequence[HeadAttribution],
@@ -197,7 +199,7 @@ def _with(
         parts=parts,
         votes=tuple(votes),
         by_token=by_token,
-        notes=(*report.notes, note),
+        notes=(*report.notes, note, *held_notes(held(source))),
     )
 
 

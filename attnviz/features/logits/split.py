@@ -2,7 +2,9 @@
 
 The residual stream x at a position is the sum of the embeddings, of Σ_s α_s v_s W_O^h of every
 head (α_s its weight on token s, v_s that token's value), of every b_O and of every MLP. Part p adds
-p · d to the logit of a token, d being its direction (:mod:`attnviz.attention.unembedding`).
+p · d to the logit of a token, d being its direction (:mod:`attnviz.attention.unembedding`). Where a
+layer multiplies its heads' outputs with m before W_O, as gated attention does, that is
+Σ_s α_s (v_s ⊙ m) W_O^h with m at its value here.
 Shapes: H heads, G key/value heads, S keys, d_v width of values, D width.
 """
 
@@ -29,11 +31,14 @@ class StreamWatch:
         position: of the query.
         weights: [H, S] by layer, S the keys from the first up to the last that it may see.
         values: [G, S, d_v] by layer.
+        passes: [H, d_v] by layer, what the query's heads' outputs are multiplied with before W_O;
+            of layers that do so.
     """
 
     position: int
     weights: dict[Site, Array] = field(default_factory=dict)
     values: dict[Site, Array] = field(default_factory=dict)
+    passes: dict[Site, Array] = field(default_factory=dict)
 
     def observe(self, rows: Rows) -> None:
         """Copy the query's row, if it is in this block."""
@@ -42,6 +47,8 @@ class StreamWatch:
             return
         self.weights[rows.site] = _from_first(rows.weights[0, :, place], rows.key_start)
         self.values[rows.site] = _from_first(rows.values[0], rows.key_start)
+        if rows.passes is not None:
+            self.passes[rows.site] = exact(rows.passes[0, :, place])
 
 
 def by_source(watch: StreamWatch, site: Site, out: OutputProjection, toward: Direction) -> Array:
@@ -54,16 +61,21 @@ def by_source(watch: StreamWatch, site: Site, out: OutputProjection, toward: Dir
     on, shared = arrays.of(weights), len(weights) // len(values)
     weight = on.cast(out.weight, on.float32)
     each = exact(weight @ on.cast(toward.vector, on.float32))  # [H, d_v]
+    if site in watch.passes:
+        each = each * watch.passes[site]
     values = values[[head // shared for head in range(len(weights))]]  # [H, S, d_v]
     return weights * (values @ each[..., None])[..., 0]
 
 
 def written(watch: StreamWatch, head: Head, out: OutputProjection) -> Array:
-    """What a head adds to the residual stream, z_h W_O^h, [D] in float64."""
+    """What a head adds to the residual stream, (z_h ⊙ m_h) W_O^h, [D] in float64."""
     weights, values = watch.weights[head.site], watch.values[head.site]
     assert out.weight is not None
     group = head.index // (len(weights) // len(values))
-    return weights[head.index] @ values[group] @ exact(out.weight[head.index])
+    z = weights[head.index] @ values[group]
+    if head.site in watch.passes:
+        z = z * watch.passes[head.site][head.index]
+    return z @ exact(out.weight[head.index])
 
 
 def split(

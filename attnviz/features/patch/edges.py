@@ -68,7 +68,7 @@ def scores(
 def _difference(source: Source, runs: RunPair, head: Head) -> Tensor:
     """δ of a sender, clean minus corrupted, [N, T, D]."""
     both = (runs.clean, runs.corrupted)
-    clean, corrupted = (written(source, run.values["z"], head) for run in both)
+    clean, corrupted = (written(source, run.values["written"], head) for run in both)
     return clean - corrupted
 
 

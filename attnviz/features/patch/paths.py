@@ -149,7 +149,7 @@ def check(source: Source, mlps: Mlps) -> None:
 
 
 def written(source: Source, values: Mapping[Site, Tensor], head: Head) -> Tensor:
-    """What a head writes, z W_O: [N, T, D], of outputs z [N, H, T, d_v] by layer."""
+    """What a head writes, z W_O: [N, T, D], of outputs [N, H, T, d_v] by layer as W_O gets them."""
     weight = source.output(head.site).weight
     assert weight is not None
     return values[head.site][:, head.index] @ weight[head.index].to(values[head.site].dtype)
@@ -244,7 +244,8 @@ class _Entered:
         if self.mlps == "frozen":
             if sender not in self._difference:
                 theirs, own = (
-                    written(self.source, run.values["z"], sender) for run in (self.donor, self.base)
+                    written(self.source, run.values["written"], sender)
+                    for run in (self.donor, self.base)
                 )
                 self._difference[sender] = theirs - own
             return self.base.states[layer] + self._difference[sender]
@@ -260,10 +261,22 @@ class _Entered:
             if site.layer < sender.layer:
                 continue
             donors[site] = [Donor("z", own, own.new_ones(count, own.shape[1]))]
+            if (gate := base.values.get("gate", {}).get(site)) is not None:
+                donors[site].append(Donor("gate", gate, gate.new_ones(count, gate.shape[1])))
         own, theirs = base.values["z"][sender.site], self.donor.values["z"][sender.site]
         mixed = own.clone()
         mixed[:, sender.index] = theirs[:, sender.index]
-        donors[sender.site] = [Donor("z", mixed, own.new_ones(count, own.shape[1]))]
+        first = Donor("z", mixed, own.new_ones(count, own.shape[1]))
+        donors[sender.site] = [first, *self._gates(sender)]
         start = Start(sender.layer, base.states[sender.layer])
         request = ForwardRequest(donors=donors, start=start, states=True)
         return self.source.forward(base.batch, request=request).states
+
+    def _gates(self, sender: Head) -> list[Donor]:
+        """The gates of the sender's layer, its own of the donor run; nothing where it has none."""
+        own = self.base.values.get("gate", {}).get(sender.site)
+        if own is None:
+            return []
+        mixed = own.clone()
+        mixed[:, sender.index] = self.donor.values["gate"][sender.site][:, sender.index]
+        return [Donor("gate", mixed, own.new_ones(len(own), own.shape[1]))]

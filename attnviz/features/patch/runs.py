@@ -17,9 +17,9 @@ from attnviz.core.source import (
     Donors,
     ForwardRequest,
     Gates,
+    Kept,
     Observer,
     Output,
-    Part,
     Readout,
     Source,
     Start,
@@ -45,7 +45,7 @@ class PatchRun:
 
     batch: tuple[Inputs, ...]
     at: Tensor
-    values: Mapping[Part, Mapping[Site, Tensor]]
+    values: Mapping[Kept, Mapping[Site, Tensor]]
     states: tuple[Tensor, ...]
     mlps: tuple[Tensor, ...]
     logits: Tensor
@@ -107,7 +107,7 @@ class PatchBench:
         self,
         batch: Sequence[Inputs],
         at: Sequence[int],
-        parts: Collection[Part],
+        parts: Collection[Kept],
         *,
         mlps: bool = False,
     ) -> PatchRun:
@@ -168,7 +168,7 @@ class RunPair:
 
 
 def both(
-    bench: PatchBench, pairs: Sequence[PreparedPair], parts: Collection[Part], *, mlps: bool = False
+    bench: PatchBench, pairs: Sequence[PreparedPair], parts: Collection[Kept], *, mlps: bool = False
 ) -> RunPair:
     """Run a batch of pairs, clean and corrupted."""
     runs = [

@@ -46,12 +46,15 @@ class PatchSettings(Splitting):
     align: Literal["position", "word"] = setting(
         "position", "How prompts of different lengths are aligned.", panel=PAIRS
     )
-    component: Literal["z", "q", "k", "v", "pattern", "attention", "mlp", "residual"] = setting(
-        "z",
-        "What is patched. Heads' outputs before W_O (z), their q, k or v after rotary positions, "
-        "the weights alone (pattern), sublayers, or the states that enter each layer (residual).",
-        panel=PATCHED,
-        common=True,
+    component: Literal["z", "q", "k", "v", "pattern", "gate", "attention", "mlp", "residual"] = (
+        setting(
+            "z",
+            "What is patched. Heads' outputs (z), the gate on them in gated attention, their q, k "
+            "or v after rotary positions, the weights alone (pattern), sublayers, or the states "
+            "that enter each layer (residual).",
+            panel=PATCHED,
+            common=True,
+        )
     )
     select: str | None = setting(
         None,

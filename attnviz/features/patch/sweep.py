@@ -16,7 +16,7 @@ from attnviz.core.source import Donor, Part, Start
 from attnviz.features.patch.pairs import PreparedPair
 from attnviz.features.patch.result import Direction
 from attnviz.features.patch.runs import PatchBench, RunPair
-from attnviz.features.patch.targets import Patching
+from attnviz.features.patch.targets import Patching, Target
 from attnviz.scoring.user_measures import Outputs, UserFill
 
 
@@ -168,13 +168,12 @@ class _Patching:
         count = len(self.base.batch)
         some = self.where is not None or any(trial.position is not None for trial in trials)
         for number, trial in enumerate(trials):
-            part = trial.target.part
-            assert part is not None
-            for site, rows in trial.target.rows.items():
+            assert trial.target.part is not None
+            for site, part, rows in self._parts(trial.target, trial.target.part):
                 key = (site, part)
                 if key not in shares:
                     theirs = moved(self.donor.values[part][site], self.places)
-                    values[key] = theirs = self._filled(site, theirs)
+                    values[key] = theirs = self._filled(site, theirs) if part != "gate" else theirs
                     size = (len(trials), count, theirs.shape[1])
                     shares[key] = theirs.new_zeros((*size, theirs.shape[2]) if some else size)
                 mask = self._mask(trial, shares[key].shape[3])[:, None] if some else True
@@ -184,6 +183,14 @@ class _Patching:
             whole = share.flatten(0, 1)
             donors.setdefault(site, []).append(Donor(part, values[site, part], whole))
         return donors
+
+    def _parts(self, target: Target, part: Part) -> Iterator[tuple[Site, Part, tuple[int, ...]]]:
+        """What of which layer is replaced: of a whole sublayer its gate as well."""
+        gates = self.donor.values.get("gate", {}) if target.component == "attention" else {}
+        for site, rows in target.rows.items():
+            yield site, part, rows
+            if site in gates:
+                yield site, "gate", rows
 
     def _filled(self, site: Site, theirs: Tensor) -> Tensor:
         """What takes a place: the other run's values [N, H, T, d], or what a user makes of them."""

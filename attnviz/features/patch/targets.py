@@ -13,7 +13,7 @@ from attnviz.errors import ModelError, SelectionError, UsageError
 from attnviz.features.patch.pairs import PreparedPair
 from attnviz.scoring.groups import Group, every_head, read_groups
 
-Component = Literal["z", "q", "k", "v", "pattern", "attention", "mlp", "residual"]
+Component = Literal["z", "q", "k", "v", "pattern", "gate", "attention", "mlp", "residual"]
 WHOLE: tuple[Component, ...] = ("mlp", "residual")
 """What has no heads."""
 
@@ -58,7 +58,7 @@ def parts_of(component: Component) -> tuple[Part, ...]:
     """What must be kept of a run to patch that."""
     if component in WHOLE:
         return ()
-    return ("z",) if component == "attention" else (component,)  # type: ignore[return-value]
+    return ("z", "gate") if component == "attention" else (component,)  # type: ignore[return-value]
 
 
 def key_heads(source: Source, pair: PreparedPair) -> dict[Site, int]:
@@ -84,6 +84,8 @@ def targets(
         ModelError: sublayers or states that this model does not have apart.
     """
     layout = source.layout
+    if component == "gate":
+        _check_gates(source)
     if component in ("attention", *WHOLE):
         if heads is not None:
             raise UsageError(
@@ -97,6 +99,20 @@ def targets(
         target = _of_heads(group, component, layout, shared)
         made.setdefault(target.name, target)
     return tuple(made.values())
+
+
+def _check_gates(source: Source) -> None:
+    """Refuse a model without gated attention."""
+    for site in source.layout.sites:
+        if source.layout.heads[site.kind][site.layer] and "gate" not in source.output(site).held:
+            raise ModelError(
+                "{} layer {} of {} does not multiply its heads' outputs with a gate; patch "
+                "outputs, with {component}",
+                site.kind,
+                site.layer,
+                source.info.model,
+                component="z",
+            )
 
 
 def _of_heads(

@@ -23,6 +23,7 @@ COMPONENTS = {
     "k": "keys",
     "v": "values",
     "pattern": "attention pattern",
+    "gate": "gate",
     "attention": "attention sublayer",
     "mlp": "MLP",
     "residual": "residual state",

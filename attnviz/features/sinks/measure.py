@@ -27,7 +27,7 @@ from attnviz.statistics.clusters import ClusterSums
 
 Floats = NDArray[np.float64]
 V = TypeVar("V")
-_FIGURES = ("share", "chance", "weight", "norm", "written", "learned", "output")
+_FIGURES = ("share", "chance", "weight", "norm", "written", "learned", "output", "gate")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -87,6 +87,7 @@ def _figures(sums: SinkSums) -> tuple[NDArray[np.int64], dict[str, Floats]]:
         "written": nothing,
         "learned": sums.learned / max(1, sums.count),
         "output": nothing,
+        "gate": sums.gate / max(1, sums.count),
     }
     if (norms >= 0).any():
         some = np.maximum(norms, 0)

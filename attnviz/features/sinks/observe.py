@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.attention.donors import mixed
+from attnviz.attention.donors import written
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, exact, to_numpy
 from attnviz.core.heads import Site
@@ -32,8 +32,9 @@ class SinkSums:
         rows: [H or 1, S], how many rows may attend to it.
         chance: [H or 1, S], of the weight of uniform attention on it.
         norms: [H, S], of what each key's value adds with all of the weight.
-        output: [H], of ‖z‖, z what a head hands to W_O.
+        output: [H], of ‖z‖, z what W_O gets of a head.
         learned: [H], of the weight on a learned sink that is no key.
+        gate: [H], of the openness of the gate on a head's output; NaN where there is none.
         count: rows with some weight on keys or on that sink.
     """
 
@@ -43,6 +44,7 @@ class SinkSums:
     norms: Floats
     output: Floats
     learned: Floats
+    gate: Floats
     count: int
 
 
@@ -82,9 +84,12 @@ class SinkObserver:
         sums.count += count
         if rows.sink:
             sums.learned += count - total.sum(-1)
+        none = np.full((heads, count), np.nan)
+        openness = none if rows.openness is None else to_numpy(exact(rows.openness)[0])
+        sums.gate += openness.sum(-1)
         if rows.values is not None:
             xp = arrays.of(rows.values).xp
-            sums.output += to_numpy(xp.linalg.norm(exact(mixed(rows)[0]), None, -1).sum(-1))
+            sums.output += to_numpy(xp.linalg.norm(exact(written(rows)[0]), None, -1).sum(-1))
             fresh = np.flatnonzero(sums.norms[0, keys] < 0)
             if len(fresh):
                 values = rows.values[0][:, fresh.tolist()]
@@ -93,7 +98,9 @@ class SinkObserver:
     def _empty(self, heads: int) -> SinkSums:
         zero, zeros = np.zeros((heads, self._length)), np.zeros(heads)
         few = zero[:1]
-        return SinkSums(zero, few.copy(), few.copy(), zero - 1, zeros, zeros.copy(), 0)
+        return SinkSums(
+            zero, few.copy(), few.copy(), zero - 1, zeros, zeros.copy(), zeros.copy(), 0
+        )
 
     def _norms(self, site: Site, values: Array, heads: int) -> Floats:
         """[H, keys], of v W_O where that is known, else of v."""

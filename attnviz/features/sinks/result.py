@@ -49,6 +49,7 @@ class HeadSink:
         written: the sink's share of Σ α ‖f‖ over all rows, in place of Σ α.
         learned: weight on a learned sink that is no key; 0 for none.
         output: the mean norm of the head's output, against the mean over the heads of its layer.
+        gate: how far the gate on its output is open, over all rows; no value without a gate.
         without: what it costs to set the head's output to zero; None where it was not measured.
         without_sink: the same where the sink's weight goes to the other keys, in proportion.
     """
@@ -66,6 +67,7 @@ class HeadSink:
     written: SinkMean
     learned: SinkMean
     output: SinkMean
+    gate: SinkMean = SinkMean(None)
     without: SinkMean | None = None
     without_sink: SinkMean | None = None
 

@@ -21,6 +21,7 @@ def rows(result: Sinks) -> list[Row]:
             "written": head.written.value,
             "learned": head.learned.value,
             "output": head.output.value,
+            **spread("gate", head.gate),
             "dormant": result.is_dormant(head),
             **spread("without", head.without),
             **spread("without_sink", head.without_sink),

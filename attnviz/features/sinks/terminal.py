@@ -72,7 +72,8 @@ def sinks_table(result: Sinks, top: int) -> Table:
     several, costs = result.texts > 1, result.unit is not None
     learned = any(head.learned.value for head in result.heads)
     names = ["share", *(["95 %"] if several else []), "chance", *(["learned"] if learned else [])]
-    names += ["norm", "written", "output"]
+    gated = any(head.gate.value is not None for head in result.heads)
+    names += ["norm", "written", "output", *(["gate"] if gated else [])]
     names += [f"without it, {result.unit}", "without sink"] if costs else []
     table = table_of("head", "sink", *(f">{name}" for name in names), fold=False)
     for head in result.sinks[:top]:
@@ -80,6 +81,7 @@ def sinks_table(result: Sinks, top: int) -> Table:
         row += [share(head.share), *([ends(head.share)] if several else [])]
         row += [f"{head.chance:.2f}", *([share(head.learned)] if learned else [])]
         row += [times(head.norm), share(head.written), times(head.output)]
+        row += [share(head.gate)] if gated else []
         row += [signed(head.without), signed(head.without_sink)] if costs else []
         table.add_row(*row)
     return table

@@ -15,10 +15,11 @@ import numpy as np
 from attnviz.captures.copies import distinct, same_as
 from attnviz.core.fingerprint import fingerprint
 from attnviz.core.heads import Head
+from attnviz.core.held import held_notes
 from attnviz.core.origins import Origin
 from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
-from attnviz.core.source import ForwardRequest, Source
+from attnviz.core.source import ForwardRequest, Source, held
 from attnviz.core.split import EVERYTHING, sides_by_name
 from attnviz.errors import InputError, UsageError
 from attnviz.features.sources.result import MEAN, REST, Others, SourceShare, SourceShares
@@ -110,7 +111,7 @@ def measure(
         notes=(
             *dict.fromkeys(note for inputs in texts for note in inputs.notes),
             *copies,
-            *_notes(used, sum(not text.rows for text in measured), len(texts)),
+            *_notes(source, used, sum(not text.rows for text in measured), len(texts)),
         ),
         head=chosen,
         score=score,
@@ -241,8 +242,9 @@ def _shares(texts: Sequence[_Text], side: str, seed: int) -> tuple[SourceShare, 
     return tuple(sorted(shares, key=lambda share: -abs(share.share)))
 
 
-def _notes(used: Sequence[_Text], none: int, texts: int) -> Iterator[str]:
+def _notes(source: Source, used: Sequence[_Text], none: int, texts: int) -> Iterator[str]:
     yield HELD
+    yield from held_notes(held(source))
     if none:
         yield f"{none} of {texts} texts have no row that counts."
     if said := few_groups(len(used)) or word_of("sources: each", len(used)):

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from attnviz.captures.captured import Captured
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head
+from attnviz.core.held import held_notes
 from attnviz.core.prompt import Inputs
 from attnviz.core.reasons import Reason
-from attnviz.core.source import ForwardRequest, Source
+from attnviz.core.source import ForwardRequest, Source, held
 from attnviz.errors import InputError, UsageError
 from attnviz.features.sources.result import (
     MEAN,
@@ -91,7 +92,7 @@ def answer(source: Source, inputs: Inputs, asked: SourcesSettings) -> Sources:
         *_reads(result, parts, query, k, inputs, "query"),
         *_reads(result, parts, parts.keys, q, inputs, "key"),
     )
-    return replace(result, reads=reads, notes=(*result.notes, *_notes(result)))
+    return replace(result, reads=reads, notes=(*result.notes, *_notes(result, source)))
 
 
 def plain(source: Source, inputs: Inputs, head: Head) -> Capture:
@@ -230,9 +231,10 @@ def _reads(
             yield ReadToken(side, head, position, texts[position], weight, value)
 
 
-def _notes(result: Sources) -> Iterator[str]:
+def _notes(result: Sources, source: Source) -> Iterator[str]:
     """What the reader must not miss."""
     yield HELD
+    yield from held_notes(held(source))
     if result.softcap is not None:
         yield (
             f"The model caps its scores, {result.softcap:g} tanh(score / {result.softcap:g}), "

@@ -9,18 +9,21 @@ outlives a forward pass. Without one, the function attends and nobody looks.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from attnviz.attention.blocks import attend_unchecked
+from attnviz.attention.donors import exchanged
 from attnviz.core.heads import Site
-from attnviz.core.source import Donors, Gates, Observer
+from attnviz.core.source import Donor, Donors, Gates, Observer, Rows
 from attnviz.errors import ModelError
+from attnviz.models.hooked.passage import Passage, Passed
 
 NAME = "attnviz"
 """The name under which transformers finds our attention and mask functions."""
@@ -62,6 +65,11 @@ class WatchedPass:
         residual: what goes past the next call, B · T · D numbers; whoever knows it sets it.
         received: gets queries, keys and values of every call, as the attention function does, and
             the factor on the scores.
+        passage: follows heads' outputs to W_O in the layers of ``held``, whose blocks go to the
+            observers when it is known what they are multiplied with on the way.
+        held: the sites where something stands between heads and W_O.
+        follows: gets the number of every call and what became of its heads' outputs, in place of
+            ``held``.
         aside: whether layers that are not planned attend unwatched, as those of a tower do that
             reads pictures for the others.
     """
@@ -75,6 +83,9 @@ class WatchedPass:
     attended: Callable[[Tensor], None] | None = None
     residual: Tensor | None = None
     received: Callable[[Tensor, Tensor, Tensor, float], None] | None = None
+    passage: Passage | None = None
+    held: Collection[Site] = ()
+    follows: Callable[[int, Passed], None] | None = None
     aside: bool = False
     _mask: tuple[Tensor, Tensor] | None = None
 
@@ -105,6 +116,11 @@ class WatchedPass:
             raise ModelError(
                 f"the model called {len(self.calls)} attention layers instead of {len(self.plan)}; "
                 "its attention depends on the text and cannot be hooked"
+            )
+        if self.passage is not None and self.passage.pending:
+            raise ModelError(
+                "no linear layer took the outputs of the last heads, as one did when the model was "
+                "loaded; what stands between its heads and W_O depends on the text"
             )
 
     def plain(self, mask: Tensor) -> Tensor:
@@ -230,24 +246,82 @@ def attention(
             residual = residual.reshape(query.shape[0], length, -1)  # some layers flatten the batch
         if run.received is not None:
             run.received(query, key, value, query.shape[-1] ** -0.5 if scaling is None else scaling)
-    attended = attend_unchecked(
-        query,
-        key,
-        value,
-        mask=attention_mask,
-        bias=position_bias,
-        causal=causal,
-        scale=scaling,
-        softcap=softcap,
-        sinks=s_aux,
-        dropout=dropout,
-        gate=None if run is None else run.gates.get(site),
-        donors=() if run is None else run.donors.get(site, ()),
-        residual=residual,
-        site=site,
-        observers=observers,
-    )
-    output = attended.output.transpose(1, 2).contiguous()
+    donors: Sequence[Donor] = () if run is None else run.donors.get(site, ())
+
+    def attended(observers: Sequence[Observer]) -> Tensor:
+        made = attend_unchecked(
+            query,
+            key,
+            value,
+            mask=attention_mask,
+            bias=position_bias,
+            causal=causal,
+            scale=scaling,
+            softcap=softcap,
+            sinks=s_aux,
+            dropout=dropout,
+            gate=None if run is None else run.gates.get(site),
+            donors=donors,
+            residual=residual,
+            site=site,
+            observers=observers,
+        )
+        output: Tensor = made.output
+        return output
+
+    passage = None if run is None else run.passage
+    follows = run is not None and (site in run.held or run.follows is not None)
+    # blocks are told when the gate is known; computed in the same way as if they were told now
+    shown = (_Nobody(),) if passage is not None and follows and observers else observers
+    output = attended(shown).transpose(1, 2).contiguous()
     if run is not None and run.attended is not None:
         run.attended(output)
+    if run is not None and passage is not None and follows:
+        told = partial(_told, attended, observers)
+        if run.follows is not None:
+            told = partial(run.follows, len(run.calls) - 1)
+        passage.begin(output, told, _swap(donors))
     return output, None
+
+
+class _Nobody:
+    """An observer that looks at nothing."""
+
+    def observe(self, rows: Rows) -> None:
+        """Take in a block."""
+
+
+@dataclass(frozen=True)
+class _Passing:
+    """An observer that tells another what the heads' outputs are multiplied with."""
+
+    observer: Observer
+    passed: Passed
+
+    def observe(self, rows: Rows) -> None:
+        """Hand a block on."""
+        queries = slice(rows.start, rows.start + rows.weights.shape[2])
+        factor, gate = self.passed.factor, self.passed.gate
+        openness = None
+        if gate is not None and self.passed.opens:
+            openness = gate[:, queries].transpose(1, 2).float().mean(-1)
+        factor, gate = (
+            None if x is None else x[:, queries].transpose(1, 2) for x in (factor, gate)
+        )
+        self.observer.observe(replace(rows, passes=factor, openness=openness, opened=gate))
+
+
+def _told(
+    attended: Callable[[Sequence[Observer]], Tensor],
+    observers: Sequence[Observer],
+    passed: Passed,
+) -> None:
+    """Show the blocks of a layer whose heads' outputs have reached W_O."""
+    if observers:
+        attended([_Passing(observer, passed) for observer in observers])
+
+
+def _swap(donors: Sequence[Donor]) -> Callable[[Tensor], Tensor] | None:
+    """What puts another run's gate in the place of a layer's own."""
+    donor = next((donor for donor in donors if donor.part == "gate"), None)
+    return None if donor is None else partial(exchanged, donor)

@@ -38,7 +38,8 @@ def normalization(module: nn.Module, entered: Tensor, left: Tensor) -> Normaliza
             x = x - x.mean(-1, keepdim=True) if centred else x
             made = x * (x.square().mean(-1, keepdim=True) + eps).rsqrt() * scale.float()
             if close(made if bias is None else made + bias.float(), left):
-                return Normalization(scale, eps, bias, centred)
+                shift = None if bias is None else bias.detach()
+                return Normalization(scale, eps, shift, centred)
     return None
 
 

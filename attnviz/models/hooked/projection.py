@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from attnviz.attention.slices import output_slices
 from attnviz.core.source import OutputProjection
 from attnviz.models.hooked.agreement import is_low
+from attnviz.models.hooked.passage import Passed
 
 TOLERANCE = 1e-5
 """Largest difference of the projection's output, relative to the largest, that counts as none."""
@@ -64,13 +65,41 @@ class Projections:
         if self.seen[-1].weight is not None:
             self.seen[-1] = OutputProjection(None, None, "two layers take its heads' outputs")
             return
-        weight, bias = _slices(module, z.shape[2]), module.bias
+        weight = _slices(module, z.shape[2])
+        bias = None if module.bias is None else module.bias.detach()
         error = _error(z, weight, bias, output)
         if error <= (TOLERANCE_LOW if is_low(z.dtype) else TOLERANCE):
             self.seen[-1] = OutputProjection(weight, bias)
         else:
             reason = f"its output differs from the sum over its heads by {error:.0e} of the largest"
             self.seen[-1] = OutputProjection(None, None, reason)
+
+
+@dataclass
+class HeldProjections:
+    """Projections of layers where something stands between heads and W_O, call by call.
+
+    Attributes:
+        seen: for every call that reached one, the projection or the reason why there is none.
+    """
+
+    seen: dict[int, OutputProjection] = field(default_factory=dict)
+
+    def passed(self, call: int, passed: Passed) -> None:
+        """Prove that Σ_h (z_h ⊙ m_h) W_O^h + b_O is what the linear layer gave."""
+        z, low = passed.z, is_low(passed.z.dtype)
+        weight = output_slices(passed.weight.detach(), z.shape[2])
+        bias = None if passed.bias is None else passed.bias.detach()
+        made = z.detach().float() * passed.factor.float()
+        error = _error(made, weight, bias, passed.output.detach())
+        if error <= (TOLERANCE_LOW if low else TOLERANCE):
+            self.seen[call] = OutputProjection(weight, bias, held=passed.held)
+            return
+        reason = (
+            f"what stands between its heads and W_O is no product of the heads' outputs (its "
+            f"output differs by {error:.0e} of the largest)"
+        )
+        self.seen[call] = OutputProjection(None, None, reason)
 
 
 def _same(x: Any, z: Tensor) -> bool:

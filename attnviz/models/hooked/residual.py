@@ -120,7 +120,7 @@ def _readout(
         why = "its last normalization is neither layer nor RMS normalization"
         return Readout(None, reason=why)
     head: Any = network.model.get_output_embeddings()
-    weight, bias = getattr(head, "weight", None), getattr(head, "bias", None)
+    weight, bias = (_values(getattr(head, name, None)) for name in ("weight", "bias"))
     logits = output["logits"][0]
     if (
         not isinstance(weight, Tensor)
@@ -164,6 +164,11 @@ def _norm(
     if entered.shape[1:] != last.shape or not torch.equal(entered[0], last):
         return None
     return normalization(module, last, final)
+
+
+def _values(parameter: Any) -> Any:
+    """A parameter of a model in memory, which may track gradients, without them."""
+    return parameter.detach() if isinstance(parameter, Tensor) else parameter
 
 
 def _tensor(output: Any) -> Tensor:

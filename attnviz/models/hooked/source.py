@@ -37,6 +37,7 @@ from attnviz.models.hooked.eager import check_room, hand_out, returned
 from attnviz.models.hooked.generating import stepwise
 from attnviz.models.hooked.interface import WatchedPass, hooking
 from attnviz.models.hooked.network import WRITES_AT_MOST, HookedModel, Item, without_end
+from attnviz.models.hooked.passage import Passage
 from attnviz.models.hooked.qk_hook import QKHook
 from attnviz.models.hooked.reading import Anatomy, find_anatomy
 from attnviz.models.hooked.residual import Residual, find_residual
@@ -219,6 +220,10 @@ class Hooked(Gated):
                     watched = WatchedPass(
                         observers, plan, standing, request.donors or {}, aside=towers
                     )
+                    gates = any(d.part == "gate" for some in watched.donors.values() for d in some)
+                    if self._held and (observers or gates):
+                        watched.held = self._held
+                        watched.passage = around.enter_context(Passage())
                     run = around.enter_context(hooking(watched))
                     if request.residuals:
                         around.enter_context(self._sublayers.handing(run))
@@ -240,6 +245,12 @@ class Hooked(Gated):
         sizes = (len(items), -1, added[0].shape[-1]) if added else ()
         scores = output.get("logits") if request.logits else None
         return Output(last, scores, tuple(states), tuple(part.reshape(sizes) for part in added))
+
+    @cached_property
+    def _held(self) -> frozenset[Site]:
+        """The layers that multiply their heads' outputs with something before W_O."""
+        projections = self._survey.projections
+        return frozenset(site for site, out in projections.items() if out.held)
 
     def output(self, site: Site) -> OutputProjection:
         """W_O and b_O of a layer, where they were proved at loading."""

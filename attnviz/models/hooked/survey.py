@@ -26,7 +26,8 @@ from attnviz.models.hooked.agreement import Maps, Trace, compare, is_low, length
 from attnviz.models.hooked.eager import returned
 from attnviz.models.hooked.interface import NAME, WatchedPass, hooking, register
 from attnviz.models.hooked.network import HookedModel, Item
-from attnviz.models.hooked.projection import Projections
+from attnviz.models.hooked.passage import Passage
+from attnviz.models.hooked.projection import HeldProjections, Projections
 
 _LENGTHS = ((11, 6), (7, 3))
 """Tokens of the two items of the comparison: of the encoder or only stack, and of the decoder."""
@@ -202,7 +203,25 @@ def _hooked_pass(network: HookedModel, items: Sequence[Item]) -> Trace:
         numbers |= dict(zip(calls, layers, strict=True))
     maps = {Site(kind, numbers[n]): whole[n] for n, kind in enumerate(kinds)}
     modules = tuple(call.module for call in run.calls)
-    return Trace(maps, _states(output), "", modules, tuple(projections.seen))
+    seen = projections.seen
+    if any(projection.weight is None for projection in seen):
+        held = _held_projections(network, items, len(seen))
+        seen = [out if out.weight is not None else held.get(n, out) for n, out in enumerate(seen)]
+    return Trace(maps, _states(output), "", modules, tuple(seen))
+
+
+def _held_projections(
+    network: HookedModel, items: Sequence[Item], calls: int
+) -> Mapping[int, OutputProjection]:
+    """W_O of layers that multiply their heads' outputs first, by the number of the call."""
+    known = HeldProjections()
+    run = WatchedPass([], follows=known.passed)
+    try:
+        with hooking(run), Passage() as run.passage:
+            network.run(items)
+    except Exception:  # as above, of a pass that is followed
+        return {}
+    return known.seen if len(run.calls) == calls else {}
 
 
 def _fused_states(network: HookedModel, items: Sequence[Item]) -> Tensor | None:

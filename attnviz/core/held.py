@@ -1,0 +1,22 @@
+"""What a layer multiplies its heads' outputs with before W_O, and how that is said."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Literal
+
+Held = Literal["gate", "norm", "scale"]
+"""A gate that is computed from what the layer reads (Qiu et al. 2025, arXiv:2505.06708), the γ / σ
+of an RMS normalization (BitNet; Ma et al. 2024, arXiv:2402.17764), learned or constant scales."""
+
+_SAID = {
+    "gate": "The gate that each head's output is multiplied with before W_O",
+    "norm": "The scale of the normalization between heads and W_O",
+}
+
+
+def held_notes(kinds: Collection[Held]) -> Iterator[str]:
+    """What is held at its value where a sum over heads is split; a constant needs no word."""
+    for kind, what in _SAID.items():
+        if kind in kinds:
+            yield f"{what} is held at its value here."
