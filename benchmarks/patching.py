@@ -18,7 +18,7 @@ from attnviz.core.source import Source
 from attnviz.features.patch import edges, sweep
 from attnviz.features.patch.metrics import metric_of
 from attnviz.features.patch.pairs import Pair, prepare
-from attnviz.features.patch.paths import every_path
+from attnviz.features.patch.paths import KEPT, every_path
 from attnviz.features.patch.runs import PatchBench, RunPair, both
 from attnviz.features.patch.targets import Patching, key_heads, targets
 from benchmarks.ablation import HEADS, LAYERS, VOCABULARY, WIDTH, ids, paired
@@ -63,7 +63,7 @@ def batch_of(source: Source, length: int) -> tuple[PatchBench, RunPair]:
     changed = (*clean[: length // 2], 7, *clean[length // 2 + 1 :])
     ready = prepare(source, [Pair(clean, changed, 5, 6)])
     bench = PatchBench(source, metric_of(None, ready))
-    return bench, both(bench, ready, ["z"])
+    return bench, both(bench, ready, KEPT)
 
 
 def heads(source: Source, model: Any, length: int, target: float) -> Row:

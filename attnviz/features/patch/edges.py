@@ -19,7 +19,7 @@ from attnviz.captures.activations import Activations
 from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Normalization, Part, Source, Start
-from attnviz.features.patch.paths import Path, written
+from attnviz.features.patch.paths import Path, outputs, written
 from attnviz.features.patch.runs import PatchBench, RunPair
 
 TOKENS = 512
@@ -68,7 +68,7 @@ def scores(
 def _difference(source: Source, runs: RunPair, head: Head) -> Tensor:
     """δ of a sender, clean minus corrupted, [N, T, D]."""
     both = (runs.clean, runs.corrupted)
-    clean, corrupted = (written(source, run.values["written"], head) for run in both)
+    clean, corrupted = (written(source, outputs(run), head) for run in both)
     return clean - corrupted
 
 

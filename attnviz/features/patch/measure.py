@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attnviz.core.heads import Site
-from attnviz.core.source import Kept, Source
+from attnviz.core.source import Source
 from attnviz.corpus.running import answered, executor
 from attnviz.features.patch import edges, paths
 from attnviz.features.patch.estimate import estimates
@@ -102,7 +102,7 @@ class PatchMeter:
         plan, bench = self._plan, self._bench
         pairs = [plan.pairs[number] for number in task]
         component = plan.trials[0].target.component if plan.trials else "z"
-        parts: tuple[Kept, ...] = ("z", "written", "gate") if plan.paths else parts_of(component)
+        parts = paths.KEPT if plan.paths else parts_of(component)
         runs = both(bench, pairs, parts, mlps=component == "mlp")
         if plan.means is not None:
             runs = _with_means(runs, plan.means)

@@ -22,13 +22,15 @@ from torch import Tensor
 
 from attnviz.captures.activations import Activations
 from attnviz.core.heads import Head, Layout, Site
-from attnviz.core.source import Donor, ForwardRequest, Part, Source, Start
+from attnviz.core.source import Donor, ForwardRequest, Kept, Part, Source, Start
 from attnviz.errors import ModelError, SelectionError
 from attnviz.features.patch.result import Direction, Side
 from attnviz.features.patch.runs import PatchBench, PatchRun, RunPair
 from attnviz.scoring.select import select
 
 Mlps = Literal["frozen", "free"]
+KEPT: tuple[Kept, ...] = ("z", "written", "gate")
+"""What paths take from both runs."""
 
 _ARROW = re.compile(r"\s*(?:->|→)\s*")
 _INPUT = re.compile(r"(?P<heads>.+)\.(?P<side>[qkv])")
@@ -148,6 +150,11 @@ def check(source: Source, mlps: Mlps) -> None:
             )
 
 
+def outputs(run: PatchRun) -> Mapping[Site, Tensor]:
+    """The heads' outputs of a run as W_O gets them, which are z where nothing stands between."""
+    return run.values.get("written") or run.values["z"]
+
+
 def written(source: Source, values: Mapping[Site, Tensor], head: Head) -> Tensor:
     """What a head writes, z W_O: [N, T, D], of outputs [N, H, T, d_v] by layer as W_O gets them."""
     weight = source.output(head.site).weight
@@ -244,8 +251,7 @@ class _Entered:
         if self.mlps == "frozen":
             if sender not in self._difference:
                 theirs, own = (
-                    written(self.source, run.values["written"], sender)
-                    for run in (self.donor, self.base)
+                    written(self.source, outputs(run), sender) for run in (self.donor, self.base)
                 )
                 self._difference[sender] = theirs - own
             return self.base.states[layer] + self._difference[sender]

@@ -230,7 +230,5 @@ class Passage(TorchFunctionMode):
 
 def _fits(other: Tensor, beside: Tensor) -> bool:
     """Whether one tensor spreads over the other and not beyond it."""
-    try:
-        return torch.broadcast_shapes(other.shape, beside.shape) == beside.shape
-    except RuntimeError:
-        return False
+    pairs = zip(reversed(other.shape), reversed(beside.shape), strict=False)
+    return other.ndim <= beside.ndim and all(own in (1, size) for own, size in pairs)

@@ -43,7 +43,7 @@ def gpt2() -> Any:
 def runs(gpt2: Any) -> tuple[PatchBench, RunPair]:
     ready = prepare(gpt2, task_pairs(gpt2, "induction-swap", 3, 0)[0])
     bench = PatchBench(gpt2, metric_of(None, ready))
-    return bench, both(bench, ready, ["z"])
+    return bench, both(bench, ready, paths.KEPT)
 
 
 class Plain:
@@ -162,7 +162,7 @@ def test_estimates_are_slopes_of_the_exact_paths(gpt2: Any) -> None:
     """A hundredth of the difference moves the metric by a hundredth of EAP's score."""
     ready = prepare(gpt2, task_pairs(gpt2, "induction-swap", 2, 0)[0])
     bench = PatchBench(gpt2, metric_of(None, ready))
-    batch = both(bench, ready, ["z"])
+    batch = both(bench, ready, paths.KEPT)
     scores = edges.scores(bench, batch, PATHS, 0)
     step = 0.01
     near = {
@@ -186,7 +186,7 @@ def test_estimates_of_other_models(family: str, folders: Any) -> None:
     given = [Pair((7, 21, 30, 4, 18, 11), (7, 21, 9, 4, 18, 11), 5, 12)]
     ready = prepare(source, given)
     bench = PatchBench(source, metric_of(None, ready))
-    batch = both(bench, ready, ["z"])
+    batch = both(bench, ready, paths.KEPT)
     every = every_path(source.layout, key_heads(source, ready[0]))
     scores = edges.scores(bench, batch, every, 0)
     from dataclasses import replace
