@@ -273,7 +273,8 @@ def _prepared(prompt: Prompt, source: Source, options: MapOptions) -> Ready:
             source.info, layout, noted, maps, empty, reach, quantity, terms, recorder.listed
         )
 
-    weights = None if quantity == "weights" or layout.whole else partial(run, source, "weights")
+    same = quantity != "weights" and not layout.whole and not quantity_named(quantity).states
+    weights = None if not same else partial(run, source, "weights")
     return Ready(inputs, layout, heads, partial(run, shown, quantity), weights)
 
 

@@ -83,7 +83,7 @@ class MapSettings(Settings):
     quantity: str = setting(
         "weights",
         "weights; norm, of what heads write (‖αf(x)‖); norm-residual or norm-residual-ln, of "
-        "layers.",
+        "layers; linear, the coefficients of values in linear attention and Mamba-2.",
         metavar="QUANTITY",
     )
 

@@ -19,6 +19,8 @@ class Quantity:
         residual: whether what the residual path carries belongs to it; ``norm`` whether the layer
             normalization after it does.
         norm: see ``residual``.
+        states: whether it is of layers with a state (linear attention), which have no weights; such
+            values have signs.
     """
 
     formula: str
@@ -26,6 +28,7 @@ class Quantity:
     layers: bool = False
     residual: bool = False
     norm: bool = False
+    states: bool = False
 
 
 QUANTITIES: Mapping[str, Quantity] = {
@@ -41,9 +44,21 @@ QUANTITIES: Mapping[str, Quantity] = {
         True,
         True,
     ),
+    "linear": Quantity("coefficient of v", "what linear layers pass on of each value", states=True),
 }
 """Weights; norms of weighted values (Kobayashi et al. 2020, arXiv:2004.10102); the same of whole
-layers with the residual connection and layer normalization (2021, arXiv:2109.07152)."""
+layers with the residual connection and layer normalization (2021, arXiv:2109.07152); coefficients
+of values in linear attention and state-space layers (:mod:`attnviz.attention.linear`)."""
+
+
+def check_unsigned(name: str, where: str) -> None:
+    """UsageError for a quantity with signs, where maps are shown from 0 on."""
+    if quantity_named(name).states:
+        raise UsageError(
+            "{quantity} has signs, which {} does not show; draw it with attnviz heatmap",
+            where,
+            quantity=name,
+        )
 
 
 def quantity_named(name: str) -> Quantity:

@@ -173,7 +173,7 @@ class HeatmapPage:
     def _panel(self, axes: Axes, panel: Panel) -> None:
         """Draw one map with its title."""
         queries, keys = panel.shades.shape
-        shown = binned(panel.shades, *panel.pool)
+        shown = binned(panel.shades, *panel.pool, signed=self.style.signed)
         if panel.mask is not None:
             shown = np.ma.array(shown, mask=binned_mask(panel.mask, *panel.pool))
         if max(queries, keys) <= RULED:
@@ -304,7 +304,7 @@ def _hex(colors: Colormap, share: float) -> str:
 def _numbers(axes: Axes, panel: Panel, colors: Colormap) -> None:
     """The weights themselves, in cells that are large enough."""
     for (row, column), weight in np.ndenumerate(panel.weights):
-        if weight < 0.005 or (panel.mask is not None and panel.mask[row, column]):
+        if abs(weight) < 0.005 or (panel.mask is not None and panel.mask[row, column]):
             continue
         axes.text(
             column,

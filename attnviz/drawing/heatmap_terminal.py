@@ -118,7 +118,7 @@ class TerminalMap:
         self.relative = style.normalize == "row" or (style.normalize == "head" and top is not None)
         self.shades: Map = shades(self.weights, style, top)
         self.mask = hidden(weights)
-        self.top = float(self.weights.max()) if top is None else top
+        self.top = float(np.abs(self.weights).max()) if top is None else top
         self.ramp = ramp(style.palette)
         self.breaks = (sentence_breaks(sides.queries), sentence_breaks(sides.keys))
 
@@ -173,7 +173,7 @@ class TerminalMap:
     def _body(
         self, queries: Sequence[str], plan: _Layout, colors: bool, ascii_only: bool
     ) -> Iterator[Text]:
-        shown = binned(self.shades, plan.rows, plan.columns)
+        shown = binned(self.shades, plan.rows, plan.columns, signed=self.style.signed)
         if self.mask is not None:
             shown[binned_mask(self.mask, plan.rows, plan.columns)] = np.nan
         digits = len(str(len(queries) - 1))
@@ -303,6 +303,8 @@ class TerminalMap:
 
     def _scale(self, margin: int, width: int, colors: bool, ascii_only: bool) -> Text:
         line = Text("0 ")
+        if self.style.signed:
+            line = Text(signs(f"−{'1' if self.relative else _limit(self.top)} ", ascii_only))
         if colors:
             for step in range(16):
                 line.append(" ", _pair(None, self._color(step / 15)))

@@ -217,7 +217,14 @@ def number(value: float) -> str:
 
 
 def cell_number(value: float) -> str:
-    """A weight or norm in four cells: ``.97``, ``1.0``, ``12``; a dot for next to nothing."""
+    """A weight or norm in four cells: ``.97``, ``1.0``, ``12``; a dot for next to nothing.
+
+    Of less than nothing with a minus sign, in five.
+    """
+    if value <= -0.005:
+        return f"−{cell_number(-value)}"
+    if value < 0:
+        return "."
     if value < 0.005:
         return "." if value > 0 else " "
     if value < 0.995:
@@ -326,8 +333,9 @@ def said(result: _Quantified) -> str:
     """What was measured in place of attention weights; empty where that is what was measured."""
     if result.quantity == "weights":
         return ""
-    formula = QUANTITIES[result.quantity].formula
+    quantity = QUANTITIES[result.quantity]
     scored = hasattr(result, "heads")
+    formula = f"|{quantity.formula}|" if scored and quantity.states else quantity.formula
     return f"of {formula}" + (", rows divided by their sums" if scored else "")
 
 

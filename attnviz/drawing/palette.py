@@ -47,6 +47,11 @@ _SEQUENTIAL: Mapping[str, str] = {
 PALETTES: tuple[str, ...] = tuple(_SEQUENTIAL)
 """The names of the sequential palettes."""
 
+SIGNED = "signed"
+"""The palette of maps with signs: less than nothing, nothing, more."""
+_DIVERGING = "b35806 d48a45 ecc79d f7f7f7 a9c6de 6296c6 2166ac"
+"""PuOr and RdBu of Brewer 2003, orange below and blue above, safe for the colour-blind."""
+
 
 def anchors(palette: str) -> tuple[str, ...]:
     """The hex colours a sequential palette passes through, from weight 0 to the largest.
@@ -54,9 +59,10 @@ def anchors(palette: str) -> tuple[str, ...]:
     Raises:
         UsageError: when there is no such palette; the message lists those there are.
     """
-    if palette not in _SEQUENTIAL:
+    if palette not in _SEQUENTIAL and palette != SIGNED:
         raise UsageError(f"unknown palette {palette!r}: choose one of {', '.join(PALETTES)}")
-    return tuple("#" + color for color in _SEQUENTIAL[palette].split())
+    colors = _DIVERGING if palette == SIGNED else _SEQUENTIAL[palette]
+    return tuple("#" + color for color in colors.split())
 
 
 def masked_color(palette: str) -> str:
@@ -71,7 +77,7 @@ def masked_note(palette: str) -> str:
 
 def dark(palette: str) -> bool:
     """Whether a weight of zero is dark."""
-    return luminance(anchors(palette)[0]) < 0.5
+    return palette != SIGNED and luminance(anchors(palette)[0]) < 0.5
 
 
 @lru_cache(maxsize=16)

@@ -67,12 +67,12 @@ def hidden(weights: NDArray[np.floating[Any]]) -> Mask | None:
 
 
 def largest(maps: Iterable[Map]) -> float:
-    """The largest weight of some maps."""
-    return max(float(array.max()) for array in maps)
+    """The largest weight of some maps, or of maps with signs the largest size."""
+    return max(float(np.abs(array).max()) for array in maps)
 
 
 def shades(weights: Map, style: Style, top: float | None = None) -> Map:
-    """Where weights [T, S] stand on the colour scale, 0..1.
+    """Where weights [T, S] stand on the colour scale, 0..1; of maps with signs 0 is at 0.5.
 
     Args:
         weights: a checked map.
@@ -80,6 +80,9 @@ def shades(weights: Map, style: Style, top: float | None = None) -> Map:
         top: the largest weight in the picture, for the normalization ``global``; the map's own by
             default.
     """
+    if style.signed:
+        sizes = shades(np.abs(weights), style.but(quantity="weights"), top)
+        return 0.5 + np.sign(weights) * sizes / 2
     if style.normalize == "row":
         limit = weights.max(axis=1, keepdims=True)
     elif style.normalize == "head" or top is None:
@@ -96,10 +99,16 @@ def shades(weights: Map, style: Style, top: float | None = None) -> Map:
     return shares
 
 
-def binned(weights: Map, rows: int, columns: int) -> Map:
-    """The largest weight of each ``rows`` × ``columns`` block; the last blocks may be smaller."""
+def binned(weights: Map, rows: int, columns: int, *, signed: bool = False) -> Map:
+    """The largest weight of each ``rows`` × ``columns`` block; the last blocks may be smaller.
+
+    Of the shades of a map with signs, that which is furthest from the middle.
+    """
     if rows == columns == 1:
         return weights
+    if signed:
+        high, low = binned(weights, rows, columns), -binned(-weights, rows, columns)
+        return np.where(high - 0.5 >= 0.5 - low, high, low)
     by_row = np.maximum.reduceat(weights, np.arange(0, weights.shape[0], rows), axis=0)
     return np.maximum.reduceat(by_row, np.arange(0, weights.shape[1], columns), axis=1)
 

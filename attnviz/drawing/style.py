@@ -108,6 +108,11 @@ class Style(Settings, panel=STYLE):
         return QUANTITIES[self.quantity].formula
 
     @property
+    def signed(self) -> bool:
+        """Whether the maps have signs; the middle of their colours is then 0."""
+        return QUANTITIES[self.quantity].states
+
+    @property
     def noun(self) -> str:
         """The same, to stand after "largest"."""
         return "weight" if self.quantity == "weights" else self.formula
@@ -134,6 +139,10 @@ class Style(Settings, panel=STYLE):
         """Round numbers for a colour bar that ends at ``top``: their places, 0..1, and texts."""
         if top <= 0:
             return [(0.0, "0")]
+        if self.signed:
+            sides = [(self.place(value / top) / 2, text) for value, text in _even(top) if value > 0]
+            below = [(0.5 - place, f"−{text}") for place, text in reversed(sides)]
+            return [*below, (0.5, "0"), *((0.5 + place, text) for place, text in sides)]
         if self.scale == "linear":
             return [(value / top, text) for value, text in _even(top)]
         least = f"<{_plain(top * 10**-DECADES)}" if self.scale == "log" else "0"
@@ -154,7 +163,8 @@ class Style(Settings, panel=STYLE):
             said = f"each {self.normalize} by its largest {self.noun}"
         else:
             of = "" if self.quantity == "weights" else f" of {self.formula}"
-            said = f"one scale{of}, from 0 to {number(top)}"
+            least = f"−{number(top)}" if self.signed else "0"
+            said = f"one scale{of}, from {least} to {number(top)}"
         how = {"linear": "", "sqrt": ", square-root scale", "log": ", log scale"}
         return said + how[self.scale]
 

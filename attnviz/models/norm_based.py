@@ -53,6 +53,15 @@ def with_quantity(
     what = quantity_named(quantity)
     if quantity == "weights":
         return source
+    if what.states:
+        states = getattr(source, "states", None)
+        if states is None:
+            raise ModelError(
+                "{quantity} is of linear attention and state-space layers, and {} has none",
+                source.info.model,
+                quantity=quantity,
+            )
+        return cast("Source", states(shares=shares))
     _check(source, quantity, what)
     return cast("Source", _NormBased(source, what, beside, shares=shares))
 

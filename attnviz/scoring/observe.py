@@ -22,6 +22,7 @@ from attnviz.core.capture import Capture
 from attnviz.core.heads import SITE_KINDS, Head, Layout, Site, SiteKind
 from attnviz.core.key_mask import KeyMask
 from attnviz.core.prompt import Inputs
+from attnviz.core.quantities import QUANTITIES
 from attnviz.core.scores import SINK, HeadScores
 from attnviz.core.source import Rows
 from attnviz.scoring.axes import Axes
@@ -385,6 +386,16 @@ def score_capture(capture: Capture, names: Sequence[str] | None = None) -> Score
         names: the scores to compute; all by default.
     """
     observer = ScoreObserver([capture.inputs], capture.layout, names, listed=capture.kept)
+    signed = QUANTITIES[capture.quantity].states
     for rows in blocks(capture):
-        observer.observe(rows)
+        observer.observe(replace(rows, weights=sizes(rows.weights)) if signed else rows)
     return observer
+
+
+def sizes(coefficients: Array) -> Array:
+    """Of maps with signs, each row's sizes divided by their sum, as scores take them."""
+    xp = arrays.of(coefficients).xp
+    absolute: Array = abs(coefficients)
+    total = absolute.sum(-1)[..., None]
+    shares: Array = absolute / xp.where(total > 0, total, 1)
+    return shares

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from attnviz.captures.settings import Attaching, ModelSettings
 from attnviz.core.interface import interface
+from attnviz.core.quantities import check_unsigned
 from attnviz.core.source import Source
 from attnviz.corpus import texts
 from attnviz.drawing.style import Style
@@ -55,6 +56,8 @@ def export(
         )
     elif how.column is not None:
         raise UsageError("{recorded} has no {column}; leave it out", recorded=..., column=...)
+
+    check_unsigned(quantity, "an export")
 
     def source() -> Source:
         return with_quantity(model.load(), quantity, shares=False)

@@ -11,12 +11,15 @@ from attnviz.captures.tiled import is_long
 from attnviz.core.capture import Capture
 from attnviz.core.interface import interface
 from attnviz.core.progress import Progress
+from attnviz.core.quantities import quantity_named
 from attnviz.core.spans import said_cut
+from attnviz.drawing.palette import SIGNED
 from attnviz.drawing.style import Style
-from attnviz.errors import SelectionError
+from attnviz.errors import SelectionError, UsageError
 from attnviz.features.heatmap.long import ACROSS, long_heatmap
 from attnviz.features.heatmap.result import Heatmap
 from attnviz.features.heatmap.settings import HeatmapSettings
+from attnviz.models.norm_based import with_quantity
 from attnviz.scoring import select as selection
 from attnviz.scoring.observe import score_capture
 from attnviz.scoring.replay import allowed_in
@@ -56,8 +59,15 @@ def heatmap(
         source = light(source_for(text, model))
         model = ModelSettings(model=source)
         inputs = replace(source.prepare(text), texts=text.texts)
-        among = len(source.layout) if select is None else 0
-        select = select or clearest(inputs, source)
+        signed = quantity_named(quantity).states
+        looked = with_quantity(source, quantity, shares=True) if signed else source
+        among = len(looked.layout) if select is None else 0
+        select = select or clearest(inputs, looked)
+        if is_long(inputs) and signed:
+            raise UsageError(
+                "{quantity} has signs, which maps of long texts do not show; take a shorter text",
+                quantity=quantity,
+            )
         if is_long(inputs):
             tiles = long_heatmap(
                 source, inputs, select, quantity, cut, settings.tiles, style, across, progress
@@ -68,6 +78,8 @@ def heatmap(
         select = select or clearest(text)
     held = capture(text, model=model.model, select=select, quantity=quantity)
     style = style.but(quantity=held.quantity)
+    if style.signed:
+        style = style.but(palette=SIGNED)
     heads = selection.select(select, held.layout)
     missing = [head for head in heads if not held.holds(head)]
     if missing:

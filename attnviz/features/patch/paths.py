@@ -226,16 +226,15 @@ def _inputs(
     source: Source, base: PatchRun, site: Site, states: Sequence[Tensor]
 ) -> dict[Part, Tensor]:
     """Queries, keys and values [senders, N, heads, T, d] that a layer makes of some states."""
-    activations = Activations(("q", "k", "v"), [site])
+    parts: tuple[Literal["q", "k", "v"], ...] = ("q", "k", "v")
+    activations = Activations(parts, [site])
     source.forward(
         list(base.batch) * len(states),
         [activations],
         ForwardRequest(start=Start(site.layer, torch.cat(list(states)), site.layer + 1)),
     )
-    return {
-        part: values[site].view(len(states), -1, *values[site].shape[1:])
-        for part, values in activations.values.items()
-    }
+    made = {part: activations.values[part][site] for part in parts}
+    return {part: x.view(len(states), -1, *x.shape[1:]) for part, x in made.items()}
 
 
 class _Entered:

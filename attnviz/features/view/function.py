@@ -26,6 +26,7 @@ from attnviz.core.heads import Head, SiteKind
 from attnviz.core.interface import interface
 from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
+from attnviz.core.quantities import check_unsigned
 from attnviz.core.source import Source
 from attnviz.drawing.labels import counted
 from attnviz.errors import InputError, ModelError, SelectionError, UsageError
@@ -175,6 +176,7 @@ def _runs(
     text: Input | Iterable[Input], other: OtherRun | None, model: ModelSettings, options: MapOptions
 ) -> Iterator[Ready]:
     """What a page shows: every text, and behind it the other run of it, if there is one."""
+    check_unsigned(options.quantity, "the page")
     if other is None:
         yield from prepare(text, model=model, options=options)
         return

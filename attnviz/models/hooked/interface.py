@@ -305,10 +305,9 @@ class _Passing:
         openness = None
         if gate is not None and self.passed.opens:
             openness = gate[:, queries].transpose(1, 2).float().mean(-1)
-        factor, gate = (
-            None if x is None else x[:, queries].transpose(1, 2) for x in (factor, gate)
-        )
-        self.observer.observe(replace(rows, passes=factor, openness=openness, opened=gate))
+        passes = factor[:, queries].transpose(1, 2)
+        opened = None if gate is None else gate[:, queries].transpose(1, 2)
+        self.observer.observe(replace(rows, passes=passes, openness=openness, opened=opened))
 
 
 def _told(

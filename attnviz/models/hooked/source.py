@@ -36,10 +36,12 @@ from attnviz.models.hooked.agreement import lengths, real
 from attnviz.models.hooked.eager import check_room, hand_out, returned
 from attnviz.models.hooked.generating import stepwise
 from attnviz.models.hooked.interface import WatchedPass, hooking
+from attnviz.models.hooked.linear_maps import LinearMaps
 from attnviz.models.hooked.network import WRITES_AT_MOST, HookedModel, Item, without_end
 from attnviz.models.hooked.passage import Passage
 from attnviz.models.hooked.qk_hook import QKHook
 from attnviz.models.hooked.reading import Anatomy, find_anatomy
+from attnviz.models.hooked.recurrences import States, find_states
 from attnviz.models.hooked.residual import Residual, find_residual
 from attnviz.models.hooked.stack import Stack, find_stack
 from attnviz.models.hooked.sublayers import Sublayers, find_sublayers
@@ -280,6 +282,35 @@ class Hooked(Gated):
         return find_residual(
             self._network, self._single, self._survey.projections, sample(self._network)
         )
+
+    @_Tried
+    def _states(self) -> States:
+        """The layers with a state, tried when they are first needed."""
+        if self._network.seq2seq or self._network.sample is not None:
+            return States(reason="only single stacks of text are looked through for them")
+        return find_states(self._network, sample(self._network))
+
+    @property
+    def body(self) -> torch.nn.Module:
+        """The network without its LM head."""
+        body: torch.nn.Module = self._network.body
+        return body
+
+    def states(self, *, shares: bool) -> LinearMaps:
+        """The model with the coefficients of its layers with a state for maps.
+
+        Args:
+            shares: see :class:`~attnviz.models.hooked.linear_maps.LinearMaps`.
+
+        Raises:
+            ModelError: it has none, or they are not coefficients times values.
+        """
+        if self._states.reason:
+            raise ModelError(
+                f"{self._name} has no map of a layer with a state: {self._states.reason}"
+            )
+        kind = self._survey.kind or "decoder"
+        return LinearMaps(self, self.body, kind, self._states, shares=shares)
 
     @property
     def no_sum(self) -> str:

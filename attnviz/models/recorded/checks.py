@@ -20,8 +20,10 @@ MOST_ROUNDED_SUM = 0.1
 """No row is farther from its sum than this, however many rounded weights it has."""
 
 
-def distributions(path: Path, name: str, array: Array, sides: Sides) -> Array:
-    """[L, H, T, S] in float32 or float64, finite and not negative."""
+def distributions(
+    path: Path, name: str, array: Array, sides: Sides, *, signed: bool = False
+) -> Array:
+    """[L, H, T, S] in float32 or float64, finite and, but for maps with signs, not negative."""
     array = array.astype(np.float64 if array.dtype.itemsize == 8 else np.float32)
     if 0 in array.shape:
         raise InputError(f"{path}: {name} has shape {array.shape}, which holds no weights")
@@ -33,7 +35,7 @@ def distributions(path: Path, name: str, array: Array, sides: Sides) -> Array:
             )
     if not np.isfinite(array).all():
         raise InputError(f"{path}: {name} has NaN or infinite weights; record it again")
-    if (array < 0).any():
+    if (array < 0).any() and not signed:
         raise InputError(
             f"{path}: {name} has negative weights (lowest {array.min():.4g}); "
             "store them after softmax"

@@ -110,10 +110,11 @@ def _maps(fields: Mapping[str, Array], name: str) -> Iterator[FileProblem]:
     if wrong.any():
         yield _first(name, wrong, "finite weights", array)
         return
-    if (array < 0).any():
+    meta = meta_of(dict(fields))
+    known = QUANTITIES.get(meta.get("quantity", "weights"))
+    if (array < 0).any() and not (known is not None and known.states):
         yield _first(name, array < 0, "weights after softmax, 0 or more", array)
         return
-    meta = meta_of(dict(fields))
     if meta.get("quantity", "weights") != "weights":
         return
     sums = array.sum(-1, dtype=np.float64)

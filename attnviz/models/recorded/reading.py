@@ -89,6 +89,8 @@ def _capture(path: Path, fields: dict[str, Any], item: int | None) -> Capture:
         keys = with_spans(path, source, meta)
     rows = span_of(fields["tokens"], item)
     columns = span_of(fields["source_tokens"], item) if "source_tokens" in fields else rows
+    known = QUANTITIES.get(str(meta.get("quantity", "weights")))
+    signed = known is not None and known.states
     maps: dict[Site, Array] = {}
     heads: dict[SiteKind, tuple[int, ...]] = {}
     sides: dict[SiteKind, Sides] = {}
@@ -101,7 +103,7 @@ def _capture(path: Path, fields: dict[str, Any], item: int | None) -> Capture:
         }[kind]
         spans = {"encoder": (columns, columns) if named else (rows, rows), "decoder": (rows, rows)}
         array = _cut(fields[name], *spans.get(kind, (rows, columns)))
-        array = distributions(path, name, array, sides[kind])
+        array = distributions(path, name, array, sides[kind], signed=signed)
         layers = _layers(path, meta, kind, len(array))
         count = array.shape[1]
         heads[kind] = tuple(count if n in layers else 0 for n in range(layers[-1] + 1))

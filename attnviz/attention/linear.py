@@ -1,0 +1,107 @@
+"""Linear attention and state-space layers as exact maps: what every value has in every output.
+
+A layer with a state has no softmax, and still its output is a sum over the values so far,
+o_t = Σ_s c_ts v_s, with one number c_ts for a head wherever the state forgets in the same way in
+all channels of the values. With a state S [d_v, d] that starts at 0:
+
+- the gated delta rule (Yang et al. 2024, arXiv:2412.06464) has
+  S_t = S_{t-1} D_t (I - β_t k_t k_tᵀ) + β_t v_t k_tᵀ and o_t = S_t q_t, where D_t is α_t I, or of
+  Kimi delta attention (arXiv:2510.26692) a diagonal. Unrolled, S_t = Σ_s β_s v_s k_sᵀ M_{s+1} … M_t
+  with M_r = D_r (I - β_r k_r k_rᵀ), hence **c_ts = β_s k_sᵀ M_{s+1} … M_t q_t**. From the right:
+  w ← q_t, and for s = t, t - 1, …: c_ts = β_s k_s · w, then w ← D_s (w - β_s k_s (k_s · w)).
+- Mamba-2's state-space duality (Dao & Gu 2024, arXiv:2405.21060) has S_t = e^{Δ_t A} S_{t-1} +
+  Δ_t x_t B_tᵀ and o_t = S_t C_t + D x_t, hence c_ts = (C_t · B_s) Δ_s exp(Σ_{r=s+1..t} Δ_r A), and
+  D more where s = t.
+
+Coefficients have signs and their rows do not add up to 1. Mamba-1 has one for each channel
+(arXiv:2403.01590) and is not here.
+
+Notation: B batch, H heads, T tokens, d width of keys, d_v width of values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+BLOCK_NUMBERS = 1 << 21
+"""Coefficients and states that a block of rows takes, at most (but always one row)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Recurrence:
+    """What a layer with a state reads, in float32 or better.
+
+    Attributes:
+        query: q or C, [B, H, T, d], as it meets keys.
+        key: k or B, [B, H, T, d].
+        value: v or x, [B, H, T, d_v].
+        decay: log α, [B, H, T], or [B, H, T, d] for a diagonal.
+        write: β or Δ, [B, H, T]: how much of a value is written.
+        erases: whether what a key held is taken out before (the delta rule).
+        skip: D, [H], what of its own value every output has besides; None for nothing.
+    """
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    decay: Tensor
+    write: Tensor
+    erases: bool
+    skip: Tensor | None = None
+
+    def blocks(self, rows: int | None = None) -> Iterator[tuple[int, Tensor]]:
+        """Coefficients in blocks of rows, from the first.
+
+        Args:
+            rows: in a block; by default as many as :data:`BLOCK_NUMBERS` has room for.
+
+        Yields:
+            The first row's position, and [B, H, r, s] of the keys up to the block's last row; 0
+            where a key comes later than the query.
+        """
+        batch, heads, length, width = self.query.shape
+        if rows is None:
+            rows = max(1, BLOCK_NUMBERS // max(1, batch * heads * (length + width)))
+        for start in range(0, length, rows):
+            stop = min(start + rows, length)
+            block = self._erasing(start, stop) if self.erases else self._adding(start, stop)
+            if self.skip is not None:
+                own = torch.arange(stop - start, device=block.device)
+                block[:, :, own, own + start] += self.skip.to(block.dtype)[:, None]
+            yield start, block
+
+    def _erasing(self, start: int, stop: int) -> Tensor:
+        """By the backward sweep, of all rows of the block at once."""
+        batch, heads, _, _ = self.query.shape
+        made = self.query.new_zeros(batch, heads, stop - start, stop)
+        w = self.query[:, :, start:stop].clone()
+        decay = self.decay.exp()
+        decay = decay[..., None] if decay.ndim == 3 else decay
+        for s in range(stop - 1, -1, -1):
+            some = slice(max(s - start, 0), None)  # rows that see this key
+            key = self.key[:, :, s, :, None]  # [B, H, d, 1]
+            wrote = (w[:, :, some] @ key)[..., 0] * self.write[:, :, s, None]  # [B, H, r]
+            made[:, :, some, s] = wrote
+            w[:, :, some] -= wrote[..., None] * key.mT
+            w[:, :, some] *= decay[:, :, s, None]
+        return made
+
+    def _adding(self, start: int, stop: int) -> Tensor:
+        """Scores times what is left of them: nothing is ever erased."""
+        total = self.decay.cumsum(2)  # [B, H, T]
+        left = total[:, :, start:stop, None] - total[:, :, None, :stop]
+        queries = torch.arange(start, stop, device=left.device)
+        later = torch.arange(stop, device=left.device) > queries[:, None]
+        left = left.masked_fill(later, -torch.inf).exp()
+        scores = self.query[:, :, start:stop] @ self.key[:, :, :stop].mT
+        made: Tensor = scores * left * self.write[:, :, None, :stop]
+        return made
+
+    def output(self) -> Tensor:
+        """Σ_s c_ts v_s, [B, H, T, d_v]."""
+        made = [block @ self.value[:, :, : block.shape[3]] for _, block in self.blocks()]
+        return torch.cat(made, 2)

@@ -1,0 +1,165 @@
+"""Layers with a state in a hooked model: what their recurrences read, overheard while they run.
+
+transformers computes the gated delta rule, Kimi delta attention and Mamba-2's scan in functions of
+their own, the same in every family that has such layers. While a pass is overheard, each of these
+runs inside one of ours, which notes what it was given and what it gave; nothing of a family's code
+is repeated. That the coefficients of :class:`~attnviz.attention.linear.Recurrence` times the values
+are what the function gave is proved on the model itself before they are shown.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial, wraps
+from types import ModuleType
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from attnviz.attention.linear import Recurrence
+from attnviz.errors import ModelError
+from attnviz.models.hooked.agreement import is_low
+from attnviz.models.hooked.network import HookedModel, Item
+from attnviz.models.hooked.norms import TOLERANCE, TOLERANCE_LOW
+
+Heard = Callable[[int, Recurrence, Tensor], None]
+"""Gets the layer, what its recurrence read, and what it gave, [B, H, T, d_v]."""
+
+_PATCHING = threading.RLock()
+"""Functions of transformers' modules are everybody's: one pass at a time is overheard."""
+
+
+@dataclass(frozen=True)
+class States:
+    """The layers with a state.
+
+    Attributes:
+        heads: how many heads they have, by layer; none where nothing is known.
+        reason: why there is none, as the end of a sentence; empty where there is one.
+        error: the largest difference of an output from its coefficients times the values, relative
+            to the largest output.
+    """
+
+    heads: Mapping[int, int] = field(default_factory=dict)
+    reason: str = ""
+    error: float = 0.0
+
+
+def find_states(network: HookedModel, items: Sequence[Item]) -> States:
+    """Overhear a few tokens, and prove that every output is coefficients times values."""
+    heads: dict[int, int] = {}
+    errors: list[float] = []
+
+    def heard(layer: int, recurrence: Recurrence, output: Tensor) -> None:
+        heads[layer] = output.shape[1]
+        apart = (recurrence.output() - output.float()).abs().max()
+        errors.append(float(apart / output.float().abs().max().clamp_min(1e-30)))
+
+    try:
+        with torch.no_grad(), overheard(network.body, heard):
+            network.run(items)
+    except ModelError as error:
+        return States(reason=str(error))
+    if not heads:
+        return States(
+            reason="none of its layers runs the gated delta rule, Kimi delta attention or the scan "
+            "of Mamba-2 as transformers has them"
+        )
+    worst = max(errors)
+    if not worst <= (TOLERANCE_LOW if is_low(network.dtype) else TOLERANCE):
+        return States(
+            reason=f"the output of a layer differs from its coefficients times the values by "
+            f"{worst:.0e} of the largest"
+        )
+    return States(heads, error=worst)
+
+
+@contextlib.contextmanager
+def overheard(body: nn.Module, heard: Heard) -> Iterator[None]:
+    """Tell of every recurrence that this thread runs inside the ``with`` block."""
+    owner, layer = threading.get_ident(), [-1]
+
+    def entering(module: Any, args: Any) -> None:
+        layer[0] = module.layer_idx
+
+    def stand_in(own: Any, read: Any, module: ModuleType) -> Any:
+        signature = inspect.signature(own)
+
+        @wraps(own)
+        def running(*args: Any, **kwargs: Any) -> Any:
+            out = own(*args, **kwargs)
+            if threading.get_ident() == owner:
+                given = signature.bind(*args, **kwargs)
+                given.apply_defaults()
+                state = out[0] if isinstance(out, tuple) else out
+                heard(layer[0], read(given.arguments, module), state.detach().transpose(1, 2))
+            return out
+
+        return running
+
+    with _PATCHING, contextlib.ExitStack() as undo:
+        for part in body.modules():
+            if type(getattr(part, "layer_idx", None)) is int:
+                undo.callback(part.register_forward_pre_hook(entering).remove)
+        for module in {sys.modules[type(part).__module__] for part in body.modules()}:
+            for name, read in _READ.items():
+                own = getattr(module, name, None)
+                if own is not None:
+                    undo.callback(partial(setattr, module, name, own))
+                    setattr(module, name, stand_in(own, read, module))
+        yield
+
+
+def _delta(given: Mapping[str, Any], module: Any) -> Recurrence:
+    """Of ``chunk_gated_delta_rule`` and ``chunk_kda``, whose queries are divided by √d inside."""
+    if given.get("initial_state") is not None:
+        raise ModelError("its layers begin with a state of an earlier text")
+    query, key, value, decay, write = (
+        given[name].detach().float().transpose(1, 2)
+        for name in ("query", "key", "value", "g", "beta")
+    )
+    if given.get("use_qk_l2norm_in_kernel"):
+        query, key = (module.l2norm(x, dim=-1, eps=1e-6) for x in (query, key))
+    heads = value.shape[1]
+    query, key = (x.repeat_interleave(heads // x.shape[1], 1) for x in (query, key))
+    query = query * query.shape[-1] ** -0.5
+    return Recurrence(query, key, value, decay, write, erases=True)
+
+
+def _scan(given: Mapping[str, Any], module: Any) -> Recurrence:
+    """Of ``mamba_chunk_scan_combined``."""
+    if given.get("initial_states") is not None:
+        raise ModelError("its layers begin with a state of an earlier text")
+    value = given["hidden_states"].detach().float().transpose(1, 2)
+    write = given["dt"].detach()
+    if given.get("dt_bias") is not None:
+        write = write + given["dt_bias"].detach().to(write.dtype)
+    write = F.softplus(write) if given.get("dt_softplus") else write
+    low, high = given["dt_limit"]
+    write = write.clamp(low, high).float().transpose(1, 2)  # [B, H, T]
+    decay = given["A"].detach().float()[:, None] * write
+    heads = value.shape[1]
+    key, query = (
+        given[name].detach().float().transpose(1, 2).repeat_interleave(
+            heads // given[name].shape[2], 1
+        )
+        for name in ("B", "C")
+    )  # fmt: skip
+    skip = given.get("D")
+    skip = None if skip is None else skip.detach().float()
+    return Recurrence(query, key, value, decay, write, erases=False, skip=skip)
+
+
+_READ: Mapping[str, Callable[[Mapping[str, Any], Any], Recurrence]] = {
+    "torch_chunk_gated_delta_rule": _delta,
+    "chunk_kimi_delta_attention": _delta,
+    "mamba2_chunk_scan": _scan,
+}
+"""transformers' functions, and how what they are given is read."""
