@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from attnviz.cli import console
 from attnviz.cli.options import Quiet
+from attnviz.cli.stages import Stages
 from attnviz.core.parsing import number_or
+from attnviz.core.progress import Progress
 from attnviz.core.settings import Settings, like, setting
 from attnviz.errors import UsageError
 
@@ -88,6 +92,31 @@ class Output(FilesOutput, panel=OUTPUT):
     def machine(self) -> bool:
         """Whether standard output is for programs."""
         return self.json or self.csv
+
+    @contextlib.contextmanager
+    def running(self, *kinds: type[Renderable]) -> Iterator[Progress]:
+        """Work that ends in a result of one of some kinds: what it tells is drawn as bars.
+
+        Raises:
+            UsageError, OutputError: as :meth:`check_written`, before anything is done.
+        """
+        self.check_written(*kinds)
+        with Stages(self.quiet) as stages:
+            yield stages.show
+
+    def deliver(
+        self, result: Any, drawn: Mapping[str, Any] | None = None, *shown: Any, **options: Any
+    ) -> None:
+        """Write the files that were asked for, then print.
+
+        Args:
+            result: what was computed.
+            drawn: how pictures are drawn, see :meth:`save`.
+            shown: as for :meth:`show`, like ``options``.
+            options: see ``shown``.
+        """
+        self.save(result, **(drawn or {}))
+        self.show(result, *shown, **options)
 
     def show(self, result: Any, *shown: Any, **options: Any) -> None:
         """Print a result, its notes, and what was written.

@@ -99,8 +99,7 @@ def ablate(
             **attaching.asked(),
             **parallel.asked(),
         )
-    output.save(ablation, **paper.options())
-    output.show(ablation, table.first)
+    output.deliver(ablation, paper.options(), table.first)
     if options.out_dir is not None:
         from attnviz.features.ablation.prune import prune_heads
 

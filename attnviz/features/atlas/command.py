@@ -74,8 +74,7 @@ def atlas(
             **attaching.asked(),
             **model.asked(),
         )
-    output.save(result)
-    output.show(result)
+    output.deliver(result)
     if output.out is None and not output.machine:
         PageOutput(quiet=output.quiet).deliver(result)
     if state is not None:

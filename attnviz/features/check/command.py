@@ -40,7 +40,6 @@ def check(recorded: RecordedFile, output: Output) -> None:
 
     output.check_written(FileCheck)
     result = function.check(recorded.path)
-    output.save(result)
-    output.show(result)
+    output.deliver(result)
     if not result.holds:
         raise typer.Exit(DIFFERS)

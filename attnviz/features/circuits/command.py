@@ -5,7 +5,6 @@ from __future__ import annotations
 from attnviz.captures.settings import Attaching, ModelSettings
 from attnviz.cli.declared import command
 from attnviz.cli.output import Output, TableOptions
-from attnviz.cli.stages import Stages
 from attnviz.drawing.paper import Paper
 from attnviz.features.circuits.settings import CircuitsSettings
 
@@ -34,14 +33,12 @@ def circuits(
     from attnviz.features.circuits import function
     from attnviz.features.circuits.result import Circuits
 
-    output.check_written(Circuits)
     top = settings.edges if table.top == "all" else table.rows
-    with Stages(output.quiet) as stages:
+    with output.running(Circuits) as tell:
         result = function.circuits(
-            progress=stages.show,
+            progress=tell,
             **settings.but(edges=max(settings.edges, top)).asked(),
             **attaching.asked(),
             **model.asked(),
         )
-    output.save(result, top=top, **paper.options())
-    output.show(result, top)
+    output.deliver(result, {"top": top, **paper.options()}, top)

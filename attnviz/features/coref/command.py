@@ -8,7 +8,6 @@ from attnviz.captures.settings import ModelSettings
 from attnviz.cli.declared import command
 from attnviz.cli.options import FilesOptions
 from attnviz.cli.output import Output, TableOptions
-from attnviz.cli.stages import Stages
 from attnviz.core.settings import like
 from attnviz.drawing.paper import Paper
 from attnviz.features.coref.settings import CorefSettings
@@ -48,10 +47,6 @@ def coref(
     from attnviz.features.coref import function
     from attnviz.features.coref.result import Coref
 
-    output.check_written(Coref)
-    with Stages(output.quiet) as stages:
-        result = function.coref(
-            inputs.files, progress=stages.show, **settings.asked(), **model.asked()
-        )
-    output.save(result, **paper.options())
-    output.show(result, top=table.rows)
+    with output.running(Coref) as tell:
+        result = function.coref(inputs.files, progress=tell, **settings.asked(), **model.asked())
+    output.deliver(result, paper.options(), top=table.rows)

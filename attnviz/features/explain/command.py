@@ -6,7 +6,6 @@ from attnviz.captures.settings import ModelSettings
 from attnviz.cli.declared import command
 from attnviz.cli.options import InputOptions
 from attnviz.cli.output import Output
-from attnviz.cli.stages import Stages
 from attnviz.drawing.paper import Paper
 from attnviz.features.explain.settings import ExplainSettings
 
@@ -34,9 +33,7 @@ def explain(
     from attnviz.features.explain import function
     from attnviz.features.explain.result import Explain
 
-    output.check_written(Explain)
-    text = prompt.read(model, seed=settings.seed, quiet=output.quiet)
-    with Stages(output.quiet) as stages:
-        result = function.explain(text, progress=stages.show, **settings.asked(), **model.asked())
-    output.save(result, **paper.options())
-    output.show(result)
+    with output.running(Explain) as tell:
+        text = prompt.read(model, seed=settings.seed, quiet=output.quiet)
+        result = function.explain(text, progress=tell, **settings.asked(), **model.asked())
+    output.deliver(result, paper.options())

@@ -95,5 +95,4 @@ def film(
             state = settings.state
             hint = f"{state} has what is done" if state else "use --state to keep what is done"
             raise Interrupted(f"interrupted before two checkpoints were done; {hint}") from None
-    output.save(result, **paper.options())
-    output.show(result, everything=table.top == "all")
+    output.deliver(result, paper.options(), everything=table.top == "all")

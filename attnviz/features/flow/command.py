@@ -8,7 +8,6 @@ from attnviz.cli.declared import command
 from attnviz.cli.model_options import ModelOptions
 from attnviz.cli.options import InputOptions
 from attnviz.cli.output import Output
-from attnviz.cli.stages import Stages
 from attnviz.core.settings import Settings, like
 from attnviz.drawing.paper import Paper
 from attnviz.drawing.style import Style
@@ -48,12 +47,10 @@ def flow(
     from attnviz.features.flow import function
     from attnviz.features.flow.result import Flow
 
-    output.check_written(Flow)
-    style = Style(**looks.asked())
-    text = prompt.read(model, quiet=output.quiet)
-    with Stages(output.quiet) as stages:
+    with output.running(Flow) as tell:
+        style = Style(**looks.asked())
+        text = prompt.read(model, quiet=output.quiet)
         result = function.flow(
-            text, progress=stages.show, **settings.asked(), **model.asked(pair=prompt.pair)
+            text, progress=tell, **settings.asked(), **model.asked(pair=prompt.pair)
         )
-    output.save(result, style=style, **paper.options())
-    output.show(result, style)
+    output.deliver(result, {"style": style, **paper.options()}, style)

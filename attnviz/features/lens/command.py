@@ -41,5 +41,4 @@ def lens(
     texts = list(prompt.read_all(model, seed=seeded.seed, quiet=output.quiet))
     with console.waiting("running the model", output.quiet):
         result = function.lens(texts, **settings.asked(), **model.asked())
-    output.save(result, **paper.options())
-    output.show(result)
+    output.deliver(result, paper.options())

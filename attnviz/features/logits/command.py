@@ -52,5 +52,4 @@ def logits(
     text = prompt.read(model, seed=seeded.seed if changed(seeded) else None, quiet=output.quiet)
     with console.waiting("running the model", output.quiet):
         result = function.logits(text, **settings.asked(), **model.asked())
-    output.save(result, **paper.options())
-    output.show(result, by_token=table.by == "token")
+    output.deliver(result, paper.options(), by_token=table.by == "token")

@@ -40,11 +40,9 @@ def models(options: ListedModel, output: Output) -> None:
     output.check_written(Models if options.show is None else ModelCard)
     if options.show is not None:
         card = function.show(options.show)
-        output.save(card)
-        output.show(card)
+        output.deliver(card)
         return
     listed = function.models()
     worded = tuple(replace(entry, note=option_names.words(entry.note)) for entry in listed.models)
     result = replace(listed, models=worded)
-    output.save(result)
-    output.show(result)
+    output.deliver(result)

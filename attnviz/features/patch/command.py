@@ -95,5 +95,4 @@ def patch(
         raise UsageError("a clean text needs a corrupted one, and {answer}", answer=...)
     with Stages(output.quiet) as stages:
         result = function.patch(pairs, progress=stages.show, **settings.asked(), **model.asked())
-    output.save(result, **paper.options())
-    output.show(result, table.first)
+    output.deliver(result, paper.options(), table.first)

@@ -8,7 +8,6 @@ from pathlib import Path
 from attnviz.captures.settings import ModelSettings
 from attnviz.cli.declared import command
 from attnviz.cli.output import Output, TableOptions
-from attnviz.cli.stages import Stages
 from attnviz.core.settings import Settings, setting
 from attnviz.drawing.paper import Paper
 from attnviz.features.retrieval.settings import RetrievalSettings
@@ -49,10 +48,8 @@ def retrieval(
     from attnviz.features.retrieval import function
     from attnviz.features.retrieval.result import Retrieval
 
-    output.check_written(Retrieval)
-    with Stages(output.quiet) as stages:
+    with output.running(Retrieval) as tell:
         result = function.retrieval(
-            given.needles, progress=stages.show, **settings.asked(), **model.asked()
+            given.needles, progress=tell, **settings.asked(), **model.asked()
         )
-    output.save(result, **paper.options())
-    output.show(result, top=table.rows)
+    output.deliver(result, paper.options(), top=table.rows)

@@ -6,7 +6,6 @@ from attnviz.captures.settings import ModelSettings
 from attnviz.cli.declared import command
 from attnviz.cli.options import TextsOptions
 from attnviz.cli.output import Output, TableOptions
-from attnviz.cli.stages import Stages
 from attnviz.core.execution import Seeded
 from attnviz.drawing.paper import Paper
 from attnviz.features.sinks.settings import SinksSettings
@@ -35,13 +34,11 @@ def sinks(
     from attnviz.features.sinks import function
     from attnviz.features.sinks.result import Sinks
 
-    output.check_written(Sinks)
-    with Stages(output.quiet) as stages:
+    with output.running(Sinks) as tell:
         result = function.sinks(
             prompt.read_all(model, seed=seeded.seed, quiet=output.quiet),
-            progress=stages.show,
+            progress=tell,
             **settings.asked(),
             **model.asked(),
         )
-    output.save(result, **paper.options())
-    output.show(result, top=table.rows)
+    output.deliver(result, paper.options(), top=table.rows)

@@ -6,7 +6,6 @@ from attnviz.captures.settings import ModelSettings
 from attnviz.cli.declared import command
 from attnviz.cli.options import TextsOptions
 from attnviz.cli.output import Output
-from attnviz.cli.stages import Stages
 from attnviz.drawing.paper import Paper
 from attnviz.features.sources.settings import SourcesSettings
 
@@ -33,11 +32,9 @@ def sources(
     from attnviz.features.sources.result import Sources, SourceShares
 
     many = prompt.texts is not None
-    output.check_written(SourceShares if many else Sources)
-    texts = list(prompt.read_all(model, seed=settings.seed, quiet=output.quiet))
-    with Stages(output.quiet) as stages:
+    with output.running(SourceShares if many else Sources) as tell:
+        texts = list(prompt.read_all(model, seed=settings.seed, quiet=output.quiet))
         result = function.sources(
-            texts if many else texts[0], progress=stages.show, **settings.asked(), **model.asked()
+            texts if many else texts[0], progress=tell, **settings.asked(), **model.asked()
         )
-    output.save(result, **paper.options())
-    output.show(result)
+    output.deliver(result, paper.options())

@@ -89,5 +89,4 @@ def spans(
         from attnviz.scoring import select as selection
 
         heads = tuple(selection.select(shown.select, result.layout))
-    output.save(result, **paper.options())
-    output.show(result, top=table.rows, to=shown.to, heads=heads)
+    output.deliver(result, paper.options(), top=table.rows, to=shown.to, heads=heads)

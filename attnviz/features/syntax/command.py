@@ -8,7 +8,6 @@ from attnviz.captures.settings import ModelSettings
 from attnviz.cli.declared import command
 from attnviz.cli.options import FilesOptions
 from attnviz.cli.output import Output
-from attnviz.cli.stages import Stages
 from attnviz.core.settings import like
 from attnviz.corpus.gold.settings import SyntaxSettings
 from attnviz.drawing.paper import Paper
@@ -47,11 +46,8 @@ def syntax(
     from attnviz.features.syntax import function
     from attnviz.features.syntax.result import Syntax
 
-    output.check_written(Syntax)
-    with Stages(output.quiet) as stages:
-        result = function.syntax(
-            inputs.files, progress=stages.show, **settings.asked(), **model.asked()
-        )
+    with output.running(Syntax) as tell:
+        result = function.syntax(inputs.files, progress=tell, **settings.asked(), **model.asked())
     for path in output.out or ():
         picture = FORMS[path.suffix.lower()] == "figure"
         shown = result.arcs() if picture and settings.sentences else result
