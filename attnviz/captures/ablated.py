@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from attnviz.core.heads import Head
+from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
 from attnviz.core.scores import HeadScores
-from attnviz.core.source import ForwardRequest, Source
+from attnviz.core.source import Observer, Source
 from attnviz.scoring.groups import read_groups, role_heads
-from attnviz.scoring.observe import ScoreObserver
+from attnviz.scoring.passes import following, observe, score_batch
 
 
 @contextmanager
@@ -40,8 +41,7 @@ def ablated(
         return
 
     def roles(name: str) -> tuple[Head, ...]:
-        observer = ScoreObserver([inputs], source.layout)
-        source.forward([inputs], [observer], ForwardRequest(hidden=False))
+        observer = score_batch(source, [inputs])
         return role_heads(annotated(observer.result()), name)
 
     groups = read_groups(heads, source.layout, roles)
@@ -50,3 +50,32 @@ def ablated(
     note = f"Without {names}: the output of these heads is set to zero."
     with source.gated({head.qualified: 0.0 for head in gone}):
         yield replace(inputs, notes=(*inputs.notes, note))
+
+
+def observed(
+    source: Source,
+    inputs: Inputs,
+    *observers: Observer,
+    off: str | None = None,
+    shown: Source | None = None,
+    progress: Progress | None = None,
+    terms: bool = False,
+) -> Inputs:
+    """Run a text once for what observers see of it.
+
+    Args:
+        source: the model.
+        inputs: the text.
+        observers: each gets every block of what attention shows.
+        off: heads to ablate first, see :func:`ablated`.
+        shown: the same model with other maps, where not its weights are shown.
+        progress: called while the text runs.
+        terms: whether the blocks carry what their weights are made of.
+
+    Returns:
+        The inputs, with a note of what is missing.
+    """
+    with ablated(source, off, inputs) as noted:
+        told = following(inputs, source.layout, progress)
+        observe(shown or source, [noted], *observers, *told, terms=terms)
+    return noted

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 from warnings import warn
 
-from attnviz.captures.ablated import ablated
+from attnviz.captures.ablated import observed
 from attnviz.captures.captured import Captured
 from attnviz.captures.settings import MapSettings, ModelSettings
 from attnviz.core.capture import Capture
@@ -17,7 +17,7 @@ from attnviz.core.heads import Head, Layout
 from attnviz.core.interface import interface
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.quantities import quantity_named
-from attnviz.core.source import ForwardRequest, Observer, Source
+from attnviz.core.source import Source
 from attnviz.errors import AttnvizWarning, FileNameWarning, InputError, UsageError
 from attnviz.files import human_bytes, like_a_file
 from attnviz.models.fresh_config import FreshConfig
@@ -256,16 +256,15 @@ def _prepared(prompt: Prompt, source: Source, options: MapOptions) -> Ready:
 
     def run(shown: Source, quantity: str) -> Capture:
         recorder = Recorder([inputs], heads)
-        watching: list[Observer] = [recorder]
-        opening = QKRecorder(source, inputs, taken) if taken and quantity == "weights" else None
-        if opening is not None:
-            watching.append(opening)
-        with ablated(source, options.without, inputs) as noted:
-            request = ForwardRequest(hidden=False, terms=opening is not None)
-            shown.forward([inputs], watching, request)
+        opened = taken if quantity == "weights" else ()
+        opening = [QKRecorder(source, inputs, opened)] if opened else []
+        noted = observed(
+            source, inputs, recorder, *opening, off=options.without, shown=shown,
+            terms=bool(opening),
+        )  # fmt: skip
         maps, empty, reach = recorder.maps(), recorder.empty_rows(), recorder.reach()
-        terms = {} if opening is None else opening.result()
-        if options.origins and opening is not None and options.without is None:
+        terms = opening[0].result() if opening else {}
+        if options.origins and opening and options.without is None:
             from attnviz.models.decomposition import with_origins
 
             terms = with_origins(source, noted, terms)

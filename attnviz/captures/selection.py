@@ -9,11 +9,12 @@ from attnviz.core.interface import interface
 from attnviz.core.prompt import Inputs
 from attnviz.core.result import Result
 from attnviz.core.scores import HeadScores
-from attnviz.core.source import ForwardRequest, Source
+from attnviz.core.source import Source
 from attnviz.errors import UsageError
 from attnviz.scoring import select as selection
 from attnviz.scoring.arrange import leading
-from attnviz.scoring.observe import ScoreObserver, score_capture
+from attnviz.scoring.observe import score_capture
+from attnviz.scoring.passes import score_batch
 
 
 @interface
@@ -42,8 +43,7 @@ def scored(text: Capture | Inputs, source: Source | None = None) -> tuple[HeadSc
     if isinstance(text, Capture):
         return tuple(score_capture(text).result())
     assert source is not None, "tokens are run by a model"
-    observer = ScoreObserver([text], source.layout)
-    light(source).forward([text], [observer], ForwardRequest(hidden=False))
+    observer = score_batch(light(source), [text])
     return tuple(observer.result())
 
 

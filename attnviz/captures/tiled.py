@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from attnviz.captures.ablated import ablated
+from attnviz.captures.ablated import observed
 from attnviz.captures.inputs import prompt_of, source_for
 from attnviz.captures.loading import Model
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.heads import Head, Layout
 from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs, Prompt
-from attnviz.core.source import ForwardRequest, Observer, Source
+from attnviz.core.source import Source
 from attnviz.core.spans import places
 from attnviz.core.tiled import Tiled
 from attnviz.core.tokens import Tokens
 from attnviz.errors import Setting, UsageError
 from attnviz.models.norm_based import with_quantity
 from attnviz.scoring import select as selection
-from attnviz.scoring.observe import ProgressObserver, ScoreObserver
+from attnviz.scoring.observe import ScoreObserver
 
 LONG = 2048
 """Texts of more tokens are shown as tiles."""
@@ -85,15 +85,9 @@ def tiled(
     down, across = _asked(rows, sides.queries, "rows"), _asked(keys, sides.keys, "keys")
     size, keep = sizes(len(heads), len(down), len(across))
     tiles = TileObserver(heads, size, down, across, keep)
-    watching: list[Observer] = [tiles]
-    if progress is not None:
-        watching.append(ProgressObserver.through(inputs, source.layout, progress))
-    with ablated(source, off, inputs) as noted:
-        scores = ScoreObserver([noted], shown.layout) if quantity == "weights" else None
-        if scores is not None:
-            watching.append(scores)
-        shown.forward([noted], watching, ForwardRequest(hidden=False))
-        scored, empty = ((), 0) if scores is None else (scores.result(), scores.empty_rows)
+    scores = [ScoreObserver([inputs], shown.layout)] if quantity == "weights" else []
+    noted = observed(source, inputs, tiles, *scores, off=off, shown=shown, progress=progress)
+    scored = [head_scores for observer in scores for head_scores in observer.result()]
     chosen: frozenset[Head] = frozenset(heads)
     return (
         Tiled(
@@ -105,7 +99,7 @@ def tiled(
             tiles.maps(),
             tiles.allowed(),
             tuple(head_scores for head_scores in scored if head_scores.head in chosen),
-            empty,
+            sum(observer.empty_rows for observer in scores),
         ),
         shown.layout,
     )

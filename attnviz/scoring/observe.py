@@ -33,7 +33,7 @@ from attnviz.scoring.sums import Sums, comparable, fold
 from attnviz.scoring.totals import SinkTotals, Totals
 
 if TYPE_CHECKING:
-    from attnviz.core.progress import Progress
+    pass
 
 _PART_ELEMENTS = 1 << 19
 """Weights to score at a time, 2 MiB in float32: what scores share stays in a near cache."""
@@ -132,35 +132,6 @@ class Recorder:
     def empty_rows(self, item: int = 0) -> int:
         """Query rows of one item without any allowed key, counted once per layer."""
         return self._empty[item]
-
-
-class ProgressObserver:
-    """Watches how far a batch has come.
-
-    Args:
-        batch: the items that run.
-        layout: the heads of the model.
-        tell: gets the share of its rows that went by, of all layers.
-    """
-
-    def __init__(
-        self, batch: Sequence[Inputs], layout: Layout, tell: Callable[[float], None]
-    ) -> None:
-        self._tell, self._done = tell, 0
-        self._all = sum(
-            max(len(inputs.sides[site.kind].queries) for inputs in batch) for site in layout.sites
-        )
-
-    @classmethod
-    def through(cls, inputs: Inputs, layout: Layout, progress: Progress) -> ProgressObserver:
-        """Counts the tokens of one text."""
-        all_ = inputs.length
-        return cls([inputs], layout, lambda share: progress("tokens", round(share * all_), all_))
-
-    def observe(self, rows: Rows) -> None:
-        """Count the rows of a block."""
-        self._done += rows.weights.shape[2]
-        self._tell(self._done / self._all)
 
 
 class ScoreObserver:

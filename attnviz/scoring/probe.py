@@ -15,9 +15,10 @@ import numpy as np
 from attnviz.core.measures import PrefixMatching
 from attnviz.core.prompt import Prompt
 from attnviz.core.scores import HeadScores
-from attnviz.core.source import ForwardRequest, Source
+from attnviz.core.source import Source
 from attnviz.errors import ModelError, UsageError
-from attnviz.scoring.observe import Recorder, ScoreObserver
+from attnviz.scoring.observe import Recorder
+from attnviz.scoring.passes import observe, score_batch
 from attnviz.scoring.published import PREFIX_COPIES, PREFIX_LENGTH, prefix_matching
 from attnviz.statistics.student import half_width
 
@@ -46,8 +47,7 @@ def run_probe(source: Source) -> tuple[HeadScores, ...]:
         source.vocab_size, lengths=LENGTHS, max_tokens=source.max_tokens, bos=start, avoid=added
     )
     batch = [source.prepare(Prompt(ids=ids, special_tokens=False)) for ids in prompts]
-    observer = ScoreObserver(batch, source.layout, MEASURED)
-    source.forward(batch, [observer], ForwardRequest(hidden=False))
+    observer = score_batch(source, batch, MEASURED)
     return observer.result()
 
 
@@ -77,7 +77,7 @@ def match_prefixes(source: Source, *, seed: int = 0) -> PrefixMatching | None:
         ids = (*before, *twice[-PREFIX_LENGTH:] * PREFIX_COPIES)
         batch = [source.prepare(Prompt(ids=ids, special_tokens=False))]
         recorder = Recorder(batch)
-        source.forward(batch, [recorder], ForwardRequest(hidden=False))
+        observe(source, batch, recorder)
         maps = recorder.maps().values()
         rows.append(np.concatenate([prefix_matching(w, start=len(before)) for w in maps]))
     scores = np.stack(rows)  # [probes, H]

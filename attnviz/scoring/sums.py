@@ -16,7 +16,8 @@ from operator import add
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.scores import Role, Score
+from attnviz.core.heads import Layout
+from attnviz.core.scores import HeadScores, Role, Score
 from attnviz.scoring.roles import assign
 from attnviz.scoring.scores import SCORES
 
@@ -91,6 +92,13 @@ class Sums:
         columns = (self.values[head], self.chances[head], self.rows[head])
         numbers = zip(*(column.tolist() for column in columns), strict=True)
         return dict(zip(self.names, (_score(*three) for three in numbers), strict=True))
+
+    def of(self, layout: Layout) -> tuple[HeadScores, ...]:
+        """Every head of a model with its scores and roles."""
+        return tuple(
+            HeadScores(head, self.scores(number), self.roles(number))
+            for number, head in enumerate(layout)
+        )
 
     def roles(self, head: int, unsure: Collection[str] = ()) -> tuple[Role, ...]:
         """The roles of one head, see :func:`~attnviz.scoring.roles.assign`.

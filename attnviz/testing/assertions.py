@@ -10,7 +10,7 @@ from attnviz.captures.inputs import prompt_of
 from attnviz.captures.loading import Model, load
 from attnviz.core.heads import Head
 from attnviz.core.scores import HeadScores, Role, Score
-from attnviz.core.source import ForwardRequest, Source
+from attnviz.core.source import Source
 from attnviz.corpus.sentences import sentences
 from attnviz.errors import InputError, UsageError
 from attnviz.features.diff.function import diff
@@ -18,7 +18,7 @@ from attnviz.features.diff.result import OTHER_UNITS
 from attnviz.features.heads.function import heads
 from attnviz.features.heads.result import Heads
 from attnviz.features.registry import read
-from attnviz.scoring.observe import ScoreObserver
+from attnviz.scoring.passes import score_batch
 from attnviz.scoring.probe import MEASURED, run_probe
 from attnviz.scoring.roles import ROLES, role_name
 from attnviz.scoring.select import select
@@ -93,15 +93,9 @@ def _scored(
     total = Sums.zero(len(source.layout))
     for text in several:
         inputs = source.prepare(prompt_of(text))
-        observer = ScoreObserver([inputs], source.layout)
-        source.forward([inputs], [observer], ForwardRequest(hidden=False))
-        total = total + observer.total()
-    scored = [
-        HeadScores(head, total.scores(number), total.roles(number))
-        for number, head in enumerate(source.layout)
-    ]
+        total = total + score_batch(source, [inputs]).total()
     where = "English sentences of attnviz" if texts is None else "given texts"
-    return scored, f"{len(several)} {where}"
+    return total.of(source.layout), f"{len(several)} {where}"
 
 
 def _best(scores: HeadScores, role: str) -> float | None:

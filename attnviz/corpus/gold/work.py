@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.prompt import Inputs
-from attnviz.core.source import ForwardRequest, Source
+from attnviz.core.source import Source
 from attnviz.corpus.gold.pointing import Pointing
 from attnviz.corpus.gold.tally import ALL, Hits, Key
+from attnviz.scoring.passes import observe
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -49,7 +50,7 @@ class Task:
 def hits_of(source: Source, task: Task) -> Hits:
     """How many cases of each document and relation each head finds, [N, 2]."""
     observer = Pointing(task.batch, source.layout, source.info.device)
-    source.forward(task.batch, [observer], ForwardRequest(hidden=False))
+    observe(source, task.batch, observer)
     keys: dict[Key, int] = {}
     right, owners = [], []
     for number, gold in enumerate(task.gold):

@@ -12,7 +12,8 @@ from torch import Tensor
 from attnviz.attention.donors import mixed
 from attnviz.core.heads import Head, Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs
-from attnviz.core.source import ForwardRequest, Rows, Source
+from attnviz.core.source import Rows, Source
+from attnviz.scoring.passes import observe
 from attnviz.scoring.user_measures import Outputs, UserFill
 
 Method = str
@@ -64,7 +65,7 @@ class Means:
     def add(self, source: Source, batch: Sequence[Inputs]) -> None:
         """Take in a batch of reference texts."""
         outputs = HeadOutputs(source.layout.sites)
-        source.forward(batch, [outputs], ForwardRequest(hidden=False))
+        observe(source, batch, outputs)
         for site, z in outputs.values().items():
             lengths = torch.tensor([len(item.sides[site.kind].queries) for item in batch])
             real = (torch.arange(z.shape[1]) < lengths[:, None]).to(z.device)  # [B, T]
@@ -172,7 +173,7 @@ def resampled(source: Source, given: Sequence[Inputs], means: Fills) -> Fills:
         means: of the layers and as many positions as are to be filled, [1 or B, T, H, d_v].
     """
     outputs = HeadOutputs(means)
-    source.forward(given, [outputs], ForwardRequest(hidden=False))
+    observe(source, given, outputs)
     fills = {}
     for site, z in outputs.values().items():
         mean = means[site]
@@ -195,7 +196,7 @@ def users(fill: UserFill, source: Source, batch: Sequence[Inputs], means: Fills)
             [1 or B, T, H, d_v].
     """
     outputs = HeadOutputs(means)
-    source.forward(batch, [outputs], ForwardRequest(hidden=False))
+    observe(source, batch, outputs)
     fills = {}
     for site, z in outputs.values().items():
         mean = means[site].to(z.dtype).expand(z.shape)

@@ -18,10 +18,11 @@ from torch import Tensor
 
 from attnviz.captures.trials import Trial
 from attnviz.core.heads import Head, Site
-from attnviz.core.source import ForwardRequest, Source
+from attnviz.core.source import Source
 from attnviz.features.ablation.fills import HeadOutputs
 from attnviz.features.ablation.measure import Meter, Plan
 from attnviz.scoring.groups import Group, every_head
+from attnviz.scoring.passes import observe
 
 ROWS = 512
 """Rows are taken from as many texts, drawn by the seed, as give so many; at least two texts."""
@@ -47,7 +48,7 @@ def nearness(source: Source, plan: Plan) -> dict[str, dict[Head, Nearness]]:
     tested = _some(plan.trials, plan.seed)
     meter, every = Meter(source, plan), every_head(source.layout)
     outputs = HeadOutputs(source.layout.sites)
-    source.forward([trial.inputs for trial in tested], [outputs], ForwardRequest(hidden=False))
+    observe(source, [trial.inputs for trial in tested], outputs)
     real = outputs.values()
     return {
         method: _of_method(source, tested, meter, every, method, real) for method in plan.methods

@@ -17,7 +17,7 @@ from attnviz.core.heads import Head
 from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
 from attnviz.core.scores import HeadScores, UserDefined
-from attnviz.core.source import ForwardRequest, Source
+from attnviz.core.source import Source
 from attnviz.drawing.labels import counted
 from attnviz.errors import InputError, UsageError
 from attnviz.features.ablation import gradient, reference, sweep
@@ -42,7 +42,7 @@ from attnviz.features.ablation.settings import AblationSettings
 from attnviz.features.ablation.summed import Summed
 from attnviz.features.evidence import Roles, with_roles
 from attnviz.scoring.groups import Group, every_head, read_groups, role_heads
-from attnviz.scoring.observe import ScoreObserver
+from attnviz.scoring.passes import score_batch
 from attnviz.scoring.plugins import user_defined
 from attnviz.scoring.roles import ROLES
 from attnviz.scoring.sums import Sums
@@ -362,13 +362,8 @@ def _scores(source: Source, texts: Sequence[Inputs], tokens: int) -> tuple[HeadS
     total = Sums.zero(len(source.layout))
     for numbers in batches([inputs.length for inputs in texts], tokens):
         batch = [texts[number] for number in numbers]
-        observer = ScoreObserver(batch, source.layout)
-        source.forward(batch, [observer], ForwardRequest(hidden=False))
-        total = total + observer.total()
-    return tuple(
-        HeadScores(head, total.scores(number), total.roles(number))
-        for number, head in enumerate(source.layout)
-    )
+        total = total + score_batch(source, batch).total()
+    return total.of(source.layout)
 
 
 def _groups(

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs, Prompt
-from attnviz.core.source import ForwardRequest, Source
+from attnviz.core.source import Source
 from attnviz.corpus.batches import batches, tokenize
 from attnviz.corpus.gold.cases import BATCH_TOKENS, Loader, check_single
 from attnviz.corpus.gold.pointing import Pointing, present
@@ -32,6 +32,7 @@ from attnviz.features.coref.choosing import AntecedentExamples, Bools, report
 from attnviz.features.coref.entities import KINDS, Document, Mention
 from attnviz.features.coref.result import Coref
 from attnviz.features.coref.settings import CorefSettings
+from attnviz.scoring.passes import observe
 
 ELSEWHERE = "mentions whose antecedents are all in another window"
 EMPTY = "mentions that stand for nothing written (empty nodes)"
@@ -112,7 +113,7 @@ def point(source: Source, task: MentionTask) -> Bools:
     """Whether each head finds the antecedents, by row and by column, [C, N, 2], in order."""
     info, layout = source.info, source.layout
     observer = Pointing(task.batch, layout, info.device, task.candidates)
-    source.forward(task.batch, [observer], ForwardRequest(hidden=False))
+    observe(source, task.batch, observer)
     answers = []
     for number, (words, right) in enumerate(zip(task.words, task.right, strict=True)):
         pointed = observer.heads(number)[:, :, words]  # [N, 2, C]

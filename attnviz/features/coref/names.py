@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from attnviz.core.heads import Layout, Site
 from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
-from attnviz.core.source import ForwardRequest, Rows, Source
+from attnviz.core.source import Rows, Source
 from attnviz.corpus.batches import batches, tokenize
 from attnviz.corpus.gold.cases import BATCH_TOKENS, Loader, check_single
 from attnviz.corpus.gold.pointing import WordMaps, present
@@ -22,6 +22,7 @@ from attnviz.features.coref.choosing import AntecedentExamples, Bools, report
 from attnviz.features.coref.gap import KINDS, PRONOUN, A, B, NameChoice
 from attnviz.features.coref.result import Coref
 from attnviz.features.coref.settings import CorefSettings
+from attnviz.scoring.passes import observe
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -55,7 +56,7 @@ class _Choosing:
 def choose(source: Source, task: NameTask) -> Bools:
     """Whether each head chooses A, [B, N, 2]: by the pronoun's row, and by its column."""
     observer = _Choosing(task, source.layout, source.info.device)
-    source.forward(task.batch, [observer], ForwardRequest(hidden=False))
+    observe(source, task.batch, observer)
     chosen = []
     for number, order in enumerate(task.orders):
         weights = observer.weights(number, order)

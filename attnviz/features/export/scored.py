@@ -12,7 +12,7 @@ from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.scores import HeadScores
-from attnviz.core.source import ForwardRequest, Rows, Source
+from attnviz.core.source import Rows, Source
 from attnviz.corpus.batches import Tokenized, batches, tokenize
 from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.errors import Message
@@ -21,6 +21,7 @@ from attnviz.features.export.settings import ExportSettings
 from attnviz.files import human_bytes
 from attnviz.models.memory import physical_memory
 from attnviz.scoring.observe import Recorder, ScoreObserver, score_capture
+from attnviz.scoring.passes import observe
 from attnviz.scoring.replay import allowed_in
 from attnviz.scoring.scores import SCORES
 
@@ -146,7 +147,7 @@ def _batch(
     recorder = Recorder(inputs, heads)
     sites = {head.site for head in heads}
     scorer = _EachScored(inputs, source.layout, sites, chosen, shares=quantity != "weights")
-    source.forward(inputs, [recorder, scorer], ForwardRequest(hidden=False))
+    observe(source, inputs, recorder, scorer)
     for place, tokenized in enumerate(batch):
         if not chosen[place]:
             continue

@@ -28,6 +28,7 @@ from attnviz.features.film.settings import FilmSettings
 from attnviz.features.film.steps import SCHEMA, FilmHeader, MeasuredStep
 from attnviz.features.profile.windows import windows
 from attnviz.scoring.observe import Recorder, ScoreObserver
+from attnviz.scoring.passes import observe, score_batch
 from attnviz.scoring.probe import MEASURED
 from attnviz.scoring.sums import Sums
 
@@ -247,8 +248,7 @@ def _probe(source: Source, probes: Sequence[Inputs], settings: FilmSettings) -> 
         key=lambda numbered: numbered[1].length,
     ):
         batch = [inputs for _, inputs in some]
-        observer = ScoreObserver(batch, source.layout, settings.measured)
-        source.forward(batch, [observer], ForwardRequest(hidden=False))
+        observer = score_batch(source, batch, settings.measured)
         yield from (observer.sums(item) for item in range(len(batch)))
 
 
@@ -280,7 +280,7 @@ def _maps(source: Source, inputs: Inputs, show: int) -> tuple[NDArray[np.uint8],
     if not show or len(source.layout.kinds) != 1 or "cross" in source.layout.kinds:
         return np.zeros((0, 0, 0), np.uint8), ()
     recorder = Recorder([inputs])
-    source.forward([inputs], [recorder], ForwardRequest(hidden=False))
+    observe(source, [inputs], recorder)
     (sides,) = inputs.sides.values()
     texts = sides.queries.texts[:show]
     n = len(texts)

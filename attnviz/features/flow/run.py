@@ -29,6 +29,7 @@ from attnviz.features.flow.stack import (
 )
 from attnviz.files import human_bytes
 from attnviz.models.memory import beyond
+from attnviz.scoring.passes import observe
 from attnviz.scoring.replay import blocks
 
 _MEANING = (
@@ -68,7 +69,7 @@ def run(
         source.forward([inputs], [means, moved], ForwardRequest(hidden=False, residuals=True))
         shares, norms = moved.blocks, order(source)
     else:
-        source.forward([inputs], [means], ForwardRequest(hidden=False))
+        observe(source, [inputs], means)
         shares = _rolled(means)
     report = _report(
         source.info, source.layout, inputs, means, all_, chosen, shares, norms, progress

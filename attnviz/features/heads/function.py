@@ -24,14 +24,14 @@ from attnviz.core.interface import interface
 from attnviz.core.progress import Progress
 from attnviz.core.quantities import quantity_named
 from attnviz.core.scores import HeadScores, Mixing
-from attnviz.core.source import ForwardRequest, Observer
 from attnviz.errors import UsageError
 from attnviz.features.heads.false_names import false_names
 from attnviz.features.heads.result import Heads
 from attnviz.models.mixing import MixingObserver
 from attnviz.models.norm_based import with_quantity
 from attnviz.scoring import select as selection
-from attnviz.scoring.observe import ProgressObserver, ScoreObserver, score_capture
+from attnviz.scoring.observe import ScoreObserver, score_capture
+from attnviz.scoring.passes import following, observe
 from attnviz.scoring.plugins import user_defined
 
 if TYPE_CHECKING:
@@ -92,10 +92,7 @@ def heads(
         shown = with_quantity(loaded, quantity, shares=True, beside=[mixing])
         observer = ScoreObserver([inputs], shown.layout)
         with ablated(loaded, off, inputs, more_roles) as inputs:
-            watching: list[Observer] = [observer]
-            if progress is not None:
-                watching.append(ProgressObserver.through(inputs, shown.layout, progress))
-            shown.forward([inputs], watching, ForwardRequest(hidden=False))
+            observe(shown, [inputs], observer, *following(inputs, shown.layout, progress))
             if probe:
                 probed, matching = _probed(loaded, quantity)
         source, layout, mixed = loaded.info, shown.layout, mixing.result()

@@ -11,7 +11,6 @@ from attnviz.captures.inputs import prompt_of
 from attnviz.captures.loading import Model, load
 from attnviz.core.interface import interface
 from attnviz.core.model_entry import DEFAULT_MODEL
-from attnviz.core.source import ForwardRequest
 from attnviz.errors import ModelError, UsageError
 from attnviz.features.live.checked import holding
 from attnviz.features.live.errors import RoundingErrors, moved
@@ -23,7 +22,7 @@ from attnviz.features.live.result import LivePage
 from attnviz.features.live.settings import LiveSettings
 from attnviz.files import human_bytes
 from attnviz.models.native.source import Native
-from attnviz.scoring.observe import ScoreObserver
+from attnviz.scoring.passes import score_batch
 from attnviz.scoring.select import select
 from attnviz.web.settings import PageSettings
 
@@ -78,8 +77,7 @@ def live(
     if text is None:
         text = TEXT if shown is None else shown.text
     inputs = source.prepare(prompt_of(text))
-    observer = ScoreObserver([inputs], source.layout)
-    source.forward([inputs], [observer], ForwardRequest(hidden=False))
+    observer = score_batch(source, [inputs])
     errors = moved(source, rounded_source, inputs)
     name = source.info.model
     html = live_page(

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from attnviz.captures.activations import Activations
 from attnviz.core.heads import Head, Site
-from attnviz.core.source import ForwardRequest, Source
+from attnviz.core.source import Source
 from attnviz.errors import InputError, UsageError
 from attnviz.features.patch import circuit, judge, paths
 from attnviz.features.patch.measure import PatchPlan, PatchSums
@@ -21,7 +21,7 @@ from attnviz.features.patch.paths import Path
 from attnviz.features.patch.result import DIRECTIONS, Circuit, PatchEffect, PatchShare, PathEffect
 from attnviz.features.patch.runs import batches
 from attnviz.features.patch.targets import Patching
-from attnviz.scoring.observe import ScoreObserver
+from attnviz.scoring.passes import observe, score_batch
 
 LONGEST = 96
 """Tokens of a prompt whose maps are kept."""
@@ -253,7 +253,7 @@ class Search:
             for side in ("clean", "corrupted"):
                 activations = Activations(["z"], self.source.layout.sites)
                 batch = [getattr(pairs[n], side) for n in numbers]
-                self.source.forward(batch, [activations], ForwardRequest(hidden=False))
+                observe(self.source, batch, activations)
                 for site, z in activations.values["z"].items():
                     total = z.double().sum(0).transpose(0, 1)  # [T, H, d_v]
                     total = total if same else total.sum(0, keepdim=True)
@@ -267,8 +267,7 @@ class Search:
     ) -> tuple[dict[Head, str], dict[Head, tuple[tuple[float, ...], ...]]]:
         """What members do on the clean prompts, and their maps on the first."""
         batch = [pair.clean for pair in pairs]
-        observer = ScoreObserver(batch, self.source.layout)
-        self.source.forward(batch, [observer], ForwardRequest(hidden=False))
+        observer = score_batch(self.source, batch)
         roles = {
             scored.head: scored.does.name for scored in observer.result() if scored.does is not None
         }
@@ -276,7 +275,7 @@ class Search:
         if shown.length > LONGEST:
             return roles, {}
         activations = Activations(["pattern"], {head.site for head in members})
-        self.source.forward([shown], [activations], ForwardRequest(hidden=False))
+        observe(self.source, [shown], activations)
         maps = activations.values["pattern"]
         return roles, {
             head: tuple(

@@ -8,10 +8,11 @@ from typing import Literal
 
 from attnviz.captures.activations import Activations
 from attnviz.core.heads import Head, Layout, Site
-from attnviz.core.source import ForwardRequest, Part, Source
+from attnviz.core.source import Part, Source
 from attnviz.errors import ModelError, SelectionError, UsageError
 from attnviz.features.patch.pairs import PreparedPair
 from attnviz.scoring.groups import Group, every_head, read_groups
+from attnviz.scoring.passes import observe
 
 Component = Literal["z", "q", "k", "v", "pattern", "gate", "attention", "mlp", "residual"]
 WHOLE: tuple[Component, ...] = ("mlp", "residual")
@@ -64,7 +65,7 @@ def parts_of(component: Component) -> tuple[Part, ...]:
 def key_heads(source: Source, pair: PreparedPair) -> dict[Site, int]:
     """G of every layer: heads that have keys and values of their own."""
     activations = Activations(["k"], source.layout.sites)
-    source.forward([pair.clean], [activations], ForwardRequest(hidden=False))
+    observe(source, [pair.clean], activations)
     return {site: keys.shape[1] for site, keys in activations.values["k"].items()}
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.prompt import Inputs
-from attnviz.core.source import ForwardRequest, Observer, Source
+from attnviz.core.source import Observer, Source
 from attnviz.corpus.batches import Tokenized, batches
 from attnviz.corpus.texts import InvalidRecord
 from attnviz.errors import InputError, Message, UsageError
@@ -21,7 +21,8 @@ from attnviz.features.profile.sinks import FirstTokenSinks
 from attnviz.features.profile.tally import Tally
 from attnviz.features.profile.tasks import SEGMENT, Piece, ProfileTask, mixed
 from attnviz.features.profile.windows import windows
-from attnviz.scoring.observe import ProgressObserver, ScoreObserver
+from attnviz.scoring.observe import ScoreObserver
+from attnviz.scoring.passes import ProgressObserver, observe
 from attnviz.scoring.sums import Sums
 
 LARGEST_BATCH = 32
@@ -171,7 +172,7 @@ class Worker:
                     inputs, source.layout, lambda share: told(self._token * (before + share * all_))
                 )
             )
-        source.forward(inputs, watching_all, ForwardRequest(hidden=False))
+        observe(source, inputs, *watching_all)
         for item, window in enumerate(batch):
             sums, passed, text = scores.sums(item), passing.passed(item), window.text
             if not all(np.isfinite(flow.keys).all() for flow in passed.values()):

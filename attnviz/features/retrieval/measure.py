@@ -22,6 +22,7 @@ from attnviz.core.source import ForwardRequest, Output, Source
 from attnviz.features.retrieval.needles import Ids, Needle
 from attnviz.features.retrieval.observe import NeedleObserver, SeenRows, WatchedRows
 from attnviz.features.retrieval.result import RETRIEVED
+from attnviz.scoring.passes import observe
 
 Floats = NDArray[np.float64]
 _AT_ONCE = 16
@@ -236,5 +237,5 @@ def _seen(
         watched.append(WatchedRows(steps, needle.question, needle.document))
         items.append(_prepared(source, (*needle.ids, *ids[:-1])))
     observer = NeedleObserver(watched, source.layout)
-    source.forward(items, [observer], ForwardRequest(hidden=False))
+    observe(source, items, observer)
     return [observer.result(number) for number in range(len(batch))]

@@ -20,6 +20,7 @@ from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Donor, ForwardRequest, Gate, Source
 from attnviz.scoring.observe import Recorder
+from attnviz.scoring.passes import observe
 
 Floats = NDArray[np.float64]
 Maps = NDArray[np.floating]
@@ -114,7 +115,7 @@ def _by_site(heads: Mapping[Head, int]) -> dict[Site, list[Head]]:
 def _maps(source: Source, inputs: Inputs, site: Site) -> Maps:
     """The layer's weights, [1, H, T, S]."""
     recorder = Recorder([inputs], [site])
-    source.forward([inputs], [recorder], ForwardRequest(hidden=False))
+    observe(source, [inputs], recorder)
     (maps,) = recorder.maps().values()
     return maps[None]
 

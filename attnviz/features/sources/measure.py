@@ -19,13 +19,13 @@ from attnviz.core.held import held_notes
 from attnviz.core.origins import Origin
 from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
-from attnviz.core.source import ForwardRequest, Source, held
+from attnviz.core.source import Source, held
 from attnviz.core.split import EVERYTHING, sides_by_name
 from attnviz.errors import InputError, UsageError
 from attnviz.features.sources.result import MEAN, REST, Others, SourceShare, SourceShares
 from attnviz.features.sources.run import HELD, mean_of, one_head, plain
 from attnviz.features.sources.split import split
-from attnviz.scoring.observe import ScoreObserver
+from attnviz.scoring.passes import score_batch
 from attnviz.scoring.roles import SHOWN, role_name
 from attnviz.scoring.scores import SCORES
 from attnviz.scoring.strongest import targets
@@ -167,8 +167,7 @@ def _own(source: Source, texts: Sequence[Inputs], head: Head, progress: Progress
     """The score behind the role of a head on these texts; empty where it has none with targets."""
     parts = []
     for number, inputs in enumerate(texts):
-        observer = ScoreObserver([inputs], source.layout)
-        source.forward([inputs], [observer], ForwardRequest(hidden=False))
+        observer = score_batch(source, [inputs])
         parts.append(observer.total())
         progress("roles", number + 1, len(texts))
     heads = list(source.layout)

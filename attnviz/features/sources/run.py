@@ -14,7 +14,7 @@ from attnviz.core.heads import Head
 from attnviz.core.held import held_notes
 from attnviz.core.prompt import Inputs
 from attnviz.core.reasons import Reason
-from attnviz.core.source import ForwardRequest, Source, held
+from attnviz.core.source import Source, held
 from attnviz.errors import InputError, UsageError
 from attnviz.features.sources.result import (
     MEAN,
@@ -30,6 +30,7 @@ from attnviz.features.sources.split import Floats, SplitHead, split
 from attnviz.models.decomposition import Parts, check_layers
 from attnviz.models.qk_recorder import QKRecorder, reason
 from attnviz.scoring.observe import Recorder
+from attnviz.scoring.passes import observe
 from attnviz.scoring.select import select
 
 READERS = 3
@@ -98,7 +99,7 @@ def answer(source: Source, inputs: Inputs, asked: SourcesSettings) -> Sources:
 def plain(source: Source, inputs: Inputs, head: Head) -> Capture:
     """A pass that nothing listens to: the head's weights, and what they are made of."""
     recorder, opening = Recorder([inputs], {head}), QKRecorder(source, inputs, [head])
-    source.forward([inputs], [recorder, opening], ForwardRequest(hidden=False, terms=True))
+    observe(source, [inputs], recorder, opening, terms=True)
     maps, empty, reach = recorder.maps(), recorder.empty_rows(), recorder.reach()
     return Captured(
         source.info, source.layout, inputs, maps, empty, reach, terms=opening.result(),

@@ -10,12 +10,13 @@ import numpy as np
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Layout
 from attnviz.core.prompt import Inputs
-from attnviz.core.source import ForwardRequest, Source
+from attnviz.core.source import Source
 from attnviz.core.spans import ELSEWHERE, EVERY, LAST, elsewhere
 from attnviz.core.tokens import Tokens
 from attnviz.errors import UsageError
 from attnviz.features.spans.observe import SpanObserver, SpanSums, by_name
 from attnviz.features.spans.result import NamedSpan, SpanShare, SpanWeights
+from attnviz.scoring.passes import observe
 from attnviz.scoring.replay import blocks
 from attnviz.statistics.clusters import ClusterSums
 from attnviz.statistics.copies import together
@@ -63,7 +64,7 @@ def watched(shown: Source, inputs: Inputs, rows: Groups, keys: Groups) -> SpanSu
     """The sums of one text, from groups of rows to groups of keys."""
     length = len(tokens_of(inputs))
     observer = SpanObserver(rows, keys, length, shown.layout)
-    shown.forward([inputs], [observer], ForwardRequest(hidden=False))
+    observe(shown, [inputs], observer)
     return observer.result()
 
 

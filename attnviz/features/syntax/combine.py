@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.heads import Layout
 from attnviz.core.progress import Progress
-from attnviz.core.source import ForwardRequest, Rows, Source
+from attnviz.core.source import Rows, Source
 from attnviz.corpus.gold.cases import Cases, Loader
 from attnviz.corpus.gold.pointing import WordMaps, present
 from attnviz.corpus.gold.settings import SyntaxSettings
@@ -34,6 +34,7 @@ from attnviz.corpus.running import answered, executor, of_model
 from attnviz.errors import InputError
 from attnviz.features.syntax.parses import Combined, CombinedControl, CombinedWeight
 from attnviz.models.controls import Control
+from attnviz.scoring.passes import observe
 
 Floats = NDArray[np.float64]
 Features = NDArray[np.float32]
@@ -119,7 +120,7 @@ class _Reading:
 def read_features(source: Source, task: CombineTask) -> Answer:
     """Features, starts and gold pairs; with weights, whether each dependent's head is found."""
     observer = _Reading(task, source.layout, source.info.device)
-    source.forward(task.task.batch, [observer], ForwardRequest(hidden=False))
+    observe(source, task.task.batch, observer)
     pairs = observer.pairs
     if task.weights is None:
         return observer.features, pairs.starts, pairs.right

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from attnviz.core.source import ForwardRequest, Source
+from attnviz.core.source import Source
 from attnviz.core.split import sides
 from attnviz.corpus.gold.cases import Cases
 from attnviz.corpus.gold.pointing import Pointing
@@ -19,6 +19,7 @@ from attnviz.corpus.gold.work import Task
 from attnviz.errors import InputError
 from attnviz.features.syntax.parses import Arc, Parse
 from attnviz.features.syntax.result import DIRECTIONS, RelationHead, Syntax
+from attnviz.scoring.passes import observe
 
 
 def show(
@@ -74,7 +75,7 @@ def _held_out(
 def _parse(source: Source, sentence: Sentence, task: Task, best: dict[str, RelationHead]) -> Parse:
     """One sentence, with the arcs of some relations."""
     observer = Pointing(task.batch, source.layout, source.info.device)
-    source.forward(task.batch, [observer], ForwardRequest(hidden=False))
+    observe(source, task.batch, observer)
     pointed, heads = observer.heads(0), list(source.layout)
     arcs = []
     for name, head, word in zip(*task.gold[0].columns, strict=True):

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from attnviz.core.heads import Layout, Site
 from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
-from attnviz.core.source import ForwardRequest, Rows, Source
+from attnviz.core.source import Rows, Source
 from attnviz.core.split import sides
 from attnviz.corpus.gold.cases import Cases, Loader
 from attnviz.corpus.gold.pointing import WordMaps, present
@@ -37,6 +37,7 @@ from attnviz.corpus.gold.treebank import Sentence
 from attnviz.corpus.gold.work import Gold, Task
 from attnviz.corpus.running import answered, executor, of_model
 from attnviz.features.syntax.parses import TreeChoice, TreeHead, Trees
+from attnviz.scoring.passes import observe
 
 Weights = NDArray[np.floating]
 Integers = NDArray[np.int64]
@@ -200,7 +201,7 @@ def _owners(inputs: Inputs) -> Sequence[int]:
 def tree_hits(source: Source, task: Task, *, method: TreeMethod) -> Mapping[int, Integers]:
     """How many dependencies of each document are in each head's trees, [N]."""
     observer = _Growing(task, source.layout, source.info.device, method)
-    source.forward(task.batch, [observer], ForwardRequest(hidden=False))
+    observe(source, task.batch, observer)
     hits: dict[int, Integers] = {}
     for item, gold in enumerate(task.gold):
         hits[gold.document] = hits.get(gold.document, 0) + observer.hits(item)
