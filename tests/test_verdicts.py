@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from attnviz.core.interval import Interval
 from attnviz.core.scores import Score
 from attnviz.corpus.gold import rule
 from attnviz.features.ablation import judge
@@ -21,7 +22,6 @@ from attnviz.features.patch.circuit import smallest
 from attnviz.features.patch.notes import not_done
 from attnviz.features.patch.result import PatchShare, TaskScore
 from attnviz.scoring.roles import FEW_ROWS, assign
-from attnviz.statistics.share import CaseShare
 from tests import ROOT
 
 DRAWS = 400
@@ -123,7 +123,7 @@ def annotated(draw: Draw) -> Drawn:
     accuracy, margin = draw.uniform(0.1, 0.6), draw.uniform(0.0, 0.3)
     cases, documents = draw.randrange(20, 60), draw.randrange(5, 20)
     p, asked = draw.choice([0.0001, 0.02, 0.2]), draw.choice([1, 10, 100])
-    share = CaseShare(accuracy, 0.0, 1.0)
+    share = Interval(accuracy, 0.0, 1.0)
     said = (
         rule.enough(cases, documents)
         and rule.large(share, replace(share, value=margin))

@@ -4,26 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+
+from attnviz.core.interval import Interval
 
 Value = tuple[float, float | None, float | None]
 """A number and its 95 % interval; None where there is none."""
-
-
-class Interval(Protocol):
-    """A number that may not be known, and its 95 % interval."""
-
-    @property
-    def value(self) -> float | None:
-        """The number."""
-
-    @property
-    def low(self) -> float | None:
-        """Where the interval begins."""
-
-    @property
-    def high(self) -> float | None:
-        """Where it ends."""
 
 
 def known(estimates: Mapping[str, Interval]) -> dict[str, Value]:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from attnviz.statistics.share import CaseShare
+from attnviz.core.interval import Interval
 
 
-def percent(share: CaseShare) -> str:
+def percent(share: Interval) -> str:
     """A share in percent, with a decimal where the interval knows it; a dash for none."""
     if share.value is None:
         return "–"
     return f"{100 * share.value:.{_digits(share)}f}"
 
 
-def points(share: CaseShare) -> str:
+def points(share: Interval) -> str:
     """A difference of shares in points, with its sign."""
     if share.value is None:
         return "–"
     return f"{100 * share.value:+.{_digits(share)}f}"
 
 
-def interval(share: CaseShare) -> str:
+def interval(share: Interval) -> str:
     """Its 95 % interval in percent."""
     if share.low is None or share.high is None:
         return "–"
@@ -33,7 +33,7 @@ def plain_percent(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.0f}"
 
 
-def estimate(share: CaseShare) -> str:
+def estimate(share: Interval) -> str:
     """A share from 0 to 1 with its interval: ``0.61 [0.58, 0.64]``."""
     if share.value is None:
         return "–"
@@ -48,7 +48,7 @@ def plain_share(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"
 
 
-def _digits(share: CaseShare) -> int:
+def _digits(share: Interval) -> int:
     if share.low is None or share.high is None:
         return 0
     return 1 if 0 < share.high - share.low < 0.02 else 0

@@ -7,8 +7,8 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-from attnviz.core.findings import Interval
 from attnviz.core.heads import Head, Layout
+from attnviz.core.interval import Interval
 from attnviz.core.scores import HeadScores
 
 Row = dict[str, Any]

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from attnviz.core.interval import Interval
 from attnviz.core.scores import Estimate, Role, Score
 from attnviz.statistics.clusters import LEVEL
 from attnviz.statistics.families import holm
-from attnviz.statistics.share import CaseShare
 
 TEN_POINTS = 0.1
 LEAST_SHARE = 0.25
@@ -33,7 +33,7 @@ def enough(cases: int, documents: int) -> bool:
     return cases >= LEAST_CASES and documents >= LEAST_DOCUMENTS
 
 
-def large(accuracy: CaseShare, margin: CaseShare) -> bool:
+def large(accuracy: Interval, margin: Interval) -> bool:
     """Whether held-out figures are as large as a role takes."""
     return (accuracy.value or 0.0) >= LEAST_SHARE and (margin.value or 0.0) >= TEN_POINTS
 
@@ -51,7 +51,7 @@ def sure(p: Sequence[float], asked: int) -> list[bool]:
 
 
 def evidence(
-    name: str, accuracy: CaseShare, baseline: float | None, count: int, of: str = ""
+    name: str, accuracy: Interval, baseline: float | None, count: int, of: str = ""
 ) -> tuple[Role, Estimate]:
     """A role from annotation as the roles of a text are: chance is the best rule without attention.
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.interval import Interval
 from attnviz.statistics import zero_variance
 from attnviz.statistics.clusters import LEAST, ClusterSums
 from attnviz.statistics.families import one_sided
-from attnviz.statistics.share import CaseShare
 
 Integers = NDArray[np.integer[Any]]
 Key = tuple[int, str]
@@ -60,7 +60,7 @@ class HitTable:
         """The place in ``distances`` of the best one on some documents; the shortest of several."""
         return int(self.offsets[where].sum(0).argmax())
 
-    def share(self, hits: Integers, where: NDArray[np.bool_], least: float = 0.0) -> CaseShare:
+    def share(self, hits: Integers, where: NDArray[np.bool_], least: float = 0.0) -> Interval:
         """The share of cases that ``hits`` [D] are, on some documents, with its interval."""
         return share(hits[where], self.count[where], least)
 
@@ -106,7 +106,7 @@ def _ordered(distances: set[int]) -> list[int]:
     return sorted(distances, key=lambda distance: (abs(distance), -distance))
 
 
-def share(hits: Integers, count: Integers, least: float = 0.0) -> CaseShare:
+def share(hits: Integers, count: Integers, least: float = 0.0) -> Interval:
     """A share of cases by document, with its 95 % interval from documents as clusters.
 
     Where all documents have the same share, the interval is that of
@@ -120,13 +120,13 @@ def share(hits: Integers, count: Integers, least: float = 0.0) -> CaseShare:
     sums = ClusterSums(())
     sums.add(np.asarray(hits, np.float64), np.asarray(count))
     if not int(sums.b):
-        return CaseShare(None)
+        return Interval(None)
     value, half, clusters = float(sums.mean()), float(sums.half()), int(sums.count)
     if not np.isnan(half):
-        return CaseShare(value, max(value - half, least), min(value + half, 1.0))
+        return Interval(value, max(value - half, least), min(value + half, 1.0))
     if clusters < LEAST:
-        return CaseShare(value)
-    return CaseShare(value, *zero_variance.ends(value, clusters, least, 1.0))
+        return Interval(value)
+    return Interval(value, *zero_variance.ends(value, clusters, least, 1.0))
 
 
 def p_above_zero(hits: Integers, count: Integers) -> float:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.heads import Layout
+from attnviz.core.interval import Interval
 from attnviz.core.source import Source
 from attnviz.core.split import EVERYTHING, sides
 from attnviz.corpus.gold.rule import TEN_POINTS, enough, large, sure
@@ -31,7 +32,6 @@ from attnviz.features.coref.result import (
     NameDirection,
 )
 from attnviz.statistics.clusters import FEW
-from attnviz.statistics.share import CaseShare
 
 Bools = NDArray[np.bool_]
 
@@ -186,7 +186,7 @@ class CountedCases:
         baselines = self.examples.baselines
         return max(baselines, key=lambda name: float(baselines[name][where].mean()))
 
-    def _share(self, hits: NDArray[np.int64], which: Bools, least: float = 0.0) -> CaseShare:
+    def _share(self, hits: NDArray[np.int64], which: Bools, least: float = 0.0) -> Interval:
         """The share of hits among the measured ones of some examples, with its interval."""
         return share(*self._by_document(hits, which), least)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from attnviz.core.interval import Interval
 from attnviz.drawing.canvas import picture
 from attnviz.drawing.charts import interval, open_sides
 from attnviz.drawing.headed import MARGIN, HeadedFigure
@@ -17,7 +18,6 @@ from attnviz.drawing.tiles_figure import cell, draw_grid
 from attnviz.features.coref.result import Coref
 from attnviz.features.coref.terminal import coref_tiles
 from attnviz.features.coref.words import MARK, SHORT, baseline_name, measured
-from attnviz.statistics.share import CaseShare
 
 _BASELINE = "#b0b0b0"
 _LISTED = 8
@@ -29,7 +29,7 @@ class _Bar:
     """A line of the chart: an accuracy with its interval, of a head or of a baseline."""
 
     name: str
-    share: CaseShare
+    share: Interval
     head: bool
 
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from attnviz.core.heads import Head
+from attnviz.core.interval import Interval
 from attnviz.core.result import Result
 from attnviz.core.scores import Estimate, Role
 from attnviz.core.split import chosen_on, measured_on
 from attnviz.corpus.gold.rule import evidence
 from attnviz.drawing.forms import Renderable
-from attnviz.statistics.share import CaseShare
 
 NameDirection = Literal["to_name", "from_name"]
 NAME_DIRECTIONS: tuple[NameDirection, ...] = ("to_name", "from_name")
@@ -57,11 +57,11 @@ class AntecedentHead:
 
     head: Head
     direction: NameDirection
-    accuracy: CaseShare
+    accuracy: Interval
     count: int
     baseline: str
     baseline_accuracy: float | None
-    margin: CaseShare
+    margin: Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Baseline:
 
     name: str
     accuracy: float
-    held_out: CaseShare
+    held_out: Interval
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from attnviz.core.heads import Head
+from attnviz.core.interval import Interval
 from attnviz.core.lengths import Axes, Grid
 from attnviz.core.result import Result
 from attnviz.core.split import chosen_on, measured_on
 from attnviz.drawing.forms import Renderable
-from attnviz.statistics.share import CaseShare
 
 RankedBy = Literal["copied", "query"]
 """Which of the two scores heads are ranked by."""
@@ -37,10 +37,10 @@ class RetrievalScore:
     """
 
     head: Head
-    copied: CaseShare
-    copied_all: CaseShare
-    query: CaseShare
-    weight: CaseShare
+    copied: Interval
+    copied_all: Interval
+    query: Interval
+    weight: Interval
     where_chosen: float | None
 
 
@@ -108,12 +108,12 @@ class RetrievalAblation:
     """
 
     heads: tuple[Head, ...]
-    accuracy: CaseShare
-    random: CaseShare
+    accuracy: Interval
+    random: Interval
     least: float
     most: float
     draws: int
-    margin: CaseShare
+    margin: Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ class Retrieval(Renderable, Result):
     split: str
     needles: int
     retrieved: int | None
-    accuracy: CaseShare
+    accuracy: Interval
     chance: float | None
     weight_chance: float
     cells: Annotated[tuple[RetrievalCell, ...], Axes(least=1), Grid("length", "depth")]

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.fingerprint import fingerprint
 from attnviz.core.heads import Head
+from attnviz.core.interval import Interval
 from attnviz.core.progress import Progress
 from attnviz.core.source import Source
 from attnviz.core.split import EVERYTHING, sides
@@ -34,7 +35,6 @@ from attnviz.features.retrieval.result import (
 )
 from attnviz.features.retrieval.settings import RetrievalSettings
 from attnviz.statistics.clusters import FEW, few_groups
-from attnviz.statistics.share import CaseShare
 
 Bools = NDArray[np.bool_]
 _EXAMPLES = 3
@@ -91,7 +91,7 @@ def run(
         split=settings.split,
         needles=len(needles),
         retrieved=int(table.hits.sum()) if table.generated else None,
-        accuracy=table.share(table.hits) if table.generated else CaseShare(None),
+        accuracy=table.share(table.hits) if table.generated else Interval(None),
         chance=table.mean(table.copied_chance, table.hits) if table.generated else None,
         weight_chance=float(table.weight_chance.mean()),
         cells=tuple(table.cells(order[0])),
@@ -180,7 +180,7 @@ class _Table:
 
     def share(
         self, values: Floats | Bools, where: Bools | None = None, least: float = 0.0
-    ) -> CaseShare:
+    ) -> Interval:
         """The mean of values [C] over the held-out needles, those of one number as a cluster."""
         some = self.held if where is None else self.held & where
         numbers, place = np.unique(self.numbers[some], return_inverse=True)
@@ -194,7 +194,7 @@ class _Table:
 
     def score(self, head: Head, number: int, by: RankedBy) -> RetrievalScore:
         """One head."""
-        nothing = CaseShare(None)
+        nothing = Interval(None)
         own = self.copied[:, number]
         return RetrievalScore(
             head,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from attnviz.core.interval import Interval
 from attnviz.drawing.labels import counted, model_name, ran_on
 from attnviz.features.retrieval.result import (
     LEAST_COPIED,
@@ -9,12 +10,11 @@ from attnviz.features.retrieval.result import (
     RetrievalAblation,
     RetrievalScore,
 )
-from attnviz.statistics.share import CaseShare
 
 BY = {"copied": "tokens of the answer copied", "query": "weight from the question to the needle"}
 
 
-def main_score(result: Retrieval, score: RetrievalScore) -> CaseShare:
+def main_score(result: Retrieval, score: RetrievalScore) -> Interval:
     """The score that heads are ranked by, on the needles that they were not chosen on."""
     if result.by == "copied":
         return score.copied

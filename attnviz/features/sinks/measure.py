@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from attnviz.captures.trials import predicted
 from attnviz.core.heads import Head, Site
+from attnviz.core.interval import Interval
 from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Source
@@ -22,7 +23,7 @@ from attnviz.core.tokens import Tokens
 from attnviz.features.sinks.activations import Largest, by_layer, largest
 from attnviz.features.sinks.costs import TextCosts, costs
 from attnviz.features.sinks.observe import SinkObserver, SinkSums
-from attnviz.features.sinks.result import HeadSink, LayerActivation, NormOf, SinkMean
+from attnviz.features.sinks.result import HeadSink, LayerActivation, NormOf
 from attnviz.statistics.clusters import ClusterSums
 
 Floats = NDArray[np.float64]
@@ -136,15 +137,15 @@ def sinks_of(
     return tuple(sinks)
 
 
-def mean(values: Sequence[float]) -> SinkMean:
+def mean(values: Sequence[float]) -> Interval:
     """Of texts, each counting once; those without a figure are left out."""
     some = np.array([value for value in values if not np.isnan(value)])
     if not len(some):
-        return SinkMean(None)
+        return Interval(None)
     sums = ClusterSums(())
     sums.add(some, np.ones(len(some), np.int64))
     value, half = float(some.mean()), float(sums.half())
-    return SinkMean(value) if np.isnan(half) else SinkMean(value, value - half, value + half)
+    return Interval(value) if np.isnan(half) else Interval(value, value - half, value + half)
 
 
 def spent_on(
@@ -174,7 +175,7 @@ def activations(texts: Sequence[TextSinks]) -> tuple[LayerActivation, ...]:
     return by_layer([(text.states, text.tokens) for text in texts]) if texts[0].states else ()
 
 
-def _cost(values: Sequence[float | None]) -> SinkMean | None:
+def _cost(values: Sequence[float | None]) -> Interval | None:
     some = [value for value in values if value is not None]
     return mean(some) if some else None
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from attnviz.core.heads import Head
+from attnviz.core.interval import Interval
 from attnviz.core.result import Result
 from attnviz.drawing.forms import Renderable
 
@@ -14,21 +15,6 @@ NormOf = Literal["output", "value"]
 CostUnit = Literal["nats", "1 - cosine"]
 MASSIVE, TIMES = 100.0, 1000.0
 """An activation larger than the first, and so many times the median, is massive (Sun et al.)."""
-
-
-@dataclass(frozen=True, slots=True)
-class SinkMean:
-    """A mean over texts.
-
-    Attributes:
-        value: the mean; None where there is none.
-        low: of its 95 % interval over texts; None from fewer than five, or where none differ.
-        high: the other end.
-    """
-
-    value: float | None
-    low: float | None = None
-    high: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +41,21 @@ class HeadSink:
     """
 
     head: Head
-    share: SinkMean
+    share: Interval
     chance: float
-    weight: SinkMean
+    weight: Interval
     texts: int
     position: int
     at: int
     token: str
     token_texts: int
-    norm: SinkMean
-    written: SinkMean
-    learned: SinkMean
-    output: SinkMean
-    gate: SinkMean = SinkMean(None)
-    without: SinkMean | None = None
-    without_sink: SinkMean | None = None
+    norm: Interval
+    written: Interval
+    learned: Interval
+    output: Interval
+    gate: Interval = Interval(None)
+    without: Interval | None = None
+    without_sink: Interval | None = None
 
 
 @dataclass(frozen=True, slots=True)

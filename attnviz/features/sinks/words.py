@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from attnviz.core.interval import Interval
 from attnviz.drawing.labels import counted, ran_on, visible
-from attnviz.features.sinks.result import HeadSink, LayerActivation, SinkMean, Sinks
+from attnviz.features.sinks.result import HeadSink, LayerActivation, Sinks
 
 
 def tile_text(result: Sinks, head: HeadSink) -> str:
@@ -11,24 +12,24 @@ def tile_text(result: Sinks, head: HeadSink) -> str:
     return "learned" if result.rests_on_learned(head) else visible(head.token).strip() or "·"
 
 
-def share(mean: SinkMean) -> str:
+def share(mean: Interval) -> str:
     """A share from 0 to 1."""
     return "–" if mean.value is None else f"{mean.value:.2f}"
 
 
-def ends(mean: SinkMean) -> str:
+def ends(mean: Interval) -> str:
     """Its 95 % interval."""
     if mean.low is None or mean.high is None:
         return "–"
     return f"{mean.low:z.2f} to {mean.high:z.2f}"
 
 
-def times(mean: SinkMean) -> str:
+def times(mean: Interval) -> str:
     """How many times as large."""
     return "–" if mean.value is None else f"×{mean.value:.2f}"
 
 
-def signed(mean: SinkMean | None) -> str:
+def signed(mean: Interval | None) -> str:
     """A cost with its sign."""
     return "–" if mean is None or mean.value is None else f"{mean.value:+.3f}"
 

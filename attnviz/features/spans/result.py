@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from attnviz.core.heads import Head
+from attnviz.core.interval import Interval
 from attnviz.core.lengths import Axes
 from attnviz.core.result import Result
 from attnviz.core.spans import ELSEWHERE
 from attnviz.core.split import chosen_on, measured_on
 from attnviz.drawing.forms import Renderable
-from attnviz.statistics.share import CaseShare
 
 RIGHT, DISTRACTORS, QUESTION, ANSWER = "right", "distractors", "question", "answer"
 """The spans of an example with documents."""
@@ -111,9 +111,9 @@ class DocumentChoice:
     """
 
     head: Head
-    accuracy: CaseShare
+    accuracy: Interval
     where_chosen: float
-    margin: CaseShare
+    margin: Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class DocumentRule:
     """
 
     name: str
-    accuracy: CaseShare
+    accuracy: Interval
     where_chosen: float
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from attnviz.core.interval import Interval
 from attnviz.core.spans import ELSEWHERE, EVERY, LAST
 from attnviz.drawing.labels import counted, listing, ran_on, said_alone
 from attnviz.drawing.shares import estimate, interval, percent, plain_percent, plain_share, points
 from attnviz.features.spans.result import LEAST_LIFT, Spans, SpanShare
-from attnviz.statistics.share import CaseShare
 
 MARK = "*"
 """Behind the name of a head that finds the right document surely more often than any rule."""
@@ -28,14 +28,14 @@ def whose(result: Spans) -> str:
     return "all tokens'" if result.rows == EVERY else f"that of the tokens of {result.rows!r}"
 
 
-def case(share: SpanShare) -> CaseShare:
+def case(share: SpanShare) -> Interval:
     """A share as tables word it."""
-    return CaseShare(share.mean, share.low, share.high)
+    return Interval(share.mean, share.low, share.high)
 
 
-def joint(share: SpanShare) -> CaseShare:
+def joint(share: SpanShare) -> Interval:
     """The same with the interval that holds for all heads and spans at once."""
-    return CaseShare(share.mean, share.joint_low, share.joint_high)
+    return Interval(share.mean, share.joint_low, share.joint_high)
 
 
 def lift(share: SpanShare) -> str:

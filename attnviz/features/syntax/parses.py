@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from attnviz.core.heads import Head
+from attnviz.core.interval import Interval
 from attnviz.models.controls import Scale
-from attnviz.statistics.share import CaseShare
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,10 @@ class TreeChoice:
     """
 
     head: Head
-    uuas: CaseShare
+    uuas: Interval
     count: int
     chain: float | None
-    margin: CaseShare
+    margin: Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +86,8 @@ class CombinedControl:
 
     seed: int
     scale: Scale
-    uas: CaseShare
-    margin: CaseShare
+    uas: Interval
+    margin: Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +107,11 @@ class Combined:
         weights: of all heads.
     """
 
-    uas: CaseShare
+    uas: Interval
     controls: tuple[CombinedControl, ...]
     offset: int
     offset_accuracy: float | None
-    margin: CaseShare
+    margin: Interval
     count: int
     trained: int
     sentences: int

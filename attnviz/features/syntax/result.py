@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from attnviz.core.heads import Head
+from attnviz.core.interval import Interval
 from attnviz.core.result import Result
 from attnviz.core.scores import Estimate, Role
 from attnviz.core.split import chosen_on, measured_on
@@ -18,7 +19,6 @@ from attnviz.drawing.forms import Figured, Renderable
 from attnviz.errors import Setting, UsageError
 from attnviz.features.syntax.parses import Combined, Parse, Trees
 from attnviz.models.controls import Scale
-from attnviz.statistics.share import CaseShare
 
 Direction = Literal["to_head", "from_head"]
 DIRECTIONS: tuple[Direction, ...] = ("to_head", "from_head")
@@ -60,11 +60,11 @@ class RelationHead:
     head: Head
     relation: str
     direction: Direction
-    accuracy: CaseShare
+    accuracy: Interval
     count: int
     offset: int
     offset_accuracy: float | None
-    margin: CaseShare
+    margin: Interval
 
     @property
     def title(self) -> str:

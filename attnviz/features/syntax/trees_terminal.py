@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
+from attnviz.core.interval import Interval
 from attnviz.drawing.renderable import table_of
 from attnviz.drawing.shares import interval, percent, points
 from attnviz.features.syntax.parses import Combined, CombinedControl, TreeChoice, Trees
 from attnviz.features.syntax.result import Syntax
 from attnviz.features.syntax.words import WITHOUT, scales
 from attnviz.models.controls import Scale
-from attnviz.statistics.share import CaseShare
 
-Row = tuple[str, CaseShare, CaseShare | None]
+Row = tuple[str, Interval, Interval | None]
 """What was measured, its share, and by how much it is above what its column says."""
 
 
@@ -78,7 +78,7 @@ def _blocks(report: Syntax) -> Iterator[tuple[str, list[Row]]]:
         yield (
             "directed (UAS), points above the best offset",
             [
-                (f"best offset, {combined.offset:+d}", CaseShare(combined.offset_accuracy), None),
+                (f"best offset, {combined.offset:+d}", Interval(combined.offset_accuracy), None),
                 ("all heads", combined.uas, combined.margin),
             ],
         )
@@ -104,7 +104,7 @@ def strongest_controls(combined: Combined) -> list[CombinedControl]:
 def _trees(
     report: Syntax, best: TreeChoice, drawn: list[tuple[Scale, Trees | None]]
 ) -> Iterator[Row]:
-    yield "chain of neighbours", CaseShare(best.chain), None
+    yield "chain of neighbours", Interval(best.chain), None
     for scale in scales(report):
         choices = [trees.best for kind, trees in drawn if kind == scale and trees and trees.best]
         if choices:

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attnviz.core.heads import Head, Layout, Site, SiteKind
+from attnviz.core.interval import Interval
 from attnviz.core.provenance import SourceInfo
 from attnviz.features.coref.result import AntecedentHead, Baseline, Coref, MentionKind, NameAccuracy
 from attnviz.features.syntax.result import HeadAccuracy, Relation, RelationHead, Syntax
-from attnviz.statistics.share import CaseShare
 
 Ends = tuple[float, float, float]
 """A share and its interval."""
@@ -28,11 +28,11 @@ def relation_head(
         head=head(name, kind),
         relation=relation,
         direction="to_head",
-        accuracy=CaseShare(*accuracy),
+        accuracy=Interval(*accuracy),
         count=count,
         offset=1,
         offset_accuracy=accuracy[0] - margin[0],
-        margin=CaseShare(*margin),
+        margin=Interval(*margin),
     )
 
 
@@ -74,11 +74,11 @@ def antecedent_head(
     return AntecedentHead(
         head=head(name, kind),
         direction="to_name",
-        accuracy=CaseShare(*accuracy),
+        accuracy=Interval(*accuracy),
         count=count,
         baseline="nearest",
         baseline_accuracy=accuracy[0] - margin[0],
-        margin=CaseShare(*margin),
+        margin=Interval(*margin),
     )
 
 
@@ -95,7 +95,7 @@ def coref(
     whole = MentionKind(
         name="all",
         count=180,
-        baselines=(Baseline("nearest", 0.5, CaseShare(0.5, 0.4, 0.6)),),
+        baselines=(Baseline("nearest", 0.5, Interval(0.5, 0.4, 0.6)),),
         heads=tuple(NameAccuracy(one, 0.5, None) for one in layout),
         ranked=tuple(ranked),
     )

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import attnviz
 from attnviz.core.heads import Layout
+from attnviz.core.interval import Interval
 from attnviz.core.provenance import SourceInfo
 from attnviz.errors import InputError
 from attnviz.features import registry
@@ -25,7 +26,6 @@ from attnviz.features.coref.result import (
     MentionKind,
     NameAccuracy,
 )
-from attnviz.statistics.share import CaseShare
 from tests import ROOT
 from tests.corpus.gold import results as gold
 
@@ -35,7 +35,7 @@ names = st.text(max_size=8)
 numbers = st.integers(0, 10**9)
 parts = st.floats(-1, 1, allow_nan=False)
 maybe = st.none() | parts
-shares = st.builds(CaseShare, maybe, maybe, maybe)
+shares = st.builds(Interval, maybe, maybe, maybe)
 heads = st.sampled_from(tuple(LAYOUT))
 found_by = st.builds(
     AntecedentHead,

@@ -16,13 +16,13 @@ from typer.testing import CliRunner
 import attnviz as av
 from attnviz.cli import app, main
 from attnviz.core.heads import Layout, Site
+from attnviz.core.interval import Interval
 from attnviz.core.source import Rows
 from attnviz.errors import InputError, UsageError
 from attnviz.features.registry import read_record
 from attnviz.features.spans.documents import DocumentSettings, read_examples
 from attnviz.features.spans.result import DISTRACTORS, RIGHT
 from attnviz.features.spans.sheet import _sheet
-from attnviz.statistics.share import CaseShare
 
 ROOT = Path(__file__).parents[3]
 QUESTIONS = ROOT / "sample_inputs" / "questions.jsonl"
@@ -237,4 +237,4 @@ def test_one_half_alone_chooses() -> None:
     other = _sheet(examples, right, layout, DocumentSettings(**FIELDS), {})
     assert [each.head for each in one.ranked] == [each.head for each in other.ranked]
     assert one.best.accuracy.value == pytest.approx(1 - other.best.accuracy.value)
-    assert isinstance(one.best.margin, CaseShare)
+    assert isinstance(one.best.margin, Interval)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import attnviz
 from attnviz.core.heads import Head, Layout, Site
+from attnviz.core.interval import Interval
 from attnviz.core.provenance import SourceInfo
 from attnviz.errors import InputError
 from attnviz.features import registry
@@ -36,7 +37,6 @@ from attnviz.features.syntax.result import (
     Syntax,
     Untrained,
 )
-from attnviz.statistics.share import CaseShare
 from tests.corpus.gold import results as gold
 from tests.corpus.gold.reference import SAMPLE
 
@@ -47,7 +47,7 @@ names = st.text(max_size=8)
 numbers = st.integers(0, 10**9)
 parts = st.floats(-1, 1, allow_nan=False)
 maybe = st.none() | parts
-shares = st.builds(CaseShare, maybe, maybe, maybe)
+shares = st.builds(Interval, maybe, maybe, maybe)
 heads = st.sampled_from(HEADS)
 found_by = st.builds(
     RelationHead,

@@ -15,6 +15,7 @@ import attnviz
 from attnviz.captures.loading import load
 from attnviz.cli import main
 from attnviz.core.heads import Layout
+from attnviz.core.interval import Interval
 from attnviz.core.prompt import Prompt
 from attnviz.corpus.gold.rule import large, sure
 from attnviz.corpus.gold.settings import SyntaxSettings
@@ -25,7 +26,6 @@ from attnviz.features.syntax.relations import _candidates, _enough, run
 from attnviz.features.syntax.result import Syntax
 from attnviz.models import pretrained
 from attnviz.models.demo import DEMOS
-from attnviz.statistics.share import CaseShare
 from tests.checkpoints import needs_transformers_5
 from tests.corpus.gold.reference import SAMPLE, gold, words_of_eager
 from tests.corpus.gold.sentences import treebank
@@ -120,9 +120,9 @@ def test_the_interval_is_that_of_clusters() -> None:
     v = 6 / 5 * ((hits - p * count) ** 2).sum() / 171**2
     assert found.value == pytest.approx(p)
     assert found.high == pytest.approx(p + 2.570582 * v**0.5)  # t(5)
-    assert share(hits[:4], count[:4]) == CaseShare(91 / 151)  # too few to say how sure
-    assert share(hits[:1], count[:1]) == CaseShare(0.75)
-    assert share(hits[:0], count[:0]) == CaseShare(None)
+    assert share(hits[:4], count[:4]) == Interval(91 / 151)  # too few to say how sure
+    assert share(hits[:1], count[:1]) == Interval(0.75)
+    assert share(hits[:0], count[:0]) == Interval(None)
 
 
 def test_spans_say_which_word_a_token_belongs_to(minilm: str) -> None:
@@ -354,9 +354,9 @@ def test_a_role_is_corrected_for_all_questions_and_takes_a_quarter_of_the_cases(
     assert sure([0.01, 0.02], 2) == [True, True]
     assert sure([0.01, 0.03], 3) == [True, False]
     assert sure([0.01], 6) == [False]
-    margin = CaseShare(0.16, 0.12, 0.2)
-    assert not large(CaseShare(0.17, 0.14, 0.2), margin)
-    assert large(CaseShare(0.3, 0.26, 0.34), margin)
+    margin = Interval(0.16, 0.12, 0.2)
+    assert not large(Interval(0.17, 0.14, 0.2), margin)
+    assert large(Interval(0.3, 0.26, 0.34), margin)
 
 
 def test_the_table(minilm: str, capsys) -> None:

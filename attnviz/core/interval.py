@@ -1,4 +1,4 @@
-"""A share of cases and its interval."""
+"""A number and its 95 % interval."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class CaseShare:
-    """A share of cases, or a difference of two, and how sure it is.
+class Interval:
+    """A mean, a share of cases, or a difference of two, and how sure it is.
 
     Attributes:
-        value: from 0 to 1; None where there is no case.
-        low: of its 95 % interval over documents; None from fewer than five or
+        value: None where there is no case.
+        low: of its 95 % interval over texts, documents or needles; None from fewer than five, or
             where none differ. ``high`` likewise.
         high: the other end.
     """
