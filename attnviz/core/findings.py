@@ -1,9 +1,9 @@
-"""What commands found out about every head of a model, ready to stand beside it: plain values."""
+"""What commands found out about every head of a model, to stand beside it or another run's."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from attnviz.core.interval import Interval
 
@@ -89,3 +89,19 @@ class Finding:
         lines = {head: tuple(some) for head, some in said.items()}
         lines = {head: some for head, some in lines.items() if some}
         return cls(part, name, title, how, lines, tuple(m for m in measures if m.values))
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The figures of a result.
+
+    Attributes:
+        values: by the name of a head, or of a group of heads, and the name of the figure; None
+            where it is not known.
+        roles: that a head or group has; those without any may be missing.
+        settings: what must be the same in both runs, such as the metric of an ablation.
+    """
+
+    values: Mapping[str, Mapping[str, float | None]]
+    roles: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)

@@ -113,6 +113,29 @@ def _below(split: str, name: str, seed: int) -> bool:
     return int.from_bytes(digest[:8], "big") / 2**64 < float(split.partition(":")[2])
 
 
+class Judged:
+    """What was chosen on some cases of a kind and measured on the others.
+
+    Attributes:
+        split: which were chosen on.
+        unit: what is split, such as ``documents``.
+    """
+
+    __slots__ = ()
+    split: str
+    unit: str
+
+    @property
+    def chosen_on(self) -> str:
+        """What heads and rules were chosen on, in words."""
+        return chosen_on(self.split, self.unit)
+
+    @property
+    def measured_on(self) -> str:
+        """What their figures are from, in words."""
+        return measured_on(self.split, self.unit)
+
+
 def chosen_on(split: str, unit: str) -> str:
     """What heads are chosen on, in words."""
     if split in (HALVES, EVERYTHING):

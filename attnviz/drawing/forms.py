@@ -2,8 +2,8 @@
 
 The forms of a result are the modules beside its own, each with one function: ``terminal.parts``,
 ``tables.rows``, ``figure.draw``, ``page.page``, ``graph.dot``, ``markdown.markdown``,
-``finding.finding`` for what it says of every head, and ``compared.figures`` for what differs
-between two runs. A form that a feature's folder does not have is one that its result does not
+``finding.finding`` for what it says of every head, and ``finding.figures`` for what two runs are
+compared by. A form that a feature's folder does not have is one that its result does not
 have; nothing else lists them.
 """
 
@@ -28,7 +28,7 @@ from attnviz.errors import UsageError, install
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from attnviz.core.compared import Figures
+    from attnviz.core.findings import Figures
 
 _WIDTH = 100
 """Columns of a printed result."""
@@ -181,13 +181,16 @@ class Renderable(Record):
         Args:
             name: of the file that it is from.
         """
-        form = self._form("finding")
-        finding: Finding | None = None if form is None else form.finding(self, name)
+        say = getattr(self._form("finding"), "finding", None)
+        finding: Finding | None = None if say is None else say(self, name)
         return finding
 
     def compared(self) -> Figures:
         """Its figures by head, to compare with another run's; UsageError where it has none."""
-        figures: Figures = self._needed("compared", "figures of heads to compare").figures(self)
+        figures_of = getattr(self._form("finding"), "figures", None)
+        if figures_of is None:
+            raise UsageError(f"{type(self).__name__} has no figures of heads to compare")
+        figures: Figures = figures_of(self)
         return figures
 
     def described(self) -> str:

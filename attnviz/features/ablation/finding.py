@@ -1,10 +1,10 @@
-"""What an ablation says of every head, to stand beside it elsewhere."""
+"""What an ablation says of every head: beside others, and to compare two runs by."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attnviz.core.findings import WITHOUT_IT, Finding, Measure, bare
+from attnviz.core.findings import WITHOUT_IT, Figures, Finding, Measure, bare
 from attnviz.drawing.labels import percent
 from attnviz.drawing.signed import signed
 from attnviz.features.ablation.result import Ablation, Change, Effect
@@ -112,3 +112,20 @@ def _change(change: Change) -> str:
     low, high = change.joint_low, change.joint_high
     ends = "" if low is None or high is None else f" [{signed(low)}, {signed(high)}]"
     return f"{signed(change.change)}{ends}"
+
+
+def figures(result: Ablation) -> Figures:
+    """The change of the metric without each group, by the first method."""
+    return Figures(
+        {effect.name: {"effect": effect.change} for effect in result.effects},
+        {
+            effect.name: frozenset(filter(None, (effect.does, effect.rests)))
+            for effect in result.effects
+        },
+        {
+            "metric": result.metric,
+            "methods": ", ".join(result.methods),
+            "average": result.average,
+            "at": result.at or "all tokens",
+        },
+    )

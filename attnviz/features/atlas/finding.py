@@ -1,10 +1,10 @@
-"""What an atlas says of every head, to stand beside it elsewhere."""
+"""What an atlas says of every head: beside others, and to compare two runs by."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attnviz.core.findings import COPYING, WITHOUT_IT, Finding, Measure, bare, known
+from attnviz.core.findings import COPYING, WITHOUT_IT, Figures, Finding, Measure, bare, known
 from attnviz.drawing.shares import estimate, plain_share
 from attnviz.features.atlas import words
 from attnviz.features.atlas.result import Atlas, AtlasHead
@@ -62,3 +62,31 @@ def _lines(atlas: Atlas, head: AtlasHead) -> Iterator[str]:
         yield f"copying score {head.copying.score:+.2f}"
     for edge in head.feeds[:1]:
         yield f"feeds {edge.side} of {name(edge.reader)} ({edge.excess:+.3f} above random)"
+
+
+def figures(atlas: Atlas) -> Figures:
+    """The mean of every score, what ablating costs, shares of antecedents, copying; and roles."""
+    heads = {atlas.layout.name(head.head): head for head in atlas.heads}
+    part = atlas.ablation
+    return Figures(
+        {name: _of(head) for name, head in heads.items()},
+        {name: _roles(head) for name, head in heads.items()},
+        {} if part is None else {"metric": part.metric},
+    )
+
+
+def _of(head: AtlasHead) -> dict[str, float | None]:
+    values = {score: estimate.mean for score, estimate in head.profile.estimates.items()}
+    if head.effect is not None:
+        values["effect"] = head.effect.change
+    if head.antecedents is not None:
+        values["antecedents"] = head.antecedents.accuracy.value
+    for name, copying in (("copying plain", head.plain), ("copying first", head.first)):
+        if copying is not None:
+            values[name] = copying.score
+    return values
+
+
+def _roles(head: AtlasHead) -> frozenset[str]:
+    given = [role.title for role, _ in head.annotated]
+    return frozenset([*given, *(role.name for role in head.profile.scores.roles)])

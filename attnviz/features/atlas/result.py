@@ -10,7 +10,7 @@ from attnviz.core.findings import Finding, Value
 from attnviz.core.heads import Head, SiteKind
 from attnviz.core.result import Result
 from attnviz.core.scores import Estimate, Role
-from attnviz.core.split import chosen_on, measured_on
+from attnviz.core.split import Judged
 from attnviz.drawing.forms import Renderable
 from attnviz.drawing.labels import model_name
 from attnviz.features.ablation.result import DISTANCES, Effect
@@ -74,7 +74,7 @@ class AblationPart:
 
 
 @dataclass(frozen=True, slots=True)
-class GoldPart:
+class GoldPart(Judged):
     """How heads were compared with gold annotation.
 
     Attributes:
@@ -88,16 +88,6 @@ class GoldPart:
     texts: int
     unit: str
     split: str
-
-    @property
-    def chosen_on(self) -> str:
-        """Documents on which heads were chosen, in words."""
-        return chosen_on(self.split, self.unit)
-
-    @property
-    def measured_on(self) -> str:
-        """Those that their figures are from, in words."""
-        return measured_on(self.split, self.unit)
 
 
 @dataclass(frozen=True, slots=True)

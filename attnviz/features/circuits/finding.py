@@ -1,10 +1,11 @@
-"""What circuits say of every head, to stand beside it elsewhere."""
+"""What circuits say of every head: beside others, and to compare two runs by."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 
-from attnviz.core.findings import COPYING, Finding, Measure, bare
+from attnviz.core.findings import COPYING, Figures, Finding, Measure, bare
 from attnviz.core.heads import Head
 from attnviz.drawing.labels import number
 from attnviz.features.circuits import words
@@ -63,3 +64,23 @@ def _lines(result: Circuits, head: Head) -> Iterator[str]:
             yield f"its {words.FED[side]} can be fed by {', '.join(into)}"
         if out:
             yield f"it can feed the {words.FED[side]} of {', '.join(out)}"
+
+
+def figures(result: Circuits) -> Figures:
+    """Copying, where positions send a head, and its strongest edges as writer and as reader."""
+    return Figures({result.layout.name(head): _of(result, head) for head in result.layout})
+
+
+def _of(result: Circuits, head: Head) -> dict[str, float | None]:
+    values: dict[str, float | None] = {}
+    for name, scores in (("copying plain", result.plain), ("copying first", result.first)):
+        if head in scores:
+            values[name] = scores[head].score
+    if head in result.by_position:
+        means = asdict(result.by_position[head])
+        values |= {f"{place} by position": weight for place, weight in means.items()}
+    written = [edge.excess for edge in result.edges if edge.writer == head]
+    read = [edge.excess for edge in result.edges if edge.reader == head]
+    values["strongest edge out"] = max(written, default=None)
+    values["strongest edge in"] = max(read, default=None)
+    return values

@@ -1,10 +1,10 @@
-"""What annotated mentions say of every head, to stand beside it elsewhere."""
+"""What annotated mentions say of every head: beside others, and to compare two runs by."""
 
 from __future__ import annotations
 
-from attnviz.core.findings import Finding, Measure, known
+from attnviz.core.findings import Figures, Finding, Measure, known
 from attnviz.drawing.shares import estimate, plain_share
-from attnviz.features.coref.result import Coref
+from attnviz.features.coref.result import NAME_DIRECTIONS, Coref
 
 
 def finding(result: Coref, name: str) -> Finding:
@@ -25,3 +25,18 @@ def finding(result: Coref, name: str) -> Finding:
     )
     measure = Measure("accuracy", "how often it finds what is referred to", "", 0, values)
     return Finding.of("coref", name, "What a mention refers to", how, said, [measure])
+
+
+def figures(result: Coref) -> Figures:
+    """Accuracies on all data, by kind of mention and direction, and the heads with the role."""
+    name = result.layout.name
+    values: dict[str, dict[str, float | None]] = {name(head): {} for head in result.layout}
+    for kind in result.kinds:
+        for head in kind.heads:
+            for direction in NAME_DIRECTIONS:
+                values[name(head.head)][f"{kind.name} {direction}"] = getattr(head, direction)
+    roles = {
+        name(head): frozenset(role.title for role, _ in some)
+        for head, some in result.annotated_roles().items()
+    }
+    return Figures(values, roles, {"data": result.data, "candidates": result.candidates})

@@ -10,7 +10,7 @@ from attnviz.core.heads import Head
 from attnviz.core.interval import Interval
 from attnviz.core.result import Result
 from attnviz.core.scores import Estimate, Role
-from attnviz.core.split import chosen_on, measured_on
+from attnviz.core.split import Judged
 from attnviz.corpus.gold.rule import evidence
 from attnviz.drawing.forms import Renderable
 
@@ -105,7 +105,7 @@ class MentionKind:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Coref(Renderable, Result):
+class Coref(Judged, Renderable, Result):
     """Which heads find the antecedents of pronouns and other mentions.
 
     ``texts`` of the header is the number of clusters that intervals take as independent.
@@ -135,16 +135,6 @@ class Coref(Renderable, Result):
     window: int | None
     kinds: tuple[MentionKind, ...]
     roles: tuple[AntecedentHead, ...] = ()
-
-    @property
-    def chosen_on(self) -> str:
-        """Documents on which heads and the baseline were chosen, in words."""
-        return chosen_on(self.split, self.unit)
-
-    @property
-    def measured_on(self) -> str:
-        """Those that their figures are from, in words."""
-        return measured_on(self.split, self.unit)
 
     @property
     def everything(self) -> MentionKind:

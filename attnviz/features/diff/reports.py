@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from attnviz.core.compared import Figures
+from attnviz.core.findings import Figures
 from attnviz.core.heads import Layout
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.record import Record

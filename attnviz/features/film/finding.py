@@ -1,10 +1,10 @@
-"""What a film says of every head, to stand beside it elsewhere."""
+"""What a film says of every head: beside others, and to compare two runs by."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attnviz.core.findings import Finding, Measure
+from attnviz.core.findings import Figures, Finding, Measure
 from attnviz.drawing.labels import counted
 from attnviz.features.film.result import Film, HeadFilm
 from attnviz.features.film.words import between, heading, meanwhile, spans
@@ -43,3 +43,16 @@ def life(film: Film, head: HeadFilm) -> Iterator[str]:
 
 def _float(value: int | None) -> float | None:
     return None if value is None else float(value)
+
+
+def figures(film: Film) -> Figures:
+    """The mean of every score at the last step, and the roles there."""
+    heads = {film.layout.name(head.head): head for head in film.heads}
+    return Figures(
+        {
+            name: {key: curve.mean[-1] for key, curve in head.scores.items()}
+            for name, head in heads.items()
+        },
+        {name: frozenset(head.roles[-1]) for name, head in heads.items()},
+        {"steps": f"{film.steps[0]} to {film.steps[-1]}"},
+    )

@@ -1,8 +1,8 @@
-"""What a lens on heads says of each of them, to stand beside it elsewhere."""
+"""What a lens on heads says of each of them: beside others, and to compare two runs by."""
 
 from __future__ import annotations
 
-from attnviz.core.findings import Finding, Measure
+from attnviz.core.findings import Figures, Finding, Measure
 from attnviz.features.lens import words
 from attnviz.features.lens.result import Lens
 
@@ -29,3 +29,16 @@ def finding(result: Lens, name: str) -> Finding | None:
         "in text", "rows in which the word it raises most stands in the text", "", 0, shares
     )
     return Finding.of("lens", name, "What it writes", how, said, [measure])
+
+
+def figures(result: Lens) -> Figures:
+    """The norm of what each head writes, and how often the word it raises stands in the text."""
+    return Figures(
+        {
+            result.layout.name(writes.head): {
+                "norm": writes.norm,
+                "in text": None if writes.in_text is None else writes.in_text.share,
+            }
+            for writes in result.heads
+        }
+    )

@@ -1,8 +1,8 @@
-"""What a split logit says of every head, to stand beside it elsewhere."""
+"""What a split logit says of every head: beside others, and to compare two runs by."""
 
 from __future__ import annotations
 
-from attnviz.core.findings import RAISES, Finding, Measure, bare
+from attnviz.core.findings import RAISES, Figures, Finding, Measure, bare
 from attnviz.drawing.labels import quoted, visible
 from attnviz.drawing.signed import signed
 from attnviz.features.logits.result import Logits
@@ -47,3 +47,11 @@ def finding(result: Logits, name: str) -> Finding:
     title = f"what it adds to the logit of {of}"
     measure = Measure("vote", title, "logits", UP, bare(values), RAISES)
     return Finding.of("logits", name, "What it writes", how, said, [measure])
+
+
+def figures(result: Logits) -> Figures:
+    """Logits by head; none where a model's logits are no sum."""
+    return Figures(
+        {result.layout.name(head): {"logits": value} for head, value in result.heads().items()},
+        settings={"token": visible(result.token), "against": visible(result.against)},
+    )

@@ -1,13 +1,13 @@
-"""What patching says of every head, to stand beside it elsewhere."""
+"""What patching says of every head: beside others, and to compare two runs by."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attnviz.core.findings import Finding, Measure
+from attnviz.core.findings import Figures, Finding, Measure
 from attnviz.core.heads import Head
 from attnviz.features.patch import words
-from attnviz.features.patch.result import Direction, Patch, PatchEffect
+from attnviz.features.patch.result import Direction, Patch, PatchEffect, PathEffect
 
 _NAMED = 3
 """Cells or groups that a head is told of."""
@@ -87,3 +87,23 @@ def _how(result: Patch) -> str:
         f"the {words.metric(result)} between clean and corrupted runs. "
         f"{words.model_does(result)}; {interval}.{partial}"
     )
+
+
+def figures(result: Patch) -> Figures:
+    """The share that each head, or group, restores or removes."""
+    values: dict[str, dict[str, float | None]] = {}
+    for effect in result.effects:
+        name = effect.name if effect.position is None else f"{effect.name} at {effect.position}"
+        values[name] = _shares(result, effect)
+    values |= {edge.name(result.layout): _shares(result, edge) for edge in result.edges}
+    settings = {"task": result.task, "metric": result.metric, "component": result.component}
+    return Figures(values, {}, settings | {"by": result.by})
+
+
+def _shares(result: Patch, effect: PatchEffect | PathEffect) -> dict[str, float | None]:
+    """By direction."""
+    return {
+        direction: share.share
+        for direction in result.directions
+        if (share := effect.of(direction)) is not None
+    }

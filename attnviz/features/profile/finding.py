@@ -1,10 +1,10 @@
-"""What a profile says of every head, to stand beside it elsewhere."""
+"""What a profile says of every head: beside others, and to compare two runs by."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attnviz.core.findings import Finding, Measure
+from attnviz.core.findings import Figures, Finding, Measure
 from attnviz.core.provenance import called
 from attnviz.core.scores import Role
 from attnviz.drawing.labels import counted, percent, role_name, said_alone, visible
@@ -71,4 +71,14 @@ def _habit(head: HeadProfile, verb: str, role: Role) -> str:
     return (
         f"{kind} {estimate.mean or 0:.2f}{ends}{where}: {counted(estimate.rows, 'row')} of "
         f"{counted(estimate.texts, 'text')}{chance}"
+    )
+
+
+def figures(result: Profile) -> Figures:
+    """The mean of every score, and the roles."""
+    heads = {result.layout.name(head.head): head for head in result.heads}
+    return Figures(
+        {name: {key: e.mean for key, e in head.estimates.items()} for name, head in heads.items()},
+        {name: frozenset(role.name for role in head.scores.roles) for name, head in heads.items()},
+        {"quantity": result.quantity},
     )

@@ -1,10 +1,10 @@
-"""What needles say of every head, to stand beside it elsewhere."""
+"""What needles say of every head: beside others, and to compare two runs by."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attnviz.core.findings import Finding, Measure, known
+from attnviz.core.findings import Figures, Finding, Measure, known
 from attnviz.drawing.shares import estimate
 from attnviz.features.retrieval.result import Retrieval, RetrievalScore
 from attnviz.features.retrieval.words import chance_percent
@@ -44,3 +44,18 @@ def _lines(result: Retrieval, score: RetrievalScore) -> Iterator[str]:
             f"the needles are retrieved, in place of {estimate(result.accuracy)}; without others "
             f"{estimate(ablation.random)}"
         )
+
+
+def figures(result: Retrieval) -> Figures:
+    """Both scores of every head."""
+    values: dict[str, dict[str, float | None]] = {
+        result.layout.name(head.head): {"copied": head.copied.value, "question": head.query.value}
+        for head in result.heads
+    }
+    settings = {
+        "task": result.task,
+        "lengths": ", ".join(map(str, result.lengths)),
+        "depths": ", ".join(f"{depth:g}" for depth in result.depths),
+        "seed": str(result.seed),
+    }
+    return Figures(values, settings=settings)

@@ -203,6 +203,11 @@ class Compared:
     found: str
     equal: bool
 
+    @classmethod
+    def of(cls, step: str, what: str, said: str, found: str) -> Compared:
+        """The comparison of two texts."""
+        return cls(step=step, what=what, said=said, found=found, equal=said == found)
+
 
 @dataclass(frozen=True)
 class Softened:

@@ -63,10 +63,7 @@ def verify_answer(
         **printed._asdict(),
         subject=verification.subject,
         equal=not verification.failures,
-        checks=tuple(
-            parts.Compared(step=c.step, what=c.what, said=c.said, found=c.found, equal=c.equal)
-            for c in verification.checks
-        ),
+        checks=verification.checks,
         attention_parameters=attention,
         whole_parameters=whole,
     )

@@ -1,10 +1,10 @@
-"""What sinks say of every head, to stand beside it elsewhere."""
+"""What sinks say of every head: beside others, and to compare two runs by."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attnviz.core.findings import WITHOUT_IT, Finding, Measure, known
+from attnviz.core.findings import WITHOUT_IT, Figures, Finding, Measure, known
 from attnviz.drawing.labels import counted
 from attnviz.features.sinks.result import HeadSink, Sinks
 from attnviz.features.sinks.words import norms, share, signed, sink_name, times
@@ -47,3 +47,16 @@ def _lines(result: Sinks, head: HeadSink) -> Iterator[str]:
             f"without it {signed(head.without)} {result.unit}, without its sink "
             f"{signed(head.without_sink)}"
         )
+
+
+def figures(result: Sinks) -> Figures:
+    """Weight on the sink, the norm of its value and of the head's output."""
+    values: dict[str, dict[str, float | None]] = {
+        result.layout.name(head.head): {
+            "share": head.share.value,
+            "norm": head.norm.value,
+            "output": head.output.value,
+        }
+        for head in result.heads
+    }
+    return Figures(values, settings={"norms": result.norm_of})

@@ -1,8 +1,8 @@
-"""What weights on named parts say of every head, to stand beside it elsewhere."""
+"""What weights on named parts say of every head: beside others, and to compare two runs by."""
 
 from __future__ import annotations
 
-from attnviz.core.findings import Finding, Measure, Value, known
+from attnviz.core.findings import Figures, Finding, Measure, Value, known
 from attnviz.core.spans import ELSEWHERE
 from attnviz.drawing.shares import estimate, plain_share
 from attnviz.features.spans.result import Spans
@@ -56,3 +56,21 @@ def _of_documents(result: Spans, name: str) -> Finding:
     )
     measure = Measure("documents", "how often it finds the right document", "", 0, values)
     return Finding.of("spans", name, "Which document it attends to", how, said, [measure])
+
+
+def figures(result: Spans) -> Figures:
+    """Shares by span of the same name, and how often the right document is found."""
+    name = result.layout.name
+    values: dict[str, dict[str, float | None]] = {
+        name(head.head): {
+            span: share.mean
+            for span, share in zip(result.names, head.shares, strict=True)
+            if span != ELSEWHERE  # what the others leave
+        }
+        for head in result.heads
+    }
+    if result.documents is not None:
+        for head in result.documents.ranked:
+            values[name(head.head)]["right document"] = head.accuracy.value
+    settings = {"rows": result.rows, "quantity": result.quantity}
+    return Figures(values, settings=settings)

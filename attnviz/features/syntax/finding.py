@@ -1,11 +1,11 @@
-"""What a treebank says of every head, to stand beside it elsewhere."""
+"""What a treebank says of every head: beside others, and to compare two runs by."""
 
 from __future__ import annotations
 
-from attnviz.core.findings import Finding, Measure, Value
+from attnviz.core.findings import Figures, Finding, Measure, Value
 from attnviz.corpus.gold.tally import ALL
 from attnviz.drawing.shares import estimate, plain_share
-from attnviz.features.syntax.result import Syntax
+from attnviz.features.syntax.result import DIRECTIONS, Syntax
 
 _RELATIONS = 3
 """How many a head is told to find."""
@@ -46,3 +46,19 @@ def finding(result: Syntax, name: str) -> Finding:
     )
     measure = Measure("lead", title, "", -1, margins, ("behind the offset", "ahead of it"))
     return Finding.of("syntax", name, "Relations it finds best of all heads", how, said, [measure])
+
+
+def figures(result: Syntax) -> Figures:
+    """Accuracies on all data, by relation and direction, and the relations that are roles."""
+    name = result.layout.name
+    values: dict[str, dict[str, float | None]] = {name(head): {} for head in result.layout}
+    for relation in result.relations:
+        for score in relation.heads:
+            for direction in DIRECTIONS:
+                values[name(score.head)][f"{relation.name} {direction}"] = getattr(score, direction)
+    roles = {
+        name(head): frozenset(role.title for role, _ in some)
+        for head, some in result.annotated_roles().items()
+    }
+    settings = {"subtypes": str(result.subtypes), "punct": str(result.punct)}
+    return Figures(values, roles, settings)

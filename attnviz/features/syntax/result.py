@@ -13,7 +13,7 @@ from attnviz.core.heads import Head
 from attnviz.core.interval import Interval
 from attnviz.core.result import Result
 from attnviz.core.scores import Estimate, Role
-from attnviz.core.split import chosen_on, measured_on
+from attnviz.core.split import Judged
 from attnviz.corpus.gold.rule import evidence
 from attnviz.drawing.forms import Figured, Renderable
 from attnviz.errors import Setting, UsageError
@@ -116,7 +116,7 @@ class Untrained:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Syntax(Renderable, Result):
+class Syntax(Judged, Renderable, Result):
     """Which heads follow which dependency relations of a treebank.
 
     ``texts`` of the header is the number of clusters that intervals take as independent.
@@ -162,16 +162,6 @@ class Syntax(Renderable, Result):
     rooted: Trees | None = None
     combined: Combined | None = None
     shown: tuple[Parse, ...] = ()
-
-    @property
-    def chosen_on(self) -> str:
-        """Documents on which heads and offsets were chosen, in words."""
-        return chosen_on(self.split, self.unit)
-
-    @property
-    def measured_on(self) -> str:
-        """Those that their figures are from, in words."""
-        return measured_on(self.split, self.unit)
 
     def annotated_roles(self) -> dict[Head, tuple[tuple[Role, Estimate], ...]]:
         """Of each head with a role the relations that it finds."""

@@ -37,7 +37,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-def run(family: str) -> list[real.Check]:
+def run(family: str) -> list[real.Compared]:
     config = {"model_type": family, **CASES[family]}
     model = read_config(config, family)
     assert real.can_run(model)

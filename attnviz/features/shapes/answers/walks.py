@@ -16,8 +16,8 @@ from attnviz.features.shapes.table import Printed
 from attnviz.files import wrote
 
 if TYPE_CHECKING:
+    from attnviz.features.shapes.parts import Compared
     from attnviz.features.shapes.walk.steps import Walk
-    from attnviz.features.shapes.walk.verify import Check
     from attnviz.models.configs.model import ModelSpec
     from attnviz.models.parameter_count import ParameterCount
 
@@ -172,7 +172,9 @@ def verify(subject: Subject, run: RunSizes = DEFAULT_RUN) -> VerifyAnswer:
     return verify_answer(result, printed, attention=parameters.attention, whole=parameters.whole)
 
 
-def _ran(subject: Model, model: ModelSpec, *, towers: bool, whole: int) -> tuple[list[Check], str]:
+def _ran(
+    subject: Model, model: ModelSpec, *, towers: bool, whole: int
+) -> tuple[list[Compared], str]:
     """Shapes and values of a model's layers at work, and a sentence on what was run, or why not."""
     from attnviz.features.shapes.walk.real import MAX_PARAMETERS, TOLERANCE, can_run, run_layers
 

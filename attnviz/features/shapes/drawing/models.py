@@ -10,6 +10,7 @@ from attnviz.errors import Message
 from attnviz.features.shapes.costs.compare import DEFAULT_TOKENS, stack_of
 from attnviz.features.shapes.costs.decode import cache_bytes
 from attnviz.features.shapes.drawing.units import percent, plural, size
+from attnviz.features.shapes.parts import Compared
 from attnviz.features.shapes.table import (
     Column,
     Printed,
@@ -20,7 +21,7 @@ from attnviz.features.shapes.table import (
     numbers,
     table_of,
 )
-from attnviz.features.shapes.walk.verify import Check, Verification
+from attnviz.features.shapes.walk.verify import Verification
 from attnviz.models.configs.model import ModelSpec, group_parameters
 from attnviz.models.configs.presets import Preset
 
@@ -208,6 +209,6 @@ def verify_printed(verification: Verification) -> Printed:
     return Printed(f"Verified against {verification.subject}", (verdict,), (table,))
 
 
-def _verdict(check: Check) -> TableCell:
+def _verdict(check: Compared) -> TableCell:
     good = check.equal
     return cell("✓" if good else "DIFFERS", "good" if good else "bad", good)

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz.attention.spec import AttentionSpec, RunSizes
+from attnviz.features.shapes.parts import Compared
 from attnviz.features.shapes.walk.examples import bucket
 from attnviz.features.shapes.walk.steps import walk
-from attnviz.features.shapes.walk.verify import Check
 from attnviz.models.configs.families import LayerGroup
 from attnviz.models.configs.keys import keys_of
 from attnviz.models.configs.model import ModelSpec, read_config
@@ -77,7 +77,7 @@ def can_run(model: ModelSpec) -> bool:
 
 def run_layers(
     model: ModelSpec, config: Mapping[str, Any], folder: Path | None
-) -> tuple[list[Check], str]:
+) -> tuple[list[Compared], str]:
     """Run a model in transformers and compare the first layer of every group with attnviz's own.
 
     Args:
@@ -218,7 +218,7 @@ def _watch(seen: WatchedLayer) -> WatchedLayer:
 
 def _compared(
     group: LayerGroup, layers: Mapping[tuple[str, str, int], WatchedLayer], config: Any, family: str
-) -> list[Check]:
+) -> list[Compared]:
     """Shapes and values of a group's first layer."""
     spec, number = group.spec, group.layers[0]
     kind = "cross" if spec.kind == "cross" else "self"
@@ -231,7 +231,7 @@ def _compared(
         None,
     )  # fmt: skip
     if seen is None or "q in" not in seen.tensors:
-        return [Check(step, "layer", "found", "not found")]
+        return [Compared.of(step, "layer", "found", "not found")]
     first = next((layer for (where, what, i), layer in layers.items()
                   if (what, i) == ("self", 0) and where == stack), seen)  # fmt: skip
     theirs = seen.tensors
@@ -244,7 +244,7 @@ def _compared(
     for key, name in [*parts, ("softmax", "weights"), ("concat", "y in"), ("w_o", "y")]:
         result = said.step(key)
         shape = str(tuple(theirs[name].shape)) if name in theirs else "not found"
-        checks.append(Check(step, f"{result.name}, shape", str(result.sizes), shape))
+        checks.append(Compared.of(step, f"{result.name}, shape", str(result.sizes), shape))
     for key, name, ours in (
         ("softmax", "weights", weights),
         ("concat", "y in", concat),
@@ -252,7 +252,7 @@ def _compared(
     ):
         if name in theirs:
             difference = _difference(ours, theirs[name])
-            checks.append(Check(step, f"{said.step(key).name}, values", "equal", difference))
+            checks.append(Compared.of(step, f"{said.step(key).name}, values", "equal", difference))
     return checks
 
 

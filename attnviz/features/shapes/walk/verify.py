@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from attnviz.errors import UsageError
+from attnviz.features.shapes.parts import Compared
 from attnviz.features.shapes.walk.steps import Step, Walk
 from attnviz.models.configs.model import ModelSpec, group_parameters
 
@@ -22,29 +23,14 @@ DEFAULT_T, DEFAULT_S = 7, 11
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
-    """One comparison: what was said, what was found."""
-
-    step: str
-    what: str
-    said: str
-    found: str
-
-    @property
-    def equal(self) -> bool:
-        """Whether the two are the same."""
-        return self.said == self.found
-
-
-@dataclass(frozen=True, slots=True)
 class Verification:
     """Every comparison, and what was run."""
 
-    checks: tuple[Check, ...]
+    checks: tuple[Compared, ...]
     subject: str
 
     @property
-    def failures(self) -> tuple[Check, ...]:
+    def failures(self) -> tuple[Compared, ...]:
         """The comparisons that came out different."""
         return tuple(check for check in self.checks if not check.equal)
 
@@ -93,7 +79,7 @@ class _Runner:
 
         spec, run = walk.spec, walk.run
         self.walk = walk
-        self.checks: list[Check] = []
+        self.checks: list[Compared] = []
         self.layer: Any = build_layer(
             spec.kind,
             spec.d_model,
@@ -120,7 +106,7 @@ class _Runner:
         return self.walk.step(key)
 
     def check(self, key: str, what: str, said: object, value: object) -> None:
-        self.checks.append(Check(self.said(key).name, what, _text(said), _text(value)))
+        self.checks.append(Compared.of(self.said(key).name, what, _text(said), _text(value)))
 
     def step(self, key: str, compute: Callable[[], Tensor], *, module: Any = None) -> Tensor:
         """Run one step under torch's FLOP counter, and compare what it did."""
@@ -341,11 +327,13 @@ def verify_model(
             if what == kind and number in numbers and (not stack or where in ("", stack)):
                 parameters += count
         checks.append(
-            Check(group.label, "parameters", _text(group_parameters(group)), _text(parameters))
+            Compared.of(
+                group.label, "parameters", _text(group_parameters(group)), _text(parameters)
+            )
         )
     total = sum(layers.values())
     checks.append(
-        Check("all attention", "parameters", _text(model.attention_parameters), _text(total))
+        Compared.of("all attention", "parameters", _text(model.attention_parameters), _text(total))
     )
     return Verification(tuple(checks), f"{model.name}, counted in {origin}")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnviz.core.compared import Figures
+from attnviz.core.findings import Figures
 from attnviz.features.heads.result import Heads
 
 
