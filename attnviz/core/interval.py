@@ -19,3 +19,7 @@ class Interval:
     value: float | None
     low: float | None = None
     high: float | None = None
+
+
+UNKNOWN = Interval(None)
+"""Where there is no case."""

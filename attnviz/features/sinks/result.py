@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from attnviz.core.heads import Head
-from attnviz.core.interval import Interval
+from attnviz.core.interval import UNKNOWN, Interval
 from attnviz.core.result import Result
 from attnviz.drawing.forms import Renderable
 
@@ -53,7 +53,7 @@ class HeadSink:
     written: Interval
     learned: Interval
     output: Interval
-    gate: Interval = Interval(None)
+    gate: Interval = UNKNOWN
     without: Interval | None = None
     without_sink: Interval | None = None
 
