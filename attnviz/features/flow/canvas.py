@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
-"""The bit of each dot of a Braille character, by row and column."""
+from attnviz.drawing import braille
 
 LEVELS = (0.5, 0.2, 0.05)
 """Shares from which a line is three dots thick, two, and one without gaps."""
@@ -31,7 +30,7 @@ class Dots:
     def line(self, first: tuple[int, int], last: tuple[int, int], share: float) -> None:
         """Draw from one character to another, given as row and column, as thick as its share."""
         level = sum(share < least for least in LEVELS)
-        high, wide = (4, 2) if self.braille else (1, 1)
+        high, wide = (braille.HIGH, braille.WIDE) if self.braille else (1, 1)
         steps = max((last[1] - first[1] + 1) * wide, abs(last[0] - first[0]) * high + 1, 2)
         x = np.linspace(first[1] * wide, (last[1] + 1) * wide - 1, steps).round().astype(int)
         middle = (high - 1) // 2
@@ -51,7 +50,7 @@ class Dots:
             return
         at = row // high, column // wide
         if self.braille:
-            self.bits[at] |= _DOTS[row % high][column % wide]
+            self.bits[at] |= braille.bit(row, column)
         else:  # the thickest line wins
             self.bits[at] = max(int(self.bits[at]), len(PLAIN) - level)
 
@@ -60,4 +59,4 @@ class Dots:
         bits = int(self.bits[row, column])
         if not bits:
             return " "
-        return chr(0x2800 + bits) if self.braille else PLAIN[len(PLAIN) - bits]
+        return braille.character(bits) if self.braille else PLAIN[len(PLAIN) - bits]

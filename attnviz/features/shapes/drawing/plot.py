@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from attnviz.drawing import braille
 from attnviz.features.shapes.drawing.units import count
 from attnviz.features.shapes.table import Paint, cells_wide
 
-_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 _ASCII_MARKS = "*o+x"
 HEIGHT = 16
 
@@ -107,7 +107,7 @@ class _Canvas:
 
     def dot(self, x: float, y: float, owner: int) -> None:
         column, row = round(x), round(y)
-        self.bits[row // 4][column // 2] |= _DOTS[row % 4][column % 2]
+        self.bits[row // 4][column // 2] |= braille.bit(row, column)
         self.owner[row // 4][column // 2] = owner
 
     def line(self, first: tuple[float, float], second: tuple[float, float], owner: int) -> None:
@@ -131,7 +131,7 @@ class _Canvas:
                 elif not bit:
                     line += " "
                 else:
-                    sign = _ASCII_MARKS[owner % 4] if paint.ascii_only else chr(0x2800 + bit)
+                    sign = _ASCII_MARKS[owner % 4] if paint.ascii_only else braille.character(bit)
                     line += paint(sign, tones[owner])
             lines.append(line.rstrip(" "))
         return lines
