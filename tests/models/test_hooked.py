@@ -18,8 +18,11 @@ from attnviz.core.prompt import Prompt
 from attnviz.core.source import Rows
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.models import hooked
+from attnviz.models.controls import Control
+from attnviz.models.hooked import checkpoint
 from attnviz.models.hooked.agreement import Trace, compare
 from attnviz.models.hooked.network import Item
+from tests.checkpoints import edit_config
 from tests.models.tiny import (
     FAMILIES,
     HOOKED,
@@ -441,6 +444,34 @@ def test_weights_are_never_made_up(folders: Folders, tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"\x08\0\0\0\0\0\0\0{garbage")
     with pytest.raises(ModelError, match="cannot load this bert model"):
         load(tmp_path)
+
+
+def test_a_configuration_of_another_family_is_refused_before_it_is_built(
+    folders: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = damaged(folders, tmp_path, "bert", lambda weights: None)
+    edit_config(model, model_type="megatron-bert", hidden_size=None, num_hidden_layers=None)
+    edit_config(model, num_attention_heads=None, intermediate_size=None, architectures=None)
+
+    def build(*args: object, **kwargs: object) -> None:
+        raise AssertionError("it was built")
+
+    monkeypatch.setattr(transformers.MegatronBertForMaskedLM, "from_pretrained", build)
+    said = r"megatron-bert model of this config.json has 303,\d{3},\d{3} parameters, its weights"
+    with pytest.raises(ModelError, match=said) as refused:
+        load(model)
+    assert "\n" not in str(refused.value)
+    control = Control(0, "default")
+    with pytest.raises(ModelError, match=said):
+        hooked.load(model, "x", CPU, torch.float32, control=control)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_no_model_is_much_larger_than_its_own_files(
+    family: str, folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "_FEW_PARAMETERS", 0)
+    assert load(folders(family)).layout
 
 
 def test_a_head_is_not_needed_nor_a_pooler(

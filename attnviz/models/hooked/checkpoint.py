@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from attnviz.errors import ModelError
+from attnviz.files import human_bytes
 from attnviz.models.containers import one_line
 from attnviz.models.controls import Control, shuffle
 from attnviz.models.device import PLAIN, Placement
@@ -18,6 +19,8 @@ from attnviz.models.hooked.network import HookedModel
 _BESIDES = ("pooler", "logits_bias")
 """Weights that no attention depends on; a checkpoint may lack them."""
 _NOTHING_LEARNED = "its weights are untrained"
+_FEW_PARAMETERS = 1 << 28
+"""So many are built whatever the files hold: what is wrong with them is said more exactly then."""
 
 
 def load_network(
@@ -48,6 +51,7 @@ def load_network(
 
         config = _tower(_config(folder, name), reads)
         builder, no_logits = _architecture(config)
+        _refuse_much_larger(builder, config, folder, name)
         try:
             if control is not None and control.scale == "default":
                 return _untrained(builder, config, device, dtype, control.seed)
@@ -108,15 +112,48 @@ def _untrained(
     builder: Any, config: Any, device: torch.device, dtype: torch.dtype, seed: int
 ) -> HookedModel:
     """A model of this configuration before training."""
-    make = getattr(builder, "_from_config", None) or builder.from_config
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = make(config, attn_implementation="eager").to(dtype)
+        model = _fresh(builder, config).to(dtype)
     seq2seq = bool(getattr(config, "is_encoder_decoder", False))
     body = body_of(model)
     return HookedModel(
         model if seq2seq else body, body, device, seq2seq=seq2seq, no_logits=_NOTHING_LEARNED
     )
+
+
+def _fresh(builder: Any, config: Any) -> Any:
+    """A model with the weights that transformers draws; on the device of the context."""
+    make = getattr(builder, "_from_config", None) or builder.from_config
+    return make(config, attn_implementation="eager")
+
+
+def _refuse_much_larger(builder: Any, config: Any, folder: Path, name: str) -> None:
+    """Refuse a model of many times what its files hold, before transformers fills memory with it.
+
+    A configuration of another family than the weights leaves every size to that family's defaults.
+    A parameter takes two bytes or more, a quarter of one where it is quantized; an LM head may be
+    missing, which is smaller than the rest. So a model that fits its files has at most half of
+    this limit.
+
+    Raises:
+        ModelError: it has more parameters than that.
+    """
+    stored = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+    limit = max(
+        stored * (16 if getattr(config, "quantization_config", None) else 2), _FEW_PARAMETERS
+    )
+    try:
+        with torch.device("meta"):
+            parameters = sum(p.numel() for p in _fresh(builder, config).parameters())
+    except Exception:  # loading it says what is wrong with it
+        return
+    if parameters > limit:
+        raise ModelError(
+            f"{name}: a {config.model_type} model of this config.json has {parameters:,} "
+            f"parameters, its weights take {human_bytes(stored)}; the two files belong to "
+            "different models"
+        )
 
 
 def _config(folder: Path, name: str) -> Any:
