@@ -244,6 +244,7 @@ def test_unknown_weights_are_left_to_the_tap(bert, change, says):
         ({"vocab_size": -3}, "vocab_size -3"),
         ({"intermediate_size": "29"}, "intermediate_size '29'"),
         ({"layer_norm_eps": "x"}, "layer_norm_eps 'x'"),
+        ({"layer_norm_eps": -1}, "layer_norm_eps -1; it must be a number from 0"),
     ],
 )
 def test_configurations_that_do_not_fit_are_errors(bert, changes, says):

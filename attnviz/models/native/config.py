@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -127,9 +128,8 @@ def _check(values: Mapping[str, Any], keys: Mapping[str, str]) -> None:
             f"config.json has {keys['width']} {values['width']}, which "
             f"{values['heads']} heads do not divide"
         )
-    if not isinstance(values["eps"], (int, float)):
-        raise ModelError(
-            f"config.json has {keys['eps']} {shown(values['eps'])}; it must be a number"
-        )
+    eps = values["eps"]
+    if not isinstance(eps, (int, float)) or isinstance(eps, bool) or not 0 <= eps < math.inf:
+        raise ModelError(f"config.json has {keys['eps']} {shown(eps)}; it must be a number from 0")
     if not isinstance(values["activation"], str):
         raise Unsupported(f"its activation is {values['activation']!r}")
