@@ -254,3 +254,12 @@ def test_layers_that_return_something_else_are_told_and_the_others_compared(
     exactness = av.load(build(kind, family)).info.exactness
     assert exactness.startswith("hooked, max |Δ| ")
     assert exactness.endswith(left_out)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_heads_of_a_hybrid_are_ablated() -> None:
+    """Its first layer has no attention, and so no fills that could stand near its outputs."""
+    model = build("CausalLM", "qwen3_next")
+    result = av.ablate(Prompt(ids=IDS), model=av.load(model), method="zero")
+    assert [effect.name for effect in result.effects] == ["1.0", "1.1", "1.2", "1.3"]
+    assert all(effect.first.apart == 1 for effect in result.effects)
