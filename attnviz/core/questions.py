@@ -6,7 +6,7 @@ import math
 import re
 import tomllib
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
@@ -17,6 +17,13 @@ _SMALL = frozenset(
 )
 """Words that most questions have."""
 _ENDINGS = re.compile(r"(?:ations?|ing|ed|es|s|e)$")
+
+
+_HEAD = re.compile(
+    r"(?<![\w.-])(?P<kind>(?:enc|dec|cross):)?"
+    r"(?:(?P<l>\d{1,4})\.(?P<h>\d{1,4})|l(?P<l2>\d{1,4})h(?P<h2>\d{1,4}))(?!\.?[\w-])"
+)
+_SELECTED = re.compile(r"(?<=--select )\S+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +43,24 @@ class Question:
     command: str
     tells: str
     page: str
+
+
+def about_head(asked: str) -> list[Question]:
+    """The questions whose commands take one head, with the head that is asked about.
+
+    Those near what else is asked if one of them is nearest, or all; none where no head is named.
+    """
+    match = _HEAD.search(asked.lower())
+    if match is None:
+        return []
+    head = f"{match['kind'] or ''}{int(match['l'] or match['l2'])}.{int(match['h'] or match['h2'])}"
+    taking = [question for question in questions() if _SELECTED.search(question.command)]
+    near = nearest(_HEAD.sub("", asked.lower()))
+    chosen = [question for question in near if question in taking]
+    return [
+        replace(question, command=_SELECTED.sub(head, question.command))
+        for question in (chosen if chosen[:1] == near[:1] != [] else taking)
+    ]
 
 
 @cache

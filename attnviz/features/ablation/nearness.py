@@ -82,8 +82,8 @@ def _of_method(
 ) -> dict[Head, Nearness]:
     fills = meter.fills(tested, every, method, 0)
     by_head = {}
-    for site, z in real.items():  # of a hybrid, those of its layers that attend
-        z = z.double()
+    for site, output in real.items():  # of a hybrid, those of its layers that attend
+        z = output.double()
         other = torch.zeros_like(z) if fills is None else fills[site].to(z).expand_as(z)
         lengths = [len(trial.inputs.sides[site.kind].queries) for trial in tested]
         text = torch.cat([torch.full((size,), n) for n, size in enumerate(lengths)])

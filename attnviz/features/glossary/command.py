@@ -43,7 +43,9 @@ def help(options: TermOptions) -> None:
         )
     elif options.term in COMMANDS:
         screen.print(f"{options.term} is a command: attnviz {options.term} --help")
-    elif not glossary.known(options.term) and (near := questions.nearest(options.term)):
+    elif not glossary.known(options.term) and (
+        near := questions.about_head(options.term) or questions.nearest(options.term)
+    ):
         for question in near:
             screen.print(terminal.answer(question), soft_wrap=True)
         screen.print("attnviz help lists the glossary, attnviz --help all commands.", style="dim")

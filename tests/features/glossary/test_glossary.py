@@ -8,7 +8,7 @@ import pytest
 
 from attnviz.cli import COMMANDS, Commands, main
 from attnviz.core.glossary import Term, term, terms
-from attnviz.core.questions import nearest, questions
+from attnviz.core.questions import about_head, nearest, questions
 from attnviz.errors import UsageError
 from attnviz.scoring.roles import SHOWN
 from tests import ROOT
@@ -100,6 +100,21 @@ def test_help_on_the_command_line(capsys) -> None:
 )
 def test_a_question_finds_its_command(asked: str, command: str) -> None:
     assert nearest(asked)[0].command.split()[1] == command
+
+
+@pytest.mark.parametrize("asked", ["2.3", "L2H3", "what does 2.3 do?", "where does head 2.3 look"])
+def test_the_head_that_is_asked_about_is_that_of_the_command(asked: str, capsys) -> None:
+    assert main(["help", asked]) == 0
+    out = capsys.readouterr().out
+    assert 'attnviz heatmap "The keys to the cabinet are on the table" --select 2.3\n' in out
+    assert "1.4" not in out
+
+
+def test_numbers_that_are_no_heads_are_not_taken_for_some() -> None:
+    assert not any(map(about_head, ("gpt-3.5", "v1.4.2", "llama-3.1-8b", "3", "1.4b", "l3")))
+    assert [question.command for question in about_head("is cross:4.11 needed?")] == [
+        "attnviz ablate --probe --select cross:4.11"
+    ]
 
 
 def test_what_shares_no_word_finds_nothing() -> None:
