@@ -298,9 +298,14 @@ def _where_possible(role: Role) -> str:
 
 
 def head_title(name: str, roles: Sequence[Role]) -> str:
-    """The title of a picture: ``head 4.11: does previous 0.97``, or ``layer 4`` for ``4.*``."""
+    """The title of a picture: ``head 4.11: does previous 0.97``, or ``layer 4`` for ``4.*``.
+
+    ``perhaps does`` where all that the head does was seen on few rows.
+    """
     named = f"layer {name.removesuffix('.*')}" if name.endswith(".*") else f"head {name}"
-    return named + (f": {head_phrase(roles)}" if roles else "")
+    does = [role.few_rows for role in roles if not role.rests]
+    hedge = "perhaps " if does and all(does) else ""
+    return named + (f": {hedge}{head_phrase(roles)}" if roles else "")
 
 
 def said_alone(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -113,6 +114,11 @@ def test_head_title() -> None:
     )
     assert labels.head_title("4.11", roles) == "head 4.11: does previous 0.97, local 0.99"
     assert labels.head_title("cross:4.11", ()) == "head cross:4.11"
+    few = tuple(replace(role, few_rows=True) for role in roles)
+    assert labels.head_title("4.11", few) == "head 4.11: perhaps does previous 0.97, local 0.99"
+    assert labels.head_title("4.11", (few[0], roles[1])).startswith("head 4.11: does")
+    rests = (replace(few[0], rests=True),)
+    assert labels.head_title("4.11", rests) == "head 4.11: sink: previous 0.97"
     assert labels.times(roles[0].evidence) == "9.7×"
     assert labels.times(Score(0.5, 0.01, 49.6, 3)) == "50×"
     assert labels.times(Score(0.5, None, None, 3)) == "–"

@@ -107,7 +107,7 @@ def run(study: Study) -> Ablation:
     groups, roles = _groups(study, with_roles(scores, study.annotated))
     points: tuple[CurvePoint, ...] = ()
     with Bench(source, plan, study.load, study.parallel.jobs, study.parallel.ray) as bench:
-        measured, partial = _measured(bench, groups + roles, study.progress, "heads")
+        measured, partial = _measured(bench, groups + roles, study.progress, "runs")
         if not measured:
             raise InputError("interrupted before anything was measured")
         summed = Summed.of(measured, clusters)

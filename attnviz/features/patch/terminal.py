@@ -35,7 +35,7 @@ def parts(result: Patch, top: int | None = None) -> Iterator[RenderableType]:
         result: the result.
         top: the rows of the table at most.
     """
-    yield Line(words.model_does(result), "bold")
+    yield Line(_hyphens(words.model_does(result)), "bold")
     yield ""
     for direction in result.directions if result.effects else ():
         yield PatchGrid(result, direction)
@@ -52,11 +52,16 @@ def parts(result: Patch, top: int | None = None) -> Iterator[RenderableType]:
         most = 20 if result.by == "position" else len(result.effects)
         yield table(result, result.ranked()[: top or most])
     yield ""
-    yield Text(words.quote(result))
+    yield Text(_hyphens(words.quote(result)))
     yield ""
     if result.user_defined:
         yield Line(user_defined_line(result.user_defined), "dim")
-    yield Line(closing(result), "dim")
+    yield Line(_hyphens(closing(result)), "dim")
+
+
+def _hyphens(text: str) -> str:
+    """Minus signs as all grids and tables of the terminal have them."""
+    return text.replace(words.MINUS, "-")
 
 
 class PatchGrid:
@@ -153,7 +158,7 @@ def table(result: Patch, effects: Sequence[PatchEffect]) -> RenderableType:
         row = [visible(effect.name)]
         if result.by == "position":
             row.append(words.place(result, effect.position or 0).removeprefix("position "))
-        made.add_row(*map(Text, row + tail(effect)), style=_style(result, effect))
+        made.add_row(*map(Text, map(_hyphens, row + tail(effect))), style=_style(result, effect))
     return made
 
 
@@ -162,7 +167,7 @@ def edges_table(result: Patch, edges: Sequence[PathEffect]) -> RenderableType:
     made, tail = _table(result, edges, "path", [])
     for edge in edges:
         row = [edge.name(result.layout), *tail(edge)]
-        made.add_row(*map(Text, row), style=_style(result, edge))
+        made.add_row(*map(Text, map(_hyphens, row)), style=_style(result, edge))
     return made
 
 
@@ -171,11 +176,12 @@ def members_table(result: Patch, circuit: Circuit) -> RenderableType:
     made = table_of("head", "does", ">restored", ">removed", ">minimality", ">95 %",
                     ">in resamples", no_wrap=True)  # fmt: skip
     for member in circuit.members:
-        made.add_row(
+        row = [
             result.layout.name(member.head), member.role, signed(member.denoise, 3, 3),
             signed(member.noise, 3, 3), words.share(member.minimal),
             words.interval(member.minimal, joint=False), words.percent(member.often),
-        )  # fmt: skip
+        ]  # fmt: skip
+        made.add_row(*map(_hyphens, row))
     return made
 
 
@@ -190,7 +196,7 @@ def links_table(result: Patch, circuit: Circuit, top: int | None) -> RenderableT
         row = [edge.name(result.layout), ""]
         for share in (edge.denoise, edge.noise):
             row += [words.share(share), words.interval(share, joint=joint)]
-        made.add_row(*row, words.percent(link.often))
+        made.add_row(*map(_hyphens, row), words.percent(link.often))
     return made
 
 
@@ -205,7 +211,7 @@ def curve_table(result: Patch, circuit: Circuit) -> RenderableType:
             beside = f"{words.mean(circuit.random):.2f}, at most {max(circuit.random):.2f}"
         last = "" if point.head is None else result.layout.name(point.head)
         known = words.interval(point.faithful, joint=False) if point.heads else ""
-        made.add_row(str(point.heads), last, f"{point.faithful.share:.3f}", known,
+        made.add_row(str(point.heads), last, f"{point.faithful.share:.3f}", _hyphens(known),
                      f"{point.found:.3f}", beside,
                      style="bold" if point.heads == size else "")  # fmt: skip
     return made

@@ -18,6 +18,7 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.result import Result
 from attnviz.errors import InputError, UsageError
 from attnviz.features.patch import figure as drawing
+from attnviz.features.patch import words
 from attnviz.features.patch.function import patch
 from attnviz.features.patch.pairs import Pair, prepare
 from attnviz.features.patch.result import Patch, PatchShare
@@ -212,9 +213,11 @@ def test_a_grid_of_positions_shows_every_share(gpt2: Any, pairs: list[Pair]) -> 
     names, positions = ("2.0", "3.3"), range(len(pairs[0].clean))
     assert set(shares) == {(name, place) for name in names for place in positions}
     lines = str(found).splitlines()
+    assert words.MINUS not in str(found), "the grids of all commands have hyphens"
+    assert any("-" in line for line in lines)
     for name in names:
         (line, *_) = (line.split() for line in lines if line.startswith(f"{name} "))
-        shown = [float(figure.replace("\N{MINUS SIGN}", "-")) for figure in line[1:]]
+        shown = [float(figure) for figure in line[1:]]
         expected = [shares[name, n] for n in positions if abs(shares[name, n]) >= 0.005]
         assert shown == pytest.approx(expected, abs=0.00501)
     drawn = drawing.draw(found, "figure")
