@@ -46,7 +46,7 @@ def test_the_maps_show_what_is_said_of_them(measured: Measured) -> None:
     again = range(8, 12)  # of the, cat, river, moon, stone, bread the first time, and again
     assert all(weights[row, row - 5] > 0.75 for row in again)
     assert f"head {PREVIOUS}: does previous" in drawn(1, measured)
-    assert f"head {INDUCTION}: does induction" in drawn(2, measured)
+    assert f"head {INDUCTION}: perhaps does induction" in drawn(2, measured)
 
 
 def test_a_vote_is_not_a_need(measured: Measured) -> None:
