@@ -23,7 +23,7 @@ _HEAD = re.compile(
     r"(?<![\w.-])(?P<kind>(?:enc|dec|cross):)?"
     r"(?:(?P<l>\d{1,4})\.(?P<h>\d{1,4})|l(?P<l2>\d{1,4})h(?P<h2>\d{1,4}))(?!\.?[\w-])"
 )
-_SELECTED = re.compile(r"(?<=--select )\S+")
+_SELECTED = re.compile(r"(?<=-select )\S+")
 
 
 @dataclass(frozen=True, slots=True)
