@@ -22,7 +22,7 @@ def measured() -> Measured:
 def opened(monkeypatch) -> list[Path]:
     """Pages that a browser was asked to open."""
     pages: list[Path] = []
-    monkeypatch.setattr(browser, "opened", lambda page: bool(pages.append(page)) or True)
+    monkeypatch.setattr(browser, "open_page", lambda page: bool(pages.append(page)) or True)
     return pages
 
 

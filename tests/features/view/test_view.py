@@ -374,7 +374,7 @@ def test_command_shows_recorded_attention(tmp_path: Path) -> None:
 
 def test_command_without_a_file_opens_the_browser(capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[Path] = []
-    monkeypatch.setattr("attnviz.cli.browser.opened", lambda page: opened.append(page) or True)
+    monkeypatch.setattr("attnviz.cli.browser.open_page", lambda page: opened.append(page) or True)
     assert main(["view", "a b", "-q"]) == 0
     (path,) = opened
     assert str(path) in capsys.readouterr().out.replace("\n", "")
