@@ -27,6 +27,8 @@ from attnviz.features.evidence import Evidence, notes, read_evidence, with_roles
 from attnviz.features.profile import run, saved
 from attnviz.features.profile.reading import merged
 from attnviz.features.profile.result import Profile
+from attnviz.features.profile.sampled.effects import no_effects
+from attnviz.features.profile.sampled.readout import with_words
 from attnviz.features.profile.settings import ProfileOptions
 from attnviz.features.profile.state import About
 from attnviz.features.profile.summary import summarize
@@ -37,6 +39,7 @@ from attnviz.models.fresh_config import FreshConfig
 from attnviz.models.norm_based import with_quantity
 from attnviz.scoring import plugins
 from attnviz.scoring.probe import match_prefixes
+from attnviz.scoring.select import select
 
 _SEVERAL = 1 << 18
 """Bytes of texts from which on several processes are faster than one: they take time to start."""
@@ -81,7 +84,7 @@ def profile(
     source = loading()
     work = ProfileSettings(
         settings.special_tokens, settings.stride, settings.quantity,
-        limit_of(source, settings.window),
+        limit_of(source, settings.window), selected(source, settings),
     )  # fmt: skip
     about = About(
         dict(model.identity),
@@ -111,7 +114,39 @@ def profile(
     )
     if not done.tally.texts:
         raise InputError(f"no text could be used of {', '.join(names)[:200]}; look at its lines")
-    return with_evidence(summarize(done, stability=settings.stability), attaching.evidence)
+    result = summarize(done, stability=settings.stability)
+    if result.distribution is not None and done.tally.rows is not None:
+        words = with_words(result.distribution, done.tally.rows, source)
+        words = replace(words, no_effect=no_effects(source))
+        result = replace(result, distribution=words)
+    return with_evidence(result, attaching.evidence)
+
+
+def selected(source: Source, settings: ProfileOptions) -> tuple[str, ...]:
+    """The names of the heads that are looked at row by row.
+
+    Raises:
+        UsageError: heads of cross-attention, or of something else than weights.
+        SelectionError: heads that are not there.
+    """
+    if settings.select is None:
+        return ()
+    if settings.quantity != "weights":
+        raise UsageError(
+            "{select} looks at weights, not at {quantity}; leave one of them out",
+            select=...,
+            quantity=settings.quantity,
+        )
+    heads = select(settings.select, source.layout)
+    kinds = {head.site.kind for head in heads}
+    if "cross" in kinds or len(kinds) > 1:
+        raise UsageError(
+            "{} has heads whose queries and keys are not of one text; take heads of one stack, "
+            "such as {}",
+            Setting("select", settings.select),
+            source.layout.name(next(head for head in source.layout if head.site.kind != "cross")),
+        )
+    return tuple(source.layout.name(head) for head in heads)
 
 
 def _read(

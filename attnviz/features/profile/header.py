@@ -17,6 +17,7 @@ from attnviz.core.measures import PrefixMatching
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.scores import UserDefined
 from attnviz.corpus.texts import InvalidRecord
+from attnviz.features.profile.sampled.stored import RowsHeader
 from attnviz.features.profile.state import Run, State
 from attnviz.features.profile.work import ProfileSettings
 
@@ -54,6 +55,7 @@ class Header(msgspec.Struct, forbid_unknown_fields=True):
     alike: list[tuple[Key, dict[SiteKind, Count]]]
     whole: bool = False
     user_defined: tuple[UserDefined, ...] = ()
+    rows: RowsHeader | None = None
 
 
 def read(header: Any, arrays: Mapping[str, NDArray[Any]]) -> Header:

@@ -12,6 +12,7 @@ from attnviz.core.measures import PrefixMatching, SinkRate
 from attnviz.core.result import Result
 from attnviz.core.scores import Estimate, HeadScores, Role, UserDefined
 from attnviz.drawing.forms import Renderable
+from attnviz.features.profile.parts import Distribution
 
 if TYPE_CHECKING:
     import numpy as np
@@ -154,6 +155,7 @@ class Profile(Renderable, Result):
         questions: of how many pairs of heads and scores it was asked at once whether they show a
             role; a role is given where the answer is sure in the whole family.
         resamples: how often texts were drawn anew for the stability of heads; 0 for never.
+        distribution: heads that were selected, row by row; None where none were.
     """
 
     schema: ClassVar[str] = "attnviz.profile/1"
@@ -180,6 +182,7 @@ class Profile(Renderable, Result):
     questions: int = 0
     resamples: int = 0
     user_defined: tuple[UserDefined, ...] = ()
+    distribution: Distribution | None = None
     findings: tuple[Finding, ...] = field(default=(), compare=False)
 
     def __repr__(self) -> str:

@@ -79,7 +79,7 @@ def executor(
         inside: told how much of long texts is done, where this process does them.
         ray: where Ray is, see :class:`~attnviz.corpus.on_ray.OnRay`; None for without.
     """
-    worker = partial(Worker, settings=about.settings)
+    worker = partial(Worker, settings=about.settings, seed=about.seed)
     if ray is not None:
         from attnviz.corpus.on_ray import OnRay
 

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,6 +24,7 @@ from attnviz.features.profile import header as typed
 from attnviz.features.profile.examples import ShownText
 from attnviz.features.profile.header import Header
 from attnviz.features.profile.likeness import Divergences
+from attnviz.features.profile.sampled import stored
 from attnviz.features.profile.state import About, Cluster, State
 from attnviz.features.profile.tally import COUNTS
 from attnviz.models.containers import one_line, read_archive
@@ -148,6 +150,7 @@ def _header(state: State) -> dict[str, Any]:
             for key, s in tally.examples.shown.items()
         ],
         "alike": [[text.key, dict(text.rows)] for text in tally.alike],
+        "rows": None if tally.rows is None else msgspec.to_builtins(stored.header(tally.rows)),
     }
 
 
@@ -170,6 +173,8 @@ def _arrays(state: State) -> dict[str, NDArray[Any]]:
     arrays |= {f"examples.{name}": getattr(tally.examples, name) for name in _EXAMPLES}
     for number, text in enumerate(tally.alike):
         arrays |= {f"alike.{number}.{kind}": pairs for kind, pairs in text.sums.items()}
+    if tally.rows is not None:
+        arrays |= stored.arrays(tally.rows)
     return arrays
 
 
@@ -224,6 +229,10 @@ def _state(header: Header, arrays: Mapping[str, NDArray[Any]]) -> State:
     for number, (key, rows) in enumerate(header.alike):
         pairs = {kind: arrays[f"alike.{number}.{kind}"] for kind in rows}
         tally.alike.append(Divergences(key, rows, pairs))
+    if (header.rows is None) != (not about.selected):
+        raise ValueError("the rows of selected heads are not there")
+    if header.rows is not None:
+        tally.rows = stored.read(about.selected, header.rows, arrays)
     return state
 
 

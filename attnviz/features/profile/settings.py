@@ -51,6 +51,12 @@ class ProfileOptions(CorpusSettings):
     """The same, what is scored, and how certain it is."""
 
     quantity: str = like(MapSettings, "quantity")
+    select: str | None = like(
+        MapSettings,
+        "select",
+        help="Look at these heads row by row: 3.0, or 2.0, 3.*. What they do in rows drawn from "
+        "every decile, by which rules, and what they write; -o PAGE.html shows it.",
+    )
     interval: Literal["each", "simultaneous"] = setting(
         "each", "95 % for each score by itself, or for all at once.", common=True
     )

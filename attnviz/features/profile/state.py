@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.heads import Layout
+from attnviz.core.heads import Head, Layout
 from attnviz.core.measures import PrefixMatching
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.scores import UserDefined
@@ -68,6 +68,11 @@ class About:
     def replicates(self) -> int:
         """How often texts are drawn anew."""
         return REPLICATES if self.simultaneous else RESAMPLES
+
+    @property
+    def selected(self) -> tuple[Head, ...]:
+        """The heads that are looked at row by row."""
+        return tuple(self.layout.head(name) for name in self.settings.select)
 
     def comparable(self) -> dict[str, Any]:
         """What must be the same, by the names that people know."""
@@ -162,7 +167,7 @@ class State:
         return cls(
             about,
             [Run(names)],
-            Tally(about.layout),
+            Tally(about.layout, about.selected),
             ClusterSums(shape),
             ClusterSums(shape),
             Spread(np.tile(tops, shape[0])),
@@ -247,6 +252,8 @@ class State:
             )
         offset = sum(run.read for run in self.runs)
         other.tally.examples.renumber(offset)
+        if other.tally.rows is not None:
+            other.tally.rows.sample.renumber(offset)
         self.runs += other.runs
         self.tally.merge(other.tally)
         self.sums.merge(other.sums)

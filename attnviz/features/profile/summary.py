@@ -17,10 +17,13 @@ from attnviz.features.profile import likeness
 from attnviz.features.profile.deciding import Decisions, decide
 from attnviz.features.profile.examples import SORTS, Examples
 from attnviz.features.profile.kinds import KINDS
+from attnviz.features.profile.parts import Distribution
 from attnviz.features.profile.result import ExampleRow, HeadProfile, Profile, Share
+from attnviz.features.profile.sampled.described import distribution
+from attnviz.features.profile.sampled.token_shares import TokenShares
 from attnviz.features.profile.stability import first_of, redrawn
 from attnviz.features.profile.state import RESAMPLES, State
-from attnviz.features.profile.tally import Tally, WeightFlow
+from attnviz.features.profile.tally import UNIT, Tally, WeightFlow
 from attnviz.features.profile.windows import LONGEST
 from attnviz.scoring.plugins import user_defined
 from attnviz.scoring.published import SINK_LENGTH, SINK_THRESHOLD
@@ -107,8 +110,21 @@ def summarize(state: State, *, stability: bool = False) -> Profile:
         copies=state.copies.total() - len(state.copies),
         questions=decisions.questions,
         resamples=RESAMPLES if stability else 0,
+        distribution=_distribution(state, heads, shares),
         user_defined=user_defined(),
     )
+
+
+def _distribution(
+    state: State, heads: Sequence[HeadProfile], shares: _Shares
+) -> Distribution | None:
+    """Of the selected heads; None where none are, or no row counts."""
+    sums = state.tally.rows
+    if sums is None or not len(sums.sample):
+        return None
+    numbers = {head: number for number, head in enumerate(state.about.layout)}
+    roles = [(*heads[n].scores.roles, *heads[n].undecided) for n in map(numbers.get, sums.heads)]
+    return distribution(sums, roles, [shares.strings(numbers[h]) for h in sums.heads])
 
 
 def _sink_rate(tally: Tally) -> SinkRate | None:
@@ -241,6 +257,18 @@ class _Shares:
         total = self._flow.tenths.sum(1)
         own, chance = (table[row] / max(total[row], 1) for row in (head, self._uniform[head]))
         return tuple(Share(float(a), float(b)) for a, b in zip(own, chance, strict=True))
+
+    def strings(self, head: int) -> TokenShares:
+        """Every string of a head."""
+        weights = self._flow.weights[: len(self._texts)]
+        total = self._flow.tenths.sum(1)
+        row = self._uniform[head]
+        return TokenShares(
+            self._texts,
+            weights[:, head] / max(total[head], 1),
+            weights[:, row] / max(total[row], 1),
+            weights[:, row] / UNIT,
+        )
 
     def tokens(self, head: int) -> tuple[tuple[str, Share], ...]:
         """The strings with the most weight; equal ones in the order of the alphabet."""

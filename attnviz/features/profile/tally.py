@@ -7,18 +7,19 @@ many is decided by hashes.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.heads import Layout, Site
+from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.prompt import Inputs
 from attnviz.features.profile.examples import Examples
 from attnviz.features.profile.kinds import KINDS, kinds
 from attnviz.features.profile.likeness import Divergences, sample_size
 from attnviz.features.profile.passing import DISTANCES, Passed
+from attnviz.features.profile.sampled.sums import HeadSums
 from attnviz.scoring.scores import SCORES
 from attnviz.scoring.sums import Sums, comparable
 from attnviz.statistics.exact import Exact
@@ -106,6 +107,7 @@ class Tally:
 
     Args:
         layout: the heads of the model, H of them.
+        select: those that are looked at row by row.
 
     Attributes:
         texts, windows, tokens: how many; a long text runs in several windows.
@@ -117,9 +119,10 @@ class Tally:
         alike: the sample of texts in which heads are compared.
         sinks: int64 [H], texts on which a head is an attention sink, of ``sink_texts`` that have
             enough tokens; ``sink_squares`` sums the squares of how many heads are, text by text.
+        rows: of the selected heads; None where none are.
     """
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, select: Sequence[Head] = ()) -> None:
         heads, n = len(layout), len(SCORES)
         self.texts = self.windows = self.tokens = self.empty = 0
         self.sink_texts = self.sink_squares = 0
@@ -129,6 +132,7 @@ class Tally:
         self.flow = WeightFlow(layout)
         self.examples = Examples(heads)
         self.alike: list[Divergences] = []
+        self.rows = HeadSums(select) if select else None
         self._sample = sample_size(layout)
 
     def add(self, inputs: Inputs, sums: Sums, passed: Mapping[Site, Passed]) -> None:
@@ -160,6 +164,8 @@ class Tally:
         self.examples.merge(other.examples)
         self.examples.prune()
         self.alike = heapq.nsmallest(self._sample, self.alike + other.alike, key=_key)
+        if self.rows is not None and other.rows is not None:
+            self.rows.merge(other.rows)
 
 
 def _key(text: Divergences) -> int:

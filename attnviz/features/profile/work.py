@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.arrays import Array
+from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Observer, Source
 from attnviz.corpus.batches import Tokenized, batches
@@ -17,11 +19,13 @@ from attnviz.errors import InputError, Message, UsageError
 from attnviz.features.profile.examples import LONGEST_TEXT, Examples, ShownText, Watching
 from attnviz.features.profile.likeness import Comparing, Smallest, sample_size
 from attnviz.features.profile.passing import Passing
+from attnviz.features.profile.sampled.sample import ROWS, WHOLE, Threshold, WindowText
+from attnviz.features.profile.sampled.sums import TaskRows
 from attnviz.features.profile.sinks import FirstTokenSinks
 from attnviz.features.profile.tally import Tally
 from attnviz.features.profile.tasks import SEGMENT, Piece, ProfileTask, mixed
 from attnviz.features.profile.windows import windows
-from attnviz.scoring.observe import ScoreObserver
+from attnviz.scoring.observe import ScoreObserver, Watch
 from attnviz.scoring.passes import ProgressObserver, observe
 from attnviz.scoring.sums import Sums
 
@@ -45,12 +49,14 @@ class ProfileSettings:
         stride: see :func:`~attnviz.features.profile.windows.windows`.
         quantity: what is scored, a name of :data:`attnviz.core.quantities.QUANTITIES`.
         window: tokens of a window, see :func:`~attnviz.features.profile.windows.limit`.
+        select: names of the heads that are looked at row by row, in the order of the layout.
     """
 
     special_tokens: bool = True
     stride: int | None = None
     quantity: str = "weights"
     window: int | None = None
+    select: tuple[str, ...] = ()
 
     @property
     def segment(self) -> int:
@@ -102,9 +108,16 @@ class Worker:
     """Runs tasks through a model, one after the other."""
 
     def __init__(
-        self, source: Source, settings: ProfileSettings, inside: Inside | None = None
+        self,
+        source: Source,
+        settings: ProfileSettings,
+        inside: Inside | None = None,
+        *,
+        seed: int = 0,
     ) -> None:
         self._source, self._settings, self._inside = source, settings, inside
+        self._heads = tuple(source.layout.head(name) for name in settings.select)
+        self._seed, self._rows, self._whole = seed, Threshold(ROWS), Threshold(WHOLE)
         self._smallest = Smallest(sample_size(source.layout))
         self._done, self._token = 0, 0.0  # tokens of a task; the share of one, where it is long
 
@@ -113,6 +126,11 @@ class Worker:
         bad: list[InvalidRecord] = list(task.bad)
         sums_at: dict[int, Sums] = {}
         tally = Tally(self._source.layout)
+        row_by_row = (
+            TaskRows(self._source, self._heads, self._seed, self._rows, self._whole)
+            if self._heads
+            else None
+        )
         examples: list[Examples] = []
         prepared = list(self._prepared(task, bad))
         order = {id(window): place for place, window in enumerate(prepared)}
@@ -124,10 +142,11 @@ class Worker:
         ):
             assert not isinstance(batch, InvalidRecord)
             some = [window for window in batch if isinstance(window, Window)]
-            for window, sums in self._run(some, tally, examples, bad):
+            for window, sums in self._run(some, tally, examples, bad, row_by_row):
                 sums_at[order[id(window)]] = sums
         tally.examples.merge(*examples)
         tally.examples.prune()
+        tally.rows = None if row_by_row is None else row_by_row.finished()
         measured = [(prepared[place].piece, sums_at[place]) for place in sorted(sums_at)]
         tally.texts = len({piece.text.number for piece, _ in measured if piece.part == 0})
         return _part(tally, measured, bad)
@@ -148,12 +167,21 @@ class Worker:
                 yield Window(piece.text, inputs, piece, number)
 
     def _run(
-        self, batch: list[Window], tally: Tally, examples: list[Examples], bad: list[InvalidRecord]
+        self,
+        batch: list[Window],
+        tally: Tally,
+        examples: list[Examples],
+        bad: list[InvalidRecord],
+        row_by_row: TaskRows | None,
     ) -> Iterator[tuple[Window, Sums]]:
         """One batch through the model."""
         source, inputs = self._source, [window.inputs for window in batch]
         watching = Watching(inputs, [window.key for window in batch], source.layout)
-        scores = ScoreObserver(inputs, source.layout, watch=watching.watch)
+        rows = row_by_row and row_by_row.begin(
+            inputs, [window.key for window in batch], [window.piece.cluster for window in batch]
+        )
+        watch = watching.watch if rows is None else _both(watching.watch, rows.watch.watch)
+        scores = ScoreObserver(inputs, source.layout, watch=watch)
         passing = Passing(inputs, source.layout)
         keys = {
             n: w.piece.key
@@ -163,6 +191,8 @@ class Worker:
         comparing = Comparing(inputs, keys, source.layout)
         sinks = FirstTokenSinks(inputs, source.layout)
         watching_all: list[Observer] = [scores, passing, comparing, sinks]
+        if rows is not None:
+            watching_all.insert(0, rows.watch)  # before its rows are scored
         told = self._inside
         if told is not None and self._token:
             before, all_ = self._done, sum(item.length for item in inputs)
@@ -172,7 +202,9 @@ class Worker:
                     inputs, source.layout, lambda share: told(self._token * (before + share * all_))
                 )
             )
-        observe(source, inputs, *watching_all)
+        observe(source, inputs, *watching_all, terms=rows is not None)
+        if rows is not None:
+            rows.ran()
         for item, window in enumerate(batch):
             sums, passed, text = scores.sums(item), passing.passed(item), window.text
             if not all(np.isfinite(flow.keys).all() for flow in passed.values()):
@@ -186,7 +218,18 @@ class Worker:
                 tally.alike.append(comparing.divergences(item))
                 self._smallest.add(keys[item])
             examples.append(watching.examples(item, window.inputs, shown))
+            if rows is not None:
+                tokens = window.inputs.sides[self._heads[0].site.kind].queries.texts
+                rows.add(item, WindowText(text.number, text.place, window.number, tokens))
             yield window, sums
+
+
+def _both(first: Watch, second: Watch) -> Watch:
+    def watch(item: int, site: Site, start: int, names: Sequence[str], values: Array) -> None:
+        first(item, site, start, names, values)
+        second(item, site, start, names, values)
+
+    return watch
 
 
 def _part(tally: Tally, measured: list[tuple[Piece, Sums]], bad: list[InvalidRecord]) -> Part:

@@ -1,0 +1,1 @@
+"""What single heads do over a corpus, row by row: sampled fairly, and added up."""

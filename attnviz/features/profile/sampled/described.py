@@ -1,0 +1,356 @@
+"""From sums and sampled rows to what is said of each head."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.core.scores import Role
+from attnviz.features.profile.parts import (
+    Behaviours,
+    Calibration,
+    ClassWeight,
+    Decile,
+    Distribution,
+    HeadDistribution,
+    Plane,
+    Residue,
+    RowPoint,
+    RowShare,
+    RuleLeaf,
+    SampledRow,
+    SampledText,
+    Stretch,
+    TokenPair,
+)
+from attnviz.features.profile.sampled import rules
+from attnviz.features.profile.sampled.planes import plane
+from attnviz.features.profile.sampled.relations import CLASSES, CONDITIONS, PLACES, RELATIONS
+from attnviz.features.profile.sampled.sample import CRITERIA, WHOLE, second
+from attnviz.features.profile.sampled.sums import PAIR_UNIT, HeadSums, pair_key
+from attnviz.features.profile.sampled.token_shares import TokenShares, specific
+from attnviz.features.profile.sampled.watch import BINS, KEY_CLASSES
+from attnviz.statistics.clusters import ClusterSums
+from attnviz.statistics.histogram import part_of, parts
+
+DECILES = 10
+EXAMPLES = 12
+"""Rows that are shown of each decile."""
+PAIRS = 12
+_LEAST_PAIRS = 5
+"""Rows in which a pair comes at least, beyond the error of its count."""
+_SHOWN_TOKENS = 256
+"""Tokens of a text that are shown at most, from those before a row on."""
+_BEFORE = 191
+
+Bools = NDArray[np.bool_]
+Roles = Sequence[Sequence[Role]]
+
+
+def distribution(
+    sums: HeadSums, roles: Roles, tokens: Sequence[TokenShares], no_effect: str = ""
+) -> Distribution:
+    """Everything but what is read out in tokens.
+
+    Args:
+        sums: of a corpus.
+        roles: of each selected head.
+        tokens: of each selected head.
+        no_effect: why there are no effects.
+    """
+    sample = sums.sample
+    whole = min(len(sample), WHOLE)
+    texts = _Texts(sums)
+    heads = tuple(
+        _Head(sums, number, texts).described(roles[number], tokens[number])
+        for number in range(len(sums.heads))
+    )
+    points = tuple(
+        RowPoint(str(sample["query"][n]), CLASSES[sample["query_class"][n]], int(sample["row"][n]))
+        for n in range(whole)
+    )
+    none = not any("effect" in head.deciles for head in heads)
+    return Distribution(
+        heads,
+        int(sums.rows.sum()),
+        len(sample),
+        whole,
+        texts.shown(),
+        points,
+        no_effect or ("it is not known" if none else ""),
+        "a state file has no model to read them out with; run the command itself",
+    )
+
+
+class _Texts:
+    """The texts that are shown, or the parts of long ones, each once."""
+
+    def __init__(self, sums: HeadSums) -> None:
+        self._sample, self._places = sums.sample, dict[tuple[int, int], int]()
+
+    def place(self, row: int) -> tuple[int, slice]:
+        """Where the text of a sampled row is in the list, and which of its tokens are there."""
+        key, position = int(self._sample["text"][row]), int(self._sample["row"][row])
+        length = len(self._sample.texts[key].tokens)
+        first = max(0, min(position - _BEFORE, length - _SHOWN_TOKENS))
+        first -= first % 32  # rows near each other share a part
+        place = self._places.setdefault((key, first), len(self._places))
+        return place, slice(first, min(first + _SHOWN_TOKENS + 32, length))
+
+    def shown(self) -> tuple[SampledText, ...]:
+        """In the order of their places."""
+        shown = []
+        for key, first in self._places:
+            text = self._sample.texts[key]
+            tokens = text.tokens[first : first + _SHOWN_TOKENS + 32]
+            shown.append(SampledText(text.number, text.place, text.window, first, tokens))
+        return tuple(shown)
+
+
+class _Head:
+    """One head of the sums."""
+
+    def __init__(self, sums: HeadSums, number: int, texts: _Texts) -> None:
+        self._sums, self._number, self._texts = sums, number, texts
+        self._layer = int(sums.layer_of()[number])
+        self._rows: dict[int, int] = {}
+        sample = sums.sample
+        self._whole = min(len(sample), WHOLE)
+        self._made = rules.Rows(
+            rules.unpacked(sample["hits"][:, number], len(RELATIONS)),
+            sample["chance"][:, self._layer].astype(np.float64),
+            rules.unpacked(sample["condition"], len(CONDITIONS)),
+        )
+        self._chances = second(sample["hash"])
+
+    def described(self, roles: Sequence[Role], tokens: TokenShares) -> HeadDistribution:
+        """Everything but what is read out in tokens."""
+        sums, number = self._sums, self._number
+        by = {name: kind for kind, name in enumerate(CRITERIA)}
+        deciles = {name: self._deciles(kind) for name, kind in by.items()}
+        behaviours = self._behaviours()
+        calibrations = tuple(
+            self._calibration(role, self._made.hits[:, PLACES[role.name]])
+            for role in roles
+            if role.name in PLACES
+        )
+        few, many = specific(tokens)
+        return HeadDistribution(
+            sums.heads[number],
+            tuple(self._row(row) for row in self._rows),
+            {name: several for name, several in deciles.items() if several},
+            behaviours,
+            calibrations,
+            tuple(self._classes()),
+            tuple(self._pairs()),
+            sums.pairs.error(number),
+            few,
+            many,
+            tuple(self._along()),
+            dict(self._planes()),
+            tuple(self._decile_of(0, np.arange(self._whole)).tolist()),
+        )
+
+    def _place(self, row: int) -> int:
+        """The place of a sampled row among those that are shown."""
+        return self._rows.setdefault(int(row), len(self._rows))
+
+    def _decile_of(self, kind: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        bins, counts, _ = self._sums.histograms.kind(self._number * len(CRITERIA) + kind)
+        values = self._sums.sample["values"][rows, self._number, kind]
+        if not len(bins):
+            return np.zeros(len(rows), np.int64)
+        return part_of(values, self._chances[rows], bins, counts, DECILES)
+
+    def _deciles(self, kind: int) -> tuple[Decile, ...]:
+        bins, counts, masses = self._sums.histograms.kind(self._number * len(CRITERIA) + kind)
+        if not len(bins):
+            return ()
+        every = parts(bins, counts, masses, DECILES)
+        total = self._sums.written.value()[self._number]
+        rows = np.arange(self._whole)
+        rows = rows[np.isfinite(self._sums.sample["values"][rows, self._number, kind])]
+        at = self._decile_of(kind, rows)
+        return tuple(
+            Decile(
+                float(every.low[n]),
+                float(every.high[n]),
+                float(every.counts[n]),
+                float(every.masses[n] / total) if total > 0 else None,
+                tuple(self._place(row) for row in rows[at == n][:EXAMPLES]),
+            )
+            for n in range(DECILES)
+        )
+
+    def _row(self, row: int) -> SampledRow:
+        sample, number = self._sums.sample, self._number
+        text, some = self._texts.place(row)
+        whole = sample.whole[int(sample["hash"][row])]
+        weight, norm, effect = (float(x) for x in sample["values"][row, number])
+        hits = self._made.hits[row]
+        weights = whole.weights[number, some].astype(np.float64) / 65535
+        return SampledRow(
+            text,
+            int(sample["row"][row]),
+            int(sample["key"][row, number]),
+            str(sample["name"][row, number]),
+            weight,
+            _known(norm),
+            _known(float(sample["written"][row, number])),
+            _known(effect),
+            tuple(np.rint(weights * 1000).astype(int).tolist()),
+            tuple(relation.name for relation, hit in zip(RELATIONS, hits, strict=True) if hit),
+        )
+
+    def _share(self, holds: Bools, of: Bools, chance: NDArray[np.float64] | None) -> RowShare:
+        """A share of sampled rows, with texts as clusters."""
+        rows = int(of.sum())
+        if not rows:
+            return RowShare(None, 0)
+        texts, places = np.unique(self._sums.sample["cluster"][of], return_inverse=True)
+        a = np.bincount(places, holds[of], len(texts))
+        sums = ClusterSums.of(a, np.bincount(places, minlength=len(texts)))
+        value, half = float(holds[of].mean()), float(sums.half())
+        expected = None if chance is None else float(chance[of].mean())
+        if np.isnan(half):
+            return RowShare(value, rows, expected)
+        return RowShare(value, rows, expected, max(0.0, value - half), min(1.0, value + half))
+
+    def _behaviours(self) -> Behaviours:
+        """Rules from one half of the texts, measured on the other."""
+        texts = self._sums.sample["cluster"]
+        held_out = (texts & np.uint64(1)) > 0
+        found = self._made.of(~held_out)
+        tree = rules.grown(found)
+        leaves = rules.reached(tree, self._made)
+        by = {n: holds & held_out for n, holds in rules.behaviours_of(leaves).items()}
+        chance = self._made.chance
+        shares = {
+            RELATIONS[n].name: self._share(holds, held_out, chance[:, n])
+            for n, holds in sorted(by.items(), key=lambda pair: (-int(pair[1].sum()), pair[0]))
+        }
+        explained = np.zeros(len(texts), np.bool_)
+        for holds in by.values():
+            explained |= holds
+        told = tuple(
+            RuleLeaf(
+                tuple((CONDITIONS[n].name, holds) for n, holds in leaf.path),
+                float(leaf.rows[held_out].mean()) if held_out.any() else 0.0,
+                tuple(
+                    (
+                        RELATIONS[n].name,
+                        self._share(holds & held_out, decided & held_out, chance[:, n]),
+                    )
+                    for n, decided, holds in leaf.rules
+                ),
+            )
+            for leaf in leaves
+        )
+        return Behaviours(
+            len(found),
+            int(held_out.sum()),
+            shares,
+            self._share(~explained, held_out, None),
+            told,
+        )
+
+    def _calibration(self, role: Role, holds: Bools) -> Calibration:
+        relation = PLACES[role.name]
+        chance = self._made.chance[:, relation]
+        can = (chance > 0) & (chance < 1)
+        rest = can & ~holds
+        return Calibration(
+            role.title,
+            self._share(holds, can, chance),
+            float(can.mean()) if len(can) else 0.0,
+            tuple(self._residue(rest, relation)),
+        )
+
+    def _residue(self, rest: Bools, but: int) -> Iterator[Residue]:
+        """Rows in groups of their own: by rules that are found on them, else by class of key."""
+        total = int(rest.sum())
+        if not total:
+            return
+        found = self._made.of(rest)
+        hits = found.hits.copy()
+        hits[:, but] = False
+        chosen, _ = rules.listed(
+            rules.Rows(hits, found.chance, found.conditions), max(3, round(0.05 * total))
+        )
+        left = rest.copy()
+        groups: list[tuple[int, str, bool, Bools]] = []
+        for n in chosen:
+            some = left & self._made.hits[:, n]
+            groups.append((int(some.sum()), RELATIONS[n].name, True, some))
+            left &= ~some
+        classes = self._sums.sample["key_class"][:, self._number]
+        for n, name in enumerate(CLASSES):
+            some = left & (classes == n)
+            if some.any():
+                groups.append((int(some.sum()), name, False, some))
+        for count, name, related, some in sorted(groups, key=lambda group: -group[0]):
+            shown = np.flatnonzero(some[: self._whole])[:3]
+            yield Residue(name, related, count / total, tuple(self._place(n) for n in shown))
+
+    def _classes(self) -> Iterator[ClassWeight]:
+        sums = self._sums
+        own = sums.by_class.value()[self._number]
+        uniform = sums.uniform_by_class.value()[self._layer]
+        for q, query in enumerate(CLASSES):
+            rows = int(sums.rows[q])
+            for k, key in enumerate(KEY_CLASSES):
+                if rows and uniform[q, k] > 0:
+                    yield ClassWeight(
+                        query, key, float(own[q, k] / rows), float(uniform[q, k] / rows), rows
+                    )
+
+    def _pairs(self) -> Iterator[TokenPair]:
+        """Those that come more often than uniform attention explains, by how much more."""
+        sums, number = self._sums, self._number
+        sample = sums.sample
+        names = dict.fromkeys(
+            zip(sample["query"].tolist(), sample["name"][:, number].tolist(), strict=True)
+        )
+        layer, error = len(sums.heads) + self._layer, sums.pairs.error(number)
+        kept = []
+        for query, key in names:
+            at = pair_key(query, key)
+            rows = float(sums.pairs.count(number, at)[0])
+            expected = float(sums.pairs.count(layer, at)[0]) / PAIR_UNIT
+            if rows - error >= _LEAST_PAIRS and rows - error > expected > 0:
+                kept.append(TokenPair(query, key, rows, expected, rows / expected))
+        kept.sort(key=lambda pair: (pair.expected - pair.rows, pair.query, pair.key))
+        yield from kept[:PAIRS]
+
+    def _along(self) -> Iterator[Stretch]:
+        sums = self._sums
+        own = sums.along.value()[self._number]
+        uniform = sums.uniform_along.value()[self._layer]
+        for n in range(BINS):
+            rows = int(sums.along_rows[n])
+            if rows:
+                figures = (float(x[n] / rows) for pair in zip(own, uniform, strict=True) for x in pair)
+                yield Stretch((1 << n) - 1, (1 << (n + 1)) - 2, rows, *figures)
+
+    def _planes(self) -> Iterator[tuple[str, Plane]]:
+        for name, moments in self._sums.moments.items():
+            whole = moments.value()[self._number]
+            axes, mean, kept = plane(whole, int(self._sums.rows.sum()))
+            sample = self._sums.sample
+            points = np.array(
+                [
+                    sample.whole[int(bits)].vectors[name][self._number]
+                    for bits in sample["hash"][: self._whole]
+                ],
+                np.float64,
+            )
+            if len(points):
+                at = (points - mean) @ axes
+                yield name, Plane(kept, tuple((round(float(x), 4), round(float(y), 4)) for x, y in at))
+
+
+def _known(value: float) -> float | None:
+    return value if np.isfinite(value) else None
+

@@ -1,0 +1,330 @@
+"""What can set a key apart from the others, seen from its query; and what a query can be.
+
+A relation says which keys of a row are its targets, a condition which rows it is about; both are
+known from the tokens alone. Relations of the names of scores have the targets of those scores
+(:mod:`attnviz.scoring.scores`): outside of the sink but for ``first`` and ``separator``; only that
+position 0 is the token before position 1 here.
+
+Notation in shapes: n rows, S keys, R relations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.core.tokens import Tokens
+from attnviz.scoring.axes import is_punctuation
+from attnviz.scoring.block import LOCAL_WINDOW
+
+Bools = NDArray[np.bool_]
+Integers = NDArray[np.int64]
+
+CLASSES = ("first", "special", "punctuation", "digit", "continuation", "initial")
+"""Every token is of one: position 0, one of the tokenizer's own, punctuation, a number, a later
+piece of a word, or a word's first piece."""
+
+_ENDS = frozenset(".!?。！？…")
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What is known of the tokens of one text.
+
+    Attributes:
+        tokens: S of them.
+    """
+
+    tokens: Tokens
+
+    @cached_property
+    def identity(self) -> Integers:
+        """[S], the same number for the same token."""
+        return _numbered(self.tokens.identity)
+
+    @cached_property
+    def letters(self) -> Integers:
+        """[S], the same number for the same letters, whatever their case; -1 without letters."""
+        plain = [text.strip().removeprefix("##").casefold() for text in self.tokens.texts]
+        numbers = _numbered(plain)
+        return np.where([any(map(str.isalnum, text)) for text in plain], numbers, -1)
+
+    @cached_property
+    def words(self) -> Integers:
+        """[S], the number of each token's word; -1 for special tokens."""
+        return np.array(self.tokens.words, np.int64)
+
+    @cached_property
+    def special(self) -> Bools:
+        """[S], the tokenizer's own."""
+        return np.array(self.tokens.special, np.bool_)
+
+    @cached_property
+    def separators(self) -> Bools:
+        """[S], tokens that end a segment."""
+        return np.array(self.tokens.separators, np.bool_)
+
+    @cached_property
+    def punctuation(self) -> Bools:
+        """[S], nothing but punctuation."""
+        return np.array([is_punctuation(text) for text in self.tokens.texts]) & ~self.special
+
+    @cached_property
+    def digit(self) -> Bools:
+        """[S], numbers."""
+        return np.array(
+            [text.strip().removeprefix("##").isnumeric() for text in self.tokens.texts]
+        ) & ~self.special
+
+    @cached_property
+    def capital(self) -> Bools:
+        """[S], tokens that begin with a capital letter."""
+        return np.array([text.strip()[:1].isupper() for text in self.tokens.texts]) & ~self.special
+
+    @cached_property
+    def continuation(self) -> Bools:
+        """[S], later pieces of a word."""
+        same = np.zeros(len(self.words), np.bool_)
+        same[1:] = self.words[1:] == self.words[:-1]
+        return same & ~self.special & ~self.punctuation & ~self.digit
+
+    @cached_property
+    def opens(self) -> Bools:
+        """[S], the first token of a sentence but the first of all: after . ! ? or a line's end."""
+        texts = self.tokens.texts
+        ends = np.array(
+            [bool(_ENDS & set(text.strip()[-1:])) or text.endswith("\n") for text in texts]
+        )
+        opens = np.zeros(len(texts), np.bool_)
+        opens[1:] = ends[:-1] & ~ends[1:]
+        return opens & ~self.punctuation & ~self.special
+
+    @cached_property
+    def repeated(self) -> Bools:
+        """[S], occurred before in this text."""
+        _, first = np.unique(self.identity, return_index=True)
+        again = np.ones(len(self.identity), np.bool_)
+        again[first] = False
+        return again & ~self.special
+
+    @cached_property
+    def sink(self) -> Bools:
+        """[S], position 0 and the tokenizer's own."""
+        sink = self.special.copy()
+        sink[0] = True
+        return sink
+
+    @cached_property
+    def classes(self) -> NDArray[np.int8]:
+        """[S], places in :data:`CLASSES`."""
+        classes = np.full(len(self.words), CLASSES.index("initial"), np.int8)
+        for name, flags in (
+            ("continuation", self.continuation),
+            ("digit", self.digit),
+            ("punctuation", self.punctuation),
+            ("special", self.special),
+        ):
+            classes[flags] = CLASSES.index(name)
+        classes[0] = CLASSES.index("first")
+        return classes
+
+
+def _numbered(names: object) -> Integers:
+    numbers: dict[object, int] = {}
+    return np.array([numbers.setdefault(name, len(numbers)) for name in names], np.int64)  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True)
+class Relation:
+    """What sets a key apart.
+
+    Attributes:
+        name: of a score where it has that score's targets.
+        said: what the key is, in words, of "the strongest key is ...".
+        targets: of rows [n] over a text: bool [n, S].
+        sink: whether position 0 and special tokens may be targets.
+    """
+
+    name: str
+    said: str
+    targets: Callable[[Known, Integers], Bools]
+    sink: bool = False
+
+
+def _offset(by: int) -> Callable[[Known, Integers], Bools]:
+    def targets(known: Known, rows: Integers) -> Bools:
+        keys: Bools = np.arange(len(known.words)) == rows[:, None] + by
+        return keys
+
+    return targets
+
+
+def _flag(name: str) -> Callable[[Known, Integers], Bools]:
+    def targets(known: Known, rows: Integers) -> Bools:
+        return np.broadcast_to(getattr(known, name), (len(rows), len(known.words)))
+
+    return targets
+
+
+def _first(known: Known, rows: Integers) -> Bools:
+    keys: Bools = np.broadcast_to(np.arange(len(known.words)) == 0, (len(rows), len(known.words)))
+    return keys
+
+
+def _separator(known: Known, rows: Integers) -> Bools:
+    flags = known.separators.copy()
+    flags[0] = False
+    return np.broadcast_to(flags, (len(rows), len(flags)))
+
+
+def _local(known: Known, rows: Integers) -> Bools:
+    near: Bools = abs(np.arange(len(known.words)) - rows[:, None]) <= LOCAL_WINDOW
+    return near
+
+
+def _earlier(known: Known, rows: Integers) -> Bools:
+    """At least two positions back."""
+    back: Bools = np.arange(len(known.words)) <= rows[:, None] - 2
+    return back
+
+
+def _duplicate(known: Known, rows: Integers) -> Bools:
+    same: Bools = known.identity == known.identity[rows][:, None]
+    return same & _earlier(known, rows)
+
+
+def _after(flags: Bools, by: int) -> Bools:
+    """Keys so many positions after those that are marked."""
+    moved = np.zeros_like(flags)
+    if by > 0:
+        moved[:, by:] = flags[:, :-by]
+    else:
+        moved[:, :by] = flags[:, -by:]
+    return moved
+
+
+def _induction(known: Known, rows: Integers) -> Bools:
+    same: Bools = known.identity == known.identity[rows][:, None]
+    return _after(same, 1) & _earlier(known, rows)
+
+
+def _before_copy(known: Known, rows: Integers) -> Bools:
+    same: Bools = known.identity == known.identity[rows][:, None]
+    return _after(same, -1) & _earlier(known, rows)
+
+
+def _same_letters(known: Known, rows: Integers) -> Bools:
+    own = known.letters[rows][:, None]
+    alike: Bools = (known.letters == own) & (own >= 0)
+    return alike & (known.identity != known.identity[rows][:, None])
+
+
+def _same_word(known: Known, rows: Integers) -> Bools:
+    same: Bools = (known.words == known.words[rows][:, None]) & (known.words >= 0)
+    return same & ~_offset(0)(known, rows)
+
+
+def _word_before(known: Known, rows: Integers) -> Bools:
+    before: Bools = known.words == known.words[rows][:, None] - 1
+    return before & (known.words >= 0)
+
+
+def _last_mark(known: Known, rows: Integers) -> Bools:
+    """The last punctuation before the query."""
+    places = np.where(known.punctuation, np.arange(len(known.words)), -1)
+    last = np.concatenate([[-1], np.maximum.accumulate(places)[:-1]])[rows]
+    keys: Bools = np.arange(len(known.words)) == last[:, None]
+    return keys
+
+
+RELATIONS: tuple[Relation, ...] = (
+    Relation("first", "the first token", _first, sink=True),
+    Relation("self", "the token itself", _offset(0), sink=True),
+    Relation("previous", "the token before", _offset(-1), sink=True),
+    Relation("next", "the token after", _offset(1), sink=True),
+    Relation("induction", "the token after an earlier copy of it", _induction),
+    Relation("duplicate", "an earlier copy of it", _duplicate),
+    Relation("before-copy", "the token before an earlier copy of it", _before_copy),
+    Relation("same-letters", "the same letters in another token", _same_letters),
+    Relation("same-word", "another piece of its word", _same_word),
+    Relation("word-before", "a piece of the word before", _word_before),
+    Relation("sentence-start", "a token that begins a sentence", _flag("opens")),
+    Relation("last-punctuation", "the last punctuation before it", _last_mark),
+    Relation("separator", "a separator", _separator, sink=True),
+    Relation("special", "one of the tokenizer's own tokens", _flag("special"), sink=True),
+    Relation("punctuation", "punctuation", _flag("punctuation")),
+    Relation("digit", "a number", _flag("digit")),
+    Relation("capital", "a token with a capital letter", _flag("capital")),
+    Relation("continuation", "a later piece of a word", _flag("continuation")),
+    Relation("repeated", "a token that was there before", _flag("repeated")),
+    Relation("local", f"a token at most {LOCAL_WINDOW} away", _local),
+)
+"""In the order in which equally good ones are tried: the narrow before the wide."""
+
+PLACES: Mapping[str, int] = {relation.name: n for n, relation in enumerate(RELATIONS)}
+
+
+def targets(known: Known, rows: Integers) -> Bools:
+    """Which keys of some rows are targets of which relation, bool [R, n, S]."""
+    every = np.stack([relation.targets(known, rows) for relation in RELATIONS])
+    plain = ~known.sink
+    for number, relation in enumerate(RELATIONS):
+        if not relation.sink:
+            every[number] &= plain
+    return every
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What a query can be.
+
+    Attributes:
+        name: a short one.
+        said: of the rows, in words, and ``otherwise`` of those for which it is not so.
+        otherwise: see ``said``.
+        holds: of the tokens of a text: bool [S].
+    """
+
+    name: str
+    said: str
+    otherwise: str
+    holds: Callable[[Known], Bools]
+
+
+def _early(known: Known) -> Bools:
+    early: Bools = np.arange(len(known.words)) < EARLY
+    return early
+
+
+def _followed(known: Known) -> Bools:
+    """The token before is punctuation."""
+    after = np.zeros(len(known.words), np.bool_)
+    after[1:] = known.punctuation[:-1]
+    return after
+
+
+EARLY = 8
+"""Positions that are the beginning of a text."""
+
+CONDITIONS: tuple[Condition, ...] = (
+    Condition("repeated", "was there before", "is new", lambda known: known.repeated),
+    Condition("punctuation", "is punctuation", "is no punctuation", lambda k: k.punctuation),
+    Condition("continuation", "continues a word", "begins a word", lambda k: k.continuation),
+    Condition("digit", "is a number", "is no number", lambda known: known.digit),
+    Condition("capital", "has a capital letter", "has none", lambda known: known.capital),
+    Condition("opens", "begins a sentence", "begins none", lambda known: known.opens),
+    Condition("after", "follows punctuation", "follows none", _followed),
+    Condition("early", f"is among the first {EARLY} tokens", "comes later", _early),
+)
+
+
+def conditions(known: Known) -> Integers:
+    """[S], a bit for each condition that holds."""
+    bits = np.zeros(len(known.words), np.int64)
+    for number, condition in enumerate(CONDITIONS):
+        bits |= condition.holds(known).astype(np.int64) << number
+    return bits

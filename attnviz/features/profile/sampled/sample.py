@@ -1,0 +1,181 @@
+"""Rows drawn at random from a corpus, whatever its size and order, for all chosen heads at once.
+
+Every row of a text that counts has 64 random bits of its own, from the seed, the text and its
+position; the rows with the smallest bits are the sample. So each row is as likely to be in it as
+any other, the sample of a corpus is that of its parts put together, and memory does not grow.
+
+Notation in shapes: n rows, H chosen heads, L their layers, R relations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.features.profile.sampled.relations import RELATIONS
+from attnviz.features.profile.tasks import mixed
+
+ROWS = 4096
+"""Rows that rules and pairs are found on."""
+WHOLE = 512
+"""The first of them, which are kept with all their weights, to be shown."""
+CRITERIA = ("weight", "norm", "effect")
+"""What deciles are of: the largest weight of a row, the largest α_ij‖f(x_j)‖, and the effect."""
+
+Hashes = NDArray[np.uint64]
+
+
+def hashes(key: int, rows: int, seed: int) -> Hashes:
+    """The random bits of each row of a text.
+
+    Args:
+        key: of the text.
+        rows: how many it has.
+        seed: of the draw.
+    """
+    own = int(mixed(seed, np.array([0]))[0]) ^ key
+    return mixed(own, np.arange(rows))
+
+
+def second(bits: Hashes) -> NDArray[np.float64]:
+    """Numbers from 0 to 1 that are independent of which rows have the smallest bits."""
+    again = np.array([mixed(int(bit), np.array([1]))[0] for bit in bits], np.uint64)
+    uniform: NDArray[np.float64] = (again >> np.uint64(11)).astype(np.float64) / (1 << 53)
+    return uniform
+
+
+@dataclass(frozen=True, slots=True)
+class WholeRow:
+    """A row with all that can be shown of it.
+
+    Attributes:
+        weights: uint16 [H, S], in units of 1/65,535.
+        vectors: float32 [H, d or d_v] by name, of :data:`~.watch.VECTORS`.
+        sigma: what the last normalization divides by; NaN where that is not known.
+        next: the id of the token that follows; -1 at the end of a text.
+    """
+
+    weights: NDArray[np.uint16]
+    vectors: Mapping[str, NDArray[np.float32]]
+    sigma: float
+    next: int
+
+
+@dataclass(frozen=True, slots=True)
+class WindowText:
+    """A text, or a window of a long one, with rows that are shown.
+
+    Attributes:
+        number, place: the text, by its number and by file and line.
+        window: which window of it, from 0.
+        tokens: their readable texts.
+    """
+
+    number: int
+    place: str
+    window: int
+    tokens: tuple[str, ...]
+
+
+_ARRAYS: Mapping[str, tuple[Any, tuple[str, ...]]] = {
+    "hash": (np.uint64, ()),
+    "text": (np.uint64, ()),
+    "cluster": (np.uint64, ()),
+    "row": (np.int32, ()),
+    "condition": (np.int64, ()),
+    "query_class": (np.int8, ()),
+    "query": (object, ()),
+    "choices": (np.int32, ("L",)),
+    "chance": (np.float32, ("L", "R")),
+    "key": (np.int32, ("H",)),
+    "hits": (np.int64, ("H",)),
+    "key_class": (np.int8, ("H",)),
+    "name": (object, ("H",)),
+    "values": (np.float32, ("H", "C")),
+    "written": (np.float32, ("H",)),
+}
+"""The columns of a sample, their types and their axes behind the rows."""
+COLUMNS = tuple(_ARRAYS)
+
+
+@dataclass
+class RowSample:
+    """The rows with the smallest bits, by these bits.
+
+    Attributes:
+        columns: arrays [n, ...]: ``hash``, the ``text`` and the ``row`` in it, the ``cluster`` of
+            texts that are not independent; ``condition`` and
+            ``query_class`` of the query, ``query`` its text; ``choices``, keys that are allowed,
+            and ``chance``, the share of them that are targets of each relation, by layer; and of
+            each head the ``key`` with the largest weight, its ``name`` and ``key_class``, a bit in
+            ``hits`` for every relation whose target it is, the ``values`` of the criteria, and
+            ``written``, the norm of what it wrote.
+        whole: the first :data:`WHOLE` rows, by their bits.
+        texts: those of the whole rows, by their keys.
+    """
+
+    columns: dict[str, NDArray[Any]]
+    whole: dict[int, WholeRow] = field(default_factory=dict)
+    texts: dict[int, WindowText] = field(default_factory=dict)
+
+    @classmethod
+    def empty(cls, heads: int, layers: int) -> RowSample:
+        """No rows of so many heads in so many layers."""
+        sizes = {"H": heads, "L": layers, "R": len(RELATIONS), "C": len(CRITERIA)}
+        return cls(
+            {
+                name: np.zeros((0, *(sizes[axis] for axis in axes)), dtype)
+                for name, (dtype, axes) in _ARRAYS.items()
+            }
+        )
+
+    def __len__(self) -> int:
+        return len(self.columns["hash"])
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self.columns[name]
+
+    def merge(self, *others: RowSample) -> None:
+        """Keep the rows with the smallest bits of all."""
+        every = (self, *others)
+        bits = np.concatenate([each.columns["hash"] for each in every])
+        kept = np.argsort(bits, kind="stable")[:ROWS]
+        self.columns = {
+            name: np.concatenate([each.columns[name] for each in every])[kept] for name in COLUMNS
+        }
+        for other in others:
+            self.whole.update(other.whole)
+            self.texts.update(other.texts)
+        first = set(self.columns["hash"][:WHOLE].tolist())
+        self.whole = {bit: row for bit, row in self.whole.items() if bit in first}
+        shown = set(self.columns["text"][:WHOLE].tolist())
+        self.texts = {key: text for key, text in self.texts.items() if key in shown}
+
+    def renumber(self, offset: int) -> None:
+        """Count the texts from ``offset`` on, since others came before them."""
+        self.texts = {
+            key: replace(text, number=text.number + offset) for key, text in self.texts.items()
+        }
+
+
+class Threshold:
+    """The smallest bits that a worker has seen: rows above them are in no sample."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._bits: Hashes = np.zeros(0, np.uint64)
+
+    def may_have(self, bits: Hashes) -> NDArray[np.bool_]:
+        """Which rows may be in the sample of all that there is."""
+        if len(self._bits) < self._count:
+            return np.ones(len(bits), np.bool_)
+        may: NDArray[np.bool_] = bits <= self._bits[-1]
+        return may
+
+    def add(self, bits: Sequence[Hashes]) -> None:
+        """Take in the bits of rows; those that come again count once."""
+        self._bits = np.unique(np.concatenate([self._bits, *bits]))[: self._count]

@@ -1,0 +1,398 @@
+"""What the rows of chosen heads add up to, to the same bits in any order.
+
+Notation in shapes: H chosen heads, L their layers, Q classes of queries, C of keys, d width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.core.heads import Head
+from attnviz.core.prompt import Inputs
+from attnviz.core.source import Source
+from attnviz.features.profile.sampled import relations
+from attnviz.features.profile.sampled.effects import effects, no_effects
+from attnviz.features.profile.sampled.relations import CLASSES, Known
+from attnviz.features.profile.sampled.sample import (
+    CRITERIA,
+    Hashes,
+    RowSample,
+    Threshold,
+    WholeRow,
+    WindowText,
+    hashes,
+)
+from attnviz.features.profile.sampled.watch import (
+    BINS,
+    KEY_CLASSES,
+    VECTORS,
+    LayerRows,
+    RowWatch,
+    chosen_by_site,
+)
+from attnviz.statistics.exact import Exact
+from attnviz.statistics.histogram import Histograms
+from attnviz.statistics.sketch import Sketch, spread
+
+PAIR_UNIT = 1 << 20
+"""Uniform attention's pairs are counted in units of 2⁻²⁰ rows."""
+_LONGEST_TOKEN = 40
+"""Characters of a token that are kept."""
+
+Floats = NDArray[np.floating[Any]]
+
+
+class HeadSums:
+    """Everything that adds up, and the sample of rows.
+
+    Args:
+        heads: the chosen ones, in the order of the layout.
+
+    Attributes:
+        rows: int64 [Q], rows that count, by class of query.
+        histograms: of the criteria, kind = head · 3 + criterion, with norms written.
+        written: exact [H], sums of norms written.
+        by_class: exact [H, Q, C], weight by class of query and key; ``uniform_by_class`` [L, Q, C].
+        along: exact [H, 2, BINS], bits of entropy and weight on the sink along the text; with
+            ``uniform_along`` [L, 2, BINS] of uniform attention, and ``along_rows`` int64 [BINS].
+        moments: exact [H, d + 1, d] of each of :data:`~.watch.VECTORS` that is known: the sum of
+            its vectors and below it that of their products.
+        pairs: how often the token of the query and that of its strongest key are which, by head;
+            behind them the same of uniform attention by layer, in units of 2⁻²⁰.
+        sample: rows drawn at random.
+    """
+
+    def __init__(self, heads: Sequence[Head]) -> None:
+        self.heads = tuple(heads)
+        self.sites = tuple(chosen_by_site(heads))
+        h, layers = len(self.heads), len(self.sites)
+        self.rows = np.zeros(len(CLASSES), np.int64)
+        self.histograms = Histograms.empty()
+        self.written = Exact((h,))
+        self.by_class = Exact((h, len(CLASSES), len(KEY_CLASSES)))
+        self.uniform_by_class = Exact((layers, len(CLASSES), len(KEY_CLASSES)))
+        self.along, self.uniform_along = Exact((h, 2, BINS)), Exact((layers, 2, BINS))
+        self.along_rows = np.zeros(BINS, np.int64)
+        self.moments: dict[str, Exact] = {}
+        self.pairs = Sketch(h + layers)
+        self.sample = RowSample.empty(h, layers)
+
+    def exact(self) -> dict[str, Exact]:
+        """The exact sums by their names in a file."""
+        fixed = ("written", "by_class", "uniform_by_class", "along", "uniform_along")
+        own = {name: getattr(self, name) for name in fixed}
+        return own | {f"moments.{name}": sums for name, sums in self.moments.items()}
+
+    def layer_of(self) -> NDArray[np.int64]:
+        """[H], which of the layers each head is in."""
+        return np.array([self.sites.index(head.site) for head in self.heads], np.int64)
+
+    def merge(self, other: HeadSums) -> None:
+        """Add what other texts add up to."""
+        self.rows += other.rows
+        self.along_rows += other.along_rows
+        self.histograms.merge(other.histograms)
+        for name, sums in other.moments.items():
+            self.moments.setdefault(name, Exact(sums.whole.shape))
+        mine = self.exact()
+        for name, sums in other.exact().items():
+            mine[name].merge(sums)
+        self.pairs.merge(other.pairs)
+        self.sample.merge(other.sample)
+
+
+class TaskRows:
+    """Adds up the rows of one task; sums in float64 become exact at its end.
+
+    Args:
+        source: the model.
+        heads: the chosen ones.
+        seed: of the draw of rows.
+        rows, whole: what the worker has seen of bits, for all tasks.
+    """
+
+    def __init__(
+        self, source: Source, heads: Sequence[Head], seed: int, rows: Threshold, whole: Threshold
+    ) -> None:
+        self._source, self._seed = source, seed
+        self._rows, self._whole = rows, whole
+        self._sums = HeadSums(heads)
+        self._layers = self._sums.layer_of()
+        self._outputs = {site: source.output(site) for site in self._sums.sites}
+        self._readout = source.readout()
+        self._effects = not no_effects(source)
+        shapes = {name: sums.whole.shape for name, sums in self._sums.exact().items()}
+        self._float = {name: np.zeros(shape) for name, shape in shapes.items()}
+        self._values: list[tuple[NDArray[np.int64], Floats, Floats]] = []
+        self._samples: list[RowSample] = []
+
+    def begin(
+        self, batch: Sequence[Inputs], keys: Sequence[int], clusters: Sequence[str]
+    ) -> BatchRows:
+        """Before a batch runs.
+
+        Args:
+            batch: its items.
+            keys: of their texts, or windows of them.
+            clusters: what texts belong to that are not independent.
+        """
+        bits = [
+            hashes(key, item.length, self._seed) for key, item in zip(keys, batch, strict=True)
+        ]
+        known = [Known(item.sides[self._sums.sites[0].kind].queries) for item in batch]
+        whole = [
+            np.flatnonzero(self._whole.may_have(own) & ~tokens.special)
+            for own, tokens in zip(bits, known, strict=True)
+        ]
+        watch = RowWatch(batch, known, whole, self._sums.heads, self._outputs)
+        return BatchRows(self, watch, bits, keys, [_hashed(name) for name in clusters])
+
+    def effects(self, batch: Sequence[Inputs]) -> tuple[list[Floats], list[Floats]]:
+        """See :func:`~.effects.effects`; NaN where the model has none."""
+        if not self._effects:
+            h = len(self._sums.heads)
+            return [np.full((h, item.length), np.nan) for item in batch], [np.zeros(0)] * len(batch)
+        return effects(self._source, batch, self._sums.heads, self._readout)
+
+    def add(
+        self, watch: RowWatch, item: int, bits: Hashes, text: tuple[int, int, WindowText], *of: Floats
+    ) -> None:
+        """Add one item.
+
+        Args:
+            watch: of its batch.
+            item: its number there.
+            bits: of its rows.
+            text: its key, that of its cluster, and what is shown of it.
+            of: the effects [H, T], and what the last normalization divides by, [T] or empty.
+        """
+        known, effect, sums = watch.known[item], of[0], self._sums
+        layers = [watch.layers[item, site] for site in sums.sites]
+        counts = ~known.special
+        for layer in layers:
+            counts = counts & (layer.choices >= 2)
+        rows = np.flatnonzero(counts)
+        if not len(rows):
+            return
+
+        def joined(name: str) -> Floats:
+            return np.concatenate([getattr(layer, name) for layer in layers])
+
+        values = np.stack([joined("top"), joined("norm"), effect], 2)[:, rows]  # [H, n, 3]
+        values = values.astype(np.float32)
+        written = joined("written")[:, rows]
+        classes = known.classes[rows].astype(np.int64)
+        sums.rows += np.bincount(classes, minlength=len(CLASSES))
+        self._add_values(values, written)
+        self._float["written"] += np.nan_to_num(written).sum(1, dtype=np.float64)
+        one_hot = np.eye(len(CLASSES))[classes].T  # [Q, n]
+        by_class = joined("by_class")[:, rows]
+        self._float["by_class"] += one_hot @ by_class
+        stretch = np.log2(rows + 1).astype(np.int64).clip(0, BINS - 1)
+        bins = np.eye(BINS)[stretch].T  # [BINS, n]
+        sums.along_rows += np.bincount(stretch, minlength=BINS)
+        both = np.stack([joined("entropy"), joined("sink")], 2)[:, rows].astype(np.float64)
+        self._float["along"] += (bins @ np.nan_to_num(both)).swapaxes(1, 2)
+        self._uniform(watch, item, layers, rows, (one_hot, bins))
+        self._pairs(known, layers, rows)
+        self._moments(watch, item, rows)
+        self._sampled(watch, item, rows, bits, text, values, written, of[1])
+
+    def finished(self) -> HeadSums:
+        """The sums of the task."""
+        sums = self._sums
+        if self._values:
+            kinds, values, masses = (np.concatenate(each) for each in zip(*self._values, strict=True))
+            sums.histograms = Histograms.of(kinds, values, masses)
+        for name in self._float:
+            if name.startswith("moments."):
+                sums.moments[name.partition(".")[2]] = Exact(self._float[name].shape)
+        for name, exact in sums.exact().items():
+            exact.add(self._float[name][None])
+        sums.sample.merge(*self._samples)
+        return sums
+
+    def _add_values(self, values: Floats, written: Floats) -> None:
+        heads, rows, kinds = values.shape
+        numbers = np.arange(heads)[:, None, None] * kinds + np.arange(kinds)
+        numbers = np.broadcast_to(numbers, values.shape)
+        masses = np.broadcast_to(np.nan_to_num(written)[..., None], values.shape)
+        there = np.isfinite(values)
+        self._values.append((numbers[there], values[there], masses[there]))
+
+    def _uniform(
+        self,
+        watch: RowWatch,
+        item: int,
+        layers: Sequence[LayerRows],
+        rows: NDArray[np.int64],
+        hot: tuple[Floats, Floats],
+    ) -> None:
+        """What uniform attention would do in each layer; equal masks are worked out once."""
+        known, h = watch.known[item], len(self._sums.heads)
+        features = watch.features(item)
+        names = np.array([_hashed(text) for text in known.tokens.texts], np.uint64)
+        made: list[tuple[LayerRows, Floats, Floats, tuple[Hashes, NDArray[np.int64]]]] = []
+        for number, layer in enumerate(layers):
+            same = next(
+                (each for each in made if np.array_equal(each[0].allowed, layer.allowed)), None
+            )
+            if same is None:
+                uniform = layer.allowed[rows] / layer.choices[rows, None]
+                by_class = hot[0] @ (uniform @ features)
+                sink = uniform[:, known.sink].sum(1)
+                both = np.stack([np.log2(layer.choices[rows]), sink])
+                at, keys = np.nonzero(layer.allowed[rows])
+                pairs, places = np.unique(
+                    _paired(names[rows[at]], names[keys]), return_inverse=True
+                )
+                mass = np.bincount(places, uniform[at, keys], len(pairs))
+                same = (layer, by_class, both @ hot[1].T, (pairs, np.rint(mass * PAIR_UNIT)))
+                made.append(same)
+            self._float["uniform_by_class"][number] += same[1]
+            self._float["uniform_along"][number] += same[2]
+            self._sums.pairs.add(h + number, same[3][0], same[3][1].astype(np.int64))
+
+    def _pairs(self, known: Known, layers: Sequence[LayerRows], rows: NDArray[np.int64]) -> None:
+        names = np.array([_hashed(text) for text in known.tokens.texts], np.uint64)
+        keys = np.concatenate([layer.key for layer in layers])[:, rows]
+        for head, own in enumerate(keys):
+            pairs, counts = np.unique(_paired(names[rows], names[own]), return_counts=True)
+            self._sums.pairs.add(head, pairs, counts)
+
+    def _moments(self, watch: RowWatch, item: int, rows: NDArray[np.int64]) -> None:
+        by_site = [watch.vectors(item, site) for site in self._sums.sites]
+        for name in VECTORS:
+            some = [vectors[name] for vectors in by_site if name in vectors]
+            if len(some) < len(by_site) or len({each.shape[2] for each in some}) > 1:
+                continue  # no common plane of these heads
+            x = np.concatenate(some)[:, rows].astype(np.float64)
+            whole = np.concatenate([x.sum(1)[:, None], x.swapaxes(1, 2) @ x], 1)
+            kept = self._float.setdefault(f"moments.{name}", np.zeros(whole.shape))
+            kept += whole
+
+    def _sampled(
+        self,
+        watch: RowWatch,
+        item: int,
+        rows: NDArray[np.int64],
+        bits: Hashes,
+        text: tuple[int, int, WindowText],
+        values: Floats,
+        written: Floats,
+        deviations: Floats,
+    ) -> None:
+        """The rows that may be in the sample."""
+        known, sums = watch.known[item], self._sums
+        may = self._rows.may_have(bits[rows])
+        whole = set(rows[self._whole.may_have(bits[rows])].tolist())
+        self._rows.add([bits[rows]])
+        self._whole.add([bits[rows]])
+        if not may.any():
+            return
+        some = rows[may]
+        layers = [watch.layers[item, site] for site in sums.sites]
+        targets = relations.targets(known, some)  # [R, n, S]
+        key = np.concatenate([layer.key for layer in layers])[:, some].T  # [n, H]
+        hit = targets[:, np.arange(len(some))[:, None], key]  # [R, n, H]
+        powers = (1 << np.arange(len(hit)))[:, None, None]
+        chance = np.stack(
+            [
+                (targets & layer.allowed[some]).sum(-1) / layer.choices[some]
+                for layer in layers
+            ]
+        )  # [L, R, n]
+        texts = np.array([name[:_LONGEST_TOKEN] for name in known.tokens.texts], object)
+        columns = {
+            "hash": bits[some],
+            "text": np.full(len(some), text[0], np.uint64),
+            "cluster": np.full(len(some), text[1], np.uint64),
+            "row": some.astype(np.int32),
+            "condition": relations.conditions(known)[some],
+            "query_class": known.classes[some],
+            "query": texts[some],
+            "choices": np.stack([layer.choices[some] for layer in layers], 1).astype(np.int32),
+            "chance": chance.transpose(2, 0, 1).astype(np.float32),
+            "key": key.astype(np.int32),
+            "hits": (hit * powers).sum(0).astype(np.int64),
+            "key_class": known.classes[key],
+            "name": texts[key],
+            "values": values[:, may].swapaxes(0, 1),
+            "written": written[:, may].T.astype(np.float32),
+        }
+        sample = RowSample(columns)
+        if whole:
+            by_site = [watch.vectors(item, site) for site in sums.sites]
+            ids = known.tokens.ids
+            for place, row in enumerate(watch.whole[item].tolist()):
+                if row not in whole:
+                    continue
+                weights = np.concatenate([layer.weights[:, place] for layer in layers])
+                sample.whole[int(bits[row])] = WholeRow(
+                    np.rint(weights * 65535).astype(np.uint16),
+                    {
+                        name: np.concatenate([vectors[name][:, row] for vectors in by_site])
+                        for name in VECTORS
+                        if f"moments.{name}" in self._float
+                    },
+                    float(deviations[row]) if len(deviations) else float("nan"),
+                    int(ids[row + 1]) if row + 1 < len(ids) else -1,
+                )
+            sample.texts[text[0]] = text[2]
+        self._samples.append(sample)
+        if len(self._samples) > 64:
+            self._sums.sample.merge(*self._samples)
+            self._samples.clear()
+
+
+class BatchRows:
+    """One batch that is watched."""
+
+    def __init__(
+        self,
+        task: TaskRows,
+        watch: RowWatch,
+        bits: Sequence[Hashes],
+        keys: Sequence[int],
+        clusters: Sequence[int],
+    ) -> None:
+        self.watch, self._task, self._bits = watch, task, bits
+        self._keys, self._clusters = keys, clusters
+
+    def ran(self) -> None:
+        """After its pass; another one follows for the effects."""
+        self._effects, self._deviations = self._task.effects(self.watch.batch)
+
+    def add(self, item: int, text: WindowText) -> None:
+        """Add one item; after :meth:`ran`."""
+        self._task.add(
+            self.watch,
+            item,
+            self._bits[item],
+            (self._keys[item], self._clusters[item], text),
+            self._effects[item],
+            self._deviations[item],
+        )
+
+
+@lru_cache(maxsize=1 << 16)
+def _hashed(text: str) -> int:
+    said = text[:_LONGEST_TOKEN].encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(said, digest_size=8).digest())
+
+
+def _paired(queries: Hashes, keys: Hashes) -> Hashes:
+    """One key for a pair of tokens."""
+    with np.errstate(over="ignore"):
+        return spread(queries) * np.uint64(3) + keys
+
+
+def pair_key(query: str, key: str) -> Hashes:
+    """The key under which a pair of tokens is counted, [1]."""
+    return _paired(np.array([_hashed(query)], np.uint64), np.array([_hashed(key)], np.uint64))

@@ -1,0 +1,227 @@
+"""What chosen heads do in a batch, row by row, as blocks of weights go by.
+
+Notation in shapes: h chosen heads of a layer, H of all layers, T queries and S keys of an item, r
+rows and s keys of a block, d width of queries and keys, d_v of values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.core.arrays import Array, to_numpy
+from attnviz.core.heads import Head, Site
+from attnviz.core.prompt import Inputs
+from attnviz.core.source import OutputProjection, Rows, Terms
+from attnviz.features.profile.sampled.relations import CLASSES, Known
+
+Floats = NDArray[np.floating[Any]]
+Bools = NDArray[np.bool_]
+
+BINS = 24
+"""Stretches of a text, each twice as long as the one before: position i is in ⌊log₂(i + 1)⌋."""
+VECTORS = ("q", "k", "v", "z")
+"""What of a head lies in a plane: queries, keys and values as attention reads them, and what it
+makes of them, z_i = Σ_j α_ij v_j."""
+KEY_CLASSES = (*CLASSES, "repeated")
+"""The classes of keys; ``repeated`` beside its class."""
+
+
+def chosen_by_site(heads: Sequence[Head]) -> dict[Site, list[int]]:
+    """The chosen heads of every layer that has any, by index, in their order."""
+    by_site: dict[Site, list[int]] = {}
+    for head in heads:
+        by_site.setdefault(head.site, []).append(head.index)
+    return by_site
+
+
+@dataclass
+class LayerRows:
+    """Some heads of one layer on one text, NaN and -1 where no row went by.
+
+    Attributes:
+        top, norm, written, entropy, sink: float32 [h, T]: the largest weight; the largest
+            α_ij‖f(x_j)‖; ‖z_i W_O‖; bits; the weight on position 0 and special tokens.
+        key: int32 [h, T], the key with the largest weight.
+        z: float32 [h, T, d_v].
+        allowed: bool [T, S]; ``choices`` int64 [T], how many keys are allowed.
+        choices: see ``allowed``.
+        weights: float32 [h, n, S], of the rows that are shown in full.
+        by_class: float64 [h, T, len(KEY_CLASSES)], weight by class of key.
+    """
+
+    top: Floats
+    norm: Floats
+    written: Floats
+    entropy: Floats
+    sink: Floats
+    key: NDArray[np.int32]
+    z: Floats
+    allowed: Bools
+    choices: NDArray[np.int64]
+    weights: Floats
+    by_class: Floats
+
+    @classmethod
+    def empty(cls, heads: int, queries: int, keys: int, width: int, whole: int) -> LayerRows:
+        """Nothing yet."""
+        flat = [np.full((heads, queries), np.nan, np.float32) for _ in range(5)]
+        return cls(
+            *flat,
+            np.full((heads, queries), -1, np.int32),
+            np.zeros((heads, queries, width), np.float32),
+            np.zeros((queries, keys), np.bool_),
+            np.zeros(queries, np.int64),
+            np.zeros((heads, whole, keys), np.float32),
+            np.zeros((heads, queries, len(KEY_CLASSES))),
+        )
+
+
+@dataclass
+class RowWatch:
+    """Watches a batch.
+
+    Attributes:
+        batch: the items that run.
+        known: what is known of the tokens of each.
+        whole: int64 [n] for each item, its rows that are shown in full.
+        heads: the chosen ones.
+        outputs: W_O of their layers.
+        layers: what went by, by item and layer.
+        terms: queries and keys of each layer [B, H or G, T, d]; none where that is not known.
+    """
+
+    batch: Sequence[Inputs]
+    known: Sequence[Known]
+    whole: Sequence[NDArray[np.int64]]
+    heads: Sequence[Head]
+    outputs: Mapping[Site, OutputProjection]
+    layers: dict[tuple[int, Site], LayerRows] = field(default_factory=dict)
+    terms: dict[Site, tuple[Array, Array, Array]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._by_site = chosen_by_site(self.heads)
+        self._features = [_features(known) for known in self.known]
+        self._grams: dict[Site, Floats | None] = {}
+
+    def watch(self, item: int, site: Site, start: int, names: Sequence[str], values: Array) -> None:
+        """Take entropies from the scores of single rows [n, H, r]; blocks come before."""
+        layer = self.layers.get((item, site))
+        if layer is not None and "entropy" in names:
+            some = to_numpy(values[names.index("entropy")])[self._by_site[site]]
+            layer.entropy[:, start : start + some.shape[1]] = some
+
+    def observe(self, rows: Rows) -> None:
+        """Take in one block; changes nothing in it."""
+        site = rows.site
+        if site not in self._by_site:
+            return
+        chosen = self._by_site[site]
+        weights = to_numpy(rows.weights)[:, chosen]
+        assert rows.values is not None
+        values = to_numpy(rows.values).astype(np.float32, copy=False)
+        groups = [index // (rows.weights.shape[1] // values.shape[1]) for index in chosen]
+        gram = self._gram(site)
+        if site not in self.terms and rows.terms is not None:
+            self.terms[site] = _detached(rows.terms)
+        for item, known in enumerate(self.known):
+            length = len(known.words)
+            r = min(weights.shape[2], length - rows.start)
+            s = min(weights.shape[3], length - rows.key_start)
+            if r <= 0 or s <= 0:
+                continue
+            layer = self.layers.get((item, site))
+            if layer is None:
+                layer = LayerRows.empty(
+                    len(chosen), length, length, values.shape[-1], len(self.whole[item])
+                )
+                self.layers[item, site] = layer
+            queries, keys = (
+                slice(rows.start, rows.start + r),
+                slice(rows.key_start, rows.key_start + s),
+            )
+            w, v = weights[item, :, :r, :s], values[item, groups, :s]  # [h, r, s], [h, s, d_v]
+            z = w @ v
+            layer.z[:, queries] = z
+            layer.top[:, queries] = w.max(-1)
+            layer.key[:, queries] = w.argmax(-1) + rows.key_start
+            if gram is not None:
+                lengths = _norms(v, gram)
+                layer.norm[:, queries] = (w * lengths[:, None]).max(-1)
+                layer.written[:, queries] = _norms(z, gram)
+            layer.sink[:, queries] = w[..., known.sink[keys]].sum(-1)
+            layer.by_class[:, queries] = w @ self._features[item][keys]
+            allowed = _allowed(rows, item, chosen[0])[:r, :s]
+            layer.allowed[queries, keys] = allowed
+            layer.choices[queries] = allowed.sum(-1)
+            whole = self.whole[item]
+            inside = (whole >= rows.start) & (whole < rows.start + r)
+            layer.weights[:, inside, keys] = w[:, whole[inside] - rows.start]
+
+    def vectors(self, item: int, site: Site) -> dict[str, Floats]:
+        """q, k, v and z of the chosen heads of a layer on one item, float32 [h, T, d or d_v].
+
+        Queries and keys are missing where the model does not show them.
+        """
+        known, layer = self.known[item], self.layers[item, site]
+        vectors = {"z": layer.z}
+        if site in self.terms:
+            length, chosen = len(known.words), self._by_site[site]
+            for name, array in zip(("q", "k", "v"), self.terms[site], strict=True):
+                own = to_numpy(array[item, :, :length]).astype(np.float32)
+                shared = self._counts(site) // len(own)
+                vectors[name] = own[[index // shared for index in chosen]]
+        return vectors
+
+    def features(self, item: int) -> Floats:
+        """[S, len(KEY_CLASSES)], 1 for the keys of a class."""
+        return self._features[item]
+
+    def _counts(self, site: Site) -> int:
+        """Heads of a layer."""
+        return int(self.terms[site][0].shape[1])
+
+    def _gram(self, site: Site) -> Floats | None:
+        """W_O W_Oᵀ of the chosen heads, [h, d_v, d_v]; None where W_O is not known."""
+        if site not in self._grams:
+            weight = self.outputs[site].weight
+            if weight is None:
+                self._grams[site] = None
+            else:
+                own = to_numpy(weight)[self._by_site[site]].astype(np.float64)
+                self._grams[site] = own @ own.swapaxes(1, 2)
+        return self._grams[site]
+
+
+def _norms(vectors: Floats, gram: Floats) -> Floats:
+    """‖x W_O‖ of vectors [h, n, d_v], in float64."""
+    exact = vectors.astype(np.float64)
+    squares: Floats = ((exact @ gram) * exact).sum(-1)
+    return np.sqrt(squares.clip(0))
+
+
+def _features(known: Known) -> Floats:
+    """[S, len(KEY_CLASSES)], 1 for the keys of a class."""
+    features = np.zeros((len(known.words), len(KEY_CLASSES)), np.float32)
+    features[np.arange(len(features)), known.classes] = 1
+    features[:, -1] = known.repeated
+    return features
+
+
+def _allowed(rows: Rows, item: int, head: int) -> Bools:
+    """Bool [r, s] of an item, without regard to padding."""
+    _, _, r, s = rows.weights.shape
+    if rows.allowed is None:
+        return np.ones((r, s), np.bool_)
+    allowed = to_numpy(rows.allowed[(None,) * (4 - rows.allowed.ndim)])
+    some: Bools = allowed[item if len(allowed) > 1 else 0, head if allowed.shape[1] > 1 else 0]
+    return np.broadcast_to(some, (r, s))
+
+
+def _detached(terms: Terms) -> tuple[Array, Array, Array]:
+    """Queries, keys and values of a layer, which the pass may use again otherwise."""
+    return terms.query, terms.key, terms.value

@@ -1,0 +1,143 @@
+"""Numbers in narrow bins: quantiles of a whole stream, and what goes with each bin.
+
+A bin holds the numbers whose float32 agree in sign, exponent and the first 8 bits of what follows:
+it is at most 0.4 % wide. Counts are whole numbers, so that any order of adding gives the same bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_DROPPED = 15
+"""Bits of a float32 that a bin leaves out."""
+UNIT = 1 << 30
+"""Masses are summed in units of 2⁻³⁰."""
+
+Integers = NDArray[np.int64]
+
+
+def bins(values: NDArray[np.floating[Any]]) -> Integers:
+    """The bins of some numbers, in their order; 0 and -0 share one."""
+    bits = (np.asarray(values, np.float32) + np.float32(0)).view(np.int32)
+    ordered = bits ^ ((bits >> 31) & 0x7FFFFFFF)
+    kept: Integers = (ordered >> _DROPPED).astype(np.int64)
+    return kept
+
+
+def lower(numbers: Integers) -> NDArray[np.float64]:
+    """The smallest number of each bin."""
+    ordered = (np.asarray(numbers, np.int64) << _DROPPED).astype(np.int32)
+    bits = ordered ^ ((ordered >> 31) & 0x7FFFFFFF)
+    return bits.view(np.float32).astype(np.float64)
+
+
+@dataclass
+class Histograms:
+    """Several kinds of numbers, each in its bins; sparse.
+
+    Attributes:
+        cells: int64 [n], kind · 2³² + bin, ascending.
+        counts: int64 [n], how many numbers; ``masses`` what goes with them, in units.
+        masses: see ``counts``.
+    """
+
+    cells: Integers
+    counts: Integers
+    masses: Integers
+
+    @classmethod
+    def empty(cls) -> Histograms:
+        """None yet."""
+        return cls(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+    @classmethod
+    def of(
+        cls, kinds: Integers, values: NDArray[np.floating[Any]], masses: NDArray[np.floating[Any]]
+    ) -> Histograms:
+        """Of finite numbers [n] of some kinds, from 0, with what goes with each."""
+        cells = (kinds << 32) + bins(values)
+        units = np.rint(np.asarray(masses, np.float64) * UNIT).astype(np.int64)
+        return _summed(cells, np.ones(len(cells), np.int64), units)
+
+    def merge(self, *others: Histograms) -> None:
+        """Add others."""
+        every = (self, *others)
+        whole = _summed(
+            np.concatenate([each.cells for each in every]),
+            np.concatenate([each.counts for each in every]),
+            np.concatenate([each.masses for each in every]),
+        )
+        self.cells, self.counts, self.masses = whole.cells, whole.counts, whole.masses
+
+    def kind(self, number: int) -> tuple[Integers, Integers, Integers]:
+        """The bins of one kind, ascending, with counts and masses."""
+        half = 1 << 31  # bins may be below 0
+        first, last = np.searchsorted(self.cells, [(number << 32) - half, (number << 32) + half])
+        some = slice(first, last)
+        return self.cells[some] - (number << 32), self.counts[some], self.masses[some]
+
+
+def _summed(cells: Integers, counts: Integers, masses: Integers) -> Histograms:
+    names, places = np.unique(cells, return_inverse=True)
+    total = np.zeros((2, len(names)), np.int64)
+    np.add.at(total[0], places, counts)
+    np.add.at(total[1], places, masses)
+    return Histograms(names, *total)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Parts:
+    """A stream in equal parts by the size of its numbers.
+
+    Attributes:
+        low: [parts], the smallest number of each, to the width of a bin; ``high`` the largest.
+        high: see ``low``.
+        counts: [parts], numbers in each, which need not be whole where a bin is divided.
+        masses: [parts], what goes with them.
+    """
+
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    counts: NDArray[np.float64]
+    masses: NDArray[np.float64]
+
+
+def parts(bins_: Integers, counts: Integers, masses: Integers, number: int) -> Parts:
+    """Equal parts of one kind, from the smallest numbers on.
+
+    A bin across a border is divided, with its mass in proportion.
+    """
+    upto = np.concatenate([[0], np.cumsum(counts)])
+    total = int(upto[-1])
+    borders = total * np.arange(number + 1) / number
+    mass = np.interp(borders, upto, np.concatenate([[0], np.cumsum(masses)])) / UNIT
+    at = np.clip(np.searchsorted(upto, borders[:-1], side="right") - 1, 0, len(bins_) - 1)
+    end = np.clip(np.searchsorted(upto, borders[1:], side="left") - 1, 0, len(bins_) - 1)
+    return Parts(lower(bins_[at]), lower(bins_[end]), np.diff(borders), np.diff(mass))
+
+
+def part_of(
+    values: NDArray[np.floating[Any]],
+    chances: NDArray[np.floating[Any]],
+    bins_: Integers,
+    counts: Integers,
+    number: int,
+) -> Integers:
+    """In which of the equal parts numbers of the stream are, from 0.
+
+    Args:
+        values: [n], of the stream.
+        chances: [n], 0 to 1, drawn for each: where in its bin it stands.
+        bins_: of the stream, with ``counts``.
+        counts: see ``bins_``.
+        number: of parts.
+    """
+    at = np.searchsorted(bins_, bins(values))
+    below = np.cumsum(counts) - counts
+    rank = below[at] + np.asarray(chances, np.float64) * counts[at]
+    place: Integers = np.floor(rank * number / counts.sum()).astype(np.int64)
+    return place.clip(0, number - 1)
