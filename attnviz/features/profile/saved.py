@@ -229,10 +229,7 @@ def _state(header: Header, arrays: Mapping[str, NDArray[Any]]) -> State:
     for number, (key, rows) in enumerate(header.alike):
         pairs = {kind: arrays[f"alike.{number}.{kind}"] for kind in rows}
         tally.alike.append(Divergences(key, rows, pairs))
-    if (header.rows is None) != (not about.selected):
-        raise ValueError("the rows of selected heads are not there")
-    if header.rows is not None:
-        tally.rows = stored.read(about.selected, header.rows, arrays)
+    tally.rows = stored.read(about.selected, header.rows, arrays)
     return state
 
 

@@ -123,7 +123,8 @@ def _distribution(
     if sums is None or not len(sums.sample):
         return None
     numbers = {head: number for number, head in enumerate(state.about.layout)}
-    roles = [(*heads[n].scores.roles, *heads[n].undecided) for n in map(numbers.get, sums.heads)]
+    chosen = [heads[numbers[head]] for head in sums.heads]
+    roles = [(*each.scores.roles, *each.undecided) for each in chosen]
     return distribution(sums, roles, [shares.strings(numbers[h]) for h in sums.heads])
 
 

@@ -32,6 +32,7 @@ from attnviz.drawing.published import SINKS, matching_line, sink_line
 from attnviz.drawing.renderable import table_of
 from attnviz.drawing.terminal import Line, user_defined_line
 from attnviz.features.profile.result import HeadProfile, Profile
+from attnviz.features.profile.rows_terminal import row_parts
 from attnviz.scoring.published import SINK_LENGTH
 from attnviz.statistics.clusters import few_groups
 
@@ -53,6 +54,7 @@ def parts(
         yield Line(f"{more}\n", "dim")
     yield from published_lines(result)
     yield from stability_lines(result, listed)
+    yield from row_parts(result)
     if result.findings:
         names = [result.layout.name(head.head) for head in listed]
         yield from finding_lines(result.findings, names)

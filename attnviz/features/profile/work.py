@@ -177,9 +177,10 @@ class Worker:
         """One batch through the model."""
         source, inputs = self._source, [window.inputs for window in batch]
         watching = Watching(inputs, [window.key for window in batch], source.layout)
-        rows = row_by_row and row_by_row.begin(
-            inputs, [window.key for window in batch], [window.piece.cluster for window in batch]
-        )
+        rows = None
+        if row_by_row is not None:
+            clusters = [window.piece.cluster for window in batch]
+            rows = row_by_row.begin(inputs, [window.key for window in batch], clusters)
         watch = watching.watch if rows is None else _both(watching.watch, rows.watch.watch)
         scores = ScoreObserver(inputs, source.layout, watch=watch)
         passing = Passing(inputs, source.layout)

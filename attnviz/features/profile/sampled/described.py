@@ -210,7 +210,7 @@ class _Head:
         if not rows:
             return RowShare(None, 0)
         texts, places = np.unique(self._sums.sample["cluster"][of], return_inverse=True)
-        a = np.bincount(places, holds[of], len(texts))
+        a = np.bincount(places, holds[of], len(texts)).astype(np.float64)
         sums = ClusterSums.of(a, np.bincount(places, minlength=len(texts)))
         value, half = float(holds[of].mean()), float(sums.half())
         expected = None if chance is None else float(chance[of].mean())
@@ -331,7 +331,9 @@ class _Head:
         for n in range(BINS):
             rows = int(sums.along_rows[n])
             if rows:
-                figures = (float(x[n] / rows) for pair in zip(own, uniform, strict=True) for x in pair)
+                figures = (
+                    float(x[n] / rows) for pair in zip(own, uniform, strict=True) for x in pair
+                )
                 yield Stretch((1 << n) - 1, (1 << (n + 1)) - 2, rows, *figures)
 
     def _planes(self) -> Iterator[tuple[str, Plane]]:
@@ -348,9 +350,11 @@ class _Head:
             )
             if len(points):
                 at = (points - mean) @ axes
-                yield name, Plane(kept, tuple((round(float(x), 4), round(float(y), 4)) for x, y in at))
+                yield (
+                    name,
+                    Plane(kept, tuple((round(float(x), 4), round(float(y), 4)) for x, y in at)),
+                )
 
 
 def _known(value: float) -> float | None:
     return value if np.isfinite(value) else None
-

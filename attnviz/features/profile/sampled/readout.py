@@ -93,7 +93,9 @@ def _read(
         rises = to_numpy(moved(readout, placed(array(made[some]), readout.table)))
         ends = [[top(rise, WORDS), top(-rise, WORDS)] for rise in rises]
         after = [row.next for row in whole[some]]
-        ids = sorted({n for pair in ends for some_ in pair for n in some_} | {n for n in after if n >= 0})
+        ids = sorted(
+            {n for pair in ends for some_ in pair for n in some_} | {n for n in after if n >= 0}
+        )
         texts = dict(zip(ids, source.tokens(ids).texts, strict=True))
         for row, rise, (up, down), follows in zip(head.rows[some], rises, ends, after, strict=True):
             known = 0 <= follows < len(rise)
@@ -111,9 +113,7 @@ def _read(
 
 def _keys(found: Distribution, sums: HeadSums) -> list[int]:
     """The key of each text that is shown."""
-    keys = {
-        (text.number, text.place, text.window): key for key, text in sums.sample.texts.items()
-    }
+    keys = {(text.number, text.place, text.window): key for key, text in sums.sample.texts.items()}
     return [keys[text.number, text.place, text.window] for text in found.texts]
 
 
@@ -165,9 +165,7 @@ class _Vocabulary:
         for n in range(min(DIRECTIONS, len(sizes))):
             along, across = read @ left[:, n], written @ right[:, n]
             texts = [self._texts(side) for side in (along, across, -along, -across)]
-            named.append(
-                Singular(float(sizes[n] / largest), float(sizes[n] ** 2 / total), *texts)
-            )
+            named.append(Singular(float(sizes[n] / largest), float(sizes[n] ** 2 / total), *texts))
         return tuple(named)
 
     def _texts(self, sizes: Floats) -> tuple[str, ...]:
@@ -212,4 +210,3 @@ def _divided(norm: Normalization | None, x: Floats) -> Floats:
     x = x - x.mean(-1, keepdims=True) if norm.centred else x
     divided: Floats = x / np.sqrt((x**2).mean(-1, keepdims=True) + norm.eps)
     return divided
-

@@ -76,9 +76,10 @@ class Known:
     @cached_property
     def digit(self) -> Bools:
         """[S], numbers."""
-        return np.array(
-            [text.strip().removeprefix("##").isnumeric() for text in self.tokens.texts]
-        ) & ~self.special
+        return (
+            np.array([text.strip().removeprefix("##").isnumeric() for text in self.tokens.texts])
+            & ~self.special
+        )
 
     @cached_property
     def capital(self) -> Bools:
@@ -143,14 +144,13 @@ class Relation:
     """What sets a key apart.
 
     Attributes:
-        name: of a score where it has that score's targets.
-        said: what the key is, in words, of "the strongest key is ...".
+        name: of a score where it has that score's targets; in words, see
+            :mod:`attnviz.features.profile.words`.
         targets: of rows [n] over a text: bool [n, S].
         sink: whether position 0 and special tokens may be targets.
     """
 
     name: str
-    said: str
     targets: Callable[[Known, Integers], Bools]
     sink: bool = False
 
@@ -242,26 +242,26 @@ def _last_mark(known: Known, rows: Integers) -> Bools:
 
 
 RELATIONS: tuple[Relation, ...] = (
-    Relation("first", "the first token", _first, sink=True),
-    Relation("self", "the token itself", _offset(0), sink=True),
-    Relation("previous", "the token before", _offset(-1), sink=True),
-    Relation("next", "the token after", _offset(1), sink=True),
-    Relation("induction", "the token after an earlier copy of it", _induction),
-    Relation("duplicate", "an earlier copy of it", _duplicate),
-    Relation("before-copy", "the token before an earlier copy of it", _before_copy),
-    Relation("same-letters", "the same letters in another token", _same_letters),
-    Relation("same-word", "another piece of its word", _same_word),
-    Relation("word-before", "a piece of the word before", _word_before),
-    Relation("sentence-start", "a token that begins a sentence", _flag("opens")),
-    Relation("last-punctuation", "the last punctuation before it", _last_mark),
-    Relation("separator", "a separator", _separator, sink=True),
-    Relation("special", "one of the tokenizer's own tokens", _flag("special"), sink=True),
-    Relation("punctuation", "punctuation", _flag("punctuation")),
-    Relation("digit", "a number", _flag("digit")),
-    Relation("capital", "a token with a capital letter", _flag("capital")),
-    Relation("continuation", "a later piece of a word", _flag("continuation")),
-    Relation("repeated", "a token that was there before", _flag("repeated")),
-    Relation("local", f"a token at most {LOCAL_WINDOW} away", _local),
+    Relation("first", _first, sink=True),
+    Relation("self", _offset(0), sink=True),
+    Relation("previous", _offset(-1), sink=True),
+    Relation("next", _offset(1), sink=True),
+    Relation("induction", _induction),
+    Relation("duplicate", _duplicate),
+    Relation("before-copy", _before_copy),
+    Relation("same-letters", _same_letters),
+    Relation("same-word", _same_word),
+    Relation("word-before", _word_before),
+    Relation("sentence-start", _flag("opens")),
+    Relation("last-punctuation", _last_mark),
+    Relation("separator", _separator, sink=True),
+    Relation("special", _flag("special"), sink=True),
+    Relation("punctuation", _flag("punctuation")),
+    Relation("digit", _flag("digit")),
+    Relation("capital", _flag("capital")),
+    Relation("continuation", _flag("continuation")),
+    Relation("repeated", _flag("repeated")),
+    Relation("local", _local),
 )
 """In the order in which equally good ones are tried: the narrow before the wide."""
 
@@ -283,15 +283,11 @@ class Condition:
     """What a query can be.
 
     Attributes:
-        name: a short one.
-        said: of the rows, in words, and ``otherwise`` of those for which it is not so.
-        otherwise: see ``said``.
+        name: a short one; in words, see :mod:`attnviz.features.profile.words`.
         holds: of the tokens of a text: bool [S].
     """
 
     name: str
-    said: str
-    otherwise: str
     holds: Callable[[Known], Bools]
 
 
@@ -311,14 +307,14 @@ EARLY = 8
 """Positions that are the beginning of a text."""
 
 CONDITIONS: tuple[Condition, ...] = (
-    Condition("repeated", "was there before", "is new", lambda known: known.repeated),
-    Condition("punctuation", "is punctuation", "is no punctuation", lambda k: k.punctuation),
-    Condition("continuation", "continues a word", "begins a word", lambda k: k.continuation),
-    Condition("digit", "is a number", "is no number", lambda known: known.digit),
-    Condition("capital", "has a capital letter", "has none", lambda known: known.capital),
-    Condition("opens", "begins a sentence", "begins none", lambda known: known.opens),
-    Condition("after", "follows punctuation", "follows none", _followed),
-    Condition("early", f"is among the first {EARLY} tokens", "comes later", _early),
+    Condition("repeated", lambda known: known.repeated),
+    Condition("punctuation", lambda k: k.punctuation),
+    Condition("continuation", lambda k: k.continuation),
+    Condition("digit", lambda known: known.digit),
+    Condition("capital", lambda known: known.capital),
+    Condition("opens", lambda known: known.opens),
+    Condition("after", _followed),
+    Condition("early", _early),
 )
 
 

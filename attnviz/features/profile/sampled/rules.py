@@ -38,6 +38,9 @@ PRICE = 8.0
 """Bits that a rule or a division has to save beyond its name and its share."""
 LEAST_SHARE = 0.02
 """Of all rows, in which a rule holds at least."""
+LEAST_PRECISION = 0.3
+"""Of the rows that are left to a rule, in which it holds at least: what the least of a role's
+evidence is (docs/roles.md). What holds more seldom is a leaning, and every random head has some."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,8 @@ def listed(rows: Rows, least: int) -> tuple[tuple[int, ...], float]:
         gains = []
         for relation in range(len(RELATIONS)):
             hits = rows.hits[left, relation]
-            enough = relation not in chosen and hits.sum() >= least
+            often = hits.sum() >= max(least, LEAST_PRECISION * len(hits))
+            enough = relation not in chosen and often
             gains.append(saved(hits, rows.chance[left, relation]) if enough else -np.inf)
         best = int(np.argmax(gains))
         if gains[best] <= price:

@@ -83,12 +83,16 @@ def arrays(rows: HeadSums) -> dict[str, NDArray[Any]]:
     return {f"rows.{name}": array for name, array in kept.items()}
 
 
-def read(heads: Sequence[Head], said: RowsHeader, arrays: Arrays) -> HeadSums:
-    """What was written.
+def read(heads: Sequence[Head], said: RowsHeader | None, arrays: Arrays) -> HeadSums | None:
+    """What was written; None where no heads are selected.
 
     Raises:
         ValueError, KeyError, IndexError: arrays that do not belong to it.
     """
+    if said is None or not heads:
+        if said is not None or heads:
+            raise ValueError("the rows of selected heads are not there")
+        return None
 
     def like(name: str, mine: NDArray[Any]) -> NDArray[Any]:
         array = arrays[f"rows.{name}"]
@@ -100,7 +104,9 @@ def read(heads: Sequence[Head], said: RowsHeader, arrays: Arrays) -> HeadSums:
     rows.rows = like("rows", rows.rows)
     rows.along_rows = like("along_rows", rows.along_rows)
     cells = arrays["rows.histograms.cells"]
-    rows.histograms = Histograms(*(_row(arrays, f"histograms.{name}", len(cells)) for name in _BINS))
+    rows.histograms = Histograms(
+        *(_row(arrays, f"histograms.{name}", len(cells)) for name in _BINS)
+    )
     rows.pairs.counts = like("pairs.counts", rows.pairs.counts)
     rows.pairs.total = like("pairs.total", rows.pairs.total)
     if not set(said.vectors) <= set(VECTORS):
@@ -130,16 +136,14 @@ def _sample(rows: HeadSums, said: RowsHeader, arrays: Arrays) -> RowSample:
     bits = sample["hash"]
     if (bits[1:] <= bits[:-1]).any() or said.whole != bits[:WHOLE].tolist():
         raise ValueError("the sampled rows are not in order")
-    for key, number, place, window, tokens in said.texts:
-        sample.texts[key] = WindowText(number, place, window, tuple(tokens))
+    for key, number, where, window, tokens in said.texts:
+        sample.texts[key] = WindowText(number, where, window, tuple(tokens))
     lengths = _row(arrays, "whole.lengths", len(said.whole))
     ends = np.concatenate([[0], np.cumsum(lengths)])
     weights = arrays["rows.whole.weights"]
     if (lengths < 0).any() or weights.shape != (len(rows.heads), ends[-1]):
         raise ValueError("the weights of sampled rows are not there")
-    vectors = {
-        name: arrays[f"rows.whole.{name}"] for name in said.vectors
-    }
+    vectors = {name: arrays[f"rows.whole.{name}"] for name in said.vectors}
     for name, array in vectors.items():
         shape = (len(said.whole), len(rows.heads), rows.moments[name].whole.shape[-1])
         if array.shape != shape and len(said.whole):
@@ -147,9 +151,15 @@ def _sample(rows: HeadSums, said: RowsHeader, arrays: Arrays) -> RowSample:
     sigma, after = arrays["rows.whole.sigma"], _row(arrays, "whole.next", len(said.whole))
     if sigma.shape != (len(said.whole),):
         raise ValueError("rows.whole.sigma is of another length")
-    for place, ((first, last), own) in enumerate(zip(pairwise(ends.tolist()), said.whole, strict=True)):
+    for place, ((first, last), own) in enumerate(
+        zip(pairwise(ends.tolist()), said.whole, strict=True)
+    ):
         text, row = int(sample["text"][place]), int(sample["row"][place])
-        if text not in sample.texts or row >= last - first or last - first != len(sample.texts[text].tokens):
+        if (
+            text not in sample.texts
+            or row >= last - first
+            or last - first != len(sample.texts[text].tokens)
+        ):
             raise ValueError("a sampled row is of a text that is not there")
         if weights.dtype != np.uint16 or (sample["key"][place] >= last - first).any():
             raise ValueError("a sampled row has keys that are not there")

@@ -20,7 +20,6 @@ from attnviz.features.profile.sampled import relations
 from attnviz.features.profile.sampled.effects import effects, no_effects
 from attnviz.features.profile.sampled.relations import CLASSES, Known
 from attnviz.features.profile.sampled.sample import (
-    CRITERIA,
     Hashes,
     RowSample,
     Threshold,
@@ -142,9 +141,7 @@ class TaskRows:
             keys: of their texts, or windows of them.
             clusters: what texts belong to that are not independent.
         """
-        bits = [
-            hashes(key, item.length, self._seed) for key, item in zip(keys, batch, strict=True)
-        ]
+        bits = [hashes(key, item.length, self._seed) for key, item in zip(keys, batch, strict=True)]
         known = [Known(item.sides[self._sums.sites[0].kind].queries) for item in batch]
         whole = [
             np.flatnonzero(self._whole.may_have(own) & ~tokens.special)
@@ -161,7 +158,12 @@ class TaskRows:
         return effects(self._source, batch, self._sums.heads, self._readout)
 
     def add(
-        self, watch: RowWatch, item: int, bits: Hashes, text: tuple[int, int, WindowText], *of: Floats
+        self,
+        watch: RowWatch,
+        item: int,
+        bits: Hashes,
+        text: tuple[int, int, WindowText],
+        *of: Floats,
     ) -> None:
         """Add one item.
 
@@ -208,7 +210,9 @@ class TaskRows:
         """The sums of the task."""
         sums = self._sums
         if self._values:
-            kinds, values, masses = (np.concatenate(each) for each in zip(*self._values, strict=True))
+            kinds, values, masses = (
+                np.concatenate(each) for each in zip(*self._values, strict=True)
+            )
             sums.histograms = Histograms.of(kinds, values, masses)
         for name in self._float:
             if name.startswith("moments."):
@@ -219,7 +223,7 @@ class TaskRows:
         return sums
 
     def _add_values(self, values: Floats, written: Floats) -> None:
-        heads, rows, kinds = values.shape
+        heads, _, kinds = values.shape
         numbers = np.arange(heads)[:, None, None] * kinds + np.arange(kinds)
         numbers = np.broadcast_to(numbers, values.shape)
         masses = np.broadcast_to(np.nan_to_num(written)[..., None], values.shape)
@@ -303,10 +307,7 @@ class TaskRows:
         hit = targets[:, np.arange(len(some))[:, None], key]  # [R, n, H]
         powers = (1 << np.arange(len(hit)))[:, None, None]
         chance = np.stack(
-            [
-                (targets & layer.allowed[some]).sum(-1) / layer.choices[some]
-                for layer in layers
-            ]
+            [(targets & layer.allowed[some]).sum(-1) / layer.choices[some] for layer in layers]
         )  # [L, R, n]
         texts = np.array([name[:_LONGEST_TOKEN] for name in known.tokens.texts], object)
         columns = {

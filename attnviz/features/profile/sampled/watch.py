@@ -69,9 +69,13 @@ class LayerRows:
     @classmethod
     def empty(cls, heads: int, queries: int, keys: int, width: int, whole: int) -> LayerRows:
         """Nothing yet."""
-        flat = [np.full((heads, queries), np.nan, np.float32) for _ in range(5)]
+        top, norm, written, entropy, sink = np.full((5, heads, queries), np.nan, np.float32)
         return cls(
-            *flat,
+            top,
+            norm,
+            written,
+            entropy,
+            sink,
             np.full((heads, queries), -1, np.int32),
             np.zeros((heads, queries, width), np.float32),
             np.zeros((queries, keys), np.bool_),
@@ -200,8 +204,8 @@ class RowWatch:
 def _norms(vectors: Floats, gram: Floats) -> Floats:
     """‖x W_O‖ of vectors [h, n, d_v], in float64."""
     exact = vectors.astype(np.float64)
-    squares: Floats = ((exact @ gram) * exact).sum(-1)
-    return np.sqrt(squares.clip(0))
+    lengths: Floats = np.sqrt(((exact @ gram) * exact).sum(-1).clip(0))
+    return lengths
 
 
 def _features(known: Known) -> Floats:

@@ -1,0 +1,74 @@
+"""What sets keys apart and what queries are, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from attnviz.scoring.block import LOCAL_WINDOW
+
+RELATIONS: Mapping[str, str] = {
+    "first": "the first token",
+    "self": "the token itself",
+    "previous": "the token before",
+    "next": "the token after",
+    "induction": "the token after an earlier copy of it",
+    "duplicate": "an earlier copy of it",
+    "before-copy": "the token before an earlier copy of it",
+    "same-letters": "the same letters in another token",
+    "same-word": "another piece of its word",
+    "word-before": "a piece of the word before",
+    "sentence-start": "a token that begins a sentence",
+    "last-punctuation": "the last punctuation before it",
+    "separator": "a separator",
+    "special": "one of the tokenizer's own tokens",
+    "punctuation": "punctuation",
+    "digit": "a number",
+    "capital": "a token with a capital letter",
+    "continuation": "a later piece of a word",
+    "repeated": "a token that was there before",
+    "local": f"a token at most {LOCAL_WINDOW} away",
+}
+"""The strongest key, by the relation that it has to the query."""
+
+CLASSES: Mapping[str, str] = {
+    "initial": "a word's first piece",
+    "continuation": "a later piece of a word",
+    "punctuation": "punctuation",
+    "digit": "a number",
+    "special": "one of the tokenizer's own tokens",
+    "first": "the first token",
+    "repeated": "a token that was there before",
+}
+"""Classes of tokens."""
+
+CONDITIONS: Mapping[str, tuple[str, str]] = {
+    "repeated": ("was there before", "is new"),
+    "punctuation": ("is punctuation", "is no punctuation"),
+    "continuation": ("continues a word", "begins a word"),
+    "digit": ("is a number", "is no number"),
+    "capital": ("has a capital letter", "has none"),
+    "opens": ("begins a sentence", "begins none"),
+    "after": ("follows punctuation", "follows none"),
+    "early": ("is among the first 8 tokens", "comes later"),
+}
+"""The token that looks, where a condition holds and where it does not."""
+
+CRITERIA: Mapping[str, str] = {
+    "weight": "largest weight",
+    "norm": "largest α‖f(x)‖",
+    "effect": "effect on the loss",
+}
+"""What deciles are of."""
+
+
+def relation(name: str) -> str:
+    """A relation or a class in words; its name where nobody here knows it."""
+    return RELATIONS.get(name, CLASSES.get(name, name))
+
+
+def when(path: Sequence[tuple[str, bool]]) -> str:
+    """The rows of a leaf, as the end of a sentence; ``every row`` for all."""
+    if not path:
+        return "every row"
+    said = [CONDITIONS.get(name, (name, f"not {name}"))[0 if holds else 1] for name, holds in path]
+    return "its token " + " and ".join(said)
