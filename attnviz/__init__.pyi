@@ -458,6 +458,7 @@ def profile(
     sample: int | None = None,
     strict: bool = False,
     quantity: str = 'weights',
+    select: str | None = None,
     interval: Literal['each', 'simultaneous'] = 'each',
     stability: bool = False,
     seed: int = 0,

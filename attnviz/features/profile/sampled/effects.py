@@ -95,7 +95,7 @@ def effects(
     if not output.states:
         return by_item, [np.zeros(0) for _ in batch]
     last = output.states[-1].detach()
-    deviations = to_numpy(sigma(readout.placed(last), last))
+    deviations = to_numpy(sigma(readout.converted(last), last))
     return by_item, [deviations[n, : item.length] for n, item in enumerate(batch)]
 
 

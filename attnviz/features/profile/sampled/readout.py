@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from attnviz.attention.unembedding import moved
 from attnviz.core import arrays
-from attnviz.core.arrays import Array, array, placed, to_numpy, top
+from attnviz.core.arrays import Array, array, converted, to_numpy, top
 from attnviz.core.heads import Head
 from attnviz.core.source import Normalization, Readout, Source
 from attnviz.features.profile.parts import Distribution, SampledRow, Singular
@@ -90,7 +90,7 @@ def _read(
     step = max(1, _AT_ONCE // len(readout.table))
     for first in range(0, len(made), step):
         some = slice(first, first + step)
-        rises = to_numpy(moved(readout, placed(array(made[some]), readout.table)))
+        rises = to_numpy(moved(readout, converted(array(made[some]), readout.table)))
         ends = [[top(rise, WORDS), top(-rise, WORDS)] for rise in rises]
         after = [row.next for row in whole[some]]
         ids = sorted(
