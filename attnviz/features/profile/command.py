@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,15 @@ from attnviz.features.profile.settings import ProfileOptions
 
 STATE = ".profile"
 """The suffix of states."""
+
+
+def _check_page(out: Sequence[Path], select: str | None, files: Sequence[str]) -> None:
+    """UsageError, before anything runs, for a page of no heads."""
+    pages = [path.name for path in out if path.suffix.lower() in (".html", ".htm")]
+    if pages and select is None and not all(name.endswith(STATE) for name in files):
+        raise UsageError(
+            "{} would show heads row by row; name a few with {select}", pages[0], select="1.4, 3.0"
+        )
 
 
 @dataclass(frozen=True)
@@ -67,6 +77,8 @@ def profile(
 
       attnviz profile books/*.txt --whole --model gpt2 --jobs 8 -o books.png
 
+      attnviz profile sample_inputs/sentences.txt --select 3.0 -o head-3.0.html
+
       attnviz profile one.profile two.profile --state all.profile
     """
     from attnviz.cli.listing import show_profile
@@ -78,6 +90,7 @@ def profile(
 
     output.check_written(Profile)
     files = list(inputs.files)
+    _check_page(output.out or (), settings.select, files)
     if all(name.endswith(STATE) for name in files):
         if extra := changed(model, settings, but=("stability",)):
             raise UsageError(f"profiles are merged as they are; leave out {', '.join(extra)}")

@@ -219,8 +219,9 @@ def _before_copy(known: Known, rows: Integers) -> Bools:
 
 def _same_letters(known: Known, rows: Integers) -> Bools:
     own = known.letters[rows][:, None]
-    alike: Bools = (known.letters == own) & (own >= 0)
-    return alike & (known.identity != known.identity[rows][:, None])
+    other = known.identity != known.identity[rows][:, None]
+    alike: Bools = (known.letters == own) & (own >= 0) & other
+    return alike
 
 
 def _same_word(known: Known, rows: Integers) -> Bools:

@@ -38,7 +38,8 @@ def specific(tokens: TokenShares) -> tuple[tuple[SpecificToken, ...], tuple[Spec
     lacking = np.where(often & (w < u), u - w, 0.0)
     sides = []
     for size in (telling, lacking):
-        order = sorted(np.flatnonzero(size > 0), key=lambda n: (-size[n], tokens.texts[n]))
+        places: list[int] = np.flatnonzero(size > 0).tolist()
+        order = sorted(places, key=lambda n: (-size[n], tokens.texts[n]))
         sides.append(
             tuple(
                 SpecificToken(tokens.texts[n], float(w[n]), float(tokens.uniform[n]))

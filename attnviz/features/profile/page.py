@@ -1,0 +1,203 @@
+"""Heads row by row as one offline page.
+
+The page holds its style, its script and its data; a content security policy lets nothing else in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attnviz.drawing.labels import closing, counted, model_name, visible
+from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
+from attnviz.errors import UsageError
+from attnviz.features.profile import words
+from attnviz.features.profile.parts import (
+    Distribution,
+    HeadDistribution,
+    Plane,
+    RowShare,
+    SampledRow,
+    Singular,
+)
+from attnviz.features.profile.result import Profile
+from attnviz.features.profile.tables import rows
+from attnviz.web.page import html_page, parts, safe_json
+
+
+def page(result: Profile, *, links: Mapping[str, str] | None = None, command: str = "") -> bytes:
+    """The whole page, as UTF-8.
+
+    Args:
+        result: with heads row by row.
+        links: other pages by their names, as addresses beside this one.
+        command: that takes a row apart, with ``{text}``, ``{head}`` and ``{row}``.
+
+    Raises:
+        UsageError: no head was selected.
+    """
+    found = result.distribution
+    if found is None:
+        raise UsageError(
+            "a page shows heads row by row; name a few with {select}, such as {}",
+            result.layout.name(result.heads[0].head),
+            select=...,
+        )
+    names = [result.layout.name(head.head) for head in found.heads]
+    title = f"attnviz profile: {model_name(result.source)}, " + (
+        f"head {names[0]}" if len(names) == 1 else counted(len(names), "head")
+    )
+    data = {
+        "title": title,
+        "about": _about(result, found),
+        "model": result.source.model,
+        "texts": [
+            [
+                text.number,
+                text.place,
+                text.window,
+                text.first,
+                [visible(token) for token in text.tokens],
+            ]
+            for text in found.texts
+        ],
+        "heads": [_head(result, head) for head in found.heads],
+        "points": [[visible(p.token), p.token_class, p.position] for p in found.points],
+        "said": {
+            "relations": dict(words.RELATIONS) | dict(words.CLASSES),
+            "criteria": {name: words.CRITERIA[name] for name in found.heads[0].deciles},
+        },
+        "reasons": [
+            *([f"No effects on the loss: {found.no_effect}."] if found.no_effect else []),
+            *([f"Nothing is read out in tokens: {found.no_words}."] if found.no_words else []),
+            *map(str, result.notes),
+        ],
+        "palette": anchors(DEFAULT_PALETTE),
+        "links": dict(links or {}),
+        "closing": closing(result.source),
+        "lines": _lines(result),
+    }
+    template, style, script = parts(__package__, "main")
+    return html_page(template, title=title, style=style, script=script, data=safe_json(data))
+
+
+def _about(result: Profile, found: Distribution) -> str:
+    """What the page is of, in a line."""
+    return " · ".join(
+        [
+            model_name(result.source),
+            counted(result.texts, "text"),
+            f"{counted(found.rows, 'row')}, {found.sampled:,} of them looked at one by one",
+            f"{found.whole:,} that can be shown",
+        ]
+    )
+
+
+def _lines(result: Profile) -> list[list[str]]:
+    """What the page saves as CSV."""
+    listed = rows(result)
+    told = [["" if value is None else str(value) for value in row.values()] for row in listed]
+    return [[*listed[0]], *told] if listed else []
+
+
+def _head(result: Profile, head: HeadDistribution) -> dict[str, Any]:
+    return {
+        "name": result.layout.name(head.head),
+        "roles": [role.title for role in result[head.head].scores.roles],
+        "rows": [_row(row) for row in head.rows],
+        "deciles": {
+            name: [
+                [_short(d.low), _short(d.high), d.rows, d.written and _short(d.written), d.examples]
+                for d in several
+            ]
+            for name, several in head.deciles.items()
+        },
+        "rules": [
+            {
+                "where": words.when(leaf.path),
+                "share": leaf.share,
+                "rules": [[name, *_share(share)] for name, share in leaf.rules],
+            }
+            for leaf in head.behaviours.tree
+        ],
+        "shares": {name: _share(share) for name, share in head.behaviours.shares.items()},
+        "unexplained": _share(head.behaviours.unexplained),
+        "halves": [head.behaviours.found_on, head.behaviours.measured_on],
+        "calibrations": [
+            {
+                "role": calibration.role,
+                "holds": _share(calibration.holds),
+                "possible": calibration.possible,
+                "residue": [
+                    [group.name, group.share, group.examples] for group in calibration.residue
+                ],
+            }
+            for calibration in head.calibrations
+        ],
+        "classes": [
+            [cell.query, cell.key, _short(cell.weight), _short(cell.uniform), cell.rows]
+            for cell in head.classes
+        ],
+        "pairs": [
+            [visible(pair.query), visible(pair.key), pair.rows, pair.expected, pair.lift]
+            for pair in head.pairs
+        ],
+        "pairError": head.pair_error,
+        "specific": [[visible(t.text), t.weight, t.uniform] for t in head.specific],
+        "unspecific": [[visible(t.text), t.weight, t.uniform] for t in head.unspecific],
+        "along": [
+            [s.first, s.last, s.rows, s.entropy, s.uniform_entropy, s.sink, s.uniform_sink]
+            for s in head.along
+        ],
+        "planes": {name: _plane(plane) for name, plane in head.planes.items()},
+        "decile": head.decile,
+        "qk": list(map(_singular, head.qk)),
+        "ov": list(map(_singular, head.ov)),
+    }
+
+
+def _row(row: SampledRow) -> list[Any]:
+    """A row; what ``types.d.ts`` calls SampledRow, by place."""
+    return [
+        row.text,
+        row.row,
+        row.key,
+        visible(row.key_token),
+        _short(row.weight),
+        None if row.norm is None else _short(row.norm),
+        None if row.written is None else _short(row.written),
+        None if row.effect is None else _short(row.effect),
+        row.weights,
+        row.relations,
+        _texts(row.raises),
+        _texts(row.lowers),
+        None if row.next is None else visible(row.next),
+        None if row.added is None else _short(row.added),
+    ]
+
+
+def _share(share: RowShare) -> list[Any]:
+    return [share.value, share.rows, share.chance, share.low, share.high]
+
+
+def _plane(plane: Plane) -> list[Any]:
+    return [list(plane.kept), [[_short(x), _short(y)] for x, y in plane.points]]
+
+
+def _singular(direction: Singular) -> list[Any]:
+    sides = (
+        direction.first,
+        direction.second,
+        direction.first_other,
+        direction.second_other,
+    )
+    return [direction.value, direction.share, *map(_texts, sides)]
+
+
+def _texts(tokens: Sequence[str]) -> list[str]:
+    return [visible(token) for token in tokens]
+
+
+def _short(value: float) -> float:
+    """Four digits are more than anyone reads."""
+    return float(f"{value:.4g}")
