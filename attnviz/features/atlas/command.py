@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attnviz.captures.settings import Attaching, ModelSettings
+from attnviz.cli import console
 from attnviz.cli.browser import PageOutput
 from attnviz.cli.declared import command
 from attnviz.cli.options import TextsOptions
 from attnviz.cli.output import Output
 from attnviz.cli.stages import Stages
-from attnviz.core.settings import Settings, like
+from attnviz.core.settings import Settings, like, setting
 from attnviz.errors import UsageError
 from attnviz.features.atlas.settings import AtlasSettings
 
@@ -28,6 +29,13 @@ class AtlasTexts(Settings):
 @dataclass(frozen=True)
 class AtlasOutput(Output):
     """Where the atlas goes."""
+
+    out_dir: Path | None = setting(
+        None,
+        "Write it as a folder of pages: index.html, and each head row by row, linked.",
+        metavar="FOLDER",
+        common=True,
+    )
 
     out: tuple[Path, ...] | None = like(
         Output,
@@ -55,9 +63,12 @@ def atlas(
 
       attnviz atlas --texts sample_inputs/sentences.txt -o atlas.html
 
+      attnviz atlas --texts sample_inputs/sentences.txt --out-dir book/
+
       attnviz atlas --texts a.txt --gold dev.conllu --gold gap.tsv -m gpt2 -o gpt2.html
     """
     from attnviz.features.atlas import function
+    from attnviz.features.atlas.book import INDEX
     from attnviz.features.atlas.result import Atlas
 
     output.check_written(Atlas)
@@ -69,13 +80,16 @@ def atlas(
         result = function.atlas(
             corpus.texts,
             state=state,
+            out_dir=output.out_dir,
             progress=stages.show,
             **settings.asked(),
             **attaching.asked(),
             **model.asked(),
         )
     output.deliver(result)
-    if output.out is None and not output.machine:
+    if output.out_dir is not None and not output.quiet and not output.machine:
+        console.wrote(output.out_dir / INDEX)
+    if output.out is None and output.out_dir is None and not output.machine:
         PageOutput(quiet=output.quiet).deliver(result)
     if state is not None:
         function.forget(state)

@@ -41,6 +41,7 @@ from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.errors import InputError, ModelError, OutputError, system_errors
 from attnviz.features.ablation.function import ablate as run_ablate
 from attnviz.features.ablation.result import Ablation
+from attnviz.features.atlas.book import selection, write
 from attnviz.features.atlas.gather import examples, gather, readers
 from attnviz.features.atlas.result import Atlas, ExampleMap
 from attnviz.features.atlas.settings import AtlasSettings
@@ -79,6 +80,7 @@ def atlas(
     attaching: Attaching,
     model: ModelSettings,
     state: str | Path | None = None,
+    out_dir: str | Path | None = None,
     progress: Progress = lambda part, done, total: None,
 ) -> Atlas:
     """Profile, ablate, compare with gold annotation and read the weights of every head.
@@ -90,6 +92,8 @@ def atlas(
         files: of texts, see :func:`attnviz.profile`.
         state: a folder for what is done, so that the same call goes on from there: one that is not
             there yet, or that this made; it is left where it is.
+        out_dir: a folder for the atlas as pages: ``index.html``, and one of each head row by row
+            (:func:`attnviz.profile` with ``select``), linked and offline.
         progress: called while it runs.
 
     Raises:
@@ -103,7 +107,10 @@ def atlas(
     for evidence in beside:
         evidence.result.check_model(evidence.name, source.info, source.layout, model.identity)
     names = listed(files)
-    store = _Kept(None if state is None else Path(state), _state(model, names, settings))
+    rows = None if out_dir is None else selection(source.layout)
+    store = _Kept(
+        None if state is None else Path(state), f"{_state(model, names, settings)} {rows}"
+    )
 
     def profile() -> Profile:
         known = texts.read(texts.resolve(names))
@@ -112,6 +119,7 @@ def atlas(
             names,
             limit=limit,
             stability=True,
+            select=rows,
             progress=lambda at: progress("profile", at.texts, count),
             **model.asked(),
         )
@@ -169,7 +177,7 @@ def atlas(
             split = shares(profiled, weights)
         except ModelError as error:
             absent[SourceShares.command] = str(error)
-    return gather(
+    result = gather(
         profiled,
         ablate=ablation,
         syntax=grammar,
@@ -180,6 +188,9 @@ def atlas(
         maps=_maps(profiled, source, progress),
         findings=[finding for each in beside if (finding := each.finding()) is not None],
     )
+    if out_dir is not None:
+        write(result, profiled, Path(out_dir))
+    return result
 
 
 def forget(state: str | Path) -> None:

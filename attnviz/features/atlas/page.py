@@ -25,8 +25,13 @@ from attnviz.scoring.scores import SCORES
 from attnviz.web.page import html_page, parts, safe_json
 
 
-def page(atlas: Atlas) -> bytes:
-    """The whole page, as UTF-8."""
+def page(atlas: Atlas, *, links: Mapping[str, str] | None = None) -> bytes:
+    """The whole page, as UTF-8.
+
+    Args:
+        atlas: the result.
+        links: the page of each head, row by row, as an address beside this one.
+    """
     template, style, script = parts(__package__, "main")
     data = {
         "atlas": _visible(document(atlas)),
@@ -37,6 +42,7 @@ def page(atlas: Atlas) -> bytes:
         "scores": {score.name: score.formula for score in SCORES.values()},
         "palette": list(anchors(DEFAULT_PALETTE)),
         "copying": list(COPYING),
+        "links": dict(links or {}),
         "signed": {scheme: list(colors) for scheme, colors in SCHEMES.items()},
     }
     return html_page(

@@ -23,6 +23,7 @@ export function drawCard(head) {
   fill(
     byId("card"),
     make("div", { class: "head-line" }, make("h2", {}, `Head ${head.name}`), make("span", {}, print, " ", close)),
+    ...(data.links[head.name] ? [make("p", {}, make("a", { href: data.links[head.name] }, "row by row: rules, and rows from every tenth"))] : []),
     make("ul", {}, ...lines(head).map((line) => make("li", {}, ...line))),
     ...data.atlas.findings.flatMap(({ title, name }, n) => [make("h3", {}, `${title} (${name})`),
       head.told[n].length ? make("ul", {}, ...head.told[n].map((line) => make("li", {}, line))) : make("p", {}, "Nothing was found for this head.")]),

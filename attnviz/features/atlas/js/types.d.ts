@@ -22,5 +22,7 @@ export interface Data {
   atlas: { model: string; backend: string; exactness: string; summary: string[]; methods: { part: string; said: string }[]; notes: string[]; metric: { name: string; unit: string; distance: boolean; orange: number; ends: string[] } | null; findings: { title: string; name: string }[]; measures: { title: string; orange: number; ends: string[] }[]; heads: Head[] };
   roles: Record<string, { color: string; ink: string; code: string }>;
   scores: Record<string, string>;
+  /** the page of a head row by row */
+  links: Record<string, string>;
   palette: string[]; copying: string[]; signed: { light: string[]; dark: string[] };
 }

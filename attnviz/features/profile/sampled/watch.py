@@ -17,6 +17,7 @@ from attnviz.core.arrays import Array, to_numpy
 from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import OutputProjection, Rows, Terms
+from attnviz.errors import ModelError
 from attnviz.features.profile.sampled.relations import CLASSES, Known
 
 Floats = NDArray[np.floating[Any]]
@@ -126,7 +127,8 @@ class RowWatch:
             return
         chosen = self._by_site[site]
         weights = to_numpy(rows.weights)[:, chosen]
-        assert rows.values is not None
+        if rows.values is None:
+            raise ModelError("a layer of this model hands out no values, so no row can be read")
         values = to_numpy(rows.values).astype(np.float32, copy=False)
         groups = [index // (rows.weights.shape[1] // values.shape[1]) for index in chosen]
         gram = self._gram(site)
