@@ -115,6 +115,7 @@ def atlas(
     device: Any = 'auto',
     dtype: Any = 'auto',
     state: str | Path | None = None,
+    out_dir: str | Path | None = None,
     progress: Callable[[str, int, int], None] = ...,
 ) -> Atlas: ...
 

@@ -130,6 +130,7 @@ class RowWatch:
         if rows.values is None:
             raise ModelError("a layer of this model hands out no values, so no row can be read")
         values = to_numpy(rows.values).astype(np.float32, copy=False)
+        passes = None if rows.passes is None else to_numpy(rows.passes)[:, chosen]
         groups = [index // (rows.weights.shape[1] // values.shape[1]) for index in chosen]
         gram = self._gram(site)
         if site not in self.terms and rows.terms is not None:
@@ -152,12 +153,15 @@ class RowWatch:
             )
             w, v = weights[item, :, :r, :s], values[item, groups, :s]  # [h, r, s], [h, s, d_v]
             z = w @ v
+            if passes is not None:
+                z = z * passes[item, :, :r]
             layer.z[:, queries] = z
             layer.top[:, queries] = w.max(-1)
             layer.key[:, queries] = w.argmax(-1) + rows.key_start
             if gram is not None:
                 lengths = _norms(v, gram)
-                layer.norm[:, queries] = (w * lengths[:, None]).max(-1)
+                if passes is None:  # else every query passes other parts of a value
+                    layer.norm[:, queries] = (w * lengths[:, None]).max(-1)
                 layer.written[:, queries] = _norms(z, gram)
             layer.sink[:, queries] = w[..., known.sink[keys]].sum(-1)
             layer.by_class[:, queries] = w @ self._features[item][keys]
