@@ -17,6 +17,11 @@ function drawn(tag, attributes, text = "") {
   return element;
 }
 
+/** What may be wider than its place, and then scrolls. @param {string} name @param {Node} inside */
+function wide(name, inside) {
+  return make("div", { class: "wide", tabindex: 0, role: "region", "aria-label": name }, inside);
+}
+
 /** A share with its interval. @param {Share} share */
 function shareText([value, , , low, high]) {
   return value === null ? "–" : `${wholePercent(value)}${interval(low, high, wholePercent)}`;
@@ -31,7 +36,7 @@ export function rulesPart(head) {
   const [found, measured] = head.halves;
   return [
     make("h3", {}, "What sets its strongest key apart"),
-    make("div", { class: "wide" }, table(["where", "strongest key", "of all rows", "precision", "chance"], rows)),
+    wide("rules", table(["where", "strongest key", "of all rows", "precision", "chance"], rows)),
     make("p", { class: "small" }, `Rules found on ${thousands(found)} rows of half of the texts; figures are of ${thousands(measured)} rows of the others.`),
     ...head.calibrations.filter(({ holds }) => holds[0] !== null).map(({ role, holds, possible, residue }) => make("p", { class: "said" },
       `As its role ${role} says in ${shareText(holds)} of the ${wholePercent(possible)} of rows where it could`,
@@ -53,7 +58,7 @@ export function classesPart(head) {
     element.style.color = ink;
     return element;
   })));
-  return make("div", {}, make("h3", {}, "From class to class"), make("div", { class: "wide" },
+  return make("div", {}, make("h3", {}, "From class to class"), wide("weight from class to class",
     make("table", { class: "heat" }, make("thead", {}, make("tr", {}, make("td", {}), ...keys.map((key) => make("th", { scope: "col" }, said(key))))), make("tbody", {}, ...rows))),
   make("p", { class: "small" }, "Of the weight of a row's class, the share on keys of a column's; pointing says that of uniform attention."));
 }
@@ -62,10 +67,10 @@ export function classesPart(head) {
 export function tokensPart(head) {
   const lines = (/** @type {[string, number, number][]} */ tokens) => tokens.map(([text, weight, uniform]) => [text, wholePercent(weight), wholePercent(uniform), uniform > 0 ? times(weight / uniform) : ""]);
   return make("div", {}, make("h3", {}, "Tokens that meet more often"),
-    ...(head.pairs.length ? [table(["token", "its key", "rows", "uniform", ""], head.pairs.map(([query, key, rows, expected, lift]) => [query, key, thousands(rows), figure(expected), times(lift)])),
+    ...(head.pairs.length ? [table(["token", "its key", "rows", "uniform", "times"], head.pairs.map(([query, key, rows, expected, lift]) => [query, key, thousands(rows), figure(expected), times(lift)])),
       make("p", { class: "small" }, `Numbers of rows are too large by ${figure(head.pairError)} at most, in 98 % of cases.`)] : [make("p", {}, "None surely.")]),
-    make("h3", {}, "Most weight for their frequency"), table(["key", "weight", "uniform", ""], lines(head.specific)),
-    make("h3", {}, "Least"), table(["key", "weight", "uniform", ""], lines(head.unspecific)));
+    make("h3", {}, "Most weight for their frequency"), table(["key", "weight", "uniform", "times"], lines(head.specific)),
+    make("h3", {}, "Least"), table(["key", "weight", "uniform", "times"], lines(head.unspecific)));
 }
 
 /** Entropy and the sink along the text. @param {Head} head */
@@ -131,7 +136,7 @@ export function planePart(head) {
 /** Singular directions in tokens. @param {Head} head */
 export function directionsPart(head) {
   const one = (/** @type {string} */ title, /** @type {string[]} */ columns, /** @type {import("./types.js").Singular[]} */ directions) => directions.length
-    ? [make("h3", {}, title), make("div", { class: "wide" }, table(["size", ...columns], directions.flatMap(([size, , first, second, other, across]) => [
+    ? [make("h3", {}, title), wide(title, table(["size", ...columns], directions.flatMap(([size, , first, second, other, across]) => [
       [fixed(size, 2), first.join("  "), second.join("  ")], ["", other.join("  "), across.join("  ")]])))] : [];
   return make("div", {}, ...one("W_QK: which tokens meet", ["tokens that look", "at"], head.qk), ...one("W_OV: what is written", ["for these that are read", "these are raised"], head.ov));
 }

@@ -80,15 +80,15 @@ function detail(head, row) {
   if (norm !== null) figures.push(`largest α‖f(x)‖ ${figure(norm)}`);
   if (written !== null) figures.push(`wrote ${figure(written)}`);
   if (effect !== null) figures.push(`effect on the loss ${signedText(effect)} nats`);
-  const plain = tokens.map((part) => part.replace(/^·/, " ")).join("").trim();
-  const short = plain.length > 300 ? `${plain.slice(0, 300)}…` : plain;
+  const own = tokens.filter((part) => !/^(<\|.*\|>|<\/?s>|\[[A-Z]+\])$/.test(part));
+  const plain = own.map((part, n) => (n && !part.startsWith("##") && !tokens.some((each) => each.startsWith("·")) ? ` ${part}` : part.replace(/^·/, " ").replace(/^##/, ""))).join("").trim();
   return [
     make("p", { class: "whole" }, ...tokens.flatMap((_, at) => [space(row, at), token(row, at)])),
     make("p", {}, `${spoken(row)}: ${relations.length ? relations.map(said).join(", ") : "no relation that has a name"}`),
-    make("p", { class: "soft" }, [...figures, `text ${number}${window ? `, window ${window + 1}` : ""}, ${where}`].join(" · ")),
+    make("p", { class: "soft" }, [...figures, `${where || `text ${number}`}${window ? `, window ${window + 1}` : ""}`].join(" · ")),
     ...(raises.length ? [make("p", {}, make("b", {}, "raises "), raises.join("  "), make("b", {}, "  lowers "), lowers.join("  "),
       ...(next !== null && added !== null ? [make("b", {}, "  next "), `${next} ${signedText(added)}`] : []))] : []),
-    make("p", { class: "soft" }, "where its key came from: ", make("code", {}, `attnviz sources ${JSON.stringify(short)} --select ${head.name} --position ${query} --model ${data.model}`)),
+    ...(plain.length > 400 ? [] : [make("p", { class: "soft" }, "where its key came from: ", make("code", {}, `attnviz sources ${JSON.stringify(plain)} --select ${head.name} --query ${query} --key ${row[2]} --model ${data.model}`))]),
   ];
 }
 
