@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, exact
-from attnviz.core.source import Readout
+from attnviz.core.source import Normalization, Readout
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,14 @@ def sigma(readout: Readout, stream: Array) -> Array:
     x = x - x.mean(-1)[..., None] if readout.centred else x
     deviation: Array = xp.sqrt(xp.square(x).mean(-1) + readout.eps)
     return deviation
+
+
+def gain(norm: Normalization, given: Array) -> Array:
+    """γ / σ of an RMS normalization, [..., D] in float64, of what it gets, [..., D]."""
+    x, xp = exact(given), arrays.of(given).xp
+    deviation = xp.sqrt(xp.square(x).mean(-1) + norm.eps)
+    made: Array = exact(norm.scale) / deviation[..., None]
+    return made
 
 
 def direction(readout: Readout, stream: Array, token: int, against: int | None) -> Direction:

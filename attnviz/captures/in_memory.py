@@ -103,14 +103,17 @@ def watch(module: Any, *, passes: int = 1) -> Iterator[Watched]:
     """Watch PyTorch's own attention modules while your own code runs them.
 
     Every ``nn.MultiheadAttention`` in a module (those of ``nn.Transformer``, its encoder, decoder
-    and their layers among them) is watched, and every call of ``scaled_dot_product_attention``
-    that the module makes itself: the weights of every head, before dropout. They are
-    computed beside the module's own call, whose results, gradients and random numbers stay as they
-    are; only PyTorch's fast path is off meanwhile, which changes results by rounding.
+    and their layers among them) is watched, every call of ``scaled_dot_product_attention`` that the
+    module makes itself, and every softmax of the last axis whose result meets values in a product,
+    as in attention that is written out: the weights of every head, before dropout. The first two
+    are computed beside the module's own call, whose results, gradients and random numbers stay as
+    they are; only PyTorch's fast path is off meanwhile, which changes results by rounding.
 
     Args:
-        module: an ``nn.MultiheadAttention``, or whatever has some inside or calls that function.
-            Of such calls keys of another length than queries count as cross-attention.
+        module: an ``nn.MultiheadAttention``, or whatever has some inside or attends itself. Heads
+            that share an axis with the batch, [batch · heads, queries, keys], are told apart by the
+            length of the first tensor that it is called with. Where nothing names the sequences,
+            keys of another length than queries count as cross-attention.
         passes: how many of the last passes to keep. A pass is a call of ``module``; where only
             parts of it are called, it ends when a part is called again.
 

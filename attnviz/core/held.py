@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Literal
 
-Held = Literal["gate", "norm", "scale"]
+Held = Literal["gate", "norm", "scale", "after"]
 """A gate that is computed from what the layer reads (Qiu et al. 2025, arXiv:2505.06708), the γ / σ
-of an RMS normalization (BitNet; Ma et al. 2024, arXiv:2402.17764), learned or constant scales."""
+of an RMS normalization (BitNet; Ma et al. 2024, arXiv:2402.17764), learned or constant scales; and
+behind W_O the γ / σ of an RMS normalization (Gemma 2, OLMo 2)."""
 
 _SAID = {
     "gate": "The gate that each head's output is multiplied with before W_O",
     "norm": "The scale of the normalization between heads and W_O",
+    "after": "The scale of the normalization between W_O and the residual stream",
 }
 
 

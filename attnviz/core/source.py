@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol, get_args
 
 from attnviz.core import arrays
@@ -302,6 +302,11 @@ class Readout:
         bias: b, [V], or None.
         centred: whether the mean goes.
         reason: why there is no table, as the end of a sentence; empty where there is.
+        factor: what the model multiplies its logits with; ``scale`` and ``shift`` have it already.
+        after: by layer, the RMS normalization that the sum over the heads (and b_O) goes through
+            before it is added to the stream (Gemma 3, OLMo 2); nothing where it is added as it is.
+        shares: by layer, what attention and feed-forward parts are multiplied with before they are
+            added (Granite); nothing where that is 1 everywhere.
     """
 
     table: Array | None
@@ -311,6 +316,13 @@ class Readout:
     bias: Array | None = None
     centred: bool = True
     reason: str = ""
+    factor: float = 1.0
+    after: Mapping[int, Normalization] = field(default_factory=dict)
+    shares: tuple[float, ...] = ()
+
+    def share(self, layer: int) -> float:
+        """What a layer's sublayers are multiplied with before they are added."""
+        return self.shares[layer] if self.shares else 1.0
 
     def converted(self, like: Array) -> Readout:
         """The same as arrays of the kind of another, where that is."""
@@ -318,7 +330,11 @@ class Readout:
             None if x is None else converted(x, like)
             for x in (self.table, self.scale, self.shift, self.bias)
         )
-        return Readout(table, scale, self.eps, shift, bias, self.centred, self.reason)
+        after = {layer: norm.converted(like) for layer, norm in self.after.items()}
+        return Readout(
+            table, scale, self.eps, shift, bias, self.centred, self.reason, self.factor, after,
+            self.shares,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -500,6 +516,8 @@ class Source(Protocol):
 
 
 def held(source: Source) -> tuple[Held, ...]:
-    """What the layers of a model multiply their heads' outputs with before W_O, each once."""
-    return tuple(dict.fromkeys(kind for site in source.layout.sites
-                               for kind in source.output(site).held))  # fmt: skip
+    """What the layers of a model multiply their heads' outputs with around W_O, each once."""
+    kinds: dict[Held, None] = dict.fromkeys(
+        kind for site in source.layout.sites for kind in source.output(site).held
+    )
+    return (*kinds, "after") if source.readout().after else tuple(kinds)

@@ -4,7 +4,8 @@
 ``nn.Transformer`` skip it altogether where they can take a fast path. While a :class:`Watch` is on,
 that path is off, and after every call of an attention module its weights are computed again, head
 by head, without dropout and without a gradient: what the module itself returns stays as it is.
-Modules that call ``scaled_dot_product_attention`` themselves are seen by :mod:`.dotted`.
+Modules that call ``scaled_dot_product_attention`` themselves are seen by :mod:`.sdpa_patch`, those
+that write softmax out by :mod:`.softmax_watch`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError
 from attnviz.models.arrays import chosen
 from attnviz.models.sdpa_patch import SdpaWatch, flex_refused
+from attnviz.models.softmax_watch import SoftmaxWatch, by_head
 
 _FORWARD = signature(nn.MultiheadAttention.forward)
 _EXTRA = ("<bias>", "<zero>")
@@ -83,6 +85,7 @@ class Watch:
         self._decoding = {id(layer.self_attn) for layer in decoding}
         self._passes: deque[list[Called]] = deque(maxlen=passes)
         self._within = 0
+        self._batch = 0
 
     @property
     def passes(self) -> int:
@@ -104,6 +107,7 @@ class Watch:
                 undo.callback(hook.remove)
             undo.enter_context(flex_refused())
             undo.enter_context(SdpaWatch(self._computed, lambda: self._within > 0))
+            undo.enter_context(SoftmaxWatch(self._written, lambda: self._within > 0))
             yield
 
     def capture(
@@ -149,8 +153,9 @@ class Watch:
         if not any(self._passes):
             raise UsageError(
                 "no attention was seen: call the module inside the with block, then capture; seen "
-                "are nn.MultiheadAttention and scaled_dot_product_attention; weights that are "
-                "computed by hand go to attnviz.from_arrays"
+                "are nn.MultiheadAttention, scaled_dot_product_attention, and a softmax of the "
+                "last axis that meets values in a product; what a kernel of its own computes is "
+                "not: give its weights to attnviz.from_arrays"
             )
         try:
             return self._passes[index]
@@ -173,9 +178,11 @@ class Watch:
                 kinds.append("encoder")
         return kinds
 
-    def _begins(self, *_: Any) -> None:
+    def _begins(self, module: nn.Module, args: Any, *_: Any) -> None:
         if not self._within:
             self._passes.append([])
+            first = next((x for x in args if isinstance(x, Tensor)), None)
+            self._batch = 0 if first is None else len(first)
         self._within += 1
 
     def _ends(self, *_: Any) -> None:
@@ -194,6 +201,12 @@ class Watch:
         """The function has run; it tells of no sequences but their lengths."""
         crosses = weights.shape[-1] != weights.shape[-2]
         self._passes[-1].append(Called(None, weights, allowed, crosses, ()))
+
+    def _written(self, weights: Tensor, allowed: Tensor) -> None:
+        """A softmax has met values; as for the function, only lengths tell of sequences."""
+        crosses = weights.shape[-1] != weights.shape[-2]
+        whole = by_head(weights, allowed, self._batch)
+        self._passes[-1].append(Called(None, *whole, crosses, ()))
 
 
 def called(module: nn.MultiheadAttention, *args: Any, **kwargs: Any) -> Called:

@@ -11,18 +11,21 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import attnviz as av
-from attnviz.core.heads import Site
+from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest, Readout, Rows, Source
 from attnviz.errors import ModelError
+from attnviz.features.patch.metrics import metric_of
+from attnviz.features.patch.runs import PatchBench
 from attnviz.models import pretrained
 from tests.models.tiny import GAIN, LONG, SHORT, hooked_only
 
-ADDING = ("gpt2", "llama", "mistral", "qwen3", "gpt_neox", "phi", "opt", "gpt_oss", "deepseek_v3")
+ADDING = (
+    *("gpt2", "llama", "mistral", "qwen3", "gpt_neox", "phi", "opt", "gpt_oss", "deepseek_v3"),
+    *("gemma3", "olmo2", "cohere", "granite"),
+)
 REFUSED = {
-    "gemma2": "does not simply add",
-    "cohere": "not its final states times one matrix",
-    "granite": "does not simply add|not its final states",
+    "gemma2": r"caps its logits, 30 tanh\(x / 30\)",
     "lfm2": "has no attention",
     "bert": "does not simply add",
     "t5": "no plain list of layers",
@@ -69,8 +72,14 @@ def test_layers_add_heads_and_an_mlp_and_logits_follow(name: str, folders: Any) 
     for number, site in enumerate(source.layout.sites):
         out = source.output(site)
         attended = torch.einsum("bhtv,hvd->btd", torch.cat(heads.blocks[site], 2), out.weight)
+        attended = attended if out.bias is None else attended + out.bias
+        if name in ("gemma3", "olmo2"):
+            weight = readout.after[number].scale
+            attended = F.rms_norm(attended, weight.shape, weight, readout.after[number].eps)
+        if name == "granite":
+            assert readout.share(number) == 0.4
+            attended = 0.4 * attended
         made = output.states[number] + attended + output.mlps[number]
-        made = made if out.bias is None else made + out.bias
         for item, ids in enumerate((LONG, SHORT)):
             torch.testing.assert_close(
                 made[item, : len(ids)], output.states[number + 1][item, : len(ids)],
@@ -81,6 +90,55 @@ def test_layers_add_heads_and_an_mlp_and_logits_follow(name: str, folders: Any) 
         torch.testing.assert_close(
             logits[item, : len(ids)], output.logits[item, : len(ids)], rtol=1e-4, atol=1e-4
         )
+
+
+@pytest.mark.parametrize("name", ["olmo2", "gemma3", "granite", "cohere"])
+def test_heads_are_split_through_what_stands_behind_w_o(name: str, folders: Any) -> None:
+    source = tiny(name, folders)
+    report = av.logits(Prompt(ids=LONG), model=source)
+    assert report.sum == pytest.approx(report.logit, rel=1e-4)
+    model = source._network.model
+    seen: dict[int, tuple[Tensor, Tensor]] = {}
+    modules = [layer.self_attn.o_proj for layer in model.model.layers]
+    hooks = [
+        module.register_forward_hook(lambda _, args, out, n=n: seen.update({n: (args[0], out)}))
+        for n, module in enumerate(modules)
+    ]
+    states = source.forward(
+        [source.prepare(Prompt(ids=LONG))], (), ForwardRequest(states=True, logits=True)
+    )
+    for hook in hooks:
+        hook.remove()
+    token = int(states.logits[0, -1].argmax())
+    x = states.states[-1][0, -1].double().requires_grad_()
+    deviation = (x - x.mean() if name == "cohere" else x).detach().square().mean()
+    deviation = (deviation + source.readout().eps).sqrt()
+    gamma = model.model.norm.weight.double() + (name == "gemma3")
+    centred = x - x.mean() if name == "cohere" else x
+    logit = (gamma * centred / deviation) @ model.lm_head.weight[token].double()
+    logit = logit * {"cohere": 0.3, "granite": 1 / 3}.get(name, 1)
+    (toward,) = torch.autograd.grad(logit, x)
+    for layer, (took, gave) in seen.items():
+        block, y = model.model.layers[layer], gave[0, -1].double()
+        through = torch.full_like(y, 0.4 if name == "granite" else 1.0)
+        if name in ("olmo2", "gemma3"):
+            norm = block.post_attention_layernorm
+            through = norm(gave)[0, -1].double() / y
+        weight, width = modules[layer].weight.double(), took.shape[-1] // 4
+        for index in range(4):
+            columns = slice(width * index, width * (index + 1))
+            wrote = weight[:, columns] @ took[0, -1, columns].double() * through
+            row = report.by_token[Head(Site("decoder", layer), index)]
+            assert sum(row) == pytest.approx(float(wrote @ toward), rel=1e-3, abs=1e-5)
+
+
+def test_logits_of_a_patch_are_the_models_own_where_it_scales_them(folders: Any) -> None:
+    source = tiny("cohere", folders)
+    batch = [source.prepare(Prompt(ids=LONG))]
+    bench = PatchBench(source, metric_of("loss", []))
+    _, logits = bench.forward(batch, torch.tensor([len(LONG) - 1]))
+    truth = source.forward(batch, (), ForwardRequest(logits=True)).logits[0, -1]
+    torch.testing.assert_close(logits[0], truth, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", REFUSED)

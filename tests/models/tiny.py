@@ -86,10 +86,12 @@ HOOKED: dict[str, tuple[str, dict[str, Any]]] = {
             "query_pre_attn_scalar": 4,
         },
     ),
+    "gemma3": ("Gemma3Text", {**NARROW, "sliding_window": WINDOW, "query_pre_attn_scalar": 4}),
+    "olmo2": ("Olmo2", GROUPED),
     "gpt_neox": ("GPTNeoX", SIZES),
     "phi": ("Phi", GROUPED),
     "cohere": ("Cohere", {**GROUPED, "logit_scale": 0.3}),
-    "granite": ("Granite", {**GROUPED, "logits_scaling": 3.0}),
+    "granite": ("Granite", {**GROUPED, "logits_scaling": 3.0, "residual_multiplier": 0.4}),
     "gpt_oss": (
         "GptOss",
         {**NARROW, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": WINDOW},

@@ -129,8 +129,8 @@ def _copying(
     """The report with what heads copy."""
     source, embedding = model.source, model.source.embedding()
     readout = source.readout()
-    reason = readout.reason or embedding.reason
-    if embedding.tokens is None or readout.table is None:
+    reason = readout.reason or embedding.reason or model.source.no_sum
+    if embedding.tokens is None or readout.table is None or model.source.no_sum:
         model.reasons["copying"] = reason
         return report
     chosen = _tokens(embedding, settings, len(readout.table))

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from attnviz.attention.unembedding import directions
+from attnviz.attention.unembedding import directions, gain
 from attnviz.core.heads import Site
 from attnviz.core.source import Source
 from attnviz.errors import ModelError
@@ -72,6 +72,12 @@ def _of_heads(source: Source, site: Site, outputs: Tensor, toward: Tensor) -> tu
     out = source.output(site)
     assert out.weight is not None
     heads, size, width = out.weight.shape
+    norm = source.readout().after.get(site.layer)
+    if norm is not None:
+        given = outputs.flatten(1).double() @ out.weight.double().reshape(heads * size, width)
+        given = given if out.bias is None else given + out.bias.double()
+        toward = toward * gain(norm, given)
+    toward = toward * source.readout().share(site.layer)
     each = toward.float() @ out.weight.float().reshape(heads * size, width).T
     added = (outputs.double() * each.view(-1, heads, size).double()).sum(-1)
     bias = added.new_zeros(len(added)) if out.bias is None else toward @ out.bias.double()

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnviz.attention.unembedding import moved, scaled
+from attnviz.attention.unembedding import gain, moved, scaled
 from attnviz.captures.activations import Activations
 from attnviz.captures.trials import predicted
 from attnviz.core.heads import Head
@@ -90,8 +90,17 @@ def run_heads(
         for site, z in activations.values["written"].items():
             out = source.output(site)
             assert out.weight is not None
-            for index in range(z.shape[1]):
-                part = z[0, index, places].double() @ out.weight[index].double()  # [P, D]
+            wrote = torch.stack(
+                [
+                    z[0, index, places].double() @ out.weight[index].double()
+                    for index in range(z.shape[1])
+                ]
+            )  # [H, P, D]
+            if (norm := readout.after.get(site.layer)) is not None:
+                given = wrote.sum(0)
+                given = given if out.bias is None else given + out.bias.double()
+                wrote = wrote * gain(norm, given)
+            for index, part in enumerate(wrote * readout.share(site.layer)):
                 head_sums = sums[Head(site, index)]
                 made = scaled(readout, stream, part)
                 head_sums.made += made.sum(0)

@@ -27,7 +27,7 @@ from attnviz.features.logits.result import (
     Seen,
 )
 from attnviz.features.logits.settings import LogitsSettings
-from attnviz.features.logits.split import StreamWatch, split, written
+from attnviz.features.logits.split import StreamWatch, behind, split, written
 
 Floats = NDArray[np.float64]
 
@@ -160,7 +160,10 @@ def _split(
     values = {head: float(row.sum()) for head, row in sources.items()}
     strongest = sorted(values, key=lambda head: -abs(values[head]))[:VOTES]
     outs = [source.output(head.site).moved_to(stream) for head in strongest]
-    outputs = [written(watch, *pair) for pair in zip(strongest, outs, strict=True)]
+    outputs = [
+        written(watch, head, out) * behind(watch, head.site, out, readout)
+        for head, out in zip(strongest, outs, strict=True)
+    ]
     rises = to_numpy(words(readout, stream, arrays.of(stream).xp.stack(outputs)))
     votes = []
     for head, moved in zip(strongest, rises, strict=True):

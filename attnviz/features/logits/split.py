@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.attention.unembedding import Direction
+from attnviz.attention.unembedding import Direction, gain
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, exact, to_numpy
 from attnviz.core.heads import Head, Site
-from attnviz.core.source import Output, OutputProjection, Rows, Source
+from attnviz.core.source import Output, OutputProjection, Readout, Rows, Source
 from attnviz.features.logits.result import LogitPart
 
 
@@ -78,6 +78,27 @@ def written(watch: StreamWatch, head: Head, out: OutputProjection) -> Array:
     return z @ exact(out.weight[head.index])
 
 
+def behind(
+    watch: StreamWatch, site: Site, out: OutputProjection, readout: Readout
+) -> Array | float:
+    """What is multiplied with the sum over a layer's heads before it is added, [D]; 1 for nothing.
+
+    Args:
+        watch: of the pass.
+        site: the layer.
+        out: its W_O.
+        readout: which normalization the sum goes through, and what it is multiplied with.
+    """
+    norm = readout.after.get(site.layer)
+    if norm is None:
+        return readout.share(site.layer)
+    heads = [Head(site, index) for index in range(len(watch.weights[site]))]
+    xp = arrays.of(watch.weights[site]).xp
+    total: Array = xp.stack([written(watch, head, out) for head in heads]).sum(0)
+    total = total if out.bias is None else total + exact(out.bias)
+    return gain(norm, total) * readout.share(site.layer)
+
+
 def split(
     source: Source, output: Output, watch: StreamWatch, toward: Direction
 ) -> tuple[tuple[LogitPart, ...], dict[Head, NDArray[np.float64]]]:
@@ -92,19 +113,23 @@ def split(
     Returns:
         The parts, and [S] by head.
     """
-    place, vector = watch.position, toward.vector
+    place, vector, constant = watch.position, toward.vector, toward.constant
+    readout = source.readout().converted(vector)
     parts = [LogitPart("embedding", None, None, float(exact(output.states[0][0, place]) @ vector))]
     sources: dict[Head, NDArray[np.float64]] = {}
     for site, mlp in zip(source.layout.sites, output.mlps, strict=True):
         out = source.output(site).moved_to(vector)
+        toward = Direction(vector * behind(watch, site, out, readout), 0.0)
         through = to_numpy(by_source(watch, site, out, toward))
         for index, row in enumerate(through):
             sources[Head(site, index)] = row
             parts.append(LogitPart("head", site.layer, index, float(row.sum())))
         if out.bias is not None:
-            parts.append(LogitPart("bias", site.layer, None, float(exact(out.bias) @ vector)))
+            parts.append(
+                LogitPart("bias", site.layer, None, float(exact(out.bias) @ toward.vector))
+            )
         parts.append(LogitPart("mlp", site.layer, None, float(exact(mlp[0, place]) @ vector)))
-    parts.append(LogitPart("bias", None, None, toward.constant))
+    parts.append(LogitPart("bias", None, None, constant))
     return tuple(parts), sources
 
 

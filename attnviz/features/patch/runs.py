@@ -101,7 +101,9 @@ class PatchBench:
                 return output, output.logits[items, at]
             assert output.hidden is not None
             assert readout.table is not None
-            return output, F.linear(output.hidden[items, at], readout.table, readout.bias)
+            hidden = output.hidden[items, at]
+            hidden = hidden if readout.factor == 1 else hidden * readout.factor
+            return output, F.linear(hidden, readout.table, readout.bias)
 
     def run(
         self,

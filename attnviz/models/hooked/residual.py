@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -46,10 +46,15 @@ class Residual:
             added: filled, B · T · D numbers each, as the layer shapes them.
             first: the layer at which passes begin.
         """
+        shares = dict(zip(map(id, self.mlps), self.readout.shares, strict=True))
+
+        def gave(module: nn.Module, args: Any, out: Any) -> None:
+            state, share = _tensor(out), shares[id(module)]
+            added.append(state if share == 1 else state * share)
+
         with contextlib.ExitStack() as undo:
             for module in self.mlps[first:]:
-                hook = module.register_forward_hook(lambda _, args, out: added.append(_tensor(out)))
-                undo.callback(hook.remove)
+                undo.callback(module.register_forward_hook(gave).remove)
             yield
 
 
@@ -85,7 +90,7 @@ def find_residual(
         undo.enter_context(stack.keeping(states))
         output = network.run(items, logits=True)
     by_layer = {site.layer: projection for site, projection in projections.items()}
-    mlps = []
+    mlps, after, shares = [], dict[int, Normalization](), list[float]()
     for number, layer in enumerate(stack.layers):
         projection = by_layer.get(number)
         if projection is None:
@@ -94,14 +99,24 @@ def find_residual(
             return _none(
                 f"layer {number} cannot be split over its heads, since {projection.reason}"
             )
-        mlp = _mlp(layer, projection.weight, ran, states[number][0], states[number + 1][0])
-        if mlp is None:
+        added = _added(layer, projection.weight, ran, states[number][0], states[number + 1][0])
+        if added is None:
             return _none(
                 f"layer {number} does not simply add attention and a feed-forward part to its input"
             )
-        mlps.append(mlp)
+        mlps.append(added[0])
+        if added[1] is not None:
+            after[number] = added[1]
+        shares.append(added[2])
     readout = _readout(network, modules, ran, states[-1][0], output)
-    return Residual(readout, () if readout.reason else tuple(mlps))
+    no_sum = ""
+    if after:
+        no_sum = f"layer {next(iter(after))} normalizes what its heads write before it is added"
+    elif max(shares) != 1.0 or min(shares) != 1.0:
+        no_sum = f"it adds what a layer writes {shares[0]:g} times"
+    if readout.reason:
+        return Residual(readout, no_sum=no_sum)
+    return Residual(replace(readout, after=after, shares=tuple(shares)), tuple(mlps), no_sum)
 
 
 def _readout(
@@ -122,23 +137,52 @@ def _readout(
     head: Any = network.model.get_output_embeddings()
     weight, bias = (_values(getattr(head, name, None)) for name in ("weight", "bias"))
     logits = output["logits"][0]
-    if (
-        not isinstance(weight, Tensor)
-        or weight.shape != (logits.shape[-1], final.shape[-1])
-        or not close(F.linear(final, weight, bias), logits)
-    ):
-        return Readout(None, reason="its logits are not its final states times one matrix")
-    return Readout(weight, norm.scale, norm.eps, norm.shift, bias, norm.centred)
+    unknown = "its logits are not its final states times one matrix"
+    if not isinstance(weight, Tensor) or weight.shape != (logits.shape[-1], final.shape[-1]):
+        return Readout(None, reason=unknown)
+    made = F.linear(final, weight, bias)
+    factor = _factor(made, logits)
+    if factor is None or (factor != 1.0 and bias is not None):
+        return Readout(None, reason=_capped(made, logits, network.config) or unknown)
+    if factor == 1.0:
+        return Readout(weight, norm.scale, norm.eps, norm.shift, bias, norm.centred)
+    shift = None if norm.shift is None else norm.shift * factor
+    return Readout(weight, norm.scale * factor, norm.eps, shift, None, norm.centred, factor=factor)
 
 
-def _mlp(
+def _factor(made: Tensor, given: Tensor) -> float | None:
+    """The number that makes one tensor of another; 1 for none, None where no number does."""
+    if close(made, given):
+        return 1.0
+    a, b = made.double().flatten(), given.double().flatten()
+    factor = float((a @ b) / (a @ a).clamp_min(1e-30))
+    if factor <= 0 or not close(made * factor, given):
+        return None
+    round_ = (float(f"{factor:.6g}"), 1 / float(f"{1 / factor:.6g}"))  # as configurations have it
+    nearest = min(round_, key=lambda number: abs(number - factor))
+    return nearest if close(made * nearest, given) else factor
+
+
+def _capped(made: Tensor, logits: Tensor, config: Any) -> str:
+    """Why logits that are capped are not split; empty where they are not."""
+    cap = getattr(config, "final_logit_softcapping", None)
+    if not isinstance(cap, int | float) or not close(cap * (made / cap).tanh(), logits):
+        return ""
+    return f"it caps its logits, {cap:g} tanh(x / {cap:g}), which no sum can split"
+
+
+def _added(
     layer: nn.Module,
     projection: Tensor,
     ran: Mapping[int, tuple[Any, Tensor]],
     entered: Tensor,
     left: Tensor,
-) -> nn.Module | None:
-    """The module whose output, with W_O's, is what the layer adds; the outermost if several."""
+) -> tuple[nn.Module, Normalization | None, float] | None:
+    """The module whose output is what the layer adds beside attention; the outermost if several.
+
+    Attention is what W_O gives, or that behind an RMS normalization, which then comes second. Third
+    is what both are multiplied with before they are added.
+    """
     inside = [module for module in layer.modules() if module is not layer and id(module) in ran]
     attended = None
     for module in inside:
@@ -147,10 +191,25 @@ def _mlp(
             attended = ran[id(module)][1]
     if attended is None or attended.shape != left.shape:
         return None
+    behind: list[tuple[Normalization | None, Tensor]] = [(None, attended)]
     for module in inside:
-        added = ran[id(module)][1]
-        if added.shape == left.shape and close(entered + attended + added, left):
-            return module
+        got, gave = ran[id(module)]
+        if isinstance(got, Tensor) and got.numel() >= attended.numel() and gave is not attended:
+            first = got.flatten(0, -2)[: len(attended)]
+            same = first.shape == attended.shape and torch.equal(first, attended)
+            norm = normalization(module, attended, gave) if same else None
+            if norm is not None and not norm.centred:
+                behind.append((norm, gave))
+    for norm, attention in behind:
+        for module in inside:
+            added = ran[id(module)][1]
+            if added.shape != left.shape:
+                continue
+            if close(entered + attention + added, left):
+                return module, norm, 1.0
+            share = _factor(attention + added, left - entered)
+            if share is not None and close(entered + share * (attention + added), left):
+                return module, norm, share
     return None
 
 
