@@ -36,7 +36,7 @@ PARTS = {
                "profile", "diff", "film", "shapes", "view", "live", "atlas", "export", "models",
                "python", "plugins", "recording", "mcp", "ci", "scale"),
     "Reference": ("options", "api/index", "glossary", "pages"),
-    "Trust": ("claims", "proofs", "benchmarks", "architecture"),
+    "Trust": ("claims", "proofs", "families", "benchmarks", "architecture"),
     "More": ("gallery", "repo/CONTRIBUTING", "repo/SECURITY", "repo/CHANGELOG",
              "repo/attnviz/models/demo/demo-gpt2/MODEL_CARD",
              "repo/attnviz/models/demo/demo-bert/MODEL_CARD"),
