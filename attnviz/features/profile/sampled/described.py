@@ -29,7 +29,7 @@ from attnviz.features.profile.sampled import rules
 from attnviz.features.profile.sampled.planes import plane
 from attnviz.features.profile.sampled.relations import CLASSES, CONDITIONS, PLACES, RELATIONS
 from attnviz.features.profile.sampled.sample import CRITERIA, WHOLE, second
-from attnviz.features.profile.sampled.sums import PAIR_UNIT, HeadSums, pair_key
+from attnviz.features.profile.sampled.sums import PAIR_UNIT, HeadSums, pair_keys
 from attnviz.features.profile.sampled.token_shares import TokenShares, specific
 from attnviz.features.profile.sampled.watch import BINS, KEY_CLASSES
 from attnviz.statistics.clusters import ClusterSums
@@ -62,9 +62,9 @@ def distribution(
     """
     sample = sums.sample
     whole = min(len(sample), WHOLE)
-    texts = _Texts(sums)
+    texts, chances = _Texts(sums), second(sample["hash"])
     heads = tuple(
-        _Head(sums, number, texts).described(roles[number], tokens[number])
+        _Head(sums, number, texts, chances).described(roles[number], tokens[number])
         for number in range(len(sums.heads))
     )
     points = tuple(
@@ -112,7 +112,9 @@ class _Texts:
 class _Head:
     """One head of the sums."""
 
-    def __init__(self, sums: HeadSums, number: int, texts: _Texts) -> None:
+    def __init__(
+        self, sums: HeadSums, number: int, texts: _Texts, chances: NDArray[np.float64]
+    ) -> None:
         self._sums, self._number, self._texts = sums, number, texts
         self._layer = int(sums.layer_of()[number])
         self._rows: dict[int, int] = {}
@@ -123,7 +125,7 @@ class _Head:
             sample["chance"][:, self._layer].astype(np.float64),
             rules.unpacked(sample["condition"], len(CONDITIONS)),
         )
-        self._chances = second(sample["hash"])
+        self._chances = chances
 
     def described(self, roles: Sequence[Role], tokens: TokenShares) -> HeadDistribution:
         """Everything but what is read out in tokens."""
@@ -314,11 +316,11 @@ class _Head:
             zip(sample["query"].tolist(), sample["name"][:, number].tolist(), strict=True)
         )
         layer, error = len(sums.heads) + self._layer, sums.pairs.error(number)
+        at = pair_keys(list(names))
+        counts = sums.pairs.count(number, at).tolist()
+        uniform = (sums.pairs.count(layer, at) / PAIR_UNIT).tolist()
         kept = []
-        for query, key in names:
-            at = pair_key(query, key)
-            rows = float(sums.pairs.count(number, at)[0])
-            expected = float(sums.pairs.count(layer, at)[0]) / PAIR_UNIT
+        for (query, key), rows, expected in zip(names, counts, uniform, strict=True):
             if rows - error >= _LEAST_PAIRS and rows - error > expected > 0:
                 kept.append(TokenPair(query, key, rows, expected, rows / expected))
         kept.sort(key=lambda pair: (pair.expected - pair.rows, pair.query, pair.key))

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from attnviz.features.profile.sampled.relations import RELATIONS
 from attnviz.features.profile.tasks import mixed
+from attnviz.statistics.sketch import spread
 
 ROWS = 4096
 """Rows that rules and pairs are found on."""
@@ -27,6 +28,9 @@ CRITERIA = ("weight", "norm", "effect")
 """What deciles are of: the largest weight of a row, the largest α_ij‖f(x_j)‖, and the effect."""
 
 Hashes = NDArray[np.uint64]
+
+_SECOND = np.uint64(0xD1B54A32D192ED03)
+"""Any bits that are like no other constant here."""
 
 
 def hashes(key: int, rows: int, seed: int) -> Hashes:
@@ -43,8 +47,8 @@ def hashes(key: int, rows: int, seed: int) -> Hashes:
 
 def second(bits: Hashes) -> NDArray[np.float64]:
     """Numbers from 0 to 1 that are independent of which rows have the smallest bits."""
-    again = np.array([mixed(int(bit), np.array([1]))[0] for bit in bits], np.uint64)
-    uniform: NDArray[np.float64] = (again >> np.uint64(11)).astype(np.float64) / (1 << 53)
+    again = spread(bits ^ _SECOND) >> np.uint64(11)
+    uniform: NDArray[np.float64] = again.astype(np.float64) / (1 << 53)
     return uniform
 
 

@@ -5,6 +5,7 @@ Notation in shapes: H chosen heads, L their layers, Q classes of queries, C of k
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import blake2b
@@ -130,6 +131,7 @@ class TaskRows:
         self._float = {name: np.zeros(shape) for name, shape in shapes.items()}
         self._values: list[tuple[NDArray[np.int64], Floats, Floats]] = []
         self._samples: list[RowSample] = []
+        self._counted: dict[int, list[tuple[Hashes, NDArray[np.int64]]]] = defaultdict(list)
 
     def begin(
         self, batch: Sequence[Inputs], keys: Sequence[int], clusters: Sequence[str]
@@ -219,6 +221,9 @@ class TaskRows:
                 sums.moments[name.partition(".")[2]] = Exact(self._float[name].shape)
         for name, exact in sums.exact().items():
             exact.add(self._float[name][None])
+        for kind, several in self._counted.items():
+            pairs, amounts = (np.concatenate(each) for each in zip(*several, strict=True))
+            sums.pairs.add(kind, pairs, amounts)
         sums.sample.merge(*self._samples)
         return sums
 
@@ -261,14 +266,14 @@ class TaskRows:
                 made.append(same)
             self._float["uniform_by_class"][number] += same[1]
             self._float["uniform_along"][number] += same[2]
-            self._sums.pairs.add(h + number, same[3][0], same[3][1].astype(np.int64))
+            self._counted[h + number].append((same[3][0], same[3][1].astype(np.int64)))
 
     def _pairs(self, known: Known, layers: Sequence[LayerRows], rows: NDArray[np.int64]) -> None:
         names = np.array([_hashed(text) for text in known.tokens.texts], np.uint64)
         keys = np.concatenate([layer.key for layer in layers])[:, rows]
         for head, own in enumerate(keys):
             pairs, counts = np.unique(_paired(names[rows], names[own]), return_counts=True)
-            self._sums.pairs.add(head, pairs, counts)
+            self._counted[head].append((pairs, counts))
 
     def _moments(self, watch: RowWatch, item: int, rows: NDArray[np.int64]) -> None:
         by_site = [watch.vectors(item, site) for site in self._sums.sites]
@@ -394,6 +399,7 @@ def _paired(queries: Hashes, keys: Hashes) -> Hashes:
         return spread(queries) * np.uint64(3) + keys
 
 
-def pair_key(query: str, key: str) -> Hashes:
-    """The key under which a pair of tokens is counted, [1]."""
-    return _paired(np.array([_hashed(query)], np.uint64), np.array([_hashed(key)], np.uint64))
+def pair_keys(pairs: Sequence[tuple[str, str]]) -> Hashes:
+    """The keys under which pairs of tokens are counted, [n]."""
+    names = np.array([[_hashed(text) for text in pair] for pair in pairs], np.uint64)
+    return _paired(*names.reshape(-1, 2).T)
