@@ -26,10 +26,11 @@ from attnviz.features.profile.parts import (
     TokenPair,
 )
 from attnviz.features.profile.sampled import rules
+from attnviz.features.profile.sampled.pairs import PAIR_UNIT, pair_keys
 from attnviz.features.profile.sampled.planes import plane
 from attnviz.features.profile.sampled.relations import CLASSES, CONDITIONS, PLACES, RELATIONS
 from attnviz.features.profile.sampled.sample import CRITERIA, WHOLE, second
-from attnviz.features.profile.sampled.sums import PAIR_UNIT, HeadSums, pair_keys
+from attnviz.features.profile.sampled.sums import HeadSums
 from attnviz.features.profile.sampled.token_shares import TokenShares, specific
 from attnviz.features.profile.sampled.watch import BINS, KEY_CLASSES
 from attnviz.statistics.clusters import ClusterSums

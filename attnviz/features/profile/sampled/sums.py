@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from functools import lru_cache
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -19,6 +17,7 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.source import Source
 from attnviz.features.profile.sampled import relations
 from attnviz.features.profile.sampled.effects import effects, no_effects
+from attnviz.features.profile.sampled.pairs import LONGEST_TOKEN, PAIR_UNIT, hashed, paired
 from attnviz.features.profile.sampled.relations import CLASSES, Known
 from attnviz.features.profile.sampled.sample import (
     Hashes,
@@ -38,12 +37,7 @@ from attnviz.features.profile.sampled.watch import (
 )
 from attnviz.statistics.exact import Exact
 from attnviz.statistics.histogram import Histograms
-from attnviz.statistics.sketch import Sketch, spread
-
-PAIR_UNIT = 1 << 20
-"""Uniform attention's pairs are counted in units of 2⁻²⁰ rows."""
-_LONGEST_TOKEN = 40
-"""Characters of a token that are kept."""
+from attnviz.statistics.sketch import Sketch
 
 Floats = NDArray[np.floating[Any]]
 
@@ -150,7 +144,7 @@ class TaskRows:
             for own, tokens in zip(bits, known, strict=True)
         ]
         watch = RowWatch(batch, known, whole, self._sums.heads, self._outputs)
-        return BatchRows(self, watch, bits, keys, [_hashed(name) for name in clusters])
+        return BatchRows(self, watch, bits, keys, [hashed(name) for name in clusters])
 
     def effects(self, batch: Sequence[Inputs]) -> tuple[list[Floats], list[Floats]]:
         """See :func:`~.effects.effects`; NaN where the model has none."""
@@ -246,7 +240,7 @@ class TaskRows:
         """What uniform attention would do in each layer; equal masks are worked out once."""
         known, h = watch.known[item], len(self._sums.heads)
         features = watch.features(item)
-        names = np.array([_hashed(text) for text in known.tokens.texts], np.uint64)
+        names = np.array([hashed(text) for text in known.tokens.texts], np.uint64)
         made: list[tuple[LayerRows, Floats, Floats, tuple[Hashes, NDArray[np.int64]]]] = []
         for number, layer in enumerate(layers):
             same = next(
@@ -258,9 +252,7 @@ class TaskRows:
                 sink = uniform[:, known.sink].sum(1)
                 both = np.stack([np.log2(layer.choices[rows]), sink])
                 at, keys = np.nonzero(layer.allowed[rows])
-                pairs, places = np.unique(
-                    _paired(names[rows[at]], names[keys]), return_inverse=True
-                )
+                pairs, places = np.unique(paired(names[rows[at]], names[keys]), return_inverse=True)
                 mass = np.bincount(places, uniform[at, keys], len(pairs))
                 same = (layer, by_class, both @ hot[1].T, (pairs, np.rint(mass * PAIR_UNIT)))
                 made.append(same)
@@ -269,10 +261,10 @@ class TaskRows:
             self._counted[h + number].append((same[3][0], same[3][1].astype(np.int64)))
 
     def _pairs(self, known: Known, layers: Sequence[LayerRows], rows: NDArray[np.int64]) -> None:
-        names = np.array([_hashed(text) for text in known.tokens.texts], np.uint64)
+        names = np.array([hashed(text) for text in known.tokens.texts], np.uint64)
         keys = np.concatenate([layer.key for layer in layers])[:, rows]
         for head, own in enumerate(keys):
-            pairs, counts = np.unique(_paired(names[rows], names[own]), return_counts=True)
+            pairs, counts = np.unique(paired(names[rows], names[own]), return_counts=True)
             self._counted[head].append((pairs, counts))
 
     def _moments(self, watch: RowWatch, item: int, rows: NDArray[np.int64]) -> None:
@@ -314,7 +306,7 @@ class TaskRows:
         chance = np.stack(
             [(targets & layer.allowed[some]).sum(-1) / layer.choices[some] for layer in layers]
         )  # [L, R, n]
-        texts = np.array([name[:_LONGEST_TOKEN] for name in known.tokens.texts], object)
+        texts = np.array([name[:LONGEST_TOKEN] for name in known.tokens.texts], object)
         columns = {
             "hash": bits[some],
             "text": np.full(len(some), text[0], np.uint64),
@@ -385,21 +377,3 @@ class BatchRows:
             self._effects[item],
             self._deviations[item],
         )
-
-
-@lru_cache(maxsize=1 << 16)
-def _hashed(text: str) -> int:
-    said = text[:_LONGEST_TOKEN].encode("utf-8", "surrogatepass")
-    return int.from_bytes(blake2b(said, digest_size=8).digest())
-
-
-def _paired(queries: Hashes, keys: Hashes) -> Hashes:
-    """One key for a pair of tokens."""
-    with np.errstate(over="ignore"):
-        return spread(queries) * np.uint64(3) + keys
-
-
-def pair_keys(pairs: Sequence[tuple[str, str]]) -> Hashes:
-    """The keys under which pairs of tokens are counted, [n]."""
-    names = np.array([[_hashed(text) for text in pair] for pair in pairs], np.uint64)
-    return _paired(*names.reshape(-1, 2).T)
