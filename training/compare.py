@@ -211,7 +211,7 @@ class Circuit:
                     else reference.resampled(self.source, trials, 0, 0)
                 )
                 group = Group(self.name(without), tuple(without))
-                gates = gates_of([group], self.source.layout, 1, fills, torch.device("cpu"))
+                gates = gates_of([group], self.source.layout, 1, fills)
             scores = self._scores([text], "induction", gates)
             sums.append((sum(scores[head] for head in self.induction), len(self.induction)))
         return sums

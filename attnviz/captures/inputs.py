@@ -11,6 +11,7 @@ from warnings import warn
 
 from attnviz.captures.ablated import observed
 from attnviz.captures.captured import Captured
+from attnviz.captures.loading import light
 from attnviz.captures.settings import MapSettings, ModelSettings
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Layout
@@ -47,15 +48,6 @@ def _own(text: str) -> str:
         ways = "to analyze that file, pass what it holds" if there else "there is no such file"
         warn(f"{text} is taken as the text itself; {ways}", FileNameWarning, stacklevel=3)
     return text
-
-
-def light(source: Source) -> Source:
-    """The same model, which may give NumPy arrays in place of tensors where that spares torch.
-
-    For whoever takes both, as formulas on :mod:`attnviz.core.arrays` do.
-    """
-    same: Source = getattr(source, "light", source)
-    return same
 
 
 def looks_of(what: Input | Iterable[Input]) -> Iterable[Input]:

@@ -96,6 +96,20 @@ def load(
     return source
 
 
+def light(source: Source) -> Source:
+    """The same model, which may give NumPy arrays in place of tensors where that spares torch.
+
+    For whoever takes both, as formulas on :mod:`attnviz.core.arrays` do.
+    """
+    same: Source = getattr(source, "light", source)
+    return same
+
+
+def load_light(model: Any, **more: Any) -> Source:
+    """:func:`light` of what :func:`load` gives."""
+    return light(load(model, **more))
+
+
 def find(*models: object) -> None:
     """Look for models by their names, before the first of them is loaded.
 

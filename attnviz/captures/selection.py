@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnviz.captures.inputs import light
+from attnviz.captures.loading import light
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head
 from attnviz.core.interface import interface

@@ -54,8 +54,15 @@ class ModelSettings(Settings, panel=MODEL):
         return partial(load, **self.asked(), **more)
 
     def again(self, source: Source) -> Callable[[], Source] | None:
-        """Loads the same model in another process; None for one that is in this process alone."""
-        return None if self.model is source else self.loading()
+        """Loads the same model in another process; None for one that is in this process alone.
+
+        Where this gives NumPy arrays, so does that, see :func:`attnviz.captures.loading.light`.
+        """
+        from attnviz.captures.loading import light, load, load_light
+
+        if hasattr(self.model, "prepare"):
+            return None
+        return partial(load_light if light(source) is source else load, **self.asked())
 
     @property
     def identity(self) -> Mapping[str, Any]:

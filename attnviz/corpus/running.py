@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from attnviz.core.source import Source
 from attnviz.corpus.executors import Inline, Processes, WorkerFailure
 from attnviz.errors import AttnvizError, UsageError
+
+if TYPE_CHECKING:
+    from attnviz.corpus.on_ray import OnRay
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
@@ -36,9 +39,56 @@ class SetUp(Generic[Task, Answer]):
     load: Callable[[], Source]
     worker: Callable[[Source], Callable[[Task], Answer]]
 
-    def __call__(self) -> Callable[[Task], Answer]:
+    def __call__(self) -> Callable[[Task], Reported[Answer]]:
         """Load the model."""
-        return self.worker(self.load())
+        source = self.load()
+        return _Reporting(self.worker(source), source)
+
+
+@dataclass(frozen=True, slots=True)
+class Reported(Generic[Answer]):
+    """An answer of another process, with the versions of what computed it."""
+
+    answer: Answer
+    versions: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class _Reporting(Generic[Task, Answer]):
+    do: Callable[[Task], Answer]
+    source: Source
+
+    def __call__(self, task: Task) -> Reported[Answer]:
+        return Reported(self.do(task), self.source.info.versions)
+
+
+class Elsewhere(Generic[Task, Answer]):
+    """Other processes; what computed there is added to what the model in this one says."""
+
+    def __init__(
+        self,
+        workers: Processes[Task, Reported[Answer]] | OnRay[Task, Reported[Answer]],
+        source: Source,
+    ) -> None:
+        self._workers, self._source = workers, source
+
+    def __enter__(self) -> Elsewhere[Task, Answer]:
+        self._workers.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._workers.__exit__(*error)
+
+    def run(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Answer | WorkerFailure]]:
+        """Every task with its answer."""
+        add = getattr(self._source, "add_versions", None)
+        for task, answer in self._workers.run(tasks):
+            if isinstance(answer, WorkerFailure):
+                yield task, answer
+                continue
+            if add is not None:
+                add(answer.versions)
+            yield task, answer.answer
 
 
 def answered(
@@ -97,7 +147,7 @@ def executor(
             ray=...,
         )
     if ray is None:
-        return Processes(SetUp(load, worker), jobs)
+        return Elsewhere(Processes(SetUp(load, worker), jobs), source)
     from attnviz.corpus.on_ray import OnRay
 
-    return OnRay(SetUp(load, worker), ray, jobs if jobs > 1 else None)
+    return Elsewhere(OnRay(SetUp(load, worker), ray, jobs if jobs > 1 else None), source)

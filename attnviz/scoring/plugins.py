@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from functools import cache
 from importlib import import_module
@@ -28,6 +28,12 @@ GROUP = "attnviz.scores"
 
 _MODULES: dict[str, str] = {}
 """Modules that have registered something, and the folders that they are imported from."""
+
+
+def qualified_name(function: Callable[..., Any]) -> str:
+    """Where a function is defined, ``my_scores.numbers``."""
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    return f"{getattr(function, '__module__', '?')}.{name}"
 
 
 @contextmanager

@@ -19,10 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from attnviz.core.heads import Site
 from attnviz.core.interface import interface
@@ -30,7 +27,10 @@ from attnviz.core.scores import UserDefined
 from attnviz.core.tokens import Tokens
 from attnviz.errors import UsageError
 from attnviz.scoring import plugins
-from attnviz.scoring.user_scores import qualified_name
+from attnviz.scoring.plugins import qualified_name
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Of = Literal["texts", "pairs"]
@@ -186,6 +186,8 @@ def metric(
         made = UserMetric(name, function, unit, worse, distance, of)
         _check_name("metric", name, function, OWN_METRICS, _METRICS)
         if of == "texts":
+            import torch
+
             drawn = torch.randn(2, 5, 11, generator=torch.Generator().manual_seed(0))
             targets, tokens = torch.arange(5), Tokens(tuple("abcdef"), tuple(range(6)))
             full = drawn[1] if distance else None
@@ -212,6 +214,8 @@ def fill(name: str) -> Callable[[Function], Function]:
     """
 
     def registered(function: Function) -> Function:
+        import torch
+
         made = UserFill(name, function)
         _check_name("fill", name, function, OWN_FILLS, _FILLS)
         drawn = torch.randn(2, 6, 3, 4, generator=torch.Generator().manual_seed(0))
@@ -244,6 +248,8 @@ def given_fill(function: Callable[[Outputs], Any]) -> UserFill:
 
 
 def _called(function: Callable[..., Any], seen: object, named: str) -> Tensor:
+    import torch
+
     with plugins.running(f"the {named}"):
         return torch.as_tensor(function(seen))
 

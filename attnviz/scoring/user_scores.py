@@ -22,6 +22,7 @@ from attnviz.core.media import Space
 from attnviz.core.scores import Score
 from attnviz.errors import UsageError
 from attnviz.scoring import plugins, roles, scores
+from attnviz.scoring.plugins import qualified_name
 from attnviz.scoring.roles import SHOWN, Evidence, RoleDef
 from attnviz.scoring.scores import EVERYWHERE, SCORES, ScoreDef, Unit
 from attnviz.scoring.user_block import ScoreBlock, Unless, UserCall, UserChance
@@ -216,12 +217,6 @@ class UserCondition:
         """Whether the role holds; UsageError where the function raises an error."""
         with plugins.running(f"the {self._named}"):
             return bool(self._function(scores))
-
-
-def qualified_name(function: Callable[..., Any]) -> str:
-    """Where a function is defined, ``my_scores.numbers``."""
-    name = getattr(function, "__qualname__", type(function).__qualname__)
-    return f"{getattr(function, '__module__', '?')}.{name}"
 
 
 def _is(registered: object, function: object) -> bool:

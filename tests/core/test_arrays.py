@@ -34,6 +34,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "padded_keys": (FLAGS, 2, 1),
     "matmul": (A, B, None),
     "softmax": (X, None),
+    "log_softmax": (X,),
     "log_sum_exp": (X,),
     "sigmoid": (X,),
     "linear": (X, WEIGHT, BIAS),

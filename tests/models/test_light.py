@@ -189,6 +189,8 @@ COMMANDS = {
     "capture": [TEXT, "-o", "b.npz"],
     "profile": ["sentences.txt"],
     "logits": [TEXT],
+    "ablate": [TEXT, "--select", "1.*"],
+    "ablate an encoder": [TEXT, "--model", "demo-bert", "--select", "0.*", "--metric", "kl"],
     "sinks": [TEXT, "--ablate"],
     "spans": [TEXT, "--span", "subject=keys"],
     "show": ["a.json"],

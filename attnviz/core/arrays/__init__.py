@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.arrays import on_numpy
 
-__all__ = ["Array", "array", "exact", "of", "placed", "to_numpy", "to_torch", "top"]
+__all__ = ["Array", "array", "exact", "norm", "of", "placed", "to_numpy", "to_torch", "top"]
 
 if TYPE_CHECKING:
     from torch import Tensor as Array
@@ -63,6 +63,13 @@ def exact(x: Array) -> Array:
     on = of(x)
     doubles: Array = on.cast(x, on.float64)
     return doubles
+
+
+def norm(x: Array) -> Array:
+    """‖x‖ over the last axis, which goes."""
+    xp = of(x).xp
+    sizes: Array = xp.sqrt(xp.square(x).sum(-1))
+    return sizes
 
 
 def converted(x: Array, like: Array) -> Array:

@@ -158,6 +158,13 @@ def softmax(scores: Numbers, out: Numbers | None) -> Numbers:
     return weights
 
 
+def log_softmax(scores: Numbers) -> Numbers:
+    """Log of the softmax over the last axis."""
+    logarithms: Numbers = scores - scores.max(-1, keepdims=True)
+    logarithms -= np.log(np.exp(logarithms).sum(-1, keepdims=True))
+    return logarithms
+
+
 def log_sum_exp(scores: Numbers) -> Numbers:
     """Log Σ e^s over the last axis, which stays with one entry."""
     peak = scores.max(-1, keepdims=True)

@@ -148,6 +148,11 @@ def softmax(scores: Tensor, out: Tensor | None) -> Tensor:
     return torch.softmax(scores, dim=-1, out=out)
 
 
+def log_softmax(scores: Tensor) -> Tensor:
+    """Log of the softmax over the last axis."""
+    return torch.log_softmax(scores, -1)
+
+
 def log_sum_exp(scores: Tensor) -> Tensor:
     """Log Σ e^s over the last axis, which stays with one entry."""
     return scores.logsumexp(-1, keepdim=True)

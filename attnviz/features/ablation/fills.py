@@ -6,10 +6,11 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from attnviz.attention.donors import mixed
+from attnviz.core import arrays
+from attnviz.core.arrays import Array
 from attnviz.core.heads import Head, Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Rows, Source
@@ -20,7 +21,7 @@ Method = str
 """``zero``, ``mean``, ``resample``, or the name of a user's fill."""
 MeanOver = Literal["positions", "tokens"]
 
-Fills = Mapping[Site, Tensor]
+Fills = Mapping[Site, Array]
 """By layer, [H, d_v] or [B, T, H, d_v], as :class:`~attnviz.core.source.Gate` takes it."""
 
 LEAST = 4
@@ -35,17 +36,21 @@ class HeadOutputs:
     """
 
     def __init__(self, sites: Iterable[Site]) -> None:
-        self._parts: dict[Site, list[Tensor]] = {site: [] for site in sites}
+        self._parts: dict[Site, list[Array]] = {site: [] for site in sites}
 
     def observe(self, rows: Rows) -> None:
         """Mix the block's values by its weights."""
         if rows.site not in self._parts:
             return
-        self._parts[rows.site].append(mixed(rows).transpose(1, 2))
+        self._parts[rows.site].append(mixed(rows).swapaxes(1, 2))
 
-    def values(self) -> dict[Site, Tensor]:
+    def values(self) -> dict[Site, Array]:
         """[B, T, H, d_v] by layer."""
-        return {site: torch.cat(parts, 1) for site, parts in self._parts.items() if parts}
+        return {
+            site: arrays.of(parts[0]).xp.concatenate(parts, 1)
+            for site, parts in self._parts.items()
+            if parts
+        }
 
 
 class Means:
@@ -58,28 +63,33 @@ class Means:
 
     def __init__(self, over: MeanOver = "positions", least: int = LEAST) -> None:
         self._over, self._least = over, least
-        self._sums: dict[Site, Tensor] = {}
-        self._counts: dict[Site, Tensor] = {}
-        self._norms: dict[Site, Tensor] = {}
+        self._sums: dict[Site, Array] = {}
+        self._counts: dict[Site, Array] = {}
+        self._norms: dict[Site, Array] = {}
 
     def add(self, source: Source, batch: Sequence[Inputs]) -> None:
         """Take in a batch of reference texts."""
         outputs = HeadOutputs(source.layout.sites)
         observe(source, batch, outputs)
         for site, z in outputs.values().items():
-            lengths = torch.tensor([len(item.sides[site.kind].queries) for item in batch])
-            real = (torch.arange(z.shape[1]) < lengths[:, None]).to(z.device)  # [B, T]
-            values = z.double().masked_fill(~real[..., None, None], 0)
+            lengths = np.array([len(item.sides[site.kind].queries) for item in batch])
+            there = np.arange(z.shape[1]) < lengths[:, None]
+            real = arrays.converted(arrays.array(there), z)  # [B, T]
+            values = arrays.of(z).xp.where(real[..., None, None], arrays.exact(z), 0.0)
             sums, counts = values.sum(0), real.sum(0)  # [T, H, d_v], [T]
-            norms = values.norm(dim=-1).sum((0, 1))  # [H]
-            if site in self._sums:
-                sums, counts = _longer(sums, self._sums[site]), _longer(counts, self._counts[site])
-                norms = norms + self._norms[site]
-            self._sums[site], self._counts[site], self._norms[site] = sums, counts, norms
+            self._take(site, sums, counts, arrays.norm(values).sum((0, 1)))
+
+    def _take(self, site: Site, sums: Array, counts: Array, norms: Array) -> None:
+        """Add to a layer's sums [T, H, d_v], rows [T] and sums of norms [H]."""
+        if site in self._sums:
+            sums = _longer(self._sums[site], sums)
+            counts = _longer(self._counts[site], counts)
+            norms = self._norms[site] + arrays.converted(norms, self._norms[site])
+        self._sums[site], self._counts[site], self._norms[site] = sums, counts, norms
 
     def fills(
         self, lengths: Mapping[SiteKind, int], sites: Iterable[Site] | None = None
-    ) -> dict[Site, Tensor]:
+    ) -> dict[Site, Array]:
         """The means in float64, [1, T, H, d_v]; a view of one mean where positions share it.
 
         Args:
@@ -91,14 +101,14 @@ class Means:
             sums = self._sums[site]
             counts = self._counts[site]
             overall = sums.sum(0) / counts.sum()
-            length = lengths[site.kind]
+            length, xp = lengths[site.kind], arrays.of(sums).xp
             if self._over == "tokens":
-                means[site] = overall.expand(1, length, *overall.shape)
+                means[site] = xp.broadcast_to(overall, (1, length, *overall.shape))
                 continue
-            own = sums / counts.clamp(min=1)[:, None, None]
-            own = torch.where((counts >= self._least)[:, None, None], own, overall)
-            more = overall.expand(max(0, length - len(own)), *overall.shape)
-            means[site] = torch.cat([own, more])[None, :length]
+            own = sums / counts.clip(1)[:, None, None]
+            own = xp.where((counts >= self._least)[:, None, None], own, overall)
+            more = xp.broadcast_to(overall, (max(0, length - len(own)), *overall.shape))
+            means[site] = xp.concatenate([own, more])[None, :length]
         return means
 
     def reach(self, kind: SiteKind) -> int:
@@ -111,10 +121,9 @@ class Means:
     def merged(self, other: Means) -> Means:
         """The means over the texts of both."""
         both = Means(self._over, self._least)
-        for site in self._sums:
-            both._sums[site] = _longer(self._sums[site].clone(), other._sums[site].clone())
-            both._counts[site] = _longer(self._counts[site].clone(), other._counts[site].clone())
-            both._norms[site] = self._norms[site] + other._norms[site]
+        for means in (self, other):
+            for site, sums in means._sums.items():
+                both._take(site, sums, means._counts[site], means._norms[site])
         return both
 
     def shares(self, layout: Layout) -> dict[Head, float]:
@@ -124,10 +133,10 @@ class Means:
         outputs have no common direction.
         """
         steady = {}
+        wholes = {site: arrays.norm(sums.sum(0)) for site, sums in self._sums.items()}
         for head in layout:
-            sums, norms = self._sums[head.site], self._norms[head.site]
-            size = float(norms[head.index])
-            steady[head] = float(sums.sum(0)[head.index].norm()) / size if size > 0 else 0.0
+            size = float(self._norms[head.site][head.index])
+            steady[head] = float(wholes[head.site][head.index]) / size if size > 0 else 0.0
         return steady
 
 
@@ -176,8 +185,9 @@ def resampled(source: Source, given: Sequence[Inputs], means: Fills) -> Fills:
     observe(source, given, outputs)
     fills = {}
     for site, z in outputs.values().items():
-        mean = means[site]
-        filled = mean.to(z.dtype).expand(len(given), *mean.shape[1:]).clone()
+        on, mean = arrays.of(z), arrays.converted(means[site], z)
+        every = on.xp.broadcast_to(on.cast(mean, z.dtype), (len(given), *mean.shape[1:]))
+        filled = on.copied(every)
         for number, item in enumerate(given):
             size = min(len(item.sides[site.kind].queries), filled.shape[1])
             filled[number, :size] = z[number, :size]
@@ -199,13 +209,17 @@ def users(fill: UserFill, source: Source, batch: Sequence[Inputs], means: Fills)
     observe(source, batch, outputs)
     fills = {}
     for site, z in outputs.values().items():
-        mean = means[site].to(z.dtype).expand(z.shape)
-        filled = z.clone()
+        on = arrays.of(z)
+        mean = on.xp.broadcast_to(on.cast(arrays.converted(means[site], z), z.dtype), z.shape)
+        filled = on.copied(z)
         for number, item in enumerate(batch):
             tokens = item.sides[site.kind].queries
             own = slice(0, len(tokens))
-            seen = Outputs(z[number, own].clone(), mean[number, own].clone(), site, tokens)
-            filled[number, own] = fill.at(seen)
+            outputs_of, other = (
+                arrays.to_torch(on.copied(part[number, own])) for part in (z, mean)
+            )
+            seen = Outputs(outputs_of, other, site, tokens)
+            filled[number, own] = arrays.converted(fill.at(seen), filled)
         fills[site] = filled
     return fills
 
@@ -215,8 +229,10 @@ def lengths_of(batch: Sequence[Inputs]) -> dict[SiteKind, int]:
     return {kind: max(len(item.sides[kind].queries) for item in batch) for kind in batch[0].sides}
 
 
-def _longer(a: Tensor, b: Tensor) -> Tensor:
-    """The sum of two tensors of different length along the first axis."""
+def _longer(a: Array, b: Array) -> Array:
+    """The sum of two arrays of different length along the first axis, of the first one's kind."""
+    b = arrays.converted(b, a)
     long, short = (a, b) if len(a) >= len(b) else (b, a)
-    long[: len(short)] += short
-    return long
+    both: Array = arrays.of(long).copied(long)
+    both[: len(short)] += short
+    return both

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from attnviz.captures.inputs import Input, prepared
+from attnviz.captures.loading import light
 from attnviz.captures.settings import Attaching, ModelSettings
 from attnviz.core.execution import Parallel
 from attnviz.core.interface import interface
@@ -71,7 +72,7 @@ def ablate(
     if probe and groups is not None:
         raise UsageError("{probe} draws its own texts, which have no {groups}", probe=True,
                          groups=...)  # fmt: skip
-    source = model.load()
+    source = light(model.load())
     study = Study(
         source,
         None if text is None else prepared(source, text),

@@ -7,14 +7,15 @@ their code takes absolute values per token, others per batch: these are three di
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from attnviz.captures.trials import Trial
 from attnviz.core.source import ForwardRequest, Gate, Output, Source
 from attnviz.errors import UsageError
 from attnviz.features.ablation.metrics import Metric
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def check(metric: Metric) -> None:
@@ -40,6 +41,8 @@ def gradients(source: Source, trials: Sequence[Trial], metric: Metric) -> Tensor
     Returns:
         Float64 [trials, heads], the heads in the order of the layout.
     """
+    import torch
+
     layout = source.layout
     shares = {
         site: torch.ones(

@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import torch
-
 from attnviz.core.heads import Head
 from attnviz.core.scores import HeadScores
 from attnviz.core.source import Source
@@ -23,6 +21,9 @@ from attnviz.statistics.jackknife import most_moved
 ROUNDING = 8
 """Changes of so many units in the last place of the model's numbers are no more than rounding."""
 
+UNITS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+"""The distance of 1 to the next number of a type."""
+
 
 def rounding(source: Source, base: float, positions: int) -> float:
     """The size of a change that rounding alone makes.
@@ -32,8 +33,7 @@ def rounding(source: Source, base: float, positions: int) -> float:
         base: the metric on the full model.
         positions: over how many positions the change is a mean.
     """
-    kind = getattr(torch, source.info.dtype.split(".")[-1], torch.float32)
-    unit = float(torch.finfo(kind).eps)
+    unit = UNITS.get(source.info.dtype.split(".")[-1], UNITS["float32"])
     return ROUNDING * unit * max(1.0, abs(base)) / math.sqrt(max(positions, 1))
 
 

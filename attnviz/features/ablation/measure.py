@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.captures.trials import Trial
+from attnviz.core import arrays
 from attnviz.core.source import Source
 from attnviz.corpus.executors import WorkerFailure
 from attnviz.corpus.running import executor
@@ -115,13 +116,13 @@ class Meter:
         plan, trials = self._plan, [self._plan.trials[n] for n in task.trials]
         self._done, self._all = 0, len(task.groups) * sum(map(self._draws, task.methods))
         full = sweep.whole(self._source, trials, plan.metric)
-        base = [values.cpu().numpy() for values in full.base]
+        base = [arrays.to_numpy(values) for values in full.base]
         by_method = [
             self._changes(trials, task.groups, method, full, base) for method in task.methods
         ]
         slopes: list[Floats] = [np.zeros(0)] * len(trials)
         if plan.gradient:
-            slopes = list(gradient.gradients(self._source, trials, plan.metric).cpu().numpy())
+            slopes = list(arrays.to_numpy(gradient.gradients(self._source, trials, plan.metric)))
         return [
             Measured(
                 trial.text,
@@ -153,7 +154,7 @@ class Meter:
             )  # fmt: skip
             for number, before in enumerate(base):
                 for group in range(len(groups)):
-                    after = values.ablated[group][number].cpu().numpy()
+                    after = arrays.to_numpy(values.ablated[group][number])
                     total[number][group] += (after - before) / draws
         return total
 

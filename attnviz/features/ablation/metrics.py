@@ -14,11 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
-
 from attnviz.captures.trials import Trial
+from attnviz.core import arrays
+from attnviz.core.arrays import Array
 from attnviz.core.source import Output
 from attnviz.errors import ModelError
 from attnviz.features.ablation.result import DISTANCES
@@ -31,7 +29,10 @@ AT_ONCE = 1 << 21
 """Numbers that a metric looks at together: 16 rows of logits of a vocabulary of 128k tokens, which
 it copies several times in float32."""
 
-At = Callable[[Tensor, Tensor, Trial], Tensor]
+TINY = 1e-16
+"""The least product of two norms that a cosine is divided by."""
+
+At = Callable[[Array, Array, Trial], Array]
 """Full and ablated states or logits [n, ·] at a trial's positions -> a value for each, [n]."""
 
 
@@ -60,7 +61,7 @@ class Metric:
         """Whether it compares with the full model, and is 0 there, with gradient 0."""
         return self.name in DISTANCES or (self.user is not None and self.user.distance)
 
-    def of(self, full: Output, changed: Output, trials: Sequence[Trial]) -> list[Tensor]:
+    def of(self, full: Output, changed: Output, trials: Sequence[Trial]) -> list[Array]:
         """The value at every position that counts, [n] in float64 for each trial.
 
         Args:
@@ -69,14 +70,16 @@ class Metric:
             trials: in the order of the batch axis.
         """
         other = self._looked_at(changed)
-        whole = self._looked_at(full) if self.compares else other
+        whole = arrays.converted(self._looked_at(full), other) if self.compares else other
+        on = arrays.of(other)
         values = []
         for number, trial in enumerate(trials):
             parts = []
             for part in self._parts(trial, other.shape[-1]):
-                places = torch.tensor(part.positions, device=other.device)
-                parts.append(self.at(whole[number, places], other[number, places], part).double())
-            values.append(torch.cat(parts))
+                places = on.asarray(part.positions, on.int64, other)
+                rows = self.at(whole[number, places], other[number, places], part)
+                parts.append(arrays.exact(rows))
+            values.append(on.xp.concatenate(parts))
         return values
 
     def _parts(self, trial: Trial, width: int) -> Iterator[Trial]:
@@ -86,25 +89,36 @@ class Metric:
             some = slice(first, first + rows)
             yield replace(trial, positions=trial.positions[some], targets=trial.targets[some])
 
-    def _looked_at(self, output: Output) -> Tensor:
+    def _looked_at(self, output: Output) -> Array:
         seen = output.logits if self.logits else output.hidden
         if seen is None:
             raise ModelError(f"the model gives no {'logits' if self.logits else 'hidden states'}")
         return seen
 
 
-def _loss(_: Tensor, logits: Tensor, trial: Trial) -> Tensor:
-    targets = torch.tensor(trial.targets, device=logits.device)
-    return F.cross_entropy(logits.float(), targets, reduction="none")
+def _log_probabilities(logits: Array) -> Array:
+    on = arrays.of(logits)
+    logarithms: Array = on.log_softmax(on.cast(logits, on.float32))
+    return logarithms
 
 
-def _kl(full: Tensor, logits: Tensor, _: Trial) -> Tensor:
-    before, after = full.float().log_softmax(-1), logits.float().log_softmax(-1)
-    return (before.exp() * (before - after)).sum(-1)
+def _loss(_: Array, logits: Array, trial: Trial) -> Array:
+    on = arrays.of(logits)
+    targets = on.asarray(trial.targets, on.int64, logits)
+    losses: Array = -on.at_indices(_log_probabilities(logits), targets[:, None])[:, 0]
+    return losses
 
 
-def _hidden(full: Tensor, states: Tensor, _: Trial) -> Tensor:
-    return 1 - F.cosine_similarity(full.double(), states.double(), dim=-1)
+def _kl(full: Array, logits: Array, _: Trial) -> Array:
+    before, after = _log_probabilities(full), _log_probabilities(logits)
+    distance: Array = (arrays.of(logits).xp.exp(before) * (before - after)).sum(-1)
+    return distance
+
+
+def _hidden(full: Array, states: Array, _: Trial) -> Array:
+    one, other = arrays.exact(full), arrays.exact(states)
+    sizes = (arrays.norm(one) * arrays.norm(other)).clip(TINY)
+    return 1 - (one * other).sum(-1) / sizes
 
 
 LOSS = Metric("loss", _loss)
@@ -115,8 +129,8 @@ HIDDEN = Metric("hidden", _hidden, logits=False, unit="1 - cosine")
 def logit_difference(answer: int, against: int) -> Metric:
     """The logit of one id minus that of another."""
 
-    def at(_: Tensor, logits: Tensor, __: Trial) -> Tensor:
-        return logits[:, answer].double() - logits[:, against].double()
+    def at(_: Array, logits: Array, __: Trial) -> Array:
+        return arrays.exact(logits[:, answer]) - arrays.exact(logits[:, against])
 
     return Metric("logit-diff", at, unit="logits", worse=-1)
 
@@ -127,13 +141,19 @@ class OfUser:
 
     metric: UserMetric
 
-    def __call__(self, full: Tensor, logits: Tensor, trial: Trial) -> Tensor:
+    def __call__(self, full: Array, logits: Array, trial: Trial) -> Array:
         """[n]."""
-        targets = torch.tensor(trial.targets, device=logits.device)
-        whole = full.float() if self.metric.distance else None
-        return self.metric.at(
-            Predictions(logits.float(), targets, trial.positions, trial.tokens, whole)
+        on = arrays.of(logits)
+        targets = on.asarray(trial.targets, on.int64, logits)
+        whole = arrays.to_torch(on.cast(full, on.float32)) if self.metric.distance else None
+        seen = Predictions(
+            arrays.to_torch(on.cast(logits, on.float32)),
+            arrays.to_torch(targets),
+            trial.positions,
+            trial.tokens,
+            whole,
         )
+        return arrays.converted(self.metric.at(seen), logits)
 
 
 def named(name: str | UserMetric) -> Metric:

@@ -13,10 +13,12 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.captures.trials import Trial
+from attnviz.core import arrays
+from attnviz.core.arrays import Array
 from attnviz.core.heads import Head, Site
 from attnviz.core.source import Source
 from attnviz.features.ablation.fills import HeadOutputs
@@ -78,39 +80,50 @@ def _of_method(
     meter: Meter,
     every: Sequence[Group],
     method: str,
-    real: Mapping[Site, Tensor],
+    real: Mapping[Site, Array],
 ) -> dict[Head, Nearness]:
     fills = meter.fills(tested, every, method, 0)
     by_head = {}
     for site, output in real.items():  # of a hybrid, those of its layers that attend
-        z = output.double()
-        other = torch.zeros_like(z) if fills is None else fills[site].to(z).expand_as(z)
+        z = arrays.exact(output)
+        xp = arrays.of(z).xp
+        fill = xp.zeros_like(z) if fills is None else arrays.converted(fills[site], z)
+        other = arrays.exact(xp.broadcast_to(fill, z.shape))
         lengths = [len(trial.inputs.sides[site.kind].queries) for trial in tested]
-        text = torch.cat([torch.full((size,), n) for n, size in enumerate(lengths)])
         ours, theirs = (
-            torch.cat([part[n, :size] for n, size in enumerate(lengths)]).transpose(0, 1)
+            xp.concatenate([part[n, :size] for n, size in enumerate(lengths)]).swapaxes(0, 1)
             for part in (z, other)
         )  # [H, rows, d]
-        apart = (theirs - ours).norm(dim=-1).mean(1) / ours.norm(dim=-1).mean(1).clamp(min=1e-12)
-        off = _off(ours, theirs, text.to(ours.device))
+        apart = arrays.norm(theirs - ours).mean(1) / arrays.norm(ours).mean(1).clip(1e-12)
+        off = _off(ours, theirs, np.repeat(np.arange(len(lengths)), lengths))
         for index in range(len(apart)):
-            share = None if off is None else float(off[index])
+            share = None if off is None else off[index]
             by_head[Head(site, index)] = Nearness(float(apart[index]), share)
     return by_head
 
 
-def _off(real: Tensor, fills: Tensor, text: Tensor) -> Tensor | None:
-    """[H], the share of rows whose fill is no output that the head has on other texts."""
+def _off(real: Array, fills: Array, text: NDArray[np.int64]) -> list[float] | None:
+    """By head, the share of rows whose fill is no output that the head has on other texts."""
     same = text[:, None] == text[None, :]
-    if bool(same.all()):
+    if same.all():
         return None
+    own_text, xp = arrays.converted(arrays.array(same), real), arrays.of(real).xp
     shares = []
     for ours, theirs in zip(real, fills, strict=True):
-        own = torch.cdist(ours, ours).masked_fill(same, torch.inf).amin(1)
-        distance = torch.cdist(theirs, ours).masked_fill(same, torch.inf).amin(1)
-        far = distance > own.quantile(_REAL)
-        norms = ours.norm(dim=-1)
-        low, high = norms.quantile((1 - _REAL) / 2), norms.quantile((1 + _REAL) / 2)
-        size = theirs.norm(dim=-1)
-        shares.append((far | (size < low) | (size > high)).double().mean())
-    return torch.stack(shares)
+        own, distance = (
+            xp.amin(xp.where(own_text, np.inf, _distances(rows, ours)), 1)
+            for rows in (ours, theirs)
+        )
+        far = distance > xp.quantile(own, _REAL)
+        norms, size = arrays.norm(ours), arrays.norm(theirs)
+        low, high = (xp.quantile(norms, (1 + sign * _REAL) / 2) for sign in (-1, 1))
+        shares.append(float(arrays.exact(far | (size < low) | (size > high)).mean()))
+    return shares
+
+
+def _distances(a: Array, b: Array) -> Array:
+    """‖a_i − b_j‖ = √(‖a_i‖² + ‖b_j‖² − 2 a_i · b_j) of rows [n, d] and [m, d], [n, m]."""
+    xp = arrays.of(a).xp
+    squares = xp.square(a).sum(-1)[:, None] + xp.square(b).sum(-1) - 2 * (a @ b.T)
+    distances: Array = xp.sqrt(squares.clip(0))
+    return distances

@@ -17,9 +17,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-import torch
-
 from attnviz.captures.trials import PROBE_SEEDS, Trial, predicted, probe
+from attnviz.core import arrays
 from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import Source
@@ -101,8 +100,12 @@ class Reference:
         fills = {number: self.pools[number].means.fills(lengths, sites) for number in set(numbers)}
         if len(fills) == 1:
             return fills[numbers[0]]
-        filled = fills[numbers[0]]
-        return {site: torch.cat([fills[n][site] for n in numbers]) for site in filled}
+        return {
+            site: arrays.of(like).xp.concatenate(
+                [arrays.converted(fills[n][site], like) for n in numbers]
+            )
+            for site, like in fills[numbers[0]].items()
+        }
 
     def resampled(
         self,

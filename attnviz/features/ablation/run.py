@@ -6,11 +6,11 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import torch
 
 from attnviz.captures import trials
 from attnviz.captures.copies import same_as
 from attnviz.captures.trials import Trial
+from attnviz.core import arrays
 from attnviz.core.execution import Parallel
 from attnviz.core.fingerprint import fingerprint
 from attnviz.core.heads import Head
@@ -353,7 +353,8 @@ def _stake(study: Study, plan: Plan) -> float | None:
             sweep.whole(study.source, [some[n] for n in batch], plan.metric).base
             for batch in batches(lengths, plan.tokens)
         ]
-        totals.append(float(torch.cat([changes for batch in values for changes in batch]).mean()))
+        each = [arrays.to_numpy(changes) for batch in values for changes in batch]
+        totals.append(float(np.concatenate(each).mean()))
     return abs(totals[1] - totals[0]) or None
 
 

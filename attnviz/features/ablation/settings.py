@@ -191,8 +191,6 @@ class AblationSettings(Settings):
 
     def _check_registered(self) -> None:
         """Raise UsageError for a method or metric that there is not."""
-        if self.method == METHODS and self.metric is None:
-            return  # so that a command that asks for nothing of it does not import torch
         from attnviz.features.ablation.metrics import names
         from attnviz.scoring.user_measures import FILLS, UserMetric
 

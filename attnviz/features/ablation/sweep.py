@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.captures.trials import Trial
+from attnviz.core import arrays
+from attnviz.core.arrays import Array
 from attnviz.core.heads import Layout, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Gate, Output, Source, Start
@@ -27,12 +29,12 @@ class BatchValues:
     """What was measured on one batch.
 
     Attributes:
-        base: the metric on the full model, for each trial a float64 tensor [n] over its positions.
+        base: the metric on the full model, for each trial a float64 array [n] over its positions.
         ablated: the same without each group, by the group's number; the same groups as asked for.
     """
 
-    base: list[Tensor]
-    ablated: dict[int, list[Tensor]]
+    base: list[Array]
+    ablated: dict[int, list[Array]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ class Full:
         output: with the states between layers; logits only where the metric compares with them.
     """
 
-    base: list[Tensor]
+    base: list[Array]
     output: Output
 
 
@@ -90,7 +92,7 @@ def sweep(
     full = full or whole(source, trials, metric)
     longest = max(item.length for item in batch)
     at_once = max(1, tokens // (len(batch) * longest))
-    ablated: dict[int, list[Tensor]] = {}
+    ablated: dict[int, list[Array]] = {}
     for layer, numbers in _by_start(groups, source):
         for first in range(0, len(numbers), at_once):
             some = numbers[first : first + at_once]
@@ -115,26 +117,26 @@ def whole(source: Source, trials: Sequence[Trial], metric: Metric) -> Full:
 
 
 def gates_of(
-    groups: Sequence[Group], layout: Layout, items: int, fills: Fills | None, device: torch.device
+    groups: Sequence[Group], layout: Layout, items: int, fills: Fills | None
 ) -> dict[Site, Gate]:
     """Gates that close each group for ``items`` items, one group after the other.
 
     Returns:
         By layer, a share [groups · items, H], 0 for the ablated heads.
     """
-    shares: dict[Site, Tensor] = {}
+    shares: dict[Site, NDArray[np.float32]] = {}
     for number, group in enumerate(groups):
         for head in group.heads:
             if head.site not in shares:
                 heads = layout.heads[head.site.kind][head.layer]
-                shares[head.site] = torch.ones(len(groups), heads, device=device)
+                shares[head.site] = np.ones((len(groups), heads), np.float32)
             shares[head.site][number, head.index] = 0
     gates = {}
     for site, share in shares.items():
         fill = None if fills is None else fills[site]
         if fill is not None and fill.ndim == 4 and len(fill) > 1:
-            fill = fill.repeat(len(groups), 1, 1, 1)
-        gates[site] = Gate(share.repeat_interleave(items, 0), fill)
+            fill = arrays.of(fill).xp.tile(fill, (len(groups), 1, 1, 1))
+        gates[site] = Gate(arrays.array(share.repeat(items, 0)), fill)
     return gates
 
 
@@ -161,7 +163,7 @@ def _pass(
     return source.forward(
         list(batch) * len(groups),
         request=ForwardRequest(
-            gates=gates_of(groups, source.layout, len(batch), fills, full.base[0].device),
+            gates=gates_of(groups, source.layout, len(batch), fills),
             hidden=not metric.logits,
             logits=metric.logits,
             start=None if layer is None else Start(layer, full.output.states[layer]),

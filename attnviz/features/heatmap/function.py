@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from attnviz.captures.inputs import Input, capture, light, prompt_of, source_for
+from attnviz.captures.inputs import Input, capture, prompt_of, source_for
+from attnviz.captures.loading import light
 from attnviz.captures.selection import clearest
 from attnviz.captures.settings import ModelSettings
 from attnviz.captures.tiled import is_long

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from attnviz.captures.inputs import Input, light, prompts_of
+from attnviz.captures.inputs import Input, prompts_of
+from attnviz.captures.loading import light
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.interface import interface
 from attnviz.features.logits.result import Logits

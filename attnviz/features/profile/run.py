@@ -83,7 +83,7 @@ def executor(
     if ray is not None:
         from attnviz.corpus.on_ray import OnRay
 
-        return OnRay(running.SetUp(load, worker), ray, jobs)
+        return running.Elsewhere(OnRay(running.SetUp(load, worker), ray, jobs), source)
     if (jobs or 1) == 1:
         worker = partial(worker, inside=inside)
     return running.executor(worker, source, load, jobs or 1)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from attnviz.captures.copies import distinct, same_as
-from attnviz.captures.inputs import Input, light, prompts_of
+from attnviz.captures.inputs import Input, prompts_of
+from attnviz.captures.loading import light
 from attnviz.captures.notes import notes
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.fingerprint import fingerprint

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.captures.copies import distinct, same_as
-from attnviz.captures.inputs import Input, check_quantity, light, looks_of, prepared
+from attnviz.captures.inputs import Input, check_quantity, looks_of, prepared
+from attnviz.captures.loading import light
 from attnviz.captures.notes import notes
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.capture import Capture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
@@ -126,6 +126,10 @@ class Native(Gated):
     @info.setter
     def info(self, info: SourceInfo) -> None:
         self._info = replace(info, versions=self._info.versions)
+
+    def add_versions(self, versions: Mapping[str, str]) -> None:
+        """Say of passes of this model in another process what they ran on."""
+        self._ran |= versions.keys() & {"numpy", "torch"}
 
     @property
     def light(self) -> Native:
