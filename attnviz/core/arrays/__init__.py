@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.arrays import on_numpy
 
-__all__ = ["Array", "array", "exact", "norm", "of", "placed", "to_numpy", "to_torch", "top"]
+__all__ = ["Array", "array", "converted", "exact", "norm", "of", "to_numpy", "to_torch", "top"]
 
 if TYPE_CHECKING:
     from torch import Tensor as Array
