@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-import torch
-from torch import Tensor
-
 from attnviz.attention.donors import mixed, written
+from attnviz.core import arrays
+from attnviz.core.arrays import Array
 from attnviz.core.heads import Site
 from attnviz.core.source import Kept, Rows
 
@@ -28,41 +27,42 @@ class Activations:
 
     def __init__(self, parts: Collection[Kept], sites: Collection[Site]) -> None:
         self._parts, self._sites = frozenset(parts), frozenset(sites)
-        self._blocks: dict[tuple[Kept, Site], list[Tensor]] = {}
-        self._terms: dict[Kept, dict[Site, Tensor]] = {"q": {}, "k": {}, "v": {}}
+        self._blocks: dict[tuple[Kept, Site], list[Array]] = {}
+        self._terms: dict[Kept, dict[Site, Array]] = {"q": {}, "k": {}, "v": {}}
 
     def observe(self, rows: Rows) -> None:
         """Keep a block."""
         if rows.site not in self._sites:
             return
         assert rows.terms is not None, "every backend that takes donors hands its terms out"
-        terms: dict[Kept, Tensor] = {
+        terms: dict[Kept, Array] = {
             "q": rows.terms.query, "k": rows.terms.key, "v": rows.terms.value
         }  # fmt: skip
         for part in self._parts & terms.keys():
             self._terms[part][rows.site] = terms[part]
         if self._parts & {"z", "written"}:
             z = mixed(rows)
-            outputs: dict[Kept, Tensor] = {"z": z, "written": written(rows, z)}
+            outputs: dict[Kept, Array] = {"z": z, "written": written(rows, z)}
             for part in self._parts & outputs.keys():
                 self._blocks.setdefault((part, rows.site), []).append(outputs[part])
         if "gate" in self._parts and rows.opened is not None:
-            gate = rows.opened.to(rows.weights.dtype)
+            gate = arrays.of(rows.opened).cast(rows.opened, rows.weights.dtype)
             self._blocks.setdefault(("gate", rows.site), []).append(gate)
         if "pattern" in self._parts:
             keys = terms["k"].shape[2]
-            whole = rows.weights.new_zeros(*rows.weights.shape[:3], keys)
+            shape = (*rows.weights.shape[:3], keys)
+            whole = arrays.of(rows.weights).zeros(shape, rows.weights.dtype, rows.weights)
             whole[..., rows.key_start : rows.key_start + rows.weights.shape[3]] = rows.weights
             self._blocks.setdefault(("pattern", rows.site), []).append(whole)
 
     @property
-    def values(self) -> Mapping[Kept, Mapping[Site, Tensor]]:
+    def values(self) -> Mapping[Kept, Mapping[Site, Array]]:
         """See the class."""
-        tensors: dict[Kept, dict[Site, Tensor]] = {
-            part: {site: x.clone() if x.is_inference() else x for site, x in of.items()}
+        tensors: dict[Kept, dict[Site, Array]] = {
+            part: {site: arrays.of(x).outside(x) for site, x in of.items()}
             for part, of in self._terms.items()
             if part in self._parts
         }  # what was made in inference mode cannot stand beside gradients
         for (part, site), blocks in self._blocks.items():
-            tensors.setdefault(part, {})[site] = torch.cat(blocks, 2)
+            tensors.setdefault(part, {})[site] = arrays.of(blocks[0]).xp.concatenate(blocks, 2)
         return tensors

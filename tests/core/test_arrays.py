@@ -43,6 +43,8 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "gelu": (4 * X,),
     "gelu_tanh": (4 * X,),
     "relu": (X,),
+    "largest": (X, 4),
+    "outside": (X,),
     "detached": (X,),
     "copied": (X,),
     "contiguous": (X.swapaxes(1, 2),),

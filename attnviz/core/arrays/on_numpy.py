@@ -120,6 +120,23 @@ def at_indices(x: Numbers, indices: Numbers) -> Numbers:
     return np.take_along_axis(x, indices, -1)
 
 
+def largest(x: Numbers, count: int) -> tuple[Numbers, Numbers]:
+    """The largest of the last axis, in order, and their indices; of equal ones the first."""
+    some = np.argpartition(x, -count, -1)[..., -count:] if count < x.shape[-1] else None
+    if some is None:
+        indices = np.argsort(-x, -1, kind="stable")
+    else:
+        some.sort(-1)
+        order = np.argsort(-np.take_along_axis(x, some, -1), -1, kind="stable")
+        indices = np.take_along_axis(some, order, -1)
+    return np.take_along_axis(x, indices, -1), indices
+
+
+def outside(x: Numbers) -> Numbers:
+    """The same numbers, such that gradients may be computed beside them."""
+    return x
+
+
 def sum_by_row(x: Numbers, rows: Numbers, count: int) -> Numbers:
     """[n, H] added up where ``rows``, int64 [n] and ascending, are the same: [count, H]."""
     sums = np.zeros((count, x.shape[1]), x.dtype)

@@ -117,6 +117,17 @@ def at_indices(x: Tensor, indices: Tensor) -> Tensor:
     return torch.take_along_dim(x, indices, -1)
 
 
+def largest(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The largest of the last axis, in order, and their indices."""
+    values, indices = x.topk(count)
+    return values, indices
+
+
+def outside(x: Tensor) -> Tensor:
+    """The same numbers, such that gradients may be computed beside them."""
+    return x.clone() if x.is_inference() else x
+
+
 def sum_by_row(x: Tensor, rows: Tensor, count: int) -> Tensor:
     """[n, H] added up where ``rows``, int64 [n] and ascending, are the same: [count, H]."""
     return x.new_zeros(count, x.shape[1]).index_add_(0, rows, x)

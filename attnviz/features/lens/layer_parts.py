@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-import torch
-from torch import Tensor
-
 from attnviz.attention.unembedding import directions, gain
+from attnviz.core import arrays
+from attnviz.core.arrays import Array, exact
 from attnviz.core.heads import Site
 from attnviz.core.source import Source
 from attnviz.errors import ModelError
@@ -22,11 +21,11 @@ from attnviz.features.lens.result import Added
 
 def added(
     source: Source,
-    states: Tensor,
-    mlps: Sequence[Tensor],
-    outputs: Mapping[Site, Tensor],
-    tokens: Tensor,
-    logits: Tensor,
+    states: Array,
+    mlps: Sequence[Array],
+    outputs: Mapping[Site, Array],
+    tokens: Array,
+    logits: Array,
     names: Sequence[str],
 ) -> Iterator[Added]:
     """Take one logit of every state apart.
@@ -43,16 +42,16 @@ def added(
     Raises:
         ModelError: the parts do not add up to the logit.
     """
-    named = iter(names)
+    named, on, readout = iter(names), arrays.of(states), source.readout().converted(states)
     for place, now in enumerate(states):
-        toward, constants = directions(source.readout(), now, tokens[place])
-        sums = [constants, now.new_zeros(len(now)), now.new_zeros(len(now))]
-        before, heads = now, now.new_zeros(len(now), 0)
+        toward, constants = directions(readout, now, tokens[place])
+        none = on.xp.zeros_like(constants)
+        sums, before, heads = [constants, none, none], now, none[:, None][:, :0]
         if place:
             before, site = states[place - 1], source.layout.sites[place - 1]
             heads, bias = _of_heads(source, site, outputs[site], toward)
-            sums[1:] = [bias, (mlps[place - 1].double() * toward).sum(-1)]
-        columns = torch.stack([(before.double() * toward).sum(-1), *sums], 1)
+            sums[1:] = [bias, (exact(mlps[place - 1]) * toward).sum(-1)]
+        columns = on.xp.stack([(exact(before) * toward).sum(-1), *sums], 1)
         whole = columns.sum(-1) + heads.sum(-1)
         _check(source, whole, logits[place])
         rows = zip(whole.tolist(), columns.tolist(), heads.tolist(), strict=True)
@@ -60,7 +59,7 @@ def added(
             yield Added(next(named), total, first, tuple(each), bias_, mlp, constant)
 
 
-def _of_heads(source: Source, site: Site, outputs: Tensor, toward: Tensor) -> tuple[Tensor, Tensor]:
+def _of_heads(source: Source, site: Site, outputs: Array, toward: Array) -> tuple[Array, Array]:
     """What the heads of a layer add, [P, H], and its b_O, [P]; in float64.
 
     Args:
@@ -69,24 +68,26 @@ def _of_heads(source: Source, site: Site, outputs: Tensor, toward: Tensor) -> tu
         outputs: [P, H, d_v].
         toward: the directions, [P, D].
     """
-    out = source.output(site)
+    out, on = source.output(site).moved_to(outputs), arrays.of(outputs)
     assert out.weight is not None
     heads, size, width = out.weight.shape
-    norm = source.readout().after.get(site.layer)
+    readout = source.readout().converted(outputs)
+    norm = readout.after.get(site.layer)
     if norm is not None:
-        given = outputs.flatten(1).double() @ out.weight.double().reshape(heads * size, width)
-        given = given if out.bias is None else given + out.bias.double()
+        flat = exact(out.weight).reshape(heads * size, width)
+        given = exact(outputs.reshape(len(outputs), -1)) @ flat
+        given = given if out.bias is None else given + exact(out.bias)
         toward = toward * gain(norm, given)
-    toward = toward * source.readout().share(site.layer)
-    each = toward.float() @ out.weight.float().reshape(heads * size, width).T
-    added = (outputs.double() * each.view(-1, heads, size).double()).sum(-1)
-    bias = added.new_zeros(len(added)) if out.bias is None else toward @ out.bias.double()
+    toward = toward * readout.share(site.layer)
+    each = on.cast(toward, on.float32) @ on.cast(out.weight, on.float32).reshape(-1, width).T
+    added = (exact(outputs) * exact(each.reshape(-1, heads, size))).sum(-1)
+    bias = on.xp.zeros_like(added[:, 0]) if out.bias is None else toward @ exact(out.bias)
     return added, bias
 
 
-def _check(source: Source, sums: Tensor, logits: Tensor) -> None:
+def _check(source: Source, sums: Array, logits: Array) -> None:
     """ModelError where sums are not the logits that were read."""
-    apart = (sums - logits).abs() / logits.abs().clamp(min=1.0)
+    apart = abs(sums - logits) / abs(logits).clip(1.0)
     if not float(apart.max()) <= TOLERANCE.get(source.info.dtype, EXACT):
         raise ModelError(
             f"what the layers of {source.info.model} add is up to {float(apart.max()):.2g} off the "

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
+from attnviz.core import arrays
+from attnviz.core.arrays import Array
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Source, Start
 from attnviz.errors import ModelError
@@ -45,18 +44,18 @@ class Readings:
         difference: the largest difference between the last state's logits and the model's own.
     """
 
-    ids: Tensor
-    logits: Tensor
-    probabilities: Tensor
-    entropy: Tensor
-    kl: Tensor
-    rank: Tensor
-    probability: Tensor
-    logit: Tensor
+    ids: Array
+    logits: Array
+    probabilities: Array
+    entropy: Array
+    kl: Array
+    rank: Array
+    probability: Array
+    logit: Array
     difference: float
 
 
-def unembedded(source: Source, inputs: Inputs, states: Tensor, length: int) -> Iterator[Tensor]:
+def unembedded(source: Source, inputs: Inputs, states: Array, length: int) -> Iterator[Array]:
     """Logits [m, V] of some states after the other.
 
     Args:
@@ -68,23 +67,24 @@ def unembedded(source: Source, inputs: Inputs, states: Tensor, length: int) -> I
     layers = max(map(source.layout.layers, source.layout.kinds))
     vocabulary = source.vocab_size or 1 << 16
     texts = max(1, AT_ONCE // (vocabulary * length))
-    for some in torch.split(states, texts * length):
+    xp, at_once = arrays.of(states).xp, texts * length
+    for some in (states[first : first + at_once] for first in range(0, len(states), at_once)):
         items = -(-len(some) // length)
-        padded = torch.cat([some, some[-1:].expand(items * length - len(some), -1)])
-        start = Start(layers, padded.view(items, length, -1))
+        missing = items * length - len(some)
+        padded = xp.concatenate([some, xp.broadcast_to(some[-1:], (missing, some.shape[1]))])
+        start = Start(layers, padded.reshape(items, length, -1))
         request = ForwardRequest(hidden=False, logits=True, start=start)
         logits = source.forward([inputs] * items, request=request).logits
         assert logits is not None
-        yield logits.flatten(0, 1)[: len(some)]
+        yield arrays.converted(logits, states).reshape(-1, logits.shape[-1])[: len(some)]
 
 
-@torch.inference_mode()
 def readings(
     source: Source,
     inputs: Inputs,
-    states: Tensor,
-    own: Tensor,
-    targets: Tensor,
+    states: Array,
+    own: Array,
+    targets: Array,
     *,
     length: int,
     top: int,
@@ -104,58 +104,63 @@ def readings(
         ModelError: the last state does not read as the model's own logits.
     """
     layers, wide, _ = states.shape
-    last = own.float().log_softmax(-1).clamp_(min=_LEAST)
-    shares = last.exp()
-    surprise = torch.linalg.vecdot(shares, last)  # [P], minus the entropy of the last state
+    on = arrays.of(own)
+    last = on.log_softmax(on.cast(own, on.float32)).clip(_LEAST)
+    shares = on.xp.exp(last)
+    surprise = (shares * last).sum(-1)  # [P], minus the entropy of the last state
     blocks, place, apart = [], 0, 0.0
-    for logits in unembedded(source, inputs, states.flatten(0, 1), length):
-        rows = torch.arange(place, place + len(logits), device=logits.device) % wide
+    for logits in unembedded(source, inputs, states.reshape(layers * wide, -1), length):
+        rows = on.arange(place, place + len(logits), on.int64, own) % wide
         final = max((layers - 1) * wide - place, 0)
         if final < len(logits):
             there = logits[final:] - own[rows[final:]]
-            apart = max(apart, float(there[there.isfinite()].abs().max()))
+            apart = max(apart, float(abs(there[on.xp.isfinite(there)]).max()))
         place += len(logits)
-        blocks.append(_reading(logits.float(), rows, last, shares, surprise, targets, top))
+        blocks.append(
+            _reading(on.cast(logits, on.float32), rows, last, shares, surprise, targets, top)
+        )
     _check(source, apart, own)
-    whole = [torch.cat(parts) for parts in zip(*blocks, strict=True)]
+    whole = [on.xp.concatenate(parts) for parts in zip(*blocks, strict=True)]
     return Readings(*whole, difference=apart)  # type: ignore[arg-type, misc]
 
 
 def _reading(
-    logits: Tensor,
-    rows: Tensor,
-    last: Tensor,
-    shares: Tensor,
-    surprise: Tensor,
-    targets: Tensor,
+    logits: Array,
+    rows: Array,
+    last: Array,
+    shares: Array,
+    surprise: Array,
+    targets: Array,
     top: int,
-) -> tuple[Tensor, ...]:
-    """The fields of :class:`Readings`, of logits [m, V] at ``rows``; these are changed."""
-    best = logits.topk(min(top, logits.shape[-1]))
-    most = best.values[:, :1].clone()
-    wanted = logits.gather(1, targets[rows, None])
+) -> tuple[Array, ...]:
+    """The fields of :class:`Readings`, of logits [m, V] at ``rows``."""
+    on = arrays.of(logits)
+    values, indices = on.largest(logits, min(top, logits.shape[-1]))
+    most = values[:, :1]
+    wanted = on.at_indices(logits, targets[rows, None])
     rank = (logits > wanted).sum(-1) + 1
-    logits.sub_(most).clamp_(min=_LEAST)
+    logits = logits - most
+    on.xp.clip(logits, _LEAST, None, out=logits)
     if len(rows) % len(shares) == 0 and not int(rows[0]):
-        across = torch.linalg.vecdot(shares, logits.view(-1, *shares.shape)).flatten()
+        across = (shares * logits.reshape(-1, *shares.shape)).sum(-1).reshape(-1)
     else:
-        across = torch.linalg.vecdot(shares[rows], logits)
-    powers = logits.exp()
+        across = (shares[rows] * logits).sum(-1)
+    powers = on.xp.exp(logits)
     whole = powers.sum(-1)
-    log = whole.log()
-    entropy = log - torch.linalg.vecdot(powers, logits) / whole
+    log = on.xp.log(whole)
+    entropy = log - (powers * logits).sum(-1) / whole
     kl = surprise[rows] + log - across
     total = most + log[:, None]
     return (
-        best.indices, best.values, (best.values - total).exp(), entropy, kl.clamp_(min=0), rank,
-        (wanted - total).exp()[:, 0], wanted[:, 0],
+        indices, values, on.xp.exp(values - total), entropy, kl.clip(0), rank,
+        on.xp.exp(wanted - total)[:, 0], wanted[:, 0],
     )  # fmt: skip
 
 
-def _check(source: Source, apart: float, own: Tensor) -> None:
+def _check(source: Source, apart: float, own: Array) -> None:
     """ModelError where the last state's logits are further off than rounding explains."""
-    finite = own[own.isfinite()]
-    allowed = TOLERANCE.get(source.info.dtype, EXACT) * max(1.0, float(finite.abs().max()))
+    finite = own[arrays.of(own).xp.isfinite(own)]
+    allowed = TOLERANCE.get(source.info.dtype, EXACT) * max(1.0, float(abs(finite).max()))
     if not apart <= allowed:
         raise ModelError(
             f"the last layer of {source.info.model} reads up to {apart:.2g} off the model's own "
@@ -163,7 +168,8 @@ def _check(source: Source, apart: float, own: Tensor) -> None:
         )
 
 
-def at(states: Sequence[Tensor], places: Sequence[int]) -> Tensor:
+def at(states: Sequence[Array], places: Sequence[int]) -> Array:
     """States [L + 1, P, D] at some positions, of those [1, T, D] of one text."""
-    where = torch.tensor(places, device=states[0].device)
-    return torch.stack([state[0].index_select(0, where) for state in states])
+    some = list(places)
+    stacked: Array = arrays.of(states[0]).xp.stack([state[0][some] for state in states])
+    return stacked

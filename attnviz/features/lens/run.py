@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-from torch import Tensor
-
 from attnviz.captures.activations import Activations
 from attnviz.captures.trials import MASKS, is_masked, one_token, predicted
+from attnviz.core import arrays
+from attnviz.core.arrays import Array
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Output, Source
@@ -48,17 +47,18 @@ def run(source: Source, inputs: Inputs, question: LensSettings) -> Lens:
     if output.logits is None:
         raise ModelError(f"{source.info.model} gave no logits")
     own = output.logits[0, places]
-    targets = own.argmax(-1) if asked is None else torch.full_like(own[:, 0], asked).long()
+    on = arrays.of(own)
+    targets = own.argmax(-1) if asked is None else on.full((len(own),), asked, on.int64, own)
     states = at(output.states, places)
     reading = readings(
         source, inputs, states, own, targets, length=len(tokens), top=question.predictions
     )  # fmt: skip
     parts: Sequence[Added | None] = [None] * len(reading.rank)
     if not reason:
-        split = reading.ids[:, 0] if asked is None else targets.repeat(len(states))
+        split = reading.ids[:, 0] if asked is None else on.xp.tile(targets, (len(states),))
         values = reading.logits[:, 0] if asked is None else reading.logit
         heads = {
-            site: z[0].transpose(0, 1)[places] for site, z in activations.values["written"].items()
+            site: z[0].swapaxes(0, 1)[places] for site, z in activations.values["written"].items()
         }
         parts = _parts(source, output, states, places, heads, split, values)
     masked = is_masked(source)
@@ -107,16 +107,16 @@ def chosen(source: Source, tokens: Tokens, position: Position) -> list[int]:
 def _parts(
     source: Source,
     output: Output,
-    states: Tensor,
+    states: Array,
     places: Sequence[int],
-    heads: dict[Site, Tensor],
-    tokens: Tensor,
-    values: Tensor,
+    heads: dict[Site, Array],
+    tokens: Array,
+    values: Array,
 ) -> Sequence[Added]:
     """What made one logit of every state, in the order of the readings."""
     mlps = list(at(output.mlps, places))
     names = source.tokens(tokens.tolist()).texts
-    tokens, values = (table.view(states.shape[:2]) for table in (tokens, values.double()))
+    tokens, values = (table.reshape(states.shape[:2]) for table in (tokens, arrays.exact(values)))
     return list(added(source, states, mlps, heads, tokens, values, names))
 
 
@@ -140,7 +140,7 @@ def _cells(
     return tuple(cells)
 
 
-def _named(source: Source, ids: Tensor) -> zip[tuple[int, str]]:
+def _named(source: Source, ids: Array) -> zip[tuple[int, str]]:
     """Every id with its text, each once."""
-    distinct = sorted(set(ids.flatten().tolist()))
+    distinct = sorted(set(ids.reshape(-1).tolist()))
     return zip(distinct, source.tokens(distinct).texts, strict=True)

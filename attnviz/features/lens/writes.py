@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from attnviz.attention.unembedding import gain, moved, scaled
 from attnviz.captures.activations import Activations
 from attnviz.captures.trials import predicted
+from attnviz.core import arrays
+from attnviz.core.arrays import Array
 from attnviz.core.heads import Head
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Source
@@ -27,6 +28,8 @@ from attnviz.features.lens.result import HeadWrites, Lens, RecurringToken, RowSh
 from attnviz.features.lens.run import check_words, chosen
 from attnviz.features.lens.settings import LensSettings
 from attnviz.statistics.ratios import ratios
+
+Floats = NDArray[np.float64]
 
 RAISED = 5
 """Words a row by which strings recur."""
@@ -40,7 +43,7 @@ AT_ONCE = 1 << 24
 class _Sums:
     """Of one head, over rows."""
 
-    made: Tensor
+    made: Floats
     norm: float = 0.0
     raised: Counter[int] = field(default_factory=Counter)
     in_text: list[int] = field(default_factory=list)
@@ -71,7 +74,7 @@ def run_heads(
         )
     assert readout.table is not None
     width = readout.table.shape[1]
-    sums = {head: _Sums(readout.table.new_zeros(width).double()) for head in layout}
+    sums = {head: _Sums(np.zeros(width)) for head in layout}
     counts: list[int] = []  # rows of each text
     seen: list[float] = []
     position = question.position
@@ -87,26 +90,28 @@ def run_heads(
         counts.append(len(places))
         seen += [len(set(tokens.ids[: n + 1])) / len(readout.table) for n in places]
         stream = output.states[-1][0, places]
+        here = readout.converted(stream)
+        assert here.table is not None
         for site, z in activations.values["written"].items():
-            out = source.output(site)
+            out = source.output(site).moved_to(stream)
             assert out.weight is not None
-            wrote = torch.stack(
+            wrote = arrays.of(z).xp.stack(
                 [
-                    z[0, index, places].double() @ out.weight[index].double()
+                    arrays.exact(z[0, index, places]) @ arrays.exact(out.weight[index])
                     for index in range(z.shape[1])
                 ]
             )  # [H, P, D]
-            if (norm := readout.after.get(site.layer)) is not None:
+            if (norm := here.after.get(site.layer)) is not None:
                 given = wrote.sum(0)
-                given = given if out.bias is None else given + out.bias.double()
+                given = given if out.bias is None else given + arrays.exact(out.bias)
                 wrote = wrote * gain(norm, given)
-            for index, part in enumerate(wrote * readout.share(site.layer)):
+            for index, part in enumerate(wrote * here.share(site.layer)):
                 head_sums = sums[Head(site, index)]
-                made = scaled(readout, stream, part)
-                head_sums.made += made.sum(0)
-                head_sums.norm += float(torch.linalg.vector_norm(part, dim=-1).sum())
+                made = scaled(here, stream, part)
+                head_sums.made += arrays.to_numpy(made.sum(0))
+                head_sums.norm += float(arrays.norm(part).sum())
                 if sum(counts) > 1 or len(texts) > 1:
-                    effects = [moved(readout, some) for some in _blocks(made, readout.table)]
+                    effects = [moved(here, some) for some in _blocks(made, len(here.table))]
                     _raised(head_sums, effects, tokens, places)
         progress(number)
     rows = sum(counts)
@@ -130,13 +135,18 @@ def run_heads(
     )
 
 
-def _blocks(made: Tensor, table: Tensor) -> Iterable[Tensor]:
-    return torch.split(made, max(1, AT_ONCE // len(table)))
+def _blocks(made: Array, words: int) -> Iterable[Array]:
+    rows = max(1, AT_ONCE // words)
+    return (made[first : first + rows] for first in range(0, len(made), rows))
 
 
-def _raised(sums: _Sums, effects: Sequence[Tensor], tokens: Tokens, places: Sequence[int]) -> None:
+def _raised(sums: _Sums, effects: Sequence[Array], tokens: Tokens, places: Sequence[int]) -> None:
     """Count the words that rows raise most."""
-    best = torch.cat([some.topk(min(RAISED, some.shape[-1])).indices for some in effects]).tolist()
+    best = [
+        ids
+        for some in effects
+        for ids in arrays.of(some).largest(some, min(RAISED, some.shape[-1]))[1].tolist()
+    ]
     for ids, place in zip(best, places, strict=True):
         sums.raised.update(ids)
         sums.in_text.append(int(ids[0] in tokens.ids[: place + 1]))
@@ -168,10 +178,12 @@ def _writes(
     source: Source, head: Head, sums: _Sums, rows: int, top: int, share: RowShare | None
 ) -> HeadWrites:
     """The record of a head."""
-    effect = moved(source.readout(), sums.made[None] / rows)[0]
+    readout = source.readout()
+    mean = arrays.array(sums.made[None] / rows)
+    effect = arrays.to_numpy(moved(readout, arrays.converted(mean, readout.table)))[0]
     ends = []
     for sign in (1, -1):
-        best = (sign * effect).topk(min(top, len(effect))).indices.tolist()
+        best = arrays.top(sign * effect, top)
         texts = source.tokens(best).texts
         ends.append(tuple(TokenEffect(text, id_, float(effect[id_]))
                           for text, id_ in zip(texts, best, strict=True)))  # fmt: skip
