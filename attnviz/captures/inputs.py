@@ -209,7 +209,7 @@ def prepare(
         prompt = prompt_of(given)
         if source is None:
             source = source_for(prompt, model)
-            source = source if options.origins else light(source)  # these need gradients
+            source = light(source)
         ready = _prepared(prompt, source, options)
         before, needed = needed, needed + sum(_bytes(ready, head) for head in ready.heads)
         of = f"{ready.inputs.length:,} tokens" if number == 1 else f"{number} texts or more"

@@ -6,6 +6,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 
 class _Limit:
@@ -39,6 +44,25 @@ def one_thread() -> Iterator[None]:
         _LIMIT.reset(token)
         if limit.before is not None:
             sys.modules["torch"].set_num_threads(limit.before)
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    """Whoever multiplies NumPy's matrices."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """One thread for NumPy's products inside the ``with`` block.
+
+    The last bit of a product depends on their number, and a short text is over before others have
+    begun.
+    """
+    with _blas().limit(limits=1, user_api="blas"):
+        yield
 
 
 def limit_threads() -> None:

@@ -9,20 +9,22 @@ Notation: P positions that are asked about, d width of a query, N origins, D wid
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
-from torch import Tensor
 
+from attnviz.core import arrays
+from attnviz.core.arrays import Array
 from attnviz.core.heads import Head, Site
 from attnviz.core.origins import ORIGIN_KINDS, Origin
 from attnviz.core.prompt import Inputs
 from attnviz.core.reasons import HeadOrigins, HeadTerms
 from attnviz.core.source import Source
+from attnviz.core.threads import one_blas_thread
 from attnviz.errors import ModelError
-from attnviz.models.tracing import StreamPart, TracedPass, follow
+from attnviz.models.traced import StreamPart, TracedPass, follow
 
 _FEW_ROWS = 8
 """A table of embeddings with fewer rows than that is of segments."""
@@ -49,9 +51,9 @@ class Parts:
     """
 
     origins: tuple[Origin, ...]
-    values: Tensor
+    values: Array
     places: tuple[int, ...]
-    derivatives: dict[Site, Tensor]
+    derivatives: dict[Site, Array]
 
 
 MOST = 1 << 21
@@ -102,7 +104,7 @@ def _with_origins(anatomist: Decomposition, head: Head, terms: HeadTerms) -> Hea
         key = anatomist.key(head, range(len(terms.key)))
     except ModelError:
         return terms
-    parts = [query.values.cpu().numpy(), key.values.cpu().numpy()]
+    parts = [arrays.to_numpy(query.values), arrays.to_numpy(key.values)]
     for whole, part in zip((terms.query, terms.key), parts, strict=True):
         if np.abs(part.sum(0) - whole).max() > _KEPT * max(1.0, float(np.abs(whole).max())):
             return terms
@@ -130,14 +132,16 @@ class Decomposition:
     def query(self, head: Head, places: Sequence[int]) -> Parts:
         """A head's queries at some positions; ModelError where they cannot be followed."""
         self._check(head)
-        return self._parts(self._passed.terms[head.site].query, head.index, places)
+        with one_blas_thread():
+            return self._parts(self._passed.terms[head.site].query, head.index, places)
 
     def key(self, head: Head, places: Sequence[int]) -> Parts:
         """A head's keys at some positions; ModelError where they cannot be followed."""
         self._check(head)
         terms = self._passed.terms[head.site]
         index = head.index * terms.key.shape[1] // terms.query.shape[1]
-        return self._parts(terms.key, index, places)
+        with one_blas_thread():
+            return self._parts(terms.key, index, places)
 
     def written_before(self, head: Head) -> Sequence[Head]:
         """The heads of the layers that ran before a head's."""
@@ -147,7 +151,7 @@ class Decomposition:
             Head(site, n) for site in before for n in range(self._passed.outputs[site].shape[1])
         ]
 
-    def by_token(self, parts: Parts, head: Head, place: int) -> tuple[Tensor, Tensor]:
+    def by_token(self, parts: Parts, head: Head, place: int) -> tuple[Array, Array]:
         """What an earlier head adds to a query or key through every token that it reads.
 
         Args:
@@ -161,11 +165,12 @@ class Decomposition:
         number = next(n for n, site in self._sites.items() if site == head.site)
         weight = self._slices(self._passed.leaves[number], head.site)[head.index]  # [d_v, D]
         n = parts.places.index(place)
-        seen = self._passed.weights[head.site][head.index, place].double()
-        values = self._passed.values[head.site][head.index].double()
+        seen = arrays.exact(self._passed.weights[head.site][head.index, place])
+        values = arrays.exact(self._passed.values[head.site][head.index])
         if head.site in self._passed.passes:
-            values = values * self._passed.passes[head.site][place, head.index].double()
-        toward = weight.double() @ parts.derivatives[head.site][:, n].double().t()  # [d_v, d]
+            values = values * arrays.exact(self._passed.passes[head.site][place, head.index])
+        derivatives = arrays.exact(parts.derivatives[head.site][:, n])
+        toward = arrays.exact(weight) @ derivatives.T  # [d_v, d]
         return seen, seen[:, None] * (values @ toward)
 
     def _check(self, head: Head) -> None:
@@ -184,31 +189,33 @@ class Decomposition:
                     "outputs as they are, nor can an ablated head be split"
                 )
 
-    def _projection(self, z: Tensor) -> int | None:
+    def _projection(self, z: Array) -> int | None:
         """The number of the leaf that the layer's W_O gave."""
-        flat = z.flatten(1)
+        flat = z.reshape(len(z), -1)
         for number, leaf in enumerate(self._passed.leaves):
             if leaf.read is None or number in self._sites:
                 continue
-            read = leaf.read.detach()
-            fits = read.shape[-1] == flat.shape[1] and read.numel() == flat.numel()
+            read = arrays.of(leaf.read).detached(leaf.read)
+            same = math.prod(read.shape) == math.prod(flat.shape)
+            fits = read.shape[-1] == flat.shape[1] and same
             if fits and _close(read.reshape(flat.shape), flat):
                 return number
         return None
 
-    def _parts(self, target: Tensor, index: int, places: Sequence[int]) -> Parts:
+    def _parts(self, target: Array, index: int, places: Sequence[int]) -> Parts:
         """Of [B, heads, T, d], of one text, one head's vectors at some positions."""
-        wanted = torch.tensor(list(places), device=target.device)
-        parts: dict[Origin, list[Tensor]] = {}
-        held: dict[Site, list[Tensor]] = {}
+        wanted, on = list(places), arrays.of(target)
+        parts: dict[Origin, list[Array]] = {}
+        held: dict[Site, list[Array]] = {}
         width, length = target.shape[-1], target.shape[2]
-        size = target.element_size() * length * max(self._widths | {1})
+        size = target.itemsize * length * max(self._widths | {1})
         step = max(_BYTES // (4 * size), 1)
         for first in range(0, width, step):
-            dims = torch.arange(first, min(first + step, width), device=target.device)
-            grads = target.new_zeros(len(dims), *target.shape)
-            grads[torch.arange(len(dims))[:, None], 0, index, wanted, dims[:, None]] = 1.0
-            sums: dict[Origin, Tensor] = {}
+            dims = range(first, min(first + step, width))
+            grads = on.zeros((len(dims), *target.shape), target.dtype, target)
+            for number, dim in enumerate(dims):
+                grads[number, 0, index, wanted, dim] = 1.0
+            sums: dict[Origin, Array] = {}
             for toward, leaves in self._reached(target, grads, wanted, length, projected=True):
                 for number in leaves:
                     if number in self._sites:
@@ -216,7 +223,7 @@ class Decomposition:
                 for origin, part in self._pieces(toward, leaves, wanted, length):
                     sums[origin] = sums[origin] + part if origin in sums else part
             for origin, part in sums.items():
-                parts.setdefault(origin, []).append(part.double())
+                parts.setdefault(origin, []).append(arrays.exact(part))
         order = sorted(parts, key=self._place)
         if not order:
             raise ModelError(
@@ -225,14 +232,14 @@ class Decomposition:
             )
         return Parts(
             tuple(order),
-            torch.stack([_joined(parts[origin], 1) for origin in order]),
+            on.xp.stack([_joined(parts[origin], 1) for origin in order]),
             tuple(places),
             {site: _joined(parts, 0) for site, parts in held.items()},
         )
 
     def _reached(
-        self, target: Tensor, grads: Tensor, wanted: Tensor, tokens: int, *, projected: bool
-    ) -> Iterator[tuple[Tensor, list[int]]]:
+        self, target: Array, grads: Array, wanted: list[int], tokens: int, *, projected: bool
+    ) -> Iterator[tuple[Array, list[int]]]:
         """Which leaves a tensor depends on, and how.
 
         Args:
@@ -247,12 +254,13 @@ class Decomposition:
             that is taken apart further, -1 less its number for its bias.
         """
         leaves = self._passed.leaves
-        alike: dict[tuple[int, torch.Size], tuple[Tensor, list[int]]] = {}
-        for number, toward in enumerate(_derivatives(target, leaves, grads)):
+        alike: dict[tuple[int, tuple[int, ...]], tuple[Array, list[int]]] = {}
+        on = arrays.of(target)
+        for number, toward in enumerate(self._passed.derivatives(target, grads)):
             if toward is None:
                 continue
             leaf = leaves[number]
-            key = (toward.data_ptr(), leaf.value.shape)
+            key = (on.address(toward), tuple(leaf.value.shape))
             if key not in alike:
                 flat = leaf.by_token(toward, tokens)
                 if flat is None:
@@ -272,29 +280,33 @@ class Decomposition:
             assert leaf.read is not None
             assert leaf.weight is not None
             wide = leaf.weight.shape[1]
-            back = leaf.weight.new_zeros(len(flat), leaf.read.shape.numel() // wide, wide)
-            used = flat.flatten(0, 1).abs().amax(0).nonzero().squeeze(1)  # one head's columns
-            back[:, wanted] = flat[..., used].to(leaf.weight.dtype) @ leaf.weight[used]
-            before = back.view(len(flat), *leaf.read.shape)
+            shape = (len(flat), math.prod(leaf.read.shape) // wide, wide)
+            back = on.zeros(shape, leaf.weight.dtype, leaf.weight)
+            largest = arrays.to_numpy(on.xp.amax(abs(flat), (0, 1)))
+            used = np.flatnonzero(largest).tolist()  # one head's columns
+            back[:, wanted] = on.cast(flat[..., used], leaf.weight.dtype) @ leaf.weight[used]
+            before = back.reshape(len(flat), *leaf.read.shape)
             yield from self._reached(leaf.read, before, wanted, tokens, projected=False)
         yield from (reached for reached in alike.values() if reached[1])
 
     def _pieces(
-        self, toward: Tensor, leaves: Sequence[int], wanted: Tensor, tokens: int
-    ) -> Iterator[tuple[Origin, Tensor]]:
+        self, toward: Array, leaves: Sequence[int], wanted: list[int], tokens: int
+    ) -> Iterator[tuple[Origin, Array]]:
         """What leaves with the same derivatives add, by origin, [P, m]."""
         written = [row for number in leaves for row in self._written(number, wanted, tokens)]
-        rows = torch.stack([row for _, row in written], 1)  # [P, n, width]
-        parts = torch.bmm(rows, toward.permute(1, 2, 0))  # [P, n, m]
-        yield from zip((origin for origin, _ in written), parts.unbind(1), strict=True)
+        rows = arrays.of(toward).xp.stack([row for _, row in written], 1)  # [P, n, width]
+        parts = rows @ toward.swapaxes(0, 1).swapaxes(1, 2)  # [P, n, m]
+        yield from ((origin, parts[:, n]) for n, (origin, _) in enumerate(written))
 
-    def _written(self, number: int, wanted: Tensor, tokens: int) -> Iterator[tuple[Origin, Tensor]]:
+    def _written(
+        self, number: int, wanted: list[int], tokens: int
+    ) -> Iterator[tuple[Origin, Array]]:
         """The value of a leaf, by origin, [P, width]."""
         leaf = self._passed.leaves[max(number, -1 - number)]
         site, count = self._sites.get(number), len(wanted)
         if number < 0:
             assert leaf.bias is not None
-            yield Origin("bias"), _exact(leaf.bias).expand(count, -1)
+            yield Origin("bias"), _repeated(leaf.bias, count)
             return
         if site is None:
             rows = leaf.by_token(leaf.value, tokens)
@@ -303,19 +315,19 @@ class Decomposition:
             yield self._origin(leaf, rows, number), rows[wanted]
             return
         z = _exact(self._passed.outputs[site][wanted])  # [P, H, d_v]
-        heads = torch.einsum("phv,hvc->hpc", z, _exact(self._slices(leaf, site)))
+        heads = z.swapaxes(0, 1) @ _exact(self._slices(leaf, site))  # [H, P, D]
         for head, rows in enumerate(heads):
             yield Origin("head", head=Head(site, head)), rows
         if leaf.bias is not None:
-            yield Origin("bias"), _exact(leaf.bias).expand(count, -1)
+            yield Origin("bias"), _repeated(leaf.bias, count)
 
-    def _slices(self, leaf: StreamPart, site: Site) -> Tensor:
+    def _slices(self, leaf: StreamPart, site: Site) -> Array:
         """W_O by head, [H, d_v, D]."""
         assert leaf.weight is not None
         heads = self._passed.outputs[site].shape[1]
-        return leaf.weight.t().reshape(heads, -1, leaf.width)
+        return leaf.weight.T.reshape(heads, -1, leaf.width)
 
-    def _origin(self, leaf: StreamPart, rows: Tensor, number: int) -> Origin:
+    def _origin(self, leaf: StreamPart, rows: Array, number: int) -> Origin:
         """What a leaf is that no W_O gave."""
         if leaf.table is not None:
             count = len(leaf.table)
@@ -342,29 +354,28 @@ def _number(sites: dict[int, Site], site: Site) -> int:
     return next((number for number, other in sites.items() if other == site), 1 << 30)
 
 
-def _joined(parts: Sequence[Tensor], axis: int) -> Tensor:
-    return parts[0] if len(parts) == 1 else torch.cat(list(parts), axis)
+def _joined(parts: Sequence[Array], axis: int) -> Array:
+    if len(parts) == 1:
+        return parts[0]
+    whole: Array = arrays.of(parts[0]).xp.concatenate(list(parts), axis)
+    return whole
 
 
-def _exact(x: Tensor) -> Tensor:
+def _repeated(row: Array, count: int) -> Array:
+    """[D] as [count, D]."""
+    rows: Array = arrays.of(row).xp.broadcast_to(_exact(row), (count, len(row)))
+    return rows
+
+
+def _exact(x: Array) -> Array:
     """In float32, or float64 where it is that."""
-    return x.detach().to(torch.promote_types(x.dtype, torch.float32))
+    on = arrays.of(x)
+    exact: Array = on.detached(on.cast(x, on.float32) if on.is_half(x) else x)
+    return exact
 
 
-def _close(a: Tensor, b: Tensor) -> bool:
+def _close(a: Array, b: Array) -> bool:
     """Whether two tensors are the same up to rounding."""
-    tolerance = _SAME_LOW if a.dtype in (torch.float16, torch.bfloat16) else _SAME
-    a, b = a.float(), b.float()
-    return bool((a - b).abs().max() <= tolerance * b.abs().max().clamp_min(1e-30))
-
-
-def _derivatives(
-    target: Tensor, leaves: Sequence[StreamPart], grads: Tensor
-) -> Sequence[Tensor | None]:
-    if not target.requires_grad or not leaves:
-        return [None] * len(leaves)
-    values = [leaf.value for leaf in leaves]
-    with torch.enable_grad():
-        return torch.autograd.grad(
-            target, values, grads, retain_graph=True, allow_unused=True, is_grads_batched=True
-        )
+    tolerance = _SAME_LOW if arrays.of(a).is_half(a) else _SAME
+    a, b = _exact(a), _exact(b)
+    return float(abs(a - b).max()) <= tolerance * max(float(abs(b).max()), 1e-30)

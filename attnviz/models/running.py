@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from attnviz.core import arrays
@@ -12,34 +11,22 @@ from attnviz.core.arrays import Array
 from attnviz.core.heads import Layout
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Start
-from attnviz.core.threads import limit_threads
+from attnviz.core.threads import limit_threads, one_blas_thread
 from attnviz.errors import ModelError
 
 if TYPE_CHECKING:
     import torch
-    from threadpoolctl import ThreadpoolController
-
-
-@cache
-def _blas() -> ThreadpoolController:
-    """Whoever multiplies NumPy's matrices."""
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
 
 
 @contextmanager
 def running_on_numpy(name: str, batch: Sequence[Inputs]) -> Iterator[None]:
     """Run a forward pass on NumPy inside the ``with`` block; arguments as for :func:`running`.
 
-    With one thread: the last bit of a product depends on their number, and a short text is over
-    before others have begun.
-
     Raises:
         ModelError: the batch does not fit in memory.
     """
     try:
-        with _blas().limit(limits=1, user_api="blas"):
+        with one_blas_thread():
             yield
     except MemoryError as error:
         raise _too_long(name, batch, "cpu") from error

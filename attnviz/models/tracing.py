@@ -1,85 +1,31 @@
-"""What queries and keys are made of: a pass that remembers every vector added to the stream.
+"""Listening to a pass: every vector that it adds to the residual stream becomes a variable.
 
-Between two matrix products a model only adds, normalizes, gates and rearranges. With the scale of
-every normalization (σ) and every gate (a sigmoid) held at its value here, a query is therefore a
-linear function of what was added to the residual stream before it: embeddings, heads' outputs,
-feed-forward parts, biases. :class:`Tracing` listens to a pass as PyTorch computes it, in any model:
-what an embedding table or a matrix product gives, and every bias that is added, becomes a variable
-of its own (:class:`StreamPart`), and each normalization divides by a constant. The derivative of a
-query to a variable, times the variable's value, is then what that variable adds to the query, and
-these add up to the query, rotary positions and normalizations of queries and keys included. Nothing
-is known by name; whether they add up is for the caller to check.
-
-Notation: T tokens, D width of the stream, d width of a query, H heads, d_v width of a value.
+:class:`Tracing` listens to a pass as PyTorch computes it, in any model: what an embedding table or
+a matrix product gives, and every bias that is added, becomes a variable of its own
+(:class:`~attnviz.models.traced.StreamPart`), and each normalization divides by a constant, as
+each gate (a sigmoid) is one. Rotary positions and normalizations of queries and keys are included,
+and nothing is known by name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from attnviz.core.heads import Site
+from attnviz.core.arrays import Array
 from attnviz.core.prompt import Inputs
-from attnviz.core.source import ForwardRequest, Rows, Source, Terms
-
-LeafKind = Literal["table", "product", "added"]
+from attnviz.core.source import ForwardRequest, Rows, Source
+from attnviz.models.traced import StreamPart, TracedPass
 
 _PRODUCTS = frozenset({"matmul", "__matmul__", "mm"})
 _SUMS = frozenset({"add", "__add__", "__radd__", "add_", "__iadd__"})
 _SCALES = frozenset({"rsqrt", "sqrt"})
 _GATES = frozenset({"sigmoid"})
 _POWERS = frozenset({"pow", "__pow__"})
-
-
-@dataclass(frozen=True, eq=False)
-class StreamPart:
-    """A vector that the pass made at every position and that counts as a variable.
-
-    Attributes:
-        kind: a row of a ``table``, what a matrix ``product`` gave, or what was ``added`` beside.
-        value: [..., width], of the one text.
-        table: of a table, [rows, width].
-        read: of a product, what was multiplied, [..., in].
-        weight: of a product, [width, in].
-        bias: of a product, [width]; None for none.
-    """
-
-    kind: LeafKind
-    value: Tensor
-    table: Tensor | None = None
-    read: Tensor | None = None
-    weight: Tensor | None = None
-    bias: Tensor | None = None
-
-    @property
-    def width(self) -> int:
-        """The last axis of its value."""
-        return self.value.shape[-1]
-
-    def by_token(self, x: Tensor, tokens: int) -> Tensor | None:
-        """What is shaped like the value, with more axes before it or none, as [..., T, n].
-
-        Args:
-            x: such as the value itself, or derivatives to it.
-            tokens: T.
-
-        Returns:
-            None where the value is not one vector a token.
-        """
-        first = x.ndim - self.value.ndim
-        sizes = self.value.shape
-        if sizes.numel() == tokens * self.width:
-            return x.flatten(first, -2)
-        if len(sizes) == 4 and sizes[1] != tokens and sizes[2] == tokens:  # [B, heads, T, width]
-            x = x.transpose(first + 1, first + 2)
-        elif len(sizes) != 4 or sizes[1] != tokens:
-            return None
-        return x.flatten(first + 2).flatten(first, first + 1)
 
 
 class Tracing(TorchFunctionMode):
@@ -178,59 +124,33 @@ def _constant(x: Any) -> bool:
     return floating and not x.requires_grad
 
 
-@dataclass
-class TracedPass:
-    """A pass of one text that was listened to; an observer of it.
-
-    Attributes:
-        leaves: in order.
-        terms: queries and keys by layer, of which derivatives can be taken.
-        outputs: [T, H, d_v] by layer, what W_O gets of the heads.
-        passes: [T, H, d_v] by layer, what their outputs are multiplied with before that; of layers
-            that do so.
-        weights: [H, T, S] by layer.
-        values: [H, S, d_v] by layer.
-    """
-
-    leaves: Sequence[StreamPart] = ()
-    terms: dict[Site, Terms] = field(default_factory=dict)
-    outputs: dict[Site, Tensor] = field(default_factory=dict)
-    passes: dict[Site, Tensor] = field(default_factory=dict)
-    weights: dict[Site, Tensor] = field(default_factory=dict)
-    values: dict[Site, Tensor] = field(default_factory=dict)
+class ListenedPass(TracedPass):
+    """A pass whose gradients are tracked."""
 
     def observe(self, rows: Rows) -> None:
         """Take in a block."""
-        if rows.terms is None:
-            return
-        site, terms, block = rows.site, rows.terms, rows.weights[0]
         with torch.no_grad():
-            values = terms.value[0].detach().to(block.dtype)  # [G, S, d_v]
-            values = values.repeat_interleave(len(block) // len(values), 0)
-            weights = block.new_zeros(*block.shape[:2], values.shape[1])
-            weights[..., rows.key_start : rows.key_start + block.shape[2]] = block
-            z = (weights @ values).transpose(0, 1)
-            if rows.passes is not None:
-                passes = rows.passes[0].to(block.dtype).transpose(0, 1)
-                z = z * passes
-                if rows.start:
-                    passes = torch.cat([self.passes[site], passes])
-                self.passes[site] = passes
-            if rows.start:
-                weights = torch.cat([self.weights[site], weights], 1)
-                z = torch.cat([self.outputs[site], z])
-        self.terms[site], self.values[site] = terms, values
-        self.weights[site], self.outputs[site] = weights, z
+            super().observe(rows)
+
+    def derivatives(self, target: Array, towards: Array) -> Sequence[Array | None]:
+        """See :class:`~attnviz.models.traced.TracedPass`."""
+        if not target.requires_grad or not self.leaves:
+            return [None] * len(self.leaves)
+        values = [leaf.value for leaf in self.leaves]
+        with torch.enable_grad():
+            return torch.autograd.grad(
+                target, values, towards, retain_graph=True, allow_unused=True, is_grads_batched=True
+            )
 
 
-def follow(source: Source, inputs: Inputs) -> TracedPass:
+def listened(source: Source, inputs: Inputs) -> TracedPass:
     """Run one text and listen.
 
     Raises:
         ModelError: as :meth:`~attnviz.core.source.Source.forward`.
     """
-    traced = TracedPass()
-    with Tracing() as following:
-        source.forward([inputs], [traced], ForwardRequest(hidden=False, terms=True, grad=True))
-    traced.leaves = following.leaves
-    return traced
+    passed = ListenedPass()
+    with Tracing() as tracing:
+        source.forward([inputs], [passed], ForwardRequest(hidden=False, terms=True, grad=True))
+    passed.leaves = tracing.leaves
+    return passed

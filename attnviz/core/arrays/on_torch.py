@@ -123,6 +123,11 @@ def largest(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
     return values, indices
 
 
+def address(x: Tensor) -> int:
+    """Where its numbers begin in memory."""
+    return x.data_ptr()
+
+
 def outside(x: Tensor) -> Tensor:
     """The same numbers, such that gradients may be computed beside them."""
     return x.clone() if x.is_inference() else x

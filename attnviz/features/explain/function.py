@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from attnviz.captures.inputs import Input, capture, prompts_of
+from attnviz.captures.loading import light
 from attnviz.captures.settings import ModelSettings
 from attnviz.captures.trials import MASKS, is_masked, predicted
 from attnviz.core.heads import Head
@@ -68,7 +69,7 @@ def explain(
     """
     (prompt,) = prompts_of(text, "predicts nothing, since that needs the model")
     answer, against = settings.answer, settings.against
-    source = model.load()
+    source = light(model.load())
     if source.no_logits:
         raise ModelError(f"{source.info.model} predicts no words: {source.no_logits}")
     if is_masked(source):

@@ -121,7 +121,7 @@ def readings(
         )
     _check(source, apart, own)
     whole = [on.xp.concatenate(parts) for parts in zip(*blocks, strict=True)]
-    return Readings(*whole, difference=apart)  # type: ignore[arg-type, misc]
+    return Readings(*whole, difference=apart)  # type: ignore[misc]
 
 
 def _reading(

@@ -179,6 +179,7 @@ def _writes(
 ) -> HeadWrites:
     """The record of a head."""
     readout = source.readout()
+    assert readout.table is not None
     mean = arrays.array(sums.made[None] / rows)
     effect = arrays.to_numpy(moved(readout, arrays.converted(mean, readout.table)))[0]
     ends = []

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Literal
 
 from attnviz.captures.inputs import Input, prompts_of
+from attnviz.captures.loading import light
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.interface import interface
 from attnviz.core.progress import Progress
@@ -55,7 +56,7 @@ def sources(
         settings.check_one()
     else:
         settings.check_several()
-    source = model.load()
+    source = light(model.load())
     inputs = [source.prepare(prompt) for prompt in prompts]
     result: Sources | SourceShares
     if single:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from attnviz.captures.copies import distinct, same_as
+from attnviz.core import arrays
 from attnviz.core.fingerprint import fingerprint
 from attnviz.core.heads import Head
 from attnviz.core.held import held_notes
@@ -204,8 +205,8 @@ def _text(source: Source, inputs: Inputs, head: Head, score: str, other_key: Oth
     toward = mix[counts].T @ q  # [S, d]
     text.contrast = terms.scale * float((q * k).sum())
     text.added = 0.0 if terms.bias is None else float((mix * terms.bias).sum())
-    of_query = terms.scale * np.einsum("npd,pd->n", query.values.cpu().numpy(), k)
-    of_key = terms.scale * np.einsum("msd,sd->m", parts.keys.values.cpu().numpy(), toward)
+    of_query = terms.scale * np.einsum("npd,pd->n", arrays.to_numpy(query.values), k)
+    of_key = terms.scale * np.einsum("msd,sd->m", arrays.to_numpy(parts.keys.values), toward)
     for side, origins, values in (
         ("query", query.origins, of_query),
         ("key", parts.key_origins, of_key),

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.captures.captured import Captured
+from attnviz.core import arrays
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head
 from attnviz.core.held import held_notes
@@ -225,7 +226,7 @@ def _reads(
     place = result.query if side == "query" else result.key
     for head in heads[:READERS]:
         weights, through = split_head.anatomist.by_token(parts, head, place)
-        values = split_head.terms.scale * (through.cpu().numpy() @ other)
+        values = split_head.terms.scale * (arrays.to_numpy(through) @ other)
         texts = inputs.sides[head.site.kind].keys.texts
         for position in np.argsort(-np.abs(values), kind="stable")[:TOKENS].tolist():
             weight, value = float(weights[position]), float(values[position])

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core import arrays
 from attnviz.core.heads import Head
 from attnviz.core.origins import Origin
 from attnviz.core.prompt import Inputs
@@ -26,7 +27,7 @@ from attnviz.core.reasons import HeadTerms
 from attnviz.core.source import Source
 from attnviz.errors import ModelError
 from attnviz.models.decomposition import Decomposition, Parts
-from attnviz.models.tracing import follow
+from attnviz.models.traced import follow
 
 Floats = NDArray[np.float64]
 
@@ -71,7 +72,7 @@ class SplitHead:
             ModelError: they do not.
         """
         asked = self.anatomist.query(self.head, places)
-        q, k = (parts.values.sum(0).cpu().numpy() for parts in (asked, self.keys))
+        q, k = (arrays.to_numpy(parts.values.sum(0)) for parts in (asked, self.keys))
         for place, row in zip(places, q @ k.T, strict=True):
             self.check(self.terms.scale * row, self.scores(place))
         return asked
@@ -89,7 +90,7 @@ class SplitHead:
             ModelError: they do not add up to the scores.
         """
         q = self.terms.query[place].astype(np.float64)
-        added: Floats = self.terms.scale * (self.keys.values.cpu().numpy() @ q)
+        added: Floats = self.terms.scale * (arrays.to_numpy(self.keys.values) @ q)
         self.check(added.sum(0), self.scores(place))
         return added
 
@@ -100,8 +101,8 @@ class SplitHead:
             query: of one position.
             mix: [S], the factor on the score of every key.
         """
-        key = np.einsum("s,msd->md", mix, self.keys.values.cpu().numpy())
-        products: Floats = self.terms.scale * (query.values[:, 0].cpu().numpy() @ key.T)
+        key = np.einsum("s,msd->md", mix, arrays.to_numpy(self.keys.values))
+        products: Floats = self.terms.scale * (arrays.to_numpy(query.values[:, 0]) @ key.T)
         return products
 
     def check(self, sums: Floats, scores: Floats) -> None:

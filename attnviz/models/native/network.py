@@ -183,6 +183,12 @@ class Network:
             segments: int64 [B, T]; not used by models without segments.
             start: how many tokens stand before these; only where padding does not count.
         """
+        first, *others = (rows for _, rows in self.embedded(ids, segments, start))
+        x = sum(others, first)  # [B, T, D]
+        return x if self.config.family.pre_norm else self.norm(x)
+
+    def embedded(self, ids: Array, segments: Array, start: int = 0) -> list[tuple[Array, Array]]:
+        """The tables, and the rows [B, T, D] that each adds; arguments as for :meth:`embed`."""
         family, on = self.config.family, arrays.of(ids)
         if family.from_padding:
             # RoBERTa counts real tokens from padding id + 1; padding itself stays at the id
@@ -190,10 +196,9 @@ class Network:
             places = real.cumsum(1) * real + self.config.pad
         else:
             places = on.arange(start, start + ids.shape[1], on.int64, ids)
-        x: Array = on.embedding(ids, self.tokens) + on.embedding(places, self.positions)
-        if self.segments is not None:
-            x = x + on.embedding(segments, self.segments)  # [B, T, D]
-        return x if family.pre_norm else self.norm(x)
+        rows = [(self.tokens, ids), (self.positions, places)]
+        rows += [] if self.segments is None else [(self.segments, segments)]
+        return [(table, on.embedding(places, table)) for table, places in rows]
 
     def _attend(
         self,

@@ -37,6 +37,7 @@ from attnviz.core.source import (
     Readout,
     Sublayer,
 )
+from attnviz.core.threads import one_blas_thread
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, Message, ModelError, UsageError
 from attnviz.models import limits, text
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from attnviz.core.portable import Portable
     from attnviz.models.chat import Chat
     from attnviz.models.hooked.tokenizer import Texts
+    from attnviz.models.traced import TracedPass
 
 PAIRS = "BERT, DistilBERT and RoBERTa"
 """The families that are trained on two sentences at once."""
@@ -345,6 +347,28 @@ class Native(Gated):
                 tuple(states),
                 tuple(added),
             )
+
+    def traced(self, inputs: Inputs) -> TracedPass | None:
+        """A pass of one text with its variables; None where heads are gated.
+
+        Raises:
+            ModelError: as for :meth:`forward`.
+        """
+        from attnviz.models.native.traced import NativePass, fill
+
+        if self._standing:
+            return None
+        passed = NativePass()
+        request = ForwardRequest(hidden=False, states=True, mlps=True, terms=True)
+        output = self.forward([inputs], [passed], request)
+        like = output.states[0]
+        network = self._network
+        if arrays.of(network.tokens) is not arrays.of(like):
+            network = self._whole_model._on_torch
+        ids, segments, _ = self._arrange([inputs], like)
+        with one_blas_thread():
+            fill(passed, network, network.embedded(ids, segments), output.mlps)
+        return passed
 
     def output(self, site: Site) -> OutputProjection:
         """W_O and b_O of a layer."""
