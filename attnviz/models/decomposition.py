@@ -24,7 +24,7 @@ from attnviz.core.reasons import HeadOrigins, HeadTerms
 from attnviz.core.source import Source
 from attnviz.core.threads import one_blas_thread
 from attnviz.errors import ModelError
-from attnviz.models.traced import StreamPart, TracedPass, follow
+from attnviz.models.traced import StreamPart, TracedPass
 
 _FEW_ROWS = 8
 """A table of embeddings with fewer rows than that is of segments."""
@@ -58,6 +58,21 @@ class Parts:
 
 MOST = 1 << 21
 """Numbers of all sources of one head that are kept; of longer texts none are."""
+
+
+def follow(source: Source, inputs: Inputs) -> TracedPass:
+    """Run one text with its variables.
+
+    Raises:
+        ModelError: as :meth:`~attnviz.core.source.Source.forward`.
+    """
+    traced = getattr(source, "traced", None)
+    passed: TracedPass | None = None if traced is None else traced(inputs)
+    if passed is not None:
+        return passed
+    from attnviz.models.tracing import listened
+
+    return listened(source, inputs)
 
 
 def check_layers(source: Source, head: Head) -> None:

@@ -2,8 +2,8 @@
 
 Between two matrix products a model only adds, normalizes, gates and rearranges. With the scale of
 every normalization (σ) and every gate (a sigmoid) held at its value here, a query is therefore a
-linear function of what was added to the residual stream before it: embeddings, heads' outputs, feed-forward parts,
-biases. Each of these is a :class:`StreamPart`; the derivative of a query to it, times its value, is
+linear function of what was added to the residual stream before it: embeddings, heads' outputs,
+feed-forward parts, biases. Each of these is a :class:`StreamPart`; the derivative of a query to it, times its value, is
 what it adds to the query, and these add up to the query. A native model knows its layers and says
 the derivatives itself (:mod:`attnviz.models.native.traced`), every other is listened to
 (:mod:`attnviz.models.tracing`); whether they add up is for the caller to check.
@@ -21,8 +21,7 @@ from typing import Literal
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
 from attnviz.core.heads import Site
-from attnviz.core.prompt import Inputs
-from attnviz.core.source import Rows, Source, Terms
+from attnviz.core.source import Rows, Terms
 
 LeafKind = Literal["table", "product", "added"]
 
@@ -131,18 +130,3 @@ class TracedPass:
             [m, ...] like each leaf's value; None where it has no part in the target.
         """
         raise TypeError(f"{type(self).__name__} has no derivatives")
-
-
-def follow(source: Source, inputs: Inputs) -> TracedPass:
-    """Run one text with its variables.
-
-    Raises:
-        ModelError: as :meth:`~attnviz.core.source.Source.forward`.
-    """
-    traced = getattr(source, "traced", None)
-    passed: TracedPass | None = None if traced is None else traced(inputs)
-    if passed is not None:
-        return passed
-    from attnviz.models.tracing import listened
-
-    return listened(source, inputs)

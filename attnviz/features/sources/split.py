@@ -26,8 +26,7 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.reasons import HeadTerms
 from attnviz.core.source import Source
 from attnviz.errors import ModelError
-from attnviz.models.decomposition import Decomposition, Parts
-from attnviz.models.traced import follow
+from attnviz.models.decomposition import Decomposition, Parts, follow
 
 Floats = NDArray[np.float64]
 
