@@ -71,6 +71,10 @@ def test_both_have_the_same_functions() -> None:
 
 
 def close(ours: Any, theirs: Any) -> None:
+    if isinstance(ours, tuple):
+        for mine, other in zip(ours, theirs, strict=True):
+            close(mine, other)
+        return
     if isinstance(ours, bool):
         assert ours is theirs
         return
