@@ -56,6 +56,7 @@ _PUBLIC = {
     "HeadsCallback": "attnviz.features.film.callback",
     "HeadScores": "attnviz.core.scores",
     "heatmap": "attnviz.features.heatmap.function",
+    "knockout": "attnviz.features.knockout.function",
     "lens": "attnviz.features.lens.function",
     "live": "attnviz.features.live.function",
     "load": "attnviz.captures.loading",

@@ -4,6 +4,7 @@ from attnviz.attention.blocks import Attended
 from attnviz.captures.captured import Captured
 from attnviz.captures.in_memory import Watched
 from attnviz.core.capture import Capture as Capture
+from attnviz.core.cuts import Cut
 from attnviz.core.generation import Generation as Generation
 from attnviz.core.heads import Head as Head
 from attnviz.core.heads import Site as Site
@@ -42,6 +43,8 @@ from attnviz.features.film.track import Tracker
 from attnviz.features.flow.result import Flow
 from attnviz.features.heads.result import Heads as Heads
 from attnviz.features.heatmap.result import Heatmap
+from attnviz.features.knockout.result import Knockout
+from attnviz.features.knockout.texts import CutText
 from attnviz.features.lens.result import Lens
 from attnviz.features.live.result import LivePage
 from attnviz.features.logits.result import Logits
@@ -133,6 +136,7 @@ def attend(
     softcap: float | None = None,
     sinks: Tensor | None = None,
     dropout: float = 0.0,
+    cuts: Cut | None = None,
     gate: Gate | None = None,
     donors: Sequence[Donor] = ...,
     residual: Tensor | None = None,
@@ -346,6 +350,26 @@ def heatmap(
     dtype: Any = 'auto',
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Heatmap: ...
+
+def knockout(
+    text: str | Prompt | CutText | Mapping[str, Any] | Path | Iterable[str | Prompt | CutText | Mapping[str, Any]],
+    *,
+    from_: str | None = None,
+    to: str | None = None,
+    select: str | None = None,
+    window: int | None = None,
+    method: str = 'before',
+    draws: int = 3,
+    metric: Literal['loss', 'kl', 'logit-diff', 'prob', 'log-prob'] | None = None,
+    answer: str | None = None,
+    against: str | None = None,
+    seed: int = 0,
+    batch_tokens: int | None = None,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    progress: Callable[[str, int, int], None] = ...,
+) -> Knockout: ...
 
 def lens(
     text: str | Prompt | Capture | Iterable[str | Prompt | Capture],
@@ -705,6 +729,7 @@ __all__ = [
     "HeadsCallback",
     "HeadScores",
     "heatmap",
+    "knockout",
     "lens",
     "live",
     "load",

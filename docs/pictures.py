@@ -60,6 +60,9 @@ def main() -> None:
     av.retrieval(
         lengths=[60, 120, 240], depths=[0, 0.5, 1], count=8, group_size=(1, 2), draws=10
     ).save(IMAGES / "retrieval.png")
+    av.knockout(
+        Path("sample_inputs/repeats.jsonl").absolute(), select="1.4, 2.0, 3.0, 3.3", window=1
+    ).save(IMAGES / "knockout.png")
     av.flow(REPEATED, position=-1).save(IMAGES / "flow.png")
     av.flow(SENTENCE, model="demo-bert").save(IMAGES / "flow-bert.png", style=Style(dpi=90))
     av.circuits().save(IMAGES / "circuits.png")

@@ -31,7 +31,8 @@ BLOCK = re.compile(r"^```.*?^```$|(?:^(?!```)[^\n]*\S[^\n]*\n?)+", re.DOTALL | r
 
 PARTS = {
     "Learn": ("tutorial-student", "tutorial-researcher", "tutorial-engineer", "courses"),
-    "How to": ("questions", "overview", "roles", "explain", "ablate", "patch", "circuits", "logits",
+    "How to": ("questions", "overview", "roles", "explain", "ablate", "patch", "knockout", "circuits",
+               "logits",
                "lens", "sources", "flow", "weigh", "why", "spans", "sinks", "retrieval", "syntax",
                "profile", "diff", "film", "shapes", "view", "live", "atlas", "export", "models",
                "python", "plugins", "recording", "mcp", "ci", "scale"),

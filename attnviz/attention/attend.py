@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from attnviz.attention.blocks import UNNAMED, Attended, attend_unchecked
+from attnviz.core.cuts import Cut
 from attnviz.core.heads import Site
 from attnviz.core.interface import interface
 from attnviz.core.source import Donor, Gate, Observer
@@ -34,6 +35,7 @@ def attend(
     softcap: float | None = None,
     sinks: Tensor | None = None,
     dropout: float = 0.0,
+    cuts: Cut | None = None,
     gate: Gate | None = None,
     donors: Sequence[Donor] = (),
     residual: Tensor | None = None,
@@ -59,6 +61,7 @@ def attend(
         sinks: [H], learned scores of a key without a value that every row may rest on (GPT-OSS,
             arXiv:2508.10925); rows then sum to less than 1.
         dropout: probability, on the weights after softmax; observers see them before.
+        cuts: edges whose weights are cut; observers see what is left of them.
         gate: what passes of each head's output, and what takes its place; with shares for n · B
             items the output has as many.
         donors: what another run gives in place of queries, keys, values, weights or outputs;
@@ -79,6 +82,6 @@ def attend(
     """
     return attend_unchecked(
         query, key, value, mask=mask, padding=padding, bias=bias, causal=causal, window=window,
-        scale=scale, softcap=softcap, sinks=sinks, dropout=dropout, gate=gate, donors=donors,
-        residual=residual, site=site, observers=observers, block_rows=block_rows,
+        scale=scale, softcap=softcap, sinks=sinks, dropout=dropout, cuts=cuts, gate=gate,
+        donors=donors, residual=residual, site=site, observers=observers, block_rows=block_rows,
     )  # fmt: skip

@@ -14,10 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from attnviz.attention.cuts import applied, cut_block
 from attnviz.attention.donors import donated, fed
 from attnviz.attention.masks import Masks, cut
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
+from attnviz.core.cuts import Cut
 from attnviz.core.heads import Site
 from attnviz.core.source import Donor, Gate, Observer, Rows, Terms
 from attnviz.errors import ModelError
@@ -59,6 +61,7 @@ def attend_unchecked(
     softcap: float | None = None,
     sinks: Array | None = None,
     dropout: float = 0.0,
+    cuts: Cut | None = None,
     gate: Gate | None = None,
     donors: Sequence[Donor] = (),
     residual: Array | None = None,
@@ -74,7 +77,7 @@ def attend_unchecked(
     query, key, value = fed(donors, query, key, value)
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     masks = Masks(query.shape[2], key.shape[2], query, mask, padding, causal, window)
-    plain = not observers and softcap is None and sinks is None
+    plain = not observers and softcap is None and sinks is None and cuts is None
     if plain and not isinstance(query, np.ndarray):
         from attnviz.attention.fused import attend_fused
 
@@ -82,8 +85,8 @@ def attend_unchecked(
         attended = Attended(*fused)
     else:
         attended = _streamed(
-            query, key, value, masks, bias, scale, softcap, sinks, dropout, gate, residual, site,
-            observers, block_rows,
+            query, key, value, masks, bias, scale, softcap, sinks, dropout, cuts, gate, residual,
+            site, observers, block_rows,
         )  # fmt: skip
     if donors:
         attended = attended._replace(output=donated(donors, attended.output, value))
@@ -100,6 +103,7 @@ def _streamed(
     softcap: float | None,
     sinks: Array | None,
     dropout: float,
+    cuts: Cut | None,
     gate: Gate | None,
     residual: Array | None,
     site: Site,
@@ -128,7 +132,7 @@ def _streamed(
     output = on.empty(shape, value.dtype, value).swapaxes(1, 2)
     empties = []
     for start, stop in blocks:
-        allowed, keys, free, empty = masks.block(start, stop)
+        (allowed, keys, free, empty), lost = cut_block(cuts, masks, start, stop, site)
         k, v = all_keys[:, keys], all_values[:, keys]
         shape = (batch, heads, stop - start, k.shape[1])
         # [B, H, r, d] -> [B * G, H/G * r, d]: the heads that share a key stand below each other
@@ -149,6 +153,7 @@ def _streamed(
             weights = weights * on.sigmoid(total - on.cast(sinks, scores.dtype)[:, None, None])
         if empty is not None and empty.any():
             weights = xp.where(empty[..., None], 0.0, weights)
+        weights = applied(cuts, weights, scores, allowed, lost, keys)
         if observers:
             check_numbers(weights, site)
         block = Rows(
@@ -157,7 +162,7 @@ def _streamed(
             keys.start,
             on.detached(weights),
             allowed,
-            on.detached(scores) if finite else None,
+            on.detached(scores) if finite and (cuts is None or cuts.masks) else None,
             on.detached(value[:, :, keys]),
             sinks is not None,
             None if residual is None else on.detached(residual[:, start:stop]),
@@ -171,9 +176,9 @@ def _streamed(
         mixed = on.matmul(on.cast(weights, v.dtype).reshape(*stacked, shape[3]), v, space)
         output[:, :, start:stop] = mixed.reshape(*shape[:3], v.shape[-1])
         empties.append(empty)
-    if not masks.may_be_empty:
+    if any(empty is None for empty in empties):
         return Attended(output, None)
-    return Attended(output, xp.concatenate([e for e in empties if e is not None], 2))
+    return Attended(output, xp.concatenate(empties, 2))
 
 
 def _widened(query: Array, key: Array) -> tuple[Array, Array]:

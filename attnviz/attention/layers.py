@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from attnviz.attention.blocks import Attended, attend_unchecked
 from attnviz.attention.sizes import Kind, check_sizes
 from attnviz.attention.slices import output_slices
+from attnviz.core.cuts import Cut
 from attnviz.core.heads import Site
 from attnviz.core.source import Donor, Gate, Observer
 
@@ -49,6 +50,7 @@ class AttentionLayer(nn.Module):
         *,
         mask: Tensor | None = None,
         padding: Tensor | None = None,
+        cuts: Cut | None = None,
         gate: Gate | None = None,
         donors: Sequence[Donor] = (),
         residual: Tensor | None = None,
@@ -62,7 +64,8 @@ class AttentionLayer(nn.Module):
             context: [B, S, D], the keys' and values' sequence; ``x`` by default.
             mask: as for :func:`attend`, broadcastable to [B, H, T, S].
             padding: bool [B, S], True for real keys.
-            gate: see :func:`attend`, as for ``donors`` and ``residual``.
+            cuts: see :func:`attend`, as for ``gate``, ``donors`` and ``residual``.
+            gate: of the heads' outputs.
             donors: of other runs.
             residual: [B, T, D].
             site: named in what the observers get.
@@ -72,7 +75,7 @@ class AttentionLayer(nn.Module):
             [B, T, D].
         """
         attended = self.attend(
-            x, context, mask=mask, padding=padding, gate=gate, donors=donors,
+            x, context, mask=mask, padding=padding, cuts=cuts, gate=gate, donors=donors,
             residual=residual, site=site, observers=observers,
         )  # fmt: skip
         joined: Tensor = attended.output.transpose(1, 2).contiguous().flatten(2)  # [B, T, H*d]
@@ -86,6 +89,7 @@ class AttentionLayer(nn.Module):
         *,
         mask: Tensor | None = None,
         padding: Tensor | None = None,
+        cuts: Cut | None = None,
         gate: Gate | None = None,
         donors: Sequence[Donor] = (),
         residual: Tensor | None = None,
@@ -102,6 +106,7 @@ class AttentionLayer(nn.Module):
             padding=padding,
             causal=self.causal,
             dropout=self.dropout if self.training else 0.0,
+            cuts=cuts,
             gate=gate,
             donors=donors,
             residual=residual,

@@ -33,6 +33,10 @@ COMMANDS = {
     "profile": (MEASURE, "files of texts"),
     "ablate": (MEASURE, _TEXT),
     "patch": (MEASURE, "pairs: --task induction, two texts with --answer, or a .jsonl file"),
+    "knockout": (
+        MEASURE,
+        "a text with --span NAME=TEXT, or --to before; or a .jsonl file of texts",
+    ),
     "syntax": (MEASURE, "a treebank, such as sample_inputs/treebank.conllu"),
     "coref": (
         MEASURE,

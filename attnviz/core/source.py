@@ -1,8 +1,9 @@
 """A forward pass as everything above ``models/`` knows it: what goes in, goes by, and comes out.
 
 :class:`Source` runs a batch. Attention leaves it block by block as :class:`Rows`, for whoever
-watches (:class:`Observer`); a :class:`Gate` changes what a layer's heads pass on; gradients reach
-the gates; a :class:`Start` begins in the middle; :class:`Output` is what is left at the end.
+watches (:class:`Observer`); a :class:`Gate` changes what a layer's heads pass on, a
+:class:`~attnviz.core.cuts.Cut` what they attend to; gradients reach the gates; a :class:`Start`
+begins in the middle; :class:`Output` is what is left at the end.
 What it computes with are NumPy arrays or torch tensors (:mod:`attnviz.core.arrays`), in one pass of
 one kind. Notation in shapes: B batch, H query heads, G key/value heads, T queries, S keys, d_v
 width of a head's values, D width of the residual stream, V vocabulary.
@@ -17,6 +18,7 @@ from typing import Literal, Protocol, get_args
 
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, converted
+from attnviz.core.cuts import Cuts
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.held import Held
 from attnviz.core.prompt import Inputs, Prompt
@@ -397,6 +399,7 @@ class ForwardRequest:
         gates: what passes of each head's output, by layer.
         donors: what another run puts in place of this one's queries, keys, values, weights or
             heads' outputs, by layer.
+        cuts: which edges of attention are cut, by layer; observers see the weights that are left.
         hidden: whether the last hidden states are needed; without them (and without logits and
             states) the pass ends when the last layer has attended.
         logits: whether the LM head runs.
@@ -415,6 +418,7 @@ class ForwardRequest:
 
     gates: Gates | None = None
     donors: Donors | None = None
+    cuts: Cuts | None = None
     hidden: bool = True
     logits: bool = False
     states: bool = False
@@ -483,7 +487,7 @@ class Source(Protocol):
             request: what the pass is to change, and what it is to give beside the blocks.
 
         Raises:
-            ModelError: gates, donors, a start or parts that this model cannot do, see
+            ModelError: gates, donors, cuts, a start or parts that this model cannot do, see
                 :attr:`no_gates`, :attr:`start_kind` and :meth:`readout`; or it does not fit in
                 memory.
         """

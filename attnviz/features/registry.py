@@ -25,6 +25,7 @@ RESULTS = {
     "attnviz.flow": "attnviz.features.flow.result.Flow",
     "attnviz.coref": "attnviz.features.coref.result.Coref",
     "attnviz.heads": "attnviz.features.heads.result.Heads",
+    "attnviz.knockout": "attnviz.features.knockout.result.Knockout",
     "attnviz.lens": "attnviz.features.lens.result.Lens",
     "attnviz.logits": "attnviz.features.logits.result.Logits",
     "attnviz.model": "attnviz.features.models.card.ModelCard",

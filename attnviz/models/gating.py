@@ -13,6 +13,7 @@ import numpy as np
 from attnviz.core import arrays
 from attnviz.core.arguments import check
 from attnviz.core.arrays import Array
+from attnviz.core.cuts import Cuts
 from attnviz.core.heads import Layout, Site
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.source import Gate, Gates
@@ -23,6 +24,8 @@ _STANDING: ContextVar[Mapping[int, Gates]] = ContextVar(
     "attnviz_gates", default=MappingProxyType({})
 )
 """The gates that stand, by the ``id`` of the source; each thread and task has its own."""
+_CUTS: ContextVar[Mapping[int, Cuts]] = ContextVar("attnviz_cuts", default=MappingProxyType({}))
+"""The cuts that stand, likewise."""
 
 
 class Gated:
@@ -39,6 +42,26 @@ class Gated:
     def _standing(self) -> Gates:
         """The gates that stand in this thread, their shares NumPy's."""
         return _STANDING.get().get(id(self._gated_model), {})
+
+    def _cuts(self, asked: Cuts, like: Array) -> Cuts:
+        """The cuts of a pass where ``like`` is: those that stand, but where others are asked."""
+        standing = _CUTS.get().get(id(self._gated_model), {})
+        return {site: cut.converted(like) for site, cut in {**standing, **asked}.items()}
+
+    @contextmanager
+    def cutting(self, cuts: Cuts) -> Iterator[Self]:
+        """Let cuts stand in every pass inside the ``with`` block, also where the model writes.
+
+        Raises:
+            ModelError: a model whose attention cannot be cut.
+        """
+        if self.no_gates:
+            raise ModelError("attention of {} cannot be cut: {}", self.info.model, self.no_gates)
+        token = _CUTS.set({**_CUTS.get(), id(self._gated_model): cuts})
+        try:
+            yield self
+        finally:
+            _CUTS.reset(token)
 
     @property
     def layout(self) -> Layout:

@@ -181,6 +181,7 @@ class Fresh(Gated):
         sides = [item.sides[self.kind] for item in batch]
         standing = merged(self._standing, request.gates or {}, self._here)
         donors = request.donors or {}
+        cuts = self._cuts(request.cuts or {}, self._here)
         with running(
             self.info.model, batch, self._device, grad=request.grad, states=request.states
         ):
@@ -201,6 +202,7 @@ class Fresh(Gated):
                     padding=padding,
                     gate=standing.get(site),
                     donors=donors.get(site, ()),
+                    cuts=cuts.get(site),
                     residual=x,
                     site=site,
                     observers=observers,

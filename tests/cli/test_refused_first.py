@@ -24,6 +24,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "syntax": (f"{SAMPLES}/treebank.conllu", *MODEL),
     "coref": (f"{SAMPLES}/pronouns.tsv", *MODEL),
     "spans": ("a b", "--span", "x=a", *MODEL),
+    "knockout": ("a b", "--span", "x=a", *MODEL),
     "sinks": ("a b", *MODEL),
     "retrieval": (f"{SAMPLES}/needles.jsonl", *MODEL),
     "logits": ("a b", *MODEL),

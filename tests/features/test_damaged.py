@@ -18,6 +18,9 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "lens": lambda: av.lens(TEXT),
     "lens of heads": lambda: av.lens(TEXT, by="head"),
     "spans": lambda: av.spans(av.Prompt(TEXT, spans={"kettle": "all:kettle"})),
+    "knockout": lambda: av.knockout(
+        av.Prompt(TEXT, spans={"kettle": "all:kettle"}), window=1, draws=1
+    ),
     "retrieval": lambda: av.retrieval(
         lengths=[40, 60], depths=[0.2, 0.8], count=2, group_size=(0,), control=0
     ),

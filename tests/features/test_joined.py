@@ -33,6 +33,9 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str,
         "lens": av.lens(TEXT, by="head", model=model),
         "sinks": av.sinks(TEXT, model=model),
         "spans": av.spans(av.Prompt(TEXT, spans={"one": "one"}), model=model),
+        "knockout": av.knockout(
+            av.Prompt(TEXT, spans={"one": "one"}), select="*.*", draws=0, model=model
+        ),
         "syntax": av.syntax(INPUTS / "treebank.conllu", model=model),
         "coref": av.coref(INPUTS / "pronouns.tsv", model=model),
         "retrieval": av.retrieval(model=model, **small),

@@ -124,6 +124,9 @@ def _made(name: str, model: str, folder: Path) -> Made:
         results["logits"] = av.logits(TEXT, model=model)
         results["lens"] = av.lens(TEXT, model=model, by="head")
         results["explain"] = av.explain(TEXT, model=model)
+        results["knockout"] = av.knockout(
+            av.Prompt(TEXT, spans={"kettle": "all:kettle"}), select="0.0", draws=1, model=model
+        )
         results["patch"] = av.patch(task="gender", count=8, model=model)
     results["atlas"] = gather(
         results["profile"],

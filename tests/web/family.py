@@ -84,6 +84,9 @@ MAKE: dict[str, Callable[[Path], Path]] = {
     "explain": lambda folder: av.explain(TEXT.rsplit(" ", 3)[0]).save(folder / "explain.html"),
     "flow": lambda folder: av.flow(TEXT).save(folder / "flow.html"),
     "film": _film,
+    "knockout": lambda folder: av.knockout(
+        av.Prompt(TEXT, spans={"first": "all:the"}), window=1, select="1.*", draws=1
+    ).save(folder / "knockout.html"),
     "lens": lambda folder: av.lens(TEXT).save(folder / "lens.html"),
     "lens-heads": lambda folder: av.lens(TEXT, by="head").save(folder / "heads.html"),
     "patch": _patch,

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from attnviz.attention.blocks import attend_unchecked
 from attnviz.attention.donors import exchanged
+from attnviz.core.cuts import Cuts
 from attnviz.core.heads import Site
 from attnviz.core.source import Donor, Donors, Gates, Observer, Rows
 from attnviz.errors import ModelError
@@ -57,8 +58,9 @@ class WatchedPass:
         observers: who gets the blocks.
         plan: the module (its ``id``) and site of every call, in order; without a plan the calls
             are numbered as encoder sites and only recorded.
-        gates: what passes of the heads, by site; only with a plan, as for donors.
+        gates: what passes of the heads, by site; only with a plan, as for donors and cuts.
         donors: what other runs put in place of this one's.
+        cuts: which edges of attention are cut.
         calls: what was called, in order.
         strangers: names of tensors that layers passed and the hooks do not know.
         attended: gets the heads' outputs of every call, [B, T, H, d_v].
@@ -78,6 +80,7 @@ class WatchedPass:
     plan: Sequence[tuple[int, Site]] | None = None
     gates: Gates = field(default_factory=dict)
     donors: Donors = field(default_factory=dict)
+    cuts: Cuts = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
     strangers: set[str] = field(default_factory=set)
     attended: Callable[[Tensor], None] | None = None
@@ -260,6 +263,7 @@ def attention(
             softcap=softcap,
             sinks=s_aux,
             dropout=dropout,
+            cuts=None if run is None else run.cuts.get(site),
             gate=None if run is None else run.gates.get(site),
             donors=donors,
             residual=residual,

@@ -183,7 +183,8 @@ class Hooked(Gated):
         items = [self._item(inputs) for inputs in batch]
         here = torch.empty(0, device=self._network.device)
         standing = merged(self._standing, request.gates or {}, here)
-        if (request.gates or request.donors) and self.no_gates:
+        cuts = self._cuts(request.cuts or {}, here)
+        if (request.gates or request.donors or cuts) and self.no_gates:
             raise ModelError(f"attention of {self._name} cannot be gated: {self.no_gates}")
         stack = None if start is None and not request.states else self._stack
         late = start is not None and stack is not None and start.layer < len(stack.layers)
@@ -220,7 +221,7 @@ class Hooked(Gated):
                 with contextlib.ExitStack() as around:
                     towers = bool(items[0].ids and items[0].features)
                     watched = WatchedPass(
-                        observers, plan, standing, request.donors or {}, aside=towers
+                        observers, plan, standing, request.donors or {}, cuts, aside=towers
                     )
                     gates = any(d.part == "gate" for some in watched.donors.values() for d in some)
                     if self._held and (observers or gates):
@@ -445,7 +446,7 @@ class Hooked(Gated):
             reason = self.no_logits or f"{self._name} generates no text"
             raise limits.no_writer(generation, reason)
         with limits.telling(generation, tokens, self._texts.text) as tell:
-            if self._standing:  # a model's own generate knows no gates
+            if self._standing or self._cuts({}, torch.empty(0)):  # a model's own knows neither
                 new = stepwise(self._following, tokens.ids, generation, self._network.ends(), tell)
             else:
                 new = self._network.write(item, generation, tell)

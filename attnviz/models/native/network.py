@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from attnviz.attention.blocks import attend_unchecked
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
+from attnviz.core.cuts import Cuts
 from attnviz.core.heads import Site
 from attnviz.core.source import Donors, Gates, Observer
 from attnviz.models.native.config import Config
@@ -135,6 +136,7 @@ class Network:
         gates: Gates,
         *,
         donors: Donors,
+        cuts: Cuts,
         whole: bool = True,
         mlps: list[Array] | None = None,
         cache: Cache | None = None,
@@ -149,6 +151,7 @@ class Network:
             observers: get every block of attention weights.
             gates: what passes of the heads.
             donors: what other runs put in place of this one's.
+            cuts: which edges of attention are cut.
             whole: go on to the end; otherwise stop once the last layer has attended.
             mlps: gets what each feed-forward part adds, [B, T, D].
             cache: of a decoder: the tokens that ran before, which these come after.
@@ -158,7 +161,7 @@ class Network:
         """
         family = self.config.family
         for number, layer in enumerate(self.layers[first:], start=first):
-            z = self._attend(layer, number, x, padding, observers, gates, donors, cache)
+            z = self._attend(layer, number, x, padding, observers, gates, donors, cuts, cache)
             if len(z) > len(x):
                 x = arrays.of(x).xp.tile(x, (len(z) // len(x), 1, 1))
             if not whole and number == len(self.layers) - 1:
@@ -209,6 +212,7 @@ class Network:
         observers: Sequence[Observer],
         gates: Gates,
         donors: Donors,
+        cuts: Cuts,
         cache: Cache | None,
     ) -> Array:
         """Attention up to the heads' outputs side by side, [B, T, D]."""
@@ -234,6 +238,7 @@ class Network:
             scale=self.config.scale(number),
             gate=gates.get(site),
             donors=donors.get(site, ()),
+            cuts=cuts.get(site),
             residual=x,
             site=site,
             observers=observers,

@@ -256,13 +256,13 @@ class Native(Gated):
         ids, network = list(tokens.ids), self._whole_model._on_torch
         like = network.tokens
         prompt = arrays.of(like).asarray([ids], arrays.of(like).int64, like)
-        standing = converted(self._standing, like)
+        standing, cuts = converted(self._standing, like), self._cuts({}, like)
         item = Inputs({network.config.family.kind: Sides(tokens, tokens)})
         with (
             limits.telling(generation, tokens, self._reader.text) as tell,
             running(self._name, [item], like.device, grad=False, states=False),
         ):
-            for token in write(network, words, prompt, generation, self._ends, standing):
+            for token in write(network, words, prompt, generation, self._ends, standing, cuts):
                 ids.append(token)
                 tell(token)
         whole = self._reader.tokens(ids)
@@ -307,6 +307,7 @@ class Native(Gated):
             site: [donor.converted(like) for donor in several]
             for site, several in (request.donors or {}).items()
         }
+        cuts = self._cuts(request.cuts or {}, like)
         kept_on = request.states or request.mlps
         self._ran.add("numpy" if isinstance(like, np.ndarray) else "torch")
         if isinstance(like, np.ndarray):
@@ -319,7 +320,7 @@ class Native(Gated):
             else:
                 site = Site(self.start_kind, start.layer)
                 once = _once(standing.get(site), donors.get(site, ()), len(batch))
-                once = once and not observers and not request.states
+                once = once and not observers and not request.states and site not in cuts
                 start = replace(start, hidden=arrays.converted(start.hidden, like))
                 first, x = start.layer, begin(self._name, start, batch, self.layout, once=once)
             states = [x] if request.states else []
@@ -331,6 +332,7 @@ class Native(Gated):
                 observers,
                 standing,
                 donors=donors,
+                cuts=cuts,
                 whole=whole,
                 mlps=added if request.mlps else None,
             )

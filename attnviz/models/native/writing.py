@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 import torch
 from torch import Tensor
 
+from attnviz.core.cuts import Cuts
 from attnviz.core.generation import Choice, Generation
 from attnviz.core.source import Gates, Observer
 from attnviz.models.native.network import Cache, Network
@@ -20,6 +21,7 @@ def write(
     generation: Generation,
     ends: Collection[int],
     gates: Gates,
+    cuts: Cuts,
     observers: Sequence[Observer] = (),
 ) -> Iterator[int]:
     """The tokens that a decoder writes.
@@ -31,12 +33,13 @@ def write(
         generation: how many tokens, and how they are chosen.
         ends: ids after which it stops; the one that it stops at is given.
         gates: what passes of the heads.
+        cuts: which edges of attention are cut.
         observers: get the rows of every step: all of the prompt's, then one a token.
     """
     choose, cache = Choice(generation), Cache()
     for _ in range(generation.tokens):
         first = network.embed(ids, torch.zeros_like(ids), start=cache.length)
-        *_, last = network.run(first, 0, None, observers, gates, donors={}, cache=cache)
+        *_, last = network.run(first, 0, None, observers, gates, donors={}, cuts=cuts, cache=cache)
         token = choose(words(network.close(last[:, -1:]))[0, 0])
         yield token
         if token in ends:

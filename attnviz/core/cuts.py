@@ -1,0 +1,76 @@
+"""Edges of attention that a pass cuts.
+
+Notation in shapes: N items, H heads, T queries, S keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from attnviz.core.arrays import Array, converted
+from attnviz.core.heads import Site
+
+CutMethod = Literal["before", "after", "zero", "redirect"]
+"""What happens to the weights of cut edges, see :class:`Cut`."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cut:
+    """Which edges of a layer are cut: of some heads, from some queries to some keys.
+
+    Attention knockout (Geva et al. 2023, arXiv:2304.14767). An item's edges are all that lead from
+    its rows to its keys; every array has N items, or one that stands for all. Of the weights α of
+    a row with cut keys K:
+
+    - ``before`` softmax the scores of K are -inf, so that the others share what K had;
+    - ``after`` softmax α_K = 0, and the others are scaled to the sum that the row had: the same as
+      ``before``, but for learned sinks, which then take nothing of it;
+    - ``zero``: α_K = 0, and nothing else changes;
+    - ``redirect``: what K had goes to the keys in ``instead``, in proportion to what they have.
+
+    A row that would be left without any key keeps its own token, but for ``zero``; where keys are
+    of another sequence, it is all zero. A row that sees no key of ``instead`` stays as it is.
+
+    With an ``order`` it is a control: the row loses as much weight as K has, but from its other
+    keys, one after the other in that order, each whole but the last; or all of them where they
+    have less.
+
+    Attributes:
+        heads: bool [N, H].
+        rows: bool [N, T], by position.
+        keys: bool [N, S].
+        method: see above.
+        onward: whether rows after the T-th, which a model writes, are cut as well.
+        instead: bool [N, S], of ``redirect``.
+        order: int64 [N, S], the places of keys in the order, each once; None for no control.
+    """
+
+    heads: Array
+    rows: Array
+    keys: Array
+    method: CutMethod = "before"
+    onward: bool = False
+    instead: Array | None = None
+    order: Array | None = None
+
+    @property
+    def masks(self) -> bool:
+        """Whether it is no more than a mask before softmax."""
+        return self.method == "before" and self.order is None
+
+    def converted(self, like: Array) -> Cut:
+        """The same cut as arrays of the kind of another, where that is."""
+        heads, rows, keys, instead, order = (
+            None if x is None else converted(x, like)
+            for x in (self.heads, self.rows, self.keys, self.instead, self.order)
+        )
+        assert heads is not None
+        assert rows is not None
+        assert keys is not None
+        return Cut(heads, rows, keys, self.method, self.onward, instead, order)
+
+
+Cuts = Mapping[Site, Cut]
+"""The cuts of a pass, by layer."""

@@ -1,0 +1,82 @@
+"""``attnviz knockout``: what is lost when some tokens may not attend to others?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from attnviz.captures.settings import ModelSettings
+from attnviz.cli.declared import changed, command
+from attnviz.cli.options import TextsOptions, named_spans
+from attnviz.cli.output import Output, TableOptions
+from attnviz.cli.stages import Stages
+from attnviz.core.settings import like
+from attnviz.drawing.paper import Paper
+from attnviz.errors import UsageError
+from attnviz.features.knockout.settings import KnockoutSettings
+
+_WITH_FILE = ("text", "texts", "span", "limit")
+
+
+@dataclass(frozen=True)
+class KnockoutInput(TextsOptions):
+    """The same, or a file of texts with spans and answers."""
+
+    text: str | None = like(
+        TextsOptions,
+        "text",
+        help="The text, or a .jsonl file with the fields text, spans, answer and against.",
+    )
+    span: tuple[str, ...] | None = like(TextsOptions, "span", common=True)
+
+
+@command
+def knockout(
+    prompt: KnockoutInput,
+    settings: KnockoutSettings,
+    model: ModelSettings,
+    table: TableOptions,
+    output: Output,
+    paper: Paper,
+) -> None:
+    """Cut attention from some tokens to others: what is lost when they cannot look there?
+
+    [bold]Examples[/]
+
+      attnviz knockout "The keys to the cabinet" --span subject=keys --answer were --against was
+
+      attnviz knockout "a b c a b" --to before --window 1 --out layers.png
+
+      attnviz knockout questions.jsonl --from question --to document --select "*.*"
+    """
+    from attnviz.features.knockout import function
+    from attnviz.features.knockout.result import Knockout
+
+    output.check_written(Knockout)
+    texts = _texts(prompt, settings, model, output.quiet)
+    with Stages(output.quiet) as stages:
+        result = function.knockout(texts, progress=stages.show, **settings.asked(), **model.asked())
+    output.save(result, **paper.options())
+    output.show(result, table.first)
+
+
+def _texts(
+    prompt: KnockoutInput, settings: KnockoutSettings, model: ModelSettings, quiet: bool
+) -> Any:
+    """A file with answers, or texts and prompts as they come."""
+    name = prompt.text if prompt.texts is None else prompt.texts
+    if name is None or not name.endswith((".jsonl", ".ndjson")):
+        seed = settings.seed if prompt.draws else None
+        return list(prompt.looks(model, seed=seed, quiet=quiet))
+    if extra := changed(prompt, but=_WITH_FILE):
+        raise UsageError(f"{name} brings its own fields; leave out {', '.join(extra)}")
+    from attnviz.features.knockout.texts import cut_texts
+
+    spans = named_spans(prompt.span) or {}
+    return [
+        replace(
+            text, prompt=replace(text.prompt, spans={**(text.prompt.spans or {}), **spans} or None)
+        )
+        for text in cut_texts(Path(name), None, None)[: prompt.limit]
+    ]

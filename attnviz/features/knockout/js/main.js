@@ -1,0 +1,133 @@
+// Who needs whom: each cell is a pair that is cut in all heads. Choosing one shows its layers, its heads,
+// and what the model writes meanwhile.
+import { curve } from "./curve.js";
+import { byId, fill, make, table } from "./dom.js";
+import { csvOf, download, standingAlone } from "./download.js";
+import { startFrame } from "./frame.js";
+import { startHelpByKey } from "./help.js";
+import { legend } from "./legend.js";
+import { inkOn } from "./palette.js";
+import { changeColor } from "./signed.js";
+
+/** @typedef {import("./types.js").Effect} Effect */
+
+/** @type {import("./types.js").Data} */
+const data = JSON.parse(byId("data").textContent || "");
+const WORST = data.worse || 1;
+const whole = data.effects.filter((effect) => effect.kind === "all");
+const most = Math.max(...whole.map((effect) => Math.abs(effect.value)), 1e-12);
+let chosen = [...whole].sort((a, b) => Math.abs(b.value) - Math.abs(a.value))[0];
+
+/** Whether the page is dark now. */
+function dark() {
+  const asked = document.documentElement.dataset.theme;
+  if (document.documentElement.dataset.print !== undefined) return false;
+  return asked ? asked === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+/** A value with its sign, to three digits. @param {number} value */
+function signed(value) {
+  if (Math.abs(value) < 5e-5) return "0";
+  const digits = Math.max(0, Math.min(4, 2 - Math.floor(Math.log10(Math.abs(value)))));
+  return `${value < 0 ? "\u2212" : "+"}${Math.abs(value).toFixed(digits)}`;
+}
+
+/** The cells, in the colours of the theme. */
+function drawMatrix() {
+  const ends = dark() ? data.colors.dark : data.colors.light;
+  const lines = data.rows.map((row) => {
+    const cells = data.keys.map((key) => {
+      const effect = whole.find((one) => one.from === row && one.to === key);
+      if (!effect) return make("td", {});
+      const button = make("button", { type: "button", "aria-pressed": String(effect === chosen), "aria-label": effect.does }, signed(effect.value) + (effect.sure ? "*" : ""));
+      const color = changeColor(ends, (WORST * effect.value) / most);
+      button.style.background = `rgb(${color.join(" ")})`;
+      button.style.color = inkOn(...color);
+      button.addEventListener("click", () => {
+        chosen = effect;
+        show();
+        const again = document.querySelector("#matrix [aria-pressed=true]");
+        if (again instanceof HTMLElement) again.focus();
+      });
+      return make("td", {}, button);
+    });
+    return make("tr", {}, make("th", { scope: "row" }, make("bdi", {}, row)), ...cells);
+  });
+  const head = make("tr", {}, make("th", {}, "from, to"), ...data.keys.map((key) => make("th", { scope: "col" }, make("bdi", {}, key))));
+  fill(byId("matrix"), make("thead", {}, head), make("tbody", {}, ...lines));
+  const [low, high] = data.worse ? ["better without", "worse without"] : ["the same", "another prediction"];
+  fill(byId("legend"), ...legend(data.worse ? ends : ends.slice(1), low, high, false));
+}
+
+/** A bar with the ring of the control. @param {Effect} effect @param {number} far */
+function bar(effect, far) {
+  const size = (50 * Math.abs(effect.value)) / far;
+  const drawn = make("i", { class: effect.value * WORST > 0 ? "bad" : "good" });
+  drawn.style.width = `${size}%`;
+  drawn.style.left = `${effect.value < 0 ? 50 - size : 50}%`;
+  const box = make("div", { class: "signed" }, drawn);
+  if (effect.control !== null) {
+    const ring = make("b", {});
+    ring.style.left = `${50 + (50 * effect.control) / far}%`;
+    box.append(ring);
+  }
+  return box;
+}
+
+/** The heads of the pair, those that go farthest first. */
+function heads() {
+  const some = data.effects.filter((one) => one.kind === "heads" && one.from === chosen.from && one.to === chosen.to);
+  if (!some.length) return [];
+  some.sort((a, b) => Math.abs(b.value) - Math.abs(a.value));
+  const far = Math.max(...some.flatMap((one) => [Math.abs(one.value), Math.abs(one.control || 0)]), 1e-12);
+  const lines = some.slice(0, 16).map((one) => make("div", { class: "head-line", title: one.does },
+    make("bdi", {}, one.name), bar(one, far), make("span", {}, signed(one.value) + (one.sure ? "*" : ""))));
+  return [make("h2", {}, "heads"), ...lines];
+}
+
+/** What the model writes, as it is and while the pair is cut. */
+function written() {
+  const some = data.written.filter(([rows, keys]) => !rows || (rows === chosen.from && keys === chosen.to));
+  if (!some.length) return [];
+  const lines = some.map(([rows, , name, text, control]) => [rows ? name : "nothing cut", make("bdi", {}, text), make("bdi", {}, control)]);
+  return [make("h2", {}, "what it writes"), table(["cut in", "it writes", "control"], lines)];
+}
+
+/** The chosen pair. */
+function show() {
+  drawMatrix();
+  fill(byId("name"), `${chosen.from} to ${chosen.to}`);
+  fill(byId("does"), `${chosen.does}; ${(100 * chosen.weight).toFixed(0)} % of the weight is cut.`);
+  const windows = data.effects.filter((one) => one.kind === "window" && one.from === chosen.from && one.to === chosen.to);
+  fill(byId("curve"), ...(windows.length > 1 ? [make("h2", {}, `layers, ${data.window} at a time`), curve(windows, data.unit)] : []));
+  fill(byId("heads"), ...heads());
+  fill(byId("written"), ...written());
+  byId("save-svg").hidden = windows.length < 2;
+}
+
+/** Every cut with its figures. */
+function* lines() {
+  yield ["from", "to", "kind", "heads", "layer", "weight", "change", "low", "high", "control", "sure"];
+  for (const one of data.effects) {
+    const [low, high] = one.ends || ["", ""];
+    yield [one.from, one.to, one.kind, one.name, one.layer ?? "", one.weight, one.value, low, high, one.control ?? "", one.sure ?? ""].map(String);
+  }
+}
+
+fill(byId("about"), data.metric);
+fill(byId("said"), data.said);
+fill(byId("spans"), table(["part", "tokens", "text"], data.spans.map(([name, tokens, text]) => [make("bdi", {}, name), String(tokens), make("bdi", {}, text)])));
+fill(byId("measured"), data.measured);
+fill(byId("notes"), data.notes.join(" "));
+fill(byId("closing"), data.closing);
+byId("save-png").hidden = true; // the policy lets no picture in that a canvas could take
+byId("save-svg").addEventListener("click", () => {
+  const drawn = document.querySelector("#curve svg");
+  if (drawn instanceof SVGElement) download(standingAlone(drawn, 480, 220), "attnviz-knockout.svg");
+});
+byId("save-csv").addEventListener("click", () => download(csvOf(lines()), "attnviz-knockout.csv"));
+startHelpByKey([["Tab", "from pair to pair"], ["Enter", "choose a pair"]]);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawMatrix);
+startFrame(show);
+show();
+document.documentElement.dataset.busy = "0";

@@ -1,0 +1,61 @@
+"""What a cut changes: a number for a text, from logits at some positions, in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnviz.core import arrays
+from attnviz.core.arrays import Array
+from attnviz.statistics.exact import Floats
+
+
+@dataclass(frozen=True, slots=True)
+class CutMetric:
+    """A metric of one text.
+
+    Attributes:
+        name: ``loss``, ``kl``, ``logit-diff``, ``prob`` or ``log-prob``.
+        targets: ids that belong at the positions, for the loss.
+        answer: an id; -1 where none is asked for, as for ``against``.
+        against: an id.
+    """
+
+    name: str
+    targets: tuple[int, ...] = ()
+    answer: int = -1
+    against: int = -1
+
+    def of(self, logits: Floats, whole: Floats) -> float:
+        """The metric.
+
+        Args:
+            logits: [n, V], at n positions.
+            whole: the same of the model as it is.
+        """
+        if self.name == "logit-diff":
+            return float((logits[:, self.answer] - logits[:, self.against]).mean())
+        chances = log_softmax(logits)
+        if self.name == "kl":
+            before = log_softmax(whole)
+            return float((np.exp(before) * (before - chances)).sum(-1).mean())
+        if self.name == "loss":
+            return float(-chances[np.arange(len(chances)), list(self.targets)].mean())
+        log = chances[:, self.answer]
+        return float((np.exp(log) if self.name == "prob" else log).mean())
+
+
+def log_softmax(logits: Floats) -> Floats:
+    """Over the last axis."""
+    shifted = logits - logits.max(-1, keepdims=True)
+    chances: Floats = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+    return chances
+
+
+def at(logits: Array, item: int, positions: Sequence[int]) -> Floats:
+    """Logits [B, T, V] of an item at some positions, float64 [n, V]."""
+    on = arrays.of(logits)
+    rows = logits[item][list(positions)]
+    return arrays.to_numpy(on.cast(rows, on.largest_float(rows))).astype(np.float64)

@@ -1,0 +1,75 @@
+"""A knockout as one offline page: who needs whom; of a pair the layers, the heads and the texts.
+
+The page holds its style, its script and its data; a content security policy lets nothing else in.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attnviz.drawing.labels import closing, visible
+from attnviz.drawing.signed import SCHEMES, minus
+from attnviz.features.knockout import words
+from attnviz.features.knockout.result import CutChange, CutEffect, Knockout
+from attnviz.web.page import html_page, parts, safe_json
+
+
+def page(result: Knockout) -> bytes:
+    """The whole page, as UTF-8."""
+    title = words.title(result)
+    rows, keys = words.axes(result)
+    data = {
+        "title": title,
+        "said": minus(words.sentence(result)),
+        "measured": words.measure(result),
+        "closing": closing(result.source),
+        "unit": "points" if result.metric == "prob" else result.unit,
+        "metric": words.metric(result),
+        "worse": result.worse,
+        "window": result.window or 0,
+        "draws": result.draws,
+        "rows": rows,
+        "keys": keys,
+        "spans": [
+            [span.name, round(span.tokens, 2), words.said(span.shown)] for span in result.spans
+        ],
+        "effects": [_effect(result, effect) for effect in result.effects],
+        "written": [
+            [text.rows, text.keys, text.name, visible(text.text), words.said(text.control)]
+            for text in result.written
+        ],
+        "colors": SCHEMES,
+        "notes": [minus(note) for note in result.notes],
+    }
+    template, style, script = parts(__package__, "main")
+    return html_page(
+        template, command="knockout", title=title, style=style, script=script, data=safe_json(data)
+    )
+
+
+def _effect(result: Knockout, effect: CutEffect) -> dict[str, Any]:
+    scale = 100.0 if result.metric == "prob" else 1.0
+    return {
+        "from": effect.rows,
+        "to": effect.keys,
+        "kind": effect.kind,
+        "name": effect.name,
+        "layer": effect.layer,
+        "weight": _short(effect.lost),
+        "value": _short(effect.change.value * scale),
+        "ends": _ends(effect.change, scale),
+        "control": None if effect.control is None else _short(effect.control * scale),
+        "sure": effect.judged.sure,
+        "does": minus(words.does(result, effect)),
+    }
+
+
+def _ends(change: CutChange, scale: float) -> list[float] | None:
+    if change.joint_low is None or change.joint_high is None:
+        return None
+    return [_short(change.joint_low * scale), _short(change.joint_high * scale)]
+
+
+def _short(value: float) -> float:
+    """Six significant digits, which is more than the page shows."""
+    return float(f"{value:.6g}")

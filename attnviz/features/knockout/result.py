@@ -1,0 +1,192 @@
+"""What knocking out attention changed. A figure that is not known is None and never 0."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from attnviz.core.heads import Head
+from attnviz.core.result import Result
+from attnviz.drawing.forms import Renderable
+
+WORSE = {"loss": 1, "kl": 0, "logit-diff": -1, "prob": -1, "log-prob": -1}
+"""The sign of a change for the worse; 0 for a distance, which is never below 0."""
+UNITS = {"loss": "nats", "kl": "nats", "logit-diff": "logits", "prob": "", "log-prob": "nats"}
+EVERY_HEAD = "all heads"
+
+
+@dataclass(frozen=True, slots=True)
+class CutChange:
+    """How much a metric changed.
+
+    Attributes:
+        value: the trimmed mean over texts: a tenth of them goes at each end.
+        low: of its 95 % interval over texts; None from fewer than 5 different texts.
+        high: the other end.
+        joint_low: of the interval that holds together with all others of the result.
+        joint_high: the other end.
+        sure: whether it differs from 0, judged with all others; None where nothing can be said:
+            too few texts, or a distance, which is never below 0.
+    """
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    joint_low: float | None = None
+    joint_high: float | None = None
+    sure: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CutEffect:
+    """What cutting some edges did.
+
+    Attributes:
+        rows: the queries that were cut off: ``last``, ``all`` or a span.
+        keys: what they lost: a span, ``before``, ``sink``, ``punctuation`` or ``all``.
+        kind: ``all`` heads, some ``heads``, or a ``window`` of layers.
+        name: ``all heads``, ``2.0``, ``3.0+3.1``, ``layers 1-3``.
+        heads: in which the edges were cut.
+        layer: around which a window lies; None for what is no window.
+        lost: mean share of the rows' weight that was cut, over rows and heads, in the model as it
+            is.
+        base: the metric in the model as it is, where this cut is measured.
+        change: of the metric, cut minus as it is.
+        control: the same where the same rows lose as much weight to random keys; the mean of the
+            draws. None without controls.
+        matched: how much of the weight the control could take, from 0 to 1: a row that has less
+            than that elsewhere loses all of it.
+        excess: change minus control, text by text.
+        texts: in how many texts there was such an edge.
+    """
+
+    rows: str
+    keys: str
+    kind: Literal["all", "heads", "window"]
+    name: str
+    heads: tuple[Head, ...]
+    layer: int | None
+    lost: float
+    base: float
+    change: CutChange
+    control: float | None
+    matched: float | None
+    excess: CutChange | None
+    texts: int
+
+    @property
+    def judged(self) -> CutChange:
+        """What is to differ from 0: the excess over the control, where there is one."""
+        return self.change if self.excess is None else self.excess
+
+    @property
+    def relative(self) -> float | None:
+        """The change as a share of the metric (Geva et al. 2023); None where that is 0."""
+        return self.change.value / self.base if self.base else None
+
+
+@dataclass(frozen=True, slots=True)
+class CutSpan:
+    """A part of the texts that is cut off or lost.
+
+    Attributes:
+        name: how it was asked for.
+        tokens: how many it has, a mean over the texts that have it.
+        texts: how many do.
+        shown: what it says, where one text says it.
+    """
+
+    name: str
+    tokens: float
+    texts: int
+    shown: str
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What the model writes after the text while edges are cut.
+
+    Attributes:
+        rows: see :class:`CutEffect`; empty for the model as it is, as for the others.
+        keys: see there.
+        name: of the heads.
+        text: what it writes.
+        control: what it writes where the rows lose as much weight to random keys; empty for none.
+    """
+
+    rows: str
+    keys: str
+    name: str
+    text: str
+    control: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Knockout(Renderable, Result):
+    """Effects of cutting attention from parts of texts to others, and how they were measured.
+
+    Attributes:
+        method: ``before``, ``after``, ``zero`` or ``redirect:NAME``.
+        metric: ``loss``, ``kl``, ``logit-diff``, ``prob`` or ``log-prob``.
+        unit: of the metric; empty for a probability.
+        answer: the token that was asked for, where one was and it is the same in all texts.
+        against: the one it is set against.
+        draws: random controls of each cut.
+        window: how many layers a window has; None without windows.
+        clusters: how many texts are different.
+        family: how many intervals hold together.
+        spans: what is cut off or lost.
+        effects: pair by pair; of each all heads, then heads, then windows.
+        written: what the model writes, as it is and with each cut; empty unless asked for.
+    """
+
+    schema: ClassVar[str] = "attnviz.knockout/1"
+    command: ClassVar[str] = "knockout"
+
+    method: str
+    metric: str
+    unit: str
+    answer: str
+    against: str
+    draws: int
+    window: int | None
+    clusters: int
+    family: int
+    spans: tuple[CutSpan, ...]
+    effects: tuple[CutEffect, ...]
+    written: tuple[Written, ...] = ()
+
+    @property
+    def worse(self) -> int:
+        """The sign of a change for the worse; 0 for a distance."""
+        return WORSE.get(self.metric, 0)
+
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """Every pair of rows and keys that was cut."""
+        return tuple(dict.fromkeys((effect.rows, effect.keys) for effect in self.effects))
+
+    def of(self, rows: str, keys: str, kind: str | None = None) -> tuple[CutEffect, ...]:
+        """The effects of a pair, of one kind or of all."""
+        return tuple(
+            effect
+            for effect in self.effects
+            if (effect.rows, effect.keys) == (rows, keys) and kind in (None, effect.kind)
+        )
+
+    def effect(self, rows: str, keys: str, name: str = EVERY_HEAD) -> CutEffect:
+        """The effect of one cut; KeyError for none."""
+        for effect in self.of(rows, keys):
+            if effect.name == name:
+                return effect
+        raise KeyError(f"{rows} to {keys}, {name}")
+
+    def ranked(self) -> tuple[CutEffect, ...]:
+        """The effects, the largest first by size."""
+        return tuple(sorted(self.effects, key=lambda effect: -abs(effect.judged.value)))
+
+    def __repr__(self) -> str:
+        most = ", ".join(
+            f"{e.rows} to {e.keys} ({e.name}) {e.change.value:+.3g}" for e in self.ranked()[:3]
+        )
+        return f"<Knockout {self.source.model}, {self.metric}, {self.texts} texts: {most}>"

@@ -1,0 +1,385 @@
+"""A knockout from texts to a result."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+import numpy as np
+
+from attnviz.captures import trials as whole_texts
+from attnviz.captures.copies import same_as
+from attnviz.captures.trials import predicted
+from attnviz.core.cuts import CutMethod
+from attnviz.core.fingerprint import fingerprint
+from attnviz.core.heads import Head, SiteKind
+from attnviz.core.progress import Progress
+from attnviz.core.prompt import Inputs
+from attnviz.core.scores import HeadScores
+from attnviz.core.source import ForwardRequest, Source
+from attnviz.core.spans import EVERY, LAST
+from attnviz.errors import InputError, ModelError, UsageError
+from attnviz.features.knockout.judge import Knock, judged
+from attnviz.features.knockout.measure import Measured, Trial, Whole, measure, whole
+from attnviz.features.knockout.metrics import CutMetric
+from attnviz.features.knockout.notes import notes
+from attnviz.features.knockout.places import KEYS, ROWS, Edges, edges_of, names_of, tokens_of
+from attnviz.features.knockout.result import (
+    EVERY_HEAD,
+    UNITS,
+    CutSpan,
+    Knockout,
+)
+from attnviz.features.knockout.settings import OF_ANSWER, KnockoutSettings, listed
+from attnviz.features.knockout.texts import CutText
+from attnviz.features.knockout.writing import written
+from attnviz.scoring.groups import read_groups, role_heads
+from attnviz.scoring.observe import ScoreObserver
+from attnviz.scoring.sums import Sums
+from attnviz.statistics.exact import Floats
+
+_SHOWN = 60
+"""Characters of a span that are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A text that a model has prepared.
+
+    Attributes:
+        text: with its answer.
+        inputs: the tokens, with masks where a masked model is to guess.
+        metric: what is measured of it.
+        positions: where; empty for the rows that are cut off and all after them.
+    """
+
+    text: CutText
+    inputs: Inputs
+    metric: CutMetric
+    positions: tuple[int, ...]
+
+
+def run(
+    source: Source, texts: Sequence[CutText], settings: KnockoutSettings, progress: Progress
+) -> Knockout:
+    """Measure what was asked for.
+
+    Raises:
+        ModelError: a model that cannot be cut, or gives no logits.
+        UsageError, SelectionError, InputError: what was asked for makes no sense here.
+    """
+    if source.no_gates:
+        raise ModelError("attention of {} cannot be cut: {}", source.info.model, source.no_gates)
+    if source.no_logits:
+        raise ModelError("{} predicts no tokens: {}", source.info.model, source.no_logits)
+    metric = _metric(texts, settings)
+    ready = list(_ready(source, texts, metric, settings))
+    pairs = _pairs([text.inputs for text in ready], settings)
+    knocks, values, done = _measured(source, ready, pairs, settings, progress)
+    partial, ready = done < len(ready), ready[:done]
+    names = [str(same_as(text.inputs) or number) for number, text in enumerate(ready)]
+    effects, family = judged(knocks, values, names, metric, settings)
+    answers = {(text.text.answer or "", text.text.against or "") for text in ready}
+    answer, against = answers.pop() if len(answers) == 1 else ("", "")
+    result = Knockout(
+        source=source.info,
+        layout=source.layout,
+        texts=len(ready),
+        corpus=fingerprint(same_as(text.inputs) for text in ready) if len(ready) > 1 else "",
+        seed=settings.seed,
+        partial=partial,
+        method=settings.method,
+        metric=metric,
+        unit=UNITS[metric],
+        answer=answer,
+        against=against,
+        draws=settings.draws,
+        window=settings.window,
+        clusters=len(set(names)),
+        family=family,
+        spans=_spans(ready, pairs),
+        effects=effects,
+        written=written(source, ready[0].text, ready[0].inputs, effects, settings),
+    )
+    told = dict.fromkeys(note for text in ready for note in text.inputs.notes)
+    return replace(result, notes=(*list(told)[:2], *notes(result)))
+
+
+def _metric(texts: Sequence[CutText], settings: KnockoutSettings) -> str:
+    """What is measured: of answers where all texts have one, else KL."""
+    answers = [text.answer is not None for text in texts]
+    against = all(text.against is not None for text in texts)
+    metric = settings.metric
+    if metric is None:
+        if any(answers) and not all(answers):
+            raise UsageError(
+                "text {} has no answer, and others have; give each one, or another {metric}",
+                answers.index(False) + 1,
+                metric="kl",
+            )
+        return ("logit-diff" if against else "prob") if all(answers) else "kl"
+    if metric in OF_ANSWER and not all(answers):
+        raise UsageError("{metric} is of a token; name it with {answer}", metric=metric, answer=...)
+    if metric == "logit-diff" and not against:
+        raise UsageError(
+            "logit-diff compares two tokens; name the other with {against}", against=...
+        )
+    return metric
+
+
+def _ready(
+    source: Source, texts: Sequence[CutText], metric: str, settings: KnockoutSettings
+) -> Iterator[Ready]:
+    """The texts with what is measured of them."""
+    for number, text in enumerate(texts):
+        try:
+            yield _prepared(source, number, text, metric, settings)
+        except InputError as error:
+            if len(texts) == 1:
+                raise
+            raise InputError("text {}: {}", number + 1, error.message) from None
+
+
+def _prepared(
+    source: Source, number: int, text: CutText, metric: str, settings: KnockoutSettings
+) -> Ready:
+    inputs = source.prepare(replace(text.prompt, generate=None))
+    masked = whole_texts.is_masked(source)
+    if metric in OF_ANSWER:
+        answer = whole_texts.one_token(source, text.answer or "")
+        against = -1
+        if metric == "logit-diff":
+            against = whole_texts.one_token(source, text.against or "")
+        if answer == against:
+            raise InputError(f"answer and against are one token, {text.answer!r}; name two")
+        if masked:
+            (trial,) = whole_texts.at_mask(number, inputs, whole_texts.mask_id(source))
+        else:
+            (trial,) = whole_texts.last(number, inputs)
+        return Ready(text, inputs, CutMetric(metric, (), answer, against), trial.positions)
+    if metric == "loss" and masked:
+        mask = whole_texts.mask_id(source)
+        hidden = whole_texts.masked(number, inputs, mask, seed=settings.seed)
+        if not hidden:
+            raise InputError("there is no token to mask")
+        (trial,) = hidden
+        return Ready(text, trial.inputs, CutMetric(metric, trial.targets), trial.positions)
+    return Ready(text, inputs, CutMetric(metric), ())
+
+
+def _pairs(inputs: Sequence[Inputs], settings: KnockoutSettings) -> tuple[tuple[str, str], ...]:
+    """Which parts are cut off from which.
+
+    Raises:
+        UsageError: a name that no text has, or no parts at all.
+    """
+    spans = tuple(dict.fromkeys(name for item in inputs for name in names_of(item)))
+    rows, keys = listed(settings.from_), listed(settings.to)
+    if not keys and not spans:
+        raise UsageError(
+            "nothing to cut: name a part of the text with {span}, or what is lost with {to}, such "
+            "as before, sink or punctuation",
+            span="subject=keys",
+            to=...,
+        )
+    for asked, known in ((rows, ROWS), (keys, KEYS)):
+        for name in asked:
+            if name not in (*known, *spans):
+                raise UsageError("no part {!r}; choose from {}", name[:40],
+                                 ", ".join((*known, *spans)))  # fmt: skip
+    if settings.instead is not None and settings.instead not in spans:
+        raise UsageError(
+            "{method} needs a span {!r}; name it with {span}", settings.instead[:40],
+            method=settings.method, span=...,
+        )  # fmt: skip
+    rows = rows or ((LAST,) if keys and settings.from_ is None and not spans else (*spans, LAST))
+    if settings.to is not None and settings.from_ is None:
+        rows = (LAST,)
+    keys = keys or tuple(name for name in spans if name != settings.instead)
+    return tuple((row, key) for row in rows for key in keys if row != key or settings.from_)
+
+
+def _measured(
+    source: Source,
+    ready: Sequence[Ready],
+    pairs: Sequence[tuple[str, str]],
+    settings: KnockoutSettings,
+    progress: Progress,
+) -> tuple[list[Knock], Floats, int]:
+    """Every cut, of each text [texts, cuts, 5] (lost, matched, base, change, control), and texts.
+
+    NaN where a text has no such edge; of fewer texts than there are where it was interrupted.
+    """
+    groups = None if settings.select is None else _groups(source, ready, settings)
+    knocks: dict[Knock, None] = {}
+    rows: list[dict[Knock, Measured]] = []
+    method = cast("CutMethod", "redirect" if settings.instead else settings.method)
+    try:
+        for number, text in enumerate(ready):
+            progress("texts", number, len(ready))
+            edges = {
+                pair: found
+                for pair in pairs
+                if (found := edges_of(text.inputs, *pair, settings.instead)) is not None
+            }
+            model = whole(source, text.inputs, list(edges.values()))
+            mine = list(_knocks(source, text, edges, groups, model, settings))
+            knocks |= dict.fromkeys(knock for knock, _ in mine)
+            values = measure(
+                source,
+                text.inputs,
+                [trial for _, trial in mine],
+                model,
+                method=method,
+                draws=settings.draws,
+                seed=(settings.seed, number),
+                tokens=settings.batch_tokens,
+            )
+            rows.append({knock: value for (knock, _), value in zip(mine, values, strict=True)})
+        progress("texts", len(ready), len(ready))
+    except KeyboardInterrupt:
+        if not rows:
+            raise InputError("interrupted before anything was measured") from None
+    if not knocks:
+        shown = ", ".join(f"{row} to {key}" for row, key in pairs[:3])
+        raise InputError(
+            "there is nothing to cut: no query attends to such a key ({}); a causal model sees "
+            "only what stands before",
+            shown,
+        )
+    ordered = sorted(knocks, key=lambda knock: pairs.index((knock.rows, knock.keys)))
+    table = np.full((len(rows), len(ordered), 5), np.nan)
+    for number, row in enumerate(rows):
+        for place, knock in enumerate(ordered):
+            if (value := row.get(knock)) is not None:
+                control = sum(value.controls) / len(value.controls) if value.controls else math.nan
+                table[number, place] = (
+                    value.lost, value.matched, value.base, value.change, control
+                )  # fmt: skip
+    return ordered, table, len(rows)
+
+
+def _knocks(
+    source: Source,
+    text: Ready,
+    edges: dict[tuple[str, str], Edges],
+    groups: Sequence[tuple[str, tuple[Head, ...]]] | None,
+    model: Whole,
+    settings: KnockoutSettings,
+) -> Iterator[tuple[Knock, Trial]]:
+    """The cuts of a text, pair by pair: all heads, then some, then windows of layers."""
+    for (rows, keys), edge in edges.items():
+        every = tuple(head for head in source.layout if head.site.kind == edge.kind)
+        if not model.weights.sees(edge, every):
+            continue
+        alone = model.weights.without_others(edge, every)
+        if alone and edge.kind == "cross" and settings.method in ("before", "after"):
+            raise InputError(
+                "without {}, {} of the queries of {} would have no key left; leave some, or take "
+                "{method}",
+                keys,
+                alone,
+                rows,
+                method="zero",
+            )
+        positions = _positions(source, text, edge)
+        metric = text.metric
+        if metric.name == "loss" and not metric.targets:
+            ids = predicted(text.inputs).ids
+            positions = tuple(place for place in positions if place + 1 < len(ids))
+            if not positions:
+                raise InputError(
+                    "no token follows the queries of {}, so there is no loss; take {metric}, or "
+                    "name an {answer}",
+                    rows,
+                    metric="kl",
+                    answer=...,
+                )
+            metric = replace(metric, targets=tuple(ids[place + 1] for place in positions))
+        chosen: list[Knock] = [Knock(rows, keys, "all", EVERY_HEAD, every)]
+        for name, heads in groups or ():
+            mine = tuple(head for head in heads if head.site.kind == edge.kind)
+            if not mine:
+                raise UsageError(
+                    "{select}: none of {} attends from {} to {}", name, rows, keys,
+                    select=settings.select,
+                )  # fmt: skip
+            chosen.append(Knock(rows, keys, "heads", name, mine))
+        if settings.window is not None:
+            chosen += _windows(source, rows, keys, edge.kind, settings.window)
+        for knock in chosen:
+            if model.weights.sees(edge, knock.heads):
+                yield knock, Trial(edge, knock.heads, positions, metric)
+
+
+def _positions(source: Source, text: Ready, edge: Edges) -> tuple[int, ...]:
+    """Where it is measured: as the metric says, or where the cut can change anything."""
+    if text.positions:
+        return text.positions
+    length = len(predicted(text.inputs))
+    if edge.kind == "encoder" and "cross" in source.layout.kinds:
+        return tuple(range(length))
+    if edge.kind == "encoder":
+        return edge.rows
+    return tuple(range(min(edge.rows), length))
+
+
+def _windows(source: Source, rows: str, keys: str, kind: SiteKind, width: int) -> Iterator[Knock]:
+    """All heads of the layers around each layer (Geva et al. 2023)."""
+    layers, half = source.layout.layers(kind), width // 2
+    for layer in range(layers):
+        first, last = max(layer - half, 0), min(layer + half, layers - 1)
+        heads = tuple(
+            head for head in source.layout if head.site.kind == kind and first <= head.layer <= last
+        )
+        name = f"layer {first}" if first == last else f"layers {first}-{last}"
+        if heads:
+            yield Knock(rows, keys, "window", name, heads, layer)
+
+
+def _groups(
+    source: Source, ready: Sequence[Ready], settings: KnockoutSettings
+) -> list[tuple[str, tuple[Head, ...]]]:
+    """The heads that are cut by themselves."""
+    known: list[tuple[HeadScores, ...]] = []
+
+    def of_role(name: str) -> tuple[Head, ...]:
+        if not known:
+            known.append(_scores(source, [text.inputs for text in ready]))
+        return role_heads(known[0], name)
+
+    groups = read_groups(settings.select or "", source.layout, of_role)
+    return [(group.name, group.heads) for group in groups]
+
+
+def _scores(source: Source, texts: Sequence[Inputs]) -> tuple[HeadScores, ...]:
+    """What every head does on the texts."""
+    total = Sums.zero(len(source.layout))
+    for inputs in texts:
+        observer = ScoreObserver([inputs], source.layout)
+        source.forward([inputs], [observer], ForwardRequest(hidden=False))
+        total = total + observer.total()
+    return tuple(
+        HeadScores(head, total.scores(number), total.roles(number))
+        for number, head in enumerate(source.layout)
+    )
+
+
+def _spans(ready: Sequence[Ready], pairs: Sequence[tuple[str, str]]) -> tuple[CutSpan, ...]:
+    """What of the parts a reader needs to know, in their order in the texts."""
+    spans = []
+    own = [name for text in ready for name in names_of(text.inputs)]
+    asked = [name for pair in pairs for name in pair]
+    for name in dict.fromkeys((*(name for name in own if name in asked), *asked)):
+        lengths, said = [], set[Hashable]()
+        for text in ready:
+            if (known := tokens_of(text.inputs, name)) is not None:
+                tokens, places = known
+                lengths.append(len(places))
+                said.add(tokens.running(places).strip()[:_SHOWN])
+        if lengths and name != EVERY:
+            shown = str(said.pop()) if len(said) == 1 else ""
+            spans.append(CutSpan(name, sum(lengths) / len(lengths), len(lengths), shown))
+    return tuple(spans)

@@ -1,0 +1,127 @@
+"""What can be asked of a knockout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from attnviz.core.settings import Settings, setting
+from attnviz.errors import UsageError
+
+MEASURED, CUT = "What is measured", "What is cut"
+REDIRECT = "redirect:"
+METHODS = ("before", "after", "zero")
+OF_ANSWER = ("logit-diff", "prob", "log-prob")
+"""Metrics of a token that is named."""
+
+
+@dataclass(frozen=True)
+class KnockoutSettings(Settings, panel=CUT):
+    """Which edges are cut, how, and what is measured."""
+
+    from_: str | None = setting(
+        None,
+        "Queries that are cut off: last, all, or spans by comma. By default every span and the last "
+        "token.",
+        metavar="ROWS",
+        shown="",
+        common=True,
+    )
+    to: str | None = setting(
+        None,
+        "Keys that they lose: spans, before (all before {from_}), sink, punctuation or all, by "
+        "comma. By default every span.",
+        metavar="KEYS",
+        shown="",
+        common=True,
+    )
+    select: str | None = setting(
+        None,
+        "Also cut these heads by themselves: 5.1, 2.* (each alone), 3.0+3.1 or role:induction "
+        "(together).",
+        short="s",
+        metavar="HEADS",
+        common=True,
+    )
+    window: int | None = setting(
+        None,
+        "Also cut all heads of K layers, around each layer in turn.",
+        metavar="K",
+        least=1,
+        most=10_000,
+        common=True,
+    )
+    method: str = setting(
+        "before",
+        "before, after or zero. Before softmax, so that a row's other keys share the weight; after "
+        "it, and the row is scaled to what it was; or zero, and the row loses it. Or "
+        "redirect:NAME, which moves the weight to a span.",
+        metavar="METHOD",
+    )
+    draws: int = setting(
+        3,
+        "Random controls of each cut, in which the same rows lose as much weight to other keys; 0 "
+        "for none.",
+        least=0,
+        most=1000,
+    )
+    metric: Literal["loss", "kl", "logit-diff", "prob", "log-prob"] | None = setting(
+        None,
+        "loss, kl, logit-diff, prob or log-prob. Loss and KL at the queries that are cut off and "
+        "after them; the others of the token that {answer} names.",
+        panel=MEASURED,
+        shown="of an answer logit-diff or prob, else kl",
+    )
+    answer: str | None = setting(
+        None,
+        "The token that should follow the text. In a file: the field answer.",
+        panel=MEASURED,
+        metavar="TOKEN",
+        common=True,
+    )
+    against: str | None = setting(
+        None,
+        "The token to set it against. In a file: the field against.",
+        panel=MEASURED,
+        metavar="TOKEN",
+        common=True,
+    )
+    seed: int = setting(0, "Seed of random controls, masks and the bootstrap.", least=0)
+    batch_tokens: int | None = setting(
+        None, "Largest number of tokens run at once.", least=1, shown="by memory"
+    )
+
+    @property
+    def instead(self) -> str | None:
+        """The span that weight is moved to; None where it is not moved."""
+        name = self.method.removeprefix(REDIRECT)
+        return name if name != self.method else None
+
+    def check(self) -> None:
+        """Raise UsageError for what does not exist or does not go together."""
+        if self.method not in METHODS and not self.instead:
+            raise UsageError(
+                "{method} is before, after, zero or redirect:NAME", method=self.method[:40]
+            )
+        if self.against is not None and self.answer is None:
+            raise UsageError(
+                "{against} is what an {answer} is set against; give both", against=self.against,
+                answer=...,
+            )  # fmt: skip
+        if self.answer is not None and self.metric in ("loss", "kl"):
+            raise UsageError(
+                "{answer} is for logit-diff, prob and log-prob, not for {metric}",
+                answer=self.answer,
+                metric=self.metric,
+            )
+        for name in ("from_", "to"):
+            value = getattr(self, name)
+            if value is not None and not all(part.strip() for part in value.split(",")):
+                raise UsageError(
+                    "{from_} and {to} take names with commas between them", from_=..., to=...
+                )
+
+
+def listed(names: str | None) -> tuple[str, ...]:
+    """Names with commas between them; none for None."""
+    return tuple(dict.fromkeys(name.strip() for name in (names or "").split(",") if name.strip()))

@@ -1,0 +1,103 @@
+"""Texts to cut, each with the token that should follow where one is asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from attnviz.captures.inputs import prompt_of
+from attnviz.core.capture import Capture
+from attnviz.core.prompt import Prompt
+from attnviz.corpus import lines
+from attnviz.errors import InputError, UsageError
+
+_PROMPT = ("text", "chat", "target", "spans")
+_FIELDS = (*_PROMPT, "messages", "answer", "against")
+
+
+@dataclass(frozen=True, slots=True)
+class CutText:
+    """A text, and what is asked of it.
+
+    Attributes:
+        prompt: what runs.
+        answer: the token that should follow; None where none is asked for.
+        against: what it is set against; None for nothing.
+    """
+
+    prompt: Prompt
+    answer: str | None = None
+    against: str | None = None
+
+
+Given = str | Prompt | CutText | Mapping[str, Any]
+"""A text, a prompt, one with its answer, or a dictionary: ``text``, ``spans``, ``answer``, ..."""
+
+
+def cut_texts(
+    given: Given | Path | Iterable[Given], answer: str | None, against: str | None
+) -> list[CutText]:
+    """Texts with their answers.
+
+    Args:
+        given: one, several, or a .jsonl file.
+        answer: of texts that do not name their own; ``against`` likewise.
+        against: see ``answer``.
+
+    Raises:
+        InputError: no text, or one that cannot be used; UsageError: attention in place of texts.
+    """
+    if isinstance(given, Path):
+        texts = list(_read(given))
+    elif isinstance(given, str | Prompt | CutText | Mapping | Capture):
+        texts = [_text(given, "the text")]
+    else:
+        texts = [_text(item, f"text {n}") for n, item in enumerate(given, 1)]
+    if not texts:
+        raise InputError("no text to cut; give at least one")
+    return [
+        replace(text, answer=text.answer or answer, against=text.against or against)
+        for text in texts
+    ]
+
+
+def _text(given: Given | Capture, place: str) -> CutText:
+    if isinstance(given, Capture):
+        raise UsageError("a capture cannot be cut, since that needs the model; give its text")
+    if isinstance(given, CutText):
+        return given
+    if not isinstance(given, Mapping):
+        return CutText(prompt_of(given))
+    values = {name: given[name] for name in _FIELDS if given.get(name) is not None}
+    values["chat"] = values.pop("messages", values.get("chat"))
+    for name in ("text", "target", "answer", "against"):
+        if not isinstance(values.get(name), str | None):
+            raise InputError(f"{place}: its {name} is no text")
+    spans = values.get("spans")
+    if spans is not None and not (
+        isinstance(spans, Mapping) and all(isinstance(span, str) for span in spans.values())
+    ):
+        raise InputError(f'{place}: its spans are no object such as {{"subject": "keys"}}')
+    try:
+        prompt = prompt_of(Prompt(**{name: values.get(name) for name in _PROMPT}))
+    except (UsageError, InputError) as error:
+        raise InputError("{}: {}", place, error.message) from None
+    return CutText(prompt, values.get("answer"), values.get("against"))
+
+
+def _read(path: Path) -> Iterable[CutText]:
+    """The texts of a .jsonl file, an object a line."""
+    name = str(path)
+    for number, line in lines.lines(name):
+        place = f"{lines.shown(name)}:{number}"
+        text = lines.sound(line, place)
+        try:
+            values = json.loads(text)
+        except (ValueError, RecursionError):
+            values = None
+        if not isinstance(values, dict):
+            raise InputError(f"{place} is no JSON object; write one with text and spans a line")
+        yield _text(values, place)

@@ -1,0 +1,305 @@
+"""Knockout: planted edges, identities with ablation, controls, intervals, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import attnviz as av
+from attnviz import cli
+from attnviz.core.generation import Generation
+from attnviz.core.heads import Head, Site
+from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.spans import Span
+from attnviz.core.tokens import Sides, Tokens
+from attnviz.errors import InputError, UsageError
+from attnviz.features.knockout.measure import Trial, measure, whole
+from attnviz.features.knockout.metrics import CutMetric
+from attnviz.features.knockout.places import edges_of
+from attnviz.features.knockout.result import Knockout
+from tests.features.patch.planted import INDUCTION, PREVIOUS, planted
+
+TEXT = "the cat river moon stone bread the cat river moon stone"
+SPANS = {"match": "stone", "follower": "bread", "rest": "cat river"}
+ASKED: dict[str, Any] = {"answer": "bread", "against": "moon"}
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    return av.load("demo-gpt2")
+
+
+@pytest.fixture(scope="module")
+def result(model: Any) -> Knockout:
+    return av.knockout(
+        Prompt(TEXT, spans=SPANS), model=model, select="1.4, 2.0+3.0", window=1, draws=2, **ASKED
+    )
+
+
+def test_a_planted_circuit_dies_when_its_edge_is_cut_and_only_then() -> None:
+    """Of all edges between two tokens only the two that induction is made of matter."""
+    source = av.load(planted())
+    ids = (1, 2, 3, 4, 5, 1, 2, 3)
+    spans = {f"t{n}": f"tokens:{n}" for n in range(len(ids))}
+    previous, induction = (f"{layer}.{head}" for layer, head in (PREVIOUS, INDUCTION))
+    found = av.knockout(
+        Prompt(ids=ids, spans=spans), model=source, select=f"{previous}, {induction}",
+        from_=",".join(spans), to=",".join(spans), answer="#4", against="#5", draws=0,
+    )  # fmt: skip
+    edges = {("t7", "t3"): induction, ("t3", "t2"): previous}
+    base = found.effects[0].base
+    assert base > 5
+    for effect in found.effects:
+        mine = edges.get((effect.rows, effect.keys), "")
+        dies = mine != "" and effect.name in ("all heads", mine)
+        if dies:
+            assert effect.change.value < -0.8 * base, effect
+        else:
+            assert abs(effect.change.value) < 0.05 * base, effect
+    assert len(found.of("t7", "t3")) == len(found.of("t3", "t2")) == 3
+
+
+@pytest.mark.parametrize("head", ["2.4", "3.0+3.1"])
+def test_a_head_without_any_edge_is_one_ablated_by_zero(model: Any, head: str) -> None:
+    cut = av.knockout(
+        TEXT, model=model, from_="all", to="all", method="zero", metric="loss", select=head, draws=0
+    )
+    ablated = av.ablate(TEXT, model=model, select=head, method="zero", metric="loss")
+    assert cut.effect("all", "all", head).change.value == pytest.approx(
+        ablated.effects[0].change, abs=1e-4
+    )
+    assert cut.effects[0].base == pytest.approx(ablated.base, abs=1e-4)
+
+
+def test_layer_windows(model: Any, result: Knockout) -> None:
+    """Windows lie around each layer; one as wide as the model is all heads."""
+    assert [e.name for e in result.of("last", "follower", "window")] == [
+        f"layer {n}" for n in range(4)
+    ]
+    wide = av.knockout(
+        Prompt(TEXT, spans=SPANS), model=model, from_="last", to="follower", window=8, draws=0,
+        **ASKED,
+    )  # fmt: skip
+    for effect in wide.of("last", "follower", "window"):
+        assert effect.change.value == pytest.approx(wide.effects[0].change.value, abs=1e-4)
+    three = av.knockout(TEXT, model=model, to="before", window=3, draws=0)
+    names = [e.name for e in three.of("last", "before", "window")]
+    assert names == ["layers 0-1", "layers 0-2", "layers 1-3", "layers 2-3"]
+
+
+def test_induction_needs_its_two_edges(result: Knockout) -> None:
+    """The last word its follower in layers 2 and 3; that one the word before it in 0 and 1."""
+    late = {e.layer: e.change.value for e in result.of("last", "follower", "window")}
+    early = {e.layer: e.change.value for e in result.of("follower", "match", "window")}
+    assert min(late[2], late[3]) < 3 * min(late[0], late[1])
+    assert min(early[0], early[1]) < 3 * min(early[2], early[3])
+    control = result.effect("last", "follower").control
+    assert control is not None
+    assert result.effect("last", "follower").change.value < -5 < control
+
+
+def test_the_hooked_backend_agrees(result: Knockout) -> None:
+    from attnviz.models import pretrained
+
+    hooked = av.knockout(
+        Prompt(TEXT, spans=SPANS), model=pretrained.load("demo-gpt2", backend="hooked"),
+        select="1.4, 2.0+3.0", window=1, draws=2, **ASKED,
+    )  # fmt: skip
+    assert [e.name for e in hooked.effects] == [e.name for e in result.effects]
+    for one, other in zip(hooked.effects, result.effects, strict=True):
+        assert one.change.value == pytest.approx(other.change.value, abs=2e-3)
+        assert one.control == pytest.approx(other.control, abs=2e-3)
+        assert one.lost == pytest.approx(other.lost, abs=1e-4)
+
+
+def test_metrics_are_those_of_numpy(model: Any) -> None:
+    """KL, probability and the difference of logits, from two passes by hand in float64."""
+    draw = np.random.default_rng(0)
+    cut, whole_ = draw.normal(size=(2, 3, 7))
+    p, q = (np.exp(x) / np.exp(x).sum(-1, keepdims=True) for x in (whole_, cut))
+    assert CutMetric("kl").of(cut, whole_) == pytest.approx((p * np.log(p / q)).sum(-1).mean())
+    assert CutMetric("prob", (), 2).of(cut, whole_) == pytest.approx(q[:, 2].mean())
+    assert CutMetric("log-prob", (), 2).of(cut, whole_) == pytest.approx(np.log(q[:, 2]).mean())
+    assert CutMetric("logit-diff", (), 2, 4).of(cut, whole_) == pytest.approx(
+        (cut[:, 2] - cut[:, 4]).mean()
+    )
+    loss = -np.log(q[[0, 1, 2], [1, 5, 0]]).mean()
+    assert CutMetric("loss", (1, 5, 0)).of(cut, whole_) == pytest.approx(loss)
+
+
+def test_the_weight_that_is_cut_is_that_of_the_map(model: Any, result: Knockout) -> None:
+    maps = av.capture(TEXT, model=model)
+    assert result.effect("follower", "match", "1.4").lost == pytest.approx(
+        float(maps["1.4"][6, 5]), abs=1e-5
+    )
+
+
+def test_redirected_weight_is_not_lost(model: Any) -> None:
+    """Moving the weight from the follower to another word makes the model say what comes there."""
+    moved = av.knockout(
+        Prompt(TEXT, spans={**SPANS, "other": "moon"}), model=model, from_="last", to="follower",
+        method="redirect:other", draws=2, **ASKED,
+    )  # fmt: skip
+    plain = av.knockout(
+        Prompt(TEXT, spans=SPANS), model=model, from_="last", to="follower", draws=0, **ASKED
+    )
+    assert moved.effects[0].change.value < plain.effects[0].change.value
+    assert moved.method == "redirect:other"
+
+
+def test_edges_of_an_encoder_decoder_model_cross(folders: Any) -> None:
+    """A span of the source, lost by the last token of the decoder: cross-attention is cut."""
+    from attnviz.core.cuts import Cut
+    from attnviz.models import pretrained
+    from tests.models.test_cuts import by_eager
+    from tests.models.tiny import inputs_of
+
+    folder = folders("bart", 8.0, words=True)
+    source = pretrained.load(str(folder), backend="hooked")
+    ids, target = (7, 21, 30, 4, 18, 11, 5, 27, 33, 14), (2, 14, 8, 39, 26, 5, 7)
+    bare = inputs_of(source, ids, target)
+    keys = Tokens(tuple(map(str, ids)), ids, spans=(Span("part", ((2, 5),)),))
+    inputs = Inputs({**bare.sides, "cross": Sides(bare.sides["cross"].queries, keys)})
+    edges = edges_of(inputs, "last", "part")
+    assert edges is not None
+    assert (edges.kind, edges.rows, edges.keys) == ("cross", (6,), (2, 3, 4))
+    heads = tuple(h for h in source.layout if h.site.kind == "cross")
+    trial = Trial(edges, heads, (6,), CutMetric("log-prob", (), 9))
+    (made,) = measure(
+        source, inputs, [trial], whole(source, inputs, [edges]), method="before", draws=1, seed=(0,)
+    )
+    rows, lost = torch.zeros(1, 7, dtype=torch.bool), torch.zeros(1, 10, dtype=torch.bool)
+    rows[0, 6], lost[0, 2:5] = True, True
+    cut = Cut(torch.ones(1, 2, dtype=torch.bool), rows, lost)
+    want = [
+        by_eager("bart", folder, cuts)[6].log_softmax(-1)[9]
+        for cuts in ({}, dict.fromkeys(range(3), cut))
+    ]
+    assert made.change == pytest.approx(float(want[1] - want[0]), abs=1e-5)
+    assert abs(made.change) > 1e-4
+
+
+def test_intervals_hold_over_texts(model: Any) -> None:
+    words = ["bread", "stone", "moon", "river", "cat", "horse", "king", "garden"]
+    texts = [
+        {
+            "text": f"the {a} {b} {c} the {a} {b}", "spans": {"follower": c, "first": a},
+            "answer": c, "against": a,
+        }
+        for a, b, c in zip(words, words[1:] + words[:1], words[2:] + words[:2], strict=True)
+    ]  # fmt: skip
+    many = av.knockout([*texts, texts[0]], model=model, from_="last", draws=1)
+    assert (many.texts, many.clusters) == (9, 8)
+    effect = many.effect("last", "follower")
+    low, high = effect.change.joint_low, effect.change.joint_high
+    assert low is not None
+    assert high is not None
+    assert low < effect.change.value < high < 0
+    assert effect.change.sure
+    assert effect.excess is not None
+    assert effect.excess.sure
+    assert many.family == 2 * len(many.effects)
+    assert "count as 8" in " ".join(many.notes)
+
+
+def test_a_text_has_no_interval_and_says_so(result: Knockout) -> None:
+    assert result.effects[0].change.low is None
+    assert result.effects[0].change.sure is None
+    assert "One text has no interval" in " ".join(result.notes)
+
+
+def test_it_is_written_and_read_again(result: Knockout, tmp_path: Path) -> None:
+    path = result.save(tmp_path / "k.json")
+    assert av.read(path) == result
+    rows = result.to_records()
+    assert len(rows) == len(result.effects)
+    assert {row["head"] for row in rows} == {None, "1.4"}
+    assert len(result.to_csv().splitlines()) == 1 + len(rows)
+    assert result.to_bytes("png")[:4] == b"\x89PNG"
+    assert b"attnviz knockout" in result.page()
+    assert "the lead of bread over moon falls by" in str(result)
+    finding = result.finding("k.json")
+    assert finding is not None
+    assert "without attending from the last token to follower" in " ".join(finding.said["2.0"])
+    assert set(finding.said) == {"1.4", "2.0", "3.0"}
+
+
+def test_what_it_writes_with_edges_cut(model: Any) -> None:
+    prompt = Prompt(TEXT, spans=SPANS, generate=Generation(3))
+    wrote = av.knockout(prompt, model=model, from_="last", to="follower", draws=1, **ASKED).written
+    assert [text.name for text in wrote] == ["", "all heads"]
+    assert wrote[0].text.strip().startswith("bread")
+    assert not wrote[1].text.strip().startswith("bread")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (("a b c",), "nothing to cut"),
+        (("a b c", "--to", "nosuch"), "no part 'nosuch'"),
+        (("a b c", "--span", "x=c", "--span", "y=b c"), ""),
+        (("a b c", "--span", "x=a b", "--span", "y=b c"), "overlap"),
+        (("a b c", "--to", "before", "--answer", "antidisestablishment"), "tokens"),
+        (("a b c", "--to", "before", "--method", "half"), "before, after, zero or redirect:NAME"),
+        (("a b c", "--to", "before", "--method", "redirect:x"), "needs a span 'x'"),
+        (("a b c", "--to", "before", "--against", "was"), "--answer"),
+        (("a b c", "--to", "before", "--metric", "prob"), "--answer"),
+        (("a b c", "--to", "before", "--metric", "loss"), "no token follows"),
+        (("a b c", "--span", "x=c", "--from", "x", "--to", "x", "--select", "9.9"), "9.9"),
+        (("a b c", "--span", "x=c", "--span", "y=a", "--from", "y", "--to", "x"), "nothing to cut"),
+    ],
+)
+def test_wrong_input_is_one_line(
+    line: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = cli.main(["knockout", *line, "--draws", "0", "-q"])
+    error = capsys.readouterr().err
+    if not said:
+        assert code == 0
+        return
+    assert code in (1, 2)
+    assert error.count("\n") == 1
+    assert said in error
+
+
+def test_a_file_of_texts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "t.jsonl"
+    lines = [
+        {"text": "a b c a b", "spans": {"x": "c"}, "answer": "c", "against": "a"},
+        {"text": "d e f d e", "spans": {"x": "f"}, "answer": "f", "against": "d"},
+    ]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    assert cli.main(["knockout", str(path), "--json", "--draws", "0", "-q"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["texts"] == 2
+    assert told["metric"] == "logit-diff"
+    path.write_text(json.dumps(lines[0]) + "\n" + json.dumps({"text": "a b", "answer": 3}))
+    assert cli.main(["knockout", str(path), "-q"]) == 1
+    assert "its answer is no text" in capsys.readouterr().err
+    assert cli.main(["knockout", str(path), "--pair", "a", "-q"]) == 2
+    assert "leave out" in capsys.readouterr().err
+
+
+def test_settings_that_do_not_go_together(model: Any) -> None:
+    with pytest.raises(UsageError, match="not for"):
+        av.knockout(TEXT, model=model, to="before", metric="kl", **ASKED)
+    with pytest.raises(UsageError, match="has no answer"):
+        av.knockout([{"text": "a b", "answer": "c"}, "a b"], model=model, to="before")
+    with pytest.raises(InputError, match="one token"):
+        av.knockout(TEXT, model=model, to="before", answer="bread", against="bread")
+
+
+def test_punctuation_and_sinks(model: Any) -> None:
+    inputs = model.prepare(Prompt("One, two. Three"))
+    texts = inputs.sides["decoder"].queries.texts
+    for name, said in (("punctuation", {",", "."}), ("sink", {"<|endoftext|>"})):
+        edges = edges_of(inputs, "last", name)
+        assert edges is not None
+        assert {texts[n] for n in edges.keys} == said
+    assert edges_of(inputs, "nosuch", "sink") is None
+    assert Head(Site("decoder", 0), 0) in model.layout
