@@ -28,7 +28,12 @@ class KnockoutInput(TextsOptions):
         "text",
         help="The text, or a .jsonl file with the fields text, spans, answer and against.",
     )
-    span: tuple[str, ...] | None = like(TextsOptions, "span", common=True)
+    span: tuple[str, ...] | None = like(
+        TextsOptions,
+        "span",
+        help="Name a part of the text, see docs/spans.md; repeatable.",
+        common=True,
+    )
 
 
 @command
@@ -44,11 +49,11 @@ def knockout(
 
     [bold]Examples[/]
 
-      attnviz knockout "The keys to the cabinet" --span subject=keys --answer were --against was
+      attnviz knockout "The keys to the cabinet" --span subject=keys --answer were
 
       attnviz knockout "a b c a b" --to before --window 1 --out layers.png
 
-      attnviz knockout questions.jsonl --from question --to document --select "*.*"
+      attnviz knockout answers.jsonl --from question --to document -s "*.*"
     """
     from attnviz.features.knockout import function
     from attnviz.features.knockout.result import Knockout

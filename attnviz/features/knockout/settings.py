@@ -29,7 +29,7 @@ class KnockoutSettings(Settings, panel=CUT):
     )
     to: str | None = setting(
         None,
-        "Keys that they lose: spans, before (all before {from_}), sink, punctuation or all, by "
+        "Keys that they lose: spans, before (all before these), sink, punctuation or all, by "
         "comma. By default every span.",
         metavar="KEYS",
         shown="",
@@ -114,12 +114,9 @@ class KnockoutSettings(Settings, panel=CUT):
                 answer=self.answer,
                 metric=self.metric,
             )
-        for name in ("from_", "to"):
-            value = getattr(self, name)
-            if value is not None and not all(part.strip() for part in value.split(",")):
-                raise UsageError(
-                    "{from_} and {to} take names with commas between them", from_=..., to=...
-                )
+        for names in (self.from_, self.to):
+            if names is not None and not all(part.strip() for part in names.split(",")):
+                raise UsageError("parts are names with commas between them, not {!r}", names[:40])
 
 
 def listed(names: str | None) -> tuple[str, ...]:
