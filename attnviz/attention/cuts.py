@@ -62,7 +62,8 @@ def lost_edges(
         return lost
     places = on.arange(first, end, on.int64, cut.rows)[:, None]
     itself = places == on.arange(keys.start, keys.stop, on.int64, cut.rows)  # [r, s]
-    return lost & ~(spared[..., None] & itself)
+    kept: Array = lost & ~(spared[..., None] & itself)
+    return kept
 
 
 def applied(
@@ -95,7 +96,8 @@ def applied(
         gone = xp.where(lost, weights, 0.0).sum(-1)[..., None]
         left = weights - _others(cut.order, xp.where(lost, 0.0, weights), gone, keys)
     if cut.method == "zero":
-        return left
+        zeroed: Array = left
+        return zeroed
     total, rest = weights.sum(-1)[..., None], left.sum(-1)[..., None]
     scaled: Array = left * (total / xp.where(rest > 0, rest, 1.0))
     return scaled

@@ -260,7 +260,9 @@ def cuts_of(
                 order[number] = places[number]
         controls = places is not None and method != "redirect"
         made[site] = Cut(
-            *map(arrays.array, (chosen, rows, lost)),
+            arrays.array(chosen),
+            arrays.array(rows),
+            arrays.array(lost),
             method,
             onward,
             arrays.array(instead) if method == "redirect" else None,

@@ -21,7 +21,7 @@ class KnockoutSettings(Settings, panel=CUT):
 
     from_: str | None = setting(
         None,
-        "Queries that are cut off: last, all, or spans by comma. By default every span and the last "
+        "Queries that are cut off: last, all, or spans by comma. By default all spans and the last "
         "token.",
         metavar="ROWS",
         shown="",
