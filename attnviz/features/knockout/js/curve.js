@@ -1,3 +1,4 @@
+import { figure } from "./numbers.js";
 import { draw } from "./svg.js";
 
 const WIDE = 480;
@@ -23,8 +24,7 @@ export function curve(windows, unit) {
   const svg = draw("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img", "aria-label": "change by layer" });
   for (const value of new Set([low, 0, high])) {
     svg.append(draw("line", { class: "axis", x1: LEFT, x2: WIDE - 8, y1: y(value), y2: y(value) }));
-    const text = value === 0 ? "0" : value.toPrecision(2).replace("-", "\u2212");
-    svg.append(draw("text", { class: "tick", x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, text));
+    svg.append(draw("text", { class: "tick", x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, figure(value)));
   }
   const step = Math.ceil(windows.length / 12);
   for (const layer of layers.filter((_, n) => n % step === 0)) {

@@ -6,6 +6,7 @@ import { csvOf, download, standingAlone } from "./download.js";
 import { startFrame } from "./frame.js";
 import { startHelpByKey } from "./help.js";
 import { legend } from "./legend.js";
+import { signedText, wholePercent } from "./numbers.js";
 import { inkOn } from "./palette.js";
 import { changeColor } from "./signed.js";
 
@@ -25,13 +26,6 @@ function dark() {
   return asked ? asked === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
-/** A value with its sign, to three digits. @param {number} value */
-function signed(value) {
-  if (Math.abs(value) < 5e-5) return "0";
-  const digits = Math.max(0, Math.min(4, 2 - Math.floor(Math.log10(Math.abs(value)))));
-  return `${value < 0 ? "\u2212" : "+"}${Math.abs(value).toFixed(digits)}`;
-}
-
 /** The cells, in the colours of the theme. */
 function drawMatrix() {
   const ends = dark() ? data.colors.dark : data.colors.light;
@@ -39,7 +33,7 @@ function drawMatrix() {
     const cells = data.keys.map((key) => {
       const effect = whole.find((one) => one.from === row && one.to === key);
       if (!effect) return make("td", {});
-      const button = make("button", { type: "button", "aria-pressed": String(effect === chosen), "aria-label": effect.does }, signed(effect.value) + (effect.sure ? "*" : ""));
+      const button = make("button", { type: "button", "aria-pressed": String(effect === chosen), "aria-label": effect.does }, signedText(effect.value) + (effect.sure ? "*" : ""));
       const color = changeColor(ends, (WORST * effect.value) / most);
       button.style.background = `rgb(${color.join(" ")})`;
       button.style.color = inkOn(...color);
@@ -81,7 +75,7 @@ function heads() {
   some.sort((a, b) => Math.abs(b.value) - Math.abs(a.value));
   const far = Math.max(...some.flatMap((one) => [Math.abs(one.value), Math.abs(one.control || 0)]), 1e-12);
   const lines = some.slice(0, 16).map((one) => make("div", { class: "head-line", title: one.does },
-    make("bdi", {}, one.name), bar(one, far), make("span", {}, signed(one.value) + (one.sure ? "*" : ""))));
+    make("bdi", {}, one.name), bar(one, far), make("span", {}, signedText(one.value) + (one.sure ? "*" : ""))));
   return [make("h2", {}, "heads"), ...lines];
 }
 
@@ -97,7 +91,7 @@ function written() {
 function show() {
   drawMatrix();
   fill(byId("name"), `${chosen.from} to ${chosen.to}`);
-  fill(byId("does"), `${chosen.does}; ${(100 * chosen.weight).toFixed(0)} % of the weight is cut.`);
+  fill(byId("does"), `${chosen.does}; ${wholePercent(chosen.weight)} of the weight is cut.`);
   const windows = data.effects.filter((one) => one.kind === "window" && one.from === chosen.from && one.to === chosen.to);
   fill(byId("curve"), ...(windows.length > 1 ? [make("h2", {}, `layers, ${data.window} at a time`), curve(windows, data.unit)] : []));
   fill(byId("heads"), ...heads());
