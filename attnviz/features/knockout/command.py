@@ -10,7 +10,6 @@ from attnviz.captures.settings import ModelSettings
 from attnviz.cli.declared import changed, command
 from attnviz.cli.options import TextsOptions, named_spans
 from attnviz.cli.output import Output, TableOptions
-from attnviz.cli.stages import Stages
 from attnviz.core.settings import like
 from attnviz.drawing.paper import Paper
 from attnviz.errors import UsageError
@@ -58,12 +57,10 @@ def knockout(
     from attnviz.features.knockout import function
     from attnviz.features.knockout.result import Knockout
 
-    output.check_written(Knockout)
-    texts = _texts(prompt, settings, model, output.quiet)
-    with Stages(output.quiet) as stages:
-        result = function.knockout(texts, progress=stages.show, **settings.asked(), **model.asked())
-    output.save(result, **paper.options())
-    output.show(result, table.first)
+    with output.running(Knockout) as tell:
+        texts = _texts(prompt, settings, model, output.quiet)
+        result = function.knockout(texts, progress=tell, **settings.asked(), **model.asked())
+    output.deliver(result, paper.options(), table.first)
 
 
 def _texts(
@@ -73,7 +70,7 @@ def _texts(
     name = prompt.text if prompt.texts is None else prompt.texts
     if name is None or not name.endswith((".jsonl", ".ndjson")):
         seed = settings.seed if prompt.draws else None
-        return list(prompt.looks(model, seed=seed, quiet=quiet))
+        return list(prompt.read_all(model, seed=seed, quiet=quiet))
     if extra := changed(prompt, but=_WITH_FILE):
         raise UsageError(f"{name} brings its own fields; leave out {', '.join(extra)}")
     from attnviz.features.knockout.texts import cut_texts

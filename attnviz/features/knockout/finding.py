@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnviz.core.findings import Finding, Measure, Value
+from attnviz.core.findings import Figures, Finding, Measure, Value
 from attnviz.features.knockout import words
 from attnviz.features.knockout.result import CutEffect, Knockout
 
@@ -51,3 +51,12 @@ def _line(result: Knockout, effect: CutEffect) -> str:
         f"{words.value(result, effect.change.value)}{unit}{f' [{interval}]' * bool(interval)}"
         f"{control}{weight}"
     )
+
+
+def figures(result: Knockout) -> Figures:
+    """The change by each cut, under the name of its heads and its pair."""
+    values: dict[str, dict[str, float | None]] = {}
+    for effect in result.effects:
+        pair = f"{effect.rows} to {effect.keys}"
+        values.setdefault(effect.name, {})[pair] = effect.change.value
+    return Figures(values, settings={"metric": result.metric, "method": result.method})

@@ -18,7 +18,7 @@ from attnviz.core.heads import Head, SiteKind
 from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
 from attnviz.core.scores import HeadScores
-from attnviz.core.source import ForwardRequest, Source
+from attnviz.core.source import Source
 from attnviz.core.spans import EVERY, LAST
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.knockout.judge import Knock, judged
@@ -36,7 +36,7 @@ from attnviz.features.knockout.settings import OF_ANSWER, KnockoutSettings, list
 from attnviz.features.knockout.texts import CutText
 from attnviz.features.knockout.writing import written
 from attnviz.scoring.groups import read_groups, role_heads
-from attnviz.scoring.observe import ScoreObserver
+from attnviz.scoring.passes import score_batch
 from attnviz.scoring.sums import Sums
 from attnviz.statistics.exact import Floats
 
@@ -358,9 +358,7 @@ def _scores(source: Source, texts: Sequence[Inputs]) -> tuple[HeadScores, ...]:
     """What every head does on the texts."""
     total = Sums.zero(len(source.layout))
     for inputs in texts:
-        observer = ScoreObserver([inputs], source.layout)
-        source.forward([inputs], [observer], ForwardRequest(hidden=False))
-        total = total + observer.total()
+        total = total + score_batch(source, [inputs]).total()
     return tuple(
         HeadScores(head, total.scores(number), total.roles(number))
         for number, head in enumerate(source.layout)
