@@ -511,6 +511,9 @@ class Source(Protocol):
     def readout(self) -> Readout:
         """How the residual stream becomes logits, or why it is no sum of parts."""
 
+    def cutting(self, cuts: Cuts) -> AbstractContextManager[Source]:
+        """Let cuts stand in every pass inside the ``with`` block, also where the model writes."""
+
     def gated(self, shares: Mapping[str, float]) -> AbstractContextManager[Source]:
         """Let only a share of some heads' outputs pass in every pass inside the ``with`` block.
 

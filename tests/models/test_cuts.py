@@ -244,7 +244,7 @@ def test_eager_models_are_refused(folders: Any) -> None:
     cut = cut_of("gpt2", "before", 4)
     with pytest.raises(ModelError, match="cannot be gated"):
         source.forward([source.prepare(Prompt(ids=IDS))], request=ForwardRequest(cuts={site: cut}))
-    with pytest.raises(ModelError, match="cannot be cut"), source.cutting({site: cut}):  # type: ignore[attr-defined]
+    with pytest.raises(ModelError, match="cannot be cut"), source.cutting({site: cut}):
         pass
 
 

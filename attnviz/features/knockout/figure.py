@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from attnviz.drawing.canvas import picture
 from attnviz.drawing.charts import GREY, INK, cell, interval, name_bars, name_cells, open_sides
@@ -127,7 +128,7 @@ def _curves(axes: Axes, result: Knockout, curves: Sequence[Sequence[CutEffect]])
             axes.plot(x, [(e.control or 0.0) * scale for e in curve], color=paint, linewidth=0.8,
                       linestyle="dashed")  # fmt: skip
     axes.axhline(0, color=GREY, linewidth=0.5)
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     controls = "; dashed: as much at random" if result.draws else ""
     axes.set_xlabel(f"layer around which {result.window} are cut{controls}", fontsize=7)
     axes.set_ylabel(_unit(result), fontsize=7)

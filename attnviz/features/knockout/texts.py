@@ -14,8 +14,7 @@ from attnviz.core.prompt import Prompt
 from attnviz.corpus import lines
 from attnviz.errors import InputError, UsageError
 
-_PROMPT = ("text", "chat", "target", "spans")
-_FIELDS = (*_PROMPT, "messages", "answer", "against")
+_FIELDS = ("text", "chat", "messages", "target", "spans", "answer", "against")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +81,14 @@ def _text(given: Given | Capture, place: str) -> CutText:
     ):
         raise InputError(f'{place}: its spans are no object such as {{"subject": "keys"}}')
     try:
-        prompt = prompt_of(Prompt(**{name: values.get(name) for name in _PROMPT}))
+        prompt = prompt_of(
+            Prompt(
+                values.get("text"),
+                chat=values.get("chat"),
+                target=values.get("target"),
+                spans=values.get("spans"),
+            )
+        )
     except (UsageError, InputError) as error:
         raise InputError("{}: {}", place, error.message) from None
     return CutText(prompt, values.get("answer"), values.get("against"))
