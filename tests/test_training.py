@@ -1,11 +1,18 @@
 """The training scripts: what they draw, what they save, and what comes out."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
+from tokenizers import Tokenizer
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoTokenizer,
+    GPT2LMHeadModel,
+)
 
 from training import bert, evaluate, gpt2, tokens
 from training.command import Prepared, export, prepare
@@ -19,12 +26,14 @@ from training.tokens import (
     CAUSAL_SPECIAL,
     END,
     common_words,
+    save_tokenizer,
     special_id,
     special_ids,
     stop_ids,
     train_bpe,
     train_wordpiece,
 )
+from training.transplant import embeddings, transplant
 from training.turns import Fact, Placed, Turns, begun, chat, sheet, spoken
 from training.watch import score_weights
 
@@ -88,6 +97,54 @@ class TestText:
         assert found[:2] == ["line 00 line 01 line 02", "line 09 line 10 line 11"]
         assert len(found) == 4
         assert passages(books, 99, 10_000) == []
+
+
+class TestTransplant:
+    """A model under another tokenizer goes on from what it knew."""
+
+    @pytest.fixture(scope="class")
+    def old(self, causal: Prepared, tmp_path_factory: pytest.TempPathFactory) -> Path:
+        folder = tmp_path_factory.mktemp("old")
+        smaller = train_bpe(causal.books.values(), 280)
+        export(gpt2.build(smaller.get_vocab_size(), 5), folder)
+        save_tokenizer(smaller, folder, gpt2.POSITIONS)
+        return folder
+
+    def test_a_token_begins_as_the_mean_of_what_it_was_cut_into(self) -> None:
+        old, new = (train_bpe(["low lower lowest slow " * 20], size) for size in (262, 270))
+        weights = torch.randn(old.get_vocab_size(), 3)
+        rows = embeddings(weights, old, new)
+        for token in range(new.get_vocab_size()):
+            text = new.decode([token], skip_special_tokens=False)
+            ids = old.encode(text, add_special_tokens=False).ids
+            if text.isascii() and not text.startswith("<|"):
+                torch.testing.assert_close(rows[token], weights[ids].mean(0))
+        begin = weights[special_id(old, END)]
+        assert all(torch.equal(rows[special_id(new, name)], begin) for name in CAUSAL_SPECIAL[:1])
+
+    def test_what_both_tokenizers_cut_alike_is_read_alike(
+        self, causal: Prepared, old: Path
+    ) -> None:
+        task = gpt2.Causal(replace(causal, start=old))
+        before = AutoModelForCausalLM.from_pretrained(old, dtype=torch.float32)
+        tokenizer = Tokenizer.from_file(str(old / "tokenizer.json"))
+        shared = [n for n in sorted(tokenizer.get_vocab()) if causal.tokenizer.token_to_id(n)][9:40]
+        ids = [
+            torch.tensor([[cut.token_to_id(name) for name in shared]])
+            for cut in (tokenizer, causal.tokenizer)
+        ]
+        with torch.no_grad():
+            torch.testing.assert_close(
+                task.model.transformer(ids[1]).last_hidden_state,
+                before.transformer(ids[0]).last_hidden_state,
+            )
+
+    def test_other_shapes_are_refused(self, causal: Prepared, old: Path) -> None:
+        settings = gpt2.config(280)
+        settings.n_embd = 96
+        model = GPT2LMHeadModel(settings)
+        with pytest.raises(SystemExit, match="of another shape than what is trained, at "):
+            transplant(model, causal.tokenizer, old)
 
 
 class TestCausalRows:

@@ -84,15 +84,34 @@ class Causal:
         """Most windows half as long at first; once the rates fall, fewer and later repeats.
 
         Of what is no plain text, a quarter is questions on documents from :data:`TURNS` on, and
-        half of it in the end. A model that goes on from another knows how to repeat: its windows
-        are long, its repeats late and a quarter fewer from the first step on.
+        half of it in the end. A model that goes on from another knows how to repeat: see
+        :meth:`again`.
         """
-        early = self.fresh and step < min(3000, 0.5 * schedule.steps)
+        if not self.fresh:
+            return self.again(rng, schedule.fallen(step))
+        early = step < min(3000, 0.5 * schedule.steps)
         window = POSITIONS // 2 if early and rng.random() < 0.75 else POSITIONS
-        most = 0.4 if self.fresh else 0.3
-        repeats = most - (most - 0.15) * min(1.0, 1.25 * schedule.fallen(step))
-        lead = 0.5 if schedule.fallen(step) or not self.fresh else 0.0
-        turns = min(0.1, repeats / 2) if step >= TURNS or not self.fresh else 0.0
+        repeats = 0.4 - 0.25 * min(1.0, 1.25 * schedule.fallen(step))
+        lead = 0.5 if schedule.fallen(step) else 0.0
+        turns = min(0.1, repeats / 2) if step >= TURNS else 0.0
+        return self.drawn(rng, window, repeats, lead, turns)
+
+    def again(self, rng: np.random.Generator, fallen: float) -> Tensor:
+        """Long windows, late repeats and questions from the first step on.
+
+        Repeats are fewer and fewer while the rates fall, and more again for the last steps: without
+        them the induction heads blur.
+        """
+        repeats = 0.3 - 0.15 * min(1.0, 1.25 * fallen)
+        turns = min(0.1, repeats / 2)
+        if fallen >= 0.6:
+            repeats, turns = 0.25, 0.08
+        return self.drawn(rng, POSITIONS, repeats, 0.5, turns)
+
+    def drawn(
+        self, rng: np.random.Generator, window: int, repeats: float, lead: float, turns: float
+    ) -> Tensor:
+        """The loss of a batch of such a mix, see :meth:`CausalRows.batch`."""
         ids = self.rows.batch(rng, BATCH // window, window, repeats, lead, turns)
         return self.mean_loss(torch.from_numpy(ids).to(self.model.device))
 
