@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 SECONDS = 5.0
-"""For one run."""
+"""Of processor time, for one run: a busy machine stops nothing that is quick by itself."""
 _MEMORY = 512 << 20
 """Bytes that a run may take beside what the process has."""
 _TEMPLATE = "<template>"
@@ -27,7 +27,7 @@ class OutOfBounds(Exception):
 
 @contextmanager
 def bounded(seconds: float = SECONDS) -> Iterator[None]:
-    """In the ``with`` block, Python code ends after so many seconds, and cannot take the memory.
+    """In the ``with`` block, Python code ends after so many seconds of work, and cannot take the memory.
 
     Every line of a template and every call looks at the clock, in this thread alone, so a single
     operation is not cut short. Memory is limited for the whole process meanwhile, on Linux;
@@ -36,11 +36,11 @@ def bounded(seconds: float = SECONDS) -> Iterator[None]:
     Raises:
         OutOfBounds: at the first of these after that time, or where memory is refused.
     """
-    until = time.monotonic() + seconds
+    until = time.thread_time() + seconds
     before = sys.gettrace()
 
     def trace(frame: Any, event: str, value: Any) -> Any:
-        if time.monotonic() > until:
+        if time.thread_time() > until:
             raise OutOfBounds(f"it was not done after {seconds:g} s")
         return trace if frame.f_code.co_filename == _TEMPLATE else None
 

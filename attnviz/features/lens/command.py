@@ -38,7 +38,9 @@ def lens(
     output.check_written(Lens)
     if settings.by == "layer" and prompt.texts is not None:
         raise UsageError("--texts is for --by head; layers are read on one text")
-    texts = list(prompt.read_all(model, seed=seeded.seed, quiet=output.quiet))
+    texts = list(
+        prompt.read_all(model, seed=seeded.seed if prompt.draws else None, quiet=output.quiet)
+    )
     with console.waiting("running the model", output.quiet):
         result = function.lens(texts, **settings.asked(), **model.asked())
     output.deliver(result, paper.options())

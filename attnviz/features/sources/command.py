@@ -33,7 +33,9 @@ def sources(
 
     many = prompt.texts is not None
     with output.running(SourceShares if many else Sources) as tell:
-        texts = list(prompt.read_all(model, seed=settings.seed, quiet=output.quiet))
+        texts = list(
+            prompt.read_all(model, seed=settings.seed if prompt.draws else None, quiet=output.quiet)
+        )
         result = function.sources(
             texts if many else texts[0], progress=tell, **settings.asked(), **model.asked()
         )

@@ -73,7 +73,11 @@ def spans(
             raise UsageError("documents are read from a .jsonl file; name it")
         text = Path(prompt.text)
     else:
-        text = list(prompt.read_all(model, seed=documents.seed, quiet=output.quiet))
+        text = list(
+            prompt.read_all(
+                model, seed=documents.seed if prompt.draws else None, quiet=output.quiet
+            )
+        )
     with Stages(output.quiet) as stages:
         result = function.spans(
             text,

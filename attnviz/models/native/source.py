@@ -51,7 +51,6 @@ from attnviz.models.running import begin, running, running_on_numpy
 
 if TYPE_CHECKING:
     from attnviz.core.portable import Portable
-    from attnviz.models.chat import Chat
     from attnviz.models.hooked.tokenizer import Texts
     from attnviz.models.traced import TracedPass
 
@@ -217,8 +216,11 @@ class Native(Gated):
         notes: list[str] = []
         if prompt.chat is not None:
             from attnviz.models.chat import as_text
+            from attnviz.models.hooked.tokenizer import load_texts
 
-            prompt, told = as_text(prompt, self._render, self._name)
+            if self._texts is None:  # here, since the time of a template is bounded
+                self._texts = load_texts(self._located.folder, self._name)
+            prompt, told = as_text(prompt, self._texts.render, self._name)
             notes += told
         ids, offsets = prompt.ids, None
         if ids is None:
@@ -267,14 +269,6 @@ class Native(Gated):
                 tell(token)
         whole = self._reader.tokens(ids)
         return replace(whole, written=len(ids) - len(tokens), spans=tokens.spans)
-
-    def _render(self, chat: Chat) -> str:
-        """Messages as the chat template writes them; transformers' sandbox runs it."""
-        from attnviz.models.hooked.tokenizer import load_texts
-
-        if self._texts is None:
-            self._texts = load_texts(self._located.folder, self._name)
-        return self._texts.render(chat)
 
     @property
     def no_logits(self) -> str:
