@@ -14,7 +14,7 @@ from attnviz.features.live.lesson import LessonStep as Step
 _TWICE = "the cat river moon stone bread the cat river moon stone"
 _NIGHT = "the fire hand horse night gold the fire hand horse night"
 _SHORT = "the cat river moon stone bread the cat river"
-_SWAPPED = "the cat horse moon stone bread the cat river"
+_SWAPPED = "the cat hand moon stone bread the cat river"
 _DOGS = " dog dog dog dog dog dog"
 _KEYS = "The keys to the cabinet are on the table because the keys to the cabinet were lost"
 _PREVIOUS = ("0.5", "1.4")
@@ -57,53 +57,52 @@ INDUCTION = Lesson("next", "How a model finds the next word", "two heads in a ro
               "2.0 with {w 2.0 11 6}, 3.0 with {w 3.0 11 6}.",
          holds=lambda seen: seen.top == " gold" and seen.before.w("3.3", 11, 6) > 0.5
          and min(seen.w("2.0", 11, 6), seen.w("3.0", 11, 6)) > 0.5),
-    Step("3.0, 3.1, 3.3 and 3.5 all look at gold: {was w 3.0 11 6}, {was w 3.1 11 6}, "
-         "{was w 3.3 11 6} and {was w 3.5 11 6}. Now all four of them go off.", _NIGHT, "3.3",
-         key=6,
-         off=("3.0", "3.1", "3.3", "3.5"), hides="words", ask="And gold?",
+    Step("3.0, 3.3 and 3.5 all look at gold: {was w 3.0 11 6}, {was w 3.3 11 6} and "
+         "{was w 3.5 11 6}. Now all three of them go off.", _NIGHT, "3.3", key=6,
+         off=("3.0", "3.3", "3.5"), hides="words", ask="And gold?",
          choices=("stays first", "is gone"), right=1,
          told="It is gone: {p gold}. One switch at a time can hide what several heads do "
          "together. "
               "A switch also takes away what a head says of any text: attnviz ablate can put its "
               "mean in its place.",
          holds=lambda seen: seen.top != " gold" and seen.p(" gold") < 0.05
-         and min(seen.before.w(f"3.{head}", 11, 6) for head in (0, 1, 3, 5)) > 0.2),
+         and min(seen.before.w(f"3.{head}", 11, 6) for head in (0, 3, 5)) > 0.5),
     Step(f"{_YOURS}, let the model write.", _NIGHT, "2.0", spot="text"),
 ))  # fmt: skip
 """The induction circuit (Olsson et al. 2022, arXiv:2209.11895)."""
 
 SOFTMAX = Lesson("softmax", "Softmax, and why √d", "from scores to weights", (
-    Step("The query of {token 8} is multiplied with the key of every token: q·k, a number each. "
+    Step("The query of {token 11} is multiplied with the key of every token: q·k, a number each. "
          "For "
-         "{token 6} it is {dot}. Any number can come out.", _KEYS, "0.4", 8, 6, figure=True,
+         "{token 10} it is {dot}. Any number can come out.", _KEYS, "0.4", 11, 10, figure=True,
          spot="figure"),
     Step("Softmax makes shares of scores: e to the power of each, over the sum of all. The largest "
-         "share here is {max}.", _KEYS, "0.4", 8, 6, figure=True, spot="figure",
+         "share here is {max}.", _KEYS, "0.4", 11, 10, figure=True, spot="figure",
          ask="Add 5 to every score. What happens to the shares?",
          choices=("nothing", "the largest grows", "they become alike"),
          told="Nothing: the largest is {shifted 5}. e⁵ stands above and below the fraction line; "
               "only differences between scores count."),
     Step("A score is q·k divided by √d, the root of the head’s width: √{width} = {sqrt}.", _KEYS,
-         "0.4", 8, 6, figure=True, divisor=1.0, spot="figure",
+         "0.4", 11, 10, figure=True, divisor=1.0, spot="figure",
          ask="What would the largest share be without the division?",
          choices=("{max}, as it is", "nearly 1", "nearer to the others"), right=1,
          told="{max 1}. Without the division all differences are {sqrt} times as large, and a "
               "difference of scores is a ratio of shares: nearly all goes to one token.",
-         holds=lambda seen: seen.largest("0.4", 8) < 0.6
-         and seen.largest("0.4", 8, divisor=1.0) > 0.95),
+         holds=lambda seen: seen.largest("0.4", 11) < 0.6
+         and seen.largest("0.4", 11, divisor=1.0) > 0.95),
     Step("Why the root? Products of two vectors of d random numbers with variance 1 have "
          "variance d "
          "(Vaswani et al. 2017). Of 2,000 pairs of {width} such numbers, drawn by this page, the "
          "products have a standard deviation of {random}; over {sqrt} that is {random sqrt}. So "
-         "scores of an untrained head have one size, whatever d is.", _KEYS, "0.4", 8, 6,
+         "scores of an untrained head have one size, whatever d is.", _KEYS, "0.4", 11, 10,
          figure=True, spot="figure"),
     Step("Why does size matter? A share p changes by p(1 − p) for each unit of its score. For the "
          "largest share that is {slope} with the division and {slope 1} without it: there, hardly "
-         "anything that training could follow.", _KEYS, "0.4", 8, 6, figure=True, spot="figure",
-         holds=lambda seen: seen.largest("0.4", 8) < 0.6
-         and seen.largest("0.4", 8, divisor=1.0) > 0.95),
-    Step("Now it is yours: move the divisor, choose another head or another row.", _KEYS, "0.4", 8,
-         6, figure=True, spot="figure"),
+         "anything that training could follow.", _KEYS, "0.4", 11, 10, figure=True, spot="figure",
+         holds=lambda seen: seen.largest("0.4", 11) < 0.6
+         and seen.largest("0.4", 11, divisor=1.0) > 0.95),
+    Step("Now it is yours: move the divisor, choose another head or another row.", _KEYS, "0.4", 11,
+         10, figure=True, spot="figure"),
 ))  # fmt: skip
 """Scaled dot-product attention (Vaswani et al. 2017, arXiv:1706.03762, 3.2.1)."""
 
@@ -120,16 +119,16 @@ POSITIONS = Lesson("positions", "What positions do", "the same word at six place
          holds=lambda seen: abs(seen.w("0.5", 6, 5) - seen.w("0.5", 6, 1)) < 1e-5),
     Step("Other words, with their places. 1.4 looks at the token before: {was w 1.4 11 10} from "
          "the "
-         "last.", _TWICE, "1.4", key=10, places=False, spot="map", hides="map",
+         "last.", _NIGHT, "1.4", key=10, places=False, spot="map", hides="map",
          ask="And without places?", choices=("as before", "it loses the token before"), right=1,
          told="{w 1.4 11 10}: it has lost it. The token before is found by places.",
          holds=lambda seen: seen.before.w("1.4", 11, 10) > 0.8 and seen.w("1.4", 11, 10) < 0.5),
-    Step("The model expected bread here, with {was p bread}, since stone came before bread.",
-         _TWICE,
+    Step("The model expected gold here, with {was p gold}, since night came before gold.",
+         _NIGHT,
          "2.0", key=6, places=False, hides="words", ask="Without places, does it still?",
          choices=("yes", "no"), right=1,
-         told="No: {p bread}. What comes next cannot be found without what came before what.",
-         holds=lambda seen: seen.before.p(" bread") > 0.5 and seen.p(" bread") < 0.05),
+         told="No: {p gold}. What comes next cannot be found without what came before what.",
+         holds=lambda seen: seen.before.p(" gold") > 0.5 and seen.p(" gold") < 0.05),
     Step("Is all order gone? The mask still lets a token see only those before it, so that each "
          "mixes more of them than the one before did.", _DOGS, "1.5", key=5, places=False,
          spot="map", hides="map", ask="Can a head of layer 1 tell equal tokens apart?",
@@ -147,7 +146,7 @@ LAYERS = Lesson("layers", "Why induction needs two layers", "what a key can know
          "after "
          "river. But moon is only moon, at place 4.", _SHORT, "2.0", key=4, spot="cell",
          holds=lambda seen: seen.w("2.0", 9, 4) > 0.5),
-    Step("One word changes: the first river becomes horse. moon stays where it is. 0.5 is a "
+    Step("One word changes: the first river becomes hand. moon stays where it is. 0.5 is a "
          "head of "
          "layer 0.", _SHORT, "0.5", key=4, other=_SWAPPED, spot="cell", hides="map",
          ask="Does q·k of river and moon change there?", choices=("yes", "no"), right=1,
@@ -157,7 +156,7 @@ LAYERS = Lesson("layers", "Why induction needs two layers", "what a key can know
          holds=lambda seen: all(seen.same_key(f"0.{head}", 4) for head in range(6))),
     Step("2.0 is two layers up, and reads what the layers below have written.", _SHORT, "2.0",
          key=4, other=_SWAPPED, spot="cell", hides="map",
-         ask="Does it still look at moon, when horse stood before it?", choices=("yes", "no"),
+         ask="Does it still look at moon, when hand stood before it?", choices=("yes", "no"),
          right=1,
          told="No: {w 2.0 9 4}, where {was w 2.0 9 4} was. By layer 2, moon carries what stood "
          "before "

@@ -26,7 +26,7 @@ MODEL = "demo-gpt2"
 SENTENCE = "The keys to the cabinet are on the table because the keys to the cabinet were lost"
 WORDS = "the cat river moon stone bread the cat river moon stone"
 """Words that demo-gpt2 has whole, repeated, so that there is one word to go on with."""
-PREVIOUS, INDUCTION = "1.4", "3.0"
+PREVIOUS, INDUCTION = "1.4", "3.3"
 
 
 class Measured:
@@ -116,9 +116,9 @@ STOPS = (
         "heatmap",
         WORDS,
         lambda measured: measured.map(INDUCTION),
-        "The second time round each word looks at the word that followed it the first time: an "
-        "induction head. Where nothing repeats, it attends to the first position, its sink, for "
-        "softmax has to spend its whole weight somewhere.",
+        "The second time round cat, river, moon and stone look at the word that followed them the "
+        "first time: an induction head. Where nothing repeats, most of its weight is on the first "
+        "position, its sink, for softmax has to spend it all somewhere.",
         INDUCTION,
     ),
     Stop(
@@ -134,9 +134,9 @@ STOPS = (
         "explain",
         WORDS,
         _needs,
-        "A vote is not a need. Of the heads that add most to the lead one can cost all of it and "
-        "another next to nothing when ablated; and the head that looks at the token before, which "
-        "itself takes from the lead, is needed most: it wrote the keys that the others look "
-        "for. attnviz ablate asks the same over many texts.",
+        "A vote is not a need. Of three heads that add as much to the lead, one costs nearly all "
+        "of it when ablated and the others no more than a third; and the head that looks at the "
+        "token before, which itself takes from the lead, is needed most: it wrote the keys that "
+        "the others look for. attnviz ablate asks the same over many texts.",
     ),
 )

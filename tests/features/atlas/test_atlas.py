@@ -161,7 +161,7 @@ def test_the_summary_says_what_is_known(demo: Atlas) -> None:
 
 def test_what_is_needed_is_a_sentence_about_heads(demo: Atlas, repeats: Atlas) -> None:
     (said,) = (line for line in document(repeats)["summary"] if line.startswith("Ablated"))
-    assert ". Heads 0.5 and 1.4 are needed: without any of them the loss is significantly" in said
+    assert ". Head 1.4 is needed: without it the loss is significantly worse, by two methods" in said
     (said,) = (line for line in document(demo)["summary"] if line.startswith("Ablated"))
     assert not any(head["effect"]["needed"] for head in document(demo)["heads"])
     assert ". No head of 24 was shown to be needed: by two methods" in said
@@ -314,7 +314,7 @@ def test_needed_heads_are_found(page: Opened, pages: dict[str, Path], repeats: A
     page.page.goto(pages["repeats"].as_uri())
     page.page.click("#quick button:has-text('needed')")
     needed = [head["name"] for head in document(repeats)["heads"] if head["effect"]["needed"]]
-    assert needed == ["0.5", "1.4"]
+    assert needed == ["1.4"]
     assert shown(page) == needed
 
 

@@ -14,6 +14,7 @@ import pytest
 
 import attnviz as av
 from attnviz.core.tokens import Tokens
+from attnviz.drawing.labels import visible
 from tests.features.view.test_view_page import axe, geometry, of
 from tests.viewing import Opened, made, opened, until, words, write_page
 
@@ -52,12 +53,15 @@ def test_a_page_opens_on_a_sentence_that_is_true(shared: Opened, page: Path) -> 
         r"Head (\d\.\d) looks at the previous token: (\S+) looks at (\S+) \(([\d.]+)\)\.", told
     ).groups()
     capture = av.capture(TEXT)
-    texts = [text.strip() for text in capture.inputs.sides["decoder"].queries.texts]
+    labels = [visible(text) for text in capture.inputs.sides["decoder"].queries.texts]
+    texts = [label.lstrip("·") for label in labels]
     i = texts.index(query)
     assert texts[i - 1] == key
     assert f"{of(capture, head, 'decoder')[i, i - 1]:.2f}" == weight
     assert f"pin=q{i}" in shared.hash()
-    assert shared.text("#text-said").startswith(f"{query} attends to – head {head}: ·{key}")
+    assert shared.text("#text-said").startswith(
+        f"{labels[i]} attends to – head {head}: {labels[i - 1]}"
+    )
 
 
 def test_a_word_is_marked_in_every_pane_at_once(shared: Opened, page: Path) -> None:
@@ -74,7 +78,7 @@ def test_a_word_is_marked_in_every_pane_at_once(shared: Opened, page: Path) -> N
     # and the other way round: a row of the map tints the text
     shared.page.hover("#map-over", position={"x": g["left"] + 4, "y": g["top"] + 5.5 * g["ch"]})
     shared.settle()
-    assert shared.text("#text-said").startswith("'t attends to")
+    assert shared.text("#text-said").startswith("·cross attends to")
 
 
 def test_a_tile_shows_its_head_beside_it(shared: Opened, page: Path) -> None:
@@ -178,7 +182,7 @@ def test_a_finger_pins_a_cell_and_goes_to_the_head_beside(browser: Any, page: Pa
         spot = {"x": g["left"] + 2.5 * g["cw"], "y": g["top"] + 6.5 * g["ch"]}
         found.page.tap("#map-over", position=spot)
         found.settle().page.wait_for_timeout(200)
-        assert found.text("#tip").startswith("·cross → ·anim")
+        assert found.text("#tip").startswith("·the → ·animal")
         found.page.evaluate(
             """() => {
                 const canvas = document.getElementById('map-over');
