@@ -37,7 +37,7 @@ come with attnviz, its protocol runs on what does, and the direction of the resu
 the figure. Rows on [UD English EWT](https://universaldependencies.org/treebanks/en_ewt/) and
 [GAP](https://github.com/google-research-datasets/gap-coreference) need these files, which
 `ATTNVIZ_EWT` and `ATTNVIZ_GAP` name; sentences that nobody chose are drawn from the novel that
-`ATTNVIZ_TEXT` names (here Virginia Woolf's *Night and Day*, which demo-gpt2 has not read). A
+`ATTNVIZ_TEXT` names (here Doyle's *The Hound of the Baskervilles*, which demo-gpt2 has not read). A
 smaller table is made by the tests.
 
 """

@@ -146,8 +146,9 @@ def test_a_causal_heatmap_is_masked_and_a_bidirectional_one_is_not() -> None:
     (one,) = av.heatmap("the keys to the cabinet", "1.0").maps
     length = len(one[1])
     assert (np.ma.getmaskarray(one[1]) == np.triu(np.ones((length, length), bool), 1)).all()
-    (words,) = av.heatmap("the keys to the cabinet", "1.0", words=True).maps
-    assert len(words[1]) < length
+    (pieces,) = av.heatmap("the critics of the owl", "1.0").maps
+    (words,) = av.heatmap("the critics of the owl", "1.0", words=True).maps
+    assert len(words[1]) < len(pieces[1])
     assert (np.ma.getmaskarray(words[1]) == np.triu(np.ones((len(words[1]),) * 2, bool), 1)).all()
     (free,) = av.heatmap("the keys to the cabinet", "1.0", model="demo-bert").maps
     assert not np.ma.is_masked(free[1])

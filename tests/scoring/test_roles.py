@@ -310,7 +310,7 @@ KETTLE = "The kettle sang and the candle burned while the kettle sang and the ca
 
 
 def test_the_demo_heads_that_do_induction_and_rest_elsewhere() -> None:
-    """2.0 and 2.4 carry repetition (removing them destroys it); most rows have none to carry."""
+    """2.0 and 2.4 look at what followed last time; most rows have nothing of the kind."""
     heads = {head.head.name: head for head in av.heads(KETTLE).heads}
     for name, place in (("2.0", "first"), ("2.4", "self")):
         does, rests = heads[name].does, heads[name].rests
@@ -319,7 +319,7 @@ def test_the_demo_heads_that_do_induction_and_rest_elsewhere() -> None:
         assert (does.name, rests.name) == ("induction", place)
         assert does.rival is not None
         assert does.evidence.mean is not None
-        assert does.evidence.mean > 2 * does.rival.mean
+        assert does.evidence.mean > 1.25 * does.rival.mean
         assert does.possible == does.evidence.rows / heads[name].scores["top"].rows
     assert heads["1.4"].does is not None
     assert heads["1.4"].does.name == "previous"

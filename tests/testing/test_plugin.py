@@ -101,7 +101,7 @@ def test_scores_are_those_of_heads_and_of_the_probe(model: object) -> None:
     text = "The keys to the cabinet are on the table"
     found = av.heads(text, model=model, probe=True)
     previous = next(head for head in found.heads if head.head.name == "1.4").scores["previous"].mean
-    assert_role(model, "1.4", "previous", at_least=previous, texts=text)
+    assert_role(model, "1.4", "previous", at_least=previous - 1e-7, texts=text)
     with pytest.raises(AssertionError, match=r"1.4 .* shows too little previous on 1 given texts"):
         assert_role(model, "1.4", "previous", at_least=previous + 1e-6, texts=text)
     probed = next(head for head in found.probe if head.head.name == "2.0").scores["induction"].mean

@@ -130,7 +130,7 @@ def test_the_command_measures_and_writes(
     assert main([*line, "--out-dir", str(tmp_path / "new")]) == 0
     said = " ".join(capsys.readouterr().err.split())
     assert "without 2 heads" in said
-    assert "2 heads set to zero and as large as before (2,615,424 parameters, 5.2 MB)" in said
+    assert "2 heads set to zero and as large as before (3,401,856 parameters, 6.8 MB)" in said
     assert av.load(tmp_path / "new").layout == av.load("demo-gpt2").layout
     assert main([*line, "--out-dir", str(tmp_path / "new")]) == 1
     assert "is there already; name a folder that is not, or empty" in capsys.readouterr().err

@@ -161,7 +161,9 @@ def test_the_summary_says_what_is_known(demo: Atlas) -> None:
 
 def test_what_is_needed_is_a_sentence_about_heads(demo: Atlas, repeats: Atlas) -> None:
     (said,) = (line for line in document(repeats)["summary"] if line.startswith("Ablated"))
-    assert ". Head 1.4 is needed: without it the loss is significantly worse, by two methods" in said
+    assert (
+        ". Head 1.4 is needed: without it the loss is significantly worse, by two methods" in said
+    )
     (said,) = (line for line in document(demo)["summary"] if line.startswith("Ablated"))
     assert not any(head["effect"]["needed"] for head in document(demo)["heads"])
     assert ". No head of 24 was shown to be needed: by two methods" in said

@@ -174,7 +174,7 @@ def test_many_texts_through_two_models() -> None:
 
 
 def test_alignment() -> None:
-    with pytest.raises(InputError, match=r"differ from position 13 on: ' tired' and ' wide'"):
+    with pytest.raises(InputError, match=r"differ from position 12 on: ' tired' and ' wide'"):
         av.diff(av.capture(TIRED), av.capture(WIDE))
     with pytest.raises(InputError, match="4 tokens and 3 cannot be aligned"):
         av.diff(av.capture("a b c"), av.capture("a b"), align="position")

@@ -147,7 +147,7 @@ def test_it_tells_the_induction_circuit(gpt2: Any) -> None:
         assert found.layout.name(found.feeder.heads[0]) == "1.4"
         assert found.feeder.change < -0.5 * found.lead
         repeated += 1
-    assert repeated == 1 + 2
+    assert repeated == 1 + 3
 
 
 def test_a_masked_model_is_explained_by_ablation(bert: Explain) -> None:

@@ -132,16 +132,16 @@ def test_votes_through_tokens_add_up_to_the_head(report: Logits) -> None:
 
 
 def test_induction_heads_vote_for_the_word_that_they_copy(report: Logits) -> None:
-    """The five that vote most show induction on random tokens too, and copy the word itself."""
+    """The three that vote most show induction on random tokens too, and copy the word itself."""
     assert report.token == CLOCK
-    strongest = {vote.head for vote in report.votes[:5]}
+    strongest = {vote.head for vote in report.votes[:3]}
     scored = av.heads(REPEATED, probe=True).probe
     induction = {h.head for h in scored if any(role.name == "induction" for role in h.roles)}
     assert strongest <= induction
-    for vote in report.votes[:5]:
+    for vote in report.votes[:3]:
         assert vote.seen[0].token == CLOCK
         assert vote.seen[0].value > 0.9 * vote.value > 0
-    assert sum(CLOCK in vote.raises for vote in report.votes[:5]) >= 4
+    assert sum(CLOCK in vote.raises for vote in report.votes[:3]) == 3
 
 
 def test_the_words_that_a_head_raises(report: Logits) -> None:
@@ -274,7 +274,7 @@ def test_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["logits", REPEATED, "--by", "token"]) == 0
     out = capsys.readouterr().out
     assert "the parts add up to" in " ".join(out.split())
-    assert visible(CLOCK) + " (7)" in out
+    assert visible(CLOCK) + " (6)" in out
     assert main(["logits", "a b", "--position", "soon"]) == 2
     assert "whole number or all" in capsys.readouterr().err
     masks = ["logits", "The cat [MASK] [MASK].", "--model", "demo-bert", "--answer", "dog"]

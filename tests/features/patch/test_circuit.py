@@ -176,7 +176,7 @@ def test_a_task_that_is_not_done_has_no_circuit(capsys: pytest.CaptureFixture[st
     assert main(["patch", "--task", "agreement", "--circuit", "-q"]) == 1
     said = capsys.readouterr().err
     assert "there is no circuit to find: demo-gpt2 does not do this task on 30 of its pairs" in said
-    assert "(the answer wins in 10 % of the clean prompts, and a coin would in 50 %)" in said
+    assert "(the answer wins in 13 % of the clean prompts, and a coin would in 50 %)" in said
 
 
 def corrupted(

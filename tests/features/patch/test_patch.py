@@ -232,9 +232,9 @@ def test_a_grid_of_positions_shows_every_share(gpt2: Any, pairs: list[Pair]) -> 
 
 
 def test_a_named_span_is_its_positions_and_their_partners(gpt2: Any) -> None:
-    """Also where the prompts differ in length: king is one token, queen is two."""
+    """Also where the prompts differ in length: king is one token, violin is two."""
     spans = {"who": "king", "verb": "tokens:3"}
-    pair = Pair("The king smiled because", "The queen smiled because", "he", "she", spans=spans)
+    pair = Pair("The king smiled because", "The violin smiled because", "he", "she", spans=spans)
     options: dict[str, Any] = {"model": gpt2, "select": "layer:1", "align": "word"}
     for at, clean, corrupted in (("span:who", "2", "3"), ("span:verb, -1", "3,4", "4,5")):
         found = patch([pair], position=at, **options)
@@ -402,7 +402,7 @@ def test_a_result_is_read_back_and_says_itself(
 
 
 def test_a_corrupted_prompt_that_has_the_answer_too_is_told_of(gpt2: Any) -> None:
-    pair = Pair("The king smiled because", "The queen smiled because", "he", "she")
+    pair = Pair("The king smiled because", "The violin smiled because", "he", "she")
     found = patch([pair], model=gpt2, align="word", select="2.0+2.1")
     assert found.corrupted.wins == 1
     assert any("In 100 % of the corrupted prompts the answer wins too" in n for n in found.notes)

@@ -256,7 +256,7 @@ def test_a_row_has_the_figures_of_the_score_that_gave_the_role(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """2.0 rests on the first token; off that sink it is an induction head."""
-    found = av.profile("sample_inputs/story.txt")
+    found = av.profile("sample_inputs/sentences.txt")
     for head in found.heads:
         for role in head.scores.roles:
             assert head.evidence(role).mean == role.evidence.mean
@@ -264,7 +264,7 @@ def test_a_row_has_the_figures_of_the_score_that_gave_the_role(
     (one,) = (head for head in found.heads if found.layout.name(head.head) == "2.0")
     assert one.scores.does is not None
     assert one.scores.does.score == "induction_no_sink"
-    assert main(["profile", "sample_inputs/story.txt", "--role", "induction", "--quiet"]) == 0
+    assert main(["profile", "sample_inputs/sentences.txt", "--role", "induction", "--quiet"]) == 0
     (row,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("2.0"))
     assert f"induction off the sink    {one.scores.does.evidence.mean:.2f}" in row
 
