@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from attnviz.captures.ablated import ablated
 from attnviz.captures.inputs import (
     Input,
+    MapOptions,
     check_quantity,
     check_whole,
     light,
@@ -86,7 +87,8 @@ def heads(
 
             evidence = read_evidence(evidence)
             more_roles = partial(with_roles, roles=given_roles(evidence))
-        loaded = light(source_for(prompt, model))
+        asked = partial(MapOptions(select, without, quantity).check, annotated=bool(evidence))
+        loaded = light(source_for(prompt, model, asked))
         inputs = loaded.prepare(prompt)
         mixing = MixingObserver(loaded, quantity_named(quantity), [inputs])
         shown = with_quantity(loaded, quantity, shares=True, beside=[mixing])

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 from attnviz.captures import trials
 from attnviz.core.source import Source
-from attnviz.errors import InputError, ModelError
+from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.patch.pairs import Pair
 from attnviz.scoring.probe import starts_with
 
@@ -217,6 +217,12 @@ TASKS: Mapping[str, PairTask] = {
     "agreement": PairTask(agreement, "the verb in the number of its subject"),
     "gender": PairTask(gender, "the pronoun of a man or a woman"),
 }
+
+
+def check_task(name: str) -> None:
+    """Raise UsageError for a task that there is not."""
+    if name not in TASKS:
+        raise UsageError(f"unknown task {name!r}; choose one of {', '.join(TASKS)}")
 
 
 def task_pairs(source: Source, name: str, count: int, seed: int) -> tuple[list[Pair], int]:

@@ -22,7 +22,7 @@ from attnviz.core.split import EVERYTHING, sides
 from attnviz.corpus.gold.tally import DIFFERENCE, share
 from attnviz.errors import UsageError
 from attnviz.features.retrieval.measure import Answered, Floats, NeedleScores, answers, scored
-from attnviz.features.retrieval.needles import NULL, Needle, file_needles, word_needles
+from attnviz.features.retrieval.needles import NULL, Needle, NeedleFile, file_needles, word_needles
 from attnviz.features.retrieval.result import (
     LEAST_COPIED,
     NeedleExample,
@@ -52,7 +52,7 @@ def check(source: Source) -> None:
 
 def run(
     source: Source,
-    name: str | Path | None,
+    read: NeedleFile | None,
     settings: RetrievalSettings,
     control: Callable[[], Source] | None,
     progress: Progress,
@@ -61,15 +61,15 @@ def run(
 
     Args:
         source: the model.
-        name: of a file of needles; None for random words.
+        read: a file of needles; None for random words.
         settings: how.
         control: loads the same model with random weights; None for none.
         progress: is told how far it is.
     """
     check(source)
-    needles = word_needles(source, settings) if name is None else file_needles(
-        source, str(name), settings
-    )  # fmt: skip
+    needles = (
+        word_needles(source, settings) if read is None else file_needles(source, read, settings)
+    )
     measured = _told(scored(source, needles), "needles", len(needles), progress)
     heads = list(source.layout)
     table = _Table.of(heads, needles, measured, settings)
@@ -86,7 +86,7 @@ def run(
         corpus=fingerprint(needle.ids for needle in needles),
         seed=settings.seed,
         notes=tuple(notes),
-        task=WORDS if name is None else Path(name).name,
+        task=WORDS if read is None else Path(read.name).name,
         by=by,
         split=settings.split,
         needles=len(needles),
