@@ -37,6 +37,7 @@ from attnviz.features.profile.windows import limit as limit_of
 from attnviz.features.profile.work import ProfileSettings
 from attnviz.files import listed
 from attnviz.models.fresh_config import FreshConfig
+from attnviz.models.kept import Shelf, as_records
 from attnviz.models.norm_based import with_quantity
 from attnviz.scoring import plugins
 from attnviz.scoring.probe import match_prefixes
@@ -203,8 +204,9 @@ def _loaded(model: ModelSettings, quantity: str, reads: Literal["text", "image"]
 
 def _matching(source: Source) -> PrefixMatching | None:
     """As any process would measure it: the last bit depends on the number of threads."""
+    kind = as_records(PrefixMatching | None)
     with one_thread():
-        return match_prefixes(source)
+        return Shelf(source).recall("prefix matching", (), lambda: match_prefixes(source), *kind)
 
 
 def with_evidence(profile: Profile, evidence: Evidence | Sequence[Evidence] | None) -> Profile:

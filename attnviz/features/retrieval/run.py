@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,7 @@ from attnviz.features.retrieval.result import (
     RetrievalScore,
 )
 from attnviz.features.retrieval.settings import RetrievalSettings
+from attnviz.models.kept import Shelf, as_records
 from attnviz.statistics.clusters import FEW, few_groups
 
 Bools = NDArray[np.bool_]
@@ -97,7 +99,7 @@ def run(
         cells=tuple(table.cells(order[0])),
         heads=tuple(table.score(heads[n], n, by) for n in order),
         ablations=tuple(ablations),
-        control=_control(control, table, settings, progress),
+        control=_control(source, control, table, settings, progress),
         examples=tuple(_examples(source, needles, measured)),
     )
 
@@ -293,6 +295,7 @@ def _ablations(
 
 
 def _control(
+    source: Source,
     load: Callable[[], Source] | None,
     table: _Table,
     settings: RetrievalSettings,
@@ -301,6 +304,18 @@ def _control(
     """The needles that heads are measured on, with random weights."""
     if load is None:
         return None
+    pack = as_records(RetrievalControl)
+    about = (settings.seed, table.held_out)
+    return Shelf(source).recall(
+        "needles with random weights", about, partial(_random, load, table, settings, progress),
+        *pack,
+    )  # fmt: skip
+
+
+def _random(
+    load: Callable[[], Source], table: _Table, settings: RetrievalSettings, progress: Progress
+) -> RetrievalControl:
+    """What :func:`_control` says, measured."""
     needles = table.held_out
     measured = _told(scored(load(), needles, given=True), "random weights", len(needles), progress)
     copied = np.stack([sums.copied for sums in measured]).mean(0)
