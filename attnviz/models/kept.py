@@ -287,6 +287,6 @@ def unpack_arrays(data: bytes) -> dict[str, Array]:
     except SafetensorError as error:
         raise ValueError(str(error)) from None
     return {
-        name: arrays.to_torch(plain[name]) if torchs else arrays.array(plain[name])
+        name: arrays.to_torch(arrays.array(plain[name])) if torchs else arrays.array(plain[name])
         for name, torchs in kinds
     }

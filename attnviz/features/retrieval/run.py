@@ -306,10 +306,11 @@ def _control(
         return None
     pack = as_records(RetrievalControl)
     about = (settings.seed, table.held_out)
-    return Shelf(source).recall(
+    control: RetrievalControl = Shelf(source).recall(
         "needles with random weights", about, partial(_random, load, table, settings, progress),
         *pack,
     )  # fmt: skip
+    return control
 
 
 def _random(
