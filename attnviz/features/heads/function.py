@@ -136,8 +136,9 @@ def _probed(source: Source, quantity: str) -> tuple[tuple[HeadScores, ...], Pref
         return scored, match_prefixes(source) if quantity == "weights" else None
 
     about = None if user_defined() else quantity
-    kind = tuple[tuple[HeadScores, ...], PrefixMatching | None]
-    return Shelf(source).recall("probe of heads", about, probed, *as_records(kind))
+    kind = as_records(tuple[tuple[HeadScores, ...], PrefixMatching | None])
+    scored, matching = Shelf(source).recall("probe of heads", about, probed, *kind)
+    return scored, matching
 
 
 def _only(scores: Sequence[HeadScores], chosen: frozenset[Head] | None) -> tuple[HeadScores, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from attnviz.cli import option_names
+from attnviz.cli import console, option_names
 from attnviz.cli.declared import command
 from attnviz.cli.output import Output
 from attnviz.core.settings import Settings, setting
@@ -52,3 +52,5 @@ def models(options: ListedModel, settings: ModelsSettings, output: Output) -> No
     worded = tuple(replace(entry, note=option_names.words(entry.note)) for entry in listed.models)
     result = replace(listed, models=worded)
     output.deliver(result)
+    if result.kept and not output.machine:
+        console.note(["attnviz models --max-mb 0 removes what is kept"], output.quiet)

@@ -23,7 +23,7 @@ def parts(result: Models | ModelCard) -> Iterator[RenderableType]:
         if result.kept:
             yield ""
             yield kept_table(result.kept)
-            yield Line(f"in {result.kept_in}; attnviz models --max-mb 0 removes it", "dim")
+            yield Line(f"in {result.kept_in}", "dim")
     else:
         yield from card_parts(result)
 

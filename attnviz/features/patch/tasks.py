@@ -20,8 +20,9 @@ The words that come again begin anywhere among the first, so that no fixed place
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from attnviz.captures import trials
 from attnviz.core.source import Source
@@ -78,6 +79,17 @@ class TaskWords:
         self.masked = trials.is_masked(source)
         self._known: dict[str, bool] = {}
 
+    @cached_property
+    def around(self) -> tuple[int | None, frozenset[int]]:
+        """The id that a text starts with, and all that the tokenizer adds to one."""
+        start, added = starts_with(self.source)
+        return start, frozenset(added)
+
+    @cached_property
+    def pool(self) -> Sequence[int]:
+        """Ids of words to draw from."""
+        return trials.word_ids(self.source, self.around[1], 10 * HALF)
+
     def whole(self, word: str) -> bool:
         """Whether a word is one token after a blank."""
         if word not in self._known:
@@ -129,8 +141,7 @@ def _repeated(
 ) -> Pair:
     """Random words and some of them again; ``change`` gives other words and their answer."""
     source, draw = words.source, words.draw
-    start, added = starts_with(source)
-    pool = trials.word_ids(source, frozenset(added), 10 * HALF)
+    (start, added), pool = words.around, words.pool
     room = source.max_tokens
     half = HALF if room is None else min(HALF, (room - 2) * 2 // 3)
     count = half * AGAIN // HALF
