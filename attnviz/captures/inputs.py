@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,6 +13,7 @@ from warnings import warn
 from attnviz.captures.ablated import observed
 from attnviz.captures.captured import Captured
 from attnviz.captures.loading import light
+from attnviz.captures.named import check_spans
 from attnviz.captures.settings import HeadsCheck, MapSettings, ModelSettings
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Layout
@@ -21,7 +21,6 @@ from attnviz.core.interface import interface
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.quantities import quantity_named
 from attnviz.core.source import Source
-from attnviz.core.spans import Span, found_in, no_span, places, ranges_of, span_query
 from attnviz.errors import AttnvizWarning, FileNameWarning, InputError, UsageError
 from attnviz.files import human_bytes, like_a_file
 from attnviz.models.decoding import check_file
@@ -34,9 +33,6 @@ from attnviz.scoring.observe import Recorder
 
 LARGE = 2 << 30
 """Bytes of maps from which a capture is preceded by a warning."""
-
-_ANY = sys.maxsize
-"""More tokens than a text has."""
 
 NO_MODEL = "cannot be ablated, since that needs the model"
 """What is said of recorded attention that is to be ablated."""
@@ -111,60 +107,6 @@ def prompt_of(what: str | Prompt) -> Prompt:
             check_file(Path(file))
     check_spans(prompt)
     return prompt
-
-
-def check_spans(prompt: Prompt) -> None:
-    """Look whether the named parts of a text are in it, before a model cuts it into tokens.
-
-    Raises:
-        UsageError: a part that cannot be looked for; InputError: one that is not there.
-    """
-    for name, written in (prompt.spans or {}).items():
-        query = span_query(name, written)
-        if query.kind in ("tokens", "chars"):
-            ranges_of(query)
-        elif prompt.text is not None and prompt.generate is None:
-            found_in(query, prompt.text)
-
-
-def known_spans(what: Iterable[Input]) -> tuple[str, ...] | None:
-    """The names of the spans of some texts; None where a model tells them, or attention holds them.
-
-    The messages of a chat and what a model writes are spans too.
-    """
-    names: dict[str, None] = {}
-    for given in what:
-        if isinstance(given, str):
-            continue
-        if isinstance(given, Capture) or given.text is None or given.generate is not None:
-            return None
-        names |= dict.fromkeys(given.spans or ())
-    return tuple(names)
-
-
-def check_part(rows: str | None, keys: str | None, prompt: Prompt) -> None:
-    """Look whether the rows and keys of a part can be meant, before a model cuts a text.
-
-    Raises:
-        UsageError: neither positions nor a span of the text.
-    """
-    names = known_spans([prompt])
-    if names is not None:
-        spans = [Span(name, ()) for name in names]
-        for what, asked in (("rows", rows), ("keys", keys)):
-            if asked is not None:
-                places(asked, spans, _ANY, what)
-
-
-def check_span(name: str, prompts: Iterable[Prompt]) -> None:
-    """Look whether any of some texts has a span of that name, where their spans are all known.
-
-    Raises:
-        UsageError: none has one.
-    """
-    known = known_spans(prompts)
-    if known is not None and name not in known:
-        raise no_span(name, known)
 
 
 @interface

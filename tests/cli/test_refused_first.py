@@ -146,6 +146,7 @@ HEADS: dict[str, list[tuple[str, ...]]] = {
     "live": [("-s",)],
     "profile": [(*TEXTS, "-s")],
     "ablate": [(*TEXT, "-s"), (*TEXT, "-s", "0.0+"), (*TEXT, "-s", "role:induction+")],
+    "knockout": [(*NAMED, "-s"), (*NAMED, "-s", "role:induction+")],
     "patch": [(*PAIR, "-s"), (*PAIR, "--paths", "0.0 -> ")],
     "spans": [(*NAMED, "-s")],
     "sources": [(*TEXT, "-s")],

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from attnviz.captures.inputs import NO_MODEL, Input, check_span, prepared, prompts_of
+from attnviz.captures.inputs import NO_MODEL, Input, prepared, prompts_of
 from attnviz.captures.loading import light
+from attnviz.captures.named import check_span
 from attnviz.captures.settings import Attaching, ModelSettings
 from attnviz.core.execution import Parallel
 from attnviz.core.heads import Layout

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from attnviz.captures.inputs import (
-    Input,
-    MapOptions,
-    capture,
-    check_part,
-    prompt_of,
-    source_for,
-)
+from attnviz.captures.inputs import Input, MapOptions, capture, prompt_of, source_for
 from attnviz.captures.loading import light
+from attnviz.captures.named import check_part
 from attnviz.captures.selection import clearest
 from attnviz.captures.settings import ModelSettings
 from attnviz.captures.tiled import is_long

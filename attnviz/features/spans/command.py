@@ -63,7 +63,7 @@ def spans(
 
       attnviz spans questions.jsonl --fields context=doc,question=q,answer=a
     """
-    from attnviz.captures.inputs import known_spans
+    from attnviz.captures.named import known_spans
     from attnviz.core.spans import ELSEWHERE
     from attnviz.features.spans import function
     from attnviz.features.spans.result import Spans

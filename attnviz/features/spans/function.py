@@ -9,16 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.captures.copies import distinct, same_as
-from attnviz.captures.inputs import (
-    NO_MODEL,
-    Input,
-    check_quantity,
-    known_spans,
-    looks_of,
-    prepared,
-    prompts_of,
-)
+from attnviz.captures.inputs import NO_MODEL, Input, check_quantity, looks_of, prepared, prompts_of
 from attnviz.captures.loading import light
+from attnviz.captures.named import known_spans
 from attnviz.captures.notes import notes
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.capture import Capture
