@@ -6,13 +6,15 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 from warnings import warn
 
 from attnviz.captures.ablated import observed
 from attnviz.captures.captured import Captured
 from attnviz.captures.loading import light
-from attnviz.captures.settings import MapSettings, ModelSettings
+from attnviz.captures.named import check_spans
+from attnviz.captures.settings import HeadsCheck, MapSettings, ModelSettings
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Layout
 from attnviz.core.interface import interface
@@ -21,24 +23,35 @@ from attnviz.core.quantities import quantity_named
 from attnviz.core.source import Source
 from attnviz.errors import AttnvizWarning, FileNameWarning, InputError, UsageError
 from attnviz.files import human_bytes, like_a_file
+from attnviz.models.decoding import check_file
 from attnviz.models.fresh_config import FreshConfig
 from attnviz.models.memory import beyond
 from attnviz.models.norm_based import with_quantity
 from attnviz.scoring import select as selection
+from attnviz.scoring.groups import check_groups
 from attnviz.scoring.observe import Recorder
 
 LARGE = 2 << 30
 """Bytes of maps from which a capture is preceded by a warning."""
 
+NO_MODEL = "cannot be ablated, since that needs the model"
+"""What is said of recorded attention that is to be ablated."""
+
 Input = str | Prompt | Capture
 """What can be looked at: a text or a prompt to run, or attention that is there already."""
 
 
-def source_for(prompt: Prompt, model: ModelSettings) -> Source:
-    """The loaded model; two sentences get a fresh layer cross-attention."""
+def source_for(prompt: Prompt, model: ModelSettings, heads: HeadsCheck | None = None) -> Source:
+    """The loaded model; two sentences get a fresh layer cross-attention.
+
+    Args:
+        prompt: what it is to run.
+        model: its name, and where it runs.
+        heads: see :meth:`~attnviz.captures.settings.ModelSettings.load`.
+    """
     if prompt.pair is not None and model.model == "fresh":
         model = model.but(model=FreshConfig(kind="cross"))
-    return model.load(reads="text" if prompt.image is None else "image")
+    return model.load(heads=heads, reads="text" if prompt.image is None else "image")
 
 
 def _own(text: str) -> str:
@@ -89,6 +102,10 @@ def prompt_of(what: str | Prompt) -> Prompt:
             raise InputError(f"the {name} is not valid UTF-8; save it as UTF-8") from None
     if prompt.ids is not None and not prompt.ids:
         raise InputError("the list of ids is empty; give at least one")
+    for file in (prompt.image, prompt.audio):
+        if file is not None:
+            check_file(Path(file))
+    check_spans(prompt)
     return prompt
 
 
@@ -143,6 +160,25 @@ class MapOptions:
     quantity: str = "weights"
     why: str | None = None
     origins: bool = False
+
+    def check(self, layout: Layout, *, annotated: bool = False) -> None:
+        """Refuse, before anything runs, heads that a model does not have.
+
+        Args:
+            layout: the heads of the model.
+            annotated: whether annotated text names further roles.
+
+        Raises:
+            SelectionError: such heads, or a role that there is not; UsageError: no such quantity.
+        """
+        from attnviz.models.qk_recorder import asked
+
+        if self.without is not None:
+            check_groups(self.without, layout, annotated=annotated)
+        if quantity_named(self.quantity).layers:  # whose heads are whole layers
+            return
+        chosen = layout if self.select is None else selection.select(self.select, layout)
+        asked(self.why, frozenset(chosen), layout)
 
 
 def captures(
@@ -208,8 +244,7 @@ def prepare(
             continue
         prompt = prompt_of(given)
         if source is None:
-            source = source_for(prompt, model)
-            source = light(source)
+            source = light(source_for(prompt, model, options.check))
         ready = _prepared(prompt, source, options)
         before, needed = needed, needed + sum(_bytes(ready, head) for head in ready.heads)
         of = f"{ready.inputs.length:,} tokens" if number == 1 else f"{number} texts or more"
@@ -323,7 +358,7 @@ def prepared(source: Source, what: Input | Iterable[Input]) -> Sequence[Inputs]:
     Raises:
         UsageError: recorded attention; InputError: no text.
     """
-    prompts = prompts_of(what, "cannot be ablated, since that needs the model")
+    prompts = prompts_of(what, NO_MODEL)
     if not prompts:
         raise InputError("no text to measure; give at least one")
     return [source.prepare(prompt) for prompt in prompts]

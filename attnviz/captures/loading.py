@@ -6,10 +6,11 @@ import sys
 from pathlib import Path
 from typing import Any, Literal
 
+from attnviz.core.heads import Layout, SiteKind
 from attnviz.core.interface import interface
 from attnviz.core.model_entry import DEFAULT_MODEL
 from attnviz.core.source import Source
-from attnviz.errors import UsageError
+from attnviz.errors import ModelError, UsageError
 from attnviz.models.device import Placement, resolve
 from attnviz.models.fresh_config import FreshConfig
 
@@ -108,6 +109,31 @@ def light(source: Source) -> Source:
 def load_light(model: Any, **more: Any) -> Source:
     """:func:`light` of what :func:`load` gives."""
     return light(load(model, **more))
+
+
+def expected(model: object) -> Layout | None:
+    """The heads of a model, without reading its weights; None where only loading it tells.
+
+    Args:
+        model: as for :func:`load`.
+    """
+    from attnviz.models.configs.layout import layout_of
+    from attnviz.models.folder import locate_config
+
+    if model == "fresh":
+        model = FreshConfig()
+    if isinstance(model, FreshConfig):
+        kind: SiteKind = "decoder" if model.causal else "encoder"
+        kind = "cross" if model.kind == "cross" else kind
+        return Layout({kind: (model.heads,) * model.layers})
+    if not isinstance(model, str | Path):
+        known = getattr(model, "layout", None)
+        return known if isinstance(known, Layout) else None
+    try:
+        config, _ = locate_config(str(model))
+    except ModelError:  # loading says it, and more of it
+        return None
+    return layout_of(config)
 
 
 def find(*models: object) -> None:

@@ -12,9 +12,13 @@ from attnviz.core.model_entry import DEFAULT_MODEL
 from attnviz.core.settings import Settings, setting
 
 if TYPE_CHECKING:
+    from attnviz.core.heads import Layout
     from attnviz.core.source import Source
 
 MODEL, INPUT = "Model", "Input"
+
+HeadsCheck = Callable[["Layout"], object]
+"""Raises SelectionError for heads that a model with this layout does not have."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +45,26 @@ class ModelSettings(Settings, panel=MODEL):
         metavar="DTYPE",
     )
 
-    def load(self, **more: Any) -> Source:
-        """The loaded model; ``more`` as for :func:`attnviz.load`."""
+    def load(self, *, heads: HeadsCheck | None = None, **more: Any) -> Source:
+        """The loaded model.
+
+        Args:
+            heads: raises for heads that are asked for and not there; see :meth:`expect`.
+            more: as for :func:`attnviz.load`.
+        """
         from attnviz.captures.loading import load
 
+        if heads is not None:
+            self.expect(heads)
         return load(**self.asked(), **more)
+
+    def expect(self, heads: HeadsCheck) -> None:
+        """Look whether heads are there by the model's configuration, if that tells all of them."""
+        from attnviz.captures.loading import expected
+
+        layout = expected(self.model)
+        if layout is not None:
+            heads(layout)
 
     def loading(self, **more: Any) -> Callable[[], Source]:
         """Loads it, also in another process."""

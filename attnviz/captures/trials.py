@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import Source
+from attnviz.core.spans import no_span
 from attnviz.core.tokens import Sides, Tokens
-from attnviz.errors import InputError, ModelError, UsageError
+from attnviz.errors import InputError, ModelError
 from attnviz.scoring.probe import probe_prompts, starts_with
 
 MASKED_SHARE = 0.15
@@ -95,10 +96,8 @@ def within(trials: Iterable[Trial], name: str, ahead: int) -> Iterator[Trial]:
                 positions=tuple(trial.positions[n] for n in targets_in_span),
                 targets=tuple(trial.targets[n] for n in targets_in_span) if trial.targets else (),
             )
-    if not some and known:
-        raise UsageError("no text has a span {!r}; choose from {}", name, ", ".join(known))
     if not some:
-        raise UsageError("no text has a span {!r}; name one with {span}", name, span=...)
+        raise no_span(name, known)
 
 
 def everywhere(text: int, inputs: Inputs) -> list[Trial]:

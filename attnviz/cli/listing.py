@@ -21,6 +21,17 @@ Listed = tuple[tuple[HeadScores, ...], str]
 """Heads in the order of the table, and what stands below it of those that are not listed."""
 
 
+def check_order(table: SortOptions, evidence: object) -> None:
+    """Refuse, before anything runs, a role or an order that there is not.
+
+    Raises:
+        UsageError: as :func:`~attnviz.scoring.arrange.arrange`; with results of annotated text
+            only they tell.
+    """
+    if not evidence:
+        arrange((), role=table.role, sort=table.sort)
+
+
 def listed(
     heads: Sequence[HeadScores],
     *,

@@ -19,10 +19,12 @@ class Stages:
     def __init__(self, quiet: bool) -> None:
         self._shown = not quiet and sys.stderr.isatty()
         self._log = Log(quiet)
+        self._noting = console.noting(quiet)
         self._progress: Any = None
         self._tasks: dict[str, Any] = {}
 
     def __enter__(self) -> Stages:
+        self._noting.__enter__()
         if self._shown:
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
@@ -36,7 +38,8 @@ class Stages:
             )
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, *error: Any) -> None:
+        self._noting.__exit__(*error)
         if self._progress is not None:
             self._progress.stop()
 

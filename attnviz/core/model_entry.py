@@ -1,4 +1,4 @@
-"""Models by name: the one that runs where none is named, and those on this machine."""
+"""Models by name: the one that runs where none is named, those here, and what is kept of them."""
 
 from __future__ import annotations
 
@@ -28,3 +28,20 @@ class ModelEntry:
     size: int = 0
     usable: bool = True
     note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptEntry:
+    """Something that was measured of a model, and is kept to be used again.
+
+    Attributes:
+        what: it is, such as ``means of heads``; empty for a damaged file.
+        model: the name of the model.
+        size: bytes on disk.
+        used: when it was last used, in seconds since 1970.
+    """
+
+    what: str
+    model: str
+    size: int
+    used: float

@@ -206,6 +206,13 @@ def _matched(query: SpanQuery, text: str, regions: Sequence[Range]) -> Iterator[
         ) from None
 
 
+def no_span(name: str, known: Iterable[str]) -> UsageError:
+    """What to raise where no text has a span of a name, but spans of those that are known."""
+    if names := ", ".join(known):
+        return UsageError("no text has a span {!r}; choose from {}", name, names)
+    return UsageError("no text has a span {!r}; name one with {span}", name, span=...)
+
+
 def check_apart(spans: Sequence[Span]) -> None:
     """Refuse spans that overlap. One inside another is fine: a document inside a message.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
+
+_ASKED = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 class _Limit:
@@ -63,6 +66,16 @@ def one_blas_thread() -> Iterator[None]:
     """
     with _blas().limit(limits=1, user_api="blas"):
         yield
+
+
+def threads() -> tuple[object, ...]:
+    """What says how many threads a pass has: it may decide the last bit of a sum."""
+    if _LIMIT.get() is not None:
+        return (1,)
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        return (torch.get_num_threads(),)
+    return (os.cpu_count(), *(os.environ.get(name) for name in _ASKED))
 
 
 def limit_threads() -> None:

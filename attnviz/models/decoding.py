@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +30,7 @@ def read_picture(path: Path) -> NDArray[np.uint8]:
     """
     from PIL import Image, ImageOps
 
-    _check(path)
+    check_file(path)
     try:
         with Image.open(path) as image:
             width, height = image.size
@@ -70,7 +69,7 @@ def read_sound(path: Path, rate: int) -> NDArray[np.float32]:
         import soundfile
     except (ImportError, OSError):  # it is there, but not the library that it calls
         raise UsageError("{} needs soundfile; {}", path, install("attnviz[audio]")) from None
-    _check(path)
+    check_file(path)
     try:
         with soundfile.SoundFile(path) as file:
             if len(file) > MOST_SECONDS * file.samplerate:
@@ -109,7 +108,8 @@ def resampled(samples: NDArray[np.float32], own: int, rate: int) -> NDArray[np.f
     return made.astype(np.float32)
 
 
-def _check(path: Path) -> Any:
+def check_file(path: Path) -> None:
+    """Raise InputError for a file of a picture or a sound that is not there."""
     with system_errors(InputError, f"cannot read {path}"):
         if not path.is_file():
             what = "a folder" if path.is_dir() else "missing"

@@ -64,6 +64,18 @@ class Gated:
             _CUTS.reset(token)
 
     @property
+    def contents(self) -> str | None:
+        """A hash of all that passes depend on beside texts: the numbers of the model as they are.
+
+        None where that is not known, and while gates stand. Reads every weight.
+        """
+        return None if self._standing else self._hash()
+
+    def _hash(self) -> str | None:
+        """The same, whatever gates stand; None by default."""
+        return None
+
+    @property
     def layout(self) -> Layout:
         """Which heads there are."""
         raise TypeError(f"{type(self).__name__} is not a model by itself")

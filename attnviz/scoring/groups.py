@@ -70,6 +70,31 @@ def read_groups(text: str, layout: Layout, roles: Roles) -> tuple[Group, ...]:
     return tuple(groups.values())
 
 
+def check_groups(text: str, layout: Layout, *, annotated: bool = False) -> None:
+    """Refuse groups that cannot be, before it is measured which heads have which role.
+
+    Args:
+        text: see the module's grammar.
+        layout: the heads of the model.
+        annotated: whether annotated text names further roles.
+
+    Raises:
+        SelectionError: as for :func:`read_groups`, but for roles that no head shows.
+    """
+
+    def known(name: str) -> Collection[Head]:
+        if not annotated:
+            role_heads((), name)
+        return tuple(layout)
+
+    for item in map(_compact, text.split(",")):
+        if "role:" not in item:
+            _item(item, layout, known)
+        else:
+            for part in item.removeprefix("all-but:").split("+"):
+                _part(part, layout, known)
+
+
 def _compact(item: str) -> str:
     """Without blanks, but for those in names of files."""
     parts = (part.strip() for part in item.split("+"))

@@ -1,7 +1,12 @@
-"""Where a result cannot go is said at once: before a model is read, whichever command it is."""
+"""What cannot be is said at once, before a model is read, whichever command it is.
+
+Where a result cannot go, files that are not there, parts of a text that it does not have. And
+heads: a configuration tells which there are, without any weights.
+"""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +14,7 @@ import pytest
 import typer
 
 from attnviz.cli import COMMANDS, app, main
+from attnviz.models.demo import DEMOS
 
 MODEL = ("--model", "no/such/folder")
 SAMPLES = "sample_inputs"
@@ -64,3 +70,123 @@ def test_a_form_that_is_not_there_is_refused_first(name: str, tmp_path: Path, ca
     said = capsys.readouterr().err
     assert said.startswith("attnviz: cannot write 'result.qqq'; name the file ."), said
     assert not path.exists()
+
+
+TEXT = ("a b",)
+TEXTS = (f"{SAMPLES}/sentences.txt",)
+NAMED = (*TEXT, "--span", "x=a")
+PAIR = ("a b", "a c", "--answer", "d")
+
+ABSENT: dict[str, list[tuple[str, ...]]] = {
+    "heads": [(*TEXT, "--evidence"), ("--file",), ("--chat",), ("--image",)],
+    "heatmap": [("--image",)],
+    "view": [(*TEXT, "--evidence"), ("--texts",)],
+    "profile": [(*TEXTS, "--evidence"), ()],
+    "ablate": [(*TEXT, "--evidence"), (*TEXT, "--reference"), ("--texts",)],
+    "patch": [()],
+    "syntax": [()],
+    "coref": [()],
+    "spans": [("--texts",)],
+    "sinks": [("--texts",)],
+    "retrieval": [()],
+    "lens": [("--by", "head", "--texts")],
+    "sources": [("-s", "0.0", "--texts")],
+    "circuits": [("--evidence",)],
+    "atlas": [("--texts",), ("--texts", *TEXTS, "--gold"), ("--texts", *TEXTS, "--evidence")],
+    "diff": [("--other-model", "no/other", "--texts")],
+    "export": [("--out-dir", "maps")],
+}
+"""A file behind each of these is read first; what one of another kind would say does not matter."""
+NO_FILE = "absent.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("name", "line"), [(name, line) for name, lines in ABSENT.items() for line in lines]
+)
+def test_a_file_that_is_not_there_is_refused_first(
+    name: str, line: tuple[str, ...], capsys
+) -> None:
+    assert main([name, *line, NO_FILE, *MODEL]) == 1
+    said = capsys.readouterr().err
+    assert NO_FILE in said, said
+    assert "no/such" not in said
+
+
+PARTS: dict[str, list[tuple[str, ...]]] = {
+    "heads": [(*TEXT, "--span", "x=zzz"), (*TEXT, "--span", "x=regex:("), (*TEXT, "--role", "zzz"),
+              (*TEXT, "--sort", "zzz")],
+    "explain": [(*TEXT, "--span", "x=zzz")],
+    "heatmap": [(*TEXT, "--rows", "zzz"), (*NAMED, "--keys", "zzz")],
+    "view": [(*TEXT, "--rows", "zzz")],
+    "profile": [(*TEXTS, "--role", "zzz"), (*TEXTS, "--sort", "zzz")],
+    "ablate": [(*NAMED, "--position", "span:zzz"), (*TEXT, "--span", "x=zzz")],
+    "patch": [("--task", "zzz")],
+    "syntax": [(f"{SAMPLES}/treebank.conllu", "--relation", "zzz")],
+    "spans": [(*TEXT, "--span", "x=zzz"), (*NAMED, "--to", "zzz"), (*NAMED, "--from", "zzz")],
+    "logits": [(*TEXT, "--span", "x=zzz")],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "line"), [(name, line) for name, lines in PARTS.items() for line in lines]
+)
+def test_a_part_that_is_not_there_is_refused_first(
+    name: str, line: tuple[str, ...], capsys
+) -> None:
+    assert main([name, *line, *MODEL]) in (1, 2)
+    said = capsys.readouterr().err
+    assert "no/such" not in said
+    assert "zzz" in said or "regex" in str(line), said
+
+
+HEADS: dict[str, list[tuple[str, ...]]] = {
+    "heads": [(*TEXT, "-s"), (*TEXT, "--without")],
+    "heatmap": [(*TEXT, "-s")],
+    "view": [(*TEXT, "-s"), (*TEXT, "--without"), (*TEXT, "--why"), (*TEXT, "-s", "clearest:2,")],
+    "live": [("-s",)],
+    "profile": [(*TEXTS, "-s")],
+    "ablate": [(*TEXT, "-s"), (*TEXT, "-s", "0.0+"), (*TEXT, "-s", "role:induction+")],
+    "knockout": [(*NAMED, "-s"), (*NAMED, "-s", "role:induction+")],
+    "patch": [(*PAIR, "-s"), (*PAIR, "--paths", "0.0 -> ")],
+    "spans": [(*NAMED, "-s")],
+    "sources": [(*TEXT, "-s")],
+    "circuits": [("-s",)],
+    "capture": [(*TEXT, "-o", "a.npz", "-s"), (*TEXT, "-o", "a.npz", "--without")],
+    "export": [(*TEXTS, "--out-dir", "maps", "-s")],
+}
+"""A selection of heads ends each of these."""
+TAKING_HEADS = {"select", "without", "why", "paths"}
+
+
+def test_every_command_that_takes_heads_is_here() -> None:
+    root: Any = typer.main.get_command(app)
+    taking = {
+        name
+        for name in COMMANDS
+        if any(p.name in TAKING_HEADS for p in root.get_command(None, name).params)
+    }
+    assert taking == set(HEADS)
+
+
+@pytest.fixture
+def configured(tmp_path: Path) -> str:
+    """A folder with everything of a model but its weights."""
+    shutil.copytree(
+        DEMOS["demo-gpt2"], tmp_path / "cut", ignore=shutil.ignore_patterns("*.safetensors")
+    )
+    return str(tmp_path / "cut")
+
+
+@pytest.mark.parametrize(
+    ("name", "line"), [(name, line) for name, lines in HEADS.items() for line in lines]
+)
+def test_heads_that_are_not_there_are_refused_before_weights_are_read(
+    name: str, line: tuple[str, ...], configured: str, capsys
+) -> None:
+    before, last = line[:-1], line[-1]
+    joined = (*before, f"{last}9.9") if last.endswith(("+", " ", ",")) else (*line, "9.9")
+    assert main([name, *joined, "--model", configured]) == 2
+    assert "no head 9.9; this model has layers 0-3 with heads 0-5" in capsys.readouterr().err
+    there = [part.replace("9.9", "3.1") for part in joined]
+    assert main([name, *there, "--model", configured]) == 1
+    assert "has no weights" in capsys.readouterr().err

@@ -17,6 +17,7 @@ import torch
 import attnviz as av
 from attnviz.core.prompt import Prompt
 from attnviz.errors import AttnvizError
+from attnviz.models.configs.layout import layout_of
 from attnviz.scoring.observe import Recorder
 from tests.models.tiny import inputs_of, transformers
 
@@ -223,6 +224,7 @@ def test_maps_are_eagers_and_what_is_not_known_has_a_reason(kind: str, family: s
         assert "\n" not in reason
         return
     source = av.load(model)
+    assert layout_of(model.config.to_dict()) in (None, source.layout)
     inputs = inputs_of(source, IDS, TARGET)
     recorder = Recorder([inputs], frozenset(source.layout))
     source.forward([inputs], [recorder])

@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from attnviz.captures.inputs import Input, prepared
+from attnviz.captures.inputs import NO_MODEL, Input, prepared, prompts_of
 from attnviz.captures.loading import light
+from attnviz.captures.named import check_span
 from attnviz.captures.settings import Attaching, ModelSettings
 from attnviz.core.execution import Parallel
+from attnviz.core.heads import Layout
 from attnviz.core.interface import interface
 from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
@@ -19,7 +21,8 @@ from attnviz.features.ablation.reference import MATCHED, UNMATCHED
 from attnviz.features.ablation.result import Ablation
 from attnviz.features.ablation.run import Study, run
 from attnviz.features.ablation.settings import AblationSettings
-from attnviz.features.evidence import Evidence, Roles, given_roles, read_evidence
+from attnviz.features.evidence import Attached, Roles, given_roles, read_evidence
+from attnviz.scoring.groups import check_groups
 from attnviz.scoring.user_measures import Outputs, given_fill, given_metric
 
 
@@ -72,7 +75,20 @@ def ablate(
     if probe and groups is not None:
         raise UsageError("{probe} draws its own texts, which have no {groups}", probe=True,
                          groups=...)  # fmt: skip
-    source = light(model.load())
+    beside = read_evidence(attaching.evidence)
+    select = settings.select
+
+    def there(layout: Layout) -> None:
+        if select is not None:
+            check_groups(select, layout, annotated=bool(beside))
+
+    if text is not None:
+        text = prompts_of(text, NO_MODEL)
+        if settings.position is not None:
+            check_span(settings.position.removeprefix("span:"), text)
+    if not isinstance(reference, str | None):
+        reference = prompts_of(reference, NO_MODEL)
+    source = light(model.load(heads=there))
     study = Study(
         source,
         None if text is None else prepared(source, text),
@@ -82,7 +98,7 @@ def ablate(
         parallel,
         progress or (lambda stage, done, all_: None),
         tuple(groups or ()),
-        _annotated(attaching.evidence, source, model),
+        _annotated(beside, source, model),
     )
     if groups is not None and len(study.groups) != len(study.texts or ()):
         raise UsageError(
@@ -103,11 +119,8 @@ def _reference(
     return prepared(source, asked)
 
 
-def _annotated(
-    evidence: Evidence | Sequence[Evidence] | None, source: Source, model: ModelSettings
-) -> Roles:
+def _annotated(several: Sequence[Attached], source: Source, model: ModelSettings) -> Roles:
     """Roles that results about this model give its heads; UsageError for another model's."""
-    several = read_evidence(evidence)
     for item in several:
         item.result.check_model(item.name, source.info, source.layout, model.identity)
     return given_roles(several)

@@ -37,6 +37,7 @@ from attnviz.core.source import Source
 from attnviz.core.tokens import Sides
 from attnviz.corpus import texts
 from attnviz.corpus.gold.files import split_gold
+from attnviz.corpus.gold.treebank import sentences as read_sentences
 from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.errors import InputError, ModelError, OutputError, system_errors
 from attnviz.features.ablation.function import ablate as run_ablate
@@ -102,11 +103,15 @@ def atlas(
     """
     treebanks, antecedents = split_gold(settings.gold)
     limit = None if settings.limit is None else min(settings.limit, sys.maxsize)
-    beside = read_evidence(attaching.evidence)
+    names, beside = listed(files), read_evidence(attaching.evidence)
+    texts.resolve(names)
+    if antecedents:
+        texts.resolve(antecedents)
+    if treebanks:
+        read_sentences(treebanks, strict=False)  # now, not when the profile is done
     source = model.load()
     for evidence in beside:
         evidence.result.check_model(evidence.name, source.info, source.layout, model.identity)
-    names = listed(files)
     rows = None if out_dir is None else selection(source.layout)
     store = _Kept(
         None if state is None else Path(state), f"{_state(model, names, settings)} {rows}"

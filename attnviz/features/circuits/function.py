@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from attnviz.captures.settings import Attaching, ModelSettings
@@ -18,7 +19,7 @@ from attnviz.scoring.select import select
 if TYPE_CHECKING:
     from attnviz.core.findings import Value
     from attnviz.core.heads import Head
-    from attnviz.features.evidence import Evidence
+    from attnviz.features.evidence import Attached
 
 
 @interface
@@ -44,19 +45,21 @@ def circuits(
         AttnvizError: see :mod:`attnviz.errors`; ModelError where nothing of a model's matrices is
             known for certain.
     """
-    source = model.load()
-    heads = None if settings.select is None else select(settings.select, source.layout)
-    result = run(source, settings, heads, progress or (lambda stage, done, total: None))
-    result = replace(result, identity=model.identity)
-    return result if attaching.evidence is None else _beside(result, attaching.evidence)
-
-
-def _beside(result: Circuits, evidence: Evidence | Sequence[Evidence]) -> Circuits:
-    """The same with what other results measured between heads."""
     from attnviz.features.evidence import read_evidence
 
+    evidence = read_evidence(attaching.evidence)
+    asked = settings.select
+    source = model.load(heads=None if asked is None else partial(select, asked))
+    heads = None if asked is None else select(asked, source.layout)
+    result = run(source, settings, heads, progress or (lambda stage, done, total: None))
+    result = replace(result, identity=model.identity)
+    return _beside(result, evidence) if evidence else result
+
+
+def _beside(result: Circuits, evidence: Sequence[Attached]) -> Circuits:
+    """The same with what other results measured between heads."""
     measured: dict[tuple[str, Head, Head], Value] = {}
-    for item in read_evidence(evidence):
+    for item in evidence:
         item.result.check_model(item.name, result.source, result.layout, result.identity)
         edges = item.result.measured_edges()
         if not edges:

@@ -58,6 +58,8 @@ def export(
         raise UsageError("{recorded} has no {column}; leave it out", recorded=..., column=...)
 
     check_unsigned(quantity, "an export")
+    if not how.recorded:
+        model.expect(settings.check_heads)
 
     def source() -> Source:
         return with_quantity(model.load(), quantity, shares=False)

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attnviz.captures.settings import INPUT, MapSettings, PartSettings
 from attnviz.core.execution import RUN, Parallel
 from attnviz.core.parsing import without_clearest
+from attnviz.core.quantities import quantity_named
 from attnviz.core.settings import Settings, like, setting
 from attnviz.drawing.style import Style
 from attnviz.errors import UsageError
 from attnviz.features.export.names import LAYOUTS
+
+if TYPE_CHECKING:
+    from attnviz.core.heads import Layout
 
 PICTURES = "Pictures"
 DRAWN, STORED = ("png", "svg", "pdf"), ("npz", "safetensors")
@@ -70,6 +74,13 @@ class ExportSettings(Settings, panel=PICTURES):
     def heads(self) -> str | None:
         """The heads that are selected, without how many of them."""
         return without_clearest(self.select)[0]
+
+    def check_heads(self, layout: Layout) -> None:
+        """Raise SelectionError for heads that a model does not have."""
+        from attnviz.scoring.select import select
+
+        if self.heads is not None and not quantity_named(self.quantity).layers:
+            select(self.heads, layout)
 
     @property
     def clearest(self) -> int | None:

@@ -9,9 +9,11 @@ from attnviz.captures.settings import ModelSettings
 from attnviz.core.capture import Capture
 from attnviz.core.interface import interface
 from attnviz.core.progress import Progress
+from attnviz.features.flow.named import named
 from attnviz.features.flow.result import Direction, Flow
 from attnviz.features.flow.run import follow, run, run_recorded
 from attnviz.features.flow.settings import FlowSettings
+from attnviz.features.flow.stack import nodes
 
 
 @interface
@@ -32,18 +34,22 @@ def flow(
     Raises:
         AttnvizError: see :mod:`attnviz.errors`.
     """
+    followed: tuple[tuple[Direction, str | int | None], ...] = (
+        ("to", settings.position),
+        ("from", settings.source),
+    )
     tell = progress or (lambda stage, done, all_: None)
     if isinstance(text, Capture):
         result = run_recorded(text, settings.method, tell)
     else:
         prompt = prompt_of(text)
         source = source_for(prompt, model)
-        result = run(source, source.prepare(prompt), settings.method, tell)
+        inputs = source.prepare(prompt)
+        for direction, token in followed:
+            if token is not None:
+                named(direction, str(token), nodes(inputs))  # now, not when all has run
+        result = run(source, inputs, settings.method, tell)
         result = replace(result, identity=model.identity)
-    followed: tuple[tuple[Direction, str | int | None], ...] = (
-        ("to", settings.position),
-        ("from", settings.source),
-    )
     for direction, token in followed:
         if token is not None:
             result = follow(result, direction, str(token))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from warnings import warn
 
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Layout, Site
@@ -11,7 +12,7 @@ from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.source import ForwardRequest, Source
-from attnviz.errors import InputError, ModelError, UsageError
+from attnviz.errors import AttnvizWarning, InputError, ModelError, UsageError
 from attnviz.features.flow import rollout
 from attnviz.features.flow.alti import Contributions, missing, order
 from attnviz.features.flow.max_flow import check, max_flow
@@ -31,6 +32,9 @@ from attnviz.files import human_bytes
 from attnviz.models.memory import beyond
 from attnviz.scoring.passes import observe
 from attnviz.scoring.replay import blocks
+
+LARGE = 512 << 20
+"""Bytes of all tables from which a flow is preceded by a warning."""
 
 _MEANING = (
     "Shares say which positions were mixed, not what a word changes: MLPs act within a "
@@ -144,6 +148,13 @@ def _nodes(inputs: Inputs, layout: Layout, method: Method) -> Nodes:
         raise InputError(
             f"the flow of {len(all_)} tokens through {len(layout.sites)} layers takes "
             f"{human_bytes(needed)}, {over}; shorten the text"
+        )
+    if needed >= LARGE:
+        warn(
+            f"the flow of {len(all_):,} tokens through {len(layout.sites)} layers takes "
+            f"{human_bytes(needed)}; shorten the text to need less",
+            AttnvizWarning,
+            stacklevel=4,
         )
     if method == "max-flow":
         check(len(all_))

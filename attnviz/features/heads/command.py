@@ -49,11 +49,12 @@ def heads(
 
       attnviz heads "The cat sat." --json | jq '.heads[0].roles'
     """
-    from attnviz.cli.listing import show_heads
+    from attnviz.cli.listing import check_order, show_heads
     from attnviz.features.heads import function
     from attnviz.features.heads.result import Heads
 
     output.check_written(Heads)
+    check_order(table, attaching.evidence)
     text = prompt.read(model, quiet=output.quiet)
     with console.waiting("running the model", output.quiet) as told:
         result = function.heads(

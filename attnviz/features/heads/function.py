@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from attnviz.captures.ablated import ablated
 from attnviz.captures.inputs import (
     Input,
+    MapOptions,
     check_quantity,
     check_whole,
     light,
@@ -21,6 +22,7 @@ from attnviz.captures.settings import Attaching, MapSettings, ModelSettings
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head
 from attnviz.core.interface import interface
+from attnviz.core.measures import PrefixMatching
 from attnviz.core.progress import Progress
 from attnviz.core.quantities import quantity_named
 from attnviz.core.scores import HeadScores, Mixing
@@ -36,7 +38,6 @@ from attnviz.scoring.plugins import user_defined
 
 if TYPE_CHECKING:
     from attnviz.core.findings import Finding
-    from attnviz.core.measures import PrefixMatching
     from attnviz.core.source import Source
 
 
@@ -86,7 +87,8 @@ def heads(
 
             evidence = read_evidence(evidence)
             more_roles = partial(with_roles, roles=given_roles(evidence))
-        loaded = light(source_for(prompt, model))
+        asked = partial(MapOptions(select, maps.without, quantity).check, annotated=bool(evidence))
+        loaded = light(source_for(prompt, model, asked))
         inputs = loaded.prepare(prompt)
         mixing = MixingObserver(loaded, quantity_named(quantity), [inputs])
         shown = with_quantity(loaded, quantity, shares=True, beside=[mixing])
@@ -126,10 +128,17 @@ def heads(
 
 def _probed(source: Source, quantity: str) -> tuple[tuple[HeadScores, ...], PrefixMatching | None]:
     """What heads do on repeated random tokens."""
+    from attnviz.models.kept import Shelf, as_records
     from attnviz.scoring.probe import match_prefixes, run_probe
 
-    scored = run_probe(with_quantity(source, quantity, shares=True))
-    return scored, match_prefixes(source) if quantity == "weights" else None
+    def probed() -> tuple[tuple[HeadScores, ...], PrefixMatching | None]:
+        scored = run_probe(with_quantity(source, quantity, shares=True))
+        return scored, match_prefixes(source) if quantity == "weights" else None
+
+    about = None if user_defined() else quantity
+    kind = as_records(tuple[tuple[HeadScores, ...], PrefixMatching | None])
+    scored, matching = Shelf(source).recall("probe of heads", about, probed, *kind)
+    return scored, matching
 
 
 def _only(scores: Sequence[HeadScores], chosen: frozenset[Head] | None) -> tuple[HeadScores, ...]:

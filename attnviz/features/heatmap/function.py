@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from attnviz.captures.inputs import Input, capture, prompt_of, source_for
+from attnviz.captures.inputs import Input, MapOptions, capture, prompt_of, source_for
 from attnviz.captures.loading import light
+from attnviz.captures.named import check_part
 from attnviz.captures.selection import clearest
 from attnviz.captures.settings import ModelSettings
 from attnviz.captures.tiled import is_long
@@ -57,7 +58,9 @@ def heatmap(
     quantity, cut = settings.quantity, (settings.rows, settings.keys)
     if not isinstance(text, Capture):
         text = prompt_of(text)
-        source = light(source_for(text, model))
+        check_part(*cut, text)
+        asked = MapOptions(select, quantity=quantity).check
+        source = light(source_for(text, model, asked))
         model = ModelSettings(model=source)
         inputs = replace(source.prepare(text), texts=text.texts)
         signed = quantity_named(quantity).states

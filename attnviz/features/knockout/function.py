@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from attnviz.captures.inputs import light
@@ -14,6 +15,7 @@ from attnviz.features.knockout.result import Knockout
 from attnviz.features.knockout.run import run
 from attnviz.features.knockout.settings import KnockoutSettings
 from attnviz.features.knockout.texts import Given, cut_texts
+from attnviz.scoring.groups import check_groups
 
 
 @interface
@@ -50,5 +52,7 @@ def knockout(
         Geva et al. 2023 (arXiv:2304.14767) for knockout and its windows of layers.
     """
     texts = cut_texts(text, settings.answer, settings.against)
-    result = run(light(model.load()), texts, settings, progress)
+    asked = settings.select
+    heads = None if asked is None else partial(check_groups, asked)
+    result = run(light(model.load(heads=heads)), texts, settings, progress)
     return replace(result, identity=model.identity)

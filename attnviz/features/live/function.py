@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from attnviz.captures.inputs import prompt_of
-from attnviz.captures.loading import Model, load
+from attnviz.captures.loading import Model, expected, load
 from attnviz.core.interface import interface
 from attnviz.core.model_entry import DEFAULT_MODEL
 from attnviz.errors import ModelError, UsageError
@@ -56,6 +56,9 @@ def live(
         UsageError: a page that would be too large. InputError: a text that the model cannot take.
     """
     bits, max_mb, title = page.bits or 16, page.max_mb, page.title
+    layout = None if settings.select is None else expected(model)
+    if layout is not None:
+        select(str(settings.select), layout)
     source = load(model, device="cpu", dtype="float32")
     if not isinstance(source, Native):
         raise ModelError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from attnviz.core.model_entry import ModelEntry
+from attnviz.core.model_entry import KeptEntry, ModelEntry
 from attnviz.drawing.forms import Renderable
 
 
@@ -52,12 +52,22 @@ class Ability:
 
 @dataclass(frozen=True, kw_only=True)
 class Models(Renderable):
-    """The models on this machine, usable or with the reason why not; sizes in bytes."""
+    """The models on this machine, usable or with the reason why not; sizes in bytes.
+
+    Attributes:
+        models: by name.
+        kept: what was measured of models and is used again, see :mod:`attnviz.models.kept`; what
+            was used last first.
+        kept_in: the folder of that; empty where nothing is kept.
+        notes: what to know.
+    """
 
     schema: ClassVar[str] = "attnviz.models/1"
     command: ClassVar[str] = "models"
 
     models: tuple[ModelEntry, ...]
+    kept: tuple[KeptEntry, ...] = ()
+    kept_in: str = ""
     notes: tuple[str, ...] = ()
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from attnviz.cli import option_names
+from attnviz.cli import console, option_names
 from attnviz.cli.declared import command
 from attnviz.cli.output import Output
 from attnviz.core.settings import Settings, setting
+from attnviz.errors import UsageError
+from attnviz.features.models.settings import ModelsSettings
 
 
 @dataclass(frozen=True)
@@ -23,8 +25,10 @@ class ListedModel(Settings):
 
 
 @command
-def models(options: ListedModel, output: Output) -> None:
+def models(options: ListedModel, settings: ModelsSettings, output: Output) -> None:
     """List the models on this machine: bundled ones, the hub's cache, a fresh layer.
+
+    And what is kept of earlier measurements, so that they need not be made again.
 
     [bold]Examples[/]
 
@@ -37,12 +41,16 @@ def models(options: ListedModel, output: Output) -> None:
     from attnviz.features.models import function
     from attnviz.features.models.card import ModelCard, Models
 
+    if options.show is not None and settings.max_mb is not None:
+        raise UsageError("--max-mb is of all models; leave out --show")
     output.check_written(Models if options.show is None else ModelCard)
     if options.show is not None:
         card = function.show(options.show)
         output.deliver(card)
         return
-    listed = function.models()
+    listed = function.models(**settings.asked())
     worded = tuple(replace(entry, note=option_names.words(entry.note)) for entry in listed.models)
     result = replace(listed, models=worded)
     output.deliver(result)
+    if result.kept and not output.machine:
+        console.note(["attnviz models --max-mb 0 removes what is kept"], output.quiet)

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from attnviz.core.interface import interface
 from attnviz.features.models.card import ModelCard, Models
+from attnviz.features.models.settings import ModelsSettings
 
 
-def models() -> Models:
-    """The models on this machine: bundled ones, the hub's cache, the fresh layer."""
+@interface
+def models(*, settings: ModelsSettings) -> Models:
+    """The models on this machine: bundled ones, the hub's cache, the fresh layer.
+
+    And what is kept of what was measured of models, so that it need not be measured again.
+    """
     from attnviz.features.models.catalog import available
+    from attnviz.models import kept
 
-    return Models(models=available())
+    if settings.max_mb is not None:
+        kept.shrink(int(settings.max_mb * 1e6))
+    place = kept.folder()
+    return Models(
+        models=available(), kept=kept.entries(), kept_in="" if place is None else str(place)
+    )
 
 
 @interface

@@ -8,17 +8,22 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from attnviz.core.model_entry import ModelEntry
+from attnviz.core.model_entry import KeptEntry, ModelEntry
 from attnviz.drawing.labels import counted, visible
 from attnviz.drawing.renderable import table_of
 from attnviz.drawing.terminal import Line
 from attnviz.features.models.card import AlikeLayers, ModelCard, Models
+from attnviz.files import human_bytes
 
 
 def parts(result: Models | ModelCard) -> Iterator[RenderableType]:
     """The models on this machine, or one of them."""
     if isinstance(result, Models):
         yield models_table(result.models)
+        if result.kept:
+            yield ""
+            yield kept_table(result.kept)
+            yield Line(f"in {result.kept_in}", "dim")
     else:
         yield from card_parts(result)
 
@@ -33,6 +38,18 @@ def models_table(models: Sequence[ModelEntry]) -> RenderableType:
         name, family, note = texts
         cells = (name, model.place, family, model.shape, size, note)
         table.add_row(*map(Text, cells), style="" if model.usable else "dim")
+    return table
+
+
+def kept_table(kept: Sequence[KeptEntry]) -> RenderableType:
+    """What is kept of earlier measurements, by what it is."""
+    table = table_of("kept", "of", ">entries", ">size")
+    sizes: dict[tuple[str, str], list[int]] = {}
+    for entry in kept:
+        sizes.setdefault((entry.what or "damaged files", entry.model), []).append(entry.size)
+    for (what, model), all_ in sizes.items():
+        cells = visible(what), model and visible(model), str(len(all_)), human_bytes(sum(all_))
+        table.add_row(*map(Text, cells))
     return table
 
 

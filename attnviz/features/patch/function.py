@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from attnviz.core.progress import Progress
 from attnviz.errors import UsageError
 from attnviz.features.patch.pairs import Pair, pair_of, read_pairs
 from attnviz.features.patch.result import Patch
-from attnviz.features.patch.run import PatchStudy, run
+from attnviz.features.patch.run import PatchStudy, check_heads, run
 from attnviz.features.patch.settings import PatchSettings
+from attnviz.features.patch.tasks import check_task
 from attnviz.scoring.user_measures import given_fill
 
 Pairs = Pair | Mapping[str, Any] | str | Path | Iterable[Pair | Mapping[str, Any]]
@@ -55,7 +57,7 @@ def patch(
     if callable(settings.fill):
         settings = settings.but(fill=given_fill(settings.fill).name)
     given = pairs_of(pairs, settings.task, settings.group)
-    source = model.load()
+    source = model.load(heads=partial(check_heads, settings))
     study = PatchStudy(
         source,
         given,
@@ -79,6 +81,7 @@ def pairs_of(pairs: Pairs | None, task: str | None, group: str | None) -> list[P
         if group is not None:
             raise UsageError("{group} is a field of a file of pairs; leave out {task}", group=group,
                              task=...)  # fmt: skip
+        check_task(task)
         return task
     if isinstance(pairs, str | Path):
         return read_pairs(str(pairs), group)

@@ -9,7 +9,7 @@ import numpy as np
 
 from attnviz.captures.trials import predicted
 from attnviz.core.fingerprint import fingerprint
-from attnviz.core.heads import Site
+from attnviz.core.heads import Layout, Site
 from attnviz.core.progress import Progress
 from attnviz.core.scores import UserDefined
 from attnviz.core.source import Source
@@ -24,9 +24,10 @@ from attnviz.features.patch.result import PairExample, Patch
 from attnviz.features.patch.search import Search
 from attnviz.features.patch.settings import PatchSettings
 from attnviz.features.patch.sweep import positions
-from attnviz.features.patch.targets import key_heads, targets, trials
-from attnviz.features.patch.tasks import TASKS, task_pairs
+from attnviz.features.patch.targets import WHOLE, key_heads, no_roles, targets, trials
+from attnviz.features.patch.tasks import check_task, task_pairs
 from attnviz.models.memory import physical_memory
+from attnviz.scoring.groups import read_groups
 from attnviz.scoring.user_measures import FILLS, given_metric
 
 Loader = Callable[[], Source]
@@ -75,8 +76,7 @@ class PatchStudy:
             raise ModelError("{} gives no answers: {}", source.info.model, source.no_logits)
         pairs = self.pairs
         if isinstance(pairs, str):
-            if pairs not in TASKS:
-                raise UsageError(f"unknown task {pairs!r}; choose one of {', '.join(TASKS)}")
+            check_task(pairs)
             pairs, wanted = task_pairs(source, pairs, settings.count, settings.seed)
             if len(pairs) < wanted:
                 self.notes.append(
@@ -168,6 +168,14 @@ def _traced(
         partial=partial,
     )
     return replace(result, notes=(*study.notes, *notes(result)))
+
+
+def check_heads(settings: PatchSettings, layout: Layout) -> None:
+    """Raise SelectionError for heads of a selection or a path that a model does not have."""
+    if settings.select is not None and settings.component not in ("attention", *WHOLE):
+        read_groups(settings.select, layout, no_roles)
+    alone = {site: layout.heads[site.kind][site.layer] for site in layout.sites}
+    paths.read_paths(settings.listed_paths, layout, alone)
 
 
 def check(study: PatchStudy, pairs: Sequence[PreparedPair], metric: PairMetric) -> None:

@@ -94,7 +94,7 @@ def targets(
                 select=heads,
             )  # fmt: skip
         return _whole(source, component)
-    groups = every_head(layout) if heads is None else read_groups(heads, layout, _no_roles)
+    groups = every_head(layout) if heads is None else read_groups(heads, layout, no_roles)
     made: dict[str, Target] = {}
     for group in groups:
         target = _of_heads(group, component, layout, shared)
@@ -171,7 +171,8 @@ def _whole(source: Source, component: Component) -> tuple[Target, ...]:
     return tuple(Target(f"residual {n}", component, (), {}, n) for n in range(layers + 1))
 
 
-def _no_roles(name: str) -> tuple[Head, ...]:
+def no_roles(name: str) -> tuple[Head, ...]:
+    """Raise SelectionError: pairs are no text on which heads show roles."""
     raise SelectionError(
         f"role:{name} is found on texts, and patching runs pairs; name the heads, as attnviz heads "
         "lists them"

@@ -20,12 +20,13 @@ The words that come again begin anywhere among the first, so that no fixed place
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from attnviz.captures import trials
 from attnviz.core.source import Source
-from attnviz.errors import InputError, ModelError
+from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.patch.pairs import Pair
 from attnviz.scoring.probe import starts_with
 
@@ -78,6 +79,17 @@ class TaskWords:
         self.masked = trials.is_masked(source)
         self._known: dict[str, bool] = {}
 
+    @cached_property
+    def around(self) -> tuple[int | None, frozenset[int]]:
+        """The id that a text starts with, and all that the tokenizer adds to one."""
+        start, added = starts_with(self.source)
+        return start, frozenset(added)
+
+    @cached_property
+    def pool(self) -> Sequence[int]:
+        """Ids of words to draw from."""
+        return trials.word_ids(self.source, self.around[1], 10 * HALF)
+
     def whole(self, word: str) -> bool:
         """Whether a word is one token after a blank."""
         if word not in self._known:
@@ -129,8 +141,7 @@ def _repeated(
 ) -> Pair:
     """Random words and some of them again; ``change`` gives other words and their answer."""
     source, draw = words.source, words.draw
-    start, added = starts_with(source)
-    pool = trials.word_ids(source, frozenset(added), 10 * HALF)
+    (start, added), pool = words.around, words.pool
     room = source.max_tokens
     half = HALF if room is None else min(HALF, (room - 2) * 2 // 3)
     count = half * AGAIN // HALF
@@ -217,6 +228,12 @@ TASKS: Mapping[str, PairTask] = {
     "agreement": PairTask(agreement, "the verb in the number of its subject"),
     "gender": PairTask(gender, "the pronoun of a man or a woman"),
 }
+
+
+def check_task(name: str) -> None:
+    """Raise UsageError for a task that there is not."""
+    if name not in TASKS:
+        raise UsageError(f"unknown task {name!r}; choose one of {', '.join(TASKS)}")
 
 
 def task_pairs(source: Source, name: str, count: int, seed: int) -> tuple[list[Pair], int]:

@@ -81,7 +81,7 @@ def profile(
 
       attnviz profile one.profile two.profile --state all.profile
     """
-    from attnviz.cli.listing import show_profile
+    from attnviz.cli.listing import check_order, show_profile
     from attnviz.drawing.labels import counted
     from attnviz.features.profile import function
     from attnviz.features.profile.bar import CorpusBar
@@ -89,6 +89,7 @@ def profile(
     from attnviz.features.profile.run import ProfileInterrupted
 
     output.check_written(Profile)
+    check_order(table, attaching.evidence)
     files = list(inputs.files)
     _check_page(output.out or (), settings.select, files)
     if all(name.endswith(STATE) for name in files):

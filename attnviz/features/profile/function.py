@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from attnviz.captures.loading import light
 from attnviz.captures.settings import Attaching, ModelSettings
+from attnviz.core.heads import Layout
 from attnviz.core.interface import interface
 from attnviz.core.measures import PrefixMatching
 from attnviz.core.source import Source
@@ -36,6 +37,7 @@ from attnviz.features.profile.windows import limit as limit_of
 from attnviz.features.profile.work import ProfileSettings
 from attnviz.files import listed
 from attnviz.models.fresh_config import FreshConfig
+from attnviz.models.kept import Shelf, as_records
 from attnviz.models.norm_based import with_quantity
 from attnviz.scoring import plugins
 from attnviz.scoring.probe import match_prefixes
@@ -78,13 +80,16 @@ def profile(
     path = None if state is None else Path(state)
     if path is not None:
         saved.check_place(path)
+    beside = read_evidence(attaching.evidence)
     sees = any(Path(name).suffix.lower() in corpus.PICTURES for name in names)
     reads: Literal["text", "image"] = "image" if sees else "text"
     loading = partial(_loaded, model, settings.quantity, reads)
+    if settings.select is not None and not sees:
+        model.expect(partial(selected, settings=settings))
     source = loading()
     work = ProfileSettings(
         settings.special_tokens, settings.stride, settings.quantity,
-        limit_of(source, settings.window), selected(source, settings),
+        limit_of(source, settings.window), selected(source.layout, settings),
     )  # fmt: skip
     about = About(
         dict(model.identity),
@@ -97,7 +102,7 @@ def profile(
         settings.group is not None,
         _matching(source) if settings.quantity == "weights" else None,
     )
-    for evidence in read_evidence(attaching.evidence):
+    for evidence in beside:
         evidence.result.check_model(
             evidence.name, about.info, about.layout, about.model
         )  # now, not when all has run
@@ -119,10 +124,10 @@ def profile(
         words = with_words(result.distribution, done.tally.rows, source)
         words = replace(words, no_effect=no_effects(source))
         result = replace(result, distribution=words)
-    return with_evidence(result, attaching.evidence)
+    return with_evidence(result, beside)
 
 
-def selected(source: Source, settings: ProfileOptions) -> tuple[str, ...]:
+def selected(layout: Layout, settings: ProfileOptions) -> tuple[str, ...]:
     """The names of the heads that are looked at row by row.
 
     Raises:
@@ -137,16 +142,16 @@ def selected(source: Source, settings: ProfileOptions) -> tuple[str, ...]:
             select=...,
             quantity=settings.quantity,
         )
-    heads = select(settings.select, source.layout)
+    heads = select(settings.select, layout)
     kinds = {head.site.kind for head in heads}
     if "cross" in kinds or len(kinds) > 1:
         raise UsageError(
             "{} has heads whose queries and keys are not of one text; take heads of one stack, "
             "such as {}",
             Setting("select", settings.select),
-            source.layout.name(next(head for head in source.layout if head.site.kind != "cross")),
+            layout.name(next(head for head in layout if head.site.kind != "cross")),
         )
-    return tuple(source.layout.name(head) for head in heads)
+    return tuple(layout.name(head) for head in heads)
 
 
 def _read(
@@ -199,8 +204,9 @@ def _loaded(model: ModelSettings, quantity: str, reads: Literal["text", "image"]
 
 def _matching(source: Source) -> PrefixMatching | None:
     """As any process would measure it: the last bit depends on the number of threads."""
+    kind = as_records(PrefixMatching | None)
     with one_thread():
-        return match_prefixes(source)
+        return Shelf(source).recall("prefix matching", (), lambda: match_prefixes(source), *kind)
 
 
 def with_evidence(profile: Profile, evidence: Evidence | Sequence[Evidence] | None) -> Profile:

@@ -8,6 +8,7 @@ from pathlib import Path
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.interface import interface
 from attnviz.core.progress import Progress
+from attnviz.features.retrieval.needles import read_needles
 from attnviz.features.retrieval.result import Retrieval
 from attnviz.features.retrieval.run import run
 from attnviz.features.retrieval.settings import RetrievalSettings
@@ -41,10 +42,11 @@ def retrieval(
     Raises:
         UsageError: lengths that do not fit; AttnvizError: see :mod:`attnviz.errors`.
     """
+    read = None if needles is None else read_needles(str(needles))
     source = model.load()
     control = None
     named = isinstance(model.model, str | Path) and model.model != "fresh"
     if settings.control and named:
         control = model.loading(untrained=settings.seed)
-    result = run(source, needles, settings, control, progress)
+    result = run(source, read, settings, control, progress)
     return replace(result, identity=model.identity)

@@ -162,11 +162,36 @@ def word_needles(source: Source, settings: RetrievalSettings) -> list[Needle]:
     return needles
 
 
-def file_needles(source: Source, name: str, settings: RetrievalSettings) -> list[Needle]:
+@dataclass(frozen=True, slots=True)
+class NeedleFile:
+    """A file of needles.
+
+    Attributes:
+        name: of the file.
+        objects: the fields of every line, and its place.
+    """
+
+    name: str
+    objects: tuple[tuple[dict[str, str], str], ...]
+
+
+def read_needles(name: str) -> NeedleFile:
+    """Read a file of needles.
+
+    Raises:
+        InputError: it cannot be read, holds none, or a line is none, with its place.
+    """
+    objects = tuple(_objects(name))
+    if not objects:
+        raise InputError(f"{lines.shown(name)} holds no needles; write one a line")
+    return NeedleFile(name, objects)
+
+
+def file_needles(source: Source, given: NeedleFile, settings: RetrievalSettings) -> list[Needle]:
     """The needles of a file, each in every length and depth.
 
     Raises:
-        InputError: it cannot be read, or a line is no needle, with its place.
+        InputError: a needle that the tokenizer cannot take, with its place.
         UsageError: a length without room.
     """
     frame = _frame(source)
@@ -175,9 +200,7 @@ def file_needles(source: Source, name: str, settings: RetrievalSettings) -> list
         least = frame.size + _FEW + 2 + generate
         if source.max_tokens < least:
             raise _no_room(source, least)
-    read = [_read(source, values, place) for values, place in _objects(name)]
-    if not read:
-        raise InputError(f"{lines.shown(name)} holds no needles; write one a line")
+    read = [_read(source, values, place) for values, place in given.objects]
     least = frame.size + _FEW + max(len(record.needle) + len(record.question) for record in read)
     lengths = _lengths(source, settings, least, generate)
     check_many(len(lengths) * len(settings.depths) * len(read))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from attnviz.core.split import EVERYTHING, sides
 from attnviz.corpus.gold.tally import DIFFERENCE, share
 from attnviz.errors import UsageError
 from attnviz.features.retrieval.measure import Answered, Floats, NeedleScores, answers, scored
-from attnviz.features.retrieval.needles import NULL, Needle, file_needles, word_needles
+from attnviz.features.retrieval.needles import NULL, Needle, NeedleFile, file_needles, word_needles
 from attnviz.features.retrieval.result import (
     LEAST_COPIED,
     NeedleExample,
@@ -34,6 +35,7 @@ from attnviz.features.retrieval.result import (
     RetrievalScore,
 )
 from attnviz.features.retrieval.settings import RetrievalSettings
+from attnviz.models.kept import Shelf, as_records
 from attnviz.statistics.clusters import FEW, few_groups
 
 Bools = NDArray[np.bool_]
@@ -52,7 +54,7 @@ def check(source: Source) -> None:
 
 def run(
     source: Source,
-    name: str | Path | None,
+    read: NeedleFile | None,
     settings: RetrievalSettings,
     control: Callable[[], Source] | None,
     progress: Progress,
@@ -61,15 +63,15 @@ def run(
 
     Args:
         source: the model.
-        name: of a file of needles; None for random words.
+        read: a file of needles; None for random words.
         settings: how.
         control: loads the same model with random weights; None for none.
         progress: is told how far it is.
     """
     check(source)
-    needles = word_needles(source, settings) if name is None else file_needles(
-        source, str(name), settings
-    )  # fmt: skip
+    needles = (
+        word_needles(source, settings) if read is None else file_needles(source, read, settings)
+    )
     measured = _told(scored(source, needles), "needles", len(needles), progress)
     heads = list(source.layout)
     table = _Table.of(heads, needles, measured, settings)
@@ -86,7 +88,7 @@ def run(
         corpus=fingerprint(needle.ids for needle in needles),
         seed=settings.seed,
         notes=tuple(notes),
-        task=WORDS if name is None else Path(name).name,
+        task=WORDS if read is None else Path(read.name).name,
         by=by,
         split=settings.split,
         needles=len(needles),
@@ -97,7 +99,7 @@ def run(
         cells=tuple(table.cells(order[0])),
         heads=tuple(table.score(heads[n], n, by) for n in order),
         ablations=tuple(ablations),
-        control=_control(control, table, settings, progress),
+        control=_control(source, control, table, settings, progress),
         examples=tuple(_examples(source, needles, measured)),
     )
 
@@ -293,6 +295,7 @@ def _ablations(
 
 
 def _control(
+    source: Source,
     load: Callable[[], Source] | None,
     table: _Table,
     settings: RetrievalSettings,
@@ -301,6 +304,19 @@ def _control(
     """The needles that heads are measured on, with random weights."""
     if load is None:
         return None
+    pack = as_records(RetrievalControl)
+    about = (settings.seed, table.held_out)
+    control: RetrievalControl = Shelf(source).recall(
+        "needles with random weights", about, partial(_random, load, table, settings, progress),
+        *pack,
+    )  # fmt: skip
+    return control
+
+
+def _random(
+    load: Callable[[], Source], table: _Table, settings: RetrievalSettings, progress: Progress
+) -> RetrievalControl:
+    """What :func:`_control` says, measured."""
     needles = table.held_out
     measured = _told(scored(load(), needles, given=True), "random weights", len(needles), progress)
     copied = np.stack([sums.copied for sums in measured]).mean(0)

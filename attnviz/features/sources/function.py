@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 from attnviz.captures.inputs import Input, prompts_of
@@ -13,7 +14,7 @@ from attnviz.core.interface import interface
 from attnviz.core.progress import Progress
 from attnviz.features.sources.measure import measure
 from attnviz.features.sources.result import MEAN, Sources, SourceShares
-from attnviz.features.sources.run import answer
+from attnviz.features.sources.run import answer, named_head
 from attnviz.features.sources.settings import SourcesSettings
 
 
@@ -56,7 +57,7 @@ def sources(
         settings.check_one()
     else:
         settings.check_several()
-    source = light(model.load())
+    source = light(model.load(heads=partial(named_head, settings.select)))
     inputs = [source.prepare(prompt) for prompt in prompts]
     result: Sources | SourceShares
     if single:

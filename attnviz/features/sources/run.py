@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from attnviz.captures.captured import Captured
 from attnviz.core import arrays
 from attnviz.core.capture import Capture
-from attnviz.core.heads import Head
+from attnviz.core.heads import Head, Layout
 from attnviz.core.held import held_notes
 from attnviz.core.prompt import Inputs
 from attnviz.core.reasons import Reason
@@ -115,12 +115,22 @@ def one_head(source: Source, name: str) -> Head:
         UsageError: several heads; ModelError: see
             :func:`~attnviz.models.decomposition.check_layers`.
     """
+    head = named_head(name, source.layout)
+    check_layers(source, head)
+    return head
+
+
+def named_head(name: str, layout: Layout) -> Head:
+    """The head of a selection that means one.
+
+    Raises:
+        UsageError: several heads; SelectionError: none.
+    """
     if not isinstance(name, str):
         raise UsageError("{select} is the name of a head, such as 2.0, not {!r}", name, select=...)
-    chosen = select(name, source.layout)
+    chosen = select(name, layout)
     if len(chosen) != 1:
         raise UsageError("{select} means {} heads; name one", len(chosen), select=name)
-    check_layers(source, chosen[0])
     return chosen[0]
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from attnviz.captures.settings import MapSettings
+from attnviz.captures.settings import MapSettings, ModelSettings
 from attnviz.cli.declared import changed, command
 from attnviz.cli.model_options import FreshOptions
 from attnviz.cli.options import TextsOptions
@@ -61,8 +63,11 @@ def spans(
 
       attnviz spans questions.jsonl --fields context=doc,question=q,answer=a
     """
+    from attnviz.captures.named import known_spans
+    from attnviz.core.spans import ELSEWHERE
     from attnviz.features.spans import function
     from attnviz.features.spans.result import Spans
+    from attnviz.scoring import select as selection
 
     output.check_written(Spans)
     text: Any
@@ -73,24 +78,30 @@ def spans(
             raise UsageError("documents are read from a .jsonl file; name it")
         text = Path(prompt.text)
     else:
-        text = list(
-            prompt.read_all(
-                model, seed=documents.seed if prompt.draws else None, quiet=output.quiet
-            )
-        )
+        drawn = documents.seed if prompt.draws else None
+        text = list(prompt.read_all(model, seed=drawn, quiet=output.quiet))
+    known = None if isinstance(text, Path) else known_spans(text)
+    if known is not None:
+        _check_to(shown.to, (*known, ELSEWHERE))
+    heads: tuple[Any, ...] = ()
+    asked = model.asked(pair=prompt.pair, seed=documents.seed)
+    if shown.select is not None and prompt.recorded is None:
+        ModelSettings(**asked).expect(partial(selection.select, shown.select))
     with Stages(output.quiet) as stages:
         result = function.spans(
             text,
             progress=stages.show,
             **settings.asked(),
             **documents.asked(),
-            **model.asked(pair=prompt.pair, seed=documents.seed),
+            **asked,
         )
-    if shown.to is not None and shown.to not in result.names:
-        raise UsageError(f"no span {shown.to[:40]!r}; choose from {', '.join(result.names)}")
-    heads: tuple[Any, ...] = ()
+    _check_to(shown.to, result.names)
     if shown.select is not None:
-        from attnviz.scoring import select as selection
-
         heads = tuple(selection.select(shown.select, result.layout))
     output.deliver(result, paper.options(), top=table.rows, to=shown.to, heads=heads)
+
+
+def _check_to(name: str | None, names: Sequence[str]) -> None:
+    """Raise UsageError for a span that there is not."""
+    if name is not None and name not in names:
+        raise UsageError(f"no span {name[:40]!r}; choose from {', '.join(names)}")

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.captures.copies import distinct, same_as
-from attnviz.captures.inputs import Input, check_quantity, looks_of, prepared
+from attnviz.captures.inputs import NO_MODEL, Input, check_quantity, looks_of, prepared, prompts_of
 from attnviz.captures.loading import light
+from attnviz.captures.named import known_spans
 from attnviz.captures.notes import notes
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.capture import Capture
@@ -87,21 +88,16 @@ def _of_texts(
     quantity: str,
     progress: Progress,
 ) -> Spans:
-    looked = _looked(list(looks_of(text)), model, quantity)
+    several = list(looks_of(text))
+    if (known := known_spans(several)) is not None:
+        _check_rows(rows, known)
+    looked = _looked(several, model, quantity)
     check_stack(looked.info.model, looked.layout)
     pairs = list(zip(looked.inputs, looked.runs, strict=True))
     distinct_pairs, copies = distinct(pairs, [_marked(item) for item in looked.inputs])
     texts = [tokens_of(inputs) for inputs, _ in distinct_pairs]
-    if not any(tokens.spans for tokens in texts):
-        raise UsageError(
-            "the text has no spans; name its parts with {span}, or give messages that hold words "
-            "with {chat}",
-            span=...,
-            chat=...,
-        )
     names = tuple(dict.fromkeys(span.name for tokens in texts for span in tokens.spans))
-    if rows not in (LAST, EVERY, *names):
-        raise UsageError(f"no rows {rows!r}; choose last, all, {', '.join(names)}")
+    _check_rows(rows, names)
     measuring = Measuring(looked.layout, (*names, ELSEWHERE), rows)
     for number, ((_, run), tokens) in enumerate(zip(distinct_pairs, texts, strict=True)):
         progress("texts", number, len(texts))
@@ -121,6 +117,19 @@ def _of_texts(
         heads=measuring.heads(),
         notes=(*told, *copies, *([few] if few and len(texts) > 1 else [])),
     )
+
+
+def _check_rows(rows: str, names: Sequence[str]) -> None:
+    """Raise UsageError where texts have no spans, or none of that name."""
+    if not names:
+        raise UsageError(
+            "the text has no spans; name its parts with {span}, or give messages that hold words "
+            "with {chat}",
+            span=...,
+            chat=...,
+        )
+    if rows not in (LAST, EVERY, *names):
+        raise UsageError(f"no rows {rows!r}; choose last, all, {', '.join(names)}")
 
 
 def _marked(inputs: Inputs) -> Hashable:
@@ -143,6 +152,7 @@ class _Looked:
 def _looked(several: Sequence[Input], model: ModelSettings, quantity: str) -> _Looked:
     captures = [item for item in several if isinstance(item, Capture)]
     if not captures:
+        several = prompts_of(several, NO_MODEL)
         source = light(model.load())
         shown = with_quantity(source, quantity, shares=True)
         inputs = prepared(source, several)

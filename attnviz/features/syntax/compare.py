@@ -19,6 +19,7 @@ from attnviz.features.syntax.result import Syntax, Untrained
 from attnviz.features.syntax.sentences import show
 from attnviz.features.syntax.trees import TreeMethod, grow
 from attnviz.models.controls import Control, Scale
+from attnviz.models.kept import Shelf, as_records
 
 Controls = Sequence[tuple[Control, Loader]]
 """The same model with nothing learned in it, and what loads it in any process."""
@@ -57,7 +58,7 @@ def compare(
     report = _measured(source, sentences, settings, bad, load, "", progress)
     if settings.control:
         report = replace(report, untrained=tuple(_without(
-            drawn, sentences, settings, bad, progress
+            source, drawn, sentences, settings, bad, progress
         )))  # fmt: skip
     if settings.combine:
         combined = combine(source, drawn, sentences, settings, load=load, progress=progress)
@@ -70,6 +71,7 @@ def compare(
 
 
 def _without(
+    source: Source,
     controls: Controls,
     sentences: Sequence[Sentence],
     settings: SyntaxSettings,
@@ -77,17 +79,23 @@ def _without(
     progress: Progress,
 ) -> Iterator[Untrained]:
     """The figures of every control."""
+    shelf, pack = Shelf(source), as_records(Untrained)
     for control, load in controls:
-        stage = f"{control.title}: "
-        measured = _measured(load(), sentences, settings, bad, load, stage, progress)
-        yield Untrained(
-            control.seed,
-            control.scale,
-            measured.relations,
-            measured.roles,
-            measured.trees,
-            measured.rooted,
-        )
+
+        def untrained(control: Control = control, load: Loader = load) -> Untrained:
+            stage = f"{control.title}: "
+            measured = _measured(load(), sentences, settings, bad, load, stage, progress)
+            return Untrained(
+                control.seed,
+                control.scale,
+                measured.relations,
+                measured.roles,
+                measured.trees,
+                measured.rooted,
+            )
+
+        about = (control, settings, sentences, bad)
+        yield shelf.recall("syntax with random weights", about, untrained, *pack)
 
 
 def _measured(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +12,10 @@ from attnviz.captures.settings import ModelSettings
 from attnviz.core.interface import interface
 from attnviz.core.progress import Progress
 from attnviz.corpus.gold.settings import SyntaxSettings
+from attnviz.corpus.gold.treebank import PUNCTUATION, Sentence, stripped
 from attnviz.corpus.gold.treebank import sentences as read_sentences
 from attnviz.features.syntax.compare import compare
-from attnviz.features.syntax.result import Syntax
+from attnviz.features.syntax.result import Syntax, no_relation
 
 
 @interface
@@ -34,6 +36,7 @@ def syntax(
         AttnvizError: see :mod:`attnviz.errors`.
     """
     sentences, bad = read_sentences(paths.listed(files), strict=settings.strict)
+    _check_relations(settings, sentences)
     source = model.load()
     result = compare(
         source,
@@ -46,3 +49,18 @@ def syntax(
     )
     result.named(settings.relation)
     return replace(result, identity=model.identity)
+
+
+def _check_relations(settings: SyntaxSettings, sentences: Sequence[Sentence]) -> None:
+    """Raise UsageError for a relation that no word of a treebank has, before anything is run."""
+    if settings.relation is None:
+        return
+    used = Counter(
+        name if settings.subtypes else stripped(name)
+        for sentence in sentences
+        for name, head in zip(sentence.relations, sentence.heads, strict=True)
+        if head >= 0 and (settings.punct or stripped(name) != PUNCTUATION)
+    )
+    for name in map(str.strip, settings.relation.split(",")):
+        if name not in used:
+            raise no_relation(name, [known for known, _ in used.most_common()])

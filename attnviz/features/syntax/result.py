@@ -5,7 +5,7 @@ A figure that is not known is None and never 0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -188,11 +188,7 @@ class Syntax(Judged, Renderable, Result):
         wanted = [name.strip() for name in names.split(",")]
         for name in wanted:
             if name not in known:
-                raise UsageError(
-                    "{} is not a relation of this treebank; it has {}",
-                    Setting("relation", name),
-                    ", ".join(known),
-                )
+                raise no_relation(name, known)
         return tuple(known[name] for name in wanted)
 
     def arcs(self) -> Arcs:
@@ -211,6 +207,15 @@ class Syntax(Judged, Renderable, Result):
             f"<Syntax {self.source.model}, {self.sentences} sentences, "
             f"{len(self.relations)} relations: {heads} of {len(self.layout)} heads syntactic>"
         )
+
+
+def no_relation(name: str, known: Iterable[str]) -> UsageError:
+    """What to raise for a relation that a treebank, which has others, does not have."""
+    return UsageError(
+        "{} is not a relation of this treebank; it has {}",
+        Setting("relation", name),
+        ", ".join(known),
+    )
 
 
 @dataclass(frozen=True, eq=False, repr=False)

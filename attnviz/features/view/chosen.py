@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from attnviz.captures.inputs import Input, prompt_of, source_for
+from attnviz.captures.inputs import Input, MapOptions, prompt_of, source_for
+from attnviz.captures.named import check_part
 from attnviz.captures.selection import scored
 from attnviz.captures.settings import ModelSettings
 from attnviz.captures.tiled import LONG, is_long
@@ -35,10 +36,12 @@ def alone(text: Input | Iterable[Input], model: ModelSettings, settings: ViewSet
     Raises:
         UsageError: a part of something else than a single text.
     """
+    asked = MapOptions(settings.heads, settings.without, settings.quantity, settings.why).check
     part = next((name for name in ("rows", "keys") if getattr(settings, name) is not None), None)
-    if settings.clearest is not None:
-        model = ModelSettings(model=model.load())
     several = text if isinstance(text, list | tuple) else [text]
+    if settings.clearest is not None:
+        held = any(isinstance(one, Capture) for one in several)
+        model = ModelSettings(model=model.load(heads=None if held else asked))
     prompt = several[0] if len(several) == 1 else None
     prompt = prompt_of(prompt) if isinstance(prompt, str | Prompt) else None
     if prompt is None or prompt.image is not None or prompt.audio is not None:
@@ -49,11 +52,12 @@ def alone(text: Input | Iterable[Input], model: ModelSettings, settings: ViewSet
                 Setting(part),
             )
         return Loaded(model)
+    check_part(settings.rows, settings.keys, prompt)
     size = len(prompt.ids or "".join(prompt.texts))
     written = prompt.chat is not None or prompt.generate is not None
     if part is None and not written and size <= LONG:
         return Loaded(model)
-    source = source_for(prompt, model)
+    source = source_for(prompt, model, asked)
     inputs = replace(source.prepare(prompt), texts=prompt.texts)
     return Loaded(
         ModelSettings(model=source), inputs if part is not None or is_long(inputs) else None

@@ -65,4 +65,6 @@ def load(
     surveyed, texts = survey(network, name), load_texts(path, name)
     if "image" in network.reads and not network.seq2seq:
         return VisionLanguage(network, surveyed, texts, name, reason, folder=path)
-    return Hooked(network, surveyed, texts, name, reason)
+    source = Hooked(network, surveyed, texts, name, reason)
+    source.own = True
+    return source

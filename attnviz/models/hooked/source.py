@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -72,7 +73,13 @@ class _Tried(cached_property[_T]):
 
 
 class Hooked(Gated):
-    """A transformers model as a source of attention (:class:`~attnviz.core.source.Source`)."""
+    """A transformers model as a source of attention (:class:`~attnviz.core.source.Source`).
+
+    Attributes:
+        own: whether attnviz loaded it, so that nobody else's hooks can be in it.
+    """
+
+    own = False
 
     def __init__(
         self, network: HookedModel, survey: Survey, texts: Texts, name: str, reason: str = ""
@@ -89,6 +96,20 @@ class Hooked(Gated):
             reason="; ".join(part for part in (reason, survey.reason) if part),
             versions={"torch": torch.__version__, "transformers": transformers.__version__},
         )
+
+    def _hash(self) -> str | None:
+        """Of the configuration and every number; on a CPU alone, where they are at hand."""
+        model = self._network.model
+        if not self.own or self.info.device != "cpu":
+            return None
+        config = f"{type(model).__qualname__} {model.config.to_json_string()} {self.info.backend}"
+        digest = hashlib.sha256(config.encode())
+        for name, tensor in model.state_dict().items():
+            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            if tensor.numel():
+                numbers = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
+                digest.update(numbers.data)
+        return digest.hexdigest()
 
     @property
     def layout(self) -> Layout:

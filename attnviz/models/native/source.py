@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -144,6 +146,23 @@ class Native(Gated):
         view = copy(self)
         view._either, view._ran = True, set()
         return view
+
+    def _hash(self) -> str | None:
+        """Of the configuration, every number, and the library that takes them."""
+        if not isinstance(self._stored.tokens, np.ndarray):
+            return None
+        config = json.dumps(self._located.config, sort_keys=True)
+        digest = hashlib.sha256(f"{config} {self._either}".encode())
+
+        def read(numbers: Array) -> Array:
+            array = np.ascontiguousarray(arrays.to_numpy(numbers))
+            digest.update(f"{array.dtype} {array.shape}".encode())
+            digest.update(array.data.cast("B") if array.size else b"")
+            return numbers
+
+        changed(self._stored, read)
+        changed(self._stored_words, read)
+        return digest.hexdigest()
 
     @property
     def _gated_model(self) -> Native:

@@ -24,7 +24,13 @@ from attnviz.features.retrieval.measure import (
     generates,
     scored,
 )
-from attnviz.features.retrieval.needles import Needle, _ids, file_needles, word_needles
+from attnviz.features.retrieval.needles import (
+    Needle,
+    _ids,
+    file_needles,
+    read_needles,
+    word_needles,
+)
 from attnviz.features.retrieval.result import Retrieval
 from attnviz.features.retrieval.settings import RetrievalSettings
 from attnviz.models.folder import locate
@@ -156,7 +162,7 @@ class Reference:
 def test_scores_are_those_of_an_independent_script(demo: Any) -> None:
     reference = Reference()
     needles = word_needles(demo, SMALL)[2::3] + file_needles(
-        demo, str(FILE), RetrievalSettings(lengths=(70,), depths=(0.5,), generate=9)
+        demo, read_needles(str(FILE)), RetrievalSettings(lengths=(70,), depths=(0.5,), generate=9)
     )[:3]  # fmt: skip
     assert len(needles) == 11
     kinds = set()
@@ -215,7 +221,7 @@ def test_random_needles_stand_at_their_depth_and_nowhere_else(demo: Any) -> None
 
 def test_a_needle_of_a_file_follows_the_end_of_a_sentence(demo: Any) -> None:
     settings = RetrievalSettings(lengths=(90,), depths=(0.6,))
-    needle = file_needles(demo, str(FILE), settings)[0]
+    needle = file_needles(demo, read_needles(str(FILE)), settings)[0]
     texts = demo.tokens(needle.ids).texts
     assert len(texts) == 90
     assert texts[needle.document[0] - 1].endswith(".")
@@ -242,7 +248,7 @@ def test_a_line_that_is_no_needle_is_named(demo: Any, tmp_path: Path, line: str,
     path = tmp_path / "n.jsonl"
     path.write_text(f"{line}\n")
     with pytest.raises(InputError, match=said):
-        file_needles(demo, str(path), RetrievalSettings())
+        file_needles(demo, read_needles(str(path)), RetrievalSettings())
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,67 @@
+"""Named parts of texts, looked for before a model cuts the texts into tokens."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+
+from attnviz.core.capture import Capture
+from attnviz.core.prompt import Prompt
+from attnviz.core.spans import Span, found_in, no_span, places, ranges_of, span_query
+
+_ANY = sys.maxsize
+"""More tokens than a text has."""
+
+
+def check_spans(prompt: Prompt) -> None:
+    """Look whether the named parts of a text are in it, before a model cuts it into tokens.
+
+    Raises:
+        UsageError: a part that cannot be looked for; InputError: one that is not there.
+    """
+    for name, written in (prompt.spans or {}).items():
+        query = span_query(name, written)
+        if query.kind in ("tokens", "chars"):
+            ranges_of(query)
+        elif prompt.text is not None and prompt.generate is None:
+            found_in(query, prompt.text)
+
+
+def known_spans(what: Iterable[str | Prompt | Capture]) -> tuple[str, ...] | None:
+    """The names of the spans of some texts; None where a model tells them, or attention holds them.
+
+    The messages of a chat and what a model writes are spans too.
+    """
+    names: dict[str, None] = {}
+    for given in what:
+        if isinstance(given, str):
+            continue
+        if isinstance(given, Capture) or given.text is None or given.generate is not None:
+            return None
+        names |= dict.fromkeys(given.spans or ())
+    return tuple(names)
+
+
+def check_part(rows: str | None, keys: str | None, prompt: Prompt) -> None:
+    """Look whether the rows and keys of a part can be meant, before a model cuts a text.
+
+    Raises:
+        UsageError: neither positions nor a span of the text.
+    """
+    names = known_spans([prompt])
+    if names is not None:
+        spans = [Span(name, ()) for name in names]
+        for what, asked in (("rows", rows), ("keys", keys)):
+            if asked is not None:
+                places(asked, spans, _ANY, what)
+
+
+def check_span(name: str, prompts: Iterable[Prompt]) -> None:
+    """Look whether any of some texts has a span of that name, where their spans are all known.
+
+    Raises:
+        UsageError: none has one.
+    """
+    known = known_spans(prompts)
+    if known is not None and name not in known:
+        raise no_span(name, known)

@@ -1,0 +1,292 @@
+"""What was measured of a model before and is the same again, in files that nobody has to think of.
+
+An entry belongs to the numbers of a model, to what was asked, to the versions of attnviz and the
+libraries, and to the machine: its name is a hash of all of them, so that what is kept is what would
+be computed, to the last bit. Entries are files in the user's cache folder, written whole, read only
+if their hash holds, and no more than :data:`MOST` bytes in all: the ones used longest ago go first.
+``$ATTNVIZ_CACHE`` names another folder, or says ``off``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from attnviz import files
+from attnviz.core.heads import Head, Site
+from attnviz.core.model_entry import KeptEntry
+from attnviz.core.threads import threads
+from attnviz.errors import AttnvizError, OutputError
+
+VARIABLE = "ATTNVIZ_CACHE"
+OFF = "off"
+MOST, LARGEST = 512 << 20, 64 << 20
+"""Bytes of all entries, and of one."""
+LEAST = 0.5
+"""Seconds that making something takes, at least, to be kept."""
+
+_SUFFIX = ".kept"
+_DIGEST = hashlib.sha256
+_LIBRARIES = ("numpy", "torch", "transformers", "tokenizers", "safetensors")
+_ABANDONED = 3600.0
+"""Seconds after which a file that is not whole was left by a process that is gone."""
+
+if TYPE_CHECKING:
+    from attnviz.core.arrays import Array
+
+T = TypeVar("T")
+
+
+def folder() -> Path | None:
+    """Where entries are; None where nothing is kept."""
+    named = os.environ.get(VARIABLE)
+    if named is not None:
+        return None if named.strip().lower() in ("", OFF, "0") else Path(named).expanduser()
+    home = os.path.expanduser("~")
+    if not os.path.isabs(home):  # no home
+        return None
+    if sys.platform == "win32":
+        root = Path(os.environ.get("LOCALAPPDATA") or Path(home) / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        root = Path(home) / "Library" / "Caches"
+    else:
+        root = Path(os.environ.get("XDG_CACHE_HOME") or Path(home) / ".cache")
+    return root / "attnviz"
+
+
+def entries() -> tuple[KeptEntry, ...]:
+    """What is kept, what was used last first; damaged files are among them, without a name."""
+    return tuple(_entry(path, status) for path, status in reversed(_listed(folder())))
+
+
+def shrink(most: int) -> int:
+    """Remove what was used longest ago until the rest takes no more than so many bytes.
+
+    Returns:
+        How many bytes were freed.
+    """
+    listed = _listed(folder())
+    over, freed = sum(status.st_size for _, status in listed) - most, 0
+    for path, status in listed:
+        if freed >= over:
+            break
+        with contextlib.suppress(OSError):
+            path.unlink()
+            freed += status.st_size
+    return freed
+
+
+class Shelf:
+    """What is kept of one model; nothing where its numbers are not known or nothing may be kept.
+
+    Args:
+        source: the model. Its numbers are read once, when something is first looked for.
+    """
+
+    def __init__(self, source: Any) -> None:
+        self._model = str(source.info.model)
+        place = folder()
+        contents = None if place is None else getattr(source, "contents", None)
+        info = source.info
+        self._about = contents and (contents, info.backend, info.device, info.dtype)
+
+    def recall(
+        self,
+        what: str,
+        about: object,
+        make: Callable[[], T],
+        pack: Callable[[T], bytes],
+        unpack: Callable[[bytes], T],
+    ) -> T:
+        """What was made before, or what is made now.
+
+        Args:
+            what: it is, for people; another thing has another name.
+            about: all that it depends on beside the model, by its ``repr``; None where that is not
+                known, and nothing is kept.
+            make: makes it.
+            pack: it as bytes.
+            unpack: bytes as it, equal to what was packed; raises ValueError, KeyError or our own
+                errors for bytes of anything else.
+        """
+        place = folder()
+        if place is None or self._about is None or about is None:
+            return make()
+        key = _DIGEST(repr((what, about, self._about, _here())).encode("utf-8", "replace"))
+        path = place / (key.hexdigest()[:40] + _SUFFIX)
+        data = _read(path)
+        if data is not None:
+            with contextlib.suppress(ValueError, KeyError, TypeError, AttnvizError):
+                made = unpack(data)
+                with contextlib.suppress(OSError):
+                    os.utime(path)
+                return made
+        start = time.perf_counter()
+        made = make()
+        if time.perf_counter() - start >= LEAST:
+            self._write(path, what, pack(made))
+        return made
+
+    def _write(self, path: Path, what: str, data: bytes) -> None:
+        """Keep something; a disk that is full or read-only is no reason to stop."""
+        if len(data) > LARGEST:
+            return
+        head = json.dumps({"what": what, "model": self._model}).encode() + b"\n"
+        with contextlib.suppress(OSError, OutputError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            files.place(path, (_DIGEST(head + data).digest(), head, data))
+            _sweep(path.parent)
+            shrink(MOST)
+
+
+@cache
+def _version() -> tuple[object, ...]:
+    """Of attnviz, by the files that it is made of too, and of the libraries that compute."""
+    package = Path(__file__).parents[1]
+    made_of = [
+        (str(path.relative_to(package)), status.st_size, status.st_mtime_ns)
+        for path in sorted(package.rglob("*.py"))
+        if (status := path.stat())
+    ]
+    known = []
+    for name in _LIBRARIES:
+        with contextlib.suppress(ModuleNotFoundError):
+            known.append((name, version(name)))
+    code = _DIGEST(repr(made_of).encode()).hexdigest()
+    return (version("attnviz"), code, *known, _processor())
+
+
+def _here() -> tuple[object, ...]:
+    """What decides the last bits of a result beside what is computed."""
+    return (*_version(), threads())
+
+
+def _processor() -> str:
+    """The processor's name and abilities, by which libraries choose their kernels."""
+    said = [platform.system(), platform.machine(), platform.processor()]
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", "rb") as file:
+        lines = file.read(1 << 13).split(b"\n\n")[0].splitlines()
+        said += [str(line) for line in lines if line.startswith((b"model name", b"flags", b"Feat"))]
+    return "; ".join(said)
+
+
+def _read(path: Path) -> bytes | None:
+    """What an entry holds; None where there is none, or a damaged one."""
+    try:
+        data = files.contents(path, LARGEST + (1 << 16))
+    except OSError:
+        return None
+    size = _DIGEST().digest_size
+    if _DIGEST(data[size:]).digest() != data[:size]:
+        return None
+    return data[size:].partition(b"\n")[2]
+
+
+def _listed(place: Path | None) -> list[tuple[Path, os.stat_result]]:
+    """All entries, what was used longest ago first."""
+    listed: list[tuple[Path, os.stat_result]] = []
+    if place is not None:
+        with contextlib.suppress(OSError):
+            for path in place.glob(f"*{_SUFFIX}"):
+                with contextlib.suppress(OSError):  # removed meanwhile
+                    listed.append((path, path.stat()))
+    return sorted(listed, key=lambda item: (item[1].st_mtime, item[0].name))
+
+
+def _entry(path: Path, status: os.stat_result) -> KeptEntry:
+    what = model = ""
+    with contextlib.suppress(OSError, ValueError, AttributeError), files.open_regular(path) as file:
+        head = json.loads(file.read(1 << 12)[_DIGEST().digest_size :].partition(b"\n")[0])
+        what, model = str(head.get("what", "")), str(head.get("model", ""))
+    return KeptEntry(what, model, status.st_size, status.st_mtime)
+
+
+def _sweep(place: Path) -> None:
+    """Remove what a killed process left unfinished, and not what another one writes now."""
+    for path in place.iterdir():
+        if files.is_unfinished(path):
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_mtime > _ABANDONED:
+                    path.unlink()
+
+
+def asked_of(inputs: Iterable[Any]) -> object:
+    """What tells prepared texts from others; None for pictures and sounds."""
+    told = list(_texts(inputs))
+    return None if None in told else tuple(told)
+
+
+def _texts(inputs: Iterable[Any]) -> Iterator[object]:
+    for item in inputs:
+        yield None if item.features else tuple(item.sides.items())
+
+
+def as_records(kind: Any) -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:
+    """How values of a type are packed and unpacked: dataclasses, tuples, numbers, names, heads.
+
+    Args:
+        kind: the type.
+    """
+    import msgspec
+
+    def written(value: Any) -> Any:
+        if isinstance(value, Head):
+            return [value.site.kind, value.layer, value.index]
+        if hasattr(value, "item"):  # a number of NumPy
+            return value.item()
+        raise NotImplementedError(f"{type(value).__name__} cannot be kept")
+
+    def read(wanted: Any, value: Any) -> Any:
+        if wanted is Head:
+            kind, layer, index = value
+            return Head(Site(kind, layer), index)
+        raise NotImplementedError(f"{wanted} cannot be kept")
+
+    def unpack(data: bytes) -> Any:
+        try:
+            return msgspec.msgpack.decode(data, type=kind, dec_hook=read)
+        except msgspec.MsgspecError as error:
+            raise ValueError(str(error)) from None
+
+    return partial(msgspec.msgpack.encode, enc_hook=written), unpack
+
+
+def pack_arrays(arrays_of: Mapping[str, Array]) -> bytes:
+    """Arrays by name as bytes, each known to be NumPy's or torch's."""
+    import numpy as np
+    from safetensors.numpy import save
+
+    from attnviz.core import arrays
+
+    plain = {name: np.ascontiguousarray(arrays.to_numpy(x)) for name, x in arrays_of.items()}
+    kinds = [[name, not isinstance(x, np.ndarray)] for name, x in arrays_of.items()]
+    return save(plain, {"kinds": json.dumps(kinds)})
+
+
+def unpack_arrays(data: bytes) -> dict[str, Array]:
+    """What :func:`pack_arrays` packed: the same numbers, of the same libraries."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    from attnviz.core import arrays
+
+    try:
+        size = int.from_bytes(data[:8], "little")
+        kinds = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["kinds"])
+        plain = load(data)
+    except SafetensorError as error:
+        raise ValueError(str(error)) from None
+    return {
+        name: arrays.to_torch(arrays.array(plain[name])) if torchs else arrays.array(plain[name])
+        for name, torchs in kinds
+    }

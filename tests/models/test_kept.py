@@ -1,0 +1,293 @@
+"""What is kept of earlier measurements: the same bits, and never another model's or version's."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import attnviz as av
+from attnviz.core.heads import Head, Site
+from attnviz.features.models.function import models
+from attnviz.models import kept
+from attnviz.models.kept import Shelf, as_records, pack_arrays, unpack_arrays
+
+TEXT = "the cat river moon stone the cat river moon"
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of its own, in which everything is kept however quick it was."""
+    monkeypatch.setenv(kept.VARIABLE, str(tmp_path / "kept"))
+    monkeypatch.setattr(kept, "LEAST", 0.0)
+    return tmp_path / "kept"
+
+
+class Counted:
+    """Makes a value, and counts how often."""
+
+    def __init__(self, value: bytes = b"made") -> None:
+        self.value, self.times = value, 0
+
+    def __call__(self) -> bytes:
+        self.times += 1
+        return self.value
+
+
+def recall(source: Any, make: Counted, about: object = (), what: str = "test") -> bytes:
+    return Shelf(source).recall(what, about, make, lambda made: made, bytes)
+
+
+@pytest.fixture
+def demo() -> Any:
+    """The bundled model, loaded anew."""
+    return av.load("demo-gpt2")
+
+
+def test_what_is_kept_is_made_once(place: Path, demo: Any) -> None:
+    make = Counted()
+    assert recall(demo, make) == recall(demo, make) == b"made"
+    assert make.times == 1
+    assert recall(av.load("demo-gpt2"), make) == b"made"
+    assert make.times == 1, "the same numbers, loaded again"
+    recall(demo, make, about=1)
+    recall(demo, make, what="another")
+    assert make.times == 3
+    (entry, *_) = kept.entries()
+    assert entry.model == "demo-gpt2"
+    assert {entry.what for entry in kept.entries()} == {"test", "another"}
+
+
+def test_another_model_has_its_own(place: Path, demo: Any) -> None:
+    make = Counted()
+    recall(demo, make)
+    recall(demo.light, make)  # NumPy's last bits are its own
+    recall(av.load("demo-gpt2", untrained=0), make)
+    recall(av.load("demo-bert"), make)
+    assert make.times == 4
+    weight = demo.output(Site("decoder", 0)).weight
+    before = weight[0, 0, 0].clone()
+    weight[0, 0, 0] += 1e-6
+    recall(demo, make)
+    assert make.times == 5, "a number was changed in memory"
+    weight[0, 0, 0] = before
+    recall(demo, make)
+    assert make.times == 5
+    with demo.gated({"0.0": 0.0}):
+        assert demo.contents is None
+        recall(demo, make)
+    assert make.times == 6, "while a head is off nothing is kept and nothing is taken"
+    assert len(kept.entries()) == 4, "untrained ones are drawn anew, and are not known"
+
+
+def test_other_code_threads_and_machines_have_their_own(
+    place: Path, demo: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = Counted()
+    recall(demo, make)
+    for version in (("0.1.1",), ("0.1.0", "another processor")):
+        monkeypatch.setattr(kept, "_version", lambda version=version: version)
+        recall(demo, make)
+    monkeypatch.undo()
+    monkeypatch.setenv(kept.VARIABLE, str(place))
+    before = torch.get_num_threads()
+    torch.set_num_threads(before + 1)
+    try:
+        recall(demo, make)
+    finally:
+        torch.set_num_threads(before)
+    assert make.times == 4
+    assert len({kept._version()}) == 1
+    assert "attnviz" not in kept._version()[0:0]
+    assert any(name == "numpy" for name, *_ in kept._version()[2:-1])
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", b"x" * 100, lambda data: data[:-1], lambda data: data[:40] + b"?" + data[41:]]
+)
+def test_a_damaged_entry_is_made_again(place: Path, demo: Any, damage: Any) -> None:
+    make = Counted(b"made" * 50)
+    recall(demo, make)
+    (path,) = place.iterdir()
+    whole = path.read_bytes()
+    path.write_bytes(damage(whole) if callable(damage) else damage)
+    assert recall(demo, make) == make.value
+    assert make.times == 2
+    assert path.read_bytes() == whole
+    kept.entries()  # says it, whatever is in it
+
+
+def test_sound_bytes_of_something_else_are_made_again(place: Path, demo: Any) -> None:
+    recall(demo, Counted(b"no array"), what="arrays")
+    made = Shelf(demo).recall(
+        "arrays", (), lambda: {"x": np.arange(3.0)}, pack_arrays, unpack_arrays
+    )
+    assert made["x"].tolist() == [0, 1, 2]
+    again = Shelf(demo).recall("arrays", (), dict, pack_arrays, unpack_arrays)
+    assert again["x"].tolist() == [0, 1, 2]
+
+
+def test_there_is_room_for_so_much_and_what_was_used_longest_ago_goes(
+    place: Path, demo: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import os
+
+    for number in range(4):
+        recall(demo, Counted(bytes(1000)), about=number, what=str(number))
+    by_age = {entry.what: entry for entry in kept.entries()}
+    for path in place.iterdir():
+        what = next(w for w, e in by_age.items() if e.what.encode() in path.read_bytes()[32:50])
+        os.utime(path, (int(what), int(what)))
+    recall(demo, Counted(), about=0, what="0")  # used now
+    monkeypatch.setattr(kept, "MOST", 3300)
+    recall(demo, Counted(bytes(1000)), about=4, what="4")
+    assert {entry.what for entry in kept.entries()} == {"0", "3", "4"}
+    monkeypatch.setattr(kept, "LARGEST", 10)
+    recall(demo, Counted(bytes(1000)), about=5, what="5")
+    assert "5" not in {entry.what for entry in kept.entries()}
+
+
+def test_what_is_quick_is_not_kept(place: Path, demo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "LEAST", 60.0)
+    make = Counted()
+    recall(demo, make)
+    recall(demo, make)
+    assert make.times == 2
+    assert kept.entries() == ()
+
+
+def test_nothing_is_kept_where_that_is_said_or_cannot_be(
+    place: Path, demo: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = Counted()
+    for said in ("off", "OFF", "", "0"):
+        monkeypatch.setenv(kept.VARIABLE, said)
+        assert kept.folder() is None
+        recall(demo, make)
+    place.write_text("a file in the folder's place")
+    monkeypatch.setenv(kept.VARIABLE, str(place))
+    recall(demo, make)
+    assert make.times == 5
+    assert recall(demo, make, about=None) == b"made"
+    assert kept.entries() == ()
+    assert kept.shrink(0) == 0
+
+
+def test_models_in_memory_are_not_known(place: Path) -> None:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    model = GPT2LMHeadModel(GPT2Config(n_layer=1, n_head=2, n_embd=8, vocab_size=50))
+    assert av.load(model).contents is None
+
+
+def test_a_hooked_model_is_known_by_its_numbers(place: Path, tmp_path: Path) -> None:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "vocab_size": 50}
+    heads = {"num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2}
+    LlamaForCausalLM(LlamaConfig(**sizes, **heads)).save_pretrained(tmp_path / "llama")
+    source: Any = av.load(tmp_path / "llama")
+    known = source.contents
+    assert known is not None
+    assert av.load(tmp_path / "llama").contents == known
+    with torch.no_grad():
+        source._network.model.model.layers[0].mlp.up_proj.weight[0, 0] += 1e-3
+    assert source.contents != known
+
+
+WRITES = """
+import os, sys
+from attnviz.models import kept
+kept.LEAST = 0.0
+class Source:
+    contents = "one model"
+    class info:
+        model, backend, device, dtype = "m", "native", "cpu", "float32"
+for number in range(60):
+    size = 20_000 + number % 7
+    made = kept.Shelf(Source).recall(
+        "test", number % 5, lambda: bytes([number % 5]) * 20_000, bytes, bytes
+    )
+    assert made == bytes([number % 5]) * 20_000, number
+    if number % 9 == 0:
+        kept.shrink(30_000)
+"""
+
+
+def test_processes_may_write_and_remove_at_once(place: Path) -> None:
+    running = [
+        subprocess.Popen([sys.executable, "-c", WRITES], stderr=subprocess.PIPE) for _ in range(2)
+    ]
+    for process in running:
+        assert process.wait(120) == 0, process.stderr and process.stderr.read().decode()
+        assert process.stderr is not None
+        process.stderr.close()
+    left = list(place.iterdir())
+    assert all(path.suffix == ".kept" for path in left)
+
+
+def test_arrays_come_back_with_their_bits_and_their_library() -> None:
+    values = {
+        "a": np.array([[1 / 3, np.nan, -0.0]]),
+        "b": torch.arange(4).view(2, 2),
+        "c": torch.tensor([1e-40, 2.5]),
+    }
+    again = unpack_arrays(pack_arrays(values))
+    assert list(map(type, again.values())) == list(map(type, values.values()))
+    for name, value in values.items():
+        assert np.asarray(again[name]).tobytes() == np.asarray(value).tobytes()
+        assert again[name].dtype == value.dtype
+
+
+def test_records_come_back_equal() -> None:
+    kind = tuple[tuple[Head, ...], float, str | None]
+    pack, unpack = as_records(kind)
+    value = ((Head(Site("cross", 1), 2),), 1 / 3, None)
+    assert unpack(pack(value)) == value
+    with pytest.raises(ValueError, match="Expected"):
+        unpack(as_records(int)[0](3))
+
+
+def run(name: str) -> Any:
+    """What a feature says, of the kind that keeps something."""
+    return {
+        "heads": lambda: av.heads(TEXT, probe=True),
+        "profile": lambda: av.profile(texts=[TEXT, "a b c d"]),
+        "syntax": lambda: av.syntax("sample_inputs/treebank.conllu", control=1),
+        "retrieval": lambda: av.retrieval(lengths=(60,), depths=(0.5,), count=2),
+    }[name]()
+
+
+@pytest.mark.parametrize("name", ["heads", "profile", "syntax", "retrieval"])
+def test_results_are_the_same_bits_with_and_without(
+    name: str, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = run(name).to_json()
+    count = len(kept.entries())
+    assert count, "something was kept"
+    assert run(name).to_json() == first
+    assert len(kept.entries()) == count, "all of it was taken"
+    monkeypatch.setenv(kept.VARIABLE, "off")
+    assert run(name).to_json() == first
+
+
+def test_models_lists_what_is_kept_and_removes_it(place: Path, demo: Any, capsys) -> None:
+    from attnviz.cli import main
+
+    assert main(["models"]) == 0
+    assert "kept" not in capsys.readouterr().out
+    recall(demo, Counted(bytes(3000)))
+    assert main(["models"]) == 0
+    said = capsys.readouterr()
+    assert "--max-mb 0 removes what is kept" in said.err
+    assert "3.1 kB" in said.out
+    assert models().kept == kept.entries()
+    assert main(["models", "--max-mb", "0.001", "--json"]) == 0
+    assert '"kept": []' in capsys.readouterr().out
+    assert list(place.iterdir()) == []
+    assert main(["models", "--show", "demo-gpt2", "--max-mb", "0"]) == 2
