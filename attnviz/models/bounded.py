@@ -27,7 +27,7 @@ class OutOfBounds(Exception):
 
 @contextmanager
 def bounded(seconds: float = SECONDS) -> Iterator[None]:
-    """In the ``with`` block, Python code ends after so many seconds of work, and cannot take the memory.
+    """In the ``with`` block, code ends after so many seconds of work, and cannot take the memory.
 
     Every line of a template and every call looks at the clock, in this thread alone, so a single
     operation is not cut short. Memory is limited for the whole process meanwhile, on Linux;
