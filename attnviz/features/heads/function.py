@@ -13,10 +13,10 @@ from attnviz.captures.inputs import (
     MapOptions,
     check_quantity,
     check_whole,
-    light,
     prompt_of,
     source_for,
 )
+from attnviz.captures.loading import light
 from attnviz.captures.notes import notes
 from attnviz.captures.settings import Attaching, MapSettings, ModelSettings
 from attnviz.core.capture import Capture

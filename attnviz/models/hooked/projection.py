@@ -19,6 +19,8 @@ from attnviz.core.source import OutputProjection
 from attnviz.models.hooked.agreement import is_low
 from attnviz.models.hooked.passage import Passed
 
+NO_LAYER = "no linear layer takes its heads' outputs as they are"
+"""The reason where something may stand between heads and W_O."""
 TOLERANCE = 1e-5
 """Largest difference of the projection's output, relative to the largest, that counts as none."""
 
@@ -54,7 +56,7 @@ class Projections:
     def attended(self, z: Tensor) -> None:
         """Take in the heads' outputs of the next call, [B, T, H, d_v]."""
         self._z = z
-        none = "no linear layer takes its heads' outputs as they are"
+        none = NO_LAYER
         self.seen.append(OutputProjection(None, None, none))
 
     def _ran(self, module: Any, arguments: tuple[Any, ...], output: Any) -> None:

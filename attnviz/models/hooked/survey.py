@@ -27,7 +27,7 @@ from attnviz.models.hooked.eager import returned
 from attnviz.models.hooked.interface import NAME, WatchedPass, hooking, register
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.passage import Passage
-from attnviz.models.hooked.projection import HeldProjections, Projections
+from attnviz.models.hooked.projection import NO_LAYER, HeldProjections, Projections
 
 _LENGTHS = ((11, 6), (7, 3))
 """Tokens of the two items of the comparison: of the encoder or only stack, and of the decoder."""
@@ -206,8 +206,18 @@ def _hooked_pass(network: HookedModel, items: Sequence[Item]) -> Trace:
     seen = projections.seen
     if any(projection.weight is None for projection in seen):
         held = _held_projections(network, items, len(seen))
-        seen = [out if out.weight is not None else held.get(n, out) for n, out in enumerate(seen)]
+        seen = [_proved(out, held.get(n)) for n, out in enumerate(seen)]
     return Trace(maps, _states(output), "", modules, tuple(seen))
+
+
+def _proved(plain: OutputProjection, held: OutputProjection | None) -> OutputProjection:
+    """The projection as it is read from its module, else with what stands before it held.
+
+    What was refused for another reason than something before it stays refused.
+    """
+    if plain.weight is not None or held is None:
+        return plain
+    return held if held.held or plain.reason == NO_LAYER else plain
 
 
 def _held_projections(
