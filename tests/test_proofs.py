@@ -24,7 +24,7 @@ def test_every_row_of_the_smaller_table_holds(tmp_path: Path, capsys) -> None:
 
 
 def test_a_row_can_fail(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    monkeypatch.setattr(layers, "TOLERANCE", 0.0)
+    monkeypatch.setattr(layers, "TOLERANCE", -1.0)
     monkeypatch.setattr(layers, "rows", lambda small, minilm: iter([layers.module(((8, 2),))]))
     assert main(["layers"]) == 1
     assert "**FAILS**" in capsys.readouterr().out

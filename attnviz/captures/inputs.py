@@ -175,7 +175,8 @@ class MapOptions:
 
         if self.without is not None:
             check_groups(self.without, layout, annotated=annotated)
-        if quantity_named(self.quantity).layers:  # whose heads are whole layers
+        quantity = quantity_named(self.quantity)
+        if quantity.layers or quantity.states:  # whose heads are of other layers
             return
         chosen = layout if self.select is None else selection.select(self.select, layout)
         asked(self.why, frozenset(chosen), layout)

@@ -215,7 +215,7 @@ def test_a_map_fills_a_column() -> None:
     figure = av.heatmap(text, "1.4").figure(width=3.3)
     axes, bar = figure.axes
     assert axes.get_title(loc="left") == ""
-    assert axes.get_position().width > 0.5
+    assert axes.get_position().width > 0.45
     assert bar.get_position().width * 3.3 < 0.08
     assert any("head 1.4: does previous" in text.get_text() for text in figure.texts)
     wide = av.heatmap(text, "1.4").figure(width=6)

@@ -42,7 +42,7 @@ PRODUCERS = tuple(
 )
 TEXT = "The kettle sang and the candle burned while the kettle sang and the candle burned."
 PARTS = ("ablate", "syntax", "coref", "circuits")
-NO_LM_HEAD = (("minilm", "logits"), ("minilm", "patch"), ("minilm", "lens"), ("minilm", "explain"))
+NO_LM_HEAD = tuple(("minilm", name) for name in ("logits", "patch", "lens", "explain", "knockout"))
 """What a model without an LM head cannot give."""
 UNCOMPARED = ("explain", "flow", "diff", "sources", "source-shares")
 """Results that have no figures of heads to compare."""

@@ -142,7 +142,9 @@ def test_rows_of_the_native_cache_are_those_of_the_whole_pass() -> None:
     before = torch.tensor([tokens.ids[: -tokens.written]])
     with torch.inference_mode():
         new = list(
-            write(source._network, source._words, before, Generation(12), frozenset(), {}, [kept])
+            write(
+                source._network, source._words, before, Generation(12), frozenset(), {}, {}, [kept]
+            )
         )
     assert tuple(new) == tokens.ids[-12:]
     assert agree(kept.rows, list(made.maps.values())) == len(tokens) - 1

@@ -29,7 +29,11 @@ NOTHING = {
     "albert": "no plain list of layers",
 }
 WORDLESS = ("distilbert", "albert")
-SUM_FAILS = {"bert": "does not simply add", "gemma2": "does not simply add", "lfm2": "no attention"}
+SUM_FAILS = {
+    "bert": "does not simply add",
+    "gemma2": "normalizes what its heads write before it is added",
+    "lfm2": "no attention",
+}
 
 
 def tiny(name: str, folders: Any) -> Source:

@@ -20,7 +20,7 @@ from tests.models.tiny import FAMILIES, HOOKED, LONG, SEQ2SEQ, SHORT, Folders, t
 from tests.models.tiny_senses import PICTURES, build
 
 TEXT = "The keys to the cabinet are on the table, and the keys are old."
-SINGLE_PRECISION = ("mistral", "gemma2", "falcon", "gpt_oss", "deepseek_v3")
+SINGLE_PRECISION = ("mistral", "gemma2", "gemma3", "falcon", "gpt_oss", "deepseek_v3")
 """What transformers cannot run in double, or masks wrongly there."""
 OPENED = (*HOOKED, "bloom", "gpt_neo", "falcon")
 

@@ -87,7 +87,10 @@ def heads(
 
             evidence = read_evidence(evidence)
             more_roles = partial(with_roles, roles=given_roles(evidence))
-        asked = partial(MapOptions(select, maps.without, quantity).check, annotated=bool(evidence))
+        asked = None
+        if select is not None or maps.without is not None:
+            options = MapOptions(select, maps.without, quantity)
+            asked = partial(options.check, annotated=bool(evidence))
         loaded = light(source_for(prompt, model, asked))
         inputs = loaded.prepare(prompt)
         mixing = MixingObserver(loaded, quantity_named(quantity), [inputs])
