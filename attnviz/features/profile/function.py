@@ -206,7 +206,10 @@ def _matching(source: Source) -> PrefixMatching | None:
     """As any process would measure it: the last bit depends on the number of threads."""
     kind = as_records(PrefixMatching | None)
     with one_thread():
-        return Shelf(source).recall("prefix matching", (), lambda: match_prefixes(source), *kind)
+        matching: PrefixMatching | None = Shelf(source).recall(
+            "prefix matching", (), lambda: match_prefixes(source), *kind
+        )
+    return matching
 
 
 def with_evidence(profile: Profile, evidence: Evidence | Sequence[Evidence] | None) -> Profile:
