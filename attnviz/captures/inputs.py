@@ -161,6 +161,17 @@ class MapOptions:
     why: str | None = None
     origins: bool = False
 
+    def expected(self, *, annotated: bool = False) -> HeadsCheck | None:
+        """:meth:`check`, for a layout that is known before a model is; None where none is named.
+
+        Raises:
+            UsageError: no such quantity.
+        """
+        quantity_named(self.quantity)
+        if self.select is self.without is self.why is None:
+            return None
+        return partial(self.check, annotated=annotated)
+
     def check(self, layout: Layout, *, annotated: bool = False) -> None:
         """Refuse, before anything runs, heads that a model does not have.
 
@@ -245,7 +256,7 @@ def prepare(
             continue
         prompt = prompt_of(given)
         if source is None:
-            source = light(source_for(prompt, model, options.check))
+            source = light(source_for(prompt, model, options.expected()))
         ready = _prepared(prompt, source, options)
         before, needed = needed, needed + sum(_bytes(ready, head) for head in ready.heads)
         of = f"{ready.inputs.length:,} tokens" if number == 1 else f"{number} texts or more"

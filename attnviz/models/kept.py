@@ -16,7 +16,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
@@ -218,17 +218,6 @@ def _sweep(place: Path) -> None:
             with contextlib.suppress(OSError):
                 if time.time() - path.stat().st_mtime > _ABANDONED:
                     path.unlink()
-
-
-def asked_of(inputs: Iterable[Any]) -> object:
-    """What tells prepared texts from others; None for pictures and sounds."""
-    told = list(_texts(inputs))
-    return None if None in told else tuple(told)
-
-
-def _texts(inputs: Iterable[Any]) -> Iterator[object]:
-    for item in inputs:
-        yield None if item.features else tuple(item.sides.items())
 
 
 def as_records(kind: Any) -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:

@@ -87,11 +87,9 @@ def heads(
 
             evidence = read_evidence(evidence)
             more_roles = partial(with_roles, roles=given_roles(evidence))
-        asked = None
-        if select is not None or maps.without is not None:
-            options = MapOptions(select, maps.without, quantity)
-            asked = partial(options.check, annotated=bool(evidence))
-        loaded = light(source_for(prompt, model, asked))
+        options = MapOptions(select, maps.without, quantity)
+        named = options.expected(annotated=bool(evidence))
+        loaded = light(source_for(prompt, model, named))
         inputs = loaded.prepare(prompt)
         mixing = MixingObserver(loaded, quantity_named(quantity), [inputs])
         shown = with_quantity(loaded, quantity, shares=True, beside=[mixing])

@@ -59,8 +59,8 @@ def heatmap(
     if not isinstance(text, Capture):
         text = prompt_of(text)
         check_part(*cut, text)
-        asked = MapOptions(select, quantity=quantity).check
-        source = light(source_for(text, model, asked))
+        named = MapOptions(select, quantity=quantity).expected()
+        source = light(source_for(text, model, named))
         model = ModelSettings(model=source)
         inputs = replace(source.prepare(text), texts=text.texts)
         signed = quantity_named(quantity).states

@@ -36,7 +36,7 @@ def alone(text: Input | Iterable[Input], model: ModelSettings, settings: ViewSet
     Raises:
         UsageError: a part of something else than a single text.
     """
-    asked = MapOptions(settings.heads, settings.without, settings.quantity, settings.why).check
+    asked = MapOptions(settings.heads, settings.without, settings.quantity, settings.why).expected()
     part = next((name for name in ("rows", "keys") if getattr(settings, name) is not None), None)
     several = text if isinstance(text, list | tuple) else [text]
     if settings.clearest is not None:
