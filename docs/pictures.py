@@ -53,6 +53,8 @@ def main() -> None:
     needed = av.ablate(probe=True, select="*.*, 3.0+3.1+3.3+3.5", method=methods)
     needed.save(IMAGES / "ablate.png")
     av.logits(REPEATED).save(IMAGES / "logits.png")
+    av.lens(REPEATED).save(IMAGES / "lens.png")
+    av.lens(REPEATED, answer="clock", position=-1).save(IMAGES / "lens-along.png")
     av.sources(WORDS, select="2.0", other_key=3).save(IMAGES / "sources.png")
     spans = {name: f"regex:{pattern}" for name, pattern in PARTS.items()}
     av.heatmap(av.Prompt(DOCUMENTS, spans=spans), "3.0").save(IMAGES / "spans.png")
