@@ -150,6 +150,12 @@ def test_it_tells_the_induction_circuit(gpt2: Any) -> None:
     assert repeated == 1 + 3
 
 
+def test_of_ten_sentences_that_repeat_themselves_eight_end_as_docs_say(gpt2: Any) -> None:
+    asked = [one.rstrip(".").rsplit(" ", 1) for one in REPEATED]
+    said = [av.logits(text, model=gpt2).token.strip() == word for text, word in asked]
+    assert (sum(said), len(said)) == (8, 10)
+
+
 def test_a_masked_model_is_explained_by_ablation(bert: Explain) -> None:
     assert bert.chosen_by == "ablation"
     assert bert.reason
