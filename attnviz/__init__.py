@@ -86,6 +86,7 @@ _PUBLIC = {
     "spans": "attnviz.features.spans.function",
     "stale_card": "attnviz.features.card.function",
     "syntax": "attnviz.features.syntax.function",
+    "thoughts": "attnviz.features.thoughts.function",
     "Tokens": "attnviz.core.tokens",
     "track": "attnviz.features.film.track",
     "view": "attnviz.features.view.function",

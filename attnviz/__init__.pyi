@@ -58,6 +58,7 @@ from attnviz.features.sources.result import SourceShares
 from attnviz.features.sources.result import Sources
 from attnviz.features.spans.result import Spans
 from attnviz.features.syntax.result import Syntax
+from attnviz.features.thoughts.result import Thoughts
 from attnviz.features.view.result import Viewer
 from attnviz.models.fresh_config import FreshConfig as FreshConfig
 from attnviz.scoring.user_block import ScoreBlock as ScoreBlock
@@ -648,6 +649,20 @@ def syntax(
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Syntax: ...
 
+def thoughts(
+    text: str | Prompt | Capture | Iterable[str | Prompt | Capture],
+    *,
+    apart: int = 4,
+    method: Literal['suppress', 'attention'] = 'suppress',
+    draws: int = 3,
+    seed: int = 0,
+    batch_tokens: int | None = None,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    progress: Callable[[str, int, int], None] = ...,
+) -> Thoughts: ...
+
 def track(
     model: Any,
     tokenizer: Any,
@@ -759,6 +774,7 @@ __all__ = [
     "spans",
     "stale_card",
     "syntax",
+    "thoughts",
     "Tokens",
     "track",
     "view",

@@ -32,9 +32,9 @@ BLOCK = re.compile(r"^```.*?^```$|(?:^(?!```)[^\n]*\S[^\n]*\n?)+", re.DOTALL | r
 PARTS = {
     "Learn": ("tutorial-student", "tutorial-researcher", "tutorial-engineer", "courses"),
     "How to": ("questions", "overview", "roles", "explain", "ablate", "patch", "knockout",
-               "circuits", "logits", "lens", "sources", "flow", "weigh", "why", "spans", "sinks",
-               "retrieval", "syntax", "profile", "diff", "film", "shapes", "view", "live", "atlas",
-               "export", "models", "python", "plugins", "recording", "mcp", "ci", "scale"),
+               "thoughts", "circuits", "logits", "lens", "sources", "flow", "weigh", "why", "spans",
+               "sinks", "retrieval", "syntax", "profile", "diff", "film", "shapes", "view", "live",
+               "atlas", "export", "models", "python", "plugins", "recording", "mcp", "ci", "scale"),
     "Reference": ("options", "api/index", "glossary", "pages"),
     "Trust": ("claims", "proofs", "families", "benchmarks", "architecture"),
     "More": ("gallery", "repo/CONTRIBUTING", "repo/SECURITY", "repo/CHANGELOG",

@@ -37,6 +37,7 @@ COMMANDS = {
         MEASURE,
         "a text with --span NAME=TEXT, or --to before; or a .jsonl file of texts",
     ),
+    "thoughts": (MEASURE, "a file with a reasoning trace, or a --chat with --generate N"),
     "syntax": (MEASURE, "a treebank, such as sample_inputs/treebank.conllu"),
     "coref": (
         MEASURE,

@@ -39,6 +39,7 @@ RESULTS = {
     "attnviz.sources": "attnviz.features.sources.result.Sources",
     "attnviz.spans": "attnviz.features.spans.result.Spans",
     "attnviz.syntax": "attnviz.features.syntax.result.Syntax",
+    "attnviz.thoughts": "attnviz.features.thoughts.result.Thoughts",
 }
 """The class of each schema, without its version."""
 

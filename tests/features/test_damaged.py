@@ -21,6 +21,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "knockout": lambda: av.knockout(
         av.Prompt(TEXT, spans={"kettle": "all:kettle"}), window=1, draws=1
     ),
+    "thoughts": lambda: av.thoughts("It rains. We stay. The sea was dark. It was late.", draws=1),
     "retrieval": lambda: av.retrieval(
         lengths=[40, 60], depths=[0.2, 0.8], count=2, group_size=(0,), control=0
     ),

@@ -36,6 +36,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str,
         "knockout": av.knockout(
             av.Prompt(TEXT, spans={"one": "one"}), select="*.*", draws=0, model=model
         ),
+        "thoughts": av.thoughts("One. Two. One. Two. One. Two. One. Two.", model=model),
         "syntax": av.syntax(INPUTS / "treebank.conllu", model=model),
         "coref": av.coref(INPUTS / "pronouns.tsv", model=model),
         "retrieval": av.retrieval(model=model, **small),

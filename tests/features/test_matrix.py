@@ -42,7 +42,9 @@ PRODUCERS = tuple(
 )
 TEXT = "The kettle sang and the candle burned while the kettle sang and the candle burned."
 PARTS = ("ablate", "syntax", "coref", "circuits")
-NO_LM_HEAD = tuple(("minilm", name) for name in ("logits", "patch", "lens", "explain", "knockout"))
+NO_LM_HEAD = tuple(
+    ("minilm", name) for name in ("logits", "patch", "lens", "explain", "knockout", "thoughts")
+)
 """What a model without an LM head cannot give."""
 UNCOMPARED = ("explain", "flow", "diff", "sources", "source-shares")
 """Results that have no figures of heads to compare."""
@@ -127,6 +129,7 @@ def _made(name: str, model: str, folder: Path) -> Made:
         results["knockout"] = av.knockout(
             av.Prompt(TEXT, spans={"kettle": "all:kettle"}), select="0.0", draws=1, model=model
         )
+        results["thoughts"] = av.thoughts(" ".join(f"{text}." for text in texts(12)), model=model)
         results["patch"] = av.patch(task="gender", count=8, model=model)
     results["atlas"] = gather(
         results["profile"],

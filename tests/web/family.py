@@ -22,6 +22,9 @@ from training.phases import MARKOV, save, train
 
 TEXT = "The keys to the cabinet are on the table because the keys to the cabinet were lost."
 FIRST, SECOND = (f"The cat did not cross it because it was too {one}." for one in ("tired", "wide"))
+TRACE = (
+    "It rains. We stay at home. The sea is dark. The lamp is lit. It rains. They come. It rains."
+)
 TEXTS = (TEXT, FIRST, "A cat sat on the mat and the cat slept.", "When it rained, they went home.")
 SIZES = {"wide": (1440, 900), "middle": (1280, 800), "small": (1024, 768), "phone": (390, 844)}
 """In CSS pixels."""
@@ -87,6 +90,7 @@ MAKE: dict[str, Callable[[Path], Path]] = {
     "knockout": lambda folder: av.knockout(
         av.Prompt(TEXT, spans={"first": "all:the"}), window=1, select="1.*", draws=1
     ).save(folder / "knockout.html"),
+    "thoughts": lambda folder: av.thoughts(TRACE).save(folder / "thoughts.html"),
     "lens": lambda folder: av.lens(TEXT).save(folder / "lens.html"),
     "lens-heads": lambda folder: av.lens(TEXT, by="head").save(folder / "heads.html"),
     "patch": _patch,

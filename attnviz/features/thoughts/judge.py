@@ -1,0 +1,98 @@
+"""What can be said of every head over traces: its kurtosis, its control, and how sure that is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from attnviz.core.heads import Layout
+from attnviz.features.thoughts.result import ReceiverHead
+from attnviz.features.thoughts.settings import ThoughtsSettings
+from attnviz.statistics.copies import together
+from attnviz.statistics.exact import Floats
+from attnviz.statistics.trimmed import trimmed_means
+
+HALVES = 200
+"""Random halves of the traces that reliability is a mean over."""
+
+
+def judged(
+    layout: Layout,
+    tails: Floats,
+    controls: Floats,
+    names: Sequence[str],
+    settings: ThoughtsSettings,
+) -> tuple[ReceiverHead, ...]:
+    """Every head, judged with all others.
+
+    Args:
+        layout: the N heads.
+        tails: kurtoses [traces, N], NaN where there is none; ``controls`` likewise.
+        controls: see ``tails``.
+        names: of the traces; equal ones count once.
+        settings: how.
+    """
+    excess = _distinct(tails - controls, names)
+    means, random = _means(_distinct(tails, names)), _means(_distinct(controls, names))
+    known = ~np.isnan(excess).any(0)
+    center, low, high = (np.full(len(layout), np.nan) for _ in range(3))
+    if known.any():
+        judged_ = trimmed_means(excess[:, known], seed=settings.seed)
+        center[known] = judged_.center
+        low[known], high[known] = judged_.joint_low, judged_.joint_high
+    return tuple(
+        ReceiverHead(
+            head,
+            _number(means[n]),
+            _number(random[n]),
+            _number(center[n]),
+            _number(low[n]),
+            _number(high[n]),
+            None if math.isnan(low[n]) else bool(low[n] > 0),
+        )
+        for n, head in enumerate(layout)
+    )
+
+
+def reliability(tails: Floats, names: Sequence[str], seed: int) -> float | None:
+    """The split-half reliability of kurtoses: their mean correlation over heads.
+
+    Args:
+        tails: kurtoses [traces, N].
+        names: of the traces; equal ones count once.
+        seed: of the halves.
+    """
+    own = _distinct(tails, names)
+    own = own[:, ~np.isnan(own).any(0)]
+    count = len(own)
+    if count < 2 or own.shape[1] < 2:
+        return None
+    draw = np.random.default_rng([seed, count])
+    found = []
+    for _ in range(HALVES):
+        order = draw.permutation(count)
+        first, second = own[order[: count // 2]].mean(0), own[order[count // 2 :]].mean(0)
+        if first.std() > 0 and second.std() > 0:
+            found.append(float(np.corrcoef(first, second)[0, 1]))
+    return sum(found) / len(found) if found else None
+
+
+def _distinct(values: Floats, names: Sequence[str]) -> Floats:
+    """[traces, N] of the traces that differ."""
+    sums, rows = together(names, values, np.ones(len(values), np.int64))
+    distinct: Floats = sums / rows[:, None]
+    return distinct
+
+
+def _means(values: Floats) -> Floats:
+    """Means over the traces that have a number; NaN where none has."""
+    known = ~np.isnan(values)
+    sums = np.where(known, values, 0.0).sum(0)
+    means: Floats = sums / np.where(known.any(0), known.sum(0), np.nan)
+    return means
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)

@@ -1,0 +1,85 @@
+"""Thoughts as one offline page: the trace with bars, arcs, and where a sentence is read later."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attnviz.drawing.labels import closing, visible
+from attnviz.drawing.signed import minus
+from attnviz.features.thoughts import words
+from attnviz.features.thoughts.result import Matrix, ReceiverHead, Thoughts, Trace
+from attnviz.web.page import html_page, parts, safe_json
+
+
+def page(result: Thoughts) -> bytes:
+    """The whole page, as UTF-8."""
+    title = words.title(result)
+    data = {
+        "title": title,
+        "said": minus(words.sentence(result)),
+        "measured": words.measure(result),
+        "closing": closing(result.source),
+        "apart": result.apart,
+        "draws": result.draws,
+        "reliability": result.reliability,
+        "heads": [_head(result, head) for head in result.ranked()],
+        "traces": [_trace(result, trace) for trace in result.traces],
+        "notes": [minus(note) for note in result.notes],
+    }
+    template, style, script = parts(__package__, "main")
+    return html_page(
+        template, command="thoughts", title=title, style=style, script=script, data=safe_json(data)
+    )
+
+
+def _head(result: Thoughts, head: ReceiverHead) -> dict[str, Any]:
+    return {
+        "name": result.layout.name(head.head),
+        "kurtosis": _short(head.kurtosis),
+        "control": _short(head.control),
+        "ends": minus(words.ends(head)),
+        "sure": bool(head.sure),
+    }
+
+
+def _trace(result: Thoughts, trace: Trace) -> dict[str, Any]:
+    return {
+        "sentences": [
+            [words.number(trace, n), visible(sentence.text), sentence.part]
+            for n, sentence in enumerate(trace.sentences)
+        ],
+        "read": list(map(_short, trace.read)),
+        "needed": list(map(_short, trace.importance(result.apart))) if trace.log_kl else None,
+        "attention": [
+            ["mean of all heads", _matrix(trace.attention)],
+            *([["mean of receivers", _matrix(_mean(trace))]] if trace.receivers else []),
+            *(
+                [result.layout.name(receiver.head), _matrix(receiver.matrix)]
+                for receiver in trace.receivers
+            ),
+        ],
+        "effects": _matrix(trace.effects) if trace.log_kl else None,
+        "feeds": [trace.feeds(n) for n in range(len(trace.sentences))],
+    }
+
+
+def _mean(trace: Trace) -> Matrix:
+    """The mean of the matrices of the receivers."""
+    each = [receiver.matrix for receiver in trace.receivers]
+    return tuple(
+        tuple(
+            None if cells[0] is None else sum(cell or 0.0 for cell in cells) / len(cells)
+            for cells in zip(*rows, strict=True)
+        )
+        for rows in zip(*each, strict=True)
+    )
+
+
+def _matrix(matrix: Matrix) -> list[list[float | None]]:
+    """The part of it where the column is earlier than the row."""
+    return [[_short(value) for value in row[:n]] for n, row in enumerate(matrix)]
+
+
+def _short(value: float | None) -> float | None:
+    """Five significant digits, which is more than the page shows."""
+    return None if value is None else float(f"{value:.5g}")

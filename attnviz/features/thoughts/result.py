@@ -1,0 +1,214 @@
+"""What was found about the sentences of reasoning traces. What is not known is None, never 0."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+from attnviz.core.heads import Head
+from attnviz.core.lengths import Axes
+from attnviz.core.result import Result
+from attnviz.drawing.forms import Renderable
+
+Matrix = tuple[tuple[float | None, ...], ...]
+"""From the sentence of the line to that of the column."""
+Part = Literal["text", "thought", "answer"]
+RECEIVERS = 5
+"""Of so many heads, those of the largest kurtosis, matrices are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """One sentence of a trace.
+
+    Attributes:
+        name: of the span that it is, where the trace was split by spans; else empty.
+        text: what it says.
+        start: its first token.
+        stop: the token after its last.
+        part: ``thought`` between think tags, ``answer`` after them, ``text`` where there are none.
+    """
+
+    name: str
+    text: str
+    start: int
+    stop: int
+    part: Part
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceMatrix:
+    """What a head does from sentence to sentence.
+
+    Attributes:
+        head: which.
+        matrix: mean weight from the tokens of a later sentence to those of an earlier one.
+    """
+
+    head: Head
+    matrix: Annotated[Matrix, Axes("sentences", "sentences")]
+
+
+@dataclass(frozen=True, slots=True)
+class TraceHead:
+    """A head on one trace.
+
+    Attributes:
+        head: which.
+        kurtosis: of its vertical scores; None where these are too few or all the same.
+        control: the same of the sentences in random order, a mean of the draws.
+        vertical: by sentence, the mean weight on it from sentences at least ``apart`` later; None
+            where there are none.
+    """
+
+    head: Head
+    kurtosis: float | None
+    control: float | None
+    vertical: Annotated[tuple[float | None, ...], Axes("sentences")]
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A reasoning trace of n sentences.
+
+    Attributes:
+        tokens: how many it has, with what stands before its sentences.
+        written: how many of them the model wrote itself.
+        sentences: in their order.
+        attention: [n, n], mean weight from the tokens of the sentence of the line to those of the
+            column, a mean over all heads; None where that is not earlier.
+        receivers: the same of single heads, those of the largest kurtosis in the result.
+        heads: all of them, in the order of the layout.
+        log_kl: [n, n], where attention to the sentence of the column is suppressed in all heads:
+            mean over the tokens of that of the line of log KL(as it is ‖ suppressed), natural
+            logarithms; None where that is not later. Empty where it was not measured.
+    """
+
+    tokens: int
+    written: int
+    sentences: Annotated[tuple[Sentence, ...], Axes("sentences", least=2)]
+    attention: Annotated[Matrix, Axes("sentences", "sentences")]
+    receivers: tuple[SentenceMatrix, ...]
+    heads: Annotated[tuple[TraceHead, ...], Axes("heads")]
+    log_kl: Annotated[Matrix, Axes("sentences", "sentences", absent=True)] = ()
+
+    @property
+    def effects(self) -> Matrix:
+        """[n, n], log KL minus its mean over all sentences before that of the line."""
+        return tuple(map(_centred, self.log_kl))
+
+    def importance(self, apart: int) -> tuple[float | None, ...]:
+        """[n], the mean effect of each sentence on those at least ``apart`` later."""
+        columns = _columns(self.effects, len(self.sentences))
+        return tuple(_mean(column[n + apart :]) for n, column in enumerate(columns))
+
+    @property
+    def read(self) -> tuple[float | None, ...]:
+        """[n], the mean vertical score of each sentence over the receivers."""
+        chosen = {receiver.head for receiver in self.receivers}
+        rows = [head.vertical for head in self.heads if head.head in chosen]
+        return tuple(map(_mean, _columns(rows, len(self.sentences))))
+
+    def feeds(self, sentence: int, most: int = 2) -> tuple[tuple[int, float], ...]:
+        """The sentences whose suppression moves one most, beyond the mean of those before it.
+
+        Args:
+            sentence: its number.
+            most: how many.
+
+        Returns:
+            Numbers and effects, the largest first; nothing of a sentence with one before it.
+        """
+        row = self.effects[sentence] if self.log_kl else ()
+        known = [(n, value) for n, value in enumerate(row) if value is not None and value > 0]
+        return tuple(sorted(known, key=lambda pair: -pair[1])[:most])
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverHead:
+    """A head over all traces.
+
+    Attributes:
+        head: which.
+        kurtosis: the mean over traces of the excess kurtosis of its vertical scores; None where
+            none is known.
+        control: the same of the sentences in random order; None without controls.
+        excess: kurtosis minus control, the trimmed mean over traces.
+        joint_low: of the 95 % interval of the excess that holds for all heads together; None from
+            fewer than 5 different traces.
+        joint_high: the other end.
+        sure: whether the excess is above 0, judged with all heads; None where nothing can be said.
+    """
+
+    head: Head
+    kurtosis: float | None
+    control: float | None = None
+    excess: float | None = None
+    joint_low: float | None = None
+    joint_high: float | None = None
+    sure: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Thoughts(Renderable, Result):
+    """What later sentences of reasoning traces read, and what they need.
+
+    Attributes:
+        apart: from how many sentences on a later one counts for vertical scores.
+        draws: random orders of each trace that controls are from.
+        clusters: how many traces are different.
+        reliability: the correlation over heads of kurtoses of one half of the traces with those of
+            the other, a mean over random halves; None from fewer than 2 different traces.
+        heads: all of them, in the order of the layout.
+        traces: in their order.
+    """
+
+    schema: ClassVar[str] = "attnviz.thoughts/1"
+    command: ClassVar[str] = "thoughts"
+    indent: ClassVar[int | None] = None
+
+    apart: int
+    draws: int
+    clusters: int
+    reliability: float | None
+    heads: Annotated[tuple[ReceiverHead, ...], Axes("heads", least=1)]
+    traces: Annotated[tuple[Trace, ...], Axes(least=1)]
+
+    @property
+    def causal(self) -> bool:
+        """Whether attention was suppressed."""
+        return bool(self.traces[0].log_kl)
+
+    def ranked(self) -> tuple[ReceiverHead, ...]:
+        """The heads whose kurtosis is known, the largest first."""
+        known = [head for head in self.heads if head.kurtosis is not None]
+        return tuple(sorted(known, key=lambda head: -(head.kurtosis or 0.0)))
+
+    def head(self, name: str) -> ReceiverHead:
+        """A head by its name, such as ``2.0``; KeyError for none."""
+        for head in self.heads:
+            if self.layout.name(head.head) == name:
+                return head
+        raise KeyError(name)
+
+    def __repr__(self) -> str:
+        most = ", ".join(
+            f"{self.layout.name(head.head)} {head.kurtosis:.3g}" for head in self.ranked()[:3]
+        )
+        return f"<Thoughts {self.source.model}, {self.texts} traces, kurtosis: {most or 'none'}>"
+
+
+def _centred(row: Sequence[float | None]) -> tuple[float | None, ...]:
+    mean = _mean(row)
+    return tuple(None if value is None or mean is None else value - mean for value in row)
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _columns(rows: Sequence[Sequence[float | None]], width: int) -> list[tuple[float | None, ...]]:
+    """The columns of a matrix that may have no lines."""
+    return [tuple(row[n] for row in rows) for n in range(width)]

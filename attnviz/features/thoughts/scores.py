@@ -1,0 +1,92 @@
+"""Sentence by sentence: mean weights, vertical scores and their kurtosis (arXiv:2506.19143).
+
+Notation in shapes: H heads of a layer, N heads of the model, n sentences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from attnviz.core import arrays
+from attnviz.core.arrays import Array, to_numpy
+from attnviz.core.heads import Layout, Site
+from attnviz.core.source import Rows
+from attnviz.core.spans import Range
+from attnviz.statistics.exact import Floats
+
+SAME = 1e-12
+"""Vertical scores that differ by less than this share of the largest are the same."""
+LEAST = 4
+"""From fewer vertical scores there is no kurtosis: of two it is -2 whatever they are."""
+
+
+class SentenceObserver:
+    """An observer of the weights from sentence to sentence, of one text.
+
+    Args:
+        sentences: n runs of tokens.
+        length: of the text.
+        layout: the N heads.
+    """
+
+    def __init__(self, sentences: Sequence[Range], length: int, layout: Layout) -> None:
+        self._members = np.zeros((length, len(sentences)))
+        for number, (start, stop) in enumerate(sentences):
+            self._members[start:stop, number] = 1.0
+        self._sites = tuple(dict.fromkeys(head.site for head in layout))
+        self._sums: dict[Site, Array] = {}
+
+    def observe(self, rows: Rows) -> None:
+        """Add up a block."""
+        like = rows.weights[0]
+        on = arrays.of(like)
+        double = on.float64
+        if on.largest_float(like) != double:
+            like = like.cpu()
+        count, width = like.shape[1:]
+        queries = on.asarray(self._members[rows.start : rows.start + count], double, like)
+        keys = on.asarray(self._members[rows.key_start : rows.key_start + width], double, like)
+        sums = queries.T @ (on.cast(like, double) @ keys)  # [H, n, n]
+        before = self._sums.get(rows.site)
+        self._sums[rows.site] = sums if before is None else before + sums
+
+    def means(self) -> Floats:
+        """[N, n, n], mean weight from the tokens of one sentence (row) to those of another."""
+        sizes = self._members.sum(0)
+        whole = np.concatenate([to_numpy(self._sums[site]) for site in self._sites])
+        means: Floats = whole / (sizes[:, None] * sizes)
+        return means
+
+
+def vertical_scores(matrices: Floats, apart: int) -> Floats:
+    """[..., n], the mean over sentences a ≥ b + ``apart`` of A[a, b]; NaN where there is none.
+
+    Args:
+        matrices: A, [..., n, n].
+        apart: see above.
+    """
+    count = matrices.shape[-1]
+    scores = np.full(matrices.shape[:-1], np.nan)
+    for sentence in range(max(count - apart, 0)):
+        scores[..., sentence] = matrices[..., sentence + apart :, sentence].mean(-1)
+    return scores
+
+
+def kurtosis(scores: Floats) -> Floats:
+    """[...], the excess kurtosis m₄ / m₂² - 3 of scores [..., n] that are numbers.
+
+    NaN from fewer than :data:`LEAST`, or where they do not differ. One score of K apart from all
+    others gives K - 5 + 1 / (K - 1), the most there can be.
+    """
+    known = ~np.isnan(scores)
+    count = known.sum(-1)
+    values = np.where(known, scores, 0.0)
+    size = np.maximum(count, 1)[..., None]
+    apart = np.where(known, values - values.sum(-1, keepdims=True) / size, 0.0)
+    second, fourth = ((apart**power).sum(-1) / size[..., 0] for power in (2, 4))
+    differ = np.sqrt(second) > SAME * np.abs(values).max(-1)
+    fine = differ & (count >= LEAST)
+    tails: Floats = np.where(fine, fourth / np.where(fine, second, 1.0) ** 2 - 3, np.nan)
+    return tails

@@ -1,0 +1,117 @@
+"""What changes in later sentences where attention to one of them is suppressed.
+
+All that follows a sentence loses its keys, in all heads and layers, by -inf before softmax
+(attention knockout). What stands before its end is as it was, so that several run as one batch.
+
+Notation in shapes: T tokens, V vocabulary, n sentences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from attnviz.core import arrays
+from attnviz.core.arrays import Array
+from attnviz.core.cuts import Cut
+from attnviz.core.heads import Site
+from attnviz.core.prompt import Inputs
+from attnviz.core.source import ForwardRequest, Source
+from attnviz.core.spans import Range
+from attnviz.statistics.exact import Floats
+
+FLOOR = 1e-9
+"""KL below this is no more than rounding, and counts as this."""
+ROOM = 1 << 26
+"""Logits of a batch at most: 256 MiB in float32."""
+_AT_ONCE = 1 << 22
+"""Logits that are in float64 at a time."""
+
+
+def suppressed(
+    source: Source,
+    inputs: Inputs,
+    sentences: Sequence[Range],
+    *,
+    tokens: int | None = None,
+    told: Callable[[int], None] = lambda done: None,
+) -> Floats:
+    """[n, n], mean log KL on the sentence of the row without attention to that of the column.
+
+    Args:
+        source: a model with a single causal stack.
+        inputs: the text.
+        sentences: runs of its tokens, in order.
+        tokens: at most so many tokens run at once (but always a text).
+        told: called with how many sentences are done.
+
+    Returns:
+        NaN where the sentence of the row is not later.
+    """
+    count, length = len(sentences), inputs.length
+    effects = np.full((count, count), np.nan)
+    whole = _logits(source, [inputs], {})
+    at_once = max(1, ROOM // max(1, length * whole.shape[-1]))
+    at_once = min(at_once, max(1, (tokens or 4096) // length))
+    for first in range(0, count - 1, at_once):
+        some = range(first, min(first + at_once, count - 1))
+        cuts = cuts_of(source, [sentences[n] for n in some], length)
+        changed = _logits(source, [inputs] * len(some), cuts)
+        for item, number in enumerate(some):
+            start = sentences[number + 1][0]
+            far = log_kl(whole[0, start:], changed[item, start:])
+            for later in range(number + 1, count):
+                begin, end = (place - start for place in sentences[later])
+                effects[later, number] = far[begin:end].mean()
+        told(min(first + at_once, count - 1))
+    return effects
+
+
+def cuts_of(source: Source, sentences: Sequence[Range], length: int) -> dict[Site, Cut]:
+    """The cuts of a batch that suppresses one sentence in each of its items."""
+    rows, keys = (np.zeros((len(sentences), length), np.bool_) for _ in range(2))
+    for item, (start, stop) in enumerate(sentences):
+        rows[item, stop:] = keys[item, start:stop] = True
+    cuts = {}
+    for site in source.layout.sites:
+        heads = np.ones((1, source.layout.heads[site.kind][site.layer]), np.bool_)
+        cuts[site] = Cut(arrays.array(heads), arrays.array(rows), arrays.array(keys))
+    return cuts
+
+
+def log_kl(whole: Array, changed: Array) -> Floats:
+    """[T], log KL(whole ‖ changed) of predictions, natural logarithms of nats.
+
+    Args:
+        whole: logits [T, V]; ``changed`` likewise.
+        changed: see ``whole``.
+    """
+    rows = max(1, _AT_ONCE // whole.shape[1])
+    parts = [
+        _kl(whole[start : start + rows], changed[start : start + rows])
+        for start in range(0, len(whole), rows)
+    ]
+    far: Floats = np.log(np.maximum(np.concatenate(parts), FLOOR))
+    return far
+
+
+def _kl(whole: Array, changed: Array) -> Floats:
+    p, q = (_log_softmax(logits) for logits in (whole, changed))
+    kl: Floats = np.einsum("tv,tv->t", np.exp(p), p - q)
+    return kl
+
+
+def _log_softmax(logits: Array) -> Floats:
+    on = arrays.of(logits)
+    exact = arrays.to_numpy(on.cast(logits, on.largest_float(logits))).astype(np.float64)
+    exact -= exact.max(-1, keepdims=True)
+    exact -= np.log(np.exp(exact).sum(-1, keepdims=True))
+    return exact
+
+
+def _logits(source: Source, batch: Sequence[Inputs], cuts: dict[Site, Cut]) -> Array:
+    request = ForwardRequest(cuts=cuts, hidden=False, logits=True)
+    logits = source.forward(batch, request=request).logits
+    assert logits is not None
+    return logits

@@ -1,0 +1,111 @@
+"""Words and figures that every form of thoughts shares. Sentences are counted from 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attnviz.drawing.labels import counted, model_name, quoted, ran_on, shorten, visible
+from attnviz.drawing.signed import signed
+from attnviz.features.thoughts.result import ReceiverHead, Thoughts, Trace, TraceHead
+
+MARK = "*"
+"""Behind a head whose kurtosis is surely above its control, judged with all heads."""
+_QUOTED = 60
+
+
+def number(trace: Trace, sentence: int) -> str:
+    """What a sentence is called: its number, or the span that it is."""
+    name = trace.sentences[sentence].name
+    return visible(name) if name else str(sentence + 1)
+
+
+def said(trace: Trace, sentence: int, cells: int = _QUOTED) -> str:
+    """A sentence by its number and its words."""
+    own = trace.sentences[sentence]
+    return f"{number(trace, sentence)}, {quoted(shorten(own.text, cells))}"
+
+
+def weight(value: float | None) -> str:
+    """A mean weight from token to token."""
+    if value is None:
+        return "–"
+    return "0" if value < 5e-5 else f"{value:.2g}" if value < 0.1 else f"{value:.2f}"
+
+
+def effect(value: float | None) -> str:
+    """An effect on log KL."""
+    return "–" if value is None else signed(value, 2, 2)
+
+
+def tail(value: float | None) -> str:
+    """A kurtosis."""
+    return "–" if value is None else signed(value, 2, 2)
+
+
+def ends(head: ReceiverHead) -> str:
+    """The interval of the excess that holds with all heads; empty where there is none."""
+    if head.joint_low is None or head.joint_high is None:
+        return ""
+    return f"{signed(head.joint_low, 2)} to {signed(head.joint_high, 2)}"
+
+
+def top(values: Sequence[float | None]) -> int | None:
+    """The place of the largest; None where none is known."""
+    known = [(value, -place) for place, value in enumerate(values) if value is not None]
+    return -max(known)[1] if known else None
+
+
+def on_trace(trace: Trace, head: ReceiverHead) -> TraceHead:
+    """A head on one trace."""
+    return next(one for one in trace.heads if one.head == head.head)
+
+
+def sentence(result: Thoughts) -> str:
+    """What stands out: of one trace its sentences, of several the heads."""
+    heads = _heads(result)
+    if len(result.traces) > 1:
+        return heads
+    (trace,) = result.traces
+    needed, read = top(trace.importance(result.apart)), top(trace.read)
+    parts = []
+    if needed is not None:
+        parts.append(f"Later sentences move most without {said(trace, needed)}")
+    if read is not None and read == needed:
+        parts.append("receiver heads read it most too")
+    elif read is not None:
+        receivers = "receiver heads read" if parts else "Receiver heads read"
+        parts.append(f"{receivers} {said(trace, read)} most")
+    return f"{'; '.join(parts)}." if parts else heads
+
+
+def _heads(result: Thoughts) -> str:
+    ranked = result.ranked()
+    if not ranked:
+        return (
+            "No head has a kurtosis: too few sentences are read from "
+            f"{counted(result.apart, 'sentence')} later."
+        )
+    first = ranked[0]
+    control = "" if first.control is None else f", {tail(first.control)} in random order"
+    name = result.layout.name(first.head)
+    return f"{name} has the largest kurtosis, {tail(first.kurtosis)}{control}."
+
+
+def measure(result: Thoughts) -> str:
+    """What was measured on what, in one line."""
+    sentences = sum(len(trace.sentences) for trace in result.traces)
+    reliability = result.reliability
+    parts = (
+        f"vertical scores from {counted(result.apart, 'sentence')} on",
+        f"{counted(result.texts, 'trace')} of {counted(sentences, 'sentence')}",
+        f"{counted(result.draws, 'random order')} of each" if result.draws else "",
+        "" if reliability is None else f"split-half reliability {reliability:.2f}",
+        ran_on(result.source),
+    )
+    return " · ".join(filter(None, parts)) + " · interrupted" * result.partial
+
+
+def title(result: Thoughts) -> str:
+    """Of pictures and pages."""
+    what = "what later sentences read and need" if result.causal else "what later sentences read"
+    return f"{model_name(result.source)}: {what}"
