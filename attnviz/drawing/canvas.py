@@ -164,13 +164,18 @@ def _fit(figure: Figure, fitted: bool) -> None:
                 width=...,
                 font=...,
             )
-        if size < paper.SMALLEST:
-            warnings.warn(
-                f"at a width of {asked.width:.3g} inches this picture's labels have {size:.2g} "
-                f"points, which nobody can read; {own * paper.SMALLEST / paper.BASE_SIZE:.1f} "
-                "inches or more, or fewer heads or tokens, help",
-                AttnvizWarning,
-                stacklevel=2,
-            )
+        warn_of_small_text(size, asked.width)
     if factor != 1:
         scale(figure, factor)
+
+
+def warn_of_small_text(size: float, width: float) -> None:
+    """Warn where labels of axes, of ``size`` points on a page of so many inches, are too small."""
+    if size < paper.SMALLEST:
+        warnings.warn(
+            f"at a width of {width:.3g} inches this picture's labels have {size:.2g} "
+            f"points, which nobody can read; {width * paper.SMALLEST / size:.1f} "
+            "inches or more, or fewer heads or tokens, help",
+            AttnvizWarning,
+            stacklevel=2,
+        )

@@ -76,7 +76,9 @@ def fitted(
         (before, was), (now, wide) = tried[-2:] if len(tried) > 1 else ((0.0, 0.0), tried[0])
         slope = (wide - was) / (now - before) if now != before and wide != was else 1.0
         size = min(max(now + (wanted - wide) / slope, _LEAST_SIZE), 50.0)
-    scale(figure, wanted / tried[-1][1])
+    factor = wanted / tried[-1][1]
+    canvas.warn_of_small_text(paper.BASE_SIZE * canvas.text_scale() * factor, asked.width)
+    scale(figure, factor)
     return figure
 
 
@@ -169,10 +171,13 @@ def _title_room(rows: Axis, columns: Axis, ruler: Ruler) -> float:
 
 
 def _short(title: str, lines: list[str], ruler: Ruler, size: float, room: float) -> list[str]:
-    """A title of a map among several, without scores where these do not fit, or the head alone."""
+    """A title of a map among several, without scores where these do not fit, or the head alone.
+
+    The head is named by its numbers where even ``head`` is too wide.
+    """
     head, _, roles = title.partition(": ")
     plain = _SCORES.sub("", roles)
-    for text in (title, f"{head}: {plain}", f"{head}\n{plain}", head):
+    for text in (title, f"{head}: {plain}", f"{head}\n{plain}", head, head.removeprefix("head ")):
         shorter = [
             line
             for part in text.split("\n")

@@ -30,7 +30,7 @@ MARGIN = 0.12
 _WAVE, _WAVE_GAP = 0.42, 0.04
 """The room of a waveform beside a map, in inches, and what of it stays free on both sides."""
 _GREY = "#555555"
-_QUERY, _KEY = "query", "key (attended to)"
+_QUERY, _KEY, _SHORT_KEY = "query", "key (attended to)", "key"
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,7 @@ class HeatmapPage:
         self.below = max(self._below(panel) for panel in panels)
         line = title_size * LEADING / 72
         self.above = max(len(panel.title) for panel in panels) * line + _PAD
+        self.key = _KEY if ruler.width(_KEY, 8) <= self.wide + self.bar.before else _SHORT_KEY
 
     def _below(self, panel: Panel) -> float:
         size = panel.columns.size
@@ -176,7 +177,7 @@ class HeatmapPage:
         shown = binned(panel.shades, *panel.pool, signed=self.style.signed)
         if panel.mask is not None:
             shown = np.ma.array(shown, mask=binned_mask(panel.mask, *panel.pool))
-        if max(queries, keys) <= RULED:
+        if max(queries, keys) <= RULED and panel.pool == (1, 1):
             axes.pcolormesh(
                 np.arange(keys + 1) - 0.5,
                 np.arange(queries + 1) - 0.5,
@@ -241,7 +242,7 @@ class HeatmapPage:
                 rotation=90 if panel.turned else 0,
             )
         if columns:
-            axes.set_xlabel(_KEY if label else "", fontsize=8, color=_GREY, labelpad=3)
+            axes.set_xlabel(self.key if label else "", fontsize=8, color=_GREY, labelpad=3)
 
     def _bar(self, figure: Figure, axes: Axes, top: float, meaning: str) -> None:
         """The colour bar."""

@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 import warnings
+from itertools import combinations
 from pathlib import Path
 
 import matplotlib as mpl
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 import attnviz as av
 from attnviz.cli import main
@@ -208,6 +210,32 @@ def test_labels_that_nobody_could_read_are_said(tmp_path: Path, capsys) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         result.figure(width=5)
+
+
+@pytest.mark.parametrize(
+    ("text", "select", "width"),
+    [("The cat sat on the mat", "1.4", 1.0), ("a b " * 19, "1.4", 0.5)],
+)
+def test_nothing_of_a_narrow_map_overlaps(text: str, select: str, width: float) -> None:
+    figure = av.heatmap(text, select).figure(width=width)
+    FigureCanvasAgg(figure).draw()
+    shown = [words for words in figure.findobj(Text) if words.get_visible() and words.get_text()]
+    places = {
+        (words.get_text(), *(words.get_window_extent().bounds)): words.get_window_extent()
+        for words in shown
+    }
+    for (left, one), (right, other) in combinations(places.items(), 2):
+        across = min(one.x1, other.x1) - max(one.x0, other.x0)
+        down = min(one.y1, other.y1) - max(one.y0, other.y0)
+        side = min(one.width, other.width)
+        line = min(one.height, other.height)
+        assert across < 0.3 * side or down < 0.3 * line, (left, right)
+    assert figure.get_size_inches()[0] == pytest.approx(width)
+
+
+def test_a_map_whose_labels_nobody_could_read_says_so() -> None:
+    with pytest.warns(AttnvizWarning, match=r"width of 0.5 inches .* have 1\.\d points"):
+        av.heatmap("a b c", "1.*").figure(width=0.5)
 
 
 def test_a_map_fills_a_column() -> None:
