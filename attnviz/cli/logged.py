@@ -41,7 +41,7 @@ class Log:
         rate = (done - self._first) / max(now - self._start, 1e-9)
         noun = what.removesuffix("s") if done == 1 and total is None else what
         parts = [f"{done:,} {noun}" if total is None else f"{done:,} of {total:,} {what}"]
-        parts += [_pace(rate)] if rate > 0 else []
+        parts += [pace(rate)] if rate > 0 else []
         if total is not None and rate > 0:
             minutes, seconds = divmod(round(max(total - done, 0) / rate), 60)
             parts.append(f"{minutes:,}:{seconds:02d} left")
@@ -49,7 +49,7 @@ class Log:
         sys.stderr.flush()
 
 
-def _pace(rate: float) -> str:
+def pace(rate: float) -> str:
     """So many a second, or of slower work a minute, an hour or a day."""
     for unit, seconds, least in (("second", 1, 1.0), ("minute", 60, 0.1), ("hour", 3600, 0.1)):
         if rate * seconds >= least:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterable, Iterator
-from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -20,7 +19,7 @@ from attnviz.cli import console
 from attnviz.cli.declared import changed
 from attnviz.cli.option_names import option
 from attnviz.core.settings import Settings, setting
-from attnviz.errors import InputError, UsageError, install
+from attnviz.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from attnviz.captures.inputs import Input
@@ -103,8 +102,6 @@ class InputOptions(Settings, panel=INPUT):
             UsageError: nothing, or options that make no sense together; InputError: unusable.
         """
         self._check_given(model)
-        if self.audio is not None and find_spec("soundfile") is None:
-            raise UsageError(f"{option('audio')} needs soundfile; {install('attnviz[audio]')}")
         if self.recorded is not None:
             from attnviz.captures.files import read_recorded, read_tokens
 

@@ -20,6 +20,7 @@ class Parallel(Settings, panel=RUN):
         "(ray://host:10001).",
         metavar="ADDRESS",
         bare="local",
+        package="ray",
     )
 
 

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.core.arguments import check_fields
+from attnviz.core.extras import require
 from attnviz.core.generation import Generation
 from attnviz.core.heads import SiteKind
 from attnviz.core.media import Picture, Sound
 from attnviz.core.tokens import Sides
+from attnviz.errors import Setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ class Prompt:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.audio is not None:
+            require("soundfile", Setting("audio"))
 
     @property
     def texts(self) -> tuple[str, ...]:

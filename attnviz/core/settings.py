@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, Union, get_args, get_origin
 
 from attnviz.core.arguments import check, hints
+from attnviz.core.extras import require
 from attnviz.errors import Setting, UsageError
 
 _KEY = "declaration"
@@ -51,6 +52,7 @@ class Declaration:
         argument: whether it is given by its place and without a name.
         bare: what the option means without a value.
         parser: makes its value of what was typed.
+        package: what must be installed where a value is given, see :mod:`attnviz.core.extras`.
         typed: what the command line reads, where the annotation does not tell.
         command: whether the command line has it; ``python`` whether the function does.
         python: see ``command``.
@@ -69,6 +71,7 @@ class Declaration:
     argument: bool = False
     bare: str | None = None
     parser: Callable[[str], Any] | None = None
+    package: str | None = None
     typed: Any = None
     command: bool = True
     python: bool = True
@@ -132,6 +135,8 @@ class Settings:
                 _check_count(name, value, declared.items)  # before the items are looked at
                 check(name, value, hints(type(self))[name])
                 _check_bounds(name, value, declared)
+                if declared.package is not None and value is not None:
+                    require(declared.package, Setting(name))
         self.check()
 
     def check(self) -> None:

@@ -130,13 +130,9 @@ def decoded(data: bytes) -> str:
         return Problem(f"not UTF-8 (byte {error.start} is 0x{byte:02x}); save the file as UTF-8")
 
 
-def count(names: list[str]) -> int | None:
-    """About how many lines some files have, for showing progress; None where nobody knows."""
-    total = 0
-    for name in names:
-        if not Path(name).is_file():  # standard input or a pipe, which can be read only once
-            return None
-        with open_bytes(name) as file:
-            while block := file.read(1 << 20):
-                total += block.count(b"\n")
-    return max(total, len(names))
+def line_count(name: str) -> int | None:
+    """About how many lines a file has, 1 at least; None where nobody knows."""
+    if not Path(name).is_file():  # standard input or a pipe, which can be read only once
+        return None
+    with open_bytes(name) as file:
+        return max(sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b"")), 1)

@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
+from attnviz.core.extras import missing
 from attnviz.corpus.executors import ATTEMPTS, Known, WorkerFailure
-from attnviz.errors import AttnvizError, UsageError, install
+from attnviz.errors import AttnvizError, Setting
 
 LOCAL = "local"
 ROUND = 1024
@@ -51,9 +52,7 @@ class OnRay(Generic[Task, Answer]):
         try:
             import ray.data
         except ImportError:
-            raise UsageError(
-                "Ray is not installed; {}, or use {jobs}", install("attnviz[ray]"), jobs=...
-            ) from None
+            raise missing("ray", Setting("ray")) from None
         self._ray: Any = ray
         self._set_up = pickle.dumps(Known.of(set_up), protocol=5)
         self._address, self._actors = address, actors

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from attnviz.core.extras import missing
 from attnviz.corpus.lines import LONGEST_LINE, Problem
 from attnviz.corpus.tables import text_column
-from attnviz.errors import InputError, UsageError, install
+from attnviz.errors import InputError
 
 _ROWS = 1024
 """Rows that are read at a time."""
@@ -37,7 +38,7 @@ def parquet_rows(
         import pyarrow as arrow
         from pyarrow import parquet
     except ImportError:
-        raise UsageError(f"{name} needs pyarrow; {install('attnviz[parquet]')}") from None
+        raise missing("pyarrow", name) from None
     try:
         with parquet.ParquetFile(name) as file:
             columns = file.schema_arrow.names
@@ -55,6 +56,18 @@ def parquet_rows(
                     yield number, next(wrong, values)
     except (OSError, arrow.ArrowException) as error:
         raise InputError(f"cannot read {name}: {' '.join(str(error).split())[:200]}") from None
+
+
+def rows(name: str) -> int | None:
+    """How many rows a file has, by what it says itself; None where it cannot be read."""
+    try:
+        from pyarrow import ArrowException, parquet
+    except ImportError:
+        return None
+    try:
+        return int(parquet.read_metadata(name).num_rows)
+    except (OSError, ArrowException):
+        return None
 
 
 def _at_once(file: Any, columns: Sequence[str]) -> int:

@@ -16,9 +16,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+from attnviz.core.extras import require
 from attnviz.core.prompt import Prompt
-from attnviz.corpus.lines import Problem, lines, no_text, open_bytes, shown, whole
-from attnviz.corpus.parquet import parquet_rows
+from attnviz.corpus.lines import (
+    Problem,
+    line_count,
+    lines,
+    no_text,
+    open_bytes,
+    shown,
+    whole,
+)
+from attnviz.corpus.parquet import parquet_rows, rows
 from attnviz.corpus.tables import table_rows
 from attnviz.errors import InputError, Setting, UsageError, system_errors
 from attnviz.files import contents
@@ -122,7 +131,8 @@ def resolve(names: Sequence[str], *, media: bool = False) -> list[str]:
 
     Raises:
         InputError: no such file, a folder, or a pattern that fits nothing.
-        UsageError: nothing was named, or standard input twice.
+        UsageError: nothing was named, or standard input twice, or what reads a file is not
+            installed.
     """
     if not names:
         raise UsageError("no texts; name a text file, JSONL, CSV or - for standard input")
@@ -147,7 +157,23 @@ def resolve(names: Sequence[str], *, media: bool = False) -> list[str]:
             missing = "no file matches" if glob.has_magic(name) else "there is no file"
             raise InputError(f"{missing} {name}; check the path")
         paths += matches
+    for path in paths:
+        if _suffix(path) in _PARQUET:
+            require("pyarrow", path)
+        elif media and _suffix(path) in SOUNDS:
+            require("soundfile", path)
     return paths
+
+
+def count(names: Sequence[str]) -> int | None:
+    """About how many texts some files hold, for showing progress; None where nobody knows."""
+    total = 0
+    for name in names:
+        known = rows(name) if _suffix(name) in _PARQUET else line_count(name)
+        if known is None:
+            return None
+        total += known
+    return total
 
 
 def _sensed(folder: str) -> list[str]:

@@ -19,11 +19,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from attnviz import files
+from attnviz.core.extras import require
 from attnviz.core.findings import Finding
 from attnviz.core.record import Record
 from attnviz.drawing import paper
 from attnviz.drawing.frames import dataset, frame, parquet, polars_frame
-from attnviz.errors import UsageError, install
+from attnviz.errors import UsageError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -172,8 +173,8 @@ class Renderable(Record):
     def check_suffix(cls, path: Path) -> None:
         """UsageError for a file that a result of this kind cannot be written to."""
         files.check_suffix(path, cls.suffixes())
-        if path.suffix.lower() == ".parquet" and find_spec("pyarrow") is None:
-            raise UsageError(f"{path.name} needs pyarrow; {install('attnviz[parquet]')}")
+        if path.suffix.lower() == ".parquet":
+            require("pyarrow", path.name)
 
     def finding(self, name: str) -> Finding | None:
         """What it says of every head, to stand beside them elsewhere; None where it says nothing.

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.errors import InputError, UsageError, install, system_errors
+from attnviz.core.extras import missing
+from attnviz.errors import InputError, system_errors
 from attnviz.models.containers import one_line
 
 MOST_PIXELS = 1 << 26
@@ -68,7 +69,7 @@ def read_sound(path: Path, rate: int) -> NDArray[np.float32]:
     try:
         import soundfile
     except (ImportError, OSError):  # it is there, but not the library that it calls
-        raise UsageError("{} needs soundfile; {}", path, install("attnviz[audio]")) from None
+        raise missing("soundfile", path) from None
     check_file(path)
     try:
         with soundfile.SoundFile(path) as file:

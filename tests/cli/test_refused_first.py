@@ -192,3 +192,29 @@ def test_heads_that_are_not_there_are_refused_before_weights_are_read(
     there = [part.replace("9.9", "3.1") for part in joined]
     assert main([name, *there, "--model", configured]) == 1
     assert "has no weights" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "package"),
+    [
+        (("profile", "a.parquet"), "pyarrow"),
+        (("export", "a.parquet", "--out-dir", "maps"), "pyarrow"),
+        (("atlas", "--texts", "a.parquet"), "pyarrow"),
+        (("spans", "--texts", "a.parquet", "--span", "x=a"), "pyarrow"),
+        (("profile", "sounds"), "soundfile"),
+        (("heads", "--audio", "sounds/a.wav"), "soundfile"),
+        (("profile", "a.txt", "--ray"), "ray"),
+        (("ablate", "a b", "--ray"), "ray"),
+    ],
+)
+def test_what_reads_an_input_and_is_not_installed_is_said_first(
+    line: tuple[str, ...], package: str, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("attnviz.core.extras.find_spec", lambda name: None)
+    Path("a.parquet").write_bytes(b"PAR1")
+    Path("a.txt").write_text("a b\n")
+    Path("sounds").mkdir()
+    Path("sounds/a.wav").write_bytes(b"RIFF")
+    assert main([*line, *MODEL]) == 2
+    assert f'needs {package}; pip install "attnviz[' in capsys.readouterr().err

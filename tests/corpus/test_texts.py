@@ -16,7 +16,7 @@ import pytest
 from attnviz.core.prompt import Prompt
 from attnviz.corpus.lines import LONGEST_FILE
 from attnviz.corpus.sample import sample
-from attnviz.corpus.texts import InvalidRecord, Text, read, resolve
+from attnviz.corpus.texts import InvalidRecord, Text, count, read, resolve
 from attnviz.errors import InputError, UsageError
 
 
@@ -203,6 +203,18 @@ def test_a_cell_of_many_megabytes_is_no_text(tmp_path: Path, kind: str) -> None:
     kinds = dict.fromkeys((few[0], "longer than 1 MiB", few[1]))
     assert said == "|".join((str(times + 2), *kinds))
     assert int(megabytes) < 2500
+
+
+def test_texts_to_come_are_rows_of_parquet_and_lines_of_others(tmp_path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table, lines, bad = (str(tmp_path / name) for name in ("t.parquet", "t.txt", "bad.parquet"))
+    parquet.write_table(arrow.table({"text": ["a\n\n\n\n\n\nb", "c\n\n\n\n"]}), table)
+    Path(lines).write_text("a\nb\nc\n")
+    Path(bad).write_text("x\n")
+    assert count([table, lines]) == 5
+    assert count([bad]) is None
+    assert count(["-"]) is None
 
 
 def test_parquet_is_a_table_too(tmp_path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from attnviz.cli import console, option_names
-from attnviz.cli.logged import Log
+from attnviz.cli.logged import Log, pace
 from attnviz.drawing.labels import counted
 from attnviz.errors import AttnvizError
 
@@ -85,7 +85,7 @@ class ExportBar:
         rate = result.pictures / max(result.seconds, 1e-9)
         parts = [f"wrote {counted(result.pictures, 'file')} to {result.out}"]
         parts.append(f"{counted(result.inputs, 'input')} in {result.seconds:.1f} s")
-        parts.append(f"{rate:.0f} a second")
+        parts.append(pace(rate))
         if result.kept:
             parts.append(f"{result.kept:,} were there already")
         parts.append(f"{len(result.bad):,} skipped")
@@ -93,10 +93,10 @@ class ExportBar:
 
     def _total(self) -> int | None:
         """About how many inputs will come."""
-        from attnviz.corpus import lines, texts
+        from attnviz.corpus import texts
 
         try:
-            known = None if self._recorded else lines.count(texts.resolve(self._inputs))
+            known = None if self._recorded else texts.count(texts.resolve(self._inputs))
         except AttnvizError:
             return None  # the export itself says what is wrong
         if known is None:

@@ -76,9 +76,9 @@ def film(
 
     output.check_written(Film)
     if read.file is not None:
+        result = function.read_film(read.file, **compared.asked())
         if extra := changed(read, settings, model, but=("file",)):
             raise UsageError(f"{read.file} is measured already; leave out {', '.join(extra)}")
-        result = function.read_film(read.file, **compared.asked())
     elif not model.model or not read.texts:
         raise UsageError("give --model 'runs/step-*' and --texts FILE, or a film that is there")
     else:

@@ -20,6 +20,9 @@ from attnviz.features.film.settings import BaselineSettings, Checkpoints, FilmSe
 if TYPE_CHECKING:
     from attnviz.corpus.texts import InvalidRecord, Text
 
+_OF_TEXTS = (".txt", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
+"""How files of texts are named, which films never are."""
+
 
 @interface
 def film(
@@ -81,6 +84,14 @@ def read_film(path: str | Path, *, compared: BaselineSettings) -> Film:
     """
     from attnviz.features.registry import read
 
+    if Path(path).suffix.lower() in _OF_TEXTS:
+        raise InputError(
+            "{} is no film, which is a .json file or a folder; give texts as {texts} and "
+            "checkpoints as {model}",
+            path,
+            texts=str(path),
+            model="runs/step-*",
+        )
     film = read(path)
     if not isinstance(film, Film):
         raise InputError(f"{path} is no film; give what attnviz film wrote")

@@ -18,7 +18,6 @@ from attnviz.core.interface import interface
 from attnviz.core.measures import PrefixMatching
 from attnviz.core.source import Source
 from attnviz.core.threads import one_thread
-from attnviz.corpus import lines
 from attnviz.corpus import texts as corpus
 from attnviz.corpus.executors import cores
 from attnviz.corpus.sample import sample as drawn
@@ -246,7 +245,7 @@ def count(
 ) -> int | None:
     """About how many texts will come, for showing progress; None where nobody knows."""
     names = corpus.resolve(inputs)
-    known = len(names) if whole else lines.count(names)
+    known = len(names) if whole else corpus.count(names)
     bounds = [bound for bound in (known, limit, sample) if bound is not None]
     return min(bounds) if known is not None or limit is not None else None
 

@@ -316,7 +316,7 @@ def _lengths(
     wanted = settings.lengths or tuple(
         length for length in (most // 4, most // 2, 3 * most // 4, most) if length >= least
     )
-    if not wanted:
+    if not wanted or room < least:
         raise _no_room(source, least + generate)
     for length in wanted:
         if not least <= length <= (source.max_tokens or length + generate) - generate:

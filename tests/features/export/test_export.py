@@ -519,7 +519,7 @@ def test_the_closing_line(tmp_path: Path, capsys) -> None:
     assert main(arguments) == 0
     out = capsys.readouterr()
     assert re.match(
-        r"wrote 4 files to \S+/maps · 2 inputs in [\d.]+ s · \d+ a second · 0 skipped", out.out
+        r"wrote 4 files to \S+/maps · 2 inputs in [\d.]+ s · [\d.,]+ an? \w+ · 0 skipped", out.out
     )
     assert out.err == ""
     assert main(arguments) == 0

@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM
 from typer.testing import CliRunner
 
 import attnviz as av
-from attnviz.cli import app
+from attnviz.cli import app, main
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError
 from attnviz.features.film import steps, terminal
@@ -353,3 +353,14 @@ def test_a_film_whose_lengths_do_not_fit_is_damaged(tmp_path: Path, field: str) 
     (tmp_path / "film.json").write_text(json.dumps(document))
     with pytest.raises(InputError, match=r"film\.json is damaged"):
         av.read(tmp_path / "film.json")
+
+
+@pytest.mark.parametrize("name", ["s.txt", "absent.csv"])
+def test_texts_are_no_film(name: str, tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("s.txt").write_text("a b\n")
+    assert main(["film", name, "--device", "cuda"]) == 1
+    said = capsys.readouterr().err
+    assert f"{name} is no film" in said
+    assert f"--texts {name}" in said
+    assert "measured already" not in said

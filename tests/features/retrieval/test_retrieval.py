@@ -278,6 +278,9 @@ def test_a_model_without_room_for_a_needle_says_so(positions: int, tmp_path: Pat
     model = write(tmp_path, "gpt2", "GPT2LMHeadModel", n_positions=positions)
     with pytest.raises(AttnvizError, match=f"takes {positions} tokens|takes at most {positions}"):
         av.retrieval(FILE, model=model, control=0)
+    with pytest.raises(AttnvizError, match="takes") as caught:
+        av.retrieval(FILE, model=model, lengths=[positions], control=0)
+    assert " to " not in str(caught.value)
 
 
 def test_pieces_of_a_text_advance_whatever_a_model_takes(tmp_path: Path) -> None:
