@@ -125,7 +125,7 @@ def _measured(atlas: Atlas) -> Iterator[str]:
 def _edge(atlas: Atlas, edge: Edge) -> str:
     """Who feeds whom by the weights, and what was measured of it."""
     name, share = atlas.layout.name, atlas.share_of(edge)
-    beside = "" if share is None else f", on texts {100 * share.share:.0f} %"
+    beside = "" if share is None else f", on texts {round(100 * share.share)} %"
     return f"{name(edge.writer)} into {edge.side} of {name(edge.reader)} ({edge.ratio:.2f}{beside})"
 
 

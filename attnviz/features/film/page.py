@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from attnviz.core.heads import SITE_PREFIX
-from attnviz.drawing.labels import visible
+from attnviz.drawing.labels import counted, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors, ink
 from attnviz.drawing.signed import minus
 from attnviz.features.film import words
@@ -30,7 +30,7 @@ def document(film: Film) -> dict[str, Any]:
     return {
         "steps": film.steps,
         "names": [visible(name) for name in film.names],
-        "origin": f"{words.heading(film)} · {film.texts:,} texts",
+        "origin": f"{words.heading(film)} · {counted(film.texts, 'text')}",
         "layers": [
             f"{SITE_PREFIX[site.kind]} {site.layer}" if both else str(site.layer) for site in sites
         ],

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.captures.copies import repeated
 from attnviz.core.scores import Role
 from attnviz.drawing.labels import counted
 from attnviz.errors import InputError, UsageError
@@ -242,12 +243,11 @@ class _Series:
                 f"{first:,}: training has diverged."
             )
         count = len(self.names) - header.probes
-        if repeated := len(header.texts) - header.probes - count:
-            lines.append(f"{repeated:,} texts repeat another one word for word: they count as one.")
+        lines += repeated(len(header.texts) - header.probes - count)
         said = few_groups(count) or word("each", count, "texts")
         lines += [said] if said else []
         if bad := header.bad:
-            lines.append(f"{bad:,} texts could not be used.")
+            lines.append(f"{counted(bad, 'text')} could not be used.")
         if self.loss.curve is not None and self.context.curve is None:
             lines.append(
                 "No in-context score: it takes texts of 32 predicted tokens, and a model that "

@@ -219,7 +219,7 @@ def closing(film: Film) -> str:
         heading(film),
         f"{counted(film.texts, 'text')} ({counted(film.tokens, 'token')})",
         "95 % intervals over texts",
-        f"roles corrected for {film.questions:,} questions",
+        f"roles corrected for {counted(film.questions, 'question')}",
     ]
     if film.probed:
         parts.append(f"repetition on {film.probed:,} sequences of random tokens")

@@ -68,9 +68,9 @@ class Search:
         layout, seed = self.source.layout, self.seed
         if self.size is not None and self.size > len(layout):
             raise UsageError(
-                "a circuit of {size} heads is more than the {} that there are",
+                "a circuit of {circuit} heads is more than the {} that there are",
                 len(layout),
-                size=self.size,
+                circuit=self.size,
             )
         names = judge.clusters(self.pairs)
         split = circuit.halves(names, seed, self.split)

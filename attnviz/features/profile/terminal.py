@@ -125,7 +125,8 @@ def profile_line(profile: Profile) -> RenderableType:
         parts.append(f"95 % intervals, {what}")
     if profile.questions:
         method = "intervals for all at once" if profile.simultaneous else "Holm"
-        parts.append(f"roles significant at 5 % among {profile.questions:,} questions ({method})")
+        asked = counted(profile.questions, "question")
+        parts.append(f"roles significant at 5 % among {asked} ({method})")
     parts.append(said(profile))
     return Line(" · ".join(part for part in parts if part), "dim")
 

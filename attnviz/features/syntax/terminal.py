@@ -8,7 +8,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
 from attnviz.core.heads import Head
-from attnviz.drawing.labels import model_name, visible
+from attnviz.drawing.labels import counted, model_name, visible
 from attnviz.drawing.renderable import coloured, renderable, table_of
 from attnviz.drawing.shares import interval, percent, points
 from attnviz.drawing.terminal import Line
@@ -67,10 +67,14 @@ def syntax_grid(console: Console, options: ConsoleOptions, report: Syntax) -> Re
     }
     yield TileGrid(report.layout, tiles)
     end = f"; full colour at {100 * FULL:.0f} points" if coloured(console) else ""
+    tested = (
+        f"Holm over {counted(report.asked, 'question')}"
+        if report.asked
+        else "nothing to test: no head came that far, or there are too few documents"
+    )
     yield Text(
         "the relation that a head finds in a quarter of the cases or more, ten points or more "
-        f"above the best fixed offset, and significantly above it (Holm over "
-        f"{report.asked:,} question{'s' * (report.asked != 1)}){end}",
+        f"above the best fixed offset, and significantly above it ({tested}){end}",
         "dim",
     )
     yield Text("")

@@ -162,3 +162,10 @@ def test_without_sentences_there_are_no_arcs_to_draw() -> None:
         attnviz.syntax(SAMPLE, model="demo-bert", sentences=1).arcs().to_bytes("png")[:4]
         == b"\x89PNG"
     )
+
+
+def test_a_treebank_that_is_too_small_to_test_says_so(capsys) -> None:
+    assert main(["syntax", str(SAMPLE)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "significantly above it (nothing to test: no head came that far, or there" in said
+    assert "over 0" not in said
