@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import tempfile
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
-
 import attnviz as av
+from attnviz.cli import main as attnviz
 from attnviz.drawing.style import Style
 
 IMAGES = Path(__file__).parent / "images"
@@ -27,37 +27,31 @@ REPEATED = "Mary gave the old blue clock to Peter, and later Mary gave the old b
 ARTICLES = "The keys to the cabinet are on the table and the cat sat on a mat"
 WORDS = "the cat river moon stone bread the cat river moon stone"
 
-DOCUMENTS = (
-    "Document 1: The green lamp was left in the kitchen.\n\nDocument 2: The black basket was found "
-    "in the library.\n\nQuestion: Where is the green lamp?\nAnswer: In the"
-)
-PARTS = {"document 1": "The green.*?kitchen.", "document 2": "The black.*?library.",
-         "question": "Where.*?lamp."}  # fmt: skip
-
-
-def best(report: av.Heads, score: str) -> str:
-    """The name of the head with the highest mean of a score."""
-    head = max(report.heads, key=lambda head: head.scores[score].mean or 0.0)
-    return report.layout.name(head.head)
+COMMANDS = {
+    "heatmaps": f'heatmap "{SENTENCE}" --select "1.4, 2.0, 3.0"',
+    "explain": f'explain "{WORDS}"',
+    "ablate": 'ablate --probe --select "*.*, 3.0+3.1+3.3+3.5" --method "mean, resample, zero"',
+    "circuit": "patch --task induction-swap --circuit",
+    "lens": f'lens "{REPEATED}"',
+    "spans": "spans sample_inputs/questions.jsonl --fields context=doc,question=q,answer=a",
+    "film": 'film sample_inputs/phases/markov-2.json --name "two layers of attention"',
+}
+"""The pictures of README and the command beside each, with ``--out`` as its last option; that of a
+page is photographed."""
+PAGES = ("explain",)
 
 
 def main() -> None:
-    """The grid of heads, and one head for each of three roles."""
+    """Every picture."""
     IMAGES.mkdir(exist_ok=True)
     capture = av.capture(SENTENCE, model="demo-gpt2")
-    report = av.heads(capture)
-    report.save(IMAGES / "heads.png")
-    chosen = ",".join(best(report, score) for score in ("previous", "first", "induction"))
-    av.heatmap(capture, chosen).save(IMAGES / "heatmaps.png")
-    methods = "mean, resample, zero"
-    needed = av.ablate(probe=True, select="*.*, 3.0+3.1+3.3+3.5", method=methods)
-    needed.save(IMAGES / "ablate.png")
+    for name, command in COMMANDS.items():
+        if name not in PAGES:
+            attnviz([*shlex.split(command), "--quiet", "--out", str(IMAGES / f"{name}.png")])
+    av.heads(capture).save(IMAGES / "heads.png")
     av.logits(REPEATED).save(IMAGES / "logits.png")
-    av.lens(REPEATED).save(IMAGES / "lens.png")
     av.lens(REPEATED, answer="clock", position=-1).save(IMAGES / "lens-along.png")
     av.sources(WORDS, select="2.0", other_key=3).save(IMAGES / "sources.png")
-    spans = {name: f"regex:{pattern}" for name, pattern in PARTS.items()}
-    av.heatmap(av.Prompt(DOCUMENTS, spans=spans), "3.0").save(IMAGES / "spans.png")
     av.sinks(LONG).save(IMAGES / "sinks.png")
     av.retrieval(
         lengths=[60, 120, 240], depths=[0, 0.5, 1], count=8, group_size=(1, 2), draws=10
@@ -71,13 +65,11 @@ def main() -> None:
     av.flow(SENTENCE, model="demo-bert").save(IMAGES / "flow-bert.png", style=Style(dpi=90))
     av.circuits().save(IMAGES / "circuits.png")
     for run, name, of in (
-        ("markov-2", "film", "two layers of attention"),
         ("markov-1", "film-one", "one layer of attention"),
         ("demo-gpt2", "film-gpt2", "demo-gpt2"),
     ):
         film = av.read(IMAGES.parents[1] / f"sample_inputs/phases/{run}.json")
         film.save(IMAGES / f"{name}.png", name=of)
-    av.patch(task="induction-swap", circuit="auto").save(IMAGES / "circuit.png")
     if "TREEBANK" in os.environ:
         arcs(Path(os.environ["TREEBANK"]).absolute())
     photograph(capture)
@@ -104,6 +96,8 @@ def arcs(treebank: Path) -> None:
 
 def photograph(capture: av.Capture) -> None:
     """The viewer's page as it opens, and the live one in the middle of a lesson."""
+    from playwright.sync_api import sync_playwright
+
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         page = av.view(capture).save(Path(folder) / "page.html")
         browser = playwright.chromium.launch(

@@ -9,6 +9,7 @@ import pytest
 import typer
 
 from attnviz.cli import Commands, main
+from docs import pictures
 from tests import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -36,6 +37,16 @@ def test_the_first_page_is_short_and_has_its_pictures() -> None:
     asked = text.partition("## What it answers")[2].partition("\n## ")[0]
     assert len(re.findall(r"^\*\*.+\?\*\*", asked, re.MULTILINE)) == 7
     assert asked.count("```sh\nattnviz ") == asked.count("\n![") == 7
+
+
+def test_pictures_are_drawn_by_the_commands_beside_them() -> None:
+    text = (ROOT / "README.md").read_text("utf-8").partition("## What it answers")[2]
+    block, picture = r"```sh\n((?:attnviz .*\n)+)```", r"!\[.*\]\(docs/images/(\w+)\.png\)"
+    shown = {name: lines for lines, name in re.findall(f"{block}\n\n{picture}", text)}
+    assert set(shown) == set(pictures.COMMANDS)
+    for name, command in pictures.COMMANDS.items():
+        beside = [re.sub(r" (-o|--out) \S+", "", line) for line in shown[name].splitlines()]
+        assert f"attnviz {command}" in beside
 
 
 def test_there_are_examples() -> None:
