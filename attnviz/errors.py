@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import PurePath
 from typing import Any, NamedTuple, Self
 
@@ -219,3 +220,26 @@ def system_errors(kind: type[AttnvizError], what: str) -> Iterator[None]:
         if not (isinstance(error, UnicodeEncodeError) or "null byte" in str(error)):
             raise
         raise kind(f"{what}: no file can have this name; check the path") from None
+
+
+EXTRAS = {"pyarrow": "parquet", "soundfile": "audio", "ray": "ray"}
+"""Packages that not everybody has, and the extra of attnviz that each comes with."""
+
+
+def require(package: str, what: object) -> None:
+    """Refuse what needs a package that is not installed, before anything runs.
+
+    Args:
+        package: a name of :data:`EXTRAS`.
+        what: a file, or a :class:`Setting`.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    if find_spec(package) is None:
+        raise missing(package, what)
+
+
+def missing(package: str, what: object) -> UsageError:
+    """What to raise where a package is not there, or does not work."""
+    return UsageError("{} needs {}; {}", what, package, install(f"attnviz[{EXTRAS[package]}]"))

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.core.arguments import check_fields
-from attnviz.core.extras import require
 from attnviz.core.generation import Generation
 from attnviz.core.heads import SiteKind
 from attnviz.core.media import Picture, Sound
 from attnviz.core.tokens import Sides
-from attnviz.errors import Setting
+from attnviz.errors import Setting, require
 
 
 @dataclass(frozen=True, slots=True)

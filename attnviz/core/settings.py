@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, Union, get_args, get_origin
 
 from attnviz.core.arguments import check, hints
-from attnviz.core.extras import require
-from attnviz.errors import Setting, UsageError
+from attnviz.errors import Setting, UsageError, require
 
 _KEY = "declaration"
 _PLAIN = (bool, int, float, str, Path)
@@ -52,7 +51,7 @@ class Declaration:
         argument: whether it is given by its place and without a name.
         bare: what the option means without a value.
         parser: makes its value of what was typed.
-        package: what must be installed where a value is given, see :mod:`attnviz.core.extras`.
+        package: what must be installed where a value is given, see :data:`attnviz.errors.EXTRAS`.
         typed: what the command line reads, where the annotation does not tell.
         command: whether the command line has it; ``python`` whether the function does.
         python: see ``command``.

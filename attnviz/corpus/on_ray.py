@@ -16,9 +16,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
-from attnviz.core.extras import missing
 from attnviz.corpus.executors import ATTEMPTS, Known, WorkerFailure
-from attnviz.errors import AttnvizError, Setting
+from attnviz.errors import AttnvizError, Setting, missing
 
 LOCAL = "local"
 ROUND = 1024

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from attnviz.core.extras import missing
 from attnviz.corpus.lines import LONGEST_LINE, Problem
 from attnviz.corpus.tables import text_column
-from attnviz.errors import InputError
+from attnviz.errors import InputError, missing
 
 _ROWS = 1024
 """Rows that are read at a time."""

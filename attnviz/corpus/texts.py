@@ -16,7 +16,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from attnviz.core.extras import require
 from attnviz.core.prompt import Prompt
 from attnviz.corpus.lines import (
     Problem,
@@ -29,7 +28,7 @@ from attnviz.corpus.lines import (
 )
 from attnviz.corpus.parquet import parquet_rows, rows
 from attnviz.corpus.tables import table_rows
-from attnviz.errors import InputError, Setting, UsageError, system_errors
+from attnviz.errors import InputError, Setting, UsageError, require, system_errors
 from attnviz.files import contents
 
 FIELDS = ("text", "id", "pair", "target")

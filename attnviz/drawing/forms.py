@@ -19,12 +19,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from attnviz import files
-from attnviz.core.extras import require
 from attnviz.core.findings import Finding
 from attnviz.core.record import Record
 from attnviz.drawing import paper
 from attnviz.drawing.frames import dataset, frame, parquet, polars_frame
-from attnviz.errors import UsageError
+from attnviz.errors import UsageError, require
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

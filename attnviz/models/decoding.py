@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.extras import missing
-from attnviz.errors import InputError, system_errors
+from attnviz.errors import InputError, missing, system_errors
 from attnviz.models.containers import one_line
 
 MOST_PIXELS = 1 << 26

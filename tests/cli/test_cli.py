@@ -209,7 +209,7 @@ def test_the_same_mistake_has_the_same_exit_code(
 
 
 def test_what_is_not_installed_is_said_before_a_model_loads(capsys, monkeypatch) -> None:
-    monkeypatch.setattr("attnviz.core.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("attnviz.errors.find_spec", lambda name: None)
     monkeypatch.setattr("attnviz.captures.loading.load", lambda *_, **__: pytest.fail("it loads"))
     code, _, err = call(capsys, "heads", "--audio", "x")
     assert (code, err) == (2, 'attnviz: --audio needs soundfile; pip install "attnviz[audio]"\n')

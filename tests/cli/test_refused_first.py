@@ -211,7 +211,7 @@ def test_what_reads_an_input_and_is_not_installed_is_said_first(
     line: tuple[str, ...], package: str, tmp_path: Path, monkeypatch, capsys
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("attnviz.core.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("attnviz.errors.find_spec", lambda name: None)
     Path("a.parquet").write_bytes(b"PAR1")
     Path("a.txt").write_text("a b\n")
     Path("sounds").mkdir()
