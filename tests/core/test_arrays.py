@@ -24,6 +24,8 @@ WEIGHT, BIAS = (DRAW.normal(size=size).astype(np.float32) for size in ((4, 7), (
 SCALE, SHIFT = (DRAW.normal(size=7).astype(np.float32) for _ in range(2))
 A, B = (DRAW.normal(size=size).astype(np.float32) for size in ((2, 3, 4), (2, 4, 5)))
 
+SQUARE = DRAW.normal(size=(3, 4, 4))
+
 CALLS: dict[str, tuple[Any, ...]] = {
     "columns_of_rows": (X, COLUMNS),
     "at_indices": (X, X.argmax(-1)[..., None]),
@@ -43,6 +45,9 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "gelu": (4 * X,),
     "gelu_tanh": (4 * X,),
     "relu": (X,),
+    "triangle": (A.swapaxes(1, 2),),
+    "orthogonal": (A.swapaxes(1, 2),),
+    "singular_values": (SQUARE,),
     "largest": (X, 4),
     "outside": (X,),
     "detached": (X,),

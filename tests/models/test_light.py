@@ -201,6 +201,10 @@ COMMANDS = {
     "ablate an encoder": [TEXT, "--model", "demo-bert", "--select", "0.*", "--metric", "kl"],
     "sinks": [TEXT, "--ablate"],
     "spans": [TEXT, "--span", "subject=keys"],
+    "flow": [TEXT],
+    "export": ["sentences.txt", "--out-dir", "maps", "--jobs", "1"],
+    "circuits": [],
+    "live": ["-o", "live.html"],
     "show": ["a.json"],
     "diff": ["a.json", "a.json"],
 }

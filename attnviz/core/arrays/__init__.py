@@ -9,6 +9,8 @@ not imported before there is a tensor.
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,7 +19,18 @@ from numpy.typing import NDArray
 
 from attnviz.core.arrays import on_numpy
 
-__all__ = ["Array", "array", "converted", "exact", "norm", "of", "to_numpy", "to_torch", "top"]
+__all__ = [
+    "Array",
+    "array",
+    "converted",
+    "exact",
+    "no_gradients",
+    "norm",
+    "of",
+    "to_numpy",
+    "to_torch",
+    "top",
+]
 
 if TYPE_CHECKING:
     from torch import Tensor as Array
@@ -56,6 +69,12 @@ def to_torch(x: Array) -> Array:
     import torch
 
     return torch.from_numpy(x)
+
+
+def no_gradients() -> contextlib.AbstractContextManager[object]:
+    """A context in which torch keeps no gradients; nothing where it is not imported."""
+    torch = sys.modules.get("torch")
+    return contextlib.nullcontext() if torch is None else torch.no_grad()
 
 
 def exact(x: Array) -> Array:

@@ -245,6 +245,22 @@ def relu(x: Numbers) -> Numbers:
     return np.maximum(x, 0)
 
 
+def triangle(x: Numbers) -> Numbers:
+    """R of x = Q R, [..., D, d] to [..., d, d]."""
+    upper: Numbers = np.linalg.qr(x, mode="r")  # type: ignore[assignment]
+    return upper
+
+
+def orthogonal(x: Numbers) -> Numbers:
+    """Q of x = Q R, [..., D, d]."""
+    return np.linalg.qr(x)[0]
+
+
+def singular_values(x: Numbers) -> Numbers:
+    """Of [..., n, n], the largest first."""
+    return np.linalg.svd(x, compute_uv=False)
+
+
 _NEAR = 1 << 14
 """Numbers that stay in a processor's nearest cache while many operations go over them."""
 

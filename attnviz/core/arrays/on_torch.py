@@ -212,3 +212,21 @@ def gelu_tanh(x: Tensor) -> Tensor:
 def relu(x: Tensor) -> Tensor:
     """max(x, 0)."""
     return F.relu(x)
+
+
+def triangle(x: Tensor) -> Tensor:
+    """R of x = Q R, [..., D, d] to [..., d, d]."""
+    upper: Tensor = torch.linalg.qr(x, mode="r").R
+    return upper
+
+
+def orthogonal(x: Tensor) -> Tensor:
+    """Q of x = Q R, [..., D, d]."""
+    columns: Tensor = torch.linalg.qr(x).Q
+    return columns
+
+
+def singular_values(x: Tensor) -> Tensor:
+    """Of [..., n, n], the largest first."""
+    values: Tensor = torch.linalg.svdvals(x)
+    return values

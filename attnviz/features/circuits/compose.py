@@ -17,15 +17,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
+from attnviz.core import arrays
+from attnviz.core.arrays import Array, array, to_numpy
+from attnviz.core.arrays import exact as exactly
 from attnviz.core.source import Normalization, OutputProjection, Reading
 from attnviz.features.circuits.fold import centred, exact, folded, passed
 from attnviz.features.circuits.result import Chance, Side
 
 DRAWS = 100
 """Pairs of random heads that the chance of a ratio rests on."""
+
+_TINY = float(np.finfo(np.float64).tiny)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,26 +43,26 @@ class Ends:
         after: what is done to all that is written before the next layer.
     """
 
-    write: Tensor | None
-    read: Mapping[Side, Tensor]
+    write: Array | None
+    read: Mapping[Side, Array]
     after: tuple[Normalization, ...] = ()
 
 
 def ends(reading: Reading, output: OutputProjection) -> Ends:
     """The ends of a layer's heads, with the normalizations around it folded in."""
-    read: dict[Side, Tensor] = {}
+    read: dict[Side, Array] = {}
     write = None
     if reading.value is not None and output.weight is not None:
         out = exact(output.weight)  # [H, d_v, D]
         out = centred(out) if reading.norm is not None and reading.norm.centred else out
-        value = _each(folded(reading.norm, reading.value), len(out))
-        write = _triangle(value) @ out
-        read["V"] = value @ _triangle(out.mT).mT
+        value = repeated(folded(reading.norm, reading.value), len(out))
+        write = arrays.of(value).triangle(value) @ out
+        read["V"] = value @ _lower(_turned(out))
     if reading.query is not None and reading.key is not None:
         query = folded(reading.norm, reading.query)
-        key = _each(folded(reading.norm, reading.key), len(query))
-        read["Q"] = query @ _triangle(key).mT
-        read["K"] = key @ _triangle(query).mT
+        key = repeated(folded(reading.norm, reading.key), len(query))
+        read["Q"] = query @ _lower(key)
+        read["K"] = key @ _lower(query)
     return Ends(write, read, reading.after)
 
 
@@ -77,8 +82,8 @@ class LayerPair:
     first: int
     second: int
     side: Side
-    ratio: Tensor
-    p: Tensor
+    ratio: Array
+    p: NDArray[np.float64]
     ranks: tuple[int, int]
     width: int
 
@@ -106,19 +111,21 @@ def pairs(layers: Sequence[Ends], *, mean_goes: bool) -> Iterator[LayerPair]:
                 write = passed(norm, write)
 
 
-def between(write: Tensor, read: Tensor) -> Tensor:
+def between(write: Array, read: Array) -> Array:
     """The ratio of every writer [n, d, D] to every reader [m, D, d'], [n, m]."""
     writers, rank, width = write.shape
     readers, _, reads = read.shape
     rows = write.reshape(writers * rank, width)
-    columns = read.permute(1, 0, 2).reshape(width, readers * reads)
-    product = (rows @ columns).view(writers, rank, readers, reads)
-    norms = product.square().sum((1, 3)).sqrt()
-    sizes = write.square().sum((1, 2)).sqrt()[:, None] * read.square().sum((1, 2)).sqrt()
-    return norms / sizes.clamp_min(torch.finfo(sizes.dtype).tiny)
+    columns = read.swapaxes(0, 1).reshape(width, readers * reads)
+    xp = arrays.of(write).xp
+    product = (rows @ columns).reshape(writers, rank, readers, reads)
+    norms = xp.sqrt(xp.square(product).sum((1, 3)))
+    sizes = xp.sqrt(xp.square(write).sum((1, 2)))[:, None] * xp.sqrt(xp.square(read).sum((1, 2)))
+    ratio: Array = norms / sizes.clip(xp.finfo(sizes.dtype).tiny)
+    return ratio
 
 
-def matched(ratio: Tensor, write: Tensor, read: Tensor, room: int) -> Tensor:
+def matched(ratio: Array, write: Array, read: Array, room: int) -> NDArray[np.float64]:
     """How likely random heads with the same singular values have such a ratio, [n, m].
 
     Between the right singular vectors of a writer and the left ones of a reader stands a random
@@ -139,24 +146,24 @@ def matched(ratio: Tensor, write: Tensor, read: Tensor, room: int) -> Tensor:
     """
     from scipy.special import gammaincc
 
-    (p, p3), (q, q3) = _moments(write @ write.mT), _moments(read.mT @ read)
+    (p, p3), (q, q3) = _moments(write @ _turned(write)), _moments(_turned(read) @ read)
     size = float(room)
     variance = 2 * (size * p - 1)[:, None] * (size * q - 1) / (size**2 * (size - 1) * (size + 2))
-    tiny = torch.finfo(torch.float64).tiny
-    apart = (ratio.double().square() - 1 / size) / variance.clamp_min(tiny).sqrt()
+    squares = np.square(to_numpy(ratio).astype(np.float64))
+    apart = (squares - 1 / size) / np.sqrt(variance.clip(_TINY))
     freedom = (p**3 / p3**2)[:, None] * (q**3 / q3**2)
-    above = (freedom + apart * (2 * freedom).sqrt()).clamp_min(0)
-    tail = gammaincc(freedom.cpu().numpy() / 2, above.cpu().numpy() / 2)
-    return torch.from_numpy(tail)
+    above = (freedom + apart * np.sqrt(2 * freedom)).clip(0)
+    tail: NDArray[np.float64] = gammaincc(freedom / 2, above / 2)
+    return tail
 
 
-def _moments(gram: Tensor) -> tuple[Tensor, Tensor]:
+def _moments(gram: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Σa² and Σa³ of the eigenvalues' shares, [n] each, of Gram matrices [n, d, d]."""
-    wide = gram.double()
-    trace = wide.diagonal(dim1=-2, dim2=-1).sum(-1)
-    shares = wide / trace.clamp_min(torch.finfo(trace.dtype).tiny)[:, None, None]
+    wide = exactly(gram)
+    trace = wide.diagonal(0, -2, -1).sum(-1)
+    shares = wide / trace.clip(_TINY)[:, None, None]
     squares = shares @ shares
-    return shares.square().sum((-2, -1)), (squares * shares).sum((-2, -1))
+    return to_numpy((shares * shares).sum((-2, -1))), to_numpy((squares * shares).sum((-2, -1)))
 
 
 def chance(width: int, write: int, read: int, *, mean_goes: bool, seed: int) -> Chance:
@@ -169,27 +176,33 @@ def chance(width: int, write: int, read: int, *, mean_goes: bool, seed: int) -> 
         mean_goes: whether what is written and read is centred.
         seed: of the matrices.
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = np.random.default_rng(seed)
 
-    def draw(rank: int) -> Tensor:
-        matrix = torch.randn(width, rank, generator=generator)
-        return matrix - matrix.mean(0) if mean_goes else matrix
+    def draw(rank: int) -> Array:
+        matrix = generator.standard_normal((width, rank), np.float32)
+        return array(matrix - matrix.mean(0) if mean_goes else matrix)
 
     ratios = []
     for _ in range(DRAWS):
         value, out, query, key = draw(write), draw(write), draw(read), draw(read)
-        pair = between((_triangle(value) @ out.mT)[None], (query @ _triangle(key).mT)[None])
-        ratios.append(float(pair))
-    drawn = torch.tensor(ratios, dtype=torch.float64)
-    return Chance(float(drawn.mean()), float(drawn.std()), DRAWS)
+        writer = arrays.of(value).triangle(value) @ _turned(out)
+        ratios.append(between(writer[None], (query @ _lower(key))[None]).item())
+    return Chance(float(np.mean(ratios)), float(np.std(ratios, ddof=1)), DRAWS)
 
 
-def _each(shared: Tensor, heads: int) -> Tensor:
+def repeated(shared: Array, heads: int) -> Array:
     """[G, ...] -> [H, ...]: heads of a group have the same keys and values."""
-    return shared.repeat_interleave(heads // len(shared), 0)
+    on = arrays.of(shared)
+    each: Array = shared[on.arange(0, heads, on.int64, shared) // (heads // len(shared))]
+    return each
 
 
-def _triangle(matrix: Tensor) -> Tensor:
-    """R of [..., D, d] = Q R."""
-    triangle: Tensor = torch.linalg.qr(matrix, mode="r").R
-    return triangle
+def _turned(matrix: Array) -> Array:
+    """[..., n, m] -> [..., m, n]."""
+    turned: Array = matrix.swapaxes(-1, -2)
+    return turned
+
+
+def _lower(matrix: Array) -> Array:
+    """Rᵀ of [..., D, d] = Q R."""
+    return _turned(arrays.of(matrix).triangle(matrix))

@@ -19,9 +19,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
+from attnviz.core import arrays
+from attnviz.core.arrays import Array
+from attnviz.core.arrays import exact as exactly
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import (
     ForwardRequest,
@@ -32,6 +35,7 @@ from attnviz.core.source import (
     Source,
     Start,
 )
+from attnviz.features.circuits.compose import repeated
 from attnviz.features.circuits.fold import centred, divided, exact, folded
 from attnviz.features.circuits.result import Chance, Copying
 
@@ -41,11 +45,11 @@ DRAWS = 100
 MATCHED = 24
 """And of each layer those that the score with matched singular values rests on."""
 
-_BATCH = 512
+_BATCH = 256
 """Tokens that go through the first layer together, each alone."""
 
 
-def words(readout: Readout, chosen: Tensor) -> Tensor:
+def words(readout: Readout, chosen: NDArray[np.int64]) -> Array:
     """What raises the logit of each chosen token, [V, D]."""
     assert readout.table is not None
     assert readout.scale is not None
@@ -53,17 +57,19 @@ def words(readout: Readout, chosen: Tensor) -> Tensor:
     return centred(table) if readout.centred else table
 
 
-def after_first(source: Source, embedded: Tensor) -> Tensor:
+def after_first(source: Source, embedded: Array) -> Array:
     """Embeddings [V, D] as they leave the first layer, each token alone and at no position."""
     inputs = source.prepare(Prompt(ids=(0,)))
     made = []
-    for block in torch.split(embedded, _BATCH):
+    for first in range(0, len(embedded), _BATCH):
+        block = embedded[first : first + _BATCH]
         start = Start(0, block[:, None], end=1)
         output = source.forward(
             [inputs] * len(block), request=ForwardRequest(hidden=False, states=True, start=start)
         )
         made.append(output.states[1][:, 0])
-    return torch.cat(made)
+    joined: Array = arrays.of(made[0]).xp.concatenate(made)
+    return joined
 
 
 @dataclass
@@ -75,13 +81,13 @@ class ReadTokens:
         raising: [V, D], see :func:`words`.
     """
 
-    embedded: Tensor
-    raising: Tensor
+    embedded: Array
+    raising: Array
 
     def __post_init__(self) -> None:
         self._centred = self.raising - self.raising.mean(0)
-        self._deviation = (self._centred.mT @ self._centred) / len(self.raising)  # [D, D]
-        self._met: dict[tuple[float, bool] | None, Tensor] = {}
+        self._deviation = (self._centred.T @ self._centred) / len(self.raising)  # [D, D]
+        self._met: dict[tuple[float, bool] | None, Array] = {}
 
     def copying(self, reading: Reading, output: OutputProjection) -> tuple[Copying, ...]:
         """Of every head of a layer; the layer needs values and W_O."""
@@ -89,17 +95,16 @@ class ReadTokens:
         assert output.weight is not None
         out = exact(output.weight)  # [H, d_v, D]
         value = folded(reading.norm, reading.value)  # [G, D, d_v]
-        value = value.repeat_interleave(len(out) // len(value), 0)
+        value = repeated(value, len(out))
         read = divided(reading.norm, self.embedded)
         scores = _scores(out, self._meeting(reading.norm), value)
-        others = _scores(out, self._centred.mT @ read, value)
-        heads = []
+        others = _scores(out, self._centred.T @ read, value)
+        xp, heads = arrays.of(out).xp, []
         for score, other, w_v, w_o in zip(scores, others, value, out, strict=True):
             written = read @ w_v  # [V, d_v]
-            raised = (written * (self._centred @ w_o.mT)).sum(1)  # of the token itself
-            spread = ((written @ (w_o @ self._deviation @ w_o.mT)) * written).sum(1).sqrt()
-            tiny = torch.finfo(spread.dtype).tiny
-            own = float((raised / spread.clamp_min(tiny)).double().mean())
+            raised = (written * (self._centred @ w_o.T)).sum(1)  # of the token itself
+            spread = xp.sqrt(((written @ (w_o @ self._deviation @ w_o.T)) * written).sum(1))
+            own = exactly(raised / spread.clip(xp.finfo(spread.dtype).tiny)).mean().item()
             heads.append(Copying(score, other, own))
         return tuple(heads)
 
@@ -108,13 +113,12 @@ class ReadTokens:
         assert output.weight is not None
         met = self._meeting(reading.norm)
         rank, width = output.weight.shape[1:]
-        generator = torch.Generator().manual_seed(seed)
-        drawn = torch.randn(2, DRAWS, width, rank, generator=generator).to(met)
+        drawn = _drawn(seed, (2, DRAWS, width, rank), met)
         ones = None if reading.norm is None else Normalization(
-            torch.ones(width, device=met.device), reading.norm.eps, None, reading.norm.centred
+            drawn[0, 0, :, 0] * 0 + 1, reading.norm.eps, None, reading.norm.centred
         )  # fmt: skip
-        scores = torch.tensor(_scores(drawn[0].mT, met, folded(ones, drawn[1])))
-        return Chance(float(scores.mean()), float(scores.std()), DRAWS)
+        scores = _scores(drawn[0].swapaxes(1, 2), met, folded(ones, drawn[1]))
+        return Chance(float(np.mean(scores)), float(np.std(scores, ddof=1)), DRAWS)
 
     def matched(self, reading: Reading, output: OutputProjection, seed: int) -> list[float]:
         """The scores of random heads whose W_V W_O have the singular values of the layer's heads.
@@ -127,34 +131,41 @@ class ReadTokens:
         assert reading.value is not None
         assert output.weight is not None
         out = exact(output.weight)
-        value = folded(reading.norm, reading.value).repeat_interleave(
-            len(out) // len(reading.value), 0
-        )
+        value = repeated(folded(reading.norm, reading.value), len(out))
         rank, width = out.shape[1:]
-        right = torch.linalg.qr(out.mT, mode="r").R.mT
-        sizes = torch.linalg.svdvals(torch.linalg.qr(value, mode="r").R @ right)  # [H, d]
-        generator = torch.Generator().manual_seed(seed)
-        drawn = torch.randn(2, MATCHED, width, rank, generator=generator).to(out)
+        on = arrays.of(out)
+        right = on.triangle(out.swapaxes(1, 2)).swapaxes(1, 2)
+        sizes = on.singular_values(on.triangle(value) @ right)  # [H, d]
+        drawn = _drawn(seed, (2, MATCHED, width, rank), out)
         if reading.norm is not None and reading.norm.centred:
-            drawn = drawn - drawn.mean(2, keepdim=True)
-        left, away = torch.linalg.qr(drawn).Q
-        of = torch.arange(MATCHED, device=out.device) % len(out)
-        return _scores(sizes[of][:, :, None] * away.mT, self._meeting(reading.norm), left)
+            drawn = drawn - drawn.mean(2)[:, :, None]
+        left, away = on.orthogonal(drawn)
+        of = on.arange(0, MATCHED, on.int64, out) % len(out)
+        written = sizes[of][:, :, None] * away.swapaxes(1, 2)
+        return _scores(written, self._meeting(reading.norm), left)
 
-    def _meeting(self, norm: Normalization | None) -> Tensor:
+    def _meeting(self, norm: Normalization | None) -> Array:
         """W_U N, [D, D], made once for all layers that divide alike."""
         key = None if norm is None else (norm.eps, norm.centred)
         if key not in self._met:
-            self._met[key] = self.raising.mT @ divided(norm, self.embedded)
+            self._met[key] = self.raising.T @ divided(norm, self.embedded)
         return self._met[key]
 
 
-def _scores(out: Tensor, met: Tensor, value: Tensor) -> list[float]:
+def _scores(out: Array, met: Array, value: Array) -> list[float]:
     """Σλ / Σ|λ| of W_O (W_U N) W_V, [H, d, D], [D, D] and [H, D, d]."""
-    small = (out @ met @ value).double().cpu()
-    values = torch.linalg.eigvals(small)
-    sizes = values.abs().sum(-1).clamp_min(torch.finfo(torch.float64).tiny)
-    return [float(score) for score in values.real.sum(-1) / sizes]
+    small = arrays.to_numpy(out @ met @ value).astype(np.float64)
+    values = np.linalg.eigvals(small)
+    sizes = np.abs(values).sum(-1).clip(np.finfo(np.float64).tiny)
+    scores: list[float] = (values.real.sum(-1) / sizes).tolist()
+    return scores
+
+
+def _drawn(seed: int, shape: tuple[int, ...], like: Array) -> Array:
+    """Normally distributed numbers, of the kind of an array and where that is."""
+    drawn = np.random.default_rng(seed).standard_normal(shape, np.float32)
+    there: Array = arrays.of(like).asarray(drawn, like.dtype, like)
+    return there
 
 
 def unknown(readings: Sequence[Reading], outputs: Sequence[OutputProjection]) -> Mapping[int, str]:

@@ -6,17 +6,19 @@ C diag(γ) W reads the stream itself. RMS normalization has no C.
 
 from __future__ import annotations
 
-from torch import Tensor
-
+from attnviz.core import arrays
+from attnviz.core.arrays import Array
 from attnviz.core.source import Normalization
 
 
-def exact(x: Tensor) -> Tensor:
+def exact(x: Array) -> Array:
     """In float32 or better."""
-    return x if x.element_size() >= 4 else x.float()
+    on = arrays.of(x)
+    wide: Array = on.cast(x, on.float32) if on.is_half(x) else x
+    return wide
 
 
-def folded(norm: Normalization | None, weight: Tensor) -> Tensor:
+def folded(norm: Normalization | None, weight: Array) -> Array:
     """What reads normalized states as what reads the states, but for σ.
 
     Args:
@@ -27,31 +29,33 @@ def folded(norm: Normalization | None, weight: Tensor) -> Tensor:
     if norm is None:
         return weight
     weight = exact(norm.scale)[:, None] * weight
-    return weight - weight.mean(-2, keepdim=True) if norm.centred else weight
+    return weight - weight.mean(-2)[..., None, :] if norm.centred else weight
 
 
-def passed(norm: Normalization, weight: Tensor) -> Tensor:
+def passed(norm: Normalization, weight: Array) -> Array:
     """What is written, [..., D], as it leaves a normalization of the whole, but for σ and β."""
     weight = centred(weight) if norm.centred else weight
     return weight * exact(norm.scale)
 
 
-def centred(x: Tensor) -> Tensor:
+def centred(x: Array) -> Array:
     """[..., D] without its mean."""
     x = exact(x)
-    return x - x.mean(-1, keepdim=True)
+    return x - x.mean(-1)[..., None]
 
 
-def divided(norm: Normalization | None, x: Tensor) -> Tensor:
+def divided(norm: Normalization | None, x: Array) -> Array:
     """(x - mean x) / σ, [..., D]: a normalization without γ and β."""
     x = exact(x)
     if norm is None:
         return x
     x = centred(x) if norm.centred else x
-    return x * (x.square().mean(-1, keepdim=True) + norm.eps).rsqrt()
+    xp = arrays.of(x).xp
+    size: Array = xp.sqrt(xp.square(x).mean(-1)[..., None] + norm.eps)
+    return x / size
 
 
-def normalized(norm: Normalization | None, x: Tensor) -> Tensor:
+def normalized(norm: Normalization | None, x: Array) -> Array:
     """γ ⊙ (x - mean x) / σ + β, [..., D]."""
     x = divided(norm, x)
     if norm is None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from attnviz.captures.loading import light
 from attnviz.captures.settings import Attaching, ModelSettings
 from attnviz.core.interface import interface
 from attnviz.core.progress import Progress
@@ -49,7 +50,7 @@ def circuits(
 
     evidence = read_evidence(attaching.evidence)
     asked = settings.select
-    source = model.load(heads=None if asked is None else partial(select, asked))
+    source = light(model.load(heads=None if asked is None else partial(select, asked)))
     heads = None if asked is None else select(asked, source.layout)
     result = run(source, settings, heads, progress or (lambda stage, done, total: None))
     result = replace(result, identity=model.identity)

@@ -7,13 +7,18 @@ normalization, W_Q, W_K and biases give scores, and softmax over what a query ma
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
+from attnviz.core import arrays
+from attnviz.core.arrays import Array, to_numpy
 from attnviz.core.source import Embedding, Reading
-from attnviz.features.circuits.fold import normalized
+from attnviz.features.circuits.compose import repeated
+from attnviz.features.circuits.fold import exact, normalized
 from attnviz.features.circuits.result import ByPosition
 
 MOST = 128
@@ -41,40 +46,41 @@ def by_position(
         if reading.query is None or reading.key is None or reading.turned:
             yield None
         else:
-            yield tuple(map(_means, _weights(reading, x)))
+            yield tuple(map(_means, to_numpy(_weights(reading, x))))
         for norm in reading.after:
             x = normalized(norm, x)
 
 
 def uniform(length: int, *, causal: bool) -> ByPosition:
     """What uniform attention over so many positions gives."""
-    seen = torch.ones(length, length, dtype=torch.float64)
-    seen = seen.tril() if causal else seen
-    return _means(seen / seen.sum(-1, keepdim=True))
+    seen = np.ones((length, length))
+    seen = np.tril(seen) if causal else seen
+    return _means(seen / seen.sum(-1, keepdims=True))
 
 
-def _weights(reading: Reading, x: Tensor) -> Tensor:
+def _weights(reading: Reading, x: Array) -> Array:
     """[H, T, T] for the stream [T, D]."""
     assert reading.query is not None
     assert reading.key is not None
     n = normalized(reading.norm, x)
-    q, k = n @ reading.query.to(n), n @ reading.key.to(n)
-    q = q if reading.query_bias is None else q + reading.query_bias.to(n)[:, None]
-    k = k if reading.key_bias is None else k + reading.key_bias.to(n)[:, None]
-    scores = reading.scale * (q @ k.repeat_interleave(len(q) // len(k), 0).mT)
+    q, k = n @ exact(reading.query), n @ exact(reading.key)
+    q = q if reading.query_bias is None else q + exact(reading.query_bias)[:, None]
+    k = k if reading.key_bias is None else k + exact(reading.key_bias)[:, None]
+    scores = reading.scale * (q @ repeated(k, len(q)).swapaxes(1, 2))
+    on = arrays.of(scores)
     if reading.causal:
-        ones = torch.ones(scores.shape[1:], dtype=torch.bool, device=scores.device)
-        scores = scores.masked_fill(ones.triu(1), -torch.inf)
-    return scores.softmax(-1)
+        place = on.arange(0, len(x), on.int64, scores)
+        scores = on.xp.where(place > place[:, None], -math.inf, scores)
+    weights: Array = on.softmax(scores, None)
+    return weights
 
 
-def _means(weights: Tensor) -> ByPosition:
+def _means(weights: NDArray[np.floating[Any]]) -> ByPosition:
     """Over the rows in which every place is another one, [T, T]."""
-    rows = range(FIRST, len(weights) - 1)
-    i = torch.tensor(rows, device=weights.device)
-    causal = not bool(weights.triu(1).any())
+    i = np.arange(FIRST, len(weights) - 1)
+    causal = not np.triu(weights, 1).any()
     places = {"previous": i - 1, "first": i * 0, "same": i, "next": i + 1}
-    means = {name: float(weights[i, j].double().mean()) for name, j in places.items()}
+    means = {name: float(weights[i, j].mean(dtype=np.float64)) for name, j in places.items()}
     return ByPosition(
         means["previous"], means["first"], means["same"], None if causal else means["next"]
     )

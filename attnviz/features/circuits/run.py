@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
+from attnviz.core.arrays import no_gradients
 from attnviz.core.heads import Head, Site
 from attnviz.core.progress import Progress
 from attnviz.core.source import Embedding, OutputProjection, Reading, Source, held
@@ -61,7 +61,7 @@ def run(
     if all(reading.value is None and reading.query is None for reading in model.readings):
         raise _nothing(source, source.no_sum or model.readings[0].reason)
     report = Circuits(source=source.info, layout=source.layout, seed=settings.seed)
-    with torch.no_grad():
+    with no_gradients():
         report = _edges(report, model, settings, chosen, progress)
         report = _copying(report, model, settings, progress)
         report = _positions(report, model)
@@ -169,15 +169,14 @@ def _copying(
     )
 
 
-def _tokens(embedding: Embedding, settings: CircuitsSettings, words: int) -> Tensor:
+def _tokens(embedding: Embedding, settings: CircuitsSettings, words: int) -> NDArray[np.int64]:
     """The ids that copying is measured on, in order."""
     assert embedding.tokens is not None
     count = min(len(embedding.tokens), words)
     if count <= settings.sample:
-        return torch.arange(count, device=embedding.tokens.device)
-    generator = torch.Generator().manual_seed(settings.seed)
-    drawn = torch.randperm(count, generator=generator)[: settings.sample]
-    return drawn.sort().values.to(embedding.tokens.device)
+        return np.arange(count)
+    drawn = np.random.default_rng(settings.seed).choice(count, settings.sample, replace=False)
+    return np.sort(drawn)
 
 
 def _positions(report: Circuits, model: _Model) -> Circuits:

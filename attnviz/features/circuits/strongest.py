@@ -6,13 +6,15 @@ import heapq
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
+from attnviz.core.arrays import to_numpy, top
 from attnviz.core.heads import Head
 from attnviz.features.circuits.compose import LayerPair
 from attnviz.features.circuits.result import SIDES, Edge, ExcessSpread, Side
 
+Floats = NDArray[np.float64]
 _SHARES = (0.5, 0.9, 0.99)
 
 
@@ -28,7 +30,7 @@ class Strongest:
     keep: int
     wanted: Container[Head] | None = None
     _edges: dict[Side, list[Edge]] = field(default_factory=dict)
-    _excess: dict[Side, list[Tensor]] = field(default_factory=dict)
+    _excess: dict[Side, list[Floats]] = field(default_factory=dict)
 
     def add(
         self,
@@ -47,19 +49,20 @@ class Strongest:
             pair: the two layers.
             mean: of the ratio of random matrices.
         """
-        ratio = pair.ratio.double().cpu()
+        ratio = to_numpy(pair.ratio).astype(np.float64)
         over = ratio - mean
         asked = self._among(writers)[:, None] | self._among(readers)
-        if not bool(asked.any()):
+        if not asked.any():
             return
         self._excess.setdefault(side, []).append(over[asked])
         most = min(self.keep, int(asked.sum()))
-        best = over.masked_fill(~asked, -torch.inf).flatten().topk(most)
+        flat = np.where(asked, over, -np.inf).ravel()
+        best = np.array(top(flat, most), np.int64)
         strongest = self._edges.get(side, [])
         # edges that are no better than all that are kept cannot come among them
-        least = strongest[-1].excess if len(strongest) >= self.keep else -torch.inf
-        places = best.indices[best.values > least]
-        figures = zip(*(of.flatten()[places].tolist() for of in (ratio, over, pair.p)), strict=True)
+        least = strongest[-1].excess if len(strongest) >= self.keep else -np.inf
+        places = best[flat[best] > least]
+        figures = zip(*(of.ravel()[places].tolist() for of in (ratio, over, pair.p)), strict=True)
         edges = [
             Edge(side, writers[place // len(readers)], readers[place % len(readers)], *three)
             for place, three in zip(places.tolist(), figures, strict=True)
@@ -74,15 +77,15 @@ class Strongest:
     def spread(self) -> dict[Side, ExcessSpread]:
         """How the excess of all edges is distributed."""
         excess = self._excess
-        return {side: _spread(torch.cat(excess[side])) for side in SIDES if side in excess}
+        return {side: _spread(np.concatenate(excess[side])) for side in SIDES if side in excess}
 
-    def _among(self, heads: Sequence[Head]) -> Tensor:
+    def _among(self, heads: Sequence[Head]) -> NDArray[np.bool_]:
         """Which of the heads are wanted, bool [n]."""
-        return torch.tensor([self.wanted is None or head in self.wanted for head in heads])
+        return np.array([self.wanted is None or head in self.wanted for head in heads])
 
 
-def _spread(values: Tensor) -> ExcessSpread:
+def _spread(values: Floats) -> ExcessSpread:
     """Quantiles, each one of the values."""
-    ordered = values.sort().values
+    ordered = np.sort(values)
     places = [round(share * (len(ordered) - 1)) for share in _SHARES]
     return ExcessSpread(len(ordered), *(float(ordered[place]) for place in places))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from attnviz.captures.loading import light
 from attnviz.captures.settings import Attaching, ModelSettings
 from attnviz.core.interface import interface
 from attnviz.core.quantities import check_unsigned
@@ -62,7 +63,7 @@ def export(
         model.expect(settings.check_heads)
 
     def source() -> Source:
-        return with_quantity(model.load(), quantity, shares=False)
+        return with_quantity(light(model.load()), quantity, shares=False)
 
     return run.export(
         inputs.read_recorded(names) if how.recorded else texts.read(names, column=how.column),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.arrays import of
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.prompt import Inputs
@@ -205,8 +206,8 @@ class _EachScored:
             logits = None if rows.logits is None else rows.logits[mine]
             weights = rows.weights[mine]
             if self._shares:
-                total = weights.sum(-1, keepdim=True)
-                weights = weights / total.where(total > 0, 1)
+                total = weights.sum(-1)[..., None]
+                weights = weights / of(total).xp.where(total > 0, total, 1)
             observer.observe(replace(rows, weights=weights, allowed=part, logits=logits))
 
     def result(self, place: int) -> tuple[HeadScores, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from attnviz.captures.inputs import Input, prompt_of, source_for
+from attnviz.captures.loading import light
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.capture import Capture
 from attnviz.core.interface import interface
@@ -43,7 +44,7 @@ def flow(
         result = run_recorded(text, settings.method, tell)
     else:
         prompt = prompt_of(text)
-        source = source_for(prompt, model)
+        source = light(source_for(prompt, model))
         inputs = source.prepare(prompt)
         for direction, token in followed:
             if token is not None:

@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import cache
 
 import numpy as np
-import torch
-from torch import Tensor
 
+from attnviz.core import arrays
+from attnviz.core.arrays import Array
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest
 from attnviz.features.live.lesson import Lesson, LessonStep
@@ -39,11 +39,12 @@ class LessonPasses:
         whole = source.portable()
         self._texts = whole.vocabulary.texts
         self._root = 1 / whole.scales[0]
-        positions = torch.from_numpy(whole.tensors["positions"])
+        positions = whole.tensors["positions"]
 
-        def level(tensor: Tensor) -> Tensor:
-            same = tensor.shape == positions.shape and torch.equal(tensor.cpu(), positions)
-            return tensor.mean(0, keepdim=True).repeat(len(tensor), 1) if same else tensor
+        def level(numbers: Array) -> Array:
+            if not np.array_equal(arrays.to_numpy(numbers), positions):
+                return numbers
+            return numbers * 0 + numbers.mean(0)
 
         self._level = source.rounded(level)
         self._run = cache(self._pass)
@@ -66,7 +67,7 @@ class LessonPasses:
         return LessonPass(
             sides.queries.texts,
             np.stack(list(recorder.maps().values())),
-            logits[0, -1].softmax(-1).numpy(),
+            arrays.to_numpy(arrays.of(logits).softmax(logits[0, -1], None)),
             self._texts,
             self._root,
         )

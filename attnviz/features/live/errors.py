@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
+from attnviz.core import arrays
+from attnviz.core.arrays import Array
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import ForwardRequest, Rows, Source
 from attnviz.corpus.sentences import sentences
@@ -34,16 +33,17 @@ class _Blocks:
     """Keeps what goes by: weights, and scores where they are allowed."""
 
     def __init__(self) -> None:
-        self.weights: list[Tensor] = []
-        self.scores: list[Tensor] = []
+        self.weights: list[Array] = []
+        self.scores: list[Array] = []
 
     def observe(self, rows: Rows) -> None:
         assert rows.logits is not None
-        self.weights.append(rows.weights.clone())
-        allowed = torch.ones_like(rows.weights, dtype=torch.bool)
+        on = arrays.of(rows.weights)
+        self.weights.append(on.copied(rows.weights))
+        scores = on.copied(rows.logits)
         if rows.allowed is not None:
-            allowed = rows.allowed.expand_as(allowed)
-        self.scores.append(rows.logits.where(allowed, 0))
+            scores = on.xp.where(rows.allowed, scores, 0)
+        self.scores.append(scores)
 
 
 def moved(source: Source, original: Source, inputs: Inputs) -> RoundingErrors:
@@ -64,14 +64,14 @@ def moved(source: Source, original: Source, inputs: Inputs) -> RoundingErrors:
     return RoundingErrors(weight, score, share, len(texts))
 
 
-def _run(source: Source, text: Inputs) -> tuple[_Blocks, list[Tensor]]:
+def _run(source: Source, text: Inputs) -> tuple[_Blocks, list[Array]]:
     blocks = _Blocks()
     has_words = not source.no_logits
     request = ForwardRequest(hidden=False, logits=has_words)
     logits = source.forward([text], [blocks], request).logits
-    return blocks, [] if logits is None else [logits.softmax(-1)]
+    return blocks, [] if logits is None else [arrays.of(logits).softmax(logits, None)]
 
 
-def _farthest(before: Sequence[Tensor], after: Sequence[Tensor]) -> float:
+def _farthest(before: Sequence[Array], after: Sequence[Array]) -> float:
     pairs = zip(before, after, strict=True)
-    return max((float((a - b).abs().max()) for a, b in pairs), default=0.0)
+    return max((float(abs(a - b).max()) for a, b in pairs), default=0.0)

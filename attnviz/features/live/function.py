@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import torch
 
 from attnviz.captures.inputs import prompt_of
-from attnviz.captures.loading import Model, expected, load
+from attnviz.captures.loading import Model, expected, light, load
+from attnviz.core.arrays import array, to_numpy
 from attnviz.core.interface import interface
 from attnviz.core.model_entry import DEFAULT_MODEL
 from attnviz.errors import ModelError, UsageError
@@ -59,7 +59,7 @@ def live(
     layout = None if settings.select is None else expected(model)
     if layout is not None:
         select(str(settings.select), layout)
-    source = load(model, device="cpu", dtype="float32")
+    source = light(load(model, device="cpu", dtype="float32"))
     if not isinstance(source, Native):
         raise ModelError(
             f"{source.info.model} cannot run in a page, only models of the native backend: "
@@ -75,7 +75,7 @@ def live(
             human_bytes(int(bytes_of)),
             max_mb=float(np.ceil(bytes_of / 1e6)),
         )
-    rounded_source = source.rounded(lambda tensor: torch.from_numpy(rounded(tensor.numpy(), bits)))
+    rounded_source = source.rounded(lambda numbers: array(rounded(to_numpy(numbers), bits)))
     shown = opening(rounded_source) if text is None else None
     if text is None:
         text = TEXT if shown is None else shown.text

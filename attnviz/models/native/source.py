@@ -432,9 +432,9 @@ class Native(Gated):
 
     def rounded(self, change: Callable[[Array], Array]) -> Native:
         """The same model with every tensor changed, to see what coarser numbers do."""
-        words = changed(self._whole_model._words_on_torch, change)
-        network = changed(self._whole_model._on_torch, change)
-        return Native(self._located, network, self._tokenizer, lambda: words)
+        words, network = changed(self._words, change), changed(self._network, change)
+        made = Native(self._located, network, self._tokenizer, lambda: words)
+        return made.light if self._either else made
 
     def _long(self, batch: Sequence[Inputs]) -> bool:
         """Whether a pass is for torch; its sizes alone say so, whatever runs beside it."""

@@ -350,7 +350,7 @@ def test_two_exports_into_one_folder(sentences: str, tmp_path: Path, capsys) -> 
 
 def test_changed_and_missing_files_are_made_again(sentences: str, tmp_path: Path) -> None:
     out = tmp_path / "maps"
-    settings = {"layout": "heads,layers", "weights": "safetensors"}
+    settings = {"layout": "heads,layers", "format": "png,safetensors"}
     execution = {"jobs": 1, "limit": 6}
     first = av.export(sentences, out, model=MODEL, **settings, **execution)
     expected = contents(out)
