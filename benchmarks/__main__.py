@@ -19,6 +19,7 @@ TABLES = {
     "logits": "Logits split over their parts",
     "sources": "Scores split over their sources",
     "lens": "Every layer read out",
+    "thoughts": "Sentences of a long trace",
     "circuits": "Circuits in weights",
     "atlas": "Everything about every head",
     "flow": "What flows from layer to layer",

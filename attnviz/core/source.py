@@ -191,6 +191,26 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Past:
+    """Keys and values of tokens that ran before, for a pass of what comes after them.
+
+    Attributes:
+        layers: of every layer keys and values, [B, G, S, d] and [B, G, S, d_v].
+    """
+
+    layers: tuple[tuple[Array, Array], ...]
+
+    @property
+    def length(self) -> int:
+        """S, how many tokens they are of."""
+        return int(self.layers[0][0].shape[2])
+
+    def first(self, count: int) -> Past:
+        """Those of the first tokens alone."""
+        return Past(tuple((key[:, :, :count], value[:, :, :count]) for key, value in self.layers))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Output:
     """What a forward pass ends with. Positions beyond an item's own length mean nothing.
 
@@ -203,12 +223,14 @@ class Output:
             normalization, [B, T, D] each; empty unless asked for.
         mlps: what each layer's feed-forward part adds to the residual stream, [B, T, D] each;
             empty unless asked for.
+        past: keys and values of all tokens; None unless asked for.
     """
 
     hidden: Array | None = None
     logits: Array | None = None
     states: tuple[Array, ...] = ()
     mlps: tuple[Array, ...] = ()
+    past: Past | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -414,6 +436,10 @@ class ForwardRequest:
             weights stay frozen. Without it nothing is tracked.
         start: begin at a layer, with these states: gating a layer leaves everything below it as it
             was.
+        keep: whether keys and values are kept, of a model that :attr:`Source.continues`.
+        past: run only the tokens behind these, of whole texts of one length: changing a token's
+            attention leaves all before it as it was. Hidden states and logits are of the tokens
+            that run; there are no observers, and no states are kept.
     """
 
     gates: Gates | None = None
@@ -427,6 +453,8 @@ class ForwardRequest:
     terms: bool = False
     grad: bool = False
     start: Start | None = None
+    keep: bool = False
+    past: Past | None = None
 
 
 PLAIN = ForwardRequest()
@@ -463,6 +491,10 @@ class Source(Protocol):
     @property
     def start_kind(self) -> SiteKind | None:
         """The kind of layers that a :class:`Start` may name; None where none can."""
+
+    @property
+    def continues(self) -> bool:
+        """Whether a pass may go on behind the keys and values of another (:class:`Past`)."""
 
     def prepare(self, prompt: Prompt) -> Inputs:
         """Tokenize; raises InputError or UsageError on what this model cannot take."""

@@ -16,7 +16,7 @@ from attnviz.core.arrays import Array
 from attnviz.core.cuts import Cuts
 from attnviz.core.heads import Layout, Site
 from attnviz.core.provenance import SourceInfo
-from attnviz.core.source import Gate, Gates
+from attnviz.core.source import Gate, Gates, Past
 from attnviz.errors import ModelError, UsageError
 from attnviz.scoring.select import select
 
@@ -70,6 +70,11 @@ class Gated:
         None where that is not known, and while gates stand. Reads every weight.
         """
         return None if self._standing else self._hash()
+
+    @property
+    def continues(self) -> bool:
+        """Whether a pass may go on behind the keys and values of another; by default it may not."""
+        return False
 
     def _hash(self) -> str | None:
         """The same, whatever gates stand; None by default."""
@@ -156,4 +161,24 @@ def merged(inner: Gates, outer: Gates, like: Array) -> Gates:
 def _is_number(value: Any) -> bool:
     return (
         isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")
+    )
+
+
+def kept(past: Past | None, items: int, like: Array) -> tuple[tuple[Array, Array], ...]:
+    """Keys and values of every layer for a batch, as arrays of the kind of another.
+
+    Args:
+        past: of one text, or of every item; None for none.
+        items: of the batch.
+        like: where the pass runs.
+    """
+    if past is None:
+        return ()
+    xp = arrays.of(like).xp
+    return tuple(
+        (
+            xp.broadcast_to(arrays.converted(key, like), (items, *key.shape[1:])),
+            xp.broadcast_to(arrays.converted(value, like), (items, *value.shape[1:])),
+        )
+        for key, value in past.layers
     )

@@ -1,7 +1,8 @@
 """What changes in later sentences where attention to one of them is suppressed.
 
 All that follows a sentence loses its keys, in all heads and layers, by -inf before softmax
-(attention knockout). What stands before its end is as it was, so that several run as one batch.
+(attention knockout). What stands before its end is as it was: where the model can go on behind keys
+and values that were kept, it does not run again.
 
 Notation in shapes: T tokens, V vocabulary, n sentences.
 """
@@ -51,16 +52,26 @@ def suppressed(
     """
     count, length = len(sentences), inputs.length
     effects = np.full((count, count), np.nan)
-    whole = _logits(source, [inputs], {})
-    at_once = max(1, ROOM // max(1, length * whole.shape[-1]))
+    request = ForwardRequest(hidden=False, logits=True, keep=source.continues)
+    whole = source.forward([inputs], request=request)
+    assert whole.logits is not None
+    at_once = max(1, ROOM // max(1, length * whole.logits.shape[-1]))
     at_once = min(at_once, max(1, (tokens or 4096) // length))
     for first in range(0, count - 1, at_once):
         some = range(first, min(first + at_once, count - 1))
-        cuts = cuts_of(source, [sentences[n] for n in some], length)
-        changed = _logits(source, [inputs] * len(some), cuts)
+        # what all of these leave as it was
+        done = sentences[first][1] if whole.past is not None else 0
+        request = ForwardRequest(
+            cuts=cuts_of(source, [sentences[n] for n in some], length),
+            hidden=False,
+            logits=True,
+            past=whole.past.first(done) if whole.past is not None else None,
+        )
+        changed = source.forward([inputs] * len(some), request=request).logits
+        assert changed is not None
         for item, number in enumerate(some):
             start = sentences[number + 1][0]
-            far = log_kl(whole[0, start:], changed[item, start:])
+            far = log_kl(whole.logits[0, start:], changed[item, start - done :])
             for later in range(number + 1, count):
                 begin, end = (place - start for place in sentences[later])
                 effects[later, number] = far[begin:end].mean()
@@ -108,10 +119,3 @@ def _log_softmax(logits: Array) -> Floats:
     exact -= exact.max(-1, keepdims=True)
     exact -= np.log(np.exp(exact).sum(-1, keepdims=True))
     return exact
-
-
-def _logits(source: Source, batch: Sequence[Inputs], cuts: dict[Site, Cut]) -> Array:
-    request = ForwardRequest(cuts=cuts, hidden=False, logits=True)
-    logits = source.forward(batch, request=request).logits
-    assert logits is not None
-    return logits

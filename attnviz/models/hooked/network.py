@@ -183,6 +183,7 @@ class HookedModel:
         weights: bool = False,
         segments: bool = False,
         logits: bool = False,
+        past: Sequence[tuple[Tensor, Tensor]] | None = None,
     ) -> Mapping[str, Any]:
         """One forward pass over a batch, padded on the right; the caller says what is tracked.
 
@@ -191,10 +192,12 @@ class HookedModel:
             weights: ask for the attention weights, which only eager attention returns.
             segments: pass the items' segments.
             logits: run the LM head as well, if there is one.
+            past: keys and values of every layer, [B, G, S, d] each, of the first tokens, which do
+                not run again, or of none; they are kept then, those that run too.
 
         Returns:
             What the body returns, or with logits what the whole model returns and the body's
-            ``last_hidden_state``.
+            ``last_hidden_state``; with a ``past`` also ``kept``, the same of all tokens.
         """
         whole = logits and not self.no_logits
         module = self.model if whole else self.body
@@ -211,16 +214,29 @@ class HookedModel:
             known = getattr(self.config, "type_vocab_size", None) or max(map(max, parts)) + 1
             arguments["token_type_ids"] = self._pad(parts, filler=0)[0].clamp(max=known - 1)
         if "use_cache" in accepted:
-            arguments["use_cache"] = False
+            arguments["use_cache"] = past is not None
+        cache: Any = None
+        if past is not None:
+            from transformers import DynamicCache
+
+            cache = DynamicCache()
+            for layer, (key, value) in enumerate(past):
+                cache.update(key, value, layer)
+            # older versions of transformers call it past_key_values
+            arguments["cache" if "cache" in accepted else "past_key_values"] = cache
+            arguments["input_ids"] = inputs[:, cache.get_seq_length() :]
         if weights:
             arguments["output_attentions"] = True
         with self.lock, silenced():
             if module is self.body:
                 output: Mapping[str, Any] = module(**arguments, return_dict=True)
-                return output
-            with self._last_states() as states:
-                output = module(**arguments, return_dict=True)
-            return {**output, "last_hidden_state": states[-1]}
+            else:
+                with self._last_states() as states:
+                    output = module(**arguments, return_dict=True)
+                output = {**output, "last_hidden_state": states[-1]}
+        if cache is None:
+            return output
+        return {**output, "kept": tuple((layer.keys, layer.values) for layer in cache.layers)}
 
     def _features(self, items: Sequence[Item]) -> dict[str, Tensor]:
         """The features of a batch, one after the other.

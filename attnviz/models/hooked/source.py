@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from attnviz.attention.blocks import check_numbers
+from attnviz.core.cuts import Cut
 from attnviz.core.generation import Generation
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs, Prompt
@@ -24,6 +25,7 @@ from attnviz.core.source import (
     Observer,
     Output,
     OutputProjection,
+    Past,
     Reading,
     Readout,
     Sublayer,
@@ -32,7 +34,7 @@ from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import ModelError, UsageError
 from attnviz.models import limits
 from attnviz.models.chat import as_text
-from attnviz.models.gating import Gated, merged
+from attnviz.models.gating import Gated, kept, merged
 from attnviz.models.hooked.agreement import lengths, real
 from attnviz.models.hooked.eager import check_room, hand_out, returned
 from attnviz.models.hooked.generating import stepwise
@@ -257,8 +259,10 @@ class Hooked(Gated):
                         around.enter_context(stack.keeping(states, first, end))
                     if request.mlps:
                         around.enter_context(self._residual.keeping(added, first))
+                    keeps = request.keep or request.past is not None
+                    before = kept(request.past, len(items), here) if keeps else None
                     output = self._network.run(
-                        items, segments=self._texts.segments, logits=request.logits
+                        items, segments=self._texts.segments, logits=request.logits, past=before
                     )
                 run.check_complete()
             else:
@@ -268,7 +272,44 @@ class Hooked(Gated):
         last = output.get("last_hidden_state")
         sizes = (len(items), -1, added[0].shape[-1]) if added else ()
         scores = output.get("logits") if request.logits else None
-        return Output(last, scores, tuple(states), tuple(part.reshape(sizes) for part in added))
+        past = Past(output["kept"]) if request.keep and "kept" in output else None
+        parts = tuple(part.reshape(sizes) for part in added)
+        return Output(last, scores, tuple(states), parts, past)
+
+    @property
+    def continues(self) -> bool:
+        """Whether that was seen to give what whole passes give."""
+        return self._continues
+
+    @_Tried
+    def _continues(self) -> bool:
+        """A sample with its first keys cut from the later rows, in one pass and in two."""
+        if self.no_gates or self.no_logits or self._survey.kind != "decoder":
+            return False
+        if self._network.sample is not None or self._network.seq2seq:
+            return False
+        tokens = self._texts.tokens(sample(self._network)[0].ids)
+        inputs, length = Inputs({"decoder": Sides(tokens, tokens)}), len(tokens)
+        rows, keys = (torch.zeros(1, length, dtype=torch.bool) for _ in range(2))
+        half = length // 2
+        rows[0, half:] = keys[0, 1:half] = True
+        cuts = {
+            site: Cut(torch.ones(1, self.layout.heads[site.kind][site.layer]).bool(), rows, keys)
+            for site in self.layout.sites
+        }
+        whole = ForwardRequest(cuts=cuts, hidden=False, logits=True)
+        with contextlib.suppress(Exception):  # caches of a kind of their own, in a model's code
+            past = self.forward([inputs], request=ForwardRequest(hidden=False, keep=True)).past
+            if past is None:
+                return False
+            once = self.forward([inputs], request=whole).logits
+            twice = self.forward([inputs], request=replace(whole, past=past.first(half))).logits
+            assert once is not None
+            assert twice is not None
+            near = 1e-4 if self._network.dtype == torch.float32 else 2e-2
+            far = (once[:, half:].float() - twice.float()).abs().max()
+            return bool(far <= near * once.float().abs().max().clamp(min=1.0))
+        return False
 
     @cached_property
     def _held(self) -> frozenset[Site]:

@@ -95,13 +95,18 @@ class NativeLayer:
 class Cache:
     """Keys and values of the tokens that ran before, [B, H, S, d] each, by layer."""
 
-    def __init__(self) -> None:
-        self._kept: dict[int, tuple[Array, Array]] = {}
+    def __init__(self, past: Sequence[tuple[Array, Array]] = ()) -> None:
+        self._kept: dict[int, tuple[Array, Array]] = dict(enumerate(past))
 
     @property
     def length(self) -> int:
         """How many tokens ran."""
         return self._kept[0][0].shape[2] if self._kept else 0
+
+    @property
+    def layers(self) -> tuple[tuple[Array, Array], ...]:
+        """Of every layer keys and values."""
+        return tuple(self._kept[layer] for layer in sorted(self._kept))
 
     def extend(self, layer: int, key: Array, value: Array) -> tuple[Array, Array]:
         """All keys and values of a layer, the new ones at the end."""

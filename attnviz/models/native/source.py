@@ -35,6 +35,7 @@ from attnviz.core.source import (
     Observer,
     Output,
     OutputProjection,
+    Past,
     Reading,
     Readout,
     Sublayer,
@@ -45,9 +46,9 @@ from attnviz.errors import InputError, Message, ModelError, UsageError
 from attnviz.models import limits, text
 from attnviz.models.external_errors import refusing
 from attnviz.models.folder import Located, ends
-from attnviz.models.gating import Gated, converted, merged
+from attnviz.models.gating import Gated, converted, kept, merged
 from attnviz.models.native.changed import changed
-from attnviz.models.native.network import Network
+from attnviz.models.native.network import Cache, Network
 from attnviz.models.native.words import Words
 from attnviz.models.running import begin, running, running_on_numpy
 
@@ -300,6 +301,11 @@ class Native(Gated):
         """A pass can begin at any layer."""
         return self._stored.config.family.kind
 
+    @property
+    def continues(self) -> bool:
+        """A decoder's tokens do not depend on those behind them."""
+        return bool(self._stored.config.family.kind == "decoder")
+
     def forward(
         self,
         batch: Sequence[Inputs],
@@ -328,8 +334,12 @@ class Native(Gated):
         else:
             tracking = running(self._name, batch, like.device, grad=request.grad, states=kept_on)
         with tracking:
+            cache = None
+            if request.keep or request.past is not None:
+                cache = Cache(kept(request.past, len(batch), like))
             if start is None:
-                first, x = 0, network.embed(ids, segments)
+                done = 0 if cache is None else cache.length
+                first, x = 0, network.embed(ids[:, done:], segments[:, done:], start=done)
             else:
                 site = Site(self.start_kind, start.layer)
                 once = _once(standing.get(site), donors.get(site, ()), len(batch))
@@ -348,6 +358,7 @@ class Native(Gated):
                 cuts=cuts,
                 whole=whole,
                 mlps=added if request.mlps else None,
+                cache=cache,
             )
             end = len(self._stored.layers) if start is None or start.end is None else start.end
             for x in islice(layers, max(end - first, 0)):
@@ -361,6 +372,7 @@ class Native(Gated):
                 None if words is None else words(last),
                 tuple(states),
                 tuple(added),
+                Past(cache.layers) if cache is not None and request.keep else None,
             )
 
     def traced(self, inputs: Inputs) -> TracedPass | None:

@@ -176,6 +176,7 @@ def test_suppression_equals_an_edited_eager_model(family: str, folders: Any) -> 
     folder = folders(family, 8.0, words=True)
     source = pretrained.load(str(folder), backend="hooked")
     hooked_only(source)
+    assert source.continues
     sentences = [(0, 3), (3, 5), *((place, place + 1) for place in range(5, len(IDS)))]
     got = suppressed(source, inputs_of(source, IDS, ()), sentences)
     whole = by_eager(family, folder, {})
