@@ -74,4 +74,5 @@ def described(source: SourceInfo, inputs: Inputs, layout: Layout) -> str:
         for side in inputs.sides.values()
     )
     layers = " + ".join(str(layout.layers(kind)) for kind in layout.kinds)
-    return f"{source.model}, {source.backend} backend, {lengths} tokens, {layers} layers"
+    sizes = f"{lengths} token{'s' * (lengths != '1')}, {layers} layer{'s' * (layers != '1')}"
+    return f"{source.model}, {source.backend} backend, {sizes}"
