@@ -76,53 +76,6 @@ from typing import Literal
 
 __version__: str
 
-def ablate(
-    text: str | Prompt | Capture | Iterable[str | Prompt | Capture] | None = None,
-    *,
-    probe: bool = False,
-    select: str | None = None,
-    method: str = 'mean, resample',
-    draws: int | None = None,
-    seed: int = 0,
-    stability: bool = False,
-    batch_tokens: int | None = None,
-    metric: Any = None,
-    answer: str | None = None,
-    against: str | None = None,
-    position: str | None = None,
-    mask: Literal['some', 'each'] = 'some',
-    by: Literal['head', 'position'] = 'head',
-    estimate: Literal['plain', 'layer'] | None = None,
-    average: Literal['mean', 'trimmed', 'median'] = 'trimmed',
-    smallest: float = 0.01,
-    curve: str | None = None,
-    tolerance: float = 0.05,
-    reference: str | Prompt | Capture | Iterable[str | Prompt | Capture] | None = None,
-    groups: Sequence[str | None] | None = None,
-    fill: Callable[[Outputs], Any] | None = None,
-    evidence: Any = None,
-    model: Any = 'demo-gpt2',
-    device: Any = 'auto',
-    dtype: Any = 'auto',
-    jobs: int = 1,
-    ray: str | None = None,
-    progress: Callable[[str, int, int], None] | None = None,
-) -> Ablation: ...
-
-def atlas(
-    files: str | Path | Sequence[str | Path],
-    *,
-    gold: str | Path | Sequence[str | Path] | None = None,
-    limit: int | None = None,
-    evidence: Any = None,
-    model: Any = 'demo-gpt2',
-    device: Any = 'auto',
-    dtype: Any = 'auto',
-    state: str | Path | None = None,
-    out_dir: str | Path | None = None,
-    progress: Callable[[str, int, int], None] = ...,
-) -> Atlas: ...
-
 def attend(
     query: Tensor,
     key: Tensor,
@@ -162,34 +115,349 @@ def capture(
     dtype: Any = 'auto',
 ) -> Capture: ...
 
-def card(
+def fill(
+    name: str,
+) -> Callable[[Any], Any]: ...
+
+def from_arrays(
+    attentions: Any,
+    tokens: Any,
+    *,
+    source_tokens: Any = None,
+    tokenizer: Any = None,
+    item: int | None = None,
+    kind: str | None = None,
+    sinks: bool = False,
+    model: str = 'attention in memory',
+) -> Captured: ...
+
+def load(
     model: Any = 'demo-gpt2',
     *,
-    files: str | Path | Sequence[str | Path] | None = None,
-    limit: int | None = None,
-    picture: str = 'attention-heads.png',
-    device: Any = 'auto',
-    dtype: Any = 'auto',
-    path: str | Path | None = None,
-    command: str = '',
-) -> Card: ...
+    tokenizer: Any = None,
+    device: str = 'auto',
+    dtype: str = 'auto',
+    untrained: int | None = None,
+    scale: Literal['default', 'trained'] = 'default',
+    reads: Literal['text', 'image'] = 'text',
+) -> Source: ...
 
-def check(
-    path: str | Path,
-) -> FileCheck: ...
+def load_plugins(
+    *files: str | Path,
+) -> tuple[str, ...]: ...
 
-def circuits(
+def metric(
+    name: str,
     *,
+    unit: str = '',
+    worse: Literal[1, -1] = 1,
+    distance: bool = False,
+    of: Literal['texts', 'pairs'] = 'texts',
+) -> Callable[[Any], Any]: ...
+
+def read(
+    path: Any,
+    tokens: Any = None,
+    *,
+    source_tokens: Any = None,
+    tokenizer: Any = None,
+    item: int | None = None,
+    kind: str | None = None,
+    sinks: bool = False,
+) -> Any: ...
+
+def read_texts(
+    paths: str | Path | Sequence[str | Path],
+    *,
+    column: str | None = None,
+    limit: int | None = None,
+) -> list[str]: ...
+
+def role(
+    name: str,
+    *,
+    score: str | None = None,
+    mean: float,
+    lift: float = 2.0,
+    code: str | None = None,
+    short: str | None = None,
+    color: str | None = None,
+    reason: str = '',
+    source: str = '',
+    rests: bool = False,
+    unless: Sequence[str] = ...,
+) -> Callable[[Any], Any]: ...
+
+def score(
+    name: str,
+    *,
+    formula: str = '',
+    unit: Literal['share', 'bits', 'tokens'] = 'share',
+    targets: bool = False,
+    chance: float | Callable[[ScoreBlock], Any] | None = None,
+    rows: Callable[[ScoreBlock], Any] | None = None,
+    cross: bool = False,
+    spaces: Sequence[Literal['text', 'patches', 'frames']] = ...,
+    source: str = '',
+) -> Callable[[Any], Any]: ...
+
+def select(
+    text: str,
+    where: Capture | Result | Source,
+) -> tuple[Head, ...]: ...
+
+def watch(
+    module: Any,
+    *,
+    passes: int = 1,
+) -> Iterator[Watched]: ...
+
+def write_capture(
+    capture: Capture,
+    path: str | Path,
+) -> Path: ...
+
+def heads(
+    text: str | Prompt | Capture,
+    *,
+    probe: bool = False,
     select: str | None = None,
-    edges: int = 1000,
-    sample: int = 4096,
-    seed: int = 0,
+    without: str | None = None,
+    quantity: str = 'weights',
     evidence: Any = None,
     model: Any = 'demo-gpt2',
     device: Any = 'auto',
     dtype: Any = 'auto',
     progress: Callable[[str, int, int], None] | None = None,
-) -> Circuits: ...
+) -> Heads: ...
+
+def explain(
+    text: str | Prompt | Capture,
+    *,
+    answer: str | None = None,
+    against: str | None = None,
+    seed: int = 0,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Explain: ...
+
+def heatmap(
+    text: str | Prompt | Capture,
+    select: str | None = None,
+    *,
+    rows: str | None = None,
+    keys: str | None = None,
+    quantity: str = 'weights',
+    tiles: Literal['max', 'sum'] = 'max',
+    palette: str = 'viridis',
+    normalize: Literal['global', 'head', 'row'] = 'global',
+    scale: Literal['linear', 'sqrt', 'log'] = 'linear',
+    size: float | None = None,
+    dpi: float = 150.0,
+    words: bool = False,
+    hide: str = '',
+    values: bool | None = None,
+    across: int = 256,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Heatmap: ...
+
+def view(
+    text: str | Prompt | Capture | Iterable[str | Prompt | Capture],
+    *,
+    select: str | None = None,
+    without: str | None = None,
+    quantity: str = 'weights',
+    rows: str | None = None,
+    keys: str | None = None,
+    why: str | None = None,
+    other_model: Any = None,
+    ablate: bool = False,
+    evidence: Any = None,
+    bits: Literal[8, 16] | None = None,
+    max_mb: float = 100.0,
+    title: str | None = None,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Viewer: ...
+
+def live(
+    text: str | None = None,
+    *,
+    select: str | None = None,
+    bits: Literal[8, 16] | None = None,
+    max_mb: float = 100.0,
+    title: str | None = None,
+    model: str | Path | FreshConfig | Source = 'demo-gpt2',
+) -> LivePage: ...
+
+def merge_profiles(
+    files: Sequence[str | Path],
+    *,
+    state: str | Path | None = None,
+    stability: bool = False,
+    evidence: Any = None,
+) -> Profile: ...
+
+def profile(
+    files: str | Path | Sequence[str | Path] | None = None,
+    *,
+    texts: Sequence[str] | None = None,
+    column: str | None = None,
+    group: str | None = None,
+    whole: bool = False,
+    stride: int | None = None,
+    window: int | None = None,
+    special_tokens: bool = True,
+    limit: int | None = None,
+    sample: int | None = None,
+    strict: bool = False,
+    quantity: str = 'weights',
+    select: str | None = None,
+    interval: Literal['each', 'simultaneous'] = 'each',
+    stability: bool = False,
+    seed: int = 0,
+    jobs: int | None = None,
+    ray: str | None = None,
+    evidence: Any = None,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    state: str | Path | None = None,
+    progress: Callable[[Progress], None] = ...,
+) -> Profile: ...
+
+def ablate(
+    text: str | Prompt | Capture | Iterable[str | Prompt | Capture] | None = None,
+    *,
+    probe: bool = False,
+    select: str | None = None,
+    method: str = 'mean, resample',
+    draws: int | None = None,
+    seed: int = 0,
+    stability: bool = False,
+    batch_tokens: int | None = None,
+    metric: Any = None,
+    answer: str | None = None,
+    against: str | None = None,
+    position: str | None = None,
+    mask: Literal['some', 'each'] = 'some',
+    by: Literal['head', 'position'] = 'head',
+    estimate: Literal['plain', 'layer'] | None = None,
+    average: Literal['mean', 'trimmed', 'median'] = 'trimmed',
+    smallest: float = 0.01,
+    curve: str | None = None,
+    tolerance: float = 0.05,
+    reference: str | Prompt | Capture | Iterable[str | Prompt | Capture] | None = None,
+    groups: Sequence[str | None] | None = None,
+    fill: Callable[[Outputs], Any] | None = None,
+    evidence: Any = None,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    jobs: int = 1,
+    ray: str | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Ablation: ...
+
+def prune_heads(
+    model: str | Path,
+    heads: str | Sequence[Head],
+    folder: str | Path,
+    *,
+    device: str = 'auto',
+) -> Pruned: ...
+
+def patch(
+    pairs: Pair | Mapping[str, Any] | str | Path | Iterable[Pair | Mapping[str, Any]] | None = None,
+    *,
+    split: str = 'halves',
+    task: str | None = None,
+    count: int = 60,
+    group: str | None = None,
+    align: Literal['position', 'word'] = 'position',
+    component: Literal['z', 'q', 'k', 'v', 'pattern', 'gate', 'attention', 'mlp', 'residual'] = 'z',
+    select: str | None = None,
+    by: Literal['head', 'position'] = 'head',
+    position: str | None = None,
+    direction: Literal['denoise', 'noise', 'both'] = 'both',
+    metric: Any = None,
+    fill: Any = None,
+    estimate: bool = False,
+    paths: tuple[str, ...] | str = ...,
+    edges: int = 0,
+    steps: int = 5,
+    mlps: Literal['frozen', 'free'] = 'frozen',
+    circuit: str | int | None = None,
+    seed: int = 0,
+    batch_tokens: int | None = None,
+    jobs: int = 1,
+    ray: str | None = None,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Patch: ...
+
+def knockout(
+    text: str | Prompt | CutText | Mapping[str, Any] | Path | Iterable[str | Prompt | CutText | Mapping[str, Any]],
+    *,
+    from_: str | None = None,
+    to: str | None = None,
+    select: str | None = None,
+    window: int | None = None,
+    method: str = 'before',
+    draws: int = 3,
+    metric: Literal['loss', 'kl', 'logit-diff', 'prob', 'log-prob'] | None = None,
+    answer: str | None = None,
+    against: str | None = None,
+    seed: int = 0,
+    batch_tokens: int | None = None,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    progress: Callable[[str, int, int], None] = ...,
+) -> Knockout: ...
+
+def thoughts(
+    text: str | Prompt | Capture | Iterable[str | Prompt | Capture],
+    *,
+    apart: int = 4,
+    method: Literal['suppress', 'attention'] = 'suppress',
+    draws: int = 3,
+    seed: int = 0,
+    batch_tokens: int | None = None,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    progress: Callable[[str, int, int], None] = ...,
+) -> Thoughts: ...
+
+def syntax(
+    files: str | Path | Sequence[str | Path],
+    *,
+    split: str = 'halves',
+    strict: bool = False,
+    relation: str | None = None,
+    subtypes: bool = False,
+    punct: bool = True,
+    control: int | None = None,
+    seed: int = 0,
+    also: str = '',
+    sentences: int = 0,
+    jobs: int = 1,
+    ray: str | None = None,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Syntax: ...
 
 def coref(
     files: str | Path | Sequence[str | Path],
@@ -206,6 +474,170 @@ def coref(
     progress: Callable[[str, int, int], None] = ...,
 ) -> Coref: ...
 
+def spans(
+    text: str | Prompt | Capture | Iterable[str | Prompt | Capture] | Path,
+    *,
+    from_: str | None = None,
+    quantity: str = 'weights',
+    split: str = 'halves',
+    strict: bool = False,
+    fields: Mapping[str, str] | None = None,
+    distractors: int = 3,
+    seed: int = 0,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    progress: Callable[[str, int, int], None] = ...,
+) -> Spans: ...
+
+def sinks(
+    text: str | Prompt | Capture | Iterable[str | Prompt | Capture],
+    *,
+    threshold: float = 0.3,
+    dormant: float = 0.5,
+    ablate: bool = False,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    progress: Callable[[str, int, int], None] = ...,
+) -> Sinks: ...
+
+def retrieval(
+    needles: str | Path | None = None,
+    *,
+    split: str = 'halves',
+    lengths: tuple[int, ...] | None = None,
+    depths: tuple[float, ...] = ...,
+    count: int = 4,
+    needle: tuple[int, int] = ...,
+    generate: int | None = None,
+    rank_by: Literal['copied', 'query'] = 'copied',
+    group_size: tuple[int, ...] = ...,
+    draws: int = 5,
+    control: int = 1,
+    seed: int = 0,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    progress: Callable[[str, int, int], None] = ...,
+) -> Retrieval: ...
+
+def logits(
+    text: str | Prompt | Capture,
+    *,
+    answer: str | None = None,
+    against: str | None = None,
+    position: int | Literal['all'] | None = None,
+    predictions: int = 5,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+) -> Logits: ...
+
+def lens(
+    text: str | Prompt | Capture | Iterable[str | Prompt | Capture],
+    *,
+    by: Literal['layer', 'head'] = 'layer',
+    answer: str | None = None,
+    position: int | Literal['all'] | None = None,
+    predictions: int = 10,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    progress: Callable[[int], None] = ...,
+) -> Lens: ...
+
+def sources(
+    text: str | Prompt | Capture | Iterable[str | Prompt | Capture],
+    *,
+    select: str,
+    query: int | None = None,
+    key: int | None = None,
+    other_key: int | Literal['mean', 'rest'] | None = None,
+    role: str | None = None,
+    split: str = 'all',
+    seed: int = 0,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Sources | SourceShares: ...
+
+def flow(
+    text: str | Prompt | Capture,
+    *,
+    method: Literal['alti', 'rollout', 'max-flow'] | None = None,
+    position: str | int | None = None,
+    source: str | int | None = None,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Flow: ...
+
+def circuits(
+    *,
+    select: str | None = None,
+    edges: int = 1000,
+    sample: int = 4096,
+    seed: int = 0,
+    evidence: Any = None,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Circuits: ...
+
+def film(
+    files: str | Path | Sequence[str | Path] | None = None,
+    *,
+    texts: Sequence[str] | None = None,
+    column: str | None = None,
+    whole: bool = False,
+    special_tokens: bool = True,
+    limit: int | None = None,
+    scores: str | Sequence[str] | None = None,
+    probe: bool = False,
+    ablate: bool = False,
+    gold: str | Path | Sequence[str | Path] | None = None,
+    map_tokens: int = 24,
+    seed: int = 0,
+    state: str | Path | None = None,
+    jobs: int = 1,
+    baseline: Mapping[str, float] | tuple[tuple[str, float], ...] | None = None,
+    model: Any = None,
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    progress: Callable[[str, int, int], None] = ...,
+) -> Film: ...
+
+def track(
+    model: Any,
+    tokenizer: Any,
+    texts: Sequence[str | Sequence[int]],
+    *,
+    every: int = 1,
+    scores: Sequence[str] | None = ...,
+    state: str | Path | None = None,
+    map_tokens: int = 24,
+    each: bool = False,
+    seed: int = 0,
+) -> Tracker: ...
+
+def atlas(
+    files: str | Path | Sequence[str | Path],
+    *,
+    gold: str | Path | Sequence[str | Path] | None = None,
+    limit: int | None = None,
+    evidence: Any = None,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+    state: str | Path | None = None,
+    out_dir: str | Path | None = None,
+    progress: Callable[[str, int, int], None] = ...,
+) -> Atlas: ...
+
 def diff(
     before: str | Prompt | Capture | Path | Result | Iterable[str | Prompt | Capture],
     after: str | Prompt | Capture | Path | Result | None = None,
@@ -218,17 +650,29 @@ def diff(
     dtype: Any = 'auto',
 ) -> Diff: ...
 
-def explain(
-    text: str | Prompt | Capture,
-    *,
-    answer: str | None = None,
-    against: str | None = None,
-    seed: int = 0,
+def card(
     model: Any = 'demo-gpt2',
+    *,
+    files: str | Path | Sequence[str | Path] | None = None,
+    limit: int | None = None,
+    picture: str = 'attention-heads.png',
     device: Any = 'auto',
     dtype: Any = 'auto',
-    progress: Callable[[str, int, int], None] | None = None,
-) -> Explain: ...
+    path: str | Path | None = None,
+    command: str = '',
+) -> Card: ...
+
+def stale_card(
+    path: str | Path,
+    model: Any = 'demo-gpt2',
+    *,
+    files: str | Path | Sequence[str | Path] | None = None,
+    limit: int | None = None,
+) -> tuple[str, ...] | None: ...
+
+def check(
+    path: str | Path,
+) -> FileCheck: ...
 
 def export(
     files: str | Path | Sequence[str | Path],
@@ -264,450 +708,6 @@ def export(
     progress: Callable[[Exported], None] = ...,
 ) -> Exported: ...
 
-def fill(
-    name: str,
-) -> Callable[[Any], Any]: ...
-
-def film(
-    files: str | Path | Sequence[str | Path] | None = None,
-    *,
-    texts: Sequence[str] | None = None,
-    column: str | None = None,
-    whole: bool = False,
-    special_tokens: bool = True,
-    limit: int | None = None,
-    scores: str | Sequence[str] | None = None,
-    probe: bool = False,
-    ablate: bool = False,
-    gold: str | Path | Sequence[str | Path] | None = None,
-    map_tokens: int = 24,
-    seed: int = 0,
-    state: str | Path | None = None,
-    jobs: int = 1,
-    baseline: Mapping[str, float] | tuple[tuple[str, float], ...] | None = None,
-    model: Any = None,
-    device: Any = 'auto',
-    dtype: Any = 'auto',
-    progress: Callable[[str, int, int], None] = ...,
-) -> Film: ...
-
-def flow(
-    text: str | Prompt | Capture,
-    *,
-    method: Literal['alti', 'rollout', 'max-flow'] | None = None,
-    position: str | int | None = None,
-    source: str | int | None = None,
-    model: Any = 'demo-gpt2',
-    device: Any = 'auto',
-    dtype: Any = 'auto',
-    progress: Callable[[str, int, int], None] | None = None,
-) -> Flow: ...
-
-def from_arrays(
-    attentions: Any,
-    tokens: Any,
-    *,
-    source_tokens: Any = None,
-    tokenizer: Any = None,
-    item: int | None = None,
-    kind: str | None = None,
-    sinks: bool = False,
-    model: str = 'attention in memory',
-) -> Captured: ...
-
-def heads(
-    text: str | Prompt | Capture,
-    *,
-    probe: bool = False,
-    select: str | None = None,
-    without: str | None = None,
-    quantity: str = 'weights',
-    evidence: Any = None,
-    model: Any = 'demo-gpt2',
-    device: Any = 'auto',
-    dtype: Any = 'auto',
-    progress: Callable[[str, int, int], None] | None = None,
-) -> Heads: ...
-
-def heatmap(
-    text: str | Prompt | Capture,
-    select: str | None = None,
-    *,
-    rows: str | None = None,
-    keys: str | None = None,
-    quantity: str = 'weights',
-    tiles: Literal['max', 'sum'] = 'max',
-    palette: str = 'viridis',
-    normalize: Literal['global', 'head', 'row'] = 'global',
-    scale: Literal['linear', 'sqrt', 'log'] = 'linear',
-    size: float | None = None,
-    dpi: float = 150.0,
-    words: bool = False,
-    hide: str = '',
-    values: bool | None = None,
-    across: int = 256,
-    model: Any = 'demo-gpt2',
-    device: Any = 'auto',
-    dtype: Any = 'auto',
-    progress: Callable[[str, int, int], None] | None = None,
-) -> Heatmap: ...
-
-def knockout(
-    text: str | Prompt | CutText | Mapping[str, Any] | Path | Iterable[str | Prompt | CutText | Mapping[str, Any]],
-    *,
-    from_: str | None = None,
-    to: str | None = None,
-    select: str | None = None,
-    window: int | None = None,
-    method: str = 'before',
-    draws: int = 3,
-    metric: Literal['loss', 'kl', 'logit-diff', 'prob', 'log-prob'] | None = None,
-    answer: str | None = None,
-    against: str | None = None,
-    seed: int = 0,
-    batch_tokens: int | None = None,
-    model: Any = 'demo-gpt2',
-    device: Any = 'auto',
-    dtype: Any = 'auto',
-    progress: Callable[[str, int, int], None] = ...,
-) -> Knockout: ...
-
-def lens(
-    text: str | Prompt | Capture | Iterable[str | Prompt | Capture],
-    *,
-    by: Literal['layer', 'head'] = 'layer',
-    answer: str | None = None,
-    position: int | Literal['all'] | None = None,
-    predictions: int = 10,
-    model: Any = 'demo-gpt2',
-    device: Any = 'auto',
-    dtype: Any = 'auto',
-    progress: Callable[[int], None] = ...,
-) -> Lens: ...
-
-def live(
-    text: str | None = None,
-    *,
-    select: str | None = None,
-    bits: Literal[8, 16] | None = None,
-    max_mb: float = 100.0,
-    title: str | None = None,
-    model: str | Path | FreshConfig | Source = 'demo-gpt2',
-) -> LivePage: ...
-
-def load(
-    model: Any = 'demo-gpt2',
-    *,
-    tokenizer: Any = None,
-    device: str = 'auto',
-    dtype: str = 'auto',
-    untrained: int | None = None,
-    scale: Literal['default', 'trained'] = 'default',
-    reads: Literal['text', 'image'] = 'text',
-) -> Source: ...
-
-def load_plugins(
-    *files: str | Path,
-) -> tuple[str, ...]: ...
-
-def logits(
-    text: str | Prompt | Capture,
-    *,
-    answer: str | None = None,
-    against: str | None = None,
-    position: int | Literal['all'] | None = None,
-    predictions: int = 5,
-    model: Any = 'demo-gpt2',
-    device: Any = 'auto',
-    dtype: Any = 'auto',
-) -> Logits: ...
-
-def merge_profiles(
-    files: Sequence[str | Path],
-    *,
-    state: str | Path | None = None,
-    stability: bool = False,
-    evidence: Any = None,
-) -> Profile: ...
-
-def metric(
-    name: str,
-    *,
-    unit: str = '',
-    worse: Literal[1, -1] = 1,
-    distance: bool = False,
-    of: Literal['texts', 'pairs'] = 'texts',
-) -> Callable[[Any], Any]: ...
-
-def patch(
-    pairs: Pair | Mapping[str, Any] | str | Path | Iterable[Pair | Mapping[str, Any]] | None = None,
-    *,
-    split: str = 'halves',
-    task: str | None = None,
-    count: int = 60,
-    group: str | None = None,
-    align: Literal['position', 'word'] = 'position',
-    component: Literal['z', 'q', 'k', 'v', 'pattern', 'gate', 'attention', 'mlp', 'residual'] = 'z',
-    select: str | None = None,
-    by: Literal['head', 'position'] = 'head',
-    position: str | None = None,
-    direction: Literal['denoise', 'noise', 'both'] = 'both',
-    metric: Any = None,
-    fill: Any = None,
-    estimate: bool = False,
-    paths: tuple[str, ...] | str = ...,
-    edges: int = 0,
-    steps: int = 5,
-    mlps: Literal['frozen', 'free'] = 'frozen',
-    circuit: str | int | None = None,
-    seed: int = 0,
-    batch_tokens: int | None = None,
-    jobs: int = 1,
-    ray: str | None = None,
-    model: Any = 'demo-gpt2',
-    device: Any = 'auto',
-    dtype: Any = 'auto',
-    progress: Callable[[str, int, int], None] | None = None,
-) -> Patch: ...
-
-def profile(
-    files: str | Path | Sequence[str | Path] | None = None,
-    *,
-    texts: Sequence[str] | None = None,
-    column: str | None = None,
-    group: str | None = None,
-    whole: bool = False,
-    stride: int | None = None,
-    window: int | None = None,
-    special_tokens: bool = True,
-    limit: int | None = None,
-    sample: int | None = None,
-    strict: bool = False,
-    quantity: str = 'weights',
-    select: str | None = None,
-    interval: Literal['each', 'simultaneous'] = 'each',
-    stability: bool = False,
-    seed: int = 0,
-    jobs: int | None = None,
-    ray: str | None = None,
-    evidence: Any = None,
-    model: Any = 'demo-gpt2',
-    device: Any = 'auto',
-    dtype: Any = 'auto',
-    state: str | Path | None = None,
-    progress: Callable[[Progress], None] = ...,
-) -> Profile: ...
-
-def prune_heads(
-    model: str | Path,
-    heads: str | Sequence[Head],
-    folder: str | Path,
-    *,
-    device: str = 'auto',
-) -> Pruned: ...
-
-def read(
-    path: Any,
-    tokens: Any = None,
-    *,
-    source_tokens: Any = None,
-    tokenizer: Any = None,
-    item: int | None = None,
-    kind: str | None = None,
-    sinks: bool = False,
-) -> Any: ...
-
-def read_texts(
-    paths: str | Path | Sequence[str | Path],
-    *,
-    column: str | None = None,
-    limit: int | None = None,
-) -> list[str]: ...
-
-def retrieval(
-    needles: str | Path | None = None,
-    *,
-    split: str = 'halves',
-    lengths: tuple[int, ...] | None = None,
-    depths: tuple[float, ...] = ...,
-    count: int = 4,
-    needle: tuple[int, int] = ...,
-    generate: int | None = None,
-    rank_by: Literal['copied', 'query'] = 'copied',
-    group_size: tuple[int, ...] = ...,
-    draws: int = 5,
-    control: int = 1,
-    seed: int = 0,
-    model: Any = 'demo-gpt2',
-    device: Any = 'auto',
-    dtype: Any = 'auto',
-    progress: Callable[[str, int, int], None] = ...,
-) -> Retrieval: ...
-
-def role(
-    name: str,
-    *,
-    score: str | None = None,
-    mean: float,
-    lift: float = 2.0,
-    code: str | None = None,
-    short: str | None = None,
-    color: str | None = None,
-    reason: str = '',
-    source: str = '',
-    rests: bool = False,
-    unless: Sequence[str] = ...,
-) -> Callable[[Any], Any]: ...
-
-def score(
-    name: str,
-    *,
-    formula: str = '',
-    unit: Literal['share', 'bits', 'tokens'] = 'share',
-    targets: bool = False,
-    chance: float | Callable[[ScoreBlock], Any] | None = None,
-    rows: Callable[[ScoreBlock], Any] | None = None,
-    cross: bool = False,
-    spaces: Sequence[Literal['text', 'patches', 'frames']] = ...,
-    source: str = '',
-) -> Callable[[Any], Any]: ...
-
-def select(
-    text: str,
-    where: Capture | Result | Source,
-) -> tuple[Head, ...]: ...
-
-def sinks(
-    text: str | Prompt | Capture | Iterable[str | Prompt | Capture],
-    *,
-    threshold: float = 0.3,
-    dormant: float = 0.5,
-    ablate: bool = False,
-    model: Any = 'demo-gpt2',
-    device: Any = 'auto',
-    dtype: Any = 'auto',
-    progress: Callable[[str, int, int], None] = ...,
-) -> Sinks: ...
-
-def sources(
-    text: str | Prompt | Capture | Iterable[str | Prompt | Capture],
-    *,
-    select: str,
-    query: int | None = None,
-    key: int | None = None,
-    other_key: int | Literal['mean', 'rest'] | None = None,
-    role: str | None = None,
-    split: str = 'all',
-    seed: int = 0,
-    model: Any = 'demo-gpt2',
-    device: Any = 'auto',
-    dtype: Any = 'auto',
-    progress: Callable[[str, int, int], None] | None = None,
-) -> Sources | SourceShares: ...
-
-def spans(
-    text: str | Prompt | Capture | Iterable[str | Prompt | Capture] | Path,
-    *,
-    from_: str | None = None,
-    quantity: str = 'weights',
-    split: str = 'halves',
-    strict: bool = False,
-    fields: Mapping[str, str] | None = None,
-    distractors: int = 3,
-    seed: int = 0,
-    model: Any = 'demo-gpt2',
-    device: Any = 'auto',
-    dtype: Any = 'auto',
-    progress: Callable[[str, int, int], None] = ...,
-) -> Spans: ...
-
-def stale_card(
-    path: str | Path,
-    model: Any = 'demo-gpt2',
-    *,
-    files: str | Path | Sequence[str | Path] | None = None,
-    limit: int | None = None,
-) -> tuple[str, ...] | None: ...
-
-def syntax(
-    files: str | Path | Sequence[str | Path],
-    *,
-    split: str = 'halves',
-    strict: bool = False,
-    relation: str | None = None,
-    subtypes: bool = False,
-    punct: bool = True,
-    control: int | None = None,
-    seed: int = 0,
-    also: str = '',
-    sentences: int = 0,
-    jobs: int = 1,
-    ray: str | None = None,
-    model: Any = 'demo-gpt2',
-    device: Any = 'auto',
-    dtype: Any = 'auto',
-    progress: Callable[[str, int, int], None] | None = None,
-) -> Syntax: ...
-
-def thoughts(
-    text: str | Prompt | Capture | Iterable[str | Prompt | Capture],
-    *,
-    apart: int = 4,
-    method: Literal['suppress', 'attention'] = 'suppress',
-    draws: int = 3,
-    seed: int = 0,
-    batch_tokens: int | None = None,
-    model: Any = 'demo-gpt2',
-    device: Any = 'auto',
-    dtype: Any = 'auto',
-    progress: Callable[[str, int, int], None] = ...,
-) -> Thoughts: ...
-
-def track(
-    model: Any,
-    tokenizer: Any,
-    texts: Sequence[str | Sequence[int]],
-    *,
-    every: int = 1,
-    scores: Sequence[str] | None = ...,
-    state: str | Path | None = None,
-    map_tokens: int = 24,
-    each: bool = False,
-    seed: int = 0,
-) -> Tracker: ...
-
-def view(
-    text: str | Prompt | Capture | Iterable[str | Prompt | Capture],
-    *,
-    select: str | None = None,
-    without: str | None = None,
-    quantity: str = 'weights',
-    rows: str | None = None,
-    keys: str | None = None,
-    why: str | None = None,
-    other_model: Any = None,
-    ablate: bool = False,
-    evidence: Any = None,
-    bits: Literal[8, 16] | None = None,
-    max_mb: float = 100.0,
-    title: str | None = None,
-    model: Any = 'demo-gpt2',
-    device: Any = 'auto',
-    dtype: Any = 'auto',
-    progress: Callable[[str, int, int], None] | None = None,
-) -> Viewer: ...
-
-def watch(
-    module: Any,
-    *,
-    passes: int = 1,
-) -> Iterator[Watched]: ...
-
-def write_capture(
-    capture: Capture,
-    path: str | Path,
-) -> Path: ...
-
 
 __all__ = [
     "AttnvizError",
@@ -720,64 +720,64 @@ __all__ = [
     "SizeError",
     "UsageError",
     "__version__",
-    "ablate",
-    "atlas",
     "attend",
     "Capture",
     "capture",
-    "card",
-    "check",
-    "circuits",
-    "coref",
-    "diff",
-    "explain",
-    "export",
     "fill",
-    "film",
-    "flow",
     "FreshConfig",
     "from_arrays",
     "Generation",
     "Head",
-    "Heads",
-    "heads",
-    "HeadsCallback",
     "HeadScores",
-    "heatmap",
-    "knockout",
-    "lens",
-    "live",
     "load",
     "load_plugins",
-    "logits",
-    "merge_profiles",
     "metric",
     "Outputs",
-    "Pair",
-    "patch",
     "Predictions",
-    "profile",
     "Prompt",
-    "prune_heads",
     "read",
     "read_texts",
-    "retrieval",
     "role",
     "Role",
     "score",
     "Score",
     "ScoreBlock",
     "select",
-    "sinks",
     "Site",
-    "sources",
-    "spans",
-    "stale_card",
-    "syntax",
-    "thoughts",
     "Tokens",
-    "track",
-    "view",
     "watch",
     "write_capture",
+    "Heads",
+    "heads",
+    "explain",
+    "heatmap",
+    "view",
+    "live",
+    "merge_profiles",
+    "profile",
+    "ablate",
+    "prune_heads",
+    "Pair",
+    "patch",
+    "knockout",
+    "thoughts",
+    "syntax",
+    "coref",
+    "spans",
+    "sinks",
+    "retrieval",
+    "logits",
+    "lens",
+    "sources",
+    "flow",
+    "circuits",
+    "film",
+    "HeadsCallback",
+    "track",
+    "atlas",
+    "diff",
+    "card",
+    "stale_card",
+    "check",
+    "export",
 ]

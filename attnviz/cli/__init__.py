@@ -20,58 +20,10 @@ from attnviz.cli import console, option_names, plugins
 from attnviz.cli.declared import ALL, adapted, renamed_option, shorten
 from attnviz.cli.exits import BUG, CODES, INTERRUPTED
 from attnviz.errors import AttnvizError
+from attnviz.features.listed import FEATURES
 
-LOOK, MEASURE, KEEP, SERVE, LEARN = "Input", "Measure", "Keep", "Serve", "Learn"
-_TEXT = 'a text, such as "The cat sat"'
-
-COMMANDS = {
-    "heads": (LOOK, _TEXT),
-    "explain": (LOOK, _TEXT),
-    "heatmap": (LOOK, _TEXT),
-    "view": (LOOK, _TEXT),
-    "live": (LOOK, ""),
-    "profile": (MEASURE, "files of texts"),
-    "ablate": (MEASURE, _TEXT),
-    "patch": (MEASURE, "pairs: --task induction, two texts with --answer, or a .jsonl file"),
-    "knockout": (
-        MEASURE,
-        "a text with --span NAME=TEXT, or --to before; or a .jsonl file of texts",
-    ),
-    "thoughts": (MEASURE, "a file with a reasoning trace, or a --chat with --generate N"),
-    "syntax": (MEASURE, "a treebank, such as sample_inputs/treebank.conllu"),
-    "coref": (
-        MEASURE,
-        "a table of pronouns or a treebank with entities, such as sample_inputs/pronouns.tsv",
-    ),
-    "spans": (MEASURE, "a text with --span NAME=TEXT, a --chat, or a .jsonl file of questions"),
-    "sinks": (MEASURE, _TEXT),
-    "retrieval": (MEASURE, ""),
-    "logits": (MEASURE, _TEXT),
-    "lens": (MEASURE, _TEXT),
-    "sources": (MEASURE, 'a text and --select HEAD, such as "The cat sat" --select 2.0'),
-    "flow": (MEASURE, _TEXT),
-    "circuits": (MEASURE, ""),
-    "film": (MEASURE, "--model PATTERN and --texts FILE, or a film that is there already"),
-    "atlas": (MEASURE, "--texts FILE, such as --texts sample_inputs/sentences.txt"),
-    "diff": (MEASURE, "two captures, reports or texts, or a text and --other-model MODEL"),
-    "show": (KEEP, "a file that attnviz wrote, such as sample_inputs/phases/repeats-2.json"),
-    "card": (KEEP, "a model, such as demo-gpt2"),
-    "capture": (KEEP, "a text and --out FILE"),
-    "check": (KEEP, "a file of recorded attention"),
-    "export": (KEEP, "files of texts and --out FOLDER"),
-    "mcp": (SERVE, ""),
-    "shapes": (LEARN, "sizes, such as --d-model 512 --heads 8"),
-    "models": (LEARN, ""),
-    "demo": (LEARN, ""),
-    "help": (LEARN, ""),
-}
-"""In the order of ``--help``: its group there, and what it needs at least; empty for nothing.
-
-Each is a function of its name in ``command.py`` of its feature's folder.
-"""
-
-FOLDERS = {"ablate": "ablation", "demo": "tour", "help": "glossary"}
-"""Features whose folder has another name than their command: a noun for a verb."""
+COMMANDS = {feature.command: feature for feature in FEATURES}
+"""In the order of ``--help``."""
 
 _TRACEBACK = "--traceback"
 _NO_MEMORY = "attnviz: out of memory; take a shorter text, fewer layers or a smaller model\n"
@@ -101,7 +53,7 @@ class Commands(TyperGroup):
         function = _function(cmd_name)
         single.command(cmd_name, context_settings=_SETTINGS)(function)
         command: Any = typer.main.get_command(single)
-        command.rich_help_panel, _ = COMMANDS[cmd_name]
+        command.rich_help_panel = COMMANDS[cmd_name].group
         adapted(command, function)
         if cmd_name in plugins.COMMANDS:
             command.params.append(plugins.option())
@@ -118,8 +70,7 @@ class Commands(TyperGroup):
 
 def _function(name: str) -> Any:
     """What runs a command."""
-    folder = FOLDERS.get(name, name)
-    return getattr(import_module(f"attnviz.features.{folder}.command"), name)
+    return getattr(import_module(f"{COMMANDS[name].package}.command"), name)
 
 
 _SETTINGS = {"help_option_names": ["-h", "--help", ALL]}
@@ -237,7 +188,8 @@ def _needed(arguments: list[str]) -> str:
     """What is missing where nothing was given, so that the help is shown first."""
     if not arguments:
         return 'name a command: attnviz heads "The cat sat"'
-    needed = COMMANDS.get(arguments[0], ("", ""))[1] if len(arguments) == 1 else ""
+    feature = COMMANDS.get(arguments[0]) if len(arguments) == 1 else None
+    needed = feature.needs if feature else ""
     return f"{arguments[0]} needs {needed}" if needed else ""
 
 

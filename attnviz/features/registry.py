@@ -1,4 +1,4 @@
-"""Which results there are: the one list by which a file is read again."""
+"""Any file that attnviz wrote, read again."""
 
 from __future__ import annotations
 
@@ -12,34 +12,13 @@ from zipfile import is_zipfile
 from attnviz.core.interface import interface
 from attnviz.core.record import Record, parsed
 from attnviz.errors import InputError, system_errors
+from attnviz.features.listed import FEATURES
 from attnviz.files import handed, name_of, open_regular
 
 RESULTS = {
-    "attnviz.ablate": "attnviz.features.ablation.result.Ablation",
-    "attnviz.atlas": "attnviz.features.atlas.result.Atlas",
-    "attnviz.check": "attnviz.features.check.result.FileCheck",
-    "attnviz.circuits": "attnviz.features.circuits.result.Circuits",
-    "attnviz.diff": "attnviz.features.diff.result.Diff",
-    "attnviz.explain": "attnviz.features.explain.result.Explain",
-    "attnviz.film": "attnviz.features.film.result.Film",
-    "attnviz.flow": "attnviz.features.flow.result.Flow",
-    "attnviz.coref": "attnviz.features.coref.result.Coref",
-    "attnviz.heads": "attnviz.features.heads.result.Heads",
-    "attnviz.knockout": "attnviz.features.knockout.result.Knockout",
-    "attnviz.lens": "attnviz.features.lens.result.Lens",
-    "attnviz.logits": "attnviz.features.logits.result.Logits",
-    "attnviz.model": "attnviz.features.models.card.ModelCard",
-    "attnviz.models": "attnviz.features.models.card.Models",
-    "attnviz.patch": "attnviz.features.patch.result.Patch",
-    "attnviz.profile": "attnviz.features.profile.result.Profile",
-    "attnviz.retrieval": "attnviz.features.retrieval.result.Retrieval",
-    "attnviz.shapes": "attnviz.features.shapes.function.Answer",
-    "attnviz.sinks": "attnviz.features.sinks.result.Sinks",
-    "attnviz.source-shares": "attnviz.features.sources.result.SourceShares",
-    "attnviz.sources": "attnviz.features.sources.result.Sources",
-    "attnviz.spans": "attnviz.features.spans.result.Spans",
-    "attnviz.syntax": "attnviz.features.syntax.result.Syntax",
-    "attnviz.thoughts": "attnviz.features.thoughts.result.Thoughts",
+    f"attnviz.{schema}": f"{feature.package}.{name}"
+    for feature in FEATURES
+    for schema, name in feature.results.items()
 }
 """The class of each schema, without its version."""
 
