@@ -66,16 +66,20 @@ def sentence(result: Thoughts) -> str:
     if len(result.traces) > 1:
         return heads
     (trace,) = result.traces
-    needed, read = top(trace.importance(result.apart)), top(trace.read)
+    importance = trace.importance(result.apart)
+    needed, read = top(importance), top(trace.read)
     parts = []
-    if needed is not None:
+    if needed is not None and (importance[needed] or 0.0) > 0:
         parts.append(f"Later sentences move most without {said(trace, needed)}")
-    if read is not None and read == needed:
+    if parts and read == needed:
         parts.append("receiver heads read it most too")
     elif read is not None:
         receivers = "receiver heads read" if parts else "Receiver heads read"
         parts.append(f"{receivers} {said(trace, read)} most")
-    return f"{'; '.join(parts)}." if parts else heads
+    if not parts:
+        return heads
+    told = "; ".join(parts)
+    return told if told.endswith("”") else f"{told}."
 
 
 def _heads(result: Thoughts) -> str:

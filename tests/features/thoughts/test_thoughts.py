@@ -373,3 +373,13 @@ def test_models_that_cannot_be_cut_are_looked_at_alone(folders: Any) -> None:
     with pytest.raises(ModelError, match="cannot be suppressed"):
         av.thoughts(prompt, model=source)
     assert av.thoughts(prompt, model=source, method="attention", draws=0).heads
+
+
+def test_nothing_is_said_of_sentences_that_move_less_than_others(model: Any) -> None:
+    """Of two that have a number the larger may still be below the mean: no sentence says so."""
+    found = av.thoughts("It rains. We stay. It is dark. They came. He sat down.", model=model)
+    (trace,) = found.traces
+    (value, *rest) = trace.importance(found.apart)
+    assert value is not None
+    assert set(rest) == {None}
+    assert ("move most without" in str(found)) == (value > 0)
