@@ -19,6 +19,7 @@ from attnviz import __version__
 from attnviz.cli import console, option_names, plugins
 from attnviz.cli.declared import ALL, adapted, renamed_option, shorten
 from attnviz.cli.exits import BUG, CODES, INTERRUPTED
+from attnviz.core.made import command_line, running
 from attnviz.errors import AttnvizError
 from attnviz.features.listed import FEATURES
 
@@ -153,7 +154,8 @@ def _run(arguments: list[str]) -> int:
     needed = _needed(arguments)
     asked = [*arguments, "--help"] if needed else arguments
     try:
-        code = app(args=asked, prog_name="attnviz", standalone_mode=False)
+        with running(command_line(arguments)):
+            code = app(args=asked, prog_name="attnviz", standalone_mode=False)
         sys.stdout.flush()
     except AttnvizError as error:
         return _fail(option_names.words(error.message), error.exit_code)

@@ -21,6 +21,7 @@ from textwrap import fill
 from typing import Any, TypeVar, get_type_hints
 
 from attnviz.core.arguments import check, hints
+from attnviz.core.made import call, of_call, running
 from attnviz.core.renamed import renamed
 from attnviz.core.settings import Declaration, declarations, records_of
 from attnviz.errors import UsageError
@@ -96,7 +97,11 @@ def interface(function: Callable[..., R]) -> Callable[..., R]:
                 named[name] = value
             else:
                 positional.append(value)
-        return function(*positional, **named)
+        command = call(function.__name__, args, kwargs)
+        with running(command):
+            result = function(*positional, **named)
+        of_call(result, command)
+        return result
 
     called.__signature__ = signature  # type: ignore[attr-defined]
     called.__doc__ = _documented(inspect.getdoc(function) or "", records.values())

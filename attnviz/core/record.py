@@ -18,9 +18,16 @@ from typing import Any, ClassVar, Self, TypedDict, get_args, get_origin, get_typ
 
 from attnviz.core.heads import Head, Layout
 from attnviz.core.lengths import check_lengths
+from attnviz.core.made import Made, called_by
 from attnviz.errors import InputError
 
 SCHEMAS = "https://json-schema.org/draft/2020-12/schema"
+
+_MADE = {
+    "description": "What made the file: in saved ones, and not in what is printed.",
+    "type": "object",
+    "properties": {field.name: {"type": "string"} for field in fields(Made)},
+}
 
 
 @dataclass(frozen=True)
@@ -52,9 +59,21 @@ class Record:
         plain: dict[str, Any] = json.loads(json.dumps(written, allow_nan=False))
         return {"schema": self.schema, **plain}
 
-    def to_json(self) -> str:
-        """The same as text; numbers to their last digit."""
-        text = json.dumps(self.to_dict(), ensure_ascii=False, indent=self.indent)
+    @property
+    def made(self) -> Made:
+        """What makes files of it now: model, version, command and day."""
+        return Made.now(command=called_by(self))
+
+    def to_json(self, made: Made | None = None) -> str:
+        """The same as text; numbers to their last digit.
+
+        Args:
+            made: what made the file that it goes to; it stands in front, and reading leaves it out.
+        """
+        document = self.to_dict()
+        if made is not None:
+            document = {"schema": self.schema, "made": made.to_dict(), **document}
+        text = json.dumps(document, ensure_ascii=False, indent=self.indent)
         # half a character, of a file name that is no UTF-8, is escaped as JSON does it
         return text.encode("utf-8", "backslashreplace").decode()
 
@@ -108,7 +127,7 @@ class Record:
             if "description" in part:  # a docstring
                 part["description"] = cleandoc(part["description"])
         own: dict[str, Any] = parts.pop(cls.__name__)
-        own["properties"] = {"schema": {"const": cls.schema}, **own["properties"]}
+        own["properties"] = {"schema": {"const": cls.schema}, "made": _MADE, **own["properties"]}
         own["required"] = ["schema", *own.get("required", ())]
         schema = {"$schema": SCHEMAS, "$id": cls.schema, **own, "$defs": parts}
         plain: dict[str, Any] = json.loads(json.dumps(schema))  # defaults that are tuples

@@ -9,6 +9,7 @@ from typing import Any
 from attnviz.core.findings import Value
 from attnviz.core.fingerprint import DIGITS
 from attnviz.core.heads import Head, Layout
+from attnviz.core.made import Made, called_by
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.record import Record
 from attnviz.core.scores import Estimate, Role
@@ -38,6 +39,11 @@ class Result(Record):
     seed: int | None = None
     partial: bool = False
     notes: tuple[str, ...] = ()
+
+    @property
+    def made(self) -> Made:
+        """What makes files of it now: model, version, command and day."""
+        return Made.now(self.source.model, identity=self.identity, command=called_by(self))
 
     @property
     def divided(self) -> str:

@@ -1,11 +1,11 @@
-"""From a matplotlib figure to bytes, the same on every run: no dates, no random ids, no pyplot."""
+"""From a matplotlib figure to bytes, the same all day: no clock, no random ids, no pyplot."""
 
 from __future__ import annotations
 
 import gc
 import io
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import wraps
 from threading import Lock
@@ -15,20 +15,17 @@ import matplotlib as mpl
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from attnviz.core.made import current, day
 from attnviz.drawing import paper
 from attnviz.drawing.embedding import drawn_tables_only
 from attnviz.drawing.fonts import BASE_FAMILY
+from attnviz.drawing.png import said
 from attnviz.drawing.scaling import scale
 from attnviz.drawing.shades import check_pixels
 from attnviz.errors import AttnvizWarning, UsageError
 
 Options = ParamSpec("Options")
 
-_METADATA: Mapping[str, Mapping[str, Any]] = {
-    "png": {"Software": None},
-    "svg": {"Date": None, "Creator": "attnviz"},
-    "pdf": {"CreationDate": None, "Creator": "attnviz", "Producer": "attnviz"},
-}
 _SETTINGS: dict[Any, Any] = {
     "font.family": [BASE_FAMILY],
     "svg.hashsalt": "attnviz",
@@ -83,9 +80,29 @@ def rendered(build: Callable[[], Figure], format: str, dpi: float, *, fitted: bo
         out = io.BytesIO()
         with drawn_tables_only() if format == "pdf" else nullcontext():
             figure.savefig(
-                out, format=format, dpi=dpi, facecolor="white", metadata=dict(_METADATA[format])
+                out, format=format, dpi=dpi, facecolor="white", metadata=_metadata(format)
             )
     return out.getvalue()
+
+
+def _metadata(format: str) -> dict[str, Any]:
+    """What a file says of what made it, by the names that its format has for that."""
+    made = current()
+    if format == "png":
+        return {"Software": None, **said()}
+    if made is None:
+        if format == "svg":
+            return {"Date": None, "Creator": "attnviz"}
+        return {"CreationDate": None, "Creator": "attnviz", "Producer": "attnviz"}
+    program = f"attnviz {made.version}"
+    if format == "svg":
+        return {"Date": made.date, "Creator": program, "Description": made.line()}
+    return {
+        "CreationDate": day().replace(hour=0, minute=0, second=0, microsecond=0),
+        "Creator": program,
+        "Producer": program,
+        "Subject": made.line(),
+    }
 
 
 def picture(build: Callable[Concatenate[Any, float, Options], Figure]) -> Callable[..., Any]:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnviz import files
 from attnviz.core.findings import Finding
+from attnviz.core.made import Made, called_by, saying
 from attnviz.core.record import Record
 from attnviz.drawing import paper
 from attnviz.drawing.frames import dataset, frame, parquet, polars_frame
@@ -91,12 +92,16 @@ class Renderable(Record):
         """
         return dataset(self.to_records())
 
-    def to_csv(self) -> str:
-        """The same as CSV text, under a line with the names of the columns."""
+    def to_csv(self, made: Made | None = None) -> str:
+        """The same as CSV text, under a line with the names of the columns.
+
+        Args:
+            made: what made the file that it goes to, in a last column of the first row.
+        """
         from attnviz.drawing.tables import as_csv
 
         tables = self._needed("tables", "rows")
-        return as_csv(tables.rows(self), getattr(tables, "COLUMNS", ()))
+        return as_csv(tables.rows(self), getattr(tables, "COLUMNS", ()), made)
 
     def to_markdown(self, **options: Any) -> str:
         """As Markdown, for a comment on a pull request; UsageError where it has none.
@@ -119,7 +124,11 @@ class Renderable(Record):
         return drawn
 
     def _drawn(self, format: str, options: dict[str, Any]) -> Any:
-        with paper.using(options) as others, paper.below(paper.origin_of(self)):
+        with (
+            paper.using(options) as others,
+            paper.below(paper.origin_of(self)),
+            saying(self.made),
+        ):
             return self._needed("figure", "picture").draw(self, format, **others)
 
     def page(self) -> bytes:
@@ -148,19 +157,19 @@ class Renderable(Record):
         self.check_suffix(Path(f"x{suffix}"))
         form = FORMS[suffix]
         if not form:
-            return self.to_json().encode()
+            return self.to_json(self.made).encode()
         if suffix == ".parquet":
             tables = self._needed("tables", "rows")
-            return parquet(tables.rows(self), getattr(tables, "COLUMNS", ()))
+            return parquet(tables.rows(self), getattr(tables, "COLUMNS", ()), self.made)
         if form == "tables":
-            return self.to_csv().encode()
+            return self.to_csv(self.made).encode()
         if form == "page":
             return self.page()
         if form == "markdown":
-            return self.to_markdown().encode()
+            return f"{self.to_markdown().rstrip()}\n\n{hidden(self.made.line())}\n".encode()
         if form == "graph":
             written: str = self._needed("graph", "graph").dot(self)
-            return written.encode()
+            return f"// {self.made.line()}\n{written}".encode()
         return bytes(self._drawn(suffix.removeprefix("."), options))
 
     @classmethod
@@ -219,6 +228,13 @@ class Renderable(Record):
 class Figured:
     """What is a picture and nothing else: notebooks show it, with words for who cannot see it."""
 
+    @property
+    def made(self) -> Made:
+        """What makes files of it now: model, version, command and day."""
+        capture = getattr(self, "capture", None)
+        models = () if capture is None else (capture.source.model,)
+        return Made.now(*models, identity=getattr(self, "identity", None), command=called_by(self))
+
     def _draw(self, format: str) -> Any:
         """The picture in ``png``, ``svg`` or ``pdf``, or as a ``figure``."""
         raise TypeError(f"{type(self).__name__} has no picture")
@@ -237,7 +253,7 @@ class Figured:
         return bytes(self._drawn(picture_format(Path(f"x.{suffix.removeprefix('.')}")), options))
 
     def _drawn(self, format: str, options: dict[str, Any]) -> Any:
-        with paper.using(options) as others:
+        with paper.using(options) as others, saying(self.made):
             if others:
                 known = ", ".join(sorted(paper.NAMES))
                 raise UsageError(f"unknown option {min(others)!r}; choose from {known}")
@@ -266,6 +282,11 @@ class Figured:
         from attnviz.drawing import html
 
         return html.picture(self._repr_png_(), self.described())
+
+
+def hidden(line: str) -> str:
+    """A comment of Markdown, which none of its own signs can end."""
+    return f"<!-- {line.replace('--', '–').replace('>', '›')} -->"
 
 
 def picture_format(path: Path) -> str:

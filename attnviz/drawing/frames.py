@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
+from attnviz.core.made import Made
 from attnviz.errors import UsageError, install
 
 
@@ -37,18 +39,21 @@ def dataset(rows: Any) -> Any:
     )
 
 
-def parquet(rows: Any, names: Iterable[str] = ()) -> bytes:
+def parquet(rows: Any, names: Iterable[str] = (), made: Made | None = None) -> bytes:
     """The same as a Parquet file; UsageError without pyarrow.
 
     Args:
         rows: see above.
         names: of columns, where there may be no row.
+        made: what made the file, into its metadata under ``attnviz``.
     """
     arrow = _library("pyarrow", "attnviz[parquet]")
     write_table = import_module("pyarrow.parquet").write_table
     named = columns(rows) or {name: [] for name in names}
     out = io.BytesIO()
     table = arrow.table({name: _same(_listed(values)) for name, values in named.items()})
+    if made is not None:
+        table = table.replace_schema_metadata({"attnviz": json.dumps(made.to_dict())})
     write_table(table, out)
     return out.getvalue()
 

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.made import current
+
 Pixels = NDArray[np.uint8]
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
@@ -58,10 +60,34 @@ def encode(pixels: Pixels, palette: Pixels, dpi: float) -> bytes:
             _chunk(b"IHDR", head),
             _chunk(b"PLTE", palette.tobytes()),
             _chunk(b"pHYs", struct.pack(">IIB", density, density, 1)),
+            *(_text(keyword, value) for keyword, value in said().items()),
             _chunk(b"IDAT", compress(rows.data, _LEVEL)),
             _chunk(b"IEND", b""),
         )
     )
+
+
+def said() -> dict[str, str]:
+    """What a PNG says of what made it, by the keywords of its specification; often nothing."""
+    made = current()
+    if made is None:
+        return {}
+    model = " ".join(part for part in (made.model, made.hash) if part)
+    parts = {
+        "Software": f"attnviz {made.version}",
+        "Source": model,
+        "Comment": made.command,
+        "Creation Time": made.date,
+    }
+    return {keyword: value for keyword, value in parts.items() if value}
+
+
+def _text(keyword: str, value: str) -> bytes:
+    """A text beside the pixels: ``tEXt`` is Latin-1, ``iTXt`` UTF-8."""
+    try:
+        return _chunk(b"tEXt", keyword.encode("latin-1") + b"\0" + value.encode("latin-1"))
+    except UnicodeEncodeError:
+        return _chunk(b"iTXt", keyword.encode("latin-1") + bytes(5) + value.encode("utf-8"))
 
 
 def _chunk(name: bytes, data: bytes) -> bytes:

@@ -9,6 +9,7 @@ from typing import Any
 
 from attnviz.core.heads import Head, Layout
 from attnviz.core.interval import Interval
+from attnviz.core.made import Made
 from attnviz.core.scores import HeadScores
 
 Row = dict[str, Any]
@@ -66,7 +67,7 @@ def head_cells(scores: HeadScores, layout: Layout) -> Row:
     }
 
 
-def as_csv(rows: Sequence[Row], columns: Sequence[str] = ()) -> str:
+def as_csv(rows: Sequence[Row], columns: Sequence[str] = (), made: Made | None = None) -> str:
     """Rows as CSV text under a line of their names; empty cells for what is not known.
 
     A text that a spreadsheet would run as a formula has an apostrophe before it.
@@ -74,7 +75,11 @@ def as_csv(rows: Sequence[Row], columns: Sequence[str] = ()) -> str:
     Args:
         rows: with the same names all.
         columns: the names, where there may be no row.
+        made: what made the file; CSV has no comments, and a column takes it, in its first row.
     """
+    if made is not None:
+        columns = [*columns, "made"]
+        rows = [{**row, "made": "" if n else made.line()} for n, row in enumerate(rows)]
     out = io.StringIO()
     writer = csv.DictWriter(out, list(rows[0]) if rows else columns, lineterminator="\n")
     writer.writeheader()

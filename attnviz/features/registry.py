@@ -13,7 +13,7 @@ from attnviz.core.interface import interface
 from attnviz.core.record import Record, parsed
 from attnviz.errors import InputError, system_errors
 from attnviz.features.listed import FEATURES
-from attnviz.files import handed, name_of, open_regular
+from attnviz.files import contents, handed, name_of, open_regular
 
 RESULTS = {
     f"attnviz.{schema}": f"{feature.package}.{name}"
@@ -64,12 +64,13 @@ def read(
     """What is in any file that attnviz wrote, or attention that any tool has recorded.
 
     Args:
-        path: the JSON of a command, the state of ``attnviz profile``, a folder with the steps of a
-            film; or recorded attention, which is a :class:`~attnviz.Capture`: of attnviz's own
-            (.npz, .safetensors, .json; docs/recording.md), a TransformerLens cache or other tensors
-            by module (.npz, .safetensors, .pt), what Inseq saves of its method attention (.json),
-            a list of layers (.pt), one array of all (.npy), or a folder of .npy files. JSON may
-            also come from ``<(command)`` of a shell. Or an object: TransformerLens's
+        path: the JSON of a command, a page (.html), which holds the result that it shows, the
+            state of ``attnviz profile``, a folder with the steps of a film; or recorded attention,
+            which is a :class:`~attnviz.Capture`: of attnviz's own (.npz, .safetensors, .json;
+            docs/recording.md), a TransformerLens cache or other tensors by module (.npz,
+            .safetensors, .pt), what Inseq saves of its method attention (.json), a list of layers
+            (.pt), one array of all (.npy), or a folder of .npy files. JSON may also come from
+            ``<(command)`` of a shell. Or an object: TransformerLens's
             ``ActivationCache``, a dictionary of tensors by module path, as an nnsight trace saves
             them, a list with an array for each layer, as BertViz takes it, one array, or a model's
             output.
@@ -107,6 +108,8 @@ def read(
     if path.suffix.lower() in _RECORDED:
         return read_recorded(path)
     name = name_of(path)
+    if path.suffix.lower() in (".html", ".htm"):
+        return _shown(path, name)
     state = path.suffix.lower() == ".profile"
     if os.path.isfile(path) and (state or is_zipfile(path)):  # a device has no end to look for
         return import_module("attnviz.features.profile.reading").read_state(path)
@@ -123,6 +126,21 @@ def read(
             raise
         return read_recorded(path)
     return read_recorded(path) if _is_recorded(document) else read_record(document, name)
+
+
+def _shown(path: Path, name: str) -> Any:
+    """The result that a page shows; of a page of many, such as ``view``'s, the page itself."""
+    from attnviz.web.embedded import PAGE, read_page
+    from attnviz.web.written import Page
+
+    with system_errors(InputError, f"cannot read {path}"):
+        page = contents(path)
+    document = read_page(page)
+    if document is None:
+        raise InputError(f"{name} is no page that attnviz wrote; give one, or a JSON file")
+    if document.get("schema") == PAGE:
+        return Page(page, document["made"]["model"])
+    return read_record(document, name)
 
 
 def _lenient(written: str) -> Any:

@@ -16,7 +16,10 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any
 
+from attnviz.core.made import Made
+from attnviz.core.record import Record
 from attnviz.web.assemble import assemble
+from attnviz.web.embedded import with_made
 from attnviz.web.words import definitions, used
 
 _UNSAFE = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&"}
@@ -28,6 +31,7 @@ def html_page(
     title: str,
     style: str,
     script: str,
+    of: Record | Made,
     compiled: bool = False,
     **parts: str,
 ) -> bytes:
@@ -42,6 +46,8 @@ def html_page(
         title: plain text, as it is to be shown; it is escaped here.
         style: of the page.
         script: of the page.
+        of: the result that it shows, which goes into it for :func:`attnviz.read`; where it shows
+            no single one, what made it. Either stands in its footer, on one line.
         compiled: whether it may compile WebAssembly that lies in the page; no script from text.
         parts: others, each as it goes into the page; they are not looked into.
     """
@@ -52,7 +58,8 @@ def html_page(
     shared["head"] = _filled(shared["head"], {**parts, "policy": policy})
     if "{{header}}" in template:
         shared["header"] = _filled(_shared("header.html"), {**parts, **shared})
-    return _filled(template, {**parts, **shared}).encode("utf-8")
+    whole = with_made(template, of)
+    return _filled(whole, {**parts, **shared}).encode("utf-8")
 
 
 def _shared(name: str) -> str:

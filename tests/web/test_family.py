@@ -197,6 +197,34 @@ def test_files_have_numbers_as_numbers(shown: Opened) -> None:
         assert all(map(float, free))
 
 
+def test_a_page_says_what_made_it(shown: Opened) -> None:
+    """Model, hash, program, call and day, in a landmark; a button copies the line."""
+    page = shown.page
+    line = page.inner_text("footer #made-line")
+    assert page.locator("#made-line").count() == 1
+    assert f"attnviz {av.__version__}" in line
+    if shown.name not in ("gallery", "shapes"):
+        assert re.search(r"\d{4}-\d\d-\d\d$", line)
+        assert " · av." in line or shown.name == "film"
+    if shown.name not in ("long", "shapes", "gallery", "film"):
+        assert re.match("demo-gpt2 [0-9a-f]{8} · ", line)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.click("#copy-made")
+    page.wait_for_selector("#copy-made:text-is('copied')")
+    assert page.evaluate("navigator.clipboard.readText()") == line
+
+
+def test_a_page_gives_its_result_back(shown: Opened, pages: dict[str, Path]) -> None:
+    result = av.read(pages[shown.name])
+    if shown.name in ("view", "long", "live", "gallery", "shapes"):
+        assert result.page == pages[shown.name].read_bytes()
+        return
+    assert result.schema.removeprefix("attnviz.").startswith(shown.name.partition("-")[0])
+    assert type(result).from_json(result.to_json()) == result
+    again = result.to_bytes(".html") if shown.name != "diff" else b""  # its maps stay in the page
+    assert again or shown.name == "diff"
+
+
 AXE = "axe.run({rules: {'label-content-name-mismatch': {enabled: true}}})"
 
 

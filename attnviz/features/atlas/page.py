@@ -46,7 +46,12 @@ def page(atlas: Atlas, *, links: Mapping[str, str] | None = None) -> bytes:
         "signed": {scheme: list(colors) for scheme, colors in SCHEMES.items()},
     }
     return html_page(
-        template, title=visible(atlas.title), style=style, script=script, data=safe_json(data)
+        template,
+        title=visible(atlas.title),
+        style=style,
+        script=script,
+        of=atlas,
+        data=safe_json(data),
     )
 
 

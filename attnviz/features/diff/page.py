@@ -40,7 +40,7 @@ def page(report: Diff) -> bytes:
     template, style, script = parts(__package__, "main")
     title = words.headline(report)
     return html_page(
-        template, title=title, style=style, script=script, data=safe_json(_data(report))
+        template, title=title, style=style, script=script, of=report, data=safe_json(_data(report))
     )
 
 

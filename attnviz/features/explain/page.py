@@ -58,7 +58,13 @@ def page(result: Explain) -> bytes:
     }
     template, style, script = parts(__package__, "main")
     return html_page(
-        template, command="explain", title=title, style=style, script=script, data=safe_json(data)
+        template,
+        command="explain",
+        title=title,
+        style=style,
+        script=script,
+        of=result,
+        data=safe_json(data),
     )
 
 

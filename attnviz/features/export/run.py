@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from attnviz import files
 from attnviz.core.heads import Head, Layout
+from attnviz.core.made import Made
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.source import Source
 from attnviz.corpus.executors import Inline, Processes, WorkerFailure, cores
@@ -147,6 +148,7 @@ class _Run:
         self.plans: dict[str, FilePlan] = {}
         self.waiting: dict[str, int] = {}
         self.seen: set[int] = set()
+        self.made = Made()
 
     @property
     def manifest(self) -> Manifest:
@@ -196,6 +198,7 @@ class _Run:
             document |= {"model": info.model, "backend": info.backend, "model_layout": layout}
             document |= {"dtype": info.dtype}
             self._name(info.model)
+            self.made = Made(info.model, str(identity.get("checkpoint", "")))
         with self.stop.at_once():
             self.folder.begin(document | {**identity, **self.document})
         return heads
@@ -380,6 +383,6 @@ class _Run:
     def _finish(self) -> None:
         """The manifest in order, and the gallery; while there is a journal, this is not over."""
         self.manifest.finish()
-        index = gallery.page(self.manifest.lines())
+        index = gallery.page(self.manifest.lines(), self.made)
         files.place(self.folder.path / gallery.INDEX, index, sync=True)
         self.manifest.forget_journal()

@@ -19,7 +19,9 @@ def page(film: Film) -> bytes:
     """The whole page, as UTF-8."""
     template, style, script = parts(__package__, "main")
     data = safe_json(document(film))
-    return html_page(template, title=words.headline(film), style=style, script=script, data=data)
+    return html_page(
+        template, title=words.headline(film), style=style, script=script, of=film, data=data
+    )
 
 
 def document(film: Film) -> dict[str, Any]:

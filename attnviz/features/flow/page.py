@@ -55,7 +55,13 @@ def page(report: Flow) -> bytes:
     }
     template, style, script = parts(__package__, "main")
     return html_page(
-        template, command="flow", title=title, style=style, script=script, data=safe_json(data)
+        template,
+        command="flow",
+        title=title,
+        style=style,
+        script=script,
+        of=report,
+        data=safe_json(data),
     )
 
 

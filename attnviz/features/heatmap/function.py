@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from attnviz.captures.inputs import Input, MapOptions, capture, prompt_of, source_for
 from attnviz.captures.loading import light
@@ -56,12 +58,13 @@ def heatmap(
         AttnvizError: as :func:`attnviz.capture`.
     """
     quantity, cut = settings.quantity, (settings.rows, settings.keys)
+    identity: Mapping[str, Any] = {}
     if not isinstance(text, Capture):
         text = prompt_of(text)
         check_part(*cut, text)
         named = MapOptions(select, quantity=quantity).expected()
         source = light(source_for(text, model, named))
-        model = ModelSettings(model=source)
+        identity, model = model.identity, ModelSettings(model=source)
         inputs = replace(source.prepare(text), texts=text.texts)
         signed = quantity_named(quantity).states
         looked = with_quantity(source, quantity, shares=True) if signed else source
@@ -76,7 +79,7 @@ def heatmap(
             tiles = long_heatmap(
                 source, inputs, select, quantity, cut, settings.tiles, style, across, progress
             )
-            return replace(tiles, among=among)
+            return replace(tiles, among=among, identity=identity)
     else:
         among = sum(map(text.holds, text.layout)) if select is None else 0
         select = select or clearest(text)
@@ -108,4 +111,4 @@ def heatmap(
             )
         maps.append((head, weights, shown))
     roles = {scores.head: scores.roles for scores in score_capture(held).result()}
-    return Heatmap(held, tuple(maps), roles, style, said, among=among)
+    return Heatmap(held, tuple(maps), roles, style, said, among=among, identity=identity)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,7 +38,8 @@ class Heatmap(Figured):
     ``maps`` holds each head with its [T, S] weights and the tokens on both axes, ``roles`` what
     the heads do, ``style`` how they look, ``cut`` which rows and keys of the text they are, in
     words, where they are not all; ``cells`` what a cell is, where it is a tile of tokens; ``among``
-    how many heads the one was chosen from, 0 where the heads were named.
+    how many heads the one was chosen from, 0 where the heads were named; ``identity`` what no other
+    model shares, where that is known.
     """
 
     capture: Capture
@@ -48,6 +49,7 @@ class Heatmap(Figured):
     cut: str = ""
     cells: str = ""
     among: int = 0
+    identity: Mapping[str, Any] = field(default_factory=dict)
 
     def _draw(self, format: str) -> Any:
         if len(self.maps) > _PANELS:
@@ -151,7 +153,9 @@ class Heatmap(Figured):
             maps.append((head, patch_grid(picture, tokens.places, row)))
             share = maps[-1][1].sum() / row.sum() if row.sum() > 0 else 0.0
             titles[head] = f"{self.title(head)} ({percent(float(share))} on patches)"
-        return Overlay(self.capture, picture, tuple(maps), selected, titles, self.style)
+        return Overlay(
+            self.capture, picture, tuple(maps), selected, titles, self.style, self.identity
+        )
 
     def __repr__(self) -> str:
         names = ", ".join(self.capture.layout.name(head) for head, _, _ in self.maps)
@@ -184,6 +188,7 @@ class Overlay(Figured):
     selected: SelectedQuery
     titles: Mapping[Head, str]
     style: Style
+    identity: Mapping[str, Any] = field(default_factory=dict)
 
     def _draw(self, format: str) -> Any:
         return overlay_figure(

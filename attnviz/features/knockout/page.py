@@ -43,7 +43,13 @@ def page(result: Knockout) -> bytes:
     }
     template, style, script = parts(__package__, "main")
     return html_page(
-        template, command="knockout", title=title, style=style, script=script, data=safe_json(data)
+        template,
+        command="knockout",
+        title=title,
+        style=style,
+        script=script,
+        of=result,
+        data=safe_json(data),
     )
 
 

@@ -59,7 +59,13 @@ def page(result: Lens) -> bytes:
     }
     template, style, script = parts(__package__, "main")
     return html_page(
-        template, command="lens", title=title, style=style, script=script, data=safe_json(data)
+        template,
+        command="lens",
+        title=title,
+        style=style,
+        script=script,
+        of=result,
+        data=safe_json(data),
     )
 
 

@@ -10,6 +10,7 @@ from attnviz.captures.inputs import prompt_of
 from attnviz.captures.loading import Model, expected, light, load
 from attnviz.core.arrays import array, to_numpy
 from attnviz.core.interface import interface
+from attnviz.core.made import Made
 from attnviz.core.model_entry import DEFAULT_MODEL
 from attnviz.errors import ModelError, UsageError
 from attnviz.features.live.checked import holding
@@ -21,6 +22,7 @@ from attnviz.features.live.page import live_page
 from attnviz.features.live.result import LivePage
 from attnviz.features.live.settings import LiveSettings
 from attnviz.files import human_bytes
+from attnviz.models.identity import identity
 from attnviz.models.native.source import Native
 from attnviz.scoring.passes import score_batch
 from attnviz.scoring.select import select
@@ -89,6 +91,7 @@ def live(
         text=text,
         opening=shown,
         title=title or f"attnviz live: {name}",
+        made=Made.now(name, identity=identity(model)),
         errors=errors,
         bits=bits,
         notes=_notes(source, bits, errors),

@@ -13,6 +13,7 @@ from dataclasses import asdict, fields
 from importlib.resources import files
 from typing import Any
 
+from attnviz.core.made import Made
 from attnviz.core.portable import Portable
 from attnviz.core.scores import HeadScores
 from attnviz.drawing.labels import head_phrase, visible
@@ -34,6 +35,7 @@ def live_page(
     *,
     text: str,
     title: str,
+    made: Made,
     errors: RoundingErrors,
     bits: int = 16,
     notes: Sequence[str] = (),
@@ -48,6 +50,7 @@ def live_page(
         heads: what every head does with some text, in the order of the layout.
         text: what stands in the page when it opens.
         title: of the page.
+        made: what made it.
         errors: how far that many bits move what is shown; only digits that stand are.
         bits: of a weight, 16 or 8.
         notes: what stands below: how exact it is, what the roles were measured on.
@@ -79,6 +82,7 @@ def live_page(
         title=visible(title),
         style=style,
         script=script,
+        of=made,
         worker=worker,
         data=safe_json(data),
         network=safe_json({"entries": entries, **_network(model)}),

@@ -52,7 +52,9 @@ def page(result: Patch) -> bytes:
         "palette": list(anchors(DEFAULT_PALETTE)),
     }  # fmt: skip
     template, style, script = parts(__package__, "main")
-    return html_page(template, title=title, style=style, script=script, data=safe_json(data))
+    return html_page(
+        template, title=title, style=style, script=script, of=result, data=safe_json(data)
+    )
 
 
 def _nodes(result: Patch, made: Graph) -> list[dict[str, Any]]:

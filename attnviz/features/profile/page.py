@@ -78,7 +78,9 @@ def page(result: Profile, *, links: Mapping[str, str] | None = None, command: st
         "lines": _lines(result),
     }
     template, style, script = parts(__package__, "main")
-    return html_page(template, title=title, style=style, script=script, data=safe_json(data))
+    return html_page(
+        template, title=title, style=style, script=script, of=result, data=safe_json(data)
+    )
 
 
 def _about(result: Profile, found: Distribution) -> str:

@@ -24,6 +24,7 @@ from attnviz.core.capture import Capture
 from attnviz.core.findings import Finding
 from attnviz.core.heads import Head, SiteKind
 from attnviz.core.interface import interface
+from attnviz.core.made import Made
 from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
 from attnviz.core.quantities import check_unsigned
@@ -86,12 +87,15 @@ def view(
 
     other, ablate, max_mb = settings.other_model, settings.ablate, page.max_mb
     evidence, ablated = attaching.evidence, settings.without
-    loaded = alone(text, model, settings)
+    loaded = alone(text, named := model, settings)
     if loaded.inputs is not None:
         others = {"other_model": other, "why": settings.why, "evidence": evidence,
                   "ablate": ablate or None}  # fmt: skip
         check_long(loaded.inputs, others)
-        return long_view(loaded.model.load(), loaded.inputs, settings, page, progress)
+        return long_view(
+            loaded.model.load(), loaded.inputs, settings, page,
+            partial(Made.now, identity=named.identity), progress,
+        )  # fmt: skip
     model, select = loaded.model, settings.heads
     if settings.clearest is not None:
         select = strongest(text := list(looks_of(text)), model.load(), settings.clearest, select)
@@ -153,6 +157,7 @@ def view(
         heads,
         written,
         title=title,
+        made=Made.now(*models, identity={} if any(run.held for run in ready) else named.identity),
         bits=bits,
         notes=tuple(said),
         alike=_alike(looked, heads, 1 if other is None else 2),

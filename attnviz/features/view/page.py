@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from attnviz.core.capture import Capture
 from attnviz.core.findings import Finding
 from attnviz.core.heads import Head, SiteKind
+from attnviz.core.made import Made
 from attnviz.core.prompt import Inputs
 from attnviz.core.scores import HeadScores
 from attnviz.drawing.labels import visible
@@ -34,6 +35,7 @@ def page(
     written: Sequence[Scored | None] = (),
     *,
     title: str,
+    made: Made,
     bits: int = 8,
     notes: Sequence[str] = (),
     alike: Sequence[Mapping[SiteKind, Alike]] = (),
@@ -49,6 +51,7 @@ def page(
         written: what the same heads write, with their scores; the page then switches between the
             two. None, or nothing at all, where that is not shown.
         title: of the page.
+        made: what made it.
         bits: of a weight: 8 (off by at most 0.004) or 16 (by at most 0.00002).
         notes: full sentences on the whole page.
         alike: how much alike the heads of each capture are, by kind of layer; the overview then has
@@ -88,6 +91,7 @@ def page(
         title=visible(title),
         style=style,
         script=script,
+        of=made,
         data=safe_json(data),
         maps=maps,
     )

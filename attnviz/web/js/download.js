@@ -1,5 +1,7 @@
 import { make } from "./dom.js";
 import { csvLine } from "./csv.js";
+import { madeLine } from "./made.js";
+import { withTexts } from "./pngchunks.js";
 import { canvasPainter, svgPainter } from "./painter.js";
 
 /** @typedef {import("./drawing.js").Painter} Painter */
@@ -25,7 +27,7 @@ export function download(blob, name) {
 export function svgOf(picture, paper) {
   const painter = svgPainter();
   const { width, height } = picture(painter);
-  return painter.finish(width, height, paper, document.title);
+  return painter.finish(width, height, paper, document.title, madeLine());
 }
 
 const DRAWN = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-opacity", "font", "text-anchor", "dominant-baseline", "opacity", "paint-order"];
@@ -44,6 +46,9 @@ export function standingAlone(svg, width, height) {
     for (const name of DRAWN) to[n].setAttribute(name, style.getPropertyValue(name));
   });
   const paper = getComputedStyle(document.documentElement).getPropertyValue("--paper").trim();
+  const said = document.createElementNS("http://www.w3.org/2000/svg", "desc");
+  said.textContent = madeLine();
+  whole.prepend(said);
   for (const [name, value] of Object.entries({ xmlns: "http://www.w3.org/2000/svg", width, height, style: `background: ${paper}` })) whole.setAttribute(name, String(value));
   return new Blob([new XMLSerializer().serializeToString(whole)], { type: "image/svg+xml" });
 }
@@ -54,7 +59,7 @@ export function standingAlone(svg, width, height) {
  * @param {string} paper its colour
  * @returns {Promise<Blob | null>}
  */
-export function pngOf(picture, paper) {
+export async function pngOf(picture, paper) {
   const size = picture(canvasPainter(/** @type {CanvasRenderingContext2D} */ (make("canvas").getContext("2d"))));
   const [width, height] = [Math.ceil(size.width), Math.ceil(size.height)];
   const ratio = Math.min(2, LONGEST / width, LONGEST / height);
@@ -64,13 +69,18 @@ export function pngOf(picture, paper) {
   context.fillStyle = paper;
   context.fillRect(0, 0, width, height);
   picture(canvasPainter(context));
-  return new Promise((done) => canvas.toBlob(done, "image/png"));
+  /** @type {Blob | null} */
+  const blob = await new Promise((done) => canvas.toBlob(done, "image/png"));
+  return blob && withTexts(blob, { Software: "attnviz", Description: madeLine() });
 }
 
 /** A table as a CSV file. @param {Iterable<string[]>} lines */
 export function csvOf(lines) {
   const parts = [];
-  for (const line of lines) parts.push(csvLine(line));
+  // CSV has no comments: a last column says what made the file, in the first row
+  const made = ["made", madeLine()];
+  let n = 0;
+  for (const line of lines) parts.push(csvLine([...line, made[n++] ?? ""]));
   return new Blob(parts, { type: "text/csv;charset=utf-8" });
 }
 

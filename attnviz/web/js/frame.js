@@ -1,4 +1,5 @@
 import { byId } from "./dom.js";
+import { startMade } from "./made.js";
 
 /**
  * Say on top of the page what could not be done, or nothing.
@@ -30,6 +31,7 @@ export function watchFailures() {
  */
 export function startFrame(redraw) {
   watchFailures();
+  startMade();
   const theme = /** @type {HTMLSelectElement} */ (byId("theme"));
   theme.addEventListener("change", () => {
     if (theme.value === "system") delete document.documentElement.dataset.theme;

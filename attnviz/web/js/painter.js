@@ -124,7 +124,7 @@ function escaped(text) {
 
 /**
  * A painter that writes SVG: everything stays a vector, and a map is one path for each colour.
- * @returns {Painter & { finish(width: number, height: number, paper: string, title: string): string }}
+ * @returns {Painter & { finish(width: number, height: number, paper: string, title: string, made: string): string }}
  */
 export function svgPainter() {
   /** @type {string[]} */
@@ -180,9 +180,9 @@ export function svgPainter() {
       ruler.font = font(size, weight);
       return ruler.measureText(text).width;
     },
-    finish(width, height, paper, title) {
+    finish(width, height, paper, title, made) {
       const [w, h] = [Math.ceil(width), Math.ceil(height)];
-      return `<?xml version="1.0" encoding="UTF-8"?>\n<svg xmlns="http://www.w3.org/2000/svg" width="${w}" height="${h}" viewBox="0 0 ${w} ${h}" font-family="${escaped(FONT)}">\n<title>${escaped(title)}</title>\n<rect width="${w}" height="${h}" fill="${paper}"/>\n${out.join("\n")}\n</svg>\n`;
+      return `<?xml version="1.0" encoding="UTF-8"?>\n<svg xmlns="http://www.w3.org/2000/svg" width="${w}" height="${h}" viewBox="0 0 ${w} ${h}" font-family="${escaped(FONT)}">\n<title>${escaped(title)}</title>\n<desc>${escaped(made)}</desc>\n<rect width="${w}" height="${h}" fill="${paper}"/>\n${out.join("\n")}\n</svg>\n`;
     },
   };
 }

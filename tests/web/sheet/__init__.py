@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from attnviz.core.made import Made
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
 from attnviz.drawing.signed import SCHEMES
 from attnviz.web.page import html_page, parts, safe_json
@@ -15,7 +16,12 @@ def sheet(folder: Path) -> Path:
     signed = {scheme: list(colors) for scheme, colors in SCHEMES.items()}
     data = safe_json({"palette": list(anchors(DEFAULT_PALETTE)), "signed": signed})
     page = html_page(
-        template, title="Components of the pages", style=style, script=script, data=data
+        template,
+        title="Components of the pages",
+        style=style,
+        script=script,
+        of=Made.now(),
+        data=data,
     )
     path = folder / "sheet.html"
     path.write_bytes(page)

@@ -13,6 +13,7 @@ from itertools import groupby
 from typing import Any
 
 from attnviz.core.heads import SITE_KINDS
+from attnviz.core.made import Made
 from attnviz.features.export.names import LAYOUTS
 from attnviz.scoring.roles import SHOWN
 from attnviz.web.page import html_page, parts, safe_json
@@ -23,15 +24,22 @@ _LONGEST_TEXT = 300
 _HERE = "{{data}}"
 
 
-def page(lines: Iterable[bytes]) -> Iterator[bytes]:
+def page(lines: Iterable[bytes], made: Made) -> Iterator[bytes]:
     """The page, piece by piece.
 
     Args:
         lines: of the manifest, in order.
+        made: what made the pictures: several runs may have, on several days.
     """
     template, style, script = parts(__package__, "main")
     whole = html_page(
-        template, "img-src 'self' file:", title=_TITLE, style=style, script=script, data=_HERE
+        template,
+        "img-src 'self' file:",
+        title=_TITLE,
+        style=style,
+        script=script,
+        of=made,
+        data=_HERE,
     )
     start, end = whole.split(_HERE.encode())
     yield start

@@ -43,6 +43,7 @@ def heads_page(result: Lens) -> bytes:
         title=words.title(result),
         style=style,
         script=script,
+        of=result,
         data=safe_json(data),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 
+from attnviz.core.made import Made
 from attnviz.features.shapes.animation.stage import CAPTION_TOP, WIDTH, Frame
 from attnviz.features.shapes.animation.storyboard import storyboard
 from attnviz.features.shapes.drawing.units import plural
@@ -29,6 +30,7 @@ def animation_page(walked: NumericWalk) -> bytes:
         title=f"attnviz: attention over “{words}”",
         style=style,
         script=script,
+        of=Made.now(),
         about=html.escape(about),
         data=animation_json(storyboard(walked)),
         width=str(WIDTH),

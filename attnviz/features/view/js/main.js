@@ -24,6 +24,7 @@ import { drawBeside, startBeside } from "./beside.js";
 import { startMost } from "./most.js";
 import { track } from "./busy.js";
 import { failed, tell, watchFailures } from "./frame.js";
+import { startMade } from "./made.js";
 import { loadAhead, startPrint } from "./print.js";
 import { hideTip } from "./tip.js";
 import { startHost } from "./host.js";
@@ -146,5 +147,6 @@ function start() {
 }
 
 watchFailures();
+startMade();
 document.documentElement.toggleAttribute("data-against", page.against);
 start();

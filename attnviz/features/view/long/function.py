@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from attnviz.captures.captured import Captured
 from attnviz.captures.tiled import tiled
+from attnviz.core.made import Made
 from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Source
@@ -27,6 +30,7 @@ def long_view(
     inputs: Inputs,
     settings: ViewSettings,
     asked: PageSettings,
+    made: Callable[[str], Made],
     progress: Progress | None = None,
 ) -> Viewer:
     """Put the heads of a long text, or of a part of one, into one page.
@@ -76,4 +80,4 @@ def long_view(
     )
     title = asked.title or f"Attention of {tiles.source.model}"
     held = Captured(tiles.source, layout, tiles.inputs, {}, tiles.empty_rows, {}, settings.quantity)
-    return Viewer(page(tiles, layout, title=title), title, (held,))
+    return Viewer(page(tiles, layout, title=title, made=made(tiles.source.model)), title, (held,))

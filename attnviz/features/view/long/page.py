@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.heads import Layout
+from attnviz.core.made import Made
 from attnviz.core.tiled import Tiled, TiledMap
 from attnviz.drawing.labels import counted, head_title, model_name, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
@@ -23,13 +24,14 @@ LARGEST_TEXT = 1 << 16
 """Tokens of a page; keys are stored in 16 bits."""
 
 
-def page(tiles: Tiled, layout: Layout, *, title: str) -> bytes:
+def page(tiles: Tiled, layout: Layout, *, title: str, made: Made) -> bytes:
     """The whole page, as UTF-8.
 
     Args:
         tiles: tiles over a text or a part of it, with some weights of each row.
         layout: names the heads.
         title: of the page.
+        made: what made it.
     """
     sides = tiles.inputs.sides[next(iter(tiles.maps)).site.kind]
     roles = {scores.head: scores.roles for scores in tiles.scores}
@@ -72,7 +74,9 @@ def page(tiles: Tiled, layout: Layout, *, title: str) -> bytes:
         "notes": list(tiles.inputs.notes),
     }
     template, style, script = parts(__package__, "main")
-    return html_page(template, title=title, style=style, script=script, data=safe_json(data))
+    return html_page(
+        template, title=title, style=style, script=script, of=made, data=safe_json(data)
+    )
 
 
 def kept_weights(heads: int, rows: int, budget: float) -> int:

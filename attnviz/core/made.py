@@ -1,0 +1,169 @@
+"""What made a file: model, version, command and day; on every page, in every file that is saved.
+
+The day is today's, in UTC, or that of ``SOURCE_DATE_EPOCH``; where that is set, the same command
+gives the same bytes (reproducible-builds.org/specs/source-date-epoch).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from importlib import import_module
+from typing import Any
+
+from attnviz.core.provenance import called
+
+_LONGEST = 200
+"""Characters of an argument; texts that are longer are cut."""
+_MOST = 4
+"""Elements of a list that are written out."""
+_HASH = 8
+"""Digits of a model's hash on a line."""
+
+
+def _version() -> str:
+    """Of attnviz; its package is above this one, and is not imported by name."""
+    return str(import_module("attnviz").__version__)
+
+
+@dataclass(frozen=True)
+class Made:
+    """What made a file.
+
+    Attributes:
+        model: its name, or the names of two.
+        hash: of the model's files; empty where it was handed over loaded.
+        version: of attnviz.
+        command: as typed in a shell, or the call in Python; folders of the machine are left out.
+        date: ``2026-11-26``.
+    """
+
+    model: str = ""
+    hash: str = ""
+    version: str = field(default_factory=_version)
+    command: str = ""
+    date: str = ""
+
+    @classmethod
+    def now(
+        cls, *models: str, identity: Mapping[str, Any] | None = None, command: str = ""
+    ) -> Made:
+        """What is made now.
+
+        Args:
+            models: their names.
+            identity: what no other model shares.
+            command: where none is running, see :func:`running`.
+        """
+        digits = str((identity or {}).get("checkpoint", ""))
+        names = " and ".join(dict.fromkeys(models))
+        return cls(names, digits, command=_COMMAND.get() or command, date=f"{day():%Y-%m-%d}")
+
+    def line(self) -> str:
+        """On one line: ``demo-gpt2 91c2aa01 · attnviz 0.1.0 · attnviz lens "A b" · 2026-11-26``."""
+        model = " ".join(part for part in (self.model, self.hash[:_HASH]) if part)
+        parts = (model, f"attnviz {self.version}", self.command, self.date)
+        return " · ".join(part for part in parts if part)
+
+    def to_dict(self) -> dict[str, str]:
+        """As JSON holds it."""
+        return asdict(self)
+
+
+def day() -> datetime:
+    """When files are made: now, or at ``SOURCE_DATE_EPOCH`` (seconds since 1970)."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    return datetime.fromtimestamp(int(epoch), UTC) if epoch.isdecimal() else datetime.now(UTC)
+
+
+_COMMAND: ContextVar[str] = ContextVar("command", default="")
+_CURRENT: ContextVar[Made | None] = ContextVar("made", default=None)
+
+
+@contextmanager
+def running(command: str) -> Iterator[None]:
+    """In the ``with`` block, files are made by this command; the outermost one counts."""
+    token = _COMMAND.set(_COMMAND.get() or command)
+    try:
+        yield
+    finally:
+        _COMMAND.reset(token)
+
+
+@contextmanager
+def saying(made: Made) -> Iterator[None]:
+    """In the ``with`` block, pictures say that this made them."""
+    token = _CURRENT.set(made)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
+
+
+def current() -> Made | None:
+    """What makes the picture that is drawn now, where that is known."""
+    return _CURRENT.get()
+
+
+def command_line(arguments: Sequence[str]) -> str:
+    """What was typed in a shell, without folders of the machine.
+
+    Args:
+        arguments: behind the program's name.
+    """
+    return " ".join(["attnviz", *(shlex.quote(_argument(one)) for one in arguments)])
+
+
+def call(name: str, arguments: Sequence[Any], named: Mapping[str, Any]) -> str:
+    """A call in Python: ``av.lens("The cat", by="head")``.
+
+    Args:
+        name: of the function.
+        arguments: by place.
+        named: by keyword.
+    """
+    written = [*map(_value, arguments), *(f"{key}={_value(one)}" for key, one in named.items())]
+    return f"av.{name}({', '.join(written)})"
+
+
+def of_call(value: Any, made_by: str) -> None:
+    """Keep with a result which call it is from, for the files that it is saved in later."""
+    if hasattr(value, "made") and hasattr(value, "__dict__"):
+        object.__setattr__(value, "_call", made_by)
+
+
+def called_by(value: Any) -> str:
+    """The call that a result is from; empty where it is not known."""
+    return str(getattr(value, "__dict__", {}).get("_call", ""))
+
+
+def _argument(text: str) -> str:
+    """An argument without folders: of ``--out=/home/me/x.png`` the name of the file."""
+    name, equals, value = text.rpartition("=")
+    if os.sep in value and (os.path.exists(value) or not any(map(str.isspace, value))):
+        value = called(value)
+    return _cut(f"{name}{equals}{value}")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def _value(value: Any) -> str:
+    """An argument as Python writes it, where it is short."""
+    if isinstance(value, str):
+        return json.dumps(_argument(value), ensure_ascii=False)
+    if isinstance(value, os.PathLike):
+        return json.dumps(_argument(str(value)), ensure_ascii=False)
+    if value is None or isinstance(value, bool | int | float):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        shown = [*map(_value, value[:_MOST]), *["…"] * (len(value) > _MOST)]
+        return f"[{', '.join(shown)}]"
+    return f"{type(value).__name__}(…)"
