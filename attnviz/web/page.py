@@ -22,6 +22,7 @@ from attnviz.web.assemble import assemble
 from attnviz.web.embedded import with_made
 from attnviz.web.words import definitions, used
 
+_NOTHING = "<p>This page needs JavaScript, which is off in this browser.</p>"
 _UNSAFE = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&"}
 
 
@@ -32,6 +33,7 @@ def html_page(
     style: str,
     script: str,
     of: Record | Made,
+    still: str,
     compiled: bool = False,
     **parts: str,
 ) -> bytes:
@@ -40,20 +42,22 @@ def html_page(
     Args:
         template: ``{{head}}`` stands for how the head of every page begins, ``{{save}}`` for the
             menu of what it saves, ``{{theme}}`` for the switch of its theme, ``{{tools}}`` for
-            that switch and the button of its help, and ``{{header}}`` for all that stands above a
-            page without buttons of its own, which needs the part ``command``.
+            that switch and the button of its help, ``{{still}}`` for what it shows without its
+            script, and ``{{header}}`` for all that stands above a page without buttons of its own.
         rules: of its policy, beside those that let its own style and script in.
         title: plain text, as it is to be shown; it is escaped here.
         style: of the page.
         script: of the page.
         of: the result that it shows, which goes into it for :func:`attnviz.read`; where it shows
             no single one, what made it. Either stands in its footer, on one line.
+        still: what it shows where no script runs, as HTML.
         compiled: whether it may compile WebAssembly that lies in the page; no script from text.
         parts: others, each as it goes into the page; they are not looked into.
     """
     parts |= {"title": html.escape(title), "style": style, "script": script}
     shared = {name: _shared(f"{name}.html") for name in ("head", "theme", "save", "tools")}
     shared["tools"] = _filled(shared["tools"], shared)
+    shared["still"] = f'<noscript><div class="still">{still or _NOTHING}</div></noscript>'
     policy = _policy(rules, compiled, script=script, style=style)
     shared["head"] = _filled(shared["head"], {**parts, "policy": policy})
     if "{{header}}" in template:

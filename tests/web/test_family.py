@@ -214,6 +214,25 @@ def test_a_page_says_what_made_it(shown: Opened) -> None:
     assert page.evaluate("navigator.clipboard.readText()") == line
 
 
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_says_what_it_found_without_scripts(
+    browser: Any, pages: dict[str, Path], name: str
+) -> None:
+    """Its headline, sentences, and a drawing, a table or steps; nothing that would not answer."""
+    size = {"width": 390, "height": 844}
+    with opened(browser, java_script_enabled=False, viewport=size) as found:
+        found.documents.add(pages[name].as_uri())
+        found.page.goto(pages[name].as_uri())
+        assert found.page.locator("h1").first.is_visible()
+        assert len(found.page.inner_text(".still")) > 40
+        figures = found.page.locator(".still svg, .still table, .still li")
+        assert figures.count() > 0 or name == "gallery"
+        assert all(figure.is_visible() for figure in figures.all()[:5])
+        dead = found.page.locator("button, input, select, canvas, summary")
+        assert [one.get_attribute("id") for one in dead.all() if one.is_visible()] == []
+        assert found.page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
 def test_a_page_gives_its_result_back(shown: Opened, pages: dict[str, Path]) -> None:
     result = av.read(pages[shown.name])
     if shown.name in ("view", "long", "live", "gallery", "shapes"):

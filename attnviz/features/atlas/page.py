@@ -13,6 +13,7 @@ from attnviz.core.scores import Role
 from attnviz.drawing.labels import visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors, ink
 from attnviz.drawing.signed import SCHEMES, minus
+from attnviz.drawing.still import still
 from attnviz.features.atlas import words
 from attnviz.features.atlas.gather import examples
 from attnviz.features.atlas.result import Atlas, AtlasHead
@@ -51,6 +52,7 @@ def page(atlas: Atlas, *, links: Mapping[str, str] | None = None) -> bytes:
         style=style,
         script=script,
         of=atlas,
+        still=still(atlas),
         data=safe_json(data),
     )
 

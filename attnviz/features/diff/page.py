@@ -14,6 +14,7 @@ from attnviz.core.tokens import Sides
 from attnviz.drawing.labels import model_name, token_labels, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
 from attnviz.drawing.signed import SCHEMES
+from attnviz.drawing.still import still
 from attnviz.errors import UsageError
 from attnviz.features.diff import words
 from attnviz.features.diff.result import Diff
@@ -40,7 +41,13 @@ def page(report: Diff) -> bytes:
     template, style, script = parts(__package__, "main")
     title = words.headline(report)
     return html_page(
-        template, title=title, style=style, script=script, of=report, data=safe_json(_data(report))
+        template,
+        title=title,
+        style=style,
+        script=script,
+        of=report,
+        still=still(report),
+        data=safe_json(_data(report)),
     )
 
 

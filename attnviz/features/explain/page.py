@@ -11,6 +11,7 @@ from typing import Any
 from attnviz.drawing.labels import closing, percent, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
 from attnviz.drawing.signed import SCHEMES, minus, signed
+from attnviz.drawing.still import still
 from attnviz.features.ablation.result import Effect
 from attnviz.features.explain import words
 from attnviz.features.explain.result import Explain, ExplainedHead
@@ -59,11 +60,11 @@ def page(result: Explain) -> bytes:
     template, style, script = parts(__package__, "main")
     return html_page(
         template,
-        command="explain",
         title=title,
         style=style,
         script=script,
         of=result,
+        still=still(result),
         data=safe_json(data),
     )
 

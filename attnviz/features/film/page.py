@@ -8,6 +8,7 @@ from attnviz.core.heads import SITE_PREFIX
 from attnviz.drawing.labels import counted, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors, ink
 from attnviz.drawing.signed import minus
+from attnviz.drawing.still import still
 from attnviz.features.film import words
 from attnviz.features.film.finding import life
 from attnviz.features.film.result import Film, HeadFilm, StepCurve
@@ -20,7 +21,13 @@ def page(film: Film) -> bytes:
     template, style, script = parts(__package__, "main")
     data = safe_json(document(film))
     return html_page(
-        template, title=words.headline(film), style=style, script=script, of=film, data=data
+        template,
+        title=words.headline(film),
+        style=style,
+        script=script,
+        of=film,
+        still=still(film),
+        data=data,
     )
 
 

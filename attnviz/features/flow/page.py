@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.heads import SITE_PREFIX
 from attnviz.drawing.labels import token_labels
+from attnviz.drawing.still import still
 from attnviz.errors import UsageError
 from attnviz.features.flow.result import Flow
 from attnviz.features.flow.words import closing, formula, headline, method, through
@@ -56,11 +57,11 @@ def page(report: Flow) -> bytes:
     template, style, script = parts(__package__, "main")
     return html_page(
         template,
-        command="flow",
         title=title,
         style=style,
         script=script,
         of=report,
+        still=still(report),
         data=safe_json(data),
     )
 

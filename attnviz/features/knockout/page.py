@@ -9,6 +9,7 @@ from typing import Any
 
 from attnviz.drawing.labels import closing, visible
 from attnviz.drawing.signed import SCHEMES, minus
+from attnviz.drawing.still import still
 from attnviz.features.knockout import words
 from attnviz.features.knockout.result import CutChange, CutEffect, Knockout
 from attnviz.web.page import html_page, parts, safe_json
@@ -44,11 +45,11 @@ def page(result: Knockout) -> bytes:
     template, style, script = parts(__package__, "main")
     return html_page(
         template,
-        command="knockout",
         title=title,
         style=style,
         script=script,
         of=result,
+        still=still(result),
         data=safe_json(data),
     )
 

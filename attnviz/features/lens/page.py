@@ -12,6 +12,7 @@ from typing import Any
 
 from attnviz.drawing.labels import closing, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
+from attnviz.drawing.still import still
 from attnviz.errors import InputError
 from attnviz.features.lens import words
 from attnviz.features.lens.heads import heads_page
@@ -60,11 +61,11 @@ def page(result: Lens) -> bytes:
     template, style, script = parts(__package__, "main")
     return html_page(
         template,
-        command="lens",
         title=title,
         style=style,
         script=script,
         of=result,
+        still=still(result),
         data=safe_json(data),
     )
 

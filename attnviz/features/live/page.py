@@ -18,6 +18,7 @@ from attnviz.core.portable import Portable
 from attnviz.core.scores import HeadScores
 from attnviz.drawing.labels import head_phrase, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors, ink
+from attnviz.drawing.still import paragraphs, table
 from attnviz.features.live.errors import RoundingErrors
 from attnviz.features.live.lesson import Lesson
 from attnviz.features.live.opening import Opening
@@ -83,12 +84,24 @@ def live_page(
         style=style,
         script=script,
         of=made,
+        still=_still(text, heads, notes),
         worker=worker,
         data=safe_json(data),
         network=safe_json({"entries": entries, **_network(model)}),
         weights=packed,
         kernel=_kernel(),
     )
+
+
+def _still(text: str, heads: Sequence[HeadScores], notes: Sequence[str]) -> str:
+    """What the page says where it cannot run the model: its text, and what each head does there."""
+    known = ((scores.head.name, head_phrase(scores.roles) or "no role") for scores in heads)
+    return (
+        paragraphs("This page runs a transformer with JavaScript, which is off in this browser.",
+                   f"On the text “{text}” its heads do this:")
+        + table(("head", "what it does"), known)
+        + paragraphs(*notes)
+    )  # fmt: skip
 
 
 def _kernel() -> str:

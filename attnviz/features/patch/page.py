@@ -10,6 +10,7 @@ from typing import Any
 from attnviz.drawing.labels import visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
 from attnviz.drawing.signed import minus
+from attnviz.drawing.still import still
 from attnviz.errors import UsageError
 from attnviz.features.patch import words
 from attnviz.features.patch.graph import FED, LOGITS, Graph, graph
@@ -53,7 +54,13 @@ def page(result: Patch) -> bytes:
     }  # fmt: skip
     template, style, script = parts(__package__, "main")
     return html_page(
-        template, title=title, style=style, script=script, of=result, data=safe_json(data)
+        template,
+        title=title,
+        style=style,
+        script=script,
+        of=result,
+        still=still(result),
+        data=safe_json(data),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from attnviz.drawing.labels import closing, counted, model_name, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
+from attnviz.drawing.still import still
 from attnviz.errors import UsageError
 from attnviz.features.profile import words
 from attnviz.features.profile.parts import (
@@ -79,7 +80,13 @@ def page(result: Profile, *, links: Mapping[str, str] | None = None, command: st
     }
     template, style, script = parts(__package__, "main")
     return html_page(
-        template, title=title, style=style, script=script, of=result, data=safe_json(data)
+        template,
+        title=title,
+        style=style,
+        script=script,
+        of=result,
+        still=still(result),
+        data=safe_json(data),
     )
 
 

@@ -21,6 +21,7 @@ from attnviz.features.profile.result import Alike
 from attnviz.features.view.document import Scored, document
 from attnviz.features.view.quantize import least_bytes, packed_bytes
 from attnviz.features.view.scene import most_bytes
+from attnviz.features.view.still import still_bytes, still_overview
 from attnviz.features.view.terms import terms_bytes
 from attnviz.web.page import html_page, parts, safe_json
 
@@ -92,6 +93,7 @@ def page(
         style=style,
         script=script,
         of=made,
+        still=still_overview(captures[0], scores[0], heads[0], notes),
         data=safe_json(data),
         maps=maps,
     )
@@ -100,6 +102,8 @@ def page(
 def estimate(captures: Sequence[Capture], heads: Sequence[Collection[Head]], bits: int = 8) -> int:
     """About how many bytes the page will have, at most, before any of the work is done."""
     total = sum(len(part.encode()) for part in parts(__package__, "main"))
+    if captures:
+        total += still_bytes(captures[0], heads[0])
     for capture, chosen in zip(captures, heads, strict=True):
         total += most_bytes(capture.inputs)
         for site, maps in capture.maps.items():

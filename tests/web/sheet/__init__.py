@@ -21,6 +21,7 @@ def sheet(folder: Path) -> Path:
         style=style,
         script=script,
         of=Made.now(),
+        still="",
         data=data,
     )
     path = folder / "sheet.html"

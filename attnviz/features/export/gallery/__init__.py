@@ -22,6 +22,7 @@ INDEX = "index.html"
 _TITLE = "attention maps"
 _LONGEST_TEXT = 300
 _HERE = "{{data}}"
+_STILL = "<p>This page needs JavaScript. The pictures are in the folders beside it.</p>"
 
 
 def page(lines: Iterable[bytes], made: Made) -> Iterator[bytes]:
@@ -39,6 +40,7 @@ def page(lines: Iterable[bytes], made: Made) -> Iterator[bytes]:
         style=style,
         script=script,
         of=made,
+        still=_STILL,
         data=_HERE,
     )
     start, end = whole.split(_HERE.encode())

@@ -10,6 +10,7 @@ from typing import Any
 
 from attnviz.drawing.labels import closing, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
+from attnviz.drawing.still import still
 from attnviz.features.lens import words
 from attnviz.features.lens.result import HeadWrites, Lens, TokenEffect
 from attnviz.features.lens.tables import rows
@@ -39,11 +40,11 @@ def heads_page(result: Lens) -> bytes:
     template, style, script = parts(__package__, "main")
     return html_page(
         template,
-        command="lens",
         title=words.title(result),
         style=style,
         script=script,
         of=result,
+        still=still(result),
         data=safe_json(data),
     )
 

@@ -21,6 +21,7 @@ def animation_page(walked: NumericWalk) -> bytes:
     template, style, script = parts(__package__, "main")
     given = walked.given
     words = " ".join(given.tokens)
+    frames = storyboard(walked)
     about = (
         f"“{words}”: {plural(len(given.tokens), 'token')}, "
         f"{plural(given.heads, 'head')}. Every number is real: float64, shown to two digits."
@@ -31,11 +32,19 @@ def animation_page(walked: NumericWalk) -> bytes:
         style=style,
         script=script,
         of=Made.now(),
+        still=_still(frames),
         about=html.escape(about),
-        data=animation_json(storyboard(walked)),
+        data=animation_json(frames),
         width=str(WIDTH),
         height=str(CAPTION_TOP),
     )
+
+
+def _still(frames: tuple[Frame, ...]) -> str:
+    """What each step says, and the shapes in it, for browsers without a script."""
+    told = dict.fromkeys((frame.caption, frame.shapes) for frame in frames)
+    steps = (f"<li>{html.escape(f'{said} {shapes}'.strip())}</li>" for said, shapes in told)
+    return f"<ol>{''.join(steps)}</ol>"
 
 
 def animation_json(frames: tuple[Frame, ...]) -> str:

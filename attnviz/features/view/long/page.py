@@ -16,6 +16,7 @@ from attnviz.core.made import Made
 from attnviz.core.tiled import Tiled, TiledMap
 from attnviz.drawing.labels import counted, head_title, model_name, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
+from attnviz.drawing.still import paragraphs, table
 from attnviz.features.view.quantize import deflated
 from attnviz.web.page import html_page, parts, safe_json
 
@@ -55,7 +56,7 @@ def page(tiles: Tiled, layout: Layout, *, title: str, made: Made) -> bytes:
     )
     shape = next(iter(tiles.allowed.values())).shape
     keys_kept = next(iter(tiles.maps.values())).keys.shape[1]
-    data = {
+    data: dict[str, Any] = {
         "title": title,
         "said": f"{_part(tiles, len(typed), len(read))}{counted(len(heads), 'head')} of "
         f"{model_name(tiles.source)}",
@@ -74,8 +75,15 @@ def page(tiles: Tiled, layout: Layout, *, title: str, made: Made) -> bytes:
         "notes": list(tiles.inputs.notes),
     }
     template, style, script = parts(__package__, "main")
+    known = ((head["name"], head["said"]) for head in heads)
     return html_page(
-        template, title=title, style=style, script=script, of=made, data=safe_json(data)
+        template,
+        title=title,
+        style=style,
+        script=script,
+        of=made,
+        still=paragraphs(data["said"]) + table(("head", "what it does"), known),
+        data=safe_json(data),
     )
 
 

@@ -1,0 +1,169 @@
+"""A result as HTML that needs no script: what the terminal says of it, for browsers without one.
+
+Sentences become paragraphs, tables tables, and what is drawn in cells an SVG, whose colours stand
+in attributes, for a page's policy lets no other style in.
+"""
+
+from __future__ import annotations
+
+import html
+import io
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from rich.console import Console
+from rich.segment import Segment
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+from attnviz.drawing.forms import Renderable
+from attnviz.drawing.labels import visible
+from attnviz.drawing.signed import minus
+from attnviz.drawing.terminal import Line
+
+_WIDTH = 100
+"""Columns of the console that is imitated."""
+_CELL, _LINE = 7.2, 16
+"""Pixels of a column and of a line."""
+_ROWS = 100
+"""Of a table at most."""
+_DRAWN = re.compile("  |[\u2800-\u28ff]")
+"""What stands in columns, or is drawn with dots."""
+_WORDS = re.compile(r"\S+(?: \S+)*")
+"""A part of a line; more than one space parts columns, which keep their places."""
+_HALVES = {"▀": (0, 1), "▄": (1, 0)}
+"""Which half of its cell a sign fills, and which the ground."""
+
+
+def still(result: Renderable) -> str:
+    """What a page shows where no script runs.
+
+    Args:
+        result: with a form for the terminal.
+    """
+    return of_parts(result.for_terminal())
+
+
+def of_parts(parts: Iterable[Any]) -> str:
+    """The same, of what a terminal shows."""
+    console = Console(
+        file=io.StringIO(), width=_WIDTH, color_system="truecolor", force_terminal=True,
+        legacy_windows=False, emoji=False, markup=False, highlight=False, force_jupyter=False,
+    )  # fmt: skip
+    return "".join(written for part in parts for written in _written(console, part))
+
+
+def paragraphs(*sentences: str) -> str:
+    """Sentences, a paragraph each; empty ones are left out."""
+    return "".join(f"<p>{html.escape(visible(one))}</p>\n" for one in sentences if one.strip())
+
+
+def table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table; of a long one the first rows, and how many there are."""
+    line = "".join
+    head = line(f'<th scope="col">{html.escape(title)}</th>' for title in titles)
+    listed = [list(row) for row in rows]
+    body = line(
+        f"<tr>{line(f'<td>{html.escape(minus(cell))}</td>' for cell in row)}</tr>\n"
+        for row in listed[:_ROWS]
+    )
+    more = f"<p>The first {_ROWS} of {len(listed):,} rows.</p>\n" if len(listed) > _ROWS else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table>\n{more}"
+
+
+def _written(console: Console, part: Any) -> Iterator[str]:
+    lines: list[Text] = []
+    for whole in _whole(console, part):
+        if isinstance(whole, Table):
+            yield from _texts(console, lines)
+            lines = []
+            yield _table(whole)
+        else:
+            lines.append(whole)
+    yield from _texts(console, lines, getattr(part, "style", "") if isinstance(part, Line) else "")
+
+
+def _whole(console: Console, part: Any) -> Iterator[Table | Text]:
+    """The tables and lines that a part is made of."""
+    if isinstance(part, Table | Text):
+        yield part
+    elif isinstance(part, str):
+        yield Text(part)
+    else:
+        for inner in part.__rich_console__(console, console.options):
+            yield from _whole(console, inner)
+
+
+def _table(drawn: Table) -> str:
+    columns = [[_plain(cell) for cell in column.cells] for column in drawn.columns]
+    return table((_plain(column.header) for column in drawn.columns), zip(*columns, strict=True))
+
+
+def _plain(cell: Any) -> str:
+    return str(cell.plain if isinstance(cell, Text) else cell).strip()
+
+
+def _texts(console: Console, lines: list[Text], style: str = "") -> Iterator[str]:
+    """Lines as paragraphs, or where cells are coloured as a drawing."""
+    segments = [line for text in lines for line in console.render_lines(text, pad=False)]
+    coloured = any(s.style and s.style.bgcolor for line in segments for s in line)
+    if coloured or any(_DRAWN.search(text.plain.strip()) for text in lines):
+        yield _svg(segments)
+        return
+    for text in lines:
+        if text.plain.strip():
+            tag = "h2" if style == "bold" else "p"
+            yield f"<{tag}>{html.escape(minus(text.plain.strip()))}</{tag}>\n"
+
+
+def _svg(lines: list[list[Segment]]) -> str:
+    """Coloured cells and the letters on them."""
+    shapes: list[str] = []
+    wide = 0.0
+    for n, line in enumerate(lines):
+        x, y = 0.0, n * _LINE
+        for segment in line:
+            size = segment.cell_length * _CELL
+            shapes += _cells(segment.text, segment.style or Style(), x, y, size)
+            x += size
+        wide = max(wide, x)
+    high = len(lines) * _LINE
+    said = html.escape(" ".join("".join(s.text for s in line).strip() for line in lines).strip())
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide:g}" height="{high}" role="img" '
+        f'viewBox="0 0 {wide:g} {high}" font-family="monospace" font-size="12" '
+        f'aria-label="{said}">{"".join(shapes)}</svg>\n'
+    )
+
+
+def _cells(text: str, style: Style, x: float, y: float, size: float) -> Iterator[str]:
+    fore, ground = _hex(style, "color"), _hex(style, "bgcolor")
+    if style.reverse:
+        fore, ground = ground, fore
+    half = _HALVES.get(text[:1]) if len(set(text)) == 1 else None
+    if half is not None:
+        for color, place in zip((fore, ground), half, strict=True):
+            if color:
+                yield _rect(x, y + place * _LINE / 2, size, _LINE / 2, color)
+        return
+    if ground:
+        yield _rect(x, y, size, _LINE, ground)
+    for words in _WORDS.finditer(text):
+        fill = f' fill="{fore}"' if fore else ' fill="currentColor"'
+        start, length = x + words.start() * _CELL, len(words[0]) * _CELL
+        bold = ' font-weight="700"' if style.bold else ""
+        yield (
+            f'<text x="{start:g}" y="{y + 12:g}" textLength="{length:g}"'
+            f"{fill}{bold}>{html.escape(minus(words[0]))}</text>"
+        )
+
+
+def _rect(x: float, y: float, wide: float, high: float, color: str) -> str:
+    return f'<rect x="{x:g}" y="{y:g}" width="{wide:g}" height="{high:g}" fill="{color}"/>'
+
+
+def _hex(style: Style, name: str) -> str:
+    color = getattr(style, name)
+    return "" if color is None or color.is_default else str(color.get_truecolor().hex)

@@ -1,0 +1,113 @@
+"""What the page shows where no script runs: the overview, and what each head does."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from html import escape
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.core.capture import Capture
+from attnviz.core.heads import Head
+from attnviz.core.scores import HeadScores
+from attnviz.drawing.labels import counted, head_phrase, model_name, visible
+from attnviz.drawing.palette import DEFAULT_PALETTE, ramp
+from attnviz.drawing.shades import binned
+from attnviz.drawing.still import paragraphs, table
+
+_MOST = 144
+"""Heads that are drawn."""
+_CELLS = 24
+"""Along a side of a map; larger ones show the largest weight of each block."""
+_SIDE, _GAP, _NAME = 64, 10, 14
+"""Pixels of a map, between maps, and of the line with its name."""
+_LEVELS = 12
+"""Colours; the page itself has as many as its palette."""
+_TEXT = 300
+_HEAD_BYTES, _CELL_BYTES = 1_000, 12
+
+
+def still_overview(
+    capture: Capture,
+    scores: Sequence[HeadScores],
+    heads: Collection[Head],
+    notes: Sequence[str] = (),
+) -> str:
+    """The overview as HTML that needs no script.
+
+    Args:
+        capture: of the first text.
+        scores: of its heads.
+        heads: which of them the page shows.
+        notes: sentences on the whole page.
+    """
+    shown = [one for one in scores if one.head in heads and capture.holds(one.head)]
+    text = " ".join(capture.inputs.texts)
+    said = f" on “{visible(text[:_TEXT])}{'…' * (len(text) > _TEXT)}”" if text else ""
+    more = len(shown) - _MOST
+    roles = ((capture.layout.name(one.head), head_phrase(one.roles)) for one in shown if one.roles)
+    return (
+        paragraphs(
+            f"{counted(len(shown), 'head')} of {model_name(capture.source)}{said}. Queries go "
+            "down, keys across; brighter is more attention, by the square root."
+        )
+        + _svg(capture, [one.head for one in shown[:_MOST]])
+        + (paragraphs(f"{more:,} more heads are not drawn here.") if more > 0 else "")
+        + table(("head", "what it does here"), roles)
+        + paragraphs(*notes)
+    )
+
+
+def still_bytes(capture: Capture, heads: Collection[Head]) -> int:
+    """About how much the overview takes at most."""
+    maps = sorted((capture[head].size for head in heads if capture.holds(head)), reverse=True)
+    return sum(_HEAD_BYTES + _CELL_BYTES * min(size, _CELLS**2) for size in maps[:_MOST])
+
+
+def _svg(capture: Capture, heads: Sequence[Head]) -> str:
+    """The maps of heads, a line a layer."""
+    lines: dict[str, list[Head]] = {}
+    for head in heads:
+        lines.setdefault(f"{head.site.kind} {head.site.layer}", []).append(head)
+    across, down = _SIDE + _GAP, _SIDE + _NAME + _GAP
+    wide, high = across * max(map(len, lines.values()), default=1), down * len(lines)
+    top = max((float(np.max(capture[head], initial=0.0)) for head in heads), default=0.0)
+    parts = []
+    for n, line in enumerate(lines.values()):
+        for m, head in enumerate(line):
+            x, y = m * across, n * down
+            name = escape(capture.layout.name(head))
+            parts.append(f'<text x="{x}" y="{y + 11}" fill="currentColor">{name}</text>')
+            parts += _map(np.abs(capture[head]).astype(float), top, x, y + _NAME)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" '
+        f'viewBox="0 0 {wide} {high}" role="img" aria-label="a small map of each head" '
+        f'font-family="sans-serif" font-size="11">{"".join(parts)}</svg>\n'
+    )
+
+
+def _map(weights: NDArray[np.float64], top: float, x: float, y: float) -> Iterator[str]:
+    """One map: a path for each colour, over the colour of no weight."""
+    rows, columns = (-(-size // _CELLS) for size in weights.shape)
+    cells = np.sqrt(binned(weights, rows, columns) / (top or 1.0))
+    levels = np.rint(cells * (_LEVELS - 1)).astype(int)
+    colors = ramp(DEFAULT_PALETTE, _LEVELS)
+    high, wide = levels.shape
+    scale = f"{_SIDE / wide:.4g} {_SIDE / high:.4g}"
+    yield f'<g transform="translate({x} {y}) scale({scale})" shape-rendering="crispEdges">'
+    yield f'<path fill="{colors[0]}" d="M0 0h{wide}v{high}h-{wide}z"/>'
+    for level in np.unique(levels[levels > 0]):
+        runs = "".join(
+            f"M{start} {row}h{stop - start}v1h-{stop - start}z"
+            for row, line in enumerate(levels == level)
+            for start, stop in _runs(line)
+        )
+        yield f'<path fill="{colors[level]}" d="{runs}"/>'
+    yield "</g>"
+
+
+def _runs(line: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Where a line is true, from and up to."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], line.astype(np.int8), [0]])))
+    return [(int(start), int(stop)) for start, stop in edges.reshape(-1, 2)]
