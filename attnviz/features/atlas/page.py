@@ -10,10 +10,10 @@ from msgspec import to_builtins
 from attnviz.core.findings import COPYING, WITHOUT_IT, Measure
 from attnviz.core.heads import Head
 from attnviz.core.scores import Role
-from attnviz.drawing.labels import visible
+from attnviz.drawing.labels import head_phrase, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors, ink
 from attnviz.drawing.signed import SCHEMES, minus
-from attnviz.drawing.still import still
+from attnviz.drawing.still import still, table
 from attnviz.features.atlas import words
 from attnviz.features.atlas.gather import examples
 from attnviz.features.atlas.result import Atlas, AtlasHead
@@ -52,8 +52,23 @@ def page(atlas: Atlas, *, links: Mapping[str, str] | None = None) -> bytes:
         style=style,
         script=script,
         of=atlas,
-        still=still(atlas),
+        still=still(atlas) + _heads(atlas),
         data=safe_json(data),
+    )
+
+
+def _heads(atlas: Atlas) -> str:
+    """Every head with what it does and what the loss is without it, for browsers without a script."""
+    return table(
+        ("head", "what it does", "loss without it"),
+        (
+            (
+                atlas.layout.name(head.head),
+                head_phrase(head.profile.scores.roles),
+                "" if head.effect is None else words.change(head.effect),
+            )
+            for head in atlas.heads
+        ),
     )
 
 

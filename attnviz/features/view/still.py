@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from html import escape
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.capture import Capture
-from attnviz.core.heads import Head
+from attnviz.core.heads import Head, Site
 from attnviz.core.scores import HeadScores
 from attnviz.drawing.labels import counted, head_phrase, model_name, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, ramp
@@ -52,7 +53,12 @@ def still_overview(
             f"{counted(len(shown), 'head')} of {model_name(capture.source)}{said}. Queries go "
             "down, keys across; brighter is more attention, by the square root."
         )
-        + _svg(capture, [one.head for one in shown[:_MOST]])
+        + maps_svg(
+            [
+                [(capture.layout.name(head), capture[head]) for head in line]
+                for line in by_layer([one.head for one in shown])
+            ]
+        )
         + (paragraphs(f"{more:,} more heads are not drawn here.") if more > 0 else "")
         + table(("head", "what it does here"), roles)
         + paragraphs(*notes)
@@ -65,21 +71,29 @@ def still_bytes(capture: Capture, heads: Collection[Head]) -> int:
     return sum(_HEAD_BYTES + _CELL_BYTES * min(size, _CELLS**2) for size in maps[:_MOST])
 
 
-def _svg(capture: Capture, heads: Sequence[Head]) -> str:
-    """The maps of heads, a line a layer."""
-    lines: dict[str, list[Head]] = {}
-    for head in heads:
-        lines.setdefault(f"{head.site.kind} {head.site.layer}", []).append(head)
+def by_layer(heads: Sequence[Head]) -> list[list[Head]]:
+    """Heads that are drawn, a line a layer."""
+    lines: dict[Site, list[Head]] = {}
+    for head in heads[:_MOST]:
+        lines.setdefault(head.site, []).append(head)
+    return list(lines.values())
+
+
+def maps_svg(lines: Sequence[Sequence[tuple[str, NDArray[np.floating[Any]]]]]) -> str:
+    """Small maps on one scale.
+
+    Args:
+        lines: of maps, each a name and its weights [T, S].
+    """
     across, down = _SIDE + _GAP, _SIDE + _NAME + _GAP
-    wide, high = across * max(map(len, lines.values()), default=1), down * len(lines)
-    top = max((float(np.max(capture[head], initial=0.0)) for head in heads), default=0.0)
-    parts = []
-    for n, line in enumerate(lines.values()):
-        for m, head in enumerate(line):
+    wide, high = across * max(map(len, lines), default=1), down * len(lines)
+    sizes = (float(np.abs(weights).max(initial=0.0)) for line in lines for _, weights in line)
+    top, parts = max(sizes, default=0.0), list[str]()
+    for n, line in enumerate(lines):
+        for m, (name, weights) in enumerate(line):
             x, y = m * across, n * down
-            name = escape(capture.layout.name(head))
-            parts.append(f'<text x="{x}" y="{y + 11}" fill="currentColor">{name}</text>')
-            parts += _map(np.abs(capture[head]).astype(float), top, x, y + _NAME)
+            parts.append(f'<text x="{x}" y="{y + 11}" fill="currentColor">{escape(name)}</text>')
+            parts += _map(np.abs(weights).astype(float), top, x, y + _NAME)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" '
         f'viewBox="0 0 {wide} {high}" role="img" aria-label="a small map of each head" '

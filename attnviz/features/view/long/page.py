@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from attnviz.core.heads import Layout
 from attnviz.core.made import Made
 from attnviz.core.tiled import Tiled, TiledMap
-from attnviz.drawing.labels import counted, head_title, model_name, visible
+from attnviz.drawing.labels import counted, head_phrase, head_title, model_name, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
 from attnviz.drawing.still import paragraphs, table
 from attnviz.features.view.quantize import deflated
+from attnviz.features.view.still import by_layer, maps_svg
 from attnviz.web.page import html_page, parts, safe_json
 
 _STEPS = 255
@@ -75,14 +76,18 @@ def page(tiles: Tiled, layout: Layout, *, title: str, made: Made) -> bytes:
         "notes": list(tiles.inputs.notes),
     }
     template, style, script = parts(__package__, "main")
-    known = ((head["name"], head["said"]) for head in heads)
+    known = ((layout.name(head), head_phrase(roles.get(head, ()))) for head in tiles.maps)
+    drawn = [
+        [(layout.name(head), tiles.maps[head].largest) for head in line]
+        for line in by_layer(list(tiles.maps))
+    ]
     return html_page(
         template,
         title=title,
         style=style,
         script=script,
         of=made,
-        still=paragraphs(data["said"]) + table(("head", "what it does"), known),
+        still=paragraphs(data["said"]) + maps_svg(drawn) + table(("head", "what it does"), known),
         data=safe_json(data),
     )
 
