@@ -10,6 +10,7 @@ import base64
 import hashlib
 import html
 import json
+import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from importlib.resources import files
@@ -23,6 +24,7 @@ from attnviz.web.embedded import with_made
 from attnviz.web.words import definitions, used
 
 _NOTHING = "<p>This page needs JavaScript, which is off in this browser.</p>"
+_HIGH = re.compile(r"(?<![\w.-])([\d.]+)vh\b")
 _UNSAFE = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&"}
 
 
@@ -93,6 +95,8 @@ def parts(package: str, *entries: str) -> tuple[str, ...]:
     shared, own = files(__package__), files(package)
     sheets = (shared / "page.css", own / "style.css")
     style = "".join(sheet.read_text("utf-8") for sheet in sheets)
+    # a page in another one's frame has a height of its own, see js/embed.js
+    style = _HIGH.sub(r"calc(\1 * var(--vh))", style)
     scripts = _modules(shared / "js") | _modules(own / "js")
     made = [assemble(scripts, entry) for entry in entries]
     template = (own / "page.html").read_text("utf-8")

@@ -233,6 +233,39 @@ def test_a_page_says_what_it_found_without_scripts(
         assert found.page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+FRAME = """<!doctype html><title>a post</title><iframe width="900" src="{}#embed=1"></iframe>
+<script>const told = [];
+addEventListener("message", ({{data}}) => {{
+    if (data.attnviz !== "height") return;
+    told.push(data.height);
+    document.querySelector("iframe").style.height = `${{data.height}}px`;
+}});</script>"""
+
+
+@pytest.mark.parametrize("name", ["view", "atlas", "explain", "flow", "lens"])
+def test_a_page_in_a_frame_is_bare_and_says_how_high_it_is(
+    browser: Any, pages: dict[str, Path], name: str, tmp_path: Path
+) -> None:
+    (tmp_path / "post.html").write_text(FRAME.format(pages[name].as_uri()))
+    with opened(browser, viewport={"width": 1000, "height": 700}) as found:
+        found.documents |= {(tmp_path / "post.html").as_uri(), pages[name].as_uri()}
+        found.page.goto((tmp_path / "post.html").as_uri())
+        inner = found.page.frames[1]
+        found.page.wait_for_function("told.length")
+        inner.evaluate(SETTLED)
+        assert not inner.is_visible("header")
+        assert not inner.is_visible("footer")
+        assert "embed" not in inner.evaluate("location.hash")
+        found.page.wait_for_timeout(200)
+        (_, *others), last = found.page.evaluate("told"), found.page.evaluate("told.at(-1)")
+        found.page.evaluate("document.querySelector('iframe').style.height = '3000px'")
+        found.page.wait_for_timeout(300)
+        assert 200 < last < 3000
+        assert found.page.evaluate("told.at(-1)") == last, "it does not follow its frame"
+        assert len(others) < 8
+        assert inner.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_a_page_gives_its_result_back(shown: Opened, pages: dict[str, Path]) -> None:
     result = av.read(pages[shown.name])
     if shown.name in ("view", "long", "live", "gallery", "shapes"):

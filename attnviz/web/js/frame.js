@@ -1,4 +1,5 @@
 import { byId } from "./dom.js";
+import { startEmbed } from "./embed.js";
 import { startMade } from "./made.js";
 
 /**
@@ -20,18 +21,24 @@ export function failed(why) {
 }
 
 /** A page says when it fails. */
-export function watchFailures() {
+function watchFailures() {
   addEventListener("error", (event) => failed(event.error || event.message));
   addEventListener("unhandledrejection", (event) => failed(event.reason));
 }
 
+/** What every page does: it says when it fails and what made it, and fits into a frame of another. */
+export function startPage() {
+  watchFailures();
+  startMade();
+  startEmbed();
+}
+
 /**
- * A page says when it fails, takes the theme that is picked, and is light on paper.
+ * A page does that, takes the theme that is picked, and is light on paper.
  * @param {() => void} redraw what has colours of its own
  */
 export function startFrame(redraw) {
-  watchFailures();
-  startMade();
+  startPage();
   const theme = /** @type {HTMLSelectElement} */ (byId("theme"));
   theme.addEventListener("change", () => {
     if (theme.value === "system") delete document.documentElement.dataset.theme;

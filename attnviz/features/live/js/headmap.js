@@ -1,6 +1,7 @@
 import { drawAxes, gutterFor } from "./axes.js";
 import { weightText } from "./digits.js";
 import { byId, fill } from "./dom.js";
+import { windowHeight } from "./embed.js";
 import { factsOf, rolesText } from "./facts.js";
 import { NOT_ALLOWED } from "./masked.js";
 import { draw, isMasked, picture } from "./shade.js";
@@ -109,7 +110,7 @@ function measure(both) {
   gutter = gutterFor(room);
   const half = (room - BETWEEN - gutter) / 2;
   aside = both && half >= LEAST;
-  size = Math.floor(Math.max(120, Math.min(Math.max(SIDE, innerHeight - BESIDE), aside ? half : room - gutter)));
+  size = Math.floor(Math.max(120, Math.min(Math.max(SIDE, windowHeight() - BESIDE), aside ? half : room - gutter)));
 }
 
 /** @param {PointerEvent | MouseEvent} event @param {HTMLCanvasElement} canvas */

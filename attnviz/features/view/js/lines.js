@@ -1,4 +1,5 @@
 import { byId, clamp, fill, make, say } from "./dom.js";
+import { windowHeight } from "./embed.js";
 import { plural } from "./numbers.js";
 import { get, set } from "./store.js";
 import { ink } from "./colors.js";
@@ -336,7 +337,7 @@ export const linesView = {
     }
     above = ABOVE + (comparison ? 22 : 0);
     const count = Math.max(...drawings.map((one) => Math.max(one.panel.R, one.panel.C)));
-    const high = Math.max(340, innerHeight - frame.getBoundingClientRect().top - scrollY - 24);
+    const high = Math.max(340, windowHeight() - frame.getBoundingClientRect().top - scrollY - 24);
     const usual = (count <= 40 ? 24 : count <= 120 ? 19 : 15) * magnified();
     step = magnified() > 1 ? clamp((high - above - 8) / count, usual, 2 * usual) : usual;
     const needed = above + count * step + 8;

@@ -23,8 +23,7 @@ import { secondOf, sitesRanked, sitesShown } from "./second.js";
 import { drawBeside, startBeside } from "./beside.js";
 import { startMost } from "./most.js";
 import { track } from "./busy.js";
-import { failed, tell, watchFailures } from "./frame.js";
-import { startMade } from "./made.js";
+import { failed, startPage, tell } from "./frame.js";
 import { loadAhead, startPrint } from "./print.js";
 import { hideTip } from "./tip.js";
 import { startHost } from "./host.js";
@@ -146,7 +145,6 @@ function start() {
   setTimeout(fitFrame, 300);
 }
 
-watchFailures();
-startMade();
+startPage();
 document.documentElement.toggleAttribute("data-against", page.against);
 start();

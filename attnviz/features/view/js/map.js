@@ -1,4 +1,5 @@
 import { byId, clamp, fill, make, say } from "./dom.js";
+import { windowHeight } from "./embed.js";
 import { known, plural } from "./numbers.js";
 import { get, set } from "./store.js";
 import { otherPanel, pairsTable, pinned, weightText } from "./panel.js";
@@ -207,7 +208,7 @@ export const map = {
     elsewhere = null;
     if (cursor && (!drawn.some(({ name, panel }) => name === cursor?.name && cursor.r < panel.R && cursor.c < panel.C))) cursor = null;
     if (empty) return;
-    const room = Math.max(state.view === "stage" ? 240 : 340, innerHeight - partOf(drawn[0].name, "frame").getBoundingClientRect().top - scrollY - 24);
+    const room = Math.max(state.view === "stage" ? 240 : 340, windowHeight() - partOf(drawn[0].name, "frame").getBoundingClientRect().top - scrollY - 24);
     for (const pane of drawn) {
       pane.g = drawPane(pane.name, pane.panel, { ...pane.state, zoom: zoomIn(state.zoom, pane) }, room);
       partOf(pane.name, "over").setAttribute("aria-label", describedMap(pane.panel));

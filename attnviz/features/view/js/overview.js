@@ -1,4 +1,5 @@
 import { byId, clamp, fill, make } from "./dom.js";
+import { windowHeight } from "./embed.js";
 import { headsOf, isFolded, isLoaded, itemOf, kindOf, load, MANY, page, several } from "./data.js";
 import { get, set, shows, SORTS, sortsOf, toggle } from "./store.js";
 import { ink, rampOf } from "./colors.js";
@@ -181,7 +182,7 @@ let release = () => {};
 /** @param {State} state */
 function build(state) {
   const place = byId("overview-tiles");
-  const room = innerHeight - place.getBoundingClientRect().top - scrollY - BELOW;
+  const room = windowHeight() - place.getBoundingClientRect().top - scrollY - BELOW;
   measured = sizes(state, place.clientWidth, Math.max(room, LEAST_HEIGHT));
   const { size, gap, strip } = measured;
   const key = JSON.stringify([state.text, kindOf(state).kind, kindOf(state).quantity, state.sort, state.every, state.tint, measured]);

@@ -1,4 +1,5 @@
 import { byId, clamp } from "./dom.js";
+import { windowHeight } from "./embed.js";
 import { fixed, plural, wholePercent } from "./numbers.js";
 import { headOf, headsOf, isLoaded, itemOf, kindOf, load, page, signOf } from "./data.js";
 import { get, set, toggle } from "./store.js";
@@ -198,7 +199,7 @@ export function drawPlane(state) {
   byId("overview-said").textContent = said(state);
   const width = Math.max(240, byId("plane").clientWidth);
   const top = byId("plane").getBoundingClientRect().top + scrollY;
-  const height = clamp(innerHeight - top - 56 * magnified(), 300, Math.max(300, 0.8 * width));
+  const height = clamp(windowHeight() - top - 56 * magnified(), 300, Math.max(300, 0.8 * width));
   const canvas = planeCanvas();
   const focused = document.activeElement === canvas && canvas.matches(":focus-visible");
   const id = pointed || (focused ? state.head : "");

@@ -1,4 +1,5 @@
 import { byId, clamp, fill, make, say } from "./dom.js";
+import { windowHeight } from "./embed.js";
 import { known } from "./numbers.js";
 import { sceneOf } from "./data.js";
 import { get, set } from "./store.js";
@@ -232,7 +233,7 @@ function fit(scene) {
   const body = byId("scene-body");
   const wide = Math.max(200, body.clientWidth);
   const most = scene.kind === "sound" ? wide : Math.min(LARGEST * magnified(), wide < 700 ? wide : wide * 0.52);
-  const room = Math.max(260, innerHeight - 260);
+  const room = Math.max(260, windowHeight() - 260);
   const w = Math.min(most, scene.kind === "sound" ? most : room / ratioOf(scene));
   const canvas = byId("scene-picture");
   const h = scene.kind === "sound" ? clamp(w * ratioOf(scene), 90, 200 * magnified()) : w * ratioOf(scene);

@@ -3,6 +3,7 @@
 import { cells, first, resting, snapped, strongest, whole } from "./cells.js";
 import { colors, data, keptOf, KEYS, keys, LENGTH, queries, ROWS, tilesOf } from "./data.js";
 import { byId, clamp, fill, make, say } from "./dom.js";
+import { windowHeight } from "./embed.js";
 import { filed, shown, thousands, wholePercent } from "./numbers.js";
 import { startSaving } from "./download.js";
 import { read, startFinding } from "./finding.js";
@@ -38,7 +39,7 @@ function tones() {
 /** Pixels along the map itself. */
 function side() {
   const room = /** @type {HTMLElement} */ (canvas.parentElement).clientWidth - 30 - LEFT;
-  return clamp(Math.min(room, innerHeight - 290), 180, 900);
+  return clamp(Math.min(room, windowHeight() - 290), 180, 900);
 }
 
 /** @param {number} from @param {number} count @param {number} length */
