@@ -33,9 +33,11 @@ class PageOutput(Quiet):
     def check_page(self) -> None:
         """Before any work: UsageError or OutputError where the page cannot be written."""
         from attnviz import files
+        from attnviz.web.folder import INDEXES
         from attnviz.web.written import page_path
 
-        for path in self.out or ():
+        for out in self.out or ():
+            path = out / INDEXES[0] if out.is_dir() else out
             page_path(path)
             files.check_writable(path)
 
@@ -46,8 +48,10 @@ class PageOutput(Quiet):
             page: to be written.
             show: whether to open a temporary file; its path is said in any case.
         """
+        from attnviz.web.folder import keep
+
         for path in self.out or (_temporary(),):
-            saved = page.save(path)
+            saved = keep(path, page.command, page.save) if path.is_dir() else page.save(path)
             if not self.quiet or self.out is None:
                 console.wrote(saved)
             if self.out is None and show and not open_page(saved):

@@ -32,7 +32,8 @@ class FilesOutput(Quiet):
     out: tuple[Path, ...] | None = setting(
         None,
         "Also write it: .png, .svg, .pdf, .csv, .parquet, .json or .html. The suffix says which "
-        "form, and not every result has a page (.html); repeatable.",
+        "form, and not every result has a page (.html). A folder takes the page, and an index of "
+        "its pages; repeatable.",
         short="o",
         panel=OUTPUT,
         common=True,
@@ -49,8 +50,11 @@ class FilesOutput(Quiet):
                 nothing can be written.
         """
         from attnviz import files
+        from attnviz.web.folder import INDEXES
 
-        for path in self.out or ():
+        for out in self.out or ():
+            paged = bool(kinds) and all(".html" in kind.suffixes() for kind in kinds)
+            path = out / INDEXES[0] if paged and out.is_dir() else out
             for kind in kinds:
                 kind.check_suffix(path)
             files.check_writable(path)
@@ -67,7 +71,17 @@ class FilesOutput(Quiet):
         """Write the files that were asked for; ``drawn`` is of pictures."""
         for path in self.out or ():
             with console.noting(self.quiet):
-                result.save(path, **drawn)
+                if path.is_dir():
+                    self._in_folder(path, result)
+                else:
+                    result.save(path, **drawn)
+
+    @staticmethod
+    def _in_folder(folder: Path, result: Any) -> None:
+        """Its page in a folder, with an index of the pages there."""
+        from attnviz.web.folder import keep
+
+        keep(folder, result.command.split()[0], result.save)
 
     def say_written(self) -> None:
         """Name the files that were written."""

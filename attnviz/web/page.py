@@ -93,10 +93,7 @@ def parts(package: str, *entries: str) -> tuple[str, ...]:
         entries: modules that run.
     """
     shared, own = files(__package__), files(package)
-    sheets = (shared / "page.css", own / "style.css")
-    style = "".join(sheet.read_text("utf-8") for sheet in sheets)
-    # a page in another one's frame has a height of its own, see js/embed.js
-    style = _HIGH.sub(r"calc(\1 * var(--vh))", style)
+    style = shared_style() + _high((own / "style.css").read_text("utf-8"))
     scripts = _modules(shared / "js") | _modules(own / "js")
     made = [assemble(scripts, entry) for entry in entries]
     template = (own / "page.html").read_text("utf-8")
@@ -106,6 +103,16 @@ def parts(package: str, *entries: str) -> tuple[str, ...]:
         inside = {"figures": figures, "words": words}
         template = template.replace("{{help}}", _filled(_shared("help.html"), inside))
     return (template, style, *made)
+
+
+def shared_style() -> str:
+    """The style that all pages share."""
+    return _high(_shared("page.css"))
+
+
+def _high(style: str) -> str:
+    """Heights by the window's as multiples of one, which a page in a frame has of its own."""
+    return _HIGH.sub(r"calc(\1 * var(--vh))", style)
 
 
 def _modules(folder: Traversable) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from typing import ClassVar
 
 from attnviz import files
 
@@ -13,8 +14,10 @@ from attnviz import files
 class Page:
     """One self-contained HTML file; it asks for nothing: no server, no network.
 
-    ``page`` is the whole file.
+    ``page`` is the whole file, ``command`` what makes such pages.
     """
+
+    command: ClassVar[str] = "page"
 
     page: bytes
     title: str

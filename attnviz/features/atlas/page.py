@@ -58,7 +58,7 @@ def page(atlas: Atlas, *, links: Mapping[str, str] | None = None) -> bytes:
 
 
 def _heads(atlas: Atlas) -> str:
-    """Every head with what it does and what the loss is without it, for browsers without a script."""
+    """Every head with its roles and what the loss is without it, where no script runs."""
     return table(
         ("head", "what it does", "loss without it"),
         (

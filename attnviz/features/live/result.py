@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from attnviz.web.written import Page
 
@@ -13,5 +14,7 @@ class LivePage(Page):
 
     ``error`` says how far storing the weights moves attention, see there.
     """
+
+    command: ClassVar[str] = "live"
 
     error: float

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, ClassVar
 
 from attnviz.core.capture import Capture
 from attnviz.web.written import Page
@@ -16,6 +16,8 @@ class Viewer(Page):
 
     ``captures`` are those that it shows, ``notes`` what must be said of all of it.
     """
+
+    command: ClassVar[str] = "view"
 
     captures: tuple[Capture, ...]
     notes: tuple[str, ...] = ()

@@ -1,0 +1,58 @@
+"""Pages in one folder: an index beside them, and a link back from each."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import attnviz as av
+from attnviz.cli import main
+from tests.viewing import opened
+
+TEXT = "The cat and the cat"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    where = tmp_path_factory.mktemp("book")
+    (where / "notes.html").write_text("<title>somebody else's</title>")
+    for asked in (["lens", TEXT], ["view", TEXT], ["lens", "Another text"], ["lens", TEXT]):
+        assert main([*asked, "-q", "-o", str(where)]) == 0
+    return where
+
+
+def test_pages_of_other_texts_get_numbers_and_the_same_one_is_written_again(folder: Path) -> None:
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == ["index.html", "lens-2.html", "lens.html", "notes.html", "view.html"]
+    assert av.read(folder / "lens-2.html").made.model == "demo-gpt2"
+
+
+def test_the_index_links_to_each_and_each_links_back(browser: Any, folder: Path) -> None:
+    pages = ["lens-2.html", "lens.html", "view.html"]
+    with opened(browser) as found:
+        found.documents |= {(folder / name).as_uri() for name in [*pages, "index.html"]}
+        found.page.goto((folder / "index.html").as_uri())
+        links = found.page.eval_on_selector_all("main a", "all => all.map(a => a.href)")
+        assert links == [(folder / name).as_uri() for name in pages]
+        said = found.page.inner_text("main")
+        assert f"attnviz lens '{TEXT}' -q -o {folder.name} · " in said
+        for link in links:
+            found.page.goto(link)
+            found.page.click("footer a")
+            assert found.page.url == (folder / "index.html").as_uri()
+
+
+def test_another_index_stays_what_it_is(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text("<title>an atlas</title>")
+    assert main(["lens", TEXT, "-q", "-o", str(tmp_path)]) == 0
+    assert (tmp_path / "index.html").read_text() == "<title>an atlas</title>"
+    assert re.search('href="pages.html"', (tmp_path / "lens.html").read_text())
+    assert 'href="lens.html"' in (tmp_path / "pages.html").read_text()
+
+
+def test_what_has_no_page_needs_the_name_of_a_file(tmp_path: Path, capsys: Any) -> None:
+    assert main(["heads", TEXT, "-o", str(tmp_path)]) == 2
+    assert "name the file .json" in capsys.readouterr().err
