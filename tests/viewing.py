@@ -240,7 +240,9 @@ class Opened:
 
     def table(self, kind: str = "csv") -> tuple[list[str], list[list[str]]]:
         lines = list(csv.reader(io.StringIO(self.saved(kind).decode("utf-8"))))
-        return lines[0], lines[1:]
+        assert lines[0][-1] == "made"
+        self.made = lines[1][-1] if lines[1:] else ""
+        return lines[0][:-1], [line[:-1] for line in lines[1:]]
 
     def numbers(self, shape: tuple[int, int]) -> np.ndarray:
         """The saved CSV of maps as [layers, R, C]; ``errors`` has how far each can be off.

@@ -286,7 +286,7 @@ class Figured:
 
 def hidden(line: str) -> str:
     """A comment of Markdown, which none of its own signs can end."""
-    return f"<!-- {line.replace('--', '–').replace('>', '›')} -->"
+    return f"<!-- {line.replace('-' * 2, '–').replace('>', '›')} -->"
 
 
 def picture_format(path: Path) -> str:

@@ -24,6 +24,8 @@ from attnviz.web.embedded import with_made
 from attnviz.web.words import definitions, used
 
 _NOTHING = "<p>This page needs JavaScript, which is off in this browser.</p>"
+_HEIGHT = 2 * "-" + "vh"
+"""The property that ``page.css`` sets."""
 _HIGH = re.compile(r"(?<![\w.-])([\d.]+)vh\b")
 _UNSAFE = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&"}
 
@@ -112,7 +114,7 @@ def shared_style() -> str:
 
 def _high(style: str) -> str:
     """Heights by the window's as multiples of one, which a page in a frame has of its own."""
-    return _HIGH.sub(r"calc(\1 * var(--vh))", style)
+    return _HIGH.sub(rf"calc(\1 * var({_HEIGHT}))", style)
 
 
 def _modules(folder: Traversable) -> dict[str, str]:
