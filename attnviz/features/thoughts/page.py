@@ -6,6 +6,7 @@ from typing import Any
 
 from attnviz.drawing.labels import closing, visible
 from attnviz.drawing.signed import minus
+from attnviz.drawing.still import still
 from attnviz.features.thoughts import words
 from attnviz.features.thoughts.result import Matrix, ReceiverHead, Thoughts, Trace
 from attnviz.web.page import html_page, parts, safe_json
@@ -28,7 +29,13 @@ def page(result: Thoughts) -> bytes:
     }
     template, style, script = parts(__package__, "main")
     return html_page(
-        template, command="thoughts", title=title, style=style, script=script, data=safe_json(data)
+        template,
+        title=title,
+        style=style,
+        script=script,
+        of=result,
+        still=still(result),
+        data=safe_json(data),
     )
 
 
