@@ -1,6 +1,7 @@
 import { make } from "./dom.js";
 import { csvLine } from "./csv.js";
 import { madeLine } from "./made.js";
+import { startPaper } from "./paper.js";
 import { withTexts } from "./pngchunks.js";
 import { canvasPainter, svgPainter } from "./painter.js";
 
@@ -99,6 +100,7 @@ export function startSaving(name, picture, numbers, ground = "--paper") {
     svg: () => new Blob([svgOf(picture, paper())], { type: "image/svg+xml" }),
     csv: () => csvOf(numbers()),
   };
+  startPaper({ draw: picture, caption: () => document.title, name: () => name, hand: download });
   for (const [suffix, way] of Object.entries(ways)) {
     document.getElementById(`save-${suffix}`)?.addEventListener("click", async () => {
       const blob = await way();

@@ -263,6 +263,21 @@ export const map = {
 };
 
 /**
+ * The first map alone, no wider than so many pixels: for print.
+ * @param {Painter} painter
+ * @param {State} state
+ * @param {number} width
+ */
+export function drawForPaper(painter, state, width) {
+  const [{ panel, state: one }] = sidesOf(state).shown;
+  // where rows sum to 1 no sums stand beside them
+  const spare = panel.layers.every(({ whole }) => whole) ? SUMS - 8 : 0;
+  const g = geometry(painter, panel, "", width + spare, 1e5, wavesOf(panel, one));
+  drawMap(painter, panel, one, g, Math.max(panel.R, panel.C));
+  return { width: g.width - spare, height: g.height };
+}
+
+/**
  * A map with cells of a size that can be read on paper.
  * @param {Painter} painter
  * @param {Panel} panel

@@ -9,6 +9,9 @@ import { booleans, byteArray, floats, integers, npz, texts } from "./npz.js";
 import { track } from "./busy.js";
 import { tell } from "./frame.js";
 import { secondOf, sitesShown } from "./second.js";
+import { drawForPaper } from "./map.js";
+import { madeLine } from "./made.js";
+import { startPaper } from "./paper.js";
 
 /** @typedef {import("./types.js").View} View */
 /** @typedef {import("./types.js").State} State */
@@ -121,8 +124,26 @@ async function allNpz() {
   keep(await npz(arrays), "all-heads", "npz");
 }
 
+/** What stands below a figure: heads, model and its hash, what is drawn, text, program. */
+function paperCaption() {
+  const state = get();
+  const { quantity, title } = kindOf(state);
+  const [model, program] = madeLine().split(" · ");
+  const all = headsOf(state).length;
+  const heads = state.view === "overview" ? `All ${plural(all, "head")}` : state.on.length === 1 ? `Head ${state.on[0]}` : plural(state.on.length, "head");
+  const what = quantity === "weights" ? "attention weights" : quantity;
+  return `${heads} of ${model}, ${title}: ${what} on “${itemOf(state).label}”. ${program}.`;
+}
+
 /** @param {() => View} current the view that is open */
 export function startSave(current) {
+  startPaper({
+    // Explore's map is the figure: its text and all heads have no room in a column
+    draw: (painter, width) => (["stage", "map"].includes(get().view) ? drawForPaper(painter, get(), width) : current().picture(painter, get())),
+    caption: paperCaption,
+    name: () => `attnviz-${named(get())}-figure`,
+    hand: download,
+  });
   /** @type {Record<string, () => void | Promise<void>>} */
   const ways = {
     "save-png": () => savePng(current()),
