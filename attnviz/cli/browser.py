@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from os.path import isdir
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,7 @@ class PageOutput(Quiet):
         from attnviz.web.written import page_path
 
         for out in self.out or ():
-            path = out / INDEXES[0] if out.is_dir() else out
+            path = out / INDEXES[0] if isdir(out) else out
             page_path(path)
             files.check_writable(path)
 
@@ -51,7 +52,7 @@ class PageOutput(Quiet):
         from attnviz.web.folder import keep
 
         for path in self.out or (_temporary(),):
-            saved = keep(path, page.command, page.save) if path.is_dir() else page.save(path)
+            saved = keep(path, page.command, page.save) if isdir(path) else page.save(path)
             if not self.quiet or self.out is None:
                 console.wrote(saved)
             if self.out is None and show and not open_page(saved):

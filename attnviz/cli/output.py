@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import sys
 from collections.abc import Iterator, Mapping
+from os.path import isdir
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -54,7 +55,7 @@ class FilesOutput(Quiet):
 
         for out in self.out or ():
             paged = bool(kinds) and all(".html" in kind.suffixes() for kind in kinds)
-            path = out / INDEXES[0] if paged and out.is_dir() else out
+            path = out / INDEXES[0] if paged and isdir(out) else out
             for kind in kinds:
                 kind.check_suffix(path)
             files.check_writable(path)
@@ -71,7 +72,7 @@ class FilesOutput(Quiet):
         """Write the files that were asked for; ``drawn`` is of pictures."""
         for path in self.out or ():
             with console.noting(self.quiet):
-                if path.is_dir():
+                if isdir(path):
                     self._in_folder(path, result)
                 else:
                     result.save(path, **drawn)

@@ -1,4 +1,4 @@
-"""A figure for a paper: its width in print, the size of its text, a caption; light in every theme."""
+"""A figure for a paper: its width and its text in print, a caption; light in every theme."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@ import { figure, interval, plural, times, wholePercent } from "./numbers.js";
 import { data, metric, roleSign } from "./data.js";
 import { legend } from "./legend.js";
 import { mapCanvas } from "./mapfigure.js";
-import { ramp } from "./palette.js";
-import { shades } from "./shades.js";
+import { isCausal, pixelsOf } from "./smallmap.js";
 
 /** @typedef {import("./types.js").Head} Head */
 /** @typedef {import("./types.js").HeadMap} HeadMap */
@@ -89,11 +88,7 @@ function link(name) {
 /** The map of an example. @param {Head} head @param {HeadMap} map */
 function mapFigure(head, map) {
   const [rows, columns] = [map.queries.length, map.keys.length];
-  const causal = head.site === "decoder" && rows === columns;
-  const pixels = shades({
-    values: map.weights.flat(), rows, columns, colors: ramp(data.palette), factor: () => 1 / 1000, root: true,
-    masked: causal ? (i) => i % columns > Math.trunc(i / columns) : null,
-  });
+  const [causal, pixels] = [isCausal(head, map), pixelsOf(head, map)];
   const canvas = mapCanvas({ rows, columns, pixels, queries: map.queries, keys: map.keys, side: SIDE, marked: map.row }, `attention of head ${head.name} on an example`);
   const row = map.weights[map.row];
   const best = row.indexOf(Math.max(...row));

@@ -4,6 +4,7 @@ import { legend } from "./legend.js";
 import { data, heads, metric } from "./data.js";
 import { changeColor } from "./signed.js";
 import { ramp, rgb, scheme } from "./palette.js";
+import { smallMap } from "./smallmap.js";
 import { get, set, subscribe } from "./state.js";
 
 /** @typedef {import("./types.js").Head} Head */
@@ -71,7 +72,9 @@ const tints = TINTS.filter(({ of }) => heads.some((head) => of(head)));
 const sites = [...new Set(heads.map(({ site }) => site))];
 const across = Math.max(...heads.map(({ head }) => head)) + 1;
 /** Sides of a cell and the room between them, in pixels. */
-const [CELL, GAP] = [across <= 8 ? 46 : across <= 16 ? 34 : 24, 4];
+const [CELL, GAP] = [across <= 12 ? 64 : across <= 16 ? 44 : 24, 4];
+/** Cells that have room for a map, and the ring around it that says what a head is tinted by, in pixels at most. */
+const [MAPPED, RING] = [44, 6];
 /** Cells that have room for a role's sign, and how strongly they must be drawn for it to be read. */
 const [SIGNED, READ] = [34, 0.85];
 
@@ -125,7 +128,7 @@ export function startGrid() {
     make("span", { class: "layer" }, sites.length > 1 ? `${site.slice(0, 5)} ${layer}` : String(layer)),
     ...Array.from({ length: across }, (_, i) => {
       const head = heads.find((one) => one.site === site && one.layer === layer && one.head === i);
-      return head ? make("button", { type: "button", "data-head": head.name }) : make("span", {});
+      return head ? make("button", { type: "button", "data-head": head.name }, ...(head.map && CELL >= MAPPED ? [smallMap(head, head.map)] : []), make("span", {})) : make("span", {});
     }),
   ]));
   place.addEventListener("click", (event) => {
@@ -177,8 +180,11 @@ export function drawGrid() {
     button.style.background = found ? found.color : "";
     button.style.color = found ? found.ink : "";
     const sign = found && CELL >= SIGNED && found.sure > READ ? found.sign : "";
-    button.textContent = sign;
-    button.style.opacity = found ? String(found.sure) : "";
+    const [canvas, label] = [button.querySelector("canvas"), /** @type {HTMLElement} */ (button.querySelector("span"))];
+    label.textContent = sign;
+    label.style.background = sign && canvas && found ? found.color : "";
+    if (canvas) button.style.padding = `${found ? Math.round(RING * found.sure) : 1}px`;
+    else button.style.opacity = found ? String(found.sure) : "";
     button.classList.toggle("none", !found);
     const said = `${head.name}${sign ? ` ${sign}` : ""}: ${found ? `${tint.title} ${found.said}` : `${tint.title} unknown or none`}`;
     button.title = said;
@@ -189,24 +195,37 @@ export function drawGrid() {
   }
   drawArcs(chosen);
   fill(byId("grid-legend"), ...legendOf(tint));
-  const arcs = heads.some(({ feeds }) => feeds.length) ? " Arcs: what a head writes and another reads, by their weights alone; those of the chosen head stand out." : "";
-  fill(byId("grid-said"), `Rows are layers, columns heads; faint where it is uncertain, empty where nothing is known or found.${arcs}`);
+  const arcs = heads.some(({ feeds }) => feeds.length) ? " Choose a head for arrows: what it reads of others and what others read of it, by their weights alone." : "";
+  const maps = heads.some(({ map }) => map) && CELL >= MAPPED;
+  const faint = maps ? "In a tile the map of the head on an example, around it what it is tinted by: thin" : "Faint";
+  fill(byId("grid-said"), `Rows are layers, columns heads. ${faint} where it is uncertain, empty where nothing is known or found.${arcs}`);
 }
 
-/** @param {string} chosen */
+/** The head of an arrow, at the one that reads. */
+function arrow() {
+  const marker = document.createElementNS(NS, "marker");
+  for (const [name, value] of Object.entries({ id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 9, markerHeight: 9, markerUnits: "userSpaceOnUse", orient: "auto" })) marker.setAttribute(name, String(value));
+  const tip = document.createElementNS(NS, "path");
+  tip.setAttribute("d", "M0 0L8 4L0 8z");
+  marker.append(tip);
+  return marker;
+}
+
+/** Who feeds the chosen head and whom it feeds. @param {string} chosen */
 function drawArcs(chosen) {
   const svg = document.createElementNS(NS, "svg");
   const [width, height] = [across * (CELL + GAP) - GAP, lines.length * (CELL + GAP) - GAP];
   for (const [name, value] of Object.entries({ class: "arcs", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", "aria-hidden": "true" })) svg.setAttribute(name, value);
+  svg.append(arrow());
   const edges = new Map(heads.flatMap(({ feeds, reads }) => [...feeds, ...reads]).map((edge) => [`${edge.writer} ${edge.side} ${edge.reader}`, edge]));
   for (const { writer, reader, side, ratio } of edges.values()) {
     const [one, other] = [writer, reader].map((name) => heads.find((head) => head.name === name));
     if (!one || !other) continue;
     const [[x, y], [u, v]] = [middle(one), middle(other)];
     const path = document.createElementNS(NS, "path");
-    const own = chosen === writer || chosen === reader;
+    if (chosen !== writer && chosen !== reader) continue;
     const bow = (v - y) * 0.35 + 6;
-    for (const [name, value] of Object.entries({ d: `M${x} ${y}C${x + 8} ${y + bow} ${u + 8} ${v - bow} ${u} ${v}`, class: own ? "own" : "", "stroke-opacity": own ? 1 : chosen ? 0.08 : 0.22, "data-side": side, "stroke-width": 1 + 3 * Math.min(1, ratio) })) {
+    for (const [name, value] of Object.entries({ d: `M${x} ${y}C${x + 8} ${y + bow} ${u + 8} ${v - bow} ${u} ${v}`, class: "own", "marker-end": "url(#arrow)", "data-side": side, "stroke-width": 1 + 3 * Math.min(1, ratio) })) {
       path.setAttribute(name, String(value));
     }
     svg.append(path);

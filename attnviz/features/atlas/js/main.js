@@ -4,6 +4,7 @@ import { data, heads } from "./data.js";
 import { startSaving } from "./download.js";
 import { startFrame } from "./frame.js";
 import { startHelpByKey } from "./help.js";
+import { drawLarge } from "./large.js";
 import { drawGrid, drawWhole, startGrid } from "./grid.js";
 import { fromHash, get, set, subscribe } from "./state.js";
 import { mark, numbers, startTable } from "./table.js";
@@ -31,6 +32,7 @@ function start() {
   startFrame(() => { show(); drawGrid(); });
   const { summary, methods, notes, model, backend, exactness } = data.atlas;
   fill(byId("origin"), [model, `${backend} backend`, exactness].filter(Boolean).join(" · "));
+  drawLarge();
   fill(byId("summary"), ...summary.map((line) => make("li", {}, line)));
   fill(/** @type {HTMLElement} */ (document.querySelector("#methods dl")), ...methods.flatMap(({ part, said }) => [make("dt", {}, part), make("dd", {}, said)]));
   fill(byId("notes"), ...notes.map((note) => make("p", {}, note)));

@@ -1,0 +1,33 @@
+import { fill, byId, make } from "./dom.js";
+import { heads, metric } from "./data.js";
+import { figure, interval } from "./numbers.js";
+
+/** A number, and what it is. @param {string} number @param {string} ends its interval @param {(Node | string)[]} said */
+function fact(number, ends, ...said) {
+  return make("div", {}, make("p", { class: "number" }, number), make("p", { class: "small" }, ...said, ends));
+}
+
+/** @param {string} name */
+function link(name) {
+  return make("a", { href: `#${name}` }, name);
+}
+
+/** Three numbers in large letters: heads with a role, the clearest role, the costliest head. */
+export function drawLarge() {
+  const named = heads.filter(({ does }) => does);
+  const facts = [fact(`${named.length} of ${heads.length}`, "", "heads have a role")];
+  /** @type {Record<string, number>} */
+  const lift = {};
+  for (const { name, does, scores } of named) lift[name] = (does && scores[does.score]?.mean) || 0;
+  const [clearest] = [...named].sort((one, other) => lift[other.name] - lift[one.name]);
+  if (clearest?.does) {
+    const { low, high } = clearest.scores[clearest.does.score] || { low: null, high: null };
+    facts.push(fact(figure(clearest.does.mean), interval(low, high), `${clearest.does.name}, head `, link(clearest.name)));
+  }
+  const [costliest] = heads.filter(({ effect }) => effect).sort((one, other) => (other.effect?.effect || 0) - (one.effect?.effect || 0));
+  if (costliest?.effect && metric) {
+    const { effect, low, high } = costliest.effect;
+    facts.push(fact(`${figure(effect, true)}`, interval(low, high), `${metric.unit} of ${metric.name} without head `, link(costliest.name)));
+  }
+  fill(byId("large"), ...facts);
+}
