@@ -380,6 +380,38 @@ def test_the_grid_is_tinted_and_the_address_holds_it_all(page: Opened, demo: Atl
     assert look.inner_text("#card h2") == "Head 1.4"
 
 
+def test_the_grid_is_a_map_with_arrows_of_the_chosen_head_alone(page: Opened, demo: Atlas) -> None:
+    look = page.page
+    look.goto(look.url.partition("#")[0] + "#")
+    mapped = {demo.layout.name(one.head) for one in demo.heads if one.map is not None}
+    drawn = "all => all.filter(one => one.querySelector('canvas')).map(one => one.dataset.head)"
+    assert set(look.eval_on_selector_all("#grid button", drawn)) == mapped != set()
+    size = look.locator('#grid [data-head="1.4"]').bounding_box()
+    assert size["width"] == size["height"] == 64
+    pixels = """one => [...one.getContext('2d').getImageData(0, 0, one.width, one.height).data]
+        .filter((_, n) => n % 4 === 0)"""
+    reds = look.eval_on_selector('#grid [data-head="1.4"] canvas', pixels)
+    assert len(set(reds)) > 5, "its own weights"
+    assert look.locator(".arcs > path").count() == 0
+    look.click('#grid [data-head="1.4"]')
+    ends = look.eval_on_selector_all(
+        ".arcs > path", "all => all.map(p => p.getAttribute('marker-end'))"
+    )
+    assert set(ends) == {"url(#arrow)"}
+
+
+def test_three_numbers_stand_in_large_letters(page: Opened, demo: Atlas) -> None:
+    named = [one for one in demo.heads if one.profile.scores.does is not None]
+    costliest = max((one for one in demo.heads if one.effect), key=lambda one: one.effect.change)
+    numbers = page.page.locator("#large .number").all_inner_texts()
+    assert numbers[0] == f"{len(named)} of {len(demo.heads)}"
+    assert float(numbers[-1]) == pytest.approx(costliest.effect.change, rel=0.06)
+    said = page.page.inner_text("#large")
+    assert f"without head {demo.layout.name(costliest.head)}" in said
+    if costliest.effect.first.low is not None:
+        assert re.search(r"without head [\d.]+ \[[+−]?[\d.]+, [+−]?[\d.]+\]", said)
+
+
 def test_what_a_head_is_worth_has_the_colours_of_every_other_picture(
     page: Opened, demo: Atlas
 ) -> None:

@@ -46,6 +46,22 @@ def test_text_head_and_all_heads_are_on_one_screen(browser: Any, page: Path, siz
             assert box["y"] + box["height"] <= height, part
 
 
+def test_line_one_says_what_to_do_and_a_click_does_it(shared: Opened, page: Path) -> None:
+    shared.open(page, again=True)
+    assert shared.text("#do") == "Click a word to see what this head looks at."
+    sizes = "getComputedStyle(document.getElementById('text-body')).fontSize"
+    assert shared.page.evaluate(sizes) == "20px"
+    places = {name: shared.page.locator(f"#{name}").bounding_box()["y"]
+              for name in ("do", "text-body", "map-over", "view-overview")}  # fmt: skip
+    assert places["do"] < places["text-body"] < places["map-over"]
+    assert abs(places["view-overview"] - places["do"]) < 30, "the grid at right begins at the top"
+    before = shared.text("#text-said")
+    shared.page.locator("#text-body button.word").last.click()
+    assert shared.text("#text-said") != before
+    shared.go("view=map")
+    assert not shared.page.is_visible("#do")
+
+
 def test_a_page_opens_on_a_sentence_that_is_true(shared: Opened, page: Path) -> None:
     shared.open(page, again=True)
     told = shared.text("#opening button")
