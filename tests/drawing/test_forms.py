@@ -75,7 +75,7 @@ def test_a_place_that_is_none(heads: av.Heads, tmp_path: Path) -> None:
 def test_a_result_without_forms_says_which_it_lacks(tmp_path: Path) -> None:
     bare = Bare()
     assert Bare.suffixes() == (".json",)
-    assert bare.save(tmp_path / "x.json").read_text() == bare.to_json()
+    assert bare.save(tmp_path / "x.json").read_text() == bare.to_json(bare.made)
     for ask, says in [
         (bare.to_records, "Bare has no rows"),
         (bare.to_pandas, "Bare has no rows"),

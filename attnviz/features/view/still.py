@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Sequence
 from html import escape
 from typing import Any
@@ -19,14 +20,15 @@ from attnviz.drawing.still import paragraphs, table
 
 _MOST = 144
 """Heads that are drawn."""
-_CELLS = 24
-"""Along a side of a map; larger ones show the largest weight of each block."""
+_CELLS, _FEWEST, _ALL = 24, 8, 9_000
+"""Along a side of a map at most and at least, and of all maps together, about; where a map has
+more, each shows the largest weight of a block."""
 _SIDE, _GAP, _NAME = 64, 10, 14
 """Pixels of a map, between maps, and of the line with its name."""
 _LEVELS = 12
 """Colours; the page itself has as many as its palette."""
 _TEXT = 300
-_HEAD_BYTES, _CELL_BYTES = 1_000, 12
+_HEAD_BYTES, _CELL_BYTES = 150, 11
 
 
 def still_overview(
@@ -67,8 +69,13 @@ def still_overview(
 
 def still_bytes(capture: Capture, heads: Collection[Head]) -> int:
     """About how much the overview takes at most."""
-    maps = sorted((capture[head].size for head in heads if capture.holds(head)), reverse=True)
-    return sum(_HEAD_BYTES + _CELL_BYTES * min(size, _CELLS**2) for size in maps[:_MOST])
+    count = min(sum(map(capture.holds, heads)), _MOST)
+    return count * (_HEAD_BYTES + _CELL_BYTES * _side(count) ** 2)
+
+
+def _side(count: int) -> int:
+    """Cells along a side of so many maps."""
+    return min(max(math.isqrt(_ALL // max(count, 1)), _FEWEST), _CELLS)
 
 
 def by_layer(heads: Sequence[Head]) -> list[list[Head]]:
@@ -89,11 +96,12 @@ def maps_svg(lines: Sequence[Sequence[tuple[str, NDArray[np.floating[Any]]]]]) -
     wide, high = across * max(map(len, lines), default=1), down * len(lines)
     sizes = (float(np.abs(weights).max(initial=0.0)) for line in lines for _, weights in line)
     top, parts = max(sizes, default=0.0), list[str]()
+    side = _side(sum(map(len, lines)))
     for n, line in enumerate(lines):
         for m, (name, weights) in enumerate(line):
             x, y = m * across, n * down
             parts.append(f'<text x="{x}" y="{y + 11}" fill="currentColor">{escape(name)}</text>')
-            parts += _map(np.abs(weights).astype(float), top, x, y + _NAME)
+            parts += _map(np.abs(weights).astype(float), top, side, x, y + _NAME)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" '
         f'viewBox="0 0 {wide} {high}" role="img" aria-label="a small map of each head" '
@@ -101,9 +109,9 @@ def maps_svg(lines: Sequence[Sequence[tuple[str, NDArray[np.floating[Any]]]]]) -
     )
 
 
-def _map(weights: NDArray[np.float64], top: float, x: float, y: float) -> Iterator[str]:
+def _map(weights: NDArray[np.float64], top: float, side: int, x: float, y: float) -> Iterator[str]:
     """One map: a path for each colour, over the colour of no weight."""
-    rows, columns = (-(-size // _CELLS) for size in weights.shape)
+    rows, columns = (-(-size // side) for size in weights.shape)
     cells = np.sqrt(binned(weights, rows, columns) / (top or 1.0))
     levels = np.rint(cells * (_LEVELS - 1)).astype(int)
     colors = ramp(DEFAULT_PALETTE, _LEVELS)
