@@ -169,7 +169,7 @@ class Renderable(Record):
             return f"{self.to_markdown().rstrip()}\n\n{hidden(self.made.line())}\n".encode()
         if form == "graph":
             written: str = self._needed("graph", "graph").dot(self)
-            return f"// {self.made.line()}\n{written}".encode()
+            return f"{written}// {self.made.line()}\n".encode()
         return bytes(self._drawn(suffix.removeprefix("."), options))
 
     @classmethod
