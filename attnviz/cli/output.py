@@ -51,11 +51,10 @@ class FilesOutput(Quiet):
                 nothing can be written.
         """
         from attnviz import files
-        from attnviz.web.folder import INDEXES
 
         for out in self.out or ():
             paged = bool(kinds) and all(".html" in kind.suffixes() for kind in kinds)
-            path = out / INDEXES[0] if paged and isdir(out) else out
+            path = out / "index.html" if paged and isdir(out) else out
             for kind in kinds:
                 kind.check_suffix(path)
             files.check_writable(path)

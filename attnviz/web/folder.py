@@ -18,20 +18,19 @@ INDEXES = ("index.html", "pages.html")
 
 _TITLE = re.compile(rb"<title>(.*?)</title>", re.DOTALL)
 _MADE = re.compile(rb'<p id="made"')
-_OURS = b'<main id="pages">'
+_OURS = b'<main id="pages" class="still">'
 _PAGE = """<!doctype html>
 <html lang="en">
 {{head}}
 </head>
 <body>
 <header><div class="title"><h1>{{title}}</h1></div></header>
-<main id="pages">
+<main id="pages" class="still">
 {{list}}</main>
 <script>{{script}}</script>
 </body>
 </html>
 """
-_STYLE = "#pages { padding: 14px var(--edge); } #pages li { margin: 8px 0; }"
 _LARGEST = 200 << 20
 
 
@@ -106,6 +105,6 @@ def _listing(folder: Path, listed: list[tuple[Path, str, dict[str, Any]]]) -> by
         for model, lines in sorted(by_model.items())
     )
     return html_page(
-        _PAGE, title=f"Pages in {folder.resolve().name}", style=shared_style() + _STYLE, script="",
+        _PAGE, title=f"Pages in {folder.resolve().name}", style=shared_style(), script="",
         of=Made.now(*sorted(by_model)), still="", list="".join(parts),
     )  # fmt: skip
