@@ -59,7 +59,7 @@ def main() -> None:
     av.knockout(
         Path("sample_inputs/repeats.jsonl").absolute(), select="1.4, 2.0, 3.0, 3.3", window=1
     ).save(IMAGES / "knockout.png")
-    trace = Path("sample_inputs/trace.txt").read_text("utf-8")
+    trace = Path("sample_inputs/trace.txt").read_text("utf-8").strip()
     av.thoughts(trace).save(IMAGES / "thoughts.png")
     av.flow(REPEATED, position=-1).save(IMAGES / "flow.png")
     av.flow(SENTENCE, model="demo-bert").save(IMAGES / "flow-bert.png", style=Style(dpi=90))
