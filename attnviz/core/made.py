@@ -133,8 +133,11 @@ def call(name: str, arguments: Sequence[Any], named: Mapping[str, Any]) -> str:
 
 
 def of_call(value: Any, made_by: str) -> None:
-    """Keep with a result which call it is from, for the files that it is saved in later."""
-    if hasattr(value, "made") and hasattr(value, "__dict__"):
+    """Keep with a result which call it is from, for the files that it is saved in later.
+
+    What is read from a file is from the call that the file names, and stays so.
+    """
+    if made_by and hasattr(value, "made") and not called_by(value) and hasattr(value, "__dict__"):
         object.__setattr__(value, "_call", made_by)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from zipfile import is_zipfile
 
 from attnviz.core.interface import interface
+from attnviz.core.made import of_call
 from attnviz.core.record import Record, parsed
 from attnviz.errors import InputError, system_errors
 from attnviz.features.listed import FEATURES
@@ -47,7 +48,10 @@ def read_record(document: Any, name: str) -> Record:
     if kind is None:
         holds = f"a result of {str(schema)[:40]}" if schema else "not an attnviz result"
         raise InputError(f"{name} is {holds}; give a JSON file that an attnviz command wrote")
-    return kind.from_dict(document, name)
+    record = kind.from_dict(document, name)
+    made = document.get("made")
+    of_call(record, str(made.get("command", "")) if isinstance(made, dict) else "")
+    return record
 
 
 @interface
