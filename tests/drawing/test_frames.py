@@ -46,7 +46,9 @@ def test_parquet_on_the_command_line(tmp_path: Path) -> None:
         assert main([*line, "-q", "-o", str(path)]) == 0
         assert {"head", "heads"} & set(parquet.read_table(path).column_names)
     assert main(["profile", str(tmp_path / "t.txt"), "-q", "-o", str(tmp_path / "p.csv")]) == 0
-    assert (tmp_path / "p.csv").read_text() == av.profile(str(tmp_path / "t.txt")).to_csv()
+    table = (tmp_path / "p.csv").read_text().splitlines()[2:]  # the first row says what made it
+    plain = av.profile(str(tmp_path / "t.txt")).to_csv().splitlines()[2:]
+    assert [line.removesuffix(",") for line in table] == plain
 
 
 def test_polars(effects: Any) -> None:
