@@ -25,7 +25,8 @@ class Result(Record):
         layout: its heads.
         identity: what no other model shares, a hash of its files; empty for one handed over loaded.
         texts: how many texts it is from; 0 where it needs none.
-        corpus: a hash of these texts in their order; empty where it is of one, or of none.
+        corpus: a hash of these texts in their order (of a profile in any order, as parts of a
+            corpus merge in any); empty where it is of one, or of none.
         seed: of whatever was drawn; None where nothing was.
         partial: whether it was interrupted: only what was done until then is in it.
         notes: full sentences that the reader must not miss.
@@ -57,10 +58,11 @@ class Result(Record):
         """
         if not self.corpus:
             return ""
-        model = str(self.identity.get("checkpoint", ""))
+        models = (self.identity, getattr(self, "other_identity", {}))
+        hashes = (str(known.get("checkpoint", ""))[: DIGITS // 2] for known in models)
         parts = {
             "corpus": self.corpus[: DIGITS // 2],
-            "model": model[: DIGITS // 2],
+            "model": " and ".join(filter(None, hashes)),
             "split": self.divided,
             "seed": "" if self.seed is None else str(self.seed),
         }

@@ -106,6 +106,7 @@ def gather(
         layout=profile.layout,
         identity=profile.identity,
         texts=profile.texts,
+        corpus=profile.corpus,
         seed=profile.seed,
         partial=any(part.partial for part in (profile, *parts)),
         notes=tuple(dict.fromkeys(note for part in (profile, *parts) for note in part.notes)),

@@ -51,6 +51,7 @@ class AntecedentExamples:
         right: [C, N, 2], whether each head finds the antecedent in each direction.
         baselines: [C] whether each baseline does.
         skipped: what was left out, by reason.
+        corpus: a hash of what was read and asked.
     """
 
     data: Data
@@ -63,6 +64,7 @@ class AntecedentExamples:
     right: Bools
     baselines: Mapping[str, Bools]
     skipped: Mapping[str, int]
+    corpus: str
 
 
 def report(source: Source, examples: AntecedentExamples, *, split: str) -> Coref:
@@ -85,6 +87,7 @@ def report(source: Source, examples: AntecedentExamples, *, split: str) -> Coref
         source=source.info,
         layout=layout,
         texts=len(set(document.tolist())),
+        corpus=examples.corpus,
         unit=examples.unit,
         data=examples.data,
         examples=len(document),

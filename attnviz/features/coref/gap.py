@@ -64,6 +64,11 @@ class NameChoice:
     first: bool
 
     @property
+    def asked(self) -> tuple[str, tuple[int, ...], bool]:
+        """What tells it from other choices: text, places, answer."""
+        return self.text, (*self.starts, *self.ends), self.first
+
+    @property
     def kind(self) -> str:
         """The gender of an English pronoun; empty for other pronouns."""
         start, end = self.starts[PRONOUN], self.ends[PRONOUN]

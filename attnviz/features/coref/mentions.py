@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.fingerprint import fingerprint
 from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import Source
@@ -334,4 +335,8 @@ def _found(study: _Study, right: Bools, skipped: Mapping[str, int]) -> Anteceden
             name: np.array([answers[name] for answers in baselines])[order] for name in baselines[0]
         },
         skipped={**skipped, **study.skipped},
+        corpus=fingerprint(
+            (*(s.words for s in document.sentences), *map(astuple, document.mentions))
+            for document in study.documents
+        ),
     )  # fmt: skip

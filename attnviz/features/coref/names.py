@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.fingerprint import fingerprint
 from attnviz.core.heads import Layout, Site
 from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
@@ -103,6 +104,10 @@ class _Study:
         self.refused += 1
 
 
+def _number(choice: NameChoice) -> int:
+    return choice.number
+
+
 def run_names(
     source: Source,
     choices: Sequence[NameChoice],
@@ -158,5 +163,6 @@ def run_names(
             "a name after the pronoun, which a causal model cannot see": len(choices) - len(usable),
             "refused by the model": study.refused,
         },
+        corpus=fingerprint(choice.asked for choice in sorted(study.used, key=_number)),
     )
     return report(source, examples, split=settings.split)

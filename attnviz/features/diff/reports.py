@@ -28,7 +28,8 @@ class Report:
         source: its model; ``layout`` its heads, ``identity`` what no other model shares.
         layout: see ``source``, as for ``identity``.
         identity: see there.
-        texts: how many it is from.
+        texts: how many it is from; ``corpus`` a hash of them.
+        corpus: see ``texts``.
         figures: of its heads.
     """
 
@@ -38,6 +39,7 @@ class Report:
     layout: Layout
     identity: Mapping[str, Any]
     texts: int
+    corpus: str
     figures: Figures
 
 
@@ -51,7 +53,7 @@ def report(result: Record, name: str) -> Report:
         raise InputError(f"{name} holds no result about heads; give one that a command measured")
     return Report(
         name, result.command, result.source, result.layout, result.identity, result.texts,
-        result.compared(),
+        result.corpus, result.compared(),
     )  # fmt: skip
 
 
@@ -85,6 +87,7 @@ def compare(first: Report, other: Report) -> Diff:
         layout=first.layout,
         identity=first.identity,
         texts=first.texts,
+        corpus=first.corpus if first.corpus == other.corpus else "",
         notes=tuple(_notes(first, other)),
         other=other.source,
         other_identity=other.identity,
@@ -101,6 +104,8 @@ def _notes(first: Report, other: Report) -> Iterator[str]:
     if first.texts != other.texts:
         texts = counted(first.texts, "text")
         yield f"The first report is of {texts}, the second of {other.texts:,}."
+    elif first.corpus != other.corpus:
+        yield "The two reports are of other texts, so that what differs may be of them."
     if odd := sorted(_names(first) ^ _names(other)):
         yield f"Only one of the two reports has {', '.join(odd[:5])}."
 

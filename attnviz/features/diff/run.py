@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from attnviz.captures.copies import repeated, same_as
 from attnviz.core.capture import Capture
+from attnviz.core.fingerprint import fingerprint
 from attnviz.core.heads import Head, Layout
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.scores import HeadScores
@@ -107,7 +108,7 @@ def compare(
     layout: Layout | None = None
     sources: tuple[SourceInfo, ...] = ()
     texts, sides, others = 0, dict[str, Sides](), dict[str, Sides]()
-    copies, known = 0, set[Hashable]()
+    copies, known = 0, dict[Hashable, None]()
     first, maps = dict[Head, Maps](), dict[Head, Maps]()
     blocked = dict[Head, NDArray[np.bool_]]()
     found_names = names
@@ -117,7 +118,7 @@ def compare(
         if None not in same and same in known:
             copies += 1
             continue
-        known.add(same)
+        known[same] = None
         layout, sources = earlier.layout, (earlier.source, later.source)
         if found_names is None:
             found_names = earlier.source.model, later.source.model
@@ -161,6 +162,7 @@ def compare(
         heads=tuple(heads),
         align=matched,
         texts=texts,
+        corpus=fingerprint(known) if texts > 1 else "",
         notes=(*repeated(copies), *_notes(texts, sum(map(len, changes.values())))),
     )
     if texts > 1:

@@ -89,9 +89,9 @@ def _headline(figure: Figure, film: Film, width: float, height: float) -> None:
         0.2 / width, at, spelled(title, missing), fontsize=11, fontweight="bold", family=families,
         va="top",
     )  # fmt: skip
-    if paper.current().caption:
-        said = f"{heading(film)} · {counted(film.texts, 'text')} · bands: 95 % intervals over texts"
-        figure.text(0.2 / width, at - 0.23 / height, said, fontsize=7, color=_GREY, va="top")
+    said = f"{heading(film)} · {counted(film.texts, 'text')} · bands: 95 % intervals over texts"
+    below = " · ".join(paper.captions([said]))
+    figure.text(0.2 / width, at - 0.23 / height, below, fontsize=7, color=_GREY, va="top")
 
 
 def _loss(axes: Axes, film: Film, name: str, curve: StepCurve) -> None:

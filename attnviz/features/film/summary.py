@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.captures.copies import repeated
+from attnviz.core.fingerprint import fingerprint
 from attnviz.core.scores import Role
 from attnviz.drawing.labels import counted
 from attnviz.errors import InputError, UsageError
@@ -70,11 +71,13 @@ def summarize(
     formations = series.formations(heads)
     events, order = series.events(formations)
     first, last = steps[0].header, steps[-1].header
+    texts = first.texts[: len(first.texts) - first.probes]
     return Film(
         source=last.info,
         layout=series.layout,
         identity=last.identity,
-        texts=len(first.texts) - first.probes,
+        texts=len(texts),
+        corpus=fingerprint(texts) if len(texts) > 1 else "",
         seed=series.seed,
         partial=partial,
         notes=tuple(series.notes(heads)),

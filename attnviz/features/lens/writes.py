@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 
 from attnviz.attention.unembedding import gain, moved, scaled
 from attnviz.captures.activations import Activations
+from attnviz.captures.copies import same_as
 from attnviz.captures.trials import predicted
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
+from attnviz.core.fingerprint import fingerprint
 from attnviz.core.heads import Head
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Source
@@ -132,6 +134,7 @@ def run_heads(
         chance=float(np.mean(seen)) if rows > 1 else None,
         notes=texts[0].notes if len(texts) == 1 else (),
         texts=len(texts),
+        corpus=fingerprint(map(same_as, texts)) if len(texts) > 1 else "",
     )
 
 

@@ -100,11 +100,8 @@ def _headline(figure: Figure, profile: Profile, width: float, height: float) -> 
         family=families,
         va="top",
     )
-    if not paper.current().caption:
-        return
-    figure.text(
-        _MARGIN / width, at - 0.26 / height, " · ".join(parts), fontsize=8, color=_GREY, va="top"
-    )
+    below = " · ".join(paper.captions(parts))
+    figure.text(_MARGIN / width, at - 0.26 / height, below, fontsize=8, color=_GREY, va="top")
 
 
 def _entropy(axes: Axes, heads: list[HeadProfile]) -> None:

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.fingerprint import fingerprint
 from attnviz.core.heads import Head, Layout
 from attnviz.core.measures import SinkRate
 from attnviz.core.scores import Estimate, HeadScores
@@ -84,6 +85,7 @@ def summarize(state: State, *, stability: bool = False) -> Profile:
         layout=layout,
         identity=about.model,
         texts=tally.texts,
+        corpus=fingerprint(sorted(state.copies.items())) if tally.texts > 1 else "",
         seed=about.seed,
         partial=not state.finished,
         notes=tuple(_notes(state, clusters, copies)),

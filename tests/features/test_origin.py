@@ -1,0 +1,119 @@
+"""Every result of several texts says what makes it again: in JSON, on the terminal, in pictures."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import attnviz as av
+from attnviz.core.result import Result
+from attnviz.drawing.forms import Renderable
+from attnviz.features.atlas.gather import gather
+from attnviz.features.registry import RESULTS
+from attnviz.models.folder import locate
+from tests.corpus.gold.pronouns import pronouns
+from tests.corpus.gold.sentences import treebank
+from tests.features.profile.corpus import sentences as texts
+
+MODEL = "demo-gpt2"
+KETTLE = "The kettle sang and the candle burned while the kettle sang"
+
+
+def _file(folder: Path, name: str, written: str) -> Path:
+    path = folder / name
+    path.write_text(written, encoding="utf-8")
+    return path
+
+
+def _spanned(n: int) -> list[av.Prompt]:
+    return [av.Prompt(f"{KETTLE}{' again' * k}.", spans={"kettle": "all:kettle"}) for k in range(n)]
+
+
+def _questions(n: int) -> str:
+    names = ("Paul", "Anna", "Mary", "John", "Peter")
+    said = [
+        {
+            "question": f"Who has key {10 * k}?",
+            "context": [f"{names[(k + d) % 5]} has key {10 * k + d}." for d in range(3)],
+            "answer": names[k % 5 + k % 3 - 5],
+            "gold": k % 3,
+        }
+        for k in range(n)
+    ]
+    return "".join(json.dumps(row) + "\n" for row in said)
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    steps = [folder / f"{MODEL}-{n}" for n in (1, 2)]
+    for step in steps:
+        step.symlink_to(locate(MODEL).folder)
+    return steps
+
+
+Make = Callable[[Path, int], Any]
+"""A result of so many texts, with room for files."""
+
+MADE: dict[str, Make] = {
+    "ablate": lambda folder, n: av.ablate(texts(n), model=MODEL, select="0.5"),
+    "atlas": lambda folder, n: gather(av.profile(texts=texts(n), model=MODEL)),
+    "coref": lambda folder, n: av.coref(_file(folder, "g.tsv", pronouns(4 * n)), model=MODEL),
+    "diff": lambda folder, n: av.diff(texts(n), other_model="demo-gpt2", model=MODEL),
+    "film": lambda folder, n: av.film(texts=texts(n), model=_checkpoints(folder)),
+    "knockout": lambda folder, n: av.knockout(_spanned(n), draws=1, model=MODEL),
+    "lens": lambda folder, n: av.lens(texts(n), by="head", model=MODEL),
+    "patch": lambda folder, n: av.patch(task="gender", count=2 * n, model=MODEL),
+    "profile": lambda folder, n: av.profile(texts=texts(n), model=MODEL),
+    "retrieval": lambda folder, n: av.retrieval(
+        model=MODEL, lengths=[40], depths=[0.5], count=4 * n, group_size=(1,), draws=1, control=0
+    ),
+    "sinks": lambda folder, n: av.sinks(texts(n), model=MODEL),
+    "source-shares": lambda folder, n: av.sources(texts(n), select="1.4", model=MODEL),
+    "spans": lambda folder, n: av.spans(
+        _file(folder, "q.jsonl", _questions(4 * n)), model=MODEL, seed=1
+    ),
+    "syntax": lambda folder, n: av.syntax(_file(folder, "s.conllu", treebank(4 * n)), model=MODEL),
+}
+OF_ONE_TEXT = ("explain", "flow", "heads", "logits", "sources")
+"""Results of a single text, which is in them."""
+OF_NO_TEXT = ("check", "circuits", "model", "models", "shapes")
+
+
+def test_every_command_with_texts_is_here() -> None:
+    known = {name.removeprefix("attnviz.") for name in RESULTS}
+    assert known == {*MADE, *OF_ONE_TEXT, *OF_NO_TEXT}
+
+
+@pytest.mark.parametrize("name", list(MADE))
+def test_what_makes_a_result_again_is_said_wherever_it_is_shown(name: str, tmp_path: Path) -> None:
+    folders = [tmp_path / part for part in "abc"]
+    for folder in folders:
+        folder.mkdir()
+    result, again, more = (
+        MADE[name](folder, n) for folder, n in zip(folders, (6, 6, 7), strict=True)
+    )
+    assert isinstance(result, Result)
+    assert isinstance(result, Renderable)
+    document = result.to_dict()
+    assert document["texts"] > 1
+    assert len(document["corpus"]) == 16
+    assert document["identity"]["checkpoint"]
+    assert again.corpus == result.corpus
+    assert more.corpus != result.corpus
+    line = result.origin()
+    assert document["corpus"][:8] in line
+    assert document["identity"]["checkpoint"][:8] in line
+    if document.get("seed") is not None:
+        assert f"seed {document['seed']}" in line
+    if "split" in document:
+        assert f"split {document['split']}" in line
+    assert line in " ".join(str(result).split())
+    if result._form("figure") is not None and name != "diff":  # which draws one text
+        drawn = result.to_bytes("svg").decode()
+        assert document["corpus"][:8] in drawn
+    if result._form("page") is not None and name not in ("diff", "patch", "profile"):
+        assert html.escape(line) in result.page().decode()
