@@ -61,6 +61,8 @@ class Estimate:
         macro: the mean of the means of single texts (or groups), each counting once whatever its
             rows; ``mean`` counts every row once. ``macro_low``, ``macro_high`` are the ends of its
             95 % interval, each by itself.
+        detectable: of a score that a role rests on, the mean from which the role would have been
+            given in 80 % of such samples; None for others, or where too few texts say.
     """
 
     mean: float | None
@@ -74,6 +76,7 @@ class Estimate:
     macro: float | None = None
     macro_low: float | None = None
     macro_high: float | None = None
+    detectable: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ import numpy as np
 
 from attnviz.statistics.clusters import LEAST, LEVEL
 from attnviz.statistics.exact import Floats
+from attnviz.statistics.families import POWER
 from attnviz.statistics.simultaneous import ENOUGH, REPLICATES, poisson
 from attnviz.statistics.student import half_width
 
@@ -35,6 +36,8 @@ class Ratios:
         low, high: ends of each one's own 95 % interval; from :data:`LEAST` clusters.
         joint_low, joint_high: ends of the intervals that hold for all at once; from
             :data:`ENOUGH` clusters.
+        detectable: how far from 0 a ratio must be to stand in 80 % of such samples: by the interval
+            that holds for all at once where there is one.
     """
 
     value: Floats
@@ -42,6 +45,7 @@ class Ratios:
     high: Floats
     joint_low: Floats
     joint_high: Floats
+    detectable: Floats
 
 
 def clustered(names: Sequence[str], values: Floats) -> Floats:
@@ -70,14 +74,15 @@ def ratios(
     value = a.sum(0) / total
     none = np.full(value.shape, np.nan)
     if count < LEAST:
-        return Ratios(value, none, none, none, none)
+        return Ratios(value, none, none, none, none, none)
     error = _error(((a - value * b[:, None]) ** 2).sum(0), count, total)
     error = np.where(error > _SAME, error, np.nan)
     half = half_width(count - 1, level) * error
     joint = none
     if count >= ENOUGH:
         joint = _width(a, b, value, list(dict.fromkeys(names)), seed, level) * error
-    return Ratios(value, value - half, value + half, value - joint, value + joint)
+    apart = np.where(np.isnan(joint), half, joint) + POWER * error
+    return Ratios(value, value - half, value + half, value - joint, value + joint, apart)
 
 
 def mean(values: Floats, names: Sequence[str]) -> tuple[float, float, float]:

@@ -19,7 +19,8 @@ from attnviz.scoring.roles import ROLES
 from attnviz.scoring.scores import SCORES
 from attnviz.statistics.clusters import LEVEL
 from attnviz.statistics.exact import Floats
-from attnviz.statistics.families import holm, one_sided
+from attnviz.statistics.families import POWER, holm, one_sided
+from attnviz.statistics.student import half_widths
 
 Bools = NDArray[np.bool_]
 
@@ -40,10 +41,14 @@ class Decisions:
     Attributes:
         sure: bool [H, n], of scores that roles rest on; others are True.
         questions: how many there were.
+        detectable: [H, n], the mean from which a score would have been sure in 80 % of such
+            samples; NaN for those that no role rests on. By Bonferroni's correction, which Holm's
+            begins with, where there are no simultaneous intervals.
     """
 
     sure: Bools
     questions: int
+    detectable: Floats
 
     def unsure(self, head: int) -> frozenset[str]:
         """The scores of a head that are no evidence."""
@@ -71,15 +76,21 @@ def decide(
     """
     columns = [column for column, _, _ in asked_of()]
     bounds = np.array([(least, lift) for _, least, lift in asked_of()])
-    apart = mean[:, columns] - np.fmax(bounds[:, 0], bounds[:, 1] * chance[:, columns])
+    bound = np.fmax(bounds[:, 0], bounds[:, 1] * chance[:, columns])
+    apart = mean[:, columns] - bound
     if width is not None:
         asked = ~np.isnan(width[:, columns] + apart)
         answers = apart > width[:, columns] * error[:, columns]
+        needed = width[:, columns]
     else:
         assert freedom is not None
         p = one_sided(apart, error[:, columns], freedom[:, columns])
         asked = ~np.isnan(p)
         answers = holm(p) <= 1 - LEVEL
+        one_side = 2 * (1 - LEVEL) / max(int(asked.sum()), 1)
+        needed = half_widths(freedom[:, columns], 1 - one_side)
     sure = np.ones(mean.shape, np.bool_)
     sure[:, columns] = answers & asked
-    return Decisions(sure, int(asked.sum()))
+    detectable = np.full(mean.shape, np.nan)
+    detectable[:, columns] = np.where(asked, bound + (needed + POWER) * error[:, columns], np.nan)
+    return Decisions(sure, int(asked.sum()), detectable)

@@ -225,6 +225,7 @@ def _estimates(
                 (float(middle[0]), float(middle[1]), float(middle[2])),
                 float(macro[at]),
                 *_ends(macro[at], macro_half[at], most),
+                _shows(float(decisions.detectable[at]), most),
             )
         estimates.append(of_head)
     common, rare = state.bootstrap.families(sums, copies)
@@ -236,6 +237,11 @@ def _ends(mean: float, half: float, most: float) -> tuple[float | None, float | 
     if math.isnan(half):
         return None, None
     return float(max(mean - half, 0.0)), float(min(mean + half, most))
+
+
+def _shows(value: float, most: float) -> float | None:
+    """A mean that would show; None where there is none, or where no score can be so large."""
+    return value if value <= most else None
 
 
 def _width(width: Floats | None, part: NDArray[np.bool_]) -> float | None:

@@ -8,7 +8,7 @@ from attnviz.drawing.tables import Row, head_cells, which_head
 from attnviz.features.profile.parts import Distribution
 from attnviz.features.profile.result import Profile
 
-_PARTS = ("mean", "low", "high", "chance", "lift", "rows", "texts")
+_PARTS = ("mean", "low", "high", "chance", "lift", "rows", "texts", "detectable")
 _MACRO = ("macro", "macro_low", "macro_high")
 _QUARTILES = ("q1", "median", "q3")
 

@@ -34,6 +34,7 @@ from attnviz.drawing.terminal import Line, user_defined_line
 from attnviz.features.profile.result import HeadProfile, Profile
 from attnviz.features.profile.rows_terminal import row_parts
 from attnviz.scoring.published import SINK_LENGTH
+from attnviz.scoring.roles import ROLES
 from attnviz.statistics.clusters import few_groups
 
 
@@ -50,6 +51,8 @@ def parts(
     listed = [head.scores for head in result.heads if head.scores.roles] if rows is None else rows
     yield profile_grid(result)
     yield profile_table(result, listed)
+    if shown := would_show(result):
+        yield Line(f"{shown}\n", "dim")
     if more:
         yield Line(f"{more}\n", "dim")
     yield from published_lines(result)
@@ -78,6 +81,28 @@ def profile_table(profile: Profile, heads: Sequence[HeadScores]) -> RenderableTy
     """The estimates that roles rest on, one line a head; ``heads`` in this order."""
     known = {head.head: head for head in profile.heads}
     return _Table(profile, [known[scores.head] for scores in heads])
+
+
+def would_show(profile: Profile) -> str:
+    """From which means on roles would have shown, of heads of which nothing is said."""
+    silent = [head for head in profile.heads if not head.scores.roles]
+    from_means = []
+    for role in ROLES.values():
+        means = [
+            head.estimates[evidence.score].detectable
+            for head in silent
+            for evidence in role.evidence
+            if evidence.score in head.estimates
+        ]
+        known = sorted(mean for mean in means if mean is not None)
+        if known and role.name != "diffuse":
+            from_means.append(f"{role.name} {known[len(known) // 2]:.2f}")
+    if not from_means:
+        return ""
+    return (
+        f"{counted(len(silent), 'head')} without a role: from these means on, of the median head, "
+        f"it would have shown in four of five such samples: {', '.join(from_means)}"
+    )
 
 
 def published_lines(profile: Profile) -> Iterator[RenderableType]:
@@ -282,7 +307,15 @@ def _macro(estimate: Estimate) -> str:
 
 def _perhaps(head: HeadProfile) -> str:
     """The roles that the means support, but not surely."""
-    return "undecided: " + ", ".join(r.title for r in head.undecided) if head.undecided else ""
+    if not head.undecided:
+        return ""
+    said = (f"{role.title}{_enough(head.evidence(role))}" for role in head.undecided)
+    return f"undecided: {', '.join(said)}"
+
+
+def _enough(estimate: Estimate) -> str:
+    """`` (0.62 would show)``, the mean that would have decided; empty for none."""
+    return "" if estimate.detectable is None else f" ({estimate.detectable:.2f} would show)"
 
 
 def _quartiles(estimate: Estimate) -> str:
