@@ -217,6 +217,20 @@ class TextsOptions(InputOptions, panel=INPUT):
         self._check_given(model)
         return islice(self._prompts(self.texts, getattr(model, "seed", seed)), self.limit)
 
+    def parts(self, model: ModelSettings, split: str) -> list[str] | None:
+        """Which part of the data each text is of, where a field says so; None where none does."""
+        from attnviz.core.split import field_of
+
+        field = field_of(split)
+        if not field:
+            return None
+        if self.texts is None or not has_fields(self.texts):
+            raise UsageError(
+                f"--split {split} is a field of texts; add --texts FILE, a .csv, .tsv, .jsonl or "
+                ".parquet file"
+            )
+        return [str(part) for part in self.grouped(model, field)[1] or ()]
+
     def grouped(
         self, model: ModelSettings, group: str | None
     ) -> tuple[list[Input], list[str | None] | None]:

@@ -7,9 +7,12 @@ how data are divided wherever a choice is made, and this module alone divides th
 |---|---|---|
 | ``halves`` | every second one | the others |
 | ``hash:0.5`` | a share, by a hash of their names | the others |
+| ``field:NAME`` | those with the first value of a field that has two | the others |
+| ``field:NAME=VALUE`` | those with that value | the others |
 | ``all`` | all | all |
 
-A hash says of each by itself on which side it is: more data move none to the other side.
+A hash says of each by itself on which side it is: more data move none to the other side. Where data
+name their parts themselves, as a corpus its training and test documents, a field of theirs decides.
 """
 
 from __future__ import annotations
@@ -17,12 +20,13 @@ from __future__ import annotations
 import hashlib
 import random
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from attnviz.core.settings import Settings, setting
-from attnviz.errors import UsageError
+from attnviz.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,6 +36,11 @@ if TYPE_CHECKING:
 
 HALVES, EVERYTHING = "halves", "all"
 _HASH = re.compile(r"hash:(0?\.[0-9]{1,6})")
+_FIELD = re.compile(r"field:([^=]+)(?:=(.+))?", re.DOTALL)
+
+Values = Mapping[Any, str]
+"""What a field says of things, by their numbers or names."""
+NO_VALUES: Values = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -40,9 +49,10 @@ class Splitting(Settings):
 
     split: str = setting(
         HALVES,
-        "Part that heads and rules are chosen on: halves, hash:0.5 or all; figures are from the "
-        "other. Every second one (halves), a share of them by a hash of their names (hash:0.5), or "
-        "both on everything (all).",
+        "Part that heads and rules are chosen on: halves, hash:0.5, field:NAME or all; figures are "
+        "from the other. Every second one (halves), a share of them by a hash of their names "
+        "(hash:0.5), those with the first of a field's two values (field:NAME) or with one that is "
+        "named (field:NAME=VALUE), or both on everything (all).",
         metavar="PART",
         common=True,
     )
@@ -54,23 +64,84 @@ class Splitting(Settings):
 
 def check_split(split: str) -> None:
     """Raise UsageError for what divides nothing."""
-    if split in (HALVES, EVERYTHING):
+    if split in (HALVES, EVERYTHING) or _FIELD.fullmatch(split):
         return
     written = _HASH.fullmatch(split)
     if written is None or not float(written[1]):
         raise UsageError(
-            "{split} takes halves, all, or a share by hash such as hash:0.5, not {!r}",
+            "{split} takes halves, all, a field such as field:part, or a share by hash such as "
+            "hash:0.5, not {!r}",
             split[:20],
             split=...,
         )
 
 
-def sides(split: str, numbers: Sequence[int] | NDArray[np.integer[Any]]) -> tuple[Bools, Bools]:
+def field_of(split: str) -> str:
+    """The field that divides; empty where none does."""
+    written = _FIELD.fullmatch(split)
+    return written[1] if written else ""
+
+
+def values_of(split: str, items: Iterable[tuple[Hashable, str]]) -> Values:
+    """What the field says of every thing.
+
+    Args:
+        split: ``field:NAME`` or ``field:NAME=VALUE``.
+        items: number or name of a thing, and its value; a thing may come again.
+
+    Raises:
+        InputError: a thing that has two values, or only one part.
+        UsageError: more than two values and none that is named, or one that nothing has.
+    """
+    values: dict[Hashable, str] = {}
+    for name, value in items:
+        if values.setdefault(name, value) != value:
+            raise InputError(
+                "{split} has the same text, or texts of one group or document, in both parts "
+                "({!r} and {!r}): nothing is held out; leave one of them out",
+                values[name][:40], value[:40], split=split,
+            )  # fmt: skip
+    chosen = _chosen_value(split, values)
+    if all(value == chosen for value in values.values()):
+        raise InputError(
+            "{split} leaves nothing to measure on: all have {!r}", chosen[:40], split=split
+        )
+    return values
+
+
+def resolved(split: str, values: Values) -> str:
+    """The split with the value that is chosen on, ``field:part=train``; others as they are."""
+    name = field_of(split)
+    return f"field:{name}={_chosen_value(split, values)}" if name else split
+
+
+def _chosen_value(split: str, values: Values) -> str:
+    """The value that is named, or the first of two."""
+    known = list(dict.fromkeys(values.values()))
+    written = _FIELD.fullmatch(split)
+    asked = written[2] if written else None
+    shown = ", ".join(repr(value[:40]) for value in known[:6])
+    if not known:
+        raise UsageError("{split} is of data that have fields; give a file of such", split=split)
+    if asked is None and len(known) != 2:
+        raise UsageError(
+            "{split} has {} values ({}), not two; name the one to choose on, as in {}",
+            len(known), shown, f"{split}={known[0][:40]}", split=split,
+        )  # fmt: skip
+    if asked is not None and asked not in known:
+        raise UsageError("{split} has no such value; there are {}", shown, split=split)
+    return known[0] if asked is None else asked
+
+
+def sides(
+    split: str, numbers: Sequence[int] | NDArray[np.integer[Any]], values: Values = NO_VALUES
+) -> tuple[Bools, Bools]:
     """Which of numbered things are chosen on, and which are measured.
 
     Args:
         split: see the table above; every second one is every even one.
         numbers: [n], of documents or other units, from 1.
+        values: by number, what a field says of them, see :func:`values_of`.
     """
     import numpy as np
 
@@ -81,22 +152,29 @@ def sides(split: str, numbers: Sequence[int] | NDArray[np.integer[Any]]) -> tupl
     if split == HALVES:
         even = some % 2 == 0
         return even, ~even
+    if field_of(split):
+        return _by_field(split, some.tolist(), values)
     chosen = np.array([_below(split, str(number), 0) for number in some.tolist()], np.bool_)
     return chosen, ~chosen
 
 
-def sides_by_name(split: str, names: Sequence[Hashable], seed: int) -> tuple[Bools, Bools]:
+def sides_by_name(
+    split: str, names: Sequence[Hashable], seed: int, values: Values = NO_VALUES
+) -> tuple[Bools, Bools]:
     """The same of things with names, those of one name on one side.
 
     Args:
         split: every second one is the first half of the names in a random order.
         names: [n].
         seed: of that order, and of the hash.
+        values: by name, what a field says of them, see :func:`values_of`.
     """
     import numpy as np
 
     if split == EVERYTHING:
         return sides(split, range(len(names)))
+    if field_of(split):
+        return _by_field(split, names, values)
     known = list(dict.fromkeys(names))
     if split == HALVES:
         random.Random(f"{seed}/halves").shuffle(known)
@@ -104,6 +182,14 @@ def sides_by_name(split: str, names: Sequence[Hashable], seed: int) -> tuple[Boo
     else:
         first = {name for name in known if _below(split, str(name), seed)}
     chosen = np.array([name in first for name in names], np.bool_)
+    return chosen, ~chosen
+
+
+def _by_field(split: str, names: Sequence[Hashable], values: Values) -> tuple[Bools, Bools]:
+    import numpy as np
+
+    value = _chosen_value(split, values)
+    chosen = np.array([values[name] == value for name in names], np.bool_)
     return chosen, ~chosen
 
 

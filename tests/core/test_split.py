@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Hashable
 
 import numpy as np
 import pytest
@@ -12,11 +13,14 @@ from attnviz.core.split import (
     HALVES,
     Splitting,
     chosen_on,
+    field_of,
     measured_on,
+    resolved,
     sides,
     sides_by_name,
+    values_of,
 )
-from attnviz.errors import UsageError
+from attnviz.errors import InputError, UsageError
 
 NAMES = [f"text {n % 200}" for n in range(400)]
 
@@ -54,10 +58,48 @@ def test_a_hash_says_of_each_by_itself_where_it_is() -> None:
     assert first.tolist() == sides("hash:0.5", range(1, 101))[0][:50].tolist()
 
 
-@pytest.mark.parametrize("split", ["odd", "hash", "hash:", "hash:0", "hash:1", "hash:0.0", "0.5"])
+@pytest.mark.parametrize(
+    "split", ["odd", "hash", "hash:", "hash:0", "hash:1", "hash:0.0", "0.5", "field:"]
+)
 def test_what_divides_nothing_is_refused(split: str) -> None:
     with pytest.raises(UsageError, match=re.escape(f"hash:0.5, not {split!r}")):
         Splitting(split=split)
+
+
+PARTS = {1: "train", 2: "test", 3: "train", 4: "test"}
+
+
+def test_a_field_says_of_each_where_it_is() -> None:
+    values = values_of("field:part", PARTS.items())
+    chosen, measured = sides("field:part", [1, 2, 3, 4], values)
+    assert chosen.tolist() == [True, False, True, False]
+    assert (chosen ^ measured).all()
+    assert resolved("field:part", values) == "field:part=train"
+    assert resolved("hash:0.5", values) == "hash:0.5"
+    chosen, _ = sides_by_name("field:part=test", [2, 1], 0, values)
+    assert chosen.tolist() == [True, False]
+    three = values_of("field:part=dev", [*PARTS.items(), (5, "dev")])
+    assert sides("field:part=dev", [1, 5], three)[0].tolist() == [False, True]
+    assert field_of("field:doc part=x=y") == "doc part"
+    assert not field_of("halves")
+
+
+@pytest.mark.parametrize(
+    ("split", "items", "error", "said"),
+    [
+        ("field:part", [(1, "a"), (2, "b"), (3, "c")], UsageError, "has 3 values ('a', 'b', 'c')"),
+        ("field:part", [(1, "a"), (2, "a")], UsageError, "has 1 values ('a'), not two"),
+        ("field:part=c", [(1, "a"), (2, "b")], UsageError, "no such value; there are 'a', 'b'"),
+        ("field:part", [], UsageError, "is of data that have fields"),
+        ("field:part", [("x", "a"), ("x", "b")], InputError, "in both parts ('a' and 'b')"),
+        ("field:part=a", [(1, "a"), (2, "a")], InputError, "nothing to measure on: all have 'a'"),
+    ],
+)
+def test_a_field_that_does_not_divide_is_refused(
+    split: str, items: list[tuple[Hashable, str]], error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=re.escape(said)):
+        values_of(split, items)
 
 
 def test_words() -> None:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import Source
+from attnviz.core.split import NO_VALUES, field_of, resolved, sides, values_of
 from attnviz.corpus.batches import batches, tokenize
 from attnviz.corpus.gold.pointing import present
 from attnviz.corpus.gold.settings import SyntaxSettings
 from attnviz.corpus.gold.tally import HitTally
-from attnviz.corpus.gold.treebank import PUNCTUATION, Sentence, stripped
+from attnviz.corpus.gold.treebank import PUNCTUATION, Sentence, commented, stripped
 from attnviz.corpus.gold.work import Gold, Task
 from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.errors import InputError, UsageError
 
+Bools = NDArray[np.bool_]
 Loader = Callable[[], Source]
 
 BATCH_TOKENS = 4096
@@ -48,6 +52,8 @@ class Cases:
         refused: sentences that the model cannot take.
         words: see ``done``, as for ``untokenized``.
         untokenized: see ``done``.
+
+    What the settings' ``split`` divides is ``sides``; ``split`` is as results name it.
     """
 
     source: Source
@@ -73,6 +79,18 @@ class Cases:
         first: dict[Hashable, int] = {}
         same = {number: first.setdefault(tuple(said), number) for number, said in words.items()}
         self._documents = {number: same[document] for number, document in self._documents.items()}
+
+        self.split, self.values = self.settings.split, NO_VALUES
+        if field := field_of(self.split):
+            said = commented(self.sentences, field, self.split)
+            self.values = values_of(
+                self.split, zip(map(self.document, self.sentences), said, strict=True)
+            )
+            self.split = resolved(self.split, self.values)
+
+    def sides(self, documents: Sequence[int] | NDArray[np.integer[Any]]) -> tuple[Bools, Bools]:
+        """Which of some clusters are chosen on, and which are measured."""
+        return sides(self.split, documents, self.values)
 
     def document(self, sentence: Sentence) -> int:
         """The cluster that a sentence belongs to; copies of a document are one."""

@@ -77,6 +77,35 @@ class Sentence:
         """Its words with spaces between them, and where they stand."""
         return spoken(self.words)
 
+    def comment(self, name: str) -> str | None:
+        """What ``# name = ...`` says; None where it does not stand."""
+        said = (comment.partition("=") for comment in self.comments)
+        return next((value.strip() for key, _, value in said if key.strip() == name), None)
+
+
+def commented(sentences: Sequence[Sentence], name: str, split: str) -> Iterator[str]:
+    """What the comment of a name says of every sentence, or of one before in its document.
+
+    Args:
+        sentences: in their order.
+        name: of the comment.
+        split: that asks for it, for messages.
+
+    Raises:
+        InputError: a sentence of which nothing is said.
+    """
+    document, value = 0, None
+    for sentence in sentences:
+        if sentence.document != document:
+            document, value = sentence.document, None
+        value = sentence.comment(name) or value
+        if value is None:
+            raise InputError(
+                "{} has no comment {!r} for {split}, nor has a sentence before it in its document; "
+                "write # {} = ... there", sentence.place, name, name, split=split,
+            )  # fmt: skip
+        yield value
+
 
 def spoken(words: Sequence[str]) -> Prompt:
     """Words with spaces between them, and where they stand."""

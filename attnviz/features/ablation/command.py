@@ -77,6 +77,7 @@ def ablate(
     output.check_written(Ablation)
     _check_pruned(options.out_dir, settings.select)
     texts: Iterable[Any] | None
+    parts = prompt.parts(model, settings.split)
     if options.probe and not prompt.given():
         texts = groups = None
     elif options.group is not None:
@@ -93,6 +94,7 @@ def ablate(
             probe=options.probe,
             reference=reference,
             groups=groups,
+            parts=parts,
             progress=stages.show,
             **settings.asked(),
             **model.asked(),

@@ -1,19 +1,22 @@
-"""How many heads can be removed, one after the other: ordered on one half, measured on the other.
+"""How many heads can be removed, one after the other: ordered on one part, measured on the other.
 
 An order that was chosen on the texts it is then measured on fits them better than others: its cost
-would look too small.
+would look too small. The parts are those of :mod:`attnviz.core.split`, but that ``halves`` are the
+halves that fill each other, which have texts of the same lengths: what a head says at a position is
+known from texts that are as long.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
 from attnviz.core.heads import Head, Layout
 from attnviz.core.progress import Progress
-from attnviz.errors import UsageError
+from attnviz.core.split import HALVES, Values, sides_by_name
+from attnviz.errors import InputError, UsageError
 from attnviz.features.ablation.measure import Bench, Floats, Measured
 from attnviz.features.ablation.metrics import Metric
 from attnviz.features.ablation.result import CurvePoint, Effect
@@ -21,6 +24,8 @@ from attnviz.features.ablation.settings import AblationSettings
 from attnviz.features.ablation.summed import Summed, together
 from attnviz.scoring.groups import Group
 
+Parts = tuple[frozenset[int], frozenset[int]]
+"""Numbers of the texts that an order is chosen on, and of those that it is measured on."""
 STEPS = 10
 """Heads are ranked again after every tenth of them."""
 
@@ -29,7 +34,7 @@ def curve(
     bench: Bench,
     effects: Sequence[Effect],
     summed: Summed,
-    fold: Sequence[int],
+    parts: Parts,
     clusters: Sequence[int],
     settings: AblationSettings,
     metric: Metric,
@@ -42,8 +47,7 @@ def curve(
         bench: where it is measured.
         effects: of every head alone and of groups, as measured.
         summed: the sums that they come from, in the same order.
-        fold: by the number of a text, its half: 0 to choose the order on, 1 to measure on. Where
-            there is one cluster of texts, both happen on it.
+        parts: the texts to choose the order on, and those to measure it on; see :func:`parted`.
         clusters: by the number of a text, what it belongs to.
         settings: the order, and how many random ones beside it.
         metric: what is measured.
@@ -59,7 +63,7 @@ def curve(
             "a curve ablates every head; leave out {select}", select=settings.select or ...
         )
     by = "effect" if settings.order in (None, "remeasured") else settings.order
-    walk = _Walk(bench, fold, clusters, settings, progress)
+    walk = _Walk(bench, parts, clusters, settings, progress)
     heads = tuple(layout)
     orders: dict[str, list[Head]] = {}
     if by != "random":
@@ -96,14 +100,14 @@ class _Walk:
     def __init__(
         self,
         bench: Bench,
-        fold: Sequence[int],
+        parts: Parts,
         clusters: Sequence[int],
         settings: AblationSettings,
         progress: Progress,
     ) -> None:
         self._bench, self._clusters, self._progress = bench, clusters, progress
         self._average, self._seed = settings.average, settings.seed
-        self.chosen_on, self.measured_on = sides(fold)
+        self.chosen_on, self.measured_on = parts
 
     def remeasured(self, order: list[Head], metric: Metric) -> list[Head]:
         """The same, ranking what is left again after every tenth of the heads."""
@@ -143,7 +147,30 @@ class _Walk:
         return estimates.center, estimates.low, estimates.high
 
 
-def sides(fold: Sequence[int]) -> tuple[frozenset[int], frozenset[int]]:
-    """The texts that an order is chosen on, and those it is measured on."""
-    first, second = (frozenset(n for n, side in enumerate(fold) if side == s) for s in (0, 1))
-    return (first, second) if first and second else (first | second, first | second)
+def parted(
+    fold: Sequence[int], split: str, names: Mapping[int, str], seed: int, values: Values
+) -> Parts:
+    """The texts that an order is chosen on, and those it is measured on; both on one alone.
+
+    Args:
+        fold: by the number of a text, its half, which fills the other; -1 for none.
+        split: see :mod:`attnviz.core.split`.
+        names: by the number of a text, what it is; equal ones are on one side.
+        seed: of a hash.
+        values: by name, what a field says.
+    """
+    if split == HALVES:
+        parts = [frozenset(n for n, side in enumerate(fold) if side == s) for s in (0, 1)]
+    else:
+        numbers = np.array(list(names))
+        masks = sides_by_name(split, list(names.values()), seed, values)
+        parts = [frozenset(numbers[mask].tolist()) for mask in masks]
+    first, second = parts
+    if first and second:
+        return first, second
+    if len(set(names.values())) > 1:
+        raise InputError(
+            "{split} leaves {} texts to order heads on and {} to measure on; give more texts",
+            len(first), len(second), split=split,
+        )  # fmt: skip
+    return first | second, first | second

@@ -34,6 +34,7 @@ def ablate(
     settings: AblationSettings,
     reference: Input | Iterable[Input] | None = None,
     groups: Sequence[str | None] | None = None,
+    parts: Sequence[str] | None = None,
     fill: Callable[[Outputs], Any] | None = None,
     attaching: Attaching,
     model: ModelSettings,
@@ -52,6 +53,7 @@ def ablate(
             the other half, and a single text from English sentences of attnviz's own.
         groups: for each text what it belongs to, such as its document, or None; texts of one group
             count as one where certainty is concerned. Texts that are the same do so anyway.
+        parts: for each text which part of the data it is of, for ``split="field:NAME"``.
         fill: a function of :class:`attnviz.Outputs` that gives what takes a head's place, as one
             more method before the others.
         progress: called again and again with a stage, how much is done and how much there is.
@@ -106,6 +108,11 @@ def ablate(
             len(study.groups),
             len(study.texts or ()),
         )
+    if parts is not None and len(parts) != len(study.texts or ()):
+        raise UsageError(
+            "{} parts for {} texts: give one for each text", len(parts), len(study.texts or ())
+        )
+    study.parts = tuple(parts or ())
     study.notes.extend(_written(study.texts or ()))
     return replace(run(study), identity=model.identity)
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from statistics import median
 
 from attnviz.captures.trials import Trial
+from attnviz.core.split import EVERYTHING, HALVES
 from attnviz.drawing.labels import counted
 from attnviz.features.ablation.fills import LEAST
 from attnviz.features.ablation.reference import Reference
@@ -199,6 +200,13 @@ def _tails(report: Ablation) -> Iterator[str]:
 def _halves(report: Ablation) -> str:
     if report.clusters == 1:
         return "The order of the curve was chosen on the same text that its cost is measured on."
+    if report.split == EVERYTHING:
+        return (
+            "The curve's order was chosen on the texts that its cost is measured on: the cost on "
+            "others is larger."
+        )
+    if report.split != HALVES:
+        return f"The curve's order was chosen on {report.split}, its cost is that on the others."
     return "The curve's order was chosen on one half of the texts, its cost is that on the other."
 
 

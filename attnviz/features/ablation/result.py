@@ -203,6 +203,8 @@ class Ablation(Renderable, Result):
         correlation: Spearman's between gradient and |effect| of single heads, None where not known.
         curve: see :class:`CurvePoint`; empty unless asked for.
         tolerance: how much a curve may cost, None without a curve.
+        split: which texts a curve's order is chosen on, see :mod:`attnviz.core.split`; empty
+            without a curve.
         tokens: of a single text; empty for several.
         by_position: change at every token of a single text by name of the group, [T] with None
             where nothing is measured; empty unless asked for.
@@ -229,6 +231,7 @@ class Ablation(Renderable, Result):
     effects: tuple[Effect, ...]
     correlation: float | None = None
     curve: tuple[CurvePoint, ...] = ()
+    split: str = ""
     tolerance: float | None = None
     tokens: tuple[str, ...] = ()
     by_position: Mapping[str, tuple[float | None, ...]] | None = None

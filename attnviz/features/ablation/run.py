@@ -18,10 +18,11 @@ from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
 from attnviz.core.scores import HeadScores, UserDefined
 from attnviz.core.source import Source
+from attnviz.core.split import NO_VALUES, field_of, resolved, values_of
 from attnviz.drawing.labels import counted
 from attnviz.errors import InputError, UsageError
 from attnviz.features.ablation import gradient, reference, sweep
-from attnviz.features.ablation.curve import curve
+from attnviz.features.ablation.curve import Parts, curve, parted
 from attnviz.features.ablation.fills import LEAST
 from attnviz.features.ablation.judge import described, judged, rounding, smallest_of_interest, stood
 from attnviz.features.ablation.measure import (
@@ -67,6 +68,7 @@ class Study:
         parallel: how many processes.
         progress: called again and again.
         groups: for each text what it belongs to, None for a text on its own; none by default.
+        parts: for each text what a field says that ``split`` names.
         annotated: roles of heads that annotated text gives, to choose heads by.
     """
 
@@ -78,6 +80,7 @@ class Study:
     parallel: Parallel = Parallel()
     progress: Progress = lambda stage, done, all_: None
     groups: Sequence[str | None] = ()
+    parts: Sequence[str] = ()
     annotated: Roles = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -106,6 +109,7 @@ def run(study: Study) -> Ablation:
     scores = _scores(source, list(texts.values()), plan.tokens)
     groups, roles = _groups(study, with_roles(scores, study.annotated))
     points: tuple[CurvePoint, ...] = ()
+    split, parts = _parted(study, clusters, fold) if settings.curve else ("", None)
     with Bench(source, plan, study.load, study.parallel.jobs, study.parallel.ray) as bench:
         measured, partial = _measured(bench, groups + roles, study.progress, "runs")
         if not measured:
@@ -120,9 +124,9 @@ def run(study: Study) -> Ablation:
         effects = stood(effects, nearness(source, plan))
         slopes = _slopes(summed.gradients, source, settings) if settings.estimate else None
         effects = described(effects, source, scores, slopes, shares)
-        if settings.curve and not partial:
+        if parts is not None and not partial:
             points = curve(
-                bench, effects, summed, fold, clusters, settings, metric, source.layout,
+                bench, effects, summed, parts, clusters, settings, metric, source.layout,
                 study.progress,
             )  # fmt: skip
     if metric.compares:  # but for rounding
@@ -153,6 +157,7 @@ def run(study: Study) -> Ablation:
         correlation=_correlation(effects),
         curve=points,
         tolerance=settings.tolerance if settings.curve else None,
+        split=split,
         seed=settings.seed,
         partial=partial,
         tokens=tested[0].tokens.texts if len(summed.texts) == 1 else (),
@@ -239,6 +244,24 @@ def _clusters(study: Study, tested: Sequence[Trial]) -> tuple[int, ...]:
         if name is not None or same is not None:
             clusters[number] = first.setdefault(same if name is None else name, number)
     return tuple(clusters)
+
+
+def _parted(study: Study, clusters: Sequence[int], fold: Sequence[int]) -> tuple[str, Parts]:
+    """How the texts are divided for a curve, and its parts."""
+    split, values = study.settings.split, NO_VALUES
+    used = [number for number, side in enumerate(fold) if side >= 0]
+    names = {number: _called(study, clusters[number]) for number in used}
+    if field_of(split):
+        values = values_of(split, [(names[n], study.parts[n]) for n in used if study.parts])
+        split = resolved(split, values)
+    return split, parted(fold, split, names, study.settings.seed, values)
+
+
+def _called(study: Study, number: int) -> str:
+    """The group of a text, or the text itself; a number where there is none."""
+    group = study.groups[number] if study.groups else None
+    words = study.texts[number].texts if study.texts is not None and group is None else ()
+    return group or "\n".join(words) or str(number)
 
 
 def _same(study: Study, texts: Sequence[int], count: int) -> tuple[int, ...]:

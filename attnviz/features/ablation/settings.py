@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from attnviz.core.settings import Settings, setting
+from attnviz.core.settings import Settings, like, setting
+from attnviz.core.split import HALVES, Splitting, check_split
 from attnviz.errors import UsageError
 
 if TYPE_CHECKING:
@@ -118,6 +119,15 @@ class AblationSettings(Settings):
         bare="effect",
         common=True,
     )
+    split: str = like(
+        Splitting,
+        "split",
+        help="Part of the texts that a curve's order is chosen on; its cost is from the other: "
+        "halves (those that fill each other), a share by a hash of each (hash:0.5), those with a "
+        "value of a field of {texts} (field:NAME, field:NAME=VALUE), or both on everything (all).",
+        panel=CURVE,
+        common=False,
+    )
     tolerance: float = setting(
         0.05, "Largest increase of the metric that a curve may cost.", panel=CURVE, least=0
     )
@@ -185,6 +195,9 @@ class AblationSettings(Settings):
                 self.curve[:40],
                 curve=...,
             )
+        check_split(self.split)
+        if self.split != HALVES and self.curve is None:
+            raise UsageError("{split} is of a curve; add {curve}", split=self.split, curve=...)
         if self.order == "gradient" and self.estimate is None:
             raise UsageError("an order by gradient needs {estimate}", estimate=...)
         self._check_registered()

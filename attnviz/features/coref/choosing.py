@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from attnviz.core.heads import Layout
 from attnviz.core.interval import Interval
 from attnviz.core.source import Source
-from attnviz.core.split import EVERYTHING, sides
+from attnviz.core.split import EVERYTHING, Values, sides
 from attnviz.corpus.gold.rule import TEN_POINTS, enough, large, sure
 from attnviz.corpus.gold.tally import ALL, DIFFERENCE, p_above_zero, share
 from attnviz.features.coref.result import (
@@ -52,6 +52,8 @@ class AntecedentExamples:
         baselines: [C] whether each baseline does.
         skipped: what was left out, by reason.
         corpus: a hash of what was read and asked.
+        split: which documents to choose on, as results name it.
+        values: of documents, what a field says that ``split`` names.
     """
 
     data: Data
@@ -65,19 +67,20 @@ class AntecedentExamples:
     baselines: Mapping[str, Bools]
     skipped: Mapping[str, int]
     corpus: str
+    split: str
+    values: Values
 
 
-def report(source: Source, examples: AntecedentExamples, *, split: str) -> Coref:
+def report(source: Source, examples: AntecedentExamples) -> Coref:
     """Figures of every head, baseline and kind.
 
     Args:
         source: the model.
         examples: at least one.
-        split: which documents to choose on.
     """
     causal = "decoder" in source.layout.kinds
-    layout, document = source.layout, examples.document
-    chosen, measured = sides(split, document)
+    layout, document, split = source.layout, examples.document, examples.split
+    chosen, measured = sides(split, document, examples.values)
     cases = CountedCases(examples, layout, chosen, measured, NAME_DIRECTIONS[: 1 if causal else 2])
     of_kind = np.array(examples.kinds)
     present = [name for name in examples.order if (of_kind == name).any()]

@@ -10,6 +10,7 @@ from attnviz import files as paths
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.interface import interface
 from attnviz.core.progress import Progress
+from attnviz.core.split import field_of
 from attnviz.corpus.texts import InvalidRecord
 from attnviz.features.coref.entities import documents, is_treebank
 from attnviz.features.coref.gap import choices
@@ -46,7 +47,7 @@ def coref(
             progress=progress,
         )  # fmt: skip
     else:
-        pairs, neither, bad = choices(names, strict=settings.strict)
+        pairs, neither, bad = choices(names, strict=settings.strict, part=field_of(settings.split))
         source = model.load()
         skipped = {
             "rows that cannot be used": len(bad),

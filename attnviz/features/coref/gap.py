@@ -14,7 +14,7 @@ from itertools import pairwise
 from attnviz.core.prompt import Prompt
 from attnviz.corpus.lines import Problem, lines, whole_number
 from attnviz.corpus.texts import InvalidRecord, resolve, separated
-from attnviz.errors import InputError
+from attnviz.errors import InputError, UsageError
 
 COLUMNS = (
     "ID",
@@ -53,6 +53,7 @@ class NameChoice:
         starts: first character of the pronoun, of A and of B.
         ends: where each ends.
         first: whether A is the antecedent; else B is.
+        part: what the column says that ``--split field:NAME`` names; empty without.
     """
 
     number: int
@@ -62,6 +63,7 @@ class NameChoice:
     starts: tuple[int, int, int]
     ends: tuple[int, int, int]
     first: bool
+    part: str = ""
 
     @property
     def asked(self) -> tuple[str, tuple[int, ...], bool]:
@@ -109,11 +111,12 @@ class NoChoice:
     number: int
 
 
-def read(names: Sequence[str]) -> Iterator[NameChoice | NoChoice | InvalidRecord]:
+def read(names: Sequence[str], part: str = "") -> Iterator[NameChoice | NoChoice | InvalidRecord]:
     """Every row of some tables.
 
     Args:
         names: paths and patterns; ``-`` is standard input.
+        part: one more column to read, into :attr:`NameChoice.part`.
 
     Raises:
         InputError: no such file, one that cannot be opened, or columns that are missing.
@@ -124,27 +127,28 @@ def read(names: Sequence[str]) -> Iterator[NameChoice | NoChoice | InvalidRecord
         places: Mapping[str, int] | None = None
         for line, text in lines(name):
             if places is None:
-                places = _places(shown, text)
+                places = _places(shown, text, part)
                 continue
             number += 1
-            yield _row(number, f"{shown}:{line}", text, places)
+            yield _row(number, f"{shown}:{line}", text, places, part)
         if places is None:
             raise InputError(f"{shown} is empty; its first line must name {', '.join(COLUMNS)}")
 
 
 def choices(
-    names: Sequence[str], *, strict: bool
+    names: Sequence[str], *, strict: bool, part: str = ""
 ) -> tuple[list[NameChoice], int, list[InvalidRecord]]:
     """All choices of some tables, the number of rows that are none, and what cannot be used.
 
     Args:
         names: see :func:`read`.
         strict: raise at the first row that cannot be used.
+        part: see :func:`read`.
 
     Raises:
         InputError: nothing usable; or, with ``strict``, a row that is not.
     """
-    rows, bad = separated(read(names), strict=strict)
+    rows, bad = separated(read(names, part), strict=strict)
     good = [row for row in rows if isinstance(row, NameChoice)]
     if not good:
         why = f"{bad[0].place}: {bad[0].reason}" if bad else "no row has one name as antecedent"
@@ -152,7 +156,7 @@ def choices(
     return good, len(rows) - len(good), bad
 
 
-def _places(shown: str, header: str) -> dict[str, int]:
+def _places(shown: str, header: str, part: str) -> dict[str, int]:
     """Where each column stands."""
     if isinstance(header, Problem):
         raise InputError(f"{shown}: {header}")
@@ -169,11 +173,15 @@ def _places(shown: str, header: str) -> dict[str, int]:
             f"{', '.join(missing)}; a table of pronouns has these columns, separated "
             f"by tabs: {', '.join(COLUMNS)} (as GAP)"
         )
-    return {column: titles.index(column) for column in COLUMNS}
+    if part and part not in titles:
+        known = ", ".join(titles)[:200]
+        raise UsageError("{} has no column {!r} for {split}; it has {}", shown, part, known,
+                         split=f"field:{part}")  # fmt: skip
+    return {column: titles.index(column) for column in (*COLUMNS, *([part] if part else []))}
 
 
 def _row(
-    number: int, place: str, text: str, places: Mapping[str, int]
+    number: int, place: str, text: str, places: Mapping[str, int], part: str
 ) -> NameChoice | NoChoice | InvalidRecord:
     if isinstance(text, Problem):
         return InvalidRecord(number, place, text)
@@ -214,5 +222,5 @@ def _row(
     pronoun, a, b = starts
     return NameChoice(
         number, place, row["URL"], row["Text"], (pronoun, a, b), (ends[0], ends[1], ends[2]),
-        truths[0],
+        truths[0], row[part] if part else "",
     )  # fmt: skip

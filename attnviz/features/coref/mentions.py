@@ -22,10 +22,11 @@ from attnviz.core.fingerprint import fingerprint
 from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import Source
+from attnviz.core.split import NO_VALUES, field_of, resolved, values_of
 from attnviz.corpus.batches import batches, tokenize
 from attnviz.corpus.gold.cases import BATCH_TOKENS, Loader, check_single
 from attnviz.corpus.gold.pointing import Pointing, present
-from attnviz.corpus.gold.treebank import Sentence, spoken
+from attnviz.corpus.gold.treebank import Sentence, commented, spoken
 from attnviz.corpus.running import answered, executor, of_model
 from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.errors import InputError
@@ -302,10 +303,7 @@ def run_mentions(
             f"no mention has an antecedent within {study.longest} tokens, so nothing can be "
             "measured; is every entity mentioned once only?"
         )
-    return report(
-        source, _found(study, np.concatenate(answers), skipped),
-        split=settings.split,
-    )  # fmt: skip
+    return report(source, _found(study, np.concatenate(answers), skipped))
 
 
 def _found(study: _Study, right: Bools, skipped: Mapping[str, int]) -> AntecedentExamples:
@@ -319,6 +317,15 @@ def _found(study: _Study, right: Bools, skipped: Mapping[str, int]) -> Anteceden
         for document in study.documents
     }
     numbers = [window.number if single else same[window.document] for window, _ in study.asked]
+    split, values = study.settings.split, NO_VALUES
+    if field := field_of(split):
+        said = {
+            document.number: next(iter(commented(document.sentences, field, split)))
+            for document in study.documents
+        }
+        own = [said[window.document] for window, _ in study.asked]
+        values = values_of(split, zip(numbers, own, strict=True))
+        split = resolved(split, values)
     baselines = [example.baselines(window.words) for window, example in study.asked]
     order = np.lexsort(([example.word for _, example in study.asked],
                         [window.number for window, _ in study.asked]))  # fmt: skip
@@ -339,4 +346,6 @@ def _found(study: _Study, right: Bools, skipped: Mapping[str, int]) -> Anteceden
             (*(s.words for s in document.sentences), *map(astuple, document.mentions))
             for document in study.documents
         ),
+        split=split,
+        values=values,
     )  # fmt: skip

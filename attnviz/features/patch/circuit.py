@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnviz.core.heads import Head, Layout, Site
-from attnviz.core.split import HALVES, sides_by_name
+from attnviz.core.split import HALVES, NO_VALUES, Values, sides_by_name
 from attnviz.errors import InputError
 from attnviz.features.patch import judge
 from attnviz.features.patch.measure import Floats, PatchSums
@@ -54,13 +54,16 @@ class Halves:
     judged: tuple[int, ...]
 
 
-def halves(names: Sequence[str], seed: int, split: str = HALVES) -> Halves:
+def halves(
+    names: Sequence[str], seed: int, split: str = HALVES, values: Values = NO_VALUES
+) -> Halves:
     """Split pairs by their clusters.
 
     Args:
         names: of each pair's cluster.
         seed: of the choice.
         split: see :mod:`attnviz.core.split`.
+        values: by cluster, what a field says.
 
     Raises:
         InputError: too few to find a circuit on one half and judge it on the other.
@@ -72,7 +75,8 @@ def halves(names: Sequence[str], seed: int, split: str = HALVES) -> Halves:
             f"independent ones are too few, give {FEWEST} or more"
         )
     parts = [
-        tuple(np.flatnonzero(side).tolist()) for side in sides_by_name(split, list(names), seed)
+        tuple(np.flatnonzero(side).tolist())
+        for side in sides_by_name(split, list(names), seed, values)
     ]
     if min(len({names[n] for n in part}) for part in parts) < FEWEST // 2:
         raise InputError(

@@ -11,6 +11,7 @@ from typing import Any
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.interface import interface
 from attnviz.core.progress import Progress
+from attnviz.core.split import field_of
 from attnviz.errors import UsageError
 from attnviz.features.patch.pairs import Pair, pair_of, read_pairs
 from attnviz.features.patch.result import Patch
@@ -56,7 +57,7 @@ def patch(
     """
     if callable(settings.fill):
         settings = settings.but(fill=given_fill(settings.fill).name)
-    given = pairs_of(pairs, settings.task, settings.group)
+    given = pairs_of(pairs, settings.task, settings.group, settings.split)
     source = model.load(heads=partial(check_heads, settings))
     study = PatchStudy(
         source,
@@ -69,7 +70,9 @@ def patch(
     return replace(run(study), identity=model.identity)
 
 
-def pairs_of(pairs: Pairs | None, task: str | None, group: str | None) -> list[Pair] | str:
+def pairs_of(
+    pairs: Pairs | None, task: str | None, group: str | None, split: str
+) -> list[Pair] | str:
     """The pairs that were given, or the name of a task.
 
     Raises:
@@ -81,11 +84,15 @@ def pairs_of(pairs: Pairs | None, task: str | None, group: str | None) -> list[P
         if group is not None:
             raise UsageError("{group} is a field of a file of pairs; leave out {task}", group=group,
                              task=...)  # fmt: skip
+        if field_of(split):
+            raise UsageError("{split} is of a file of pairs; leave out {task}", split=split,
+                             task=...)  # fmt: skip
         check_task(task)
         return task
+    part = field_of(split) or None
     if isinstance(pairs, str | Path):
-        return read_pairs(str(pairs), group)
+        return read_pairs(str(pairs), group, part)
     if isinstance(pairs, Pair | Mapping):
         pairs = [pairs]
     assert pairs is not None
-    return [pair_of(pair, f"pair {n}", group) for n, pair in enumerate(pairs, 1)]
+    return [pair_of(pair, f"pair {n}", group, part) for n, pair in enumerate(pairs, 1)]

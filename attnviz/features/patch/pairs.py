@@ -40,6 +40,7 @@ class Pair:
         group: what it belongs to; pairs of one group count once where certainty is concerned.
         spans: named parts of the clean prompt and how each is found, written as
             :mod:`attnviz.core.spans` says; their partners are those of the corrupted prompt.
+        part: which part of the data it is of, for a circuit that is found on one of two.
     """
 
     clean: str | tuple[int, ...]
@@ -51,6 +52,7 @@ class Pair:
     corrupted_span: tuple[int, int] | None = None
     group: str | None = None
     spans: Mapping[str, str] | None = None
+    part: str | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -97,12 +99,13 @@ class PreparedPair:
         return self.partner == tuple(range(len(predicted(self.corrupted))))
 
 
-def read_pairs(name: str, group: str | None = None) -> list[Pair]:
+def read_pairs(name: str, group: str | None = None, part: str | None = None) -> list[Pair]:
     """Pairs from a JSONL file, an object a line.
 
     Args:
         name: of the file; ``-`` is standard input.
         group: the field that names what a pair belongs to.
+        part: the field that names the part of the data that it is of.
 
     Raises:
         InputError: it cannot be read, or a line is no pair; UsageError: no such field.
@@ -117,26 +120,27 @@ def read_pairs(name: str, group: str | None = None) -> list[Pair]:
             raise InputError(
                 f"{place} is no JSON; write an object with clean, corrupted and answer a line"
             ) from None
-        pairs.append(pair_of(values, place, group))
+        pairs.append(pair_of(values, place, group, part))
     if not pairs:
         raise InputError(f"{lines.shown(name)} holds no pairs; write one a line")
     return pairs
 
 
-_FIELDS = {field.name for field in fields(Pair)}
+_FIELDS = {field.name for field in fields(Pair)} - {"part"}
 _IDS: dict[object, Any] = {
     "clean_ids": "clean", "corrupted_ids": "corrupted", "answer_id": "answer",
     "against_id": "against",
 }  # fmt: skip
 
 
-def pair_of(values: object, place: str, group: str | None = None) -> Pair:
+def pair_of(values: object, place: str, group: str | None = None, part: str | None = None) -> Pair:
     """A pair from a dictionary.
 
     Args:
         values: its fields; others are passed over.
         place: for messages.
         group: the field that names what it belongs to.
+        part: the field that names the part of the data that it is of.
 
     Raises:
         InputError: a field is missing or of another kind; UsageError: no field of that name.
@@ -152,6 +156,10 @@ def pair_of(values: object, place: str, group: str | None = None) -> Pair:
         if group not in values:
             raise UsageError("{} has no field {!r} for {group}", place, group, group=...)
         named["group"] = str(values[group])
+    if part is not None:
+        if part not in values:
+            raise UsageError("{} has no field {!r} for {split}", place, part, split=f"field:{part}")
+        named["part"] = str(values[part])
     for wanted in ("clean", "corrupted", "answer"):
         if wanted not in named:
             raise InputError(f"{place} has no {wanted}; a pair needs clean, corrupted and answer")

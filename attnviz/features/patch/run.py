@@ -13,6 +13,7 @@ from attnviz.core.heads import Layout, Site
 from attnviz.core.progress import Progress
 from attnviz.core.scores import UserDefined
 from attnviz.core.source import Source
+from attnviz.core.split import NO_VALUES, field_of, resolved, values_of
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.patch import judge, paths
 from attnviz.features.patch.circuit import halves
@@ -228,6 +229,13 @@ def check(study: PatchStudy, pairs: Sequence[PreparedPair], metric: PairMetric) 
                 ) from None  # fmt: skip
 
 
+def _part(pair: PreparedPair, split: str) -> str:
+    """Which part of the data a pair is of."""
+    if pair.pair.part is None:
+        raise UsageError("pair {} names no part for {split}", pair.number + 1, split=split)
+    return pair.pair.part
+
+
 def _circuit(
     study: PatchStudy, pairs: Sequence[PreparedPair], metric: PairMetric, shared: Mapping[Site, int]
 ) -> Patch:
@@ -236,6 +244,11 @@ def _circuit(
     paths.check(source, "free")
     if not all(pair.aligned for pair in pairs):
         raise UsageError("a circuit needs prompts of as many tokens; give pairs of equal lengths")
+
+    split, values = settings.split, NO_VALUES
+    if field_of(split):
+        values = values_of(split, [(pair.cluster, _part(pair, split)) for pair in pairs])
+        split = resolved(split, values)
 
     def whole(plan: PatchPlan, stage: str) -> list[PatchSums]:
         measured, partial = _measured(study, plan, stage)
@@ -254,13 +267,14 @@ def _circuit(
         shared,
         whole,
         settings.seed,
-        settings.split,
+        split,
+        values,
         settings.circuit_size,
         settings.faithful,
         LEAST,
     )
     circuit, alone, effects = search.run()
-    first = halves(judge.clusters(pairs), settings.seed, settings.split).search
+    first = halves(judge.clusters(pairs), settings.seed, split, values).search
     result = _result(study, [pairs[n] for n in first], metric, alone)
     result = replace(
         result, effects=effects, family=judge.family(effects), circuit=circuit, mlps="free",

@@ -12,6 +12,7 @@ from torch import Tensor
 from attnviz.captures.activations import Activations
 from attnviz.core.heads import Head, Site
 from attnviz.core.source import Source
+from attnviz.core.split import Values
 from attnviz.errors import InputError, UsageError
 from attnviz.features.patch import circuit, judge, paths
 from attnviz.features.patch.measure import PatchPlan, PatchSums
@@ -41,7 +42,8 @@ class Search:
         shared: key heads by layer.
         measure: runs a plan.
         seed: of halves, random circuits and resamples.
-        split: which pairs it is found on.
+        split: which pairs it is found on; ``values`` what a field says of their clusters.
+        values: see ``split``.
         size: heads of the circuit; None for the smallest one that is faithful enough.
         faithful: the share of the gap that it keeps at least; as much over 1 is as far off.
         least: share of an edge.
@@ -54,6 +56,7 @@ class Search:
     measure: Measure
     seed: int
     split: str
+    values: Values
     size: int | None
     faithful: float
     least: float
@@ -73,7 +76,7 @@ class Search:
                 circuit=self.size,
             )
         names = judge.clusters(self.pairs)
-        split = circuit.halves(names, seed, self.split)
+        split = circuit.halves(names, seed, self.split, self.values)
         found_names = [names[n] for n in split.search]
         judged_names = [names[n] for n in split.judged]
         first = self._pairs(split.search)

@@ -27,6 +27,7 @@ from itertools import product
 from attnviz.captures.trials import predicted, word_ids
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import Source
+from attnviz.core.split import field_of
 from attnviz.corpus import lines
 from attnviz.corpus.sentences import sentences
 from attnviz.errors import InputError, ModelError, UsageError
@@ -185,6 +186,23 @@ def read_needles(name: str) -> NeedleFile:
     if not objects:
         raise InputError(f"{lines.shown(name)} holds no needles; write one a line")
     return NeedleFile(name, objects)
+
+
+def field_values(given: NeedleFile | None, split: str) -> list[str]:
+    """What a field of every needle says.
+
+    Args:
+        given: a file of needles; None for random words, which have no fields.
+        split: that names the field.
+
+    Raises:
+        UsageError: no file, or a line without the field.
+    """
+    field = field_of(split)
+    for values, place in () if given is None else given.objects:
+        if field not in values:
+            raise UsageError("{} has no field {!r} for {split}", place, field, split=split)
+    return [] if given is None else [str(values[field]) for values, _ in given.objects]
 
 
 def file_needles(source: Source, given: NeedleFile, settings: RetrievalSettings) -> list[Needle]:

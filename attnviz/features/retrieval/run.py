@@ -19,11 +19,18 @@ from attnviz.core.heads import Head
 from attnviz.core.interval import Interval
 from attnviz.core.progress import Progress
 from attnviz.core.source import Source
-from attnviz.core.split import EVERYTHING, sides
+from attnviz.core.split import EVERYTHING, NO_VALUES, Values, field_of, resolved, sides, values_of
 from attnviz.corpus.gold.tally import DIFFERENCE, share
 from attnviz.errors import UsageError
 from attnviz.features.retrieval.measure import Answered, Floats, NeedleScores, answers, scored
-from attnviz.features.retrieval.needles import NULL, Needle, NeedleFile, file_needles, word_needles
+from attnviz.features.retrieval.needles import (
+    NULL,
+    Needle,
+    NeedleFile,
+    field_values,
+    file_needles,
+    word_needles,
+)
 from attnviz.features.retrieval.result import (
     LEAST_COPIED,
     NeedleExample,
@@ -72,9 +79,13 @@ def run(
     needles = (
         word_needles(source, settings) if read is None else file_needles(source, read, settings)
     )
+    split, values = settings.split, NO_VALUES
+    if field_of(split):
+        values = values_of(split, enumerate(field_values(read, split), 1))
+        split = resolved(split, values)
     measured = _told(scored(source, needles), "needles", len(needles), progress)
     heads = list(source.layout)
-    table = _Table.of(heads, needles, measured, settings)
+    table = _Table.of(heads, needles, measured, split, values)
     by: RankedBy = "query" if not table.generated else settings.rank_by
     notes = list(_notes(source, table, settings, by))
     if by == "copied" and not table.ranks("copied"):
@@ -90,7 +101,7 @@ def run(
         notes=tuple(notes),
         task=WORDS if read is None else Path(read.name).name,
         by=by,
-        split=settings.split,
+        split=split,
         needles=len(needles),
         retrieved=int(table.hits.sum()) if table.generated else None,
         accuracy=table.share(table.hits) if table.generated else Interval(None),
@@ -134,10 +145,11 @@ class _Table:
         heads: Sequence[Head],
         needles: Sequence[Needle],
         measured: Sequence[NeedleScores],
-        settings: RetrievalSettings,
+        split: str,
+        values: Values,
     ) -> _Table:
         numbers = np.array([needle.number for needle in needles])
-        chosen, held = sides(settings.split, numbers)
+        chosen, held = sides(split, numbers, values)
         if not chosen.any():  # a single needle of a file
             chosen = held
         asked = [sums.answered for sums in measured]

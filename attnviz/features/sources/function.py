@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Literal
@@ -24,6 +24,7 @@ def sources(
     *,
     settings: SourcesSettings,
     model: ModelSettings,
+    parts: Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> Sources | SourceShares:
     """Split attention scores before softmax by what query and key were made of.
@@ -39,6 +40,7 @@ def sources(
 
     Args:
         text: a text or prompt, or several.
+        parts: of several texts, which part of the data each is of, for ``split="field:NAME"``.
         progress: of several texts, called again and again with a stage, how much is done and how
             much there is.
 
@@ -67,6 +69,6 @@ def sources(
         tell = progress or (lambda stage, done, all_: None)
         result = measure(
             source, inputs, settings.select, settings.role, other, settings.seed, tell,
-            settings.split,
+            settings.split, parts or (),
         )  # fmt: skip
     return replace(result, identity=model.identity)

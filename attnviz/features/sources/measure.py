@@ -21,7 +21,15 @@ from attnviz.core.origins import Origin
 from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Source, held
-from attnviz.core.split import EVERYTHING, sides_by_name
+from attnviz.core.split import (
+    EVERYTHING,
+    NO_VALUES,
+    Values,
+    field_of,
+    resolved,
+    sides_by_name,
+    values_of,
+)
 from attnviz.errors import InputError, UsageError
 from attnviz.features.sources.result import MEAN, REST, Others, SourceShare, SourceShares
 from attnviz.features.sources.run import HELD, mean_of, one_head, plain
@@ -64,6 +72,7 @@ def measure(
     seed: int,
     progress: Progress,
     divided: str = EVERYTHING,
+    parts: Sequence[str] = (),
 ) -> SourceShares:
     """The shares of all sources.
 
@@ -76,6 +85,7 @@ def measure(
         seed: of the bootstrap.
         progress: called again and again.
         divided: which texts the role is chosen on, see :mod:`attnviz.core.split`.
+        parts: for each text what a field says that ``divided`` names.
 
     Raises:
         InputError: no text, none on one side, or none with a row that counts.
@@ -87,7 +97,13 @@ def measure(
     if other_key not in (MEAN, REST):
         raise UsageError("{other_key} is mean or rest, not {!r}", other_key, other_key=...)
     chosen = one_head(source, head)
-    choosing, measuring = _sides(texts, divided, seed)
+    values = NO_VALUES
+    if field_of(divided):
+        if parts and len(parts) != len(texts):
+            raise UsageError("{} parts for {} texts: give one for each", len(parts), len(texts))
+        values = values_of(divided, zip(map(_name, texts), parts, strict=False))
+        divided = resolved(divided, values)
+    choosing, measuring = _sides(texts, divided, seed, values)
     score = _own(source, choosing, chosen, progress) if role is None else _asked(role)
     given, texts, measured = texts, measuring, []
     for number, inputs in enumerate(texts):
@@ -130,12 +146,12 @@ def measure(
 
 
 def _sides(
-    texts: Sequence[Inputs], divided: str, seed: int
+    texts: Sequence[Inputs], divided: str, seed: int, values: Values = NO_VALUES
 ) -> tuple[Sequence[Inputs], Sequence[Inputs]]:
     """The texts that a role is chosen on, and those that shares are from."""
     parts = tuple(
         [text for text, there in zip(texts, side, strict=True) if there]
-        for side in sides_by_name(divided, list(map(_name, texts)), seed)
+        for side in sides_by_name(divided, list(map(_name, texts)), seed, values)
     )
     if not all(parts):
         raise InputError(
@@ -234,7 +250,13 @@ def _shares(texts: Sequence[_Text], side: str, seed: int) -> tuple[SourceShare, 
             float(judged.value[n]),
             *(
                 float(ends[n]) if np.isfinite(ends[n]) else None
-                for ends in (judged.low, judged.high, judged.joint_low, judged.joint_high)
+                for ends in (
+                    judged.low,
+                    judged.high,
+                    judged.joint_low,
+                    judged.joint_high,
+                    judged.detectable,
+                )
             ),
         )
         for n, origin in enumerate(origins)

@@ -42,7 +42,8 @@ class SourcesSettings(Settings):
         "split",
         default=EVERYTHING,
         help="Of several texts, which part the role is chosen on; shares are from the other: "
-        "halves, a share by a hash of each (hash:0.5), or both on everything (all).",
+        "halves, a share by a hash of each (hash:0.5), those with a value of a field of {texts} "
+        "(field:NAME, field:NAME=VALUE), or both on everything (all).",
         common=False,
     )
     seed: int = setting(0, "Seed of the bootstrap and of sampling.", least=0)

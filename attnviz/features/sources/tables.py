@@ -5,7 +5,7 @@ from __future__ import annotations
 from attnviz.drawing.tables import Row
 from attnviz.features.sources.result import Sources, SourceShares
 
-_SHARE = ("value", "share", "low", "high", "joint_low", "joint_high")
+_SHARE = ("value", "share", "low", "high", "joint_low", "joint_high", "detectable")
 
 
 def rows(result: Sources | SourceShares) -> list[Row]:

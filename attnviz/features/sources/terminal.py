@@ -106,7 +106,9 @@ def share_bars(
     for share in shares:
         table.add_row(
             words.label(result, share.origin), words.share_of(share),
-            signed(share.value, 3), _bar(share.share, most, console, options),
+            signed(share.value, 3), _bar(share.share, most, console, options) + Text(
+                words.nothing(share), "dim"
+            ),
         )  # fmt: skip
     yield table
 

@@ -142,6 +142,13 @@ def share_of(share: SourceShare) -> str:
     return f"{whole(share.share)} %{ends}"
 
 
+def nothing(share: SourceShare) -> str:
+    """``nothing (7 % would show)`` of a share that is not told from 0; empty else."""
+    if share.sure or share.detectable is None:
+        return ""
+    return f"nothing ({100 * share.detectable:.2g} % would show)"
+
+
 def rows_of(result: SourceShares) -> str:
     """Which rows were looked at."""
     what = (

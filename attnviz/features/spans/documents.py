@@ -24,7 +24,7 @@ from typing import Any
 
 from attnviz.core.prompt import Prompt
 from attnviz.core.spans import Range
-from attnviz.core.split import EVERYTHING, HALVES, sides_by_name
+from attnviz.core.split import EVERYTHING, HALVES, field_of, sides, sides_by_name, values_of
 from attnviz.corpus.lines import Problem, lines, shown
 from attnviz.corpus.texts import InvalidRecord
 from attnviz.errors import InputError, UsageError
@@ -50,6 +50,7 @@ class DocumentExample:
         half: 0 where heads are chosen on it, 1 where they are measured; ``cluster`` what it shares
             documents with.
         cluster: see ``half``.
+        part: what the field says that ``split`` names; empty without.
     """
 
     number: int
@@ -60,6 +61,7 @@ class DocumentExample:
     answer: str
     half: int = 0
     cluster: int = 0
+    part: str = ""
 
     def prompt(self) -> Prompt:
         """The text, and the characters of every part of it."""
@@ -145,6 +147,9 @@ def _row(line: str | Problem, settings: DocumentSettings) -> dict[str, Any] | st
         isinstance(gold, bool) or not isinstance(gold, int) or not 0 <= gold < len(documents)
     ):
         return f"{settings.gold!r} is no number of a document, from 0 to {len(documents) - 1}"
+    field = field_of(settings.split)
+    if field and field not in value:
+        return f"it has no field {field!r}"
     if isinstance(context, list) and len(documents) < 2:
         return f"{settings.context!r} has a single document in its list; one alone is a text"
     return {
@@ -152,13 +157,16 @@ def _row(line: str | Problem, settings: DocumentSettings) -> dict[str, Any] | st
         "answer": value[settings.answer].strip(),
         "documents": [document.strip() for document in documents],
         "gold": gold,
+        "part": str(value[field]) if field else "",
     }
 
 
 def _examples(
     rows: Sequence[tuple[int, str, dict[str, Any]]], settings: DocumentSettings
 ) -> Iterator[DocumentExample]:
-    clusters, halves = _apart([row["documents"] for _, _, row in rows], settings)
+    clusters, halves = _apart(
+        [row["documents"] for _, _, row in rows], [row["part"] for _, _, row in rows], settings
+    )
     pools = [
         list(dict.fromkeys(
             row["documents"][0] for (_, _, row), half in zip(rows, halves, strict=True)
@@ -188,12 +196,13 @@ def _examples(
             documents = [*others[:gold], right, *others[gold:]]
         done[half] += 1
         yield DocumentExample(
-            number, place, tuple(documents), gold, row["question"], row["answer"], half, cluster
-        )
+            number, place, tuple(documents), gold, row["question"], row["answer"], half, cluster,
+            row["part"],
+        )  # fmt: skip
 
 
 def _apart(
-    documents: Sequence[Sequence[str]], settings: DocumentSettings
+    documents: Sequence[Sequence[str]], parts: Sequence[str], settings: DocumentSettings
 ) -> tuple[list[int], list[int]]:
     """Of every example the cluster that it shares documents with, and the half of that.
 
@@ -214,6 +223,10 @@ def _apart(
     clusters = [root(number) for number in range(len(clusters))]
     if settings.split == EVERYTHING:
         return clusters, [0] * len(clusters)
+    if field_of(settings.split):
+        values = values_of(settings.split, zip(clusters, parts, strict=True))
+        _, held = sides(settings.split, clusters, values)
+        return clusters, held.astype(int).tolist()
     if settings.split != HALVES:
         named = ["\n".join(documents[cluster]) for cluster in clusters]
         _, held = sides_by_name(settings.split, named, settings.seed)

@@ -24,7 +24,7 @@ from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Source
 from attnviz.core.spans import ELSEWHERE, LAST
-from attnviz.core.split import EVERYTHING
+from attnviz.core.split import EVERYTHING, field_of, resolved
 from attnviz.core.tokens import Tokens
 from attnviz.corpus.gold.rule import enough, sure
 from attnviz.corpus.gold.tally import DIFFERENCE, p_above_zero, share
@@ -196,12 +196,19 @@ def _sheet(
         skipped={reason: number for reason, number in skipped.items() if number},
         documents=float(np.mean([len(example.documents) for example in examples])),
         chance=float(chance[measured].mean()),
-        split=settings.split,
+        split=_named(settings.split, examples),
         rules=rules,
         baseline=baseline,
         ranked=tuple(ranked),
         sure=tuple(_sure(ranked, passed)),
     )
+
+
+def _named(split: str, examples: Sequence[DocumentExample]) -> str:
+    """The split with the value that is chosen on, where a field decides."""
+    if not field_of(split):
+        return split
+    return resolved(split, {example.cluster: example.part for example in examples})
 
 
 def _sure(ranked: Sequence[DocumentChoice], passed: Sequence[bool]) -> list[Head]:

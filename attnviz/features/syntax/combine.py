@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from attnviz.core.heads import Layout
 from attnviz.core.progress import Progress
 from attnviz.core.source import Rows, Source
+from attnviz.core.split import EVERYTHING, HALVES, sides
 from attnviz.corpus.gold.cases import Cases, Loader
 from attnviz.corpus.gold.pointing import WordMaps, present
 from attnviz.corpus.gold.settings import SyntaxSettings
@@ -213,13 +214,14 @@ def combine(
     load: Loader | None = None,
     progress: Progress = lambda stage, done, all_: None,
 ) -> Combined:
-    """Train on even documents and measure on odd ones, the model and its like without learning.
+    """Train on some documents and measure on the others, the model and its like without learning.
 
     Args:
         source: the model.
         controls: what loads the same with nothing learned in it.
         sentences: the treebank.
-        settings: how; whatever ``split`` says, nothing is measured where it was trained.
+        settings: how; where ``split`` is ``all``, even documents train and odd ones are measured:
+            nothing is measured where it was trained.
         load: loads the model in another process.
         progress: called again and again.
 
@@ -227,8 +229,11 @@ def combine(
         InputError: nothing to train on, or nothing to measure.
     """
     cases = Cases(source, sentences, settings)
-    odd = [s for s in sentences if cases.document(s) % 2]
-    even = [s for s in sentences if cases.document(s) % 2 == 0]
+    documents_of = [cases.document(sentence) for sentence in sentences]
+    everything = settings.split == EVERYTHING
+    chosen, _ = sides(HALVES, documents_of) if everything else cases.sides(documents_of)
+    even = [sentence for sentence, there in zip(sentences, chosen, strict=True) if there]
+    odd = [sentence for sentence, there in zip(sentences, chosen, strict=True) if not there]
     sample = even[: _fitting(even, len(source.layout))]
     done = 0
 

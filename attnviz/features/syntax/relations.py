@@ -15,7 +15,7 @@ from attnviz.core.fingerprint import fingerprint
 from attnviz.core.heads import Head, Layout
 from attnviz.core.progress import Progress
 from attnviz.core.source import Source
-from attnviz.core.split import EVERYTHING, sides
+from attnviz.core.split import EVERYTHING
 from attnviz.corpus.gold.cases import Cases, Loader, check_single
 from attnviz.corpus.gold.rule import TEN_POINTS, enough, large, sure
 from attnviz.corpus.gold.settings import SyntaxSettings
@@ -78,7 +78,7 @@ def _report(study: Cases, tally: HitTally, unusable: int) -> Syntax:
     candidates: list[tuple[RelationHead, float]] = []
     family = 0
     for name, table in tables.items():
-        chosen, measured = sides(settings.split, table.documents)
+        chosen, measured = study.sides(table.documents)
         relations.append(_relation(name, table, chosen, measured, layout))
         if name != ALL and _enough(table, chosen, measured):
             candidates += _candidates(name, table, chosen, measured, layout)
@@ -90,19 +90,19 @@ def _report(study: Cases, tally: HitTally, unusable: int) -> Syntax:
         for (candidate, _), known in zip(candidates, certain, strict=True)
         if known and large(candidate.accuracy, candidate.margin)
     ]
-    documents = len({document for document, _ in tally.cases})
+    documents = sorted({document for document, _ in tally.cases})
     skipped = {"unusable": unusable, "refused by the model": study.refused}
     return Syntax(
         source=study.source.info,
         layout=layout,
-        texts=documents,
+        texts=len(documents),
         corpus=fingerprint((s.words, s.heads, s.relations) for s in study.sentences),
         unit=unit,
         sentences=study.done,
         words=study.words,
         skipped=skipped,
         untokenized=study.untokenized,
-        split=settings.split,
+        split=study.split,
         subtypes=settings.subtypes,
         punct=settings.punct,
         relations=tuple(relations),
@@ -184,7 +184,7 @@ def _candidates(
         yield _held_out(name, table, chosen, measured, head, place, direction), p
 
 
-def _notes(study: Cases, documents: int, skipped: Mapping[str, int]) -> Iterator[str]:
+def _notes(study: Cases, documents: Sequence[int], skipped: Mapping[str, int]) -> Iterator[str]:
     for why, count in skipped.items():
         if count:
             noun = "sentence was" if count == 1 else "sentences were"
@@ -199,9 +199,9 @@ def _notes(study: Cases, documents: int, skipped: Mapping[str, int]) -> Iterator
             "Head and offset were chosen on the data that their figures are from: "
             f"picking the best of {heads} overestimates (as in Clark et al. 2019)."
         )
-    elif documents < 2:
+    elif len(documents) < 2:
         yield "A single sentence: nothing is held out, so no head has a figure of its own."
-    measured = int(sides(study.settings.split, range(1, documents + 1))[1].sum())
+    measured = int(study.sides(documents)[1].sum())
     if measured < 2:
         yield f"Figures are from a single one of the {study.unit}, so there are no intervals."
     elif measured < FEW:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from attnviz.core.source import Source
-from attnviz.core.split import sides
 from attnviz.corpus.gold.cases import Cases
 from attnviz.corpus.gold.pointing import Pointing
 from attnviz.corpus.gold.settings import SyntaxSettings
@@ -66,7 +65,7 @@ def _held_out(
     """Sentences that the model can take and that have a case, one by one."""
     cases = Cases(source, sentences, settings)
     for sentence in sentences:
-        if sides(settings.split, [cases.document(sentence)])[1][0]:
+        if cases.sides([cases.document(sentence)])[1][0]:
             for task in cases.tasks(HitTally(), [sentence]):
                 if task.gold[0].names:
                     yield sentence, task

@@ -28,7 +28,6 @@ from attnviz.core.heads import Layout, Site
 from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Rows, Source
-from attnviz.core.split import sides
 from attnviz.corpus.gold.cases import Cases, Loader
 from attnviz.corpus.gold.pointing import WordMaps, present
 from attnviz.corpus.gold.settings import SyntaxSettings
@@ -232,7 +231,7 @@ def grow(
     count = np.array([distances.total() for distances in distances_of])
     chain = np.array([distances[1] + distances[-1] for distances in distances_of])
     counts = np.stack([hits[document] for document in documents.tolist()])  # [D, N]
-    chosen, measured = sides(settings.split, documents)
+    chosen, measured = cases.sides(documents)
     best = None
     if chosen.any():
         place = int(counts[chosen].sum(0).argmax())
