@@ -353,9 +353,11 @@ def ablate(
     average: Literal['mean', 'trimmed', 'median'] = 'trimmed',
     smallest: float = 0.01,
     curve: str | None = None,
+    split: str = 'halves',
     tolerance: float = 0.05,
     reference: str | Prompt | Capture | Iterable[str | Prompt | Capture] | None = None,
     groups: Sequence[str | None] | None = None,
+    parts: Sequence[str] | None = None,
     fill: Callable[[Outputs], Any] | None = None,
     evidence: Any = None,
     model: Any = 'demo-gpt2',
@@ -560,6 +562,7 @@ def sources(
     model: Any = 'demo-gpt2',
     device: Any = 'auto',
     dtype: Any = 'auto',
+    parts: Sequence[str] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Sources | SourceShares: ...
 

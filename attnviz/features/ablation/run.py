@@ -68,8 +68,8 @@ class Study:
         parallel: how many processes.
         progress: called again and again.
         groups: for each text what it belongs to, None for a text on its own; none by default.
-        parts: for each text what a field says that ``split`` names.
         annotated: roles of heads that annotated text gives, to choose heads by.
+        parts: for each text what a field says that ``split`` names.
     """
 
     source: Source
@@ -80,8 +80,8 @@ class Study:
     parallel: Parallel = Parallel()
     progress: Progress = lambda stage, done, all_: None
     groups: Sequence[str | None] = ()
-    parts: Sequence[str] = ()
     annotated: Roles = field(default_factory=dict)
+    parts: Sequence[str] = ()
     notes: list[str] = field(default_factory=list)
 
 
