@@ -261,7 +261,7 @@ def _texts(
             rows = _lines(name)
         for line, values in rows:
             number += 1
-            yield _text(number, place if line is None else f"{place}:{line}", values)
+            yield _text(number, place if line is None else f"{place}:{line}", values, group)
 
 
 def _suffix(name: str) -> str:
@@ -353,7 +353,7 @@ def _written(value: object) -> str:
         return type(value).__name__
 
 
-def _text(number: int, place: str, values: Values) -> Text | InvalidRecord:
+def _text(number: int, place: str, values: Values, group: str | None) -> Text | InvalidRecord:
     """A text from its fields, or what is wrong with them."""
     if isinstance(values, Problem):
         return InvalidRecord(number, place, values)
@@ -365,7 +365,7 @@ def _text(number: int, place: str, values: Values) -> Text | InvalidRecord:
         if field in OBJECTS or (field == "text" and chat is not None):
             continue
         value = given
-        shown = f"the {field}" if field in ("text", _GROUP) else repr(field)
+        shown = "the text" if field == "text" else repr(group if field == _GROUP else field)
         if field in ("id", _GROUP) and isinstance(value, int) and not isinstance(value, bool):
             value = str(value)
         if value is None and field not in ("text", _GROUP):

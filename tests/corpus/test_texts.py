@@ -68,9 +68,9 @@ def test_fields_of_json_and_tables_by_name(tmp_path: Path) -> None:
         ("one", "3"), ("two", "d"), ("one", "d"),
     ]  # fmt: skip
     assert [(b.number, b.reason) for b in texts if isinstance(b, InvalidRecord)] == [
-        (3, "the group is missing"),
+        (3, "'doc' is missing"),
         (4, "the text is missing"),
-        (6, "the group is empty"),
+        (6, "'doc' is empty"),
     ]
 
 

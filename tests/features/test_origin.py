@@ -78,7 +78,7 @@ MADE: dict[str, Make] = {
     ),
     "syntax": lambda folder, n: av.syntax(_file(folder, "s.conllu", treebank(4 * n)), model=MODEL),
 }
-OF_ONE_TEXT = ("explain", "flow", "heads", "logits", "sources")
+OF_ONE_TEXT = ("explain", "flow", "heads", "logits", "sources", "thoughts")
 """Results of a single text, which is in them."""
 OF_NO_TEXT = ("check", "circuits", "model", "models", "shapes")
 
@@ -109,7 +109,7 @@ def test_what_makes_a_result_again_is_said_wherever_it_is_shown(name: str, tmp_p
     assert document["identity"]["checkpoint"][:8] in line
     if document.get("seed") is not None:
         assert f"seed {document['seed']}" in line
-    if "split" in document:
+    if document.get("split"):
         assert f"split {document['split']}" in line
     assert line in " ".join(str(result).split())
     if result._form("figure") is not None and name != "diff":  # which draws one text
