@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable
-from html import escape
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import signature
@@ -135,10 +134,7 @@ class Renderable(Record):
     def page(self) -> bytes:
         """One offline HTML page; UsageError where there is none."""
         page: bytes = self._needed("page", "page").page(self)
-        if not (origin := paper.origin_of(self)):
-            return page
-        line = f'</main>\n<p class="small origin">{escape(origin)}</p>'
-        return page.replace(b"</main>", line.encode(), 1)
+        return page
 
     def save(self, path: str | Path, **options: Any) -> Path:
         """Write it in the form that the file's suffix means.

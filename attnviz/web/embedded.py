@@ -15,6 +15,7 @@ from typing import Any
 
 from attnviz.core.made import Made
 from attnviz.core.record import Record
+from attnviz.core.result import Result
 
 PAGE = "attnviz.page/1"
 """The schema of a page that shows no single result."""
@@ -36,6 +37,8 @@ def with_made(template: str, of: Record | Made) -> str:
     """
     made = of if isinstance(of, Made) else of.made
     line = _LINE.format(html.escape(made.line()).replace("{", "&#123;"))
+    if isinstance(of, Result) and (origin := of.origin()):
+        line += f'<p class="small">{html.escape(origin)}</p>\n'
     if "</footer>" in template:
         template = _before(template, "</footer>", line)
     else:
