@@ -117,7 +117,7 @@ def command_line(arguments: Sequence[str]) -> str:
     Args:
         arguments: behind the program's name.
     """
-    return " ".join(["attnviz", *(shlex.quote(_argument(one)) for one in arguments)])
+    return " ".join(["attnviz", *(shlex.quote(_argument(value)) for value in arguments)])
 
 
 def call(name: str, arguments: Sequence[Any], named: Mapping[str, Any]) -> str:
@@ -128,7 +128,7 @@ def call(name: str, arguments: Sequence[Any], named: Mapping[str, Any]) -> str:
         arguments: by place.
         named: by keyword.
     """
-    written = [*map(_value, arguments), *(f"{key}={_value(one)}" for key, one in named.items())]
+    written = [*map(_value, arguments), *(f"{key}={_value(value)}" for key, value in named.items())]
     return f"av.{name}({', '.join(written)})"
 
 

@@ -57,7 +57,9 @@ def of_parts(parts: Iterable[Any]) -> str:
 
 def paragraphs(*sentences: str) -> str:
     """Sentences, a paragraph each; empty ones are left out."""
-    return "".join(f"<p>{html.escape(visible(one))}</p>\n" for one in sentences if one.strip())
+    return "".join(
+        f"<p>{html.escape(visible(sentence))}</p>\n" for sentence in sentences if sentence.strip()
+    )
 
 
 def table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

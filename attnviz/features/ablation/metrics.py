@@ -116,9 +116,9 @@ def _kl(full: Array, logits: Array, _: Trial) -> Array:
 
 
 def _hidden(full: Array, states: Array, _: Trial) -> Array:
-    one, other = arrays.exact(full), arrays.exact(states)
-    sizes = (arrays.norm(one) * arrays.norm(other)).clip(TINY)
-    return 1 - (one * other).sum(-1) / sizes
+    before, after = arrays.exact(full), arrays.exact(states)
+    sizes = (arrays.norm(before) * arrays.norm(after)).clip(TINY)
+    return 1 - (before * after).sum(-1) / sizes
 
 
 LOSS = Metric("loss", _loss)

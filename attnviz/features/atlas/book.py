@@ -44,16 +44,16 @@ def write(atlas: Atlas, profile: Profile, folder: Path) -> tuple[Path, ...]:
     """
     with system_errors(OutputError, f"cannot write into {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
-    found, layout = profile.distribution, atlas.layout
-    several: Sequence[HeadDistribution] = () if found is None else found.heads
+    distribution, layout = profile.distribution, atlas.layout
+    several: Sequence[HeadDistribution] = () if distribution is None else distribution.heads
     links = {layout.name(head.head): address(layout, head.head) for head in several}
     written = [folder / INDEX]
     files.write(folder / INDEX, page(atlas, links=links))
     for n, head in enumerate(several):
-        assert found is not None
+        assert distribution is not None
         name = layout.name(head.head)
         beside = dict(_beside(layout, several, n))
-        own = replace(profile, distribution=_alone(found, head))
+        own = replace(profile, distribution=_alone(distribution, head))
         path = folder / links[name]
         files.write(path, head_page(own, links={"all heads": f"{INDEX}#{name}", **beside}))
         written.append(path)
@@ -70,9 +70,9 @@ def _beside(
         yield f"{layout.name(several[n + 1].head)} →", address(layout, several[n + 1].head)
 
 
-def _alone(found: Distribution, head: HeadDistribution) -> Distribution:
+def _alone(distribution: Distribution, head: HeadDistribution) -> Distribution:
     """One head with the texts that its rows are of."""
     used = {text: n for n, text in enumerate(sorted({row.text for row in head.rows}))}
     rows = tuple(replace(row, text=used[row.text]) for row in head.rows)
-    texts = tuple(found.texts[text] for text in used)
-    return replace(found, heads=(replace(head, rows=rows),), texts=texts)
+    texts = tuple(distribution.texts[text] for text in used)
+    return replace(distribution, heads=(replace(head, rows=rows),), texts=texts)

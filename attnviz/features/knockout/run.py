@@ -220,9 +220,9 @@ def _measured(
         for number, text in enumerate(ready):
             progress("texts", number, len(ready))
             edges = {
-                pair: found
+                pair: edges_there
                 for pair in pairs
-                if (found := edges_of(text.inputs, *pair, settings.instead)) is not None
+                if (edges_there := edges_of(text.inputs, *pair, settings.instead)) is not None
             }
             model = whole(source, text.inputs, list(edges.values()))
             mine = list(_knocks(source, text, edges, groups, model, settings))

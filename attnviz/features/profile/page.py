@@ -37,20 +37,20 @@ def page(result: Profile, *, links: Mapping[str, str] | None = None, command: st
     Raises:
         UsageError: no head was selected.
     """
-    found = result.distribution
-    if found is None:
+    distribution = result.distribution
+    if distribution is None:
         raise UsageError(
             "a page shows heads row by row; name a few with {select}, such as {}",
             result.layout.name(result.heads[0].head),
             select=...,
         )
-    names = [result.layout.name(head.head) for head in found.heads]
+    names = [result.layout.name(head.head) for head in distribution.heads]
     title = f"attnviz profile: {model_name(result.source)}, " + (
         f"head {names[0]}" if len(names) == 1 else counted(len(names), "head")
     )
     data = {
         "title": title,
-        "about": _about(result, found),
+        "about": _about(result, distribution),
         "model": result.source.model,
         "texts": [
             [
@@ -60,17 +60,25 @@ def page(result: Profile, *, links: Mapping[str, str] | None = None, command: st
                 text.first,
                 [visible(token) for token in text.tokens],
             ]
-            for text in found.texts
+            for text in distribution.texts
         ],
-        "heads": [_head(result, head) for head in found.heads],
-        "points": [[visible(p.token), p.token_class, p.position] for p in found.points],
+        "heads": [_head(result, head) for head in distribution.heads],
+        "points": [[visible(p.token), p.token_class, p.position] for p in distribution.points],
         "said": {
             "relations": dict(words.RELATIONS) | dict(words.CLASSES),
-            "criteria": {name: words.CRITERIA[name] for name in found.heads[0].deciles},
+            "criteria": {name: words.CRITERIA[name] for name in distribution.heads[0].deciles},
         },
         "reasons": [
-            *([f"No effects on the loss: {found.no_effect}."] if found.no_effect else []),
-            *([f"Nothing is read out in tokens: {found.no_words}."] if found.no_words else []),
+            *(
+                [f"No effects on the loss: {distribution.no_effect}."]
+                if distribution.no_effect
+                else []
+            ),
+            *(
+                [f"Nothing is read out in tokens: {distribution.no_words}."]
+                if distribution.no_words
+                else []
+            ),
             *map(str, result.notes),
         ],
         "palette": anchors(DEFAULT_PALETTE),
@@ -90,14 +98,15 @@ def page(result: Profile, *, links: Mapping[str, str] | None = None, command: st
     )
 
 
-def _about(result: Profile, found: Distribution) -> str:
+def _about(result: Profile, distribution: Distribution) -> str:
     """What the page is of, in a line."""
     return " · ".join(
         [
             model_name(result.source),
             counted(result.texts, "text"),
-            f"{counted(found.rows, 'row')}, {found.sampled:,} of them looked at one by one",
-            f"{found.whole:,} that can be shown",
+            f"{counted(distribution.rows, 'row')}, "
+            f"{distribution.sampled:,} of them looked at one by one",
+            f"{distribution.whole:,} that can be shown",
         ]
     )
 

@@ -20,15 +20,18 @@ _TOKENS = 6
 
 def row_parts(profile: Profile) -> Iterator[RenderableType]:
     """Of every head that was selected; nothing where none was."""
-    found = profile.distribution
-    if found is None:
+    distribution = profile.distribution
+    if distribution is None:
         return
-    for head in found.heads:
-        yield from _head(profile.layout.name(head.head), head, found)
+    for head in distribution.heads:
+        yield from _head(profile.layout.name(head.head), head, distribution)
 
 
-def _head(name: str, head: HeadDistribution, found: Distribution) -> Iterator[RenderableType]:
-    rows = f"{counted(found.rows, 'row')}, {found.sampled:,} of them looked at one by one"
+def _head(
+    name: str, head: HeadDistribution, distribution: Distribution
+) -> Iterator[RenderableType]:
+    sampled = f"{distribution.sampled:,} of them looked at one by one"
+    rows = f"{counted(distribution.rows, 'row')}, {sampled}"
     yield Line(f"{name}: what sets its strongest key apart, in {rows}", "bold")
     yield _rules(head.behaviours)
     for calibration in head.calibrations:

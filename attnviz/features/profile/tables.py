@@ -30,15 +30,15 @@ def rows(result: Profile) -> list[Row]:
     ]
 
 
-def _drawn(result: Profile, found: Distribution) -> Iterator[Row]:
+def _drawn(result: Profile, distribution: Distribution) -> Iterator[Row]:
     """The rows of the deciles, with the decile by each criterion, from 1."""
-    for head in found.heads:
+    for head in distribution.heads:
         deciles: dict[str, dict[int, int]] = {
             name: {row: n for n, decile in enumerate(several, 1) for row in decile.examples}
             for name, several in head.deciles.items()
         }
         for place, row in enumerate(head.rows):
-            text = found.texts[row.text]
+            text = distribution.texts[row.text]
             yield {
                 **which_head(result.layout, head.head),
                 "place": text.place,

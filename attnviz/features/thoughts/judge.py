@@ -70,13 +70,13 @@ def reliability(tails: Floats, names: Sequence[str], seed: int) -> float | None:
     if count < 2 or own.shape[1] < 2:
         return None
     draw = np.random.default_rng([seed, count])
-    found = []
+    correlations = []
     for _ in range(HALVES):
         order = draw.permutation(count)
         first, second = own[order[: count // 2]].mean(0), own[order[count // 2 :]].mean(0)
         if first.std() > 0 and second.std() > 0:
-            found.append(float(np.corrcoef(first, second)[0, 1]))
-    return sum(found) / len(found) if found else None
+            correlations.append(float(np.corrcoef(first, second)[0, 1]))
+    return sum(correlations) / len(correlations) if correlations else None
 
 
 def _distinct(values: Floats, names: Sequence[str]) -> Floats:

@@ -96,8 +96,8 @@ def run(
             raise InputError("interrupted before anything was measured") from None
         partial, ready = True, ready[: len(measured)]
     names = [str(same_as(trace.inputs)) for trace in ready]
-    tails = np.array([one.kurtosis for one in measured])
-    controls = np.array([one.control for one in measured])
+    tails = np.array([trace_figures.kurtosis for trace_figures in measured])
+    controls = np.array([trace_figures.control for trace_figures in measured])
     heads = judged(source.layout, tails, controls, names, settings)
     result = Thoughts(
         source=source.info,
@@ -115,7 +115,8 @@ def run(
     )
     chosen = result.ranked()[:RECEIVERS]
     traces = tuple(
-        _trace(source, trace, one, chosen) for trace, one in zip(ready, measured, strict=True)
+        _trace(source, trace, figures, chosen)
+        for trace, figures in zip(ready, measured, strict=True)
     )
     result = replace(result, traces=traces)
     told = list(dict.fromkeys(note for trace in ready for note in notes_of(trace.inputs)))
@@ -224,8 +225,8 @@ def _trace(
         sentences=trace.sentences,
         attention=_earlier(measured.means.mean(0)),
         receivers=tuple(
-            SentenceMatrix(one.head, _earlier(measured.means[heads.index(one.head)]))
-            for one in chosen
+            SentenceMatrix(head.head, _earlier(measured.means[heads.index(head.head)]))
+            for head in chosen
         ),
         heads=tuple(
             TraceHead(head, _known(tail), _known(control), tuple(map(_known, vertical)))

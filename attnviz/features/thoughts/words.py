@@ -57,7 +57,7 @@ def top(values: Sequence[float | None]) -> int | None:
 
 def on_trace(trace: Trace, head: ReceiverHead) -> TraceHead:
     """A head on one trace."""
-    return next(one for one in trace.heads if one.head == head.head)
+    return next(known for known in trace.heads if known.head == head.head)
 
 
 def sentence(result: Thoughts) -> str:

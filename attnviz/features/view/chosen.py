@@ -40,7 +40,7 @@ def alone(text: Input | Iterable[Input], model: ModelSettings, settings: ViewSet
     part = next((name for name in ("rows", "keys") if getattr(settings, name) is not None), None)
     several = text if isinstance(text, list | tuple) else [text]
     if settings.clearest is not None:
-        held = any(isinstance(one, Capture) for one in several)
+        held = any(isinstance(item, Capture) for item in several)
         model = ModelSettings(model=model.load(heads=None if held else asked))
     prompt = several[0] if len(several) == 1 else None
     prompt = prompt_of(prompt) if isinstance(prompt, str | Prompt) else None

@@ -45,11 +45,15 @@ def still_overview(
         heads: which of them the page shows.
         notes: sentences on the whole page.
     """
-    shown = [one for one in scores if one.head in heads and capture.holds(one.head)]
+    shown = [scored for scored in scores if scored.head in heads and capture.holds(scored.head)]
     text = " ".join(capture.inputs.texts)
     said = f" on “{visible(text[:_TEXT])}{'…' * (len(text) > _TEXT)}”" if text else ""
     more = len(shown) - _MOST
-    roles = ((capture.layout.name(one.head), head_phrase(one.roles)) for one in shown if one.roles)
+    roles = (
+        (capture.layout.name(scored.head), head_phrase(scored.roles))
+        for scored in shown
+        if scored.roles
+    )
     return (
         paragraphs(
             f"{counted(len(shown), 'head')} of {model_name(capture.source)}{said}. Queries go "
@@ -58,7 +62,7 @@ def still_overview(
         + maps_svg(
             [
                 [(capture.layout.name(head), capture[head]) for head in line]
-                for line in by_layer([one.head for one in shown])
+                for line in by_layer([scored.head for scored in shown])
             ]
         )
         + (paragraphs(f"{more:,} more heads are not drawn here.") if more > 0 else "")

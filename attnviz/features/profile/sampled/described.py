@@ -225,8 +225,8 @@ class _Head:
         """Rules from one half of the texts, measured on the other."""
         texts = self._sums.sample["cluster"]
         held_out = (texts & np.uint64(1)) > 0
-        found = self._made.of(~held_out)
-        tree = rules.grown(found)
+        chosen_rows = self._made.of(~held_out)
+        tree = rules.grown(chosen_rows)
         leaves = rules.reached(tree, self._made)
         by = {n: holds & held_out for n, holds in rules.behaviours_of(leaves).items()}
         chance = self._made.chance
@@ -252,7 +252,7 @@ class _Head:
             for leaf in leaves
         )
         return Behaviours(
-            len(found),
+            len(chosen_rows),
             int(held_out.sum()),
             shares,
             self._share(~explained, held_out, None),
@@ -276,11 +276,11 @@ class _Head:
         total = int(rest.sum())
         if not total:
             return
-        found = self._made.of(rest)
-        hits = found.hits.copy()
+        rows_left = self._made.of(rest)
+        hits = rows_left.hits.copy()
         hits[:, but] = False
         chosen, _ = rules.listed(
-            rules.Rows(hits, found.chance, found.conditions), max(3, round(0.05 * total))
+            rules.Rows(hits, rows_left.chance, rows_left.conditions), max(3, round(0.05 * total))
         )
         left = rest.copy()
         groups: list[tuple[int, str, bool, Bools]] = []

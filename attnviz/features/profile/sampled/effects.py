@@ -83,10 +83,10 @@ def effects(
     if not total.requires_grad:
         slopes = {site: torch.zeros_like(share) for site, share in shares.items()}
     else:
-        found = torch.autograd.grad(total, list(shares.values()), allow_unused=True)
+        gradients = torch.autograd.grad(total, list(shares.values()), allow_unused=True)
         slopes = {
             site: torch.zeros_like(share) if slope is None else slope
-            for (site, share), slope in zip(shares.items(), found, strict=True)
+            for (site, share), slope in zip(shares.items(), gradients, strict=True)
         }
     whole = np.concatenate(
         [to_numpy(slopes[site].float())[:, some] for site, some in by_site.items()], 1

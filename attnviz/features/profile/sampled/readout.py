@@ -39,32 +39,32 @@ _AT_ONCE = 1 << 24
 Floats = NDArray[np.float64]
 
 
-def with_words(found: Distribution, sums: HeadSums, source: Source) -> Distribution:
+def with_words(distribution: Distribution, sums: HeadSums, source: Source) -> Distribution:
     """The same with what the model alone can say.
 
     Args:
-        found: made from ``sums``.
+        distribution: made from ``sums``.
         sums: of the corpus.
         source: the model.
     """
     readout = source.readout()
     heads = []
     vocabulary = _Vocabulary(source, readout)
-    for number, head in enumerate(found.heads):
+    for number, head in enumerate(distribution.heads):
         rows = head.rows
         if readout.table is not None and source.output(head.head.site).weight is not None:
-            rows = _read(found, sums, number, source, readout)
+            rows = _read(distribution, sums, number, source, readout)
         qk, ov = vocabulary.directions(head.head)
         heads.append(replace(head, rows=rows, qk=qk, ov=ov))
     reason = readout.reason if readout.table is None else ""
-    return replace(found, heads=tuple(heads), no_words=reason)
+    return replace(distribution, heads=tuple(heads), no_words=reason)
 
 
 def _read(
-    found: Distribution, sums: HeadSums, number: int, source: Source, readout: Readout
+    distribution: Distribution, sums: HeadSums, number: int, source: Source, readout: Readout
 ) -> tuple[SampledRow, ...]:
     """The rows of a head with the tokens that they raised and lowered."""
-    head = found.heads[number]
+    head = distribution.heads[number]
     at = {
         (int(text), int(row)): int(bits)
         for text, row, bits in zip(
@@ -74,7 +74,7 @@ def _read(
             strict=True,
         )
     }
-    keys = _keys(found, sums)
+    keys = _keys(distribution, sums)
     whole = [sums.sample.whole[at[keys[row.text], row.row]] for row in head.rows]
     if not whole or not np.isfinite([row.sigma for row in whole]).all():
         return head.rows
@@ -111,10 +111,10 @@ def _read(
     return tuple(rows)
 
 
-def _keys(found: Distribution, sums: HeadSums) -> list[int]:
+def _keys(distribution: Distribution, sums: HeadSums) -> list[int]:
     """The key of each text that is shown."""
     keys = {(text.number, text.place, text.window): key for key, text in sums.sample.texts.items()}
-    return [keys[text.number, text.place, text.window] for text in found.texts]
+    return [keys[text.number, text.place, text.window] for text in distribution.texts]
 
 
 class _Vocabulary:
