@@ -9,8 +9,10 @@ from dataclasses import replace
 
 import pytest
 
+from attnviz.core.heads import Head, Site
 from attnviz.core.interval import Interval
-from attnviz.core.scores import Score
+from attnviz.core.origins import Origin
+from attnviz.core.scores import Estimate, HeadScores, Role, Score
 from attnviz.corpus.gold import rule
 from attnviz.features.ablation import judge
 from attnviz.features.ablation.result import Change
@@ -21,6 +23,10 @@ from attnviz.features.film.words import ordered
 from attnviz.features.patch.circuit import smallest
 from attnviz.features.patch.notes import not_done
 from attnviz.features.patch.result import PatchShare, TaskScore
+from attnviz.features.profile.result import HeadProfile
+from attnviz.features.profile.terminal import _perhaps as hint
+from attnviz.features.sources.result import SourceShare
+from attnviz.features.sources.words import nothing
 from attnviz.scoring.roles import FEW_ROWS, assign
 from tests import ROOT
 
@@ -68,6 +74,28 @@ def ablation(word: str) -> Callable[[Draw], Drawn]:
         return holds[word], judge.verdict(by, worse, S) == word
 
     return drawn
+
+
+def share_of_nothing(draw: Draw) -> Drawn:
+    """By the interval of its side all at once where there is one, by its own elsewhere."""
+    own, joint = (tuple(sorted(draw.uniform(-1, 1) for _ in range(2))) for _ in range(2))
+    several = draw.random() < 0.5
+    share = SourceShare(
+        Origin("token"), 0.0, 0.0, *own, *(joint if several else (None, None)), detectable=0.07
+    )
+    low, high = joint if several else own
+    return low <= 0 <= high, nothing(share) == "nothing (7 % would show)"
+
+
+def undecided(draw: Draw) -> Drawn:
+    """A role that is not sure, of a score of which the texts say what would have been."""
+    role = Role("previous", "previous", Score(0.7, 0.1, 7.0, 30), few_rows=False)
+    shows = draw.choice([None, 0.62])
+    estimate = Estimate(0.7, 0.1, 7.0, 30, 6, detectable=shows)
+    scores = HeadScores(Head(Site("decoder", 0), 0), {}, ())
+    perhaps = draw.choice([(), (role,)])
+    head = HeadProfile(scores, {role.score: estimate}, (), {}, (), (), {}, (), None, perhaps)
+    return bool(perhaps) and shows is not None, "(0.62 would show)" in hint(head)
 
 
 def differs(draw: Draw) -> Drawn:
@@ -140,6 +168,8 @@ WORDS: dict[str, Callable[[Draw], Drawn]] = {
     "worse, not surely by s": ablation("worse"),
     "below s": ablation("small"),
     "nothing (d would show)": ablation(""),
+    "nothing (7 % would show)": share_of_nothing,
+    "undecided (0.62 would show)": undecided,
     "differs from 0": differs,
     "does not do this task": undone,
     "a circuit": near,

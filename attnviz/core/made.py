@@ -155,6 +155,7 @@ def _argument(text: str) -> str:
 
 
 def _cut(text: str) -> str:
+    text = text.encode("utf-8", "replace").decode()  # names of files may be no Unicode
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 

@@ -136,6 +136,7 @@ def test_it_loads_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [
-        "attnviz", "attnviz.errors", "attnviz.testing", "attnviz.testing.plugin",
+        "attnviz", "attnviz.errors", "attnviz.features", "attnviz.features.listed",
+        "attnviz.testing", "attnviz.testing.plugin",
         "attnviz.testing.state",
     ]  # fmt: skip

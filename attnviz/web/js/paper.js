@@ -1,5 +1,6 @@
 import { byId, clamp, fill, make } from "./dom.js";
 import { madeLine } from "./made.js";
+import { fixed } from "./numbers.js";
 import { canvasPainter, svgPainter } from "./painter.js";
 import { withTexts } from "./pngchunks.js";
 
@@ -113,13 +114,13 @@ export function startPaper(figure) {
     whole.draw(painter);
     const text = painter.finish(whole.width, whole.height, "#ffffff", document.title, madeLine());
     const high = (mm * Math.ceil(whole.height)) / Math.ceil(whole.width);
-    return { ...whole, text: text.replace(/ width="\d+" height="\d+"/, ` width="${mm}mm" height="${high.toFixed(2)}mm"`) };
+    return { ...whole, text: text.replace(/ width="\d+" height="\d+"/, ` width="${mm}mm" height="${fixed(high, 2)}mm"`) };
   });
   const preview = () => {
     own.hidden = width.value !== "";
     const { text, printed } = svg();
     fill(shown, new DOMParser().parseFromString(text, "image/svg+xml").documentElement);
-    said.textContent = `Text of ${printed.toFixed(1)} points in print${printed < 6.95 ? "; a wider figure or fewer tokens make it larger" : ""}.`;
+    said.textContent = `Text of ${fixed(printed, 1)} points in print${printed < 6.95 ? "; a wider figure or fewer tokens make it larger" : ""}.`;
   };
   const png = () => light(() => {
     const { mm } = asked();

@@ -333,7 +333,7 @@ def test_files(report: Circuits, tmp_path: Path) -> None:
     jsonschema_rs.validate(SCHEMA, found)
     jsonschema_rs.validate(SCHEMA, av.circuits(model="demo-bert").to_dict())
     lines = report.save(tmp_path / "a.csv").read_text("utf-8").splitlines()
-    assert lines[0] == "side,writer,reader,ratio,excess,p"
+    assert lines[0] == "side,writer,reader,ratio,excess,p,made"
     assert len(lines) == 1 + 3 * 216
     for name, start in (("a.png", b"\x89PNG"), ("a.svg", b"<?xml"), ("a.pdf", b"%PDF")):
         assert report.save(tmp_path / name).read_bytes().startswith(start)

@@ -221,7 +221,7 @@ def test_it_is_written_and_read_again(result: Knockout, tmp_path: Path) -> None:
     assert {row["head"] for row in rows} == {None, "1.4"}
     assert len(result.to_csv().splitlines()) == 1 + len(rows)
     assert result.to_bytes("png")[:4] == b"\x89PNG"
-    assert b"attnviz knockout" in result.page()
+    assert b"av.knockout(" in result.page()
     assert "the lead of bread over moon falls by" in str(result)
     finding = result.finding("k.json")
     assert finding is not None

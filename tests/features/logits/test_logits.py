@@ -227,7 +227,7 @@ def test_files(report: Logits, tmp_path: Path) -> None:
     found = json.loads(report.save(tmp_path / "a.json").read_text("utf-8"))
     assert sum(part["value"] for part in found["parts"]) == pytest.approx(found["logit"], abs=1e-4)
     lines = report.save(tmp_path / "a.csv").read_text("utf-8").splitlines()
-    assert lines[0] == "kind,layer,index,head,value"
+    assert lines[0] == "kind,layer,index,head,value,made"
     assert len(lines) == 1 + len(report.parts)
     for name, start in (("a.png", b"\x89PNG"), ("a.svg", b"<?xml"), ("a.pdf", b"%PDF")):
         data = report.save(tmp_path / name).read_bytes()
