@@ -36,9 +36,9 @@ def with_made(template: str, of: Record | Made) -> str:
         of: the result, or what made the page where it shows none.
     """
     made = of if isinstance(of, Made) else of.made
-    line = _LINE.format(html.escape(made.line()).replace("{", "&#123;"))
+    line = _LINE.format(_escaped(made.line()))
     if isinstance(of, Result) and (origin := of.origin()):
-        line += f'<p class="small">{html.escape(origin)}</p>\n'
+        line += f'<p class="small">{_escaped(origin)}</p>\n'
     if "</footer>" in template:
         template = _before(template, "</footer>", line)
     else:
@@ -64,6 +64,11 @@ def _packed(of: Record | Made) -> str:
     else:
         text = of.to_json(of.made)
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode("ascii")
+
+
+def _escaped(text: str) -> str:
+    """A text in a template, whose parts have names in braces."""
+    return html.escape(text).replace("{", "&#123;")
 
 
 def _before(template: str, end: str, part: str) -> str:

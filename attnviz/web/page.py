@@ -70,6 +70,28 @@ def html_page(
     return _filled(whole, {**parts, **shared}).encode("utf-8")
 
 
+def result_page(package: str, result: Record, *, title: str, still: str, data: Any) -> bytes:
+    """The page of a result, as UTF-8: the template, the style and the module ``main`` of a package.
+
+    Args:
+        package: see :func:`parts`.
+        result: that it shows.
+        title: plain text; it is escaped.
+        still: what it shows where no script runs, as HTML.
+        data: what its script draws, as JSON takes it.
+    """
+    template, style, script = parts(package, "main")
+    return html_page(
+        template,
+        title=title,
+        style=style,
+        script=script,
+        of=result,
+        still=still,
+        data=safe_json(data),
+    )
+
+
 def _shared(name: str) -> str:
     return (files(__package__) / name).read_text("utf-8")
 

@@ -23,7 +23,7 @@ from attnviz.features.profile.result import HeadProfile
 from attnviz.features.syntax.result import RelationHead
 from attnviz.scoring.roles import ROLES, drawn
 from attnviz.scoring.scores import SCORES
-from attnviz.web.page import html_page, parts, safe_json
+from attnviz.web.page import result_page
 
 
 def page(atlas: Atlas, *, links: Mapping[str, str] | None = None) -> bytes:
@@ -33,7 +33,6 @@ def page(atlas: Atlas, *, links: Mapping[str, str] | None = None) -> bytes:
         atlas: the result.
         links: the page of each head, row by row, as an address beside this one.
     """
-    template, style, script = parts(__package__, "main")
     data = {
         "atlas": _visible(document(atlas)),
         "roles": {
@@ -46,14 +45,12 @@ def page(atlas: Atlas, *, links: Mapping[str, str] | None = None) -> bytes:
         "links": dict(links or {}),
         "signed": {scheme: list(colors) for scheme, colors in SCHEMES.items()},
     }
-    return html_page(
-        template,
+    return result_page(
+        __package__,
+        atlas,
         title=visible(atlas.title),
-        style=style,
-        script=script,
-        of=atlas,
         still=still(atlas) + _heads(atlas),
-        data=safe_json(data),
+        data=data,
     )
 
 

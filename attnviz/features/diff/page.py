@@ -19,7 +19,7 @@ from attnviz.errors import UsageError
 from attnviz.features.diff import words
 from attnviz.features.diff.result import Diff
 from attnviz.scoring.scores import SCORES
-from attnviz.web.page import html_page, parts, safe_json
+from attnviz.web.page import result_page
 
 
 def page(report: Diff) -> bytes:
@@ -38,17 +38,8 @@ def page(report: Diff) -> bytes:
             f"a page shows the maps of one text, and {report.texts} were compared; give a single "
             "text or capture of each"
         )
-    template, style, script = parts(__package__, "main")
     title = words.headline(report)
-    return html_page(
-        template,
-        title=title,
-        style=style,
-        script=script,
-        of=report,
-        still=still(report),
-        data=safe_json(_data(report)),
-    )
+    return result_page(__package__, report, title=title, still=still(report), data=_data(report))
 
 
 def _data(report: Diff) -> dict[str, Any]:

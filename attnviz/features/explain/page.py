@@ -16,7 +16,7 @@ from attnviz.features.ablation.result import Effect
 from attnviz.features.explain import words
 from attnviz.features.explain.result import Explain, ExplainedHead
 from attnviz.features.explain.tables import rows
-from attnviz.web.page import html_page, parts, safe_json
+from attnviz.web.page import result_page
 
 _TOKENS = 8
 """Tokens that are listed by what came through them."""
@@ -57,16 +57,7 @@ def page(result: Explain) -> bytes:
         "causal": not result.masked,
         "signed": SCHEMES,
     }
-    template, style, script = parts(__package__, "main")
-    return html_page(
-        template,
-        title=title,
-        style=style,
-        script=script,
-        of=result,
-        still=still(result),
-        data=safe_json(data),
-    )
+    return result_page(__package__, result, title=title, still=still(result), data=data)
 
 
 def _readable(tokens: Sequence[str]) -> list[str]:

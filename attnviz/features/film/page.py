@@ -13,21 +13,13 @@ from attnviz.features.film import words
 from attnviz.features.film.finding import life
 from attnviz.features.film.result import Film, HeadFilm, StepCurve
 from attnviz.scoring.roles import SHOWN
-from attnviz.web.page import html_page, parts, safe_json
+from attnviz.web.page import result_page
 
 
 def page(film: Film) -> bytes:
     """The whole page, as UTF-8."""
-    template, style, script = parts(__package__, "main")
-    data = safe_json(document(film))
-    return html_page(
-        template,
-        title=words.headline(film),
-        style=style,
-        script=script,
-        of=film,
-        still=still(film),
-        data=data,
+    return result_page(
+        __package__, film, title=words.headline(film), still=still(film), data=document(film)
     )
 
 

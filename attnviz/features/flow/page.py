@@ -16,7 +16,7 @@ from attnviz.drawing.still import still
 from attnviz.errors import UsageError
 from attnviz.features.flow.result import Flow
 from attnviz.features.flow.words import closing, formula, headline, method, through
-from attnviz.web.page import html_page, parts, safe_json
+from attnviz.web.page import result_page
 
 LARGEST = 100e6
 """Bytes of a page at most; browsers take minutes to open more."""
@@ -54,16 +54,7 @@ def page(report: Flow) -> bytes:
         "weights": packed(report.weights),
         "followed": traced and {"direction": traced.direction, "positions": traced.positions},
     }
-    template, style, script = parts(__package__, "main")
-    return html_page(
-        template,
-        title=title,
-        style=style,
-        script=script,
-        of=report,
-        still=still(report),
-        data=safe_json(data),
-    )
+    return result_page(__package__, report, title=title, still=still(report), data=data)
 
 
 def columns(report: Flow) -> list[str]:

@@ -12,7 +12,7 @@ from attnviz.drawing.signed import SCHEMES, minus
 from attnviz.drawing.still import still
 from attnviz.features.knockout import words
 from attnviz.features.knockout.result import CutChange, CutEffect, Knockout
-from attnviz.web.page import html_page, parts, safe_json
+from attnviz.web.page import result_page
 
 
 def page(result: Knockout) -> bytes:
@@ -42,16 +42,7 @@ def page(result: Knockout) -> bytes:
         "colors": SCHEMES,
         "notes": [minus(note) for note in result.notes],
     }
-    template, style, script = parts(__package__, "main")
-    return html_page(
-        template,
-        title=title,
-        style=style,
-        script=script,
-        of=result,
-        still=still(result),
-        data=safe_json(data),
-    )
+    return result_page(__package__, result, title=title, still=still(result), data=data)
 
 
 def _effect(result: Knockout, effect: CutEffect) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from attnviz.errors import InputError
 from attnviz.features.lens import words
 from attnviz.features.lens.heads import heads_page
 from attnviz.features.lens.result import Added, Lens, LensCell
-from attnviz.web.page import html_page, parts, safe_json
+from attnviz.web.page import result_page
 
 LARGEST = 40_000
 """Cells of a page; browsers take long to lay out a table of more."""
@@ -58,16 +58,7 @@ def page(result: Lens) -> bytes:
         "reason": f"What a layer added is not shown: {result.reason}." if result.reason else "",
         "closing": closing(result.source),
     }
-    template, style, script = parts(__package__, "main")
-    return html_page(
-        template,
-        title=title,
-        style=style,
-        script=script,
-        of=result,
-        still=still(result),
-        data=safe_json(data),
-    )
+    return result_page(__package__, result, title=title, still=still(result), data=data)
 
 
 class _Names:

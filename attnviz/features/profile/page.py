@@ -23,7 +23,7 @@ from attnviz.features.profile.parts import (
 )
 from attnviz.features.profile.result import Profile
 from attnviz.features.profile.tables import rows
-from attnviz.web.page import html_page, parts, safe_json
+from attnviz.web.page import result_page
 
 
 def page(result: Profile, *, links: Mapping[str, str] | None = None, command: str = "") -> bytes:
@@ -86,16 +86,7 @@ def page(result: Profile, *, links: Mapping[str, str] | None = None, command: st
         "closing": closing(result.source),
         "lines": _lines(result),
     }
-    template, style, script = parts(__package__, "main")
-    return html_page(
-        template,
-        title=title,
-        style=style,
-        script=script,
-        of=result,
-        still=still(result),
-        data=safe_json(data),
-    )
+    return result_page(__package__, result, title=title, still=still(result), data=data)
 
 
 def _about(result: Profile, distribution: Distribution) -> str:

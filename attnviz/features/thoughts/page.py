@@ -9,7 +9,7 @@ from attnviz.drawing.signed import minus
 from attnviz.drawing.still import still
 from attnviz.features.thoughts import words
 from attnviz.features.thoughts.result import Matrix, ReceiverHead, Thoughts, Trace
-from attnviz.web.page import html_page, parts, safe_json
+from attnviz.web.page import result_page
 
 
 def page(result: Thoughts) -> bytes:
@@ -27,16 +27,7 @@ def page(result: Thoughts) -> bytes:
         "traces": [_trace(result, trace) for trace in result.traces],
         "notes": [minus(note) for note in result.notes],
     }
-    template, style, script = parts(__package__, "main")
-    return html_page(
-        template,
-        title=title,
-        style=style,
-        script=script,
-        of=result,
-        still=still(result),
-        data=safe_json(data),
-    )
+    return result_page(__package__, result, title=title, still=still(result), data=data)
 
 
 def _head(result: Thoughts, head: ReceiverHead) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from attnviz.drawing.still import still
 from attnviz.features.lens import words
 from attnviz.features.lens.result import HeadWrites, Lens, TokenEffect
 from attnviz.features.lens.tables import rows
-from attnviz.web.page import html_page, parts, safe_json
+from attnviz.web.page import result_page
 
 
 def heads_page(result: Lens) -> bytes:
@@ -37,15 +37,8 @@ def heads_page(result: Lens) -> bytes:
         "palette": anchors(DEFAULT_PALETTE),
         "closing": closing(result.source),
     }
-    template, style, script = parts(__package__, "main")
-    return html_page(
-        template,
-        title=words.title(result),
-        style=style,
-        script=script,
-        of=result,
-        still=still(result),
-        data=safe_json(data),
+    return result_page(
+        __package__, result, title=words.title(result), still=still(result), data=data
     )
 
 
