@@ -20,7 +20,7 @@ from __future__ import annotations
 import hashlib
 import random
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -107,6 +107,25 @@ def values_of(split: str, items: Iterable[tuple[Hashable, str]]) -> Values:
             "{split} leaves nothing to measure on: all have {!r}", chosen[:40], split=split
         )
     return values
+
+
+def by_field(
+    split: str, items: Callable[[str], Iterable[tuple[Hashable, str]]]
+) -> tuple[str, Values]:
+    """A split as results name it, and what its field says; of others the same, and nothing.
+
+    Args:
+        split: see the table above.
+        items: gives, for the name of a field, what :func:`values_of` takes.
+
+    Raises:
+        InputError, UsageError: see :func:`values_of`.
+    """
+    field = field_of(split)
+    if not field:
+        return split, NO_VALUES
+    values = values_of(split, items(field))
+    return resolved(split, values), values
 
 
 def resolved(split: str, values: Values) -> str:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import Source
-from attnviz.core.split import NO_VALUES, field_of, resolved, sides, values_of
+from attnviz.core.split import by_field, sides
 from attnviz.corpus.batches import batches, tokenize
 from attnviz.corpus.gold.pointing import present
 from attnviz.corpus.gold.settings import SyntaxSettings
@@ -80,13 +80,11 @@ class Cases:
         same = {number: first.setdefault(tuple(said), number) for number, said in words.items()}
         self._documents = {number: same[document] for number, document in self._documents.items()}
 
-        self.split, self.values = self.settings.split, NO_VALUES
-        if field := field_of(self.split):
-            said = commented(self.sentences, field, self.split)
-            self.values = values_of(
-                self.split, zip(map(self.document, self.sentences), said, strict=True)
-            )
-            self.split = resolved(self.split, self.values)
+        def said(field: str) -> Iterator[tuple[int, str]]:
+            values = commented(self.sentences, field, self.settings.split)
+            return zip(map(self.document, self.sentences), values, strict=True)
+
+        self.split, self.values = by_field(self.settings.split, said)
 
     def sides(self, documents: Sequence[int] | NDArray[np.integer[Any]]) -> tuple[Bools, Bools]:
         """Which of some clusters are chosen on, and which are measured."""

@@ -18,7 +18,7 @@ from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
 from attnviz.core.scores import HeadScores, UserDefined
 from attnviz.core.source import Source
-from attnviz.core.split import NO_VALUES, field_of, resolved, values_of
+from attnviz.core.split import by_field
 from attnviz.drawing.labels import counted
 from attnviz.errors import InputError, UsageError
 from attnviz.features.ablation import gradient, reference, sweep
@@ -248,12 +248,11 @@ def _clusters(study: Study, tested: Sequence[Trial]) -> tuple[int, ...]:
 
 def _parted(study: Study, clusters: Sequence[int], fold: Sequence[int]) -> tuple[str, Parts]:
     """How the texts are divided for a curve, and its parts."""
-    split, values = study.settings.split, NO_VALUES
     used = [number for number, side in enumerate(fold) if side >= 0]
     names = {number: _called(study, clusters[number]) for number in used}
-    if field_of(split):
-        values = values_of(split, [(names[n], study.parts[n]) for n in used if study.parts])
-        split = resolved(split, values)
+    split, values = by_field(
+        study.settings.split, lambda _: [(names[n], study.parts[n]) for n in used if study.parts]
+    )
     return split, parted(fold, split, names, study.settings.seed, values)
 
 

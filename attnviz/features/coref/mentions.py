@@ -22,7 +22,7 @@ from attnviz.core.fingerprint import fingerprint
 from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import Source
-from attnviz.core.split import NO_VALUES, field_of, resolved, values_of
+from attnviz.core.split import by_field
 from attnviz.corpus.batches import batches, tokenize
 from attnviz.corpus.gold.cases import BATCH_TOKENS, Loader, check_single
 from attnviz.corpus.gold.pointing import Pointing, present
@@ -317,15 +317,16 @@ def _found(study: _Study, right: Bools, skipped: Mapping[str, int]) -> Anteceden
         for document in study.documents
     }
     numbers = [window.number if single else same[window.document] for window, _ in study.asked]
-    split, values = study.settings.split, NO_VALUES
-    if field := field_of(split):
-        said = {
-            document.number: next(iter(commented(document.sentences, field, split)))
+
+    def said(field: str) -> Iterator[tuple[int, str]]:
+        by_document = {
+            document.number: next(commented(document.sentences, field, study.settings.split))
             for document in study.documents
         }
-        own = [said[window.document] for window, _ in study.asked]
-        values = values_of(split, zip(numbers, own, strict=True))
-        split = resolved(split, values)
+        own = (by_document[window.document] for window, _ in study.asked)
+        return zip(numbers, own, strict=True)
+
+    split, values = by_field(study.settings.split, said)
     baselines = [example.baselines(window.words) for window, example in study.asked]
     order = np.lexsort(([example.word for _, example in study.asked],
                         [window.number for window, _ in study.asked]))  # fmt: skip

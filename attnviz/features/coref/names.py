@@ -13,7 +13,7 @@ from attnviz.core.heads import Layout, Site
 from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Rows, Source
-from attnviz.core.split import NO_VALUES, field_of, resolved, values_of
+from attnviz.core.split import by_field
 from attnviz.corpus.batches import batches, tokenize
 from attnviz.corpus.gold.cases import BATCH_TOKENS, Loader, check_single
 from attnviz.corpus.gold.pointing import WordMaps, present
@@ -146,10 +146,9 @@ def run_names(
     first = np.array([choice.first for choice in study.used])
     pages = dict.fromkeys(choice.document for choice in choices)
     numbers = {page: number for number, page in enumerate(pages, start=1)}
-    split, values = settings.split, NO_VALUES
-    if field_of(split):
-        values = values_of(split, [(numbers[c.document], c.part) for c in study.used])
-        split = resolved(split, values)
+    split, values = by_field(
+        settings.split, lambda _: [(numbers[c.document], c.part) for c in study.used]
+    )
     examples = AntecedentExamples(
         data="names",
         candidates="names",

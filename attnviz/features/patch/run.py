@@ -13,7 +13,7 @@ from attnviz.core.heads import Layout, Site
 from attnviz.core.progress import Progress
 from attnviz.core.scores import UserDefined
 from attnviz.core.source import Source
-from attnviz.core.split import NO_VALUES, field_of, resolved, values_of
+from attnviz.core.split import by_field
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.patch import judge, paths
 from attnviz.features.patch.circuit import halves
@@ -245,10 +245,9 @@ def _circuit(
     if not all(pair.aligned for pair in pairs):
         raise UsageError("a circuit needs prompts of as many tokens; give pairs of equal lengths")
 
-    split, values = settings.split, NO_VALUES
-    if field_of(split):
-        values = values_of(split, [(pair.cluster, _part(pair, split)) for pair in pairs])
-        split = resolved(split, values)
+    split, values = by_field(
+        settings.split, lambda _: [(p.cluster, _part(p, settings.split)) for p in pairs]
+    )
 
     def whole(plan: PatchPlan, stage: str) -> list[PatchSums]:
         measured, partial = _measured(study, plan, stage)

@@ -27,7 +27,6 @@ from itertools import product
 from attnviz.captures.trials import predicted, word_ids
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import Source
-from attnviz.core.split import field_of
 from attnviz.corpus import lines
 from attnviz.corpus.sentences import sentences
 from attnviz.errors import InputError, ModelError, UsageError
@@ -188,17 +187,17 @@ def read_needles(name: str) -> NeedleFile:
     return NeedleFile(name, objects)
 
 
-def field_values(given: NeedleFile | None, split: str) -> list[str]:
+def field_values(given: NeedleFile | None, field: str, split: str) -> list[str]:
     """What a field of every needle says.
 
     Args:
         given: a file of needles; None for random words, which have no fields.
-        split: that names the field.
+        field: its name.
+        split: that names it, for messages.
 
     Raises:
         UsageError: no file, or a line without the field.
     """
-    field = field_of(split)
     for values, place in () if given is None else given.objects:
         if field not in values:
             raise UsageError("{} has no field {!r} for {split}", place, field, split=split)

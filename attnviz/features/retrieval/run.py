@@ -19,7 +19,7 @@ from attnviz.core.heads import Head
 from attnviz.core.interval import Interval
 from attnviz.core.progress import Progress
 from attnviz.core.source import Source
-from attnviz.core.split import EVERYTHING, NO_VALUES, Values, field_of, resolved, sides, values_of
+from attnviz.core.split import EVERYTHING, Values, by_field, sides
 from attnviz.corpus.gold.tally import DIFFERENCE, share
 from attnviz.errors import UsageError
 from attnviz.features.retrieval.measure import Answered, Floats, NeedleScores, answers, scored
@@ -79,10 +79,9 @@ def run(
     needles = (
         word_needles(source, settings) if read is None else file_needles(source, read, settings)
     )
-    split, values = settings.split, NO_VALUES
-    if field_of(split):
-        values = values_of(split, enumerate(field_values(read, split), 1))
-        split = resolved(split, values)
+    split, values = by_field(
+        settings.split, lambda field: enumerate(field_values(read, field, settings.split), 1)
+    )
     measured = _told(scored(source, needles), "needles", len(needles), progress)
     heads = list(source.layout)
     table = _Table.of(heads, needles, measured, split, values)

@@ -25,10 +25,8 @@ from attnviz.core.split import (
     EVERYTHING,
     NO_VALUES,
     Values,
-    field_of,
-    resolved,
+    by_field,
     sides_by_name,
-    values_of,
 )
 from attnviz.errors import InputError, UsageError
 from attnviz.features.sources.result import MEAN, REST, Others, SourceShare, SourceShares
@@ -97,12 +95,7 @@ def measure(
     if other_key not in (MEAN, REST):
         raise UsageError("{other_key} is mean or rest, not {!r}", other_key, other_key=...)
     chosen = one_head(source, head)
-    values = NO_VALUES
-    if field_of(divided):
-        if parts and len(parts) != len(texts):
-            raise UsageError("{} parts for {} texts: give one for each", len(parts), len(texts))
-        values = values_of(divided, zip(map(_name, texts), parts, strict=False))
-        divided = resolved(divided, values)
+    divided, values = by_field(divided, lambda _: _said(texts, parts))
     choosing, measuring = _sides(texts, divided, seed, values)
     score = _own(source, choosing, chosen, progress) if role is None else _asked(role)
     given, texts, measured = texts, measuring, []
@@ -160,6 +153,13 @@ def _sides(
             split=divided,
         )
     return parts[0], parts[1]
+
+
+def _said(texts: Sequence[Inputs], parts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Every text with its part; nothing where no parts are given."""
+    if parts and len(parts) != len(texts):
+        raise UsageError("{} parts for {} texts: give one for each", len(parts), len(texts))
+    yield from zip(map(_name, texts), parts, strict=False)
 
 
 def _name(inputs: Inputs) -> str:
