@@ -137,7 +137,8 @@ def of_call(value: Any, made_by: str) -> None:
 
     What is read from a file is from the call that the file names, and stays so.
     """
-    if made_by and hasattr(value, "made") and not called_by(value) and hasattr(value, "__dict__"):
+    makes_files = hasattr(type(value), "made") and hasattr(value, "__dict__")
+    if made_by and makes_files and not called_by(value):
         object.__setattr__(value, "_call", made_by)
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "Array",
     "array",
     "converted",
+    "doubles",
     "exact",
     "no_gradients",
     "norm",
@@ -82,6 +83,12 @@ def exact(x: Array) -> Array:
     on = of(x)
     doubles: Array = on.cast(x, on.float64)
     return doubles
+
+
+def doubles(x: Array) -> NDArray[np.float64]:
+    """The same in NumPy, of devices that have no float64 and of types that NumPy has not, too."""
+    on = of(x)
+    return to_numpy(on.cast(x, on.largest_float(x))).astype(np.float64, copy=False)
 
 
 def norm(x: Array) -> Array:

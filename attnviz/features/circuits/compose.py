@@ -21,10 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core import arrays
-from attnviz.core.arrays import Array, array, to_numpy
-from attnviz.core.arrays import exact as exactly
+from attnviz.core.arrays import Array, array, exact, to_numpy
 from attnviz.core.source import Normalization, OutputProjection, Reading
-from attnviz.features.circuits.fold import centred, exact, folded, passed
+from attnviz.features.circuits.fold import centred, folded, passed, widened
 from attnviz.features.circuits.result import Chance, Side
 
 DRAWS = 100
@@ -53,7 +52,7 @@ def ends(reading: Reading, output: OutputProjection) -> Ends:
     read: dict[Side, Array] = {}
     write = None
     if reading.value is not None and output.weight is not None:
-        out = exact(output.weight)  # [H, d_v, D]
+        out = widened(output.weight)  # [H, d_v, D]
         out = centred(out) if reading.norm is not None and reading.norm.centred else out
         value = repeated(folded(reading.norm, reading.value), len(out))
         write = arrays.of(value).triangle(value) @ out
@@ -159,7 +158,7 @@ def matched(ratio: Array, write: Array, read: Array, room: int) -> NDArray[np.fl
 
 def _moments(gram: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Σa² and Σa³ of the eigenvalues' shares, [n] each, of Gram matrices [n, d, d]."""
-    wide = exactly(gram)
+    wide = exact(gram)
     trace = wide.diagonal(0, -2, -1).sum(-1)
     shares = wide / trace.clip(_TINY)[:, None, None]
     squares = shares @ shares

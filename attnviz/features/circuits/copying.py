@@ -23,8 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core import arrays
-from attnviz.core.arrays import Array
-from attnviz.core.arrays import exact as exactly
+from attnviz.core.arrays import Array, exact
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import (
     ForwardRequest,
@@ -36,7 +35,7 @@ from attnviz.core.source import (
     Start,
 )
 from attnviz.features.circuits.compose import repeated
-from attnviz.features.circuits.fold import centred, divided, exact, folded
+from attnviz.features.circuits.fold import centred, divided, folded, widened
 from attnviz.features.circuits.result import Chance, Copying
 
 DRAWS = 100
@@ -53,7 +52,7 @@ def words(readout: Readout, chosen: NDArray[np.int64]) -> Array:
     """What raises the logit of each chosen token, [V, D]."""
     assert readout.table is not None
     assert readout.scale is not None
-    table = exact(readout.table[chosen]) * exact(readout.scale)
+    table = widened(readout.table[chosen]) * widened(readout.scale)
     return centred(table) if readout.centred else table
 
 
@@ -93,7 +92,7 @@ class ReadTokens:
         """Of every head of a layer; the layer needs values and W_O."""
         assert reading.value is not None
         assert output.weight is not None
-        out = exact(output.weight)  # [H, d_v, D]
+        out = widened(output.weight)  # [H, d_v, D]
         value = folded(reading.norm, reading.value)  # [G, D, d_v]
         value = repeated(value, len(out))
         read = divided(reading.norm, self.embedded)
@@ -104,7 +103,7 @@ class ReadTokens:
             written = read @ w_v  # [V, d_v]
             raised = (written * (self._centred @ w_o.T)).sum(1)  # of the token itself
             spread = xp.sqrt(((written @ (w_o @ self._deviation @ w_o.T)) * written).sum(1))
-            own = exactly(raised / spread.clip(xp.finfo(spread.dtype).tiny)).mean().item()
+            own = exact(raised / spread.clip(xp.finfo(spread.dtype).tiny)).mean().item()
             heads.append(Copying(score, other, own))
         return tuple(heads)
 
@@ -114,9 +113,10 @@ class ReadTokens:
         met = self._meeting(reading.norm)
         rank, width = output.weight.shape[1:]
         drawn = _drawn(seed, (2, DRAWS, width, rank), met)
-        ones = None if reading.norm is None else Normalization(
-            drawn[0, 0, :, 0] * 0 + 1, reading.norm.eps, None, reading.norm.centred
-        )  # fmt: skip
+        ones = None
+        if reading.norm is not None:
+            scale = arrays.of(met).full((width,), 1.0, met.dtype, met)
+            ones = Normalization(scale, reading.norm.eps, None, reading.norm.centred)
         scores = _scores(drawn[0].swapaxes(1, 2), met, folded(ones, drawn[1]))
         return Chance(float(np.mean(scores)), float(np.std(scores, ddof=1)), DRAWS)
 
@@ -130,7 +130,7 @@ class ReadTokens:
         """
         assert reading.value is not None
         assert output.weight is not None
-        out = exact(output.weight)
+        out = widened(output.weight)
         value = repeated(folded(reading.norm, reading.value), len(out))
         rank, width = out.shape[1:]
         on = arrays.of(out)

@@ -11,7 +11,7 @@ from attnviz.core.arrays import Array
 from attnviz.core.source import Normalization
 
 
-def exact(x: Array) -> Array:
+def widened(x: Array) -> Array:
     """In float32 or better."""
     on = arrays.of(x)
     wide: Array = on.cast(x, on.float32) if on.is_half(x) else x
@@ -25,28 +25,28 @@ def folded(norm: Normalization | None, weight: Array) -> Array:
         norm: None where states are read as they are.
         weight: [..., D, n].
     """
-    weight = exact(weight)
+    weight = widened(weight)
     if norm is None:
         return weight
-    weight = exact(norm.scale)[:, None] * weight
+    weight = widened(norm.scale)[:, None] * weight
     return weight - weight.mean(-2)[..., None, :] if norm.centred else weight
 
 
 def passed(norm: Normalization, weight: Array) -> Array:
     """What is written, [..., D], as it leaves a normalization of the whole, but for σ and β."""
     weight = centred(weight) if norm.centred else weight
-    return weight * exact(norm.scale)
+    return weight * widened(norm.scale)
 
 
 def centred(x: Array) -> Array:
     """[..., D] without its mean."""
-    x = exact(x)
+    x = widened(x)
     return x - x.mean(-1)[..., None]
 
 
 def divided(norm: Normalization | None, x: Array) -> Array:
     """(x - mean x) / σ, [..., D]: a normalization without γ and β."""
-    x = exact(x)
+    x = widened(x)
     if norm is None:
         return x
     x = centred(x) if norm.centred else x
@@ -60,5 +60,5 @@ def normalized(norm: Normalization | None, x: Array) -> Array:
     x = divided(norm, x)
     if norm is None:
         return x
-    x = x * exact(norm.scale)
-    return x if norm.shift is None else x + exact(norm.shift)
+    x = x * widened(norm.scale)
+    return x if norm.shift is None else x + widened(norm.shift)

@@ -18,7 +18,7 @@ from attnviz.core import arrays
 from attnviz.core.arrays import Array, to_numpy
 from attnviz.core.source import Embedding, Reading
 from attnviz.features.circuits.compose import repeated
-from attnviz.features.circuits.fold import exact, normalized
+from attnviz.features.circuits.fold import normalized, widened
 from attnviz.features.circuits.result import ByPosition
 
 MOST = 128
@@ -63,9 +63,9 @@ def _weights(reading: Reading, x: Array) -> Array:
     assert reading.query is not None
     assert reading.key is not None
     n = normalized(reading.norm, x)
-    q, k = n @ exact(reading.query), n @ exact(reading.key)
-    q = q if reading.query_bias is None else q + exact(reading.query_bias)[:, None]
-    k = k if reading.key_bias is None else k + exact(reading.key_bias)[:, None]
+    q, k = n @ widened(reading.query), n @ widened(reading.key)
+    q = q if reading.query_bias is None else q + widened(reading.query_bias)[:, None]
+    k = k if reading.key_bias is None else k + widened(reading.key_bias)[:, None]
     scores = reading.scale * (q @ repeated(k, len(q)).swapaxes(1, 2))
     on = arrays.of(scores)
     if reading.causal:

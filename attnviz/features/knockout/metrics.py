@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnviz.core import arrays
-from attnviz.core.arrays import Array
+from attnviz.core.arrays import Array, doubles, on_numpy
 from attnviz.statistics.exact import Floats
 
 
@@ -37,9 +36,9 @@ class CutMetric:
         """
         if self.name == "logit-diff":
             return float((logits[:, self.answer] - logits[:, self.against]).mean())
-        chances = log_softmax(logits)
+        chances = on_numpy.log_softmax(logits)
         if self.name == "kl":
-            before = log_softmax(whole)
+            before = on_numpy.log_softmax(whole)
             return float((np.exp(before) * (before - chances)).sum(-1).mean())
         if self.name == "loss":
             return float(-chances[np.arange(len(chances)), list(self.targets)].mean())
@@ -47,15 +46,6 @@ class CutMetric:
         return float((np.exp(log) if self.name == "prob" else log).mean())
 
 
-def log_softmax(logits: Floats) -> Floats:
-    """Over the last axis."""
-    shifted = logits - logits.max(-1, keepdims=True)
-    chances: Floats = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
-    return chances
-
-
 def at(logits: Array, item: int, positions: Sequence[int]) -> Floats:
     """Logits [B, T, V] of an item at some positions, float64 [n, V]."""
-    on = arrays.of(logits)
-    rows = logits[item][list(positions)]
-    return arrays.to_numpy(on.cast(rows, on.largest_float(rows))).astype(np.float64)
+    return doubles(logits[item][list(positions)])

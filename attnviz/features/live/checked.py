@@ -44,7 +44,9 @@ class LessonPasses:
         def level(numbers: Array) -> Array:
             if not np.array_equal(arrays.to_numpy(numbers), positions):
                 return numbers
-            return numbers * 0 + numbers.mean(0)
+            on = arrays.of(numbers)
+            same: Array = on.copied(on.xp.broadcast_to(numbers.mean(0), numbers.shape))
+            return same
 
         self._level = source.rounded(level)
         self._run = cache(self._pass)

@@ -9,6 +9,7 @@ import numpy as np
 
 from attnviz.core.heads import Layout
 from attnviz.features.thoughts.result import ReceiverHead
+from attnviz.features.thoughts.scores import number_or_none
 from attnviz.features.thoughts.settings import ThoughtsSettings
 from attnviz.statistics.copies import together
 from attnviz.statistics.exact import Floats
@@ -45,11 +46,11 @@ def judged(
     return tuple(
         ReceiverHead(
             head,
-            _number(means[n]),
-            _number(random[n]),
-            _number(center[n]),
-            _number(low[n]),
-            _number(high[n]),
+            number_or_none(means[n]),
+            number_or_none(random[n]),
+            number_or_none(center[n]),
+            number_or_none(low[n]),
+            number_or_none(high[n]),
             None if math.isnan(low[n]) else bool(low[n] > 0),
         )
         for n, head in enumerate(layout)
@@ -92,7 +93,3 @@ def _means(values: Floats) -> Floats:
     sums = np.where(known, values, 0.0).sum(0)
     means: Floats = sums / np.where(known.any(0), known.sum(0), np.nan)
     return means
-
-
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else float(value)

@@ -29,7 +29,12 @@ from attnviz.features.thoughts.result import (
     Trace,
     TraceHead,
 )
-from attnviz.features.thoughts.scores import SentenceObserver, kurtosis, vertical_scores
+from attnviz.features.thoughts.scores import (
+    SentenceObserver,
+    kurtosis,
+    number_or_none,
+    vertical_scores,
+)
 from attnviz.features.thoughts.sentences import split
 from attnviz.features.thoughts.settings import ThoughtsSettings
 from attnviz.features.thoughts.suppress import suppressed
@@ -229,7 +234,12 @@ def _trace(
             for head in chosen
         ),
         heads=tuple(
-            TraceHead(head, _known(tail), _known(control), tuple(map(_known, vertical)))
+            TraceHead(
+                head,
+                number_or_none(tail),
+                number_or_none(control),
+                tuple(map(number_or_none, vertical)),
+            )
             for head, tail, control, vertical in zip(
                 heads, measured.kurtosis, measured.control, measured.vertical, strict=True
             )
@@ -244,7 +254,3 @@ def _earlier(matrix: Floats) -> Matrix:
         tuple(float(value) if place < number else None for place, value in enumerate(row))
         for number, row in enumerate(matrix)
     )
-
-
-def _known(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)

@@ -5,6 +5,7 @@ Notation in shapes: H heads of a layer, N heads of the model, n sentences.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -72,6 +73,11 @@ def vertical_scores(matrices: Floats, apart: int) -> Floats:
     for sentence in range(max(count - apart, 0)):
         scores[..., sentence] = matrices[..., sentence + apart :, sentence].mean(-1)
     return scores
+
+
+def number_or_none(value: float) -> float | None:
+    """A number as results hold it; None for NaN."""
+    return None if math.isnan(value) else float(value)
 
 
 def kurtosis(scores: Floats) -> Floats:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from attnviz.core import arrays
-from attnviz.core.arrays import Array
+from attnviz.core.arrays import Array, doubles, on_numpy
 from attnviz.core.cuts import Cut
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs
@@ -108,14 +108,6 @@ def log_kl(whole: Array, changed: Array) -> Floats:
 
 
 def _kl(whole: Array, changed: Array) -> Floats:
-    p, q = (_log_softmax(logits) for logits in (whole, changed))
+    p, q = (on_numpy.log_softmax(doubles(logits)) for logits in (whole, changed))
     kl: Floats = np.einsum("tv,tv->t", np.exp(p), p - q)
     return kl
-
-
-def _log_softmax(logits: Array) -> Floats:
-    on = arrays.of(logits)
-    exact = arrays.to_numpy(on.cast(logits, on.largest_float(logits))).astype(np.float64)
-    exact -= exact.max(-1, keepdims=True)
-    exact -= np.log(np.exp(exact).sum(-1, keepdims=True))
-    return exact
