@@ -102,6 +102,12 @@ def wrote(path: Path) -> None:
     stdout().print(one_line(files.wrote(path)), soft_wrap=True)
 
 
+def wrote_page(folder: Path) -> None:
+    """Say that a page was written into a folder."""
+    line = one_line(f"wrote a page into {folder}, and the index of its pages")
+    stdout().print(line, soft_wrap=True)
+
+
 def put(text: str) -> None:
     r"""Print machine-readable text to standard output.
 

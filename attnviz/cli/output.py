@@ -87,7 +87,8 @@ class FilesOutput(Quiet):
         """Name the files that were written."""
         if not self.quiet:
             for path in self.out or ():
-                console.wrote(path)
+                say = console.wrote_page if isdir(path) else console.wrote
+                say(path)
 
 
 @dataclasses.dataclass(frozen=True)

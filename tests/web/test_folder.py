@@ -45,6 +45,18 @@ def test_the_index_links_to_each_and_each_links_back(browser: Any, folder: Path)
             assert found.page.url == (folder / "index.html").as_uri()
 
 
+def test_the_index_needs_no_script(browser: Any, folder: Path) -> None:
+    with opened(browser, java_script_enabled=False) as found:
+        found.documents.add((folder / "index.html").as_uri())
+        found.page.goto((folder / "index.html").as_uri())
+        assert [link.is_visible() for link in found.page.locator("main a").all()] == [True] * 3
+
+
+def test_a_page_in_a_folder_is_said_to_be_one(tmp_path: Path, capsys: Any) -> None:
+    assert main(["lens", TEXT, "-o", str(tmp_path)]) == 0
+    assert f"wrote a page into {tmp_path}, and the index" in capsys.readouterr().out
+
+
 def test_another_index_stays_what_it_is(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text("<title>an atlas</title>")
     assert main(["lens", TEXT, "-q", "-o", str(tmp_path)]) == 0

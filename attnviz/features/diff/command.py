@@ -27,7 +27,9 @@ class DiffInput(Settings):
     """What is compared."""
 
     before: str | None = setting(
-        None, "A capture (.npz, .safetensors), a result (.json, .profile) or a text.", argument=True
+        None,
+        "A capture (.npz, .safetensors), a result (.json, .profile, .html) or a text.",
+        argument=True,
     )
     after: str | None = setting(None, "What to compare it with.", argument=True)
     texts: str | None = like(TextsOptions, "texts", panel=INPUT)

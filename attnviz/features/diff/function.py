@@ -24,7 +24,7 @@ from attnviz.files import handed, name_of
 from attnviz.models import recorded
 
 RECORDED = (".npz", ".safetensors")
-ENDINGS = (*RECORDED, ".json", ".profile")
+ENDINGS = (*RECORDED, ".json", ".profile", ".html")
 """Files that hold a capture."""
 
 
@@ -41,8 +41,9 @@ def diff(
 
     Args:
         before: a capture or its file; a result of ``heads``, ``profile``, ``ablate``, ``logits``,
-            ``syntax``, ``coref`` or ``circuits``, or its JSON file, or a profile's state file
-            (.profile); or a text; with ``other_model`` one text or several.
+            ``syntax``, ``coref`` or ``circuits``, or its JSON file, the page of a result (.html),
+            or a profile's state file (.profile); or a text; with ``other_model`` one text or
+            several.
         after: what to compare it with; nothing with ``other_model``.
         tokenizer: of a transformers model in memory.
 
@@ -104,7 +105,7 @@ def _unlike(report: object, other: object) -> str:
         second = "the other a capture or a text"
     else:
         second = f"{other[:40]!r} a text, since no report's name ends so"
-    return f"{first} a report and {second}; compare two reports (.json, .profile)"
+    return f"{first} a report and {second}; compare two reports (.json, .profile, .html)"
 
 
 def _names(both: tuple[object, object], captures: Sequence[Capture]) -> tuple[str, str]:
