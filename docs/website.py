@@ -36,13 +36,17 @@ PARTS = {
                "sinks", "retrieval", "syntax", "profile", "diff", "film", "shapes", "view", "live",
                "atlas", "export", "models", "python", "plugins", "recording", "mcp", "ci", "scale"),
     "Reference": ("options", "api/index", "glossary", "pages"),
-    "Trust": ("claims", "proofs", "families", "benchmarks", "architecture"),
+    "Trust": ("claims", "seeds", "proofs", "families", "benchmarks", "architecture"),
     "More": ("gallery", "repo/CONTRIBUTING", "repo/SECURITY", "repo/CHANGELOG",
              "repo/attnviz/models/demo/demo-gpt2/MODEL_CARD",
              "repo/attnviz/models/demo/demo-bert/MODEL_CARD"),
 }  # fmt: skip
 """What the site's navigation lists."""
-WHOLE = {"benchmarks": ("measured", "make bench"), "proofs": ("measured", "make proofs")}
+WHOLE = {
+    "benchmarks": ("measured", "make bench"),
+    "proofs": ("measured", "make proofs"),
+    "seeds": ("measured", "python -m training.seeds"),
+}
 """Pages on which every figure is one command's."""
 
 SETTINGS = {
