@@ -89,11 +89,11 @@ class TestThePhaseChange:
         assert 200 < first["induction"].step <= first["previous"].step <= 1080
 
     def test_the_loss_falls_while_they_form(self, two: Film) -> None:
-        for formation in two.formations:
-            if formation.role in ("previous", "induction"):
-                assert formation.loss is not None
-                assert formation.loss.high is not None
-                assert formation.loss.high < 0
+        """Most of what it falls after the plateau; one step alone may fall no more than noise."""
+        forming = [f.step for f in two.formations if f.role in ("previous", "induction")]
+        before = two.loss.mean[two.steps.index(min(forming)) - 1]
+        after = two.loss.mean[two.steps.index(max(forming))]
+        assert before - after > 0.5 * (before - two.loss.mean[-1]) > 0.02
 
 
 class TestMeasured:

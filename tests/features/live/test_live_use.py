@@ -75,10 +75,10 @@ def test_both_axes_have_their_tokens(page: Opened, path: Path, width: int, heigh
     rows, columns = labels(page)
     all_of_them = page.page.eval_on_selector_all("#tokens .token", "a => a.map(e => e.textContent)")
     for found in (texts(rows), texts(columns)):
-        assert len(found) == len(all_of_them) == 24
-        assert found[0].endswith("…")
-        assert all_of_them[0].startswith(found[0][:-1])
-        assert found[1:] == all_of_them[1:]
+        assert len(found) == len(all_of_them) == 18
+        for label, token in zip(found, all_of_them, strict=True):
+            assert label == token or (label[-1] == "…" and token.startswith(label[:-1]))
+        assert sum(map(str.__eq__, found, all_of_them)) >= 12
     assert [one["text"] for one in rows if one["color"] == rows[-1]["color"]] == ["·lost"]
     box = page.page.locator("#map-before").bounding_box()
     axes = page.page.locator("#axes-before").bounding_box()

@@ -372,12 +372,12 @@ def test_repeated_tokens_have_their_positions(shared: Opened, pages) -> None:
 
 def test_a_dot_for_a_space_is_explained_and_not_read_aloud(shared: Opened, pages) -> None:
     shared.open(pages["gpt"], "view=map&on=1.4")
-    assert hover(shared, 4, 2).startswith("·are (4) → ·key (2)")
+    assert hover(shared, 3, 2).startswith("·are (3) → ·keys (2)")
     assert "(·) at the edge of a token stands for a space" in shared.text("#notes")
     shared.page.mouse.move(2, 2)
-    shared.press("Shift+ArrowRight", *["Shift+ArrowDown"] * 4)
+    shared.press("Shift+ArrowRight", *["Shift+ArrowDown"] * 3)
     shared.page.wait_for_timeout(200)
-    assert shared.text("#spoken").startswith("are (4) to <|endoftext|>: ")
+    assert shared.text("#spoken").startswith("are (3) to <|endoftext|>: ")
     shared.go("view=text&on=1.4&words=1")
     labels = shared.page.eval_on_selector_all(
         "#text-body button", "all => all.map(one => one.getAttribute('aria-label'))"
