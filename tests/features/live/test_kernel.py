@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,22 +42,27 @@ def test_the_binary_is_the_text_assembled(tmp_path: Path) -> None:
     assert out.read_bytes() == (FOLDER / "product.wasm").read_bytes()
 
 
-@pytest.mark.parametrize("name", ["demo-gpt2", pytest.param("demo-bert", marks=pytest.mark.slow)])
-def test_both_ways_of_multiplying_agree(browser: Any, tmp_path: Path, name: str) -> None:
-    """A page without the binary falls back; weights and predictions are equal to 1e-5."""
-    page = av.live(model=name)
-    whole = page.page.decode("utf-8")
+def engines(name: str, folder: Path) -> Iterator[Path]:
+    """A page as it is, and one without the binary, by what multiplies in it."""
+    whole = av.live(model=name).page.decode("utf-8")
     assert "'wasm-unsafe-eval'" in whole
     assert "'unsafe-eval'" not in whole
     without, count = re.subn(r'(id="kernel">)[^<]+', r"\1", whole)
     assert count == 1
-    found = []
     for engine, text in (("WebAssembly", whole), ("JavaScript", without)):
-        path = tmp_path / f"{engine}.html"
+        path = folder / f"{engine}.html"
         path.write_text(text, "utf-8")
+        yield path
+
+
+@pytest.mark.parametrize("name", ["demo-gpt2", pytest.param("demo-bert", marks=pytest.mark.slow)])
+def test_both_ways_of_multiplying_agree(browser: Any, tmp_path: Path, name: str) -> None:
+    """A page without the binary falls back; weights and predictions are equal to 1e-5."""
+    found = []
+    for path in engines(name, tmp_path):
         with opened(browser) as tab:
             started(tab, path)
-            assert tab.page.evaluate("document.documentElement.dataset.engine") == engine
+            assert tab.page.evaluate("document.documentElement.dataset.engine") == path.stem
             found.append([tab.page.evaluate(ASK, [one, ["1.4"], 0]) for one in texts(4)])
     for fast, plain in zip(*found, strict=True):
         assert fast["ids"] == plain["ids"]
@@ -64,3 +71,27 @@ def test_both_ways_of_multiplying_agree(browser: Any, tmp_path: Path, name: str)
             assert one["id"] == other["id"]
             assert abs(one["before"] - other["before"]) < 1e-5
             assert abs(one["after"] - other["after"]) < 1e-5
+
+
+MOVED = """([text, off]) => attnviz.run(text, off).then(({ ids, before, after, changes, words }) =>
+    [ids, changes, words, before, after].map(part => JSON.stringify(part)))"""
+
+
+@pytest.mark.parametrize("name", ["demo-gpt2", pytest.param("demo-bert", marks=pytest.mark.slow)])
+def test_a_short_text_after_a_long_one_is_as_in_a_fresh_page(
+    browser: Any, tmp_path: Path, name: str
+) -> None:
+    """A long text, a short one, heads off: each pass keeps the room of its own longest text."""
+    short, off = "the cat sat on the mat", ["1.4"]
+    for path in engines(name, tmp_path):
+        found = []
+        for before in ((), (("word " * 120, []), (short, [])), (("word " * 120, off), (short, []))):
+            with opened(browser) as tab:
+                started(tab, path)
+                for question in before:
+                    tab.page.evaluate(MOVED, list(question))
+                found.append(tab.page.evaluate(MOVED, [short, off]))
+        fresh, *others = found
+        moved = json.loads(fresh[1]).values()
+        assert sum(value > 0.001 for value in moved) > 6
+        assert all(other == fresh for other in others), path.stem
