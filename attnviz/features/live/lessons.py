@@ -109,7 +109,7 @@ SOFTMAX = Lesson("softmax", "Softmax, and why √d", "from scores to weights", (
 POSITIONS = Lesson("positions", "What positions do", "the same word at six places", (
     Step("A token enters as the sum of two vectors: what it is and where it stands. Here is one "
          "token six times, so that only places differ. 0.5 looks from the last one at the one "
-         "before it: {w 0.5 6 5}.", _DOGS, "0.5", key=5, spot="way",
+         "before it: {w 0.5 6 5}.", _DOGS, "0.5", key=5, spot="river",
          holds=lambda seen: seen.w("0.5", 6, 5) > 0.5),
     Step("Now the same position vector, the mean of all, goes to every place.", _DOGS, "0.5", key=5,
          places=False, spot="map", hides="map", ask="Where does the last one look in 0.5?",
@@ -137,7 +137,7 @@ POSITIONS = Lesson("positions", "What positions do", "the same word at six place
               "learn some order without position vectors (Haviv et al. 2022).",
          holds=lambda seen: seen.w("1.5", 6, 6) > 1.5 * seen.w("1.5", 6, 1)),
     Step(f"{_YOURS}, with places or without: the switch stands beside the token.", _DOGS, "0.5",
-         spot="way"),
+         spot="river"),
 ))  # fmt: skip
 """Learned position vectors; what is left without them (Haviv et al. 2022, arXiv:2203.16634)."""
 

@@ -142,14 +142,14 @@ def test_the_first_step_does_not_show_its_answer(page: Opened, path: Path) -> No
     """Neither in the strip nor beside the map: gold stands where it is typed, and in a choice."""
     started(page, path, "lesson=next&step=1")
     tab = page.page
-    for part in ("#way", "#head-part", "#words-part", "#heads-part"):
+    for part in ("#river", "#head-part", "#words-part", "#heads-part"):
         assert "gold" not in tab.inner_text(part), part
     seen = "all => all.filter(e => e.checkVisibility({ visibilityProperty: true })).length"
     labelled = tab.eval_on_selector_all("[aria-label*=gold]", seen)
     assert labelled == 0
     tab.click("#lesson-choices button")
     settled(page)
-    assert "gold" in tab.inner_text("#way")
+    assert "gold" in tab.inner_text("#river")
     assert "gold" in tab.inner_text("#row-said")
 
 

@@ -52,7 +52,9 @@ def agrees(page: Opened, why: Any) -> None:
 
 def pointing(page: Opened, which: str, row: int, column: int, count: int) -> tuple[float, float]:
     """Where a cell of a map is in the window."""
-    box = page.page.locator(f"#map-{which}").bounding_box()
+    found = page.page.locator(f"#map-{which}")
+    found.scroll_into_view_if_needed()
+    box = found.bounding_box()
     step = box["width"] / count
     return box["x"] + (column + 0.5) * step, box["y"] + (row + 0.5) * step
 
@@ -98,7 +100,6 @@ def test_it_opens_follows_and_closes(page: Opened, pages: dict[str, Path]) -> No
     page.page.click("#ask-why")
     agrees(page, capture.why("3.0", 10, 4))
     assert page.page.evaluate("document.activeElement.id") == "why-title"
-    page.page.locator("#map-before").scroll_into_view_if_needed()
     page.page.mouse.move(*pointing(page, "before", 8, 3, count))
     page.page.wait_for_timeout(60)
     agrees(page, capture.why("3.0", 8, 3))

@@ -2,6 +2,7 @@ import { byId, fill, make, say } from "./dom.js";
 import { fixed, plural } from "./numbers.js";
 import { ask, startEngine } from "./engine.js";
 import { failed, startFrame } from "./frame.js";
+import { drawRiver, startRiver } from "./river.js";
 import { startSaving } from "./download.js";
 import { rolesText, tellRoles } from "./facts.js";
 import { drawGrid, drawRoles, drawSwitches, startGrid } from "./grid.js";
@@ -9,12 +10,11 @@ import { drawMaps, label, startMaps } from "./headmap.js";
 import { cells, drawWhole } from "./saved.js";
 import { startKeys } from "./keys.js";
 import { drawLesson, drawStep, startLessons } from "./lesson.js";
-import { drawWords } from "./nextwords.js";
+import { drawNext, drawWords } from "./nextwords.js";
 import { startShares } from "./sharesfigure.js";
 import { askedFor, flush, fromHash, get, page, seedFrom, set, subscribe } from "./store.js";
 import { tokenizer } from "./tokenizer.js";
 import { drawStage, moveArcs, startStage } from "./stage.js";
-import { drawWay, startWay } from "./way.js";
 import { drawWhy, lacks, startWhy } from "./why.js";
 
 /** @typedef {import("./types.js").Answer} Answer */
@@ -66,10 +66,12 @@ async function run(write = 0, roles = false) {
 /** @param {Answer} answer */
 function show(answer) {
   current = answer.ids.length ? answer : null;
-  document.documentElement.classList.toggle("empty", !current);
+  // a token alone looks at itself, which says nothing
+  document.documentElement.classList.toggle("empty", answer.ids.length < 2 || !box.value.trim());
   if (!current) {
     fill(byId("said"), "type a text");
     fill(byId("tokens"));
+    byId("next").hidden = true;
     return;
   }
   const { ids, at, cut, milliseconds } = current;
@@ -83,13 +85,15 @@ function show(answer) {
 
 function draw() {
   if (!current) return;
-  drawRoles();
+  drawNext(current, network.causal);
   drawStage(current);
+  if (document.documentElement.classList.contains("empty")) return;
+  drawRoles();
   drawGrid(current);
   drawMaps(current);
   drawWords(current, network.causal);
   drawWhy(current);
-  drawWay(current, network);
+  drawRiver(current);
   drawLesson(current);
 }
 
@@ -127,6 +131,14 @@ function drawTemperature() {
   fill(byId("temperature-said"), temperature ? fixed(temperature, 1) : "0: greedy");
 }
 
+/** What to type. */
+function wanted() {
+  const { causal, words, vocabulary } = network;
+  if (!words) return "Type a sentence, and see where every head looks";
+  if (causal) return "Type how a text begins: the model says what comes next";
+  return vocabulary.mask === null ? "Type a sentence" : `Type a sentence with ${label(vocabulary.mask)} in place of a word: the model says which`;
+}
+
 function start() {
   if (typeof DecompressionStream === "undefined" || typeof Worker === "undefined") {
     failed("this browser cannot unpack the model (no DecompressionStream); use Chrome 103, Firefox 113, Safari 16.4 or newer");
@@ -138,7 +150,7 @@ function start() {
   startWhy(network.causal);
   startLessons(network.width / network.heads);
   startShares();
-  startWay();
+  startRiver(network);
   startStage();
   startKeys(network.rules);
   startSaving("attnviz-live", (painter) => drawWhole(painter, current), () => cells(current));
@@ -175,6 +187,7 @@ function start() {
   }, failed);
   subscribe(react);
   box.value = get().text;
+  box.placeholder = wanted();
   addEventListener("hashchange", fromHash);
   fromHash();
   drawTemperature();

@@ -1,6 +1,6 @@
 import { byId, fill, make } from "./dom.js";
 import { probability } from "./digits.js";
-import { label } from "./headmap.js";
+import { label, named } from "./headmap.js";
 import { changesOf, get } from "./store.js";
 
 /** @typedef {import("./types.js").Answer} Answer */
@@ -10,6 +10,23 @@ function bar(share, name) {
   const filled = make("span", { class: name });
   filled.style.width = `${100 * share}%`;
   return filled;
+}
+
+/** Words that stand beside the text. */
+const NEXT = 3;
+
+/** The likeliest words as the page is, beside what was typed. @param {Answer} answer @param {boolean} causal */
+export function drawNext(answer, causal) {
+  const { ids, at, words, after } = answer;
+  byId("next").hidden = !words;
+  if (!words) return;
+  const share = (/** @type {import("./types.js").Word} */ word) => (after ? word.after : word.before);
+  fill(byId("next-said"), !causal ? `in the place of ${named(answer, at)}` : at === ids.length - 1 ? "what comes next" : `after ${named(answer, at)}`);
+  fill(byId("next-words"), ...[...words].sort((a, b) => share(b) - share(a)).slice(0, NEXT).map((word) => {
+    const line = make("li", {}, make("span", {}, label(word.id)), probability(share(word)));
+    line.style.setProperty("--share", String(share(word)));
+    return line;
+  }));
 }
 
 /** The likeliest words at a position, before and after. @param {Answer} answer @param {boolean} causal */

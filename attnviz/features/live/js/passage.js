@@ -5,22 +5,28 @@ import { best, shares } from "./chance.js";
 /** Multiplications that reading every layer may take; larger vocabularies are read at the end only. */
 const MOST_READING = 6e7;
 
+/** The norm of a row. @param {Float32Array} rows @param {number} width @param {number} t */
+export function norm(rows, width, t) {
+  return Math.hypot(...rows.subarray(t * width, (t + 1) * width));
+}
+
 /**
- * What a position passes through: how much every head writes there, the norm of what leaves W_O, and
- * what the LM head would say after each layer (the logit lens), where layers add to what they get.
+ * What a position passes through: how much every head and the MLP write there, the norms of what
+ * leaves W_O and the MLP; how large the residual stream is after each layer, and what the LM head
+ * would say of it (the logit lens), where layers add to what they get.
  * @param {import("./network.js").Pass} pass
  * @param {number} at
  * @returns {Passage[]} one for each layer
  */
 export function passage(pass, at) {
-  const { layers, heads, words, preNorm } = pass.model;
+  const { layers, heads, words, preNorm, width } = pass.model;
   const readable = words && preNorm && layers.length * words.table.length <= MOST_READING;
   return layers.map((_, number) => {
     const written = Array.from({ length: heads }, (_, head) => writtenBy(pass, number, head, at));
+    const [fed, size] = [norm(pass.fed[number], width, at), norm(pass.states[number + 1], width, at)];
     const logits = readable ? pass.logits(at, number + 1) : null;
-    if (!logits) return { written, guess: null };
-    const [id] = best(logits, 1);
-    return { written, guess: { id, share: shares(logits)[id] } };
+    const [id] = logits ? best(logits, 1) : [];
+    return { written, fed, size, guess: logits && { id, share: shares(logits)[id] } };
   });
 }
 

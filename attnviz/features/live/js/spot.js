@@ -13,7 +13,7 @@ function map() {
 
 /** Where something is in the window. @param {string} spot @param {Answer | null} answer @returns {DOMRect | null} */
 function placeOf(spot, answer) {
-  const ids = { words: "words-part", way: "way", text: "text", figure: "shares", map: "head-part" };
+  const ids = { words: "words-part", river: "river", text: "text", figure: "shares", map: "head-part" };
   if (spot in ids) {
     const found = byId(ids[/** @type {keyof typeof ids} */ (spot)]);
     return spot === "map" ? map().getBoundingClientRect() : found.getBoundingClientRect();

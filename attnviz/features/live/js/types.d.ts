@@ -61,14 +61,14 @@ export interface Opened { queries: Float32Array; keys: Float32Array; norms: Floa
 }
 /** Kind and name of every source, and what each adds at every token, [sources, tokens, width]. */
 export interface Split { names: [string, string][]; parts: Float32Array }
-/** What every head of a layer writes at a position, and what the LM head would say after it. */
-export interface Passage { written: number[]; guess: { id: number; share: number } | null }
+/** Norms of what every head of a layer and its MLP write at a position, and of the residual stream after it; what the LM head would say there. */
+export interface Passage { written: number[]; fed: number; size: number; guess: { id: number; share: number } | null }
 export interface Word { id: number; before: number; after: number }
 export interface Answer {
   turn: number; asked: string; roles: Measured[][] | null; ids: number[]; cut: number; at: number; milliseconds: number; added: string;
   before: Float32Array[]; after: Float32Array[] | null; changes: Float32Array | null; words: Word[] | null;
   /** the head whose queries and keys came along, in both passes */
-  idsAfter: number[] | null; scoresBefore: Float32Array; scoresAfter: Float32Array | null; scale: number; passage: Passage[];
+  idsAfter: number[] | null; scoresBefore: Float32Array; scoresAfter: Float32Array | null; scale: number; passage: Passage[]; entering: number;
   opened: string; termsBefore: Opened | null; termsAfter: Opened | null;
 }
 export interface Said { ready?: number; fast?: boolean; failed?: string; answer?: Answer }

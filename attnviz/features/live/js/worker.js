@@ -4,7 +4,7 @@ import { isFast } from "./kernel.js";
 import { load } from "./model.js";
 import { Pass } from "./network.js";
 import { opened } from "./opened.js";
-import { passage, scoresOf } from "./passage.js";
+import { norm, passage, scoresOf } from "./passage.js";
 import { rolesOf } from "./roles.js";
 import { tokenizer } from "./tokenizer.js";
 import { spelled } from "./bytepairs.js";
@@ -88,6 +88,7 @@ async function answering(network, packed, kernel) {
       scoresAfter: gated ? scoresOf(after, ask.head, at) : null,
       scale: model.layers[Math.trunc(ask.head / model.heads)].scale,
       passage: passage(writer, at),
+      entering: norm(writer.states[0], model.width, at),
       words: predictions(before.logits(at), gated ? after.logits(at) : null),
       milliseconds: performance.now() - start,
     };

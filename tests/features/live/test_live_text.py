@@ -1,0 +1,88 @@
+"""The text of the page that runs the model, and what the model expects beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import attnviz as av
+from attnviz.core.prompt import Prompt
+from attnviz.core.source import ForwardRequest
+from tests.features.live.test_live import settled, started
+from tests.viewing import Opened, opened
+
+TEXT = "The old man went to the"
+WIDTHS = [390, 768, 1024, 1440]
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return av.live().save(tmp_path_factory.mktemp("live-text") / "live.html")
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Opened]:
+    with opened(browser, viewport={"width": 1280, "height": 844}, reduced_motion="reduce") as tab:
+        yield tab
+
+
+def test_the_three_likeliest_words_are_those_of_the_model(page: Opened, path: Path) -> None:
+    tab = started(page, path).page
+    model = av.load("demo-gpt2")
+    for off in ([], ["1.4", "3.0"]):
+        started(page, path, f"text={TEXT.replace(' ', '+')}&off={','.join(off)}")
+        with model.gated(dict.fromkeys(off, 0.0)):
+            request = ForwardRequest(logits=True)
+            logits = model.forward([model.prepare(Prompt(TEXT))], request=request).logits
+        assert logits is not None
+        best = logits[0, -1].softmax(-1).topk(3)
+        names = model.portable().vocabulary.texts
+        shown = tab.inner_text("#next-words").split("\n")
+        assert shown[::2] == [names[n].replace(" ", "·") for n in best.indices.tolist()]
+        for text, share in zip(shown[1::2], best.values.tolist(), strict=True):
+            assert float(text.removesuffix(" %")) == pytest.approx(100 * share, abs=0.51)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_text_and_next_words_stay_together(page: Opened, path: Path, width: int) -> None:
+    page.page.set_viewport_size({"width": width, "height": 844})
+    for state in ("", f"text={TEXT.replace(' ', '+')}"):
+        tab = started(page, path, state).page
+        text, words = (tab.locator(one).bounding_box() for one in ("#text", "#next-words"))
+        assert text is not None
+        assert words is not None
+        if width == 390:
+            header = tab.locator("header").bounding_box()
+            assert text["y"] - header["y"] - header["height"] < 20, "first below the header"
+            assert 0 < words["y"] - text["y"] - text["height"] < 40
+        else:
+            assert words["x"] > text["x"] + text["width"]
+            assert words["y"] + words["height"] <= text["y"] + text["height"] + 30
+        assert words["x"] + words["width"] <= width
+        assert tab.locator("#next-words li").count() == 3
+
+
+def test_no_text_says_what_to_type_and_draws_no_map(page: Opened, path: Path) -> None:
+    tab = started(page, path, "text=").page
+    assert "Type how a text begins" in tab.get_attribute("#text", "placeholder")
+    assert tab.locator("#next-words li").count() == 3, "of how texts begin"
+    parts = ("#stage", "#grid", "#map-before", "#river")
+    assert not any(tab.is_visible(part) for part in parts)
+    tab.fill("#text", "the cat")
+    settled(page)
+    assert all(tab.is_visible(part) for part in parts[1:])
+    assert tab.locator("#map-before").bounding_box()["width"] > 200
+    tab.fill("#text", "  ")
+    settled(page)
+    assert not tab.is_visible("#map-before")
+
+
+def test_a_masked_model_asks_for_its_mask(page: Opened, tmp_path: Path) -> None:
+    tab = started(page, av.live(model="demo-bert").save(tmp_path / "bert.html"), "text=").page
+    assert "[MASK]" in tab.get_attribute("#text", "placeholder")
+    tab.fill("#text", "the cat [MASK] on the mat")
+    settled(page)
+    assert tab.inner_text("#next-said") == "in the place of [MASK]"

@@ -1,0 +1,240 @@
+"""The river: what every head writes at a token, the residual stream, and the logit lens on it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import BertForMaskedLM, GPT2LMHeadModel
+
+import attnviz as av
+from attnviz.core.heads import Site
+from attnviz.features.live.opening import TEXT
+from attnviz.models.demo import DEMOS
+from tests.features.live.test_live import settled, started
+from tests.features.view.test_view_page import axe
+from tests.viewing import Opened, opened, until
+
+LAYERS, HEADS, WIDTH = 4, 6, 32
+STATE = f"text={TEXT.replace(' ', '+')}"
+SEEN = """() => ({
+    heads: [...document.querySelectorAll('.river-head')].map(e => e.getAttribute('aria-label')),
+    mlps: [...document.querySelectorAll('.river-mlp')].map(e => e.getAttribute('aria-label')),
+    norms: [...document.querySelectorAll('.river-norm')].map(e => e.textContent),
+    entering: document.getElementById('river-place').textContent,
+    said: [...document.querySelectorAll('.river-speech')].map(e => e.hidden ? '' : e.textContent),
+    bed: document.querySelector('#river-bed path').getAttribute('d'),
+    sides: [...document.querySelectorAll('.river-head i')].map(e => e.offsetWidth),
+})"""
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return av.live().save(tmp_path_factory.mktemp("river") / "live.html")
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Opened]:
+    with opened(browser, viewport={"width": 1440, "height": 1000}, reduced_motion="reduce") as tab:
+        yield tab
+
+
+def number(text: str) -> float:
+    """The figure in front of ``here``, or the last one."""
+    return float((re.findall(r"writes ([\d.]+)", text) or re.findall(r"[\d.]+", text))[-1])
+
+
+def close(shown: float, value: float) -> bool:
+    """As a figure is written: to two digits that count, whole from 10 on, four decimals at most."""
+    decimals = min(4, max(0, 1 - math.floor(math.log10(value))))
+    return abs(shown - value) <= 0.51 * 10**-decimals
+
+
+def norms(
+    name: str, text: str, at: int, off: tuple[int, int] | None = None
+) -> dict[str, list[float]]:
+    """Of transformers' own pass in float64: what heads and MLPs write, and the states."""
+    kind = GPT2LMHeadModel if name == "demo-gpt2" else BertForMaskedLM
+    model = kind.from_pretrained(DEMOS[name], attn_implementation="eager").double()
+    out: dict[str, list[float]] = {"heads": [], "mlps": []}
+
+    def heads(layer: int, weight: torch.Tensor) -> Any:
+        def hook(_: Any, given: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+            mixed = given[0].clone()
+            if off is not None and off[0] == layer:
+                mixed[..., off[1] * WIDTH : (off[1] + 1) * WIDTH] = 0
+            for h in range(HEADS):
+                part = slice(h * WIDTH, (h + 1) * WIDTH)
+                out["heads"].append(float((mixed[0, at, part] @ weight[part]).norm()))
+            return (mixed, *given[1:])
+
+        return hook
+
+    def mlp(_: Any, __: Any, written: torch.Tensor) -> None:
+        out["mlps"].append(float(written[0, at].norm()))
+
+    for layer in range(LAYERS):
+        if name == "demo-gpt2":
+            block = model.transformer.h[layer]
+            block.attn.c_proj.register_forward_pre_hook(heads(layer, block.attn.c_proj.weight))
+            block.mlp.register_forward_hook(mlp)
+        else:
+            block = model.bert.encoder.layer[layer]
+            dense = block.attention.output.dense
+            dense.register_forward_pre_hook(heads(layer, dense.weight.T))
+            block.output.dense.register_forward_hook(mlp)
+    last: list[torch.Tensor] = []
+    if name == "demo-gpt2":  # hidden_states end after the last normalization
+        model.transformer.ln_f.register_forward_pre_hook(lambda _, given: last.append(given[0]))
+    (sides,) = av.load(name).prepare(av.Prompt(text)).sides.values()
+    with torch.no_grad():
+        ids = torch.tensor([sides.queries.ids])
+        states = list(model(ids, output_hidden_states=True).hidden_states)
+    states[-1] = last[0] if last else states[-1]
+    return out | {"states": [float(state[0, at].norm()) for state in states]}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "at", "off"),
+    [
+        ("demo-gpt2", TEXT, 11, None),
+        ("demo-gpt2", TEXT, 6, (1, 4)),
+        ("demo-bert", "the cat [MASK] on the mat", 3, None),
+    ],
+)
+def test_norms_are_those_of_the_model(
+    page: Opened, tmp_path: Path, name: str, text: str, at: int, off: tuple[int, int] | None
+) -> None:
+    made = av.live(model=name).save(tmp_path / "live.html")
+    switched = "" if off is None else f"&off={off[0]}.{off[1]}"
+    tab = started(page, made, f"text={text.replace(' ', '+')}&at={at}{switched}").page
+    seen = tab.evaluate(SEEN)
+    wanted = norms(name, text, at, off)
+    for label, value in zip(seen["heads"], wanted["heads"], strict=True):
+        assert close(number(label), value) if value else ", off;" in label, (label, value)
+    for label, value in zip(seen["mlps"], wanted["mlps"], strict=True):
+        assert close(number(label), value), (label, value)
+    for shown, value in zip([seen["entering"], *seen["norms"]], wanted["states"], strict=True):
+        assert close(number(shown), value), (shown, value)
+    points = [float(y) for y in re.findall(r"[\d.]+ ([\d.]+)(?=[CLZ])", seen["bed"])]
+    upper, lower = points[: LAYERS + 1], points[LAYERS + 1 :][::-1]
+    wide = [low - high for high, low in zip(upper, lower, strict=True)]
+    assert wide == pytest.approx([v / max(wanted["states"]) for v in wanted["states"]], rel=2e-3)
+    most = max(wanted["heads"] + wanted["mlps"])
+    for side, value in zip(seen["sides"], wanted["heads"], strict=True):
+        assert value == 0 or abs(side - max(5, 40 * (value / most) ** 0.5)) <= 1, "area by norm"
+
+
+def test_speech_and_norms_are_those_of_lens(page: Opened, path: Path) -> None:
+    tab = started(page, path, STATE).page
+    seen = tab.evaluate(SEEN)
+    last = TEXT.count(" ") + 1
+    cells = av.lens(TEXT, position=last).cells[1:]
+    for said, cell in zip(seen["said"], cells, strict=True):
+        word, share = re.fullmatch(r"(?:would say|says): (\S+) (.+) %", said).groups()
+        assert word == cell.top[0].token.replace(" ", "·")
+        assert float(share) == pytest.approx(100 * cell.top[0].probability, abs=0.51)
+    assert seen["said"][-1].startswith("says: ·bread")
+    writes = av.lens(TEXT, by="head", position=last).heads
+    for label, head in zip(seen["heads"], writes, strict=True):
+        assert label.startswith(f"head {head.head.name}, writes ")
+        assert close(number(label), head.norm)
+
+
+def threads(tab: Any) -> dict[int, float]:
+    found = tab.eval_on_selector_all(
+        "#threads path", "all => all.map(e => [e.dataset.key, e.getAttribute('stroke-width')])"
+    )
+    return {int(key): (float(width) - 1) / 7 for key, width in found}
+
+
+def test_pointing_at_a_dot_draws_where_its_head_looks(page: Opened, path: Path) -> None:
+    tab = started(page, path, STATE).page
+    row = av.capture(TEXT).maps[Site("decoder", 3)][0, -1]
+    wanted = {s: float(w) for s, w in enumerate(row) if w >= 0.02}
+    assert not threads(tab)
+    tab.hover('[data-dot="3.0"]')
+    assert threads(tab) == pytest.approx(wanted, abs=1e-3)
+    ends = tab.eval_on_selector_all(
+        "#threads path",
+        """all => all.map(e => {
+            const { x, y } = e.getPointAtLength(e.getTotalLength());
+            const field = document.getElementById('course').getBoundingClientRect();
+            const token = document.getElementById(`token-${e.dataset.key}`);
+            const { left, width, bottom } = token.getBoundingClientRect();
+            return Math.hypot(x + field.left - left - width / 2, y + field.top - bottom);
+        })""",
+    )
+    assert max(ends) < 1
+    tab.mouse.move(2, 2)
+    assert not threads(tab)
+    tab.focus('[data-dot="3.0"]')
+    assert threads(tab) == pytest.approx(wanted, abs=1e-3)
+    until(tab, "() => document.getElementById('spoken').textContent.startsWith('looks at ·bread')")
+    tab.keyboard.press("ArrowLeft")
+    assert tab.evaluate("document.activeElement.dataset.dot") == "2.5"
+    assert "head 2.5 looks at" in tab.inner_text("#river-why")
+    tab.keyboard.press("Enter")
+    settled(page)
+    assert tab.inner_text("#head-title") == "HEAD 2.5"
+    assert tab.evaluate("document.activeElement.dataset.dot") == "2.5", "the focus stays"
+    tab.focus("#text")
+    assert not threads(tab)
+
+
+def test_a_block_opens_the_heads_of_its_layer(page: Opened, path: Path) -> None:
+    tab = started(page, path, STATE).page
+    assert not tab.is_visible("#river-heads")
+    box = tab.locator(".river-layer").nth(1).bounding_box()
+    tab.mouse.click(box["x"] + 30, box["y"] + box["height"] - 50)
+    lines = tab.locator("#river-heads button")
+    assert lines.count() == HEADS
+    (line,) = [text for text in lines.all_inner_texts() if text.startswith("1.4")]
+    assert "previous" in line
+    assert "looks at ·moon (10)" in line
+    names = tab.locator(".river-name")
+    assert [one.get_attribute("aria-expanded") for one in names.all()] == [
+        "false", "true", "false", "false",
+    ]  # fmt: skip
+    lines.nth(4).click()
+    settled(page)
+    assert tab.inner_text("#head-title") == "HEAD 1.4"
+    assert tab.evaluate("document.activeElement.dataset.listed") == "1.4", "the focus stays"
+    names.nth(1).press("Enter")
+    assert not tab.is_visible("#river-heads")
+
+
+def test_a_question_about_a_map_is_not_answered_by_the_river(page: Opened, path: Path) -> None:
+    tab = started(page, path, "lesson=next&step=2").page
+    tab.locator(".river-name").nth(2).click()
+    tab.focus('[data-dot="2.0"]')
+    assert not threads(tab)
+    assert not tab.locator("#river-heads").is_visible()
+    assert not tab.locator("#river-why").is_visible()
+
+
+@pytest.mark.parametrize("width", [390, 768, 1024])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_and_axe_finds_nothing(browser: Any, path: Path, width: int, scheme: str) -> None:
+    size = {"width": width, "height": 844}
+    with opened(browser, color_scheme=scheme, viewport=size, reduced_motion="reduce") as page:
+        tab = started(page, path, STATE).page
+        tab.locator(".river-name").nth(3).click()
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+        inside = "e => e.scrollWidth - e.clientWidth"
+        assert tab.eval_on_selector("#river-field", inside) <= 0
+        parts = tab.eval_on_selector_all(
+            ".river-head, .river-mlp, .river-speech, .river-norm",
+            """all => all.map(e => { const [a, b] = [e, e.closest('.river-layer')]
+                .map(one => one.getBoundingClientRect());
+                return a.left >= b.left - 1 && a.right <= b.right + 1; })""",
+        )
+        assert all(parts)
+        tab.evaluate(axe())
+        found = tab.evaluate("axe.run()")["violations"]
+        assert [(v["id"], [n["html"][:120] for n in v["nodes"]]) for v in found] == []
