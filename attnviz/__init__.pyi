@@ -433,6 +433,7 @@ def thoughts(
     apart: int = 4,
     method: Literal['suppress', 'attention'] = 'suppress',
     draws: int = 3,
+    resample: int = 0,
     seed: int = 0,
     batch_tokens: int | None = None,
     model: Any = 'demo-gpt2',

@@ -23,7 +23,7 @@ class SinksSettings(Settings):
         DORMANT,
         "A head is dormant below this share of its layer's mean output.",
         least=0,
-        common=True,
+        command=False,
     )
     ablate: bool = setting(
         False,

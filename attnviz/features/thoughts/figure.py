@@ -35,7 +35,7 @@ def draw(result: Thoughts, dpi: float) -> Figure:
     below = [words.sentence(result), words.measure(result), *([of] if of else [])]
     page = HeadedFigure(words.title(result), below, dpi, names)
     names = list(map(page.text, names))
-    left, bars = page.ruler.widest(names, 7) + 0.1, 1 + result.causal
+    left, bars = page.ruler.widest(names, 7) + 0.1, 1 + result.causal + bool(result.resampled)
     arcs = _ARCS if result.causal else 0.0
     wide = 2 * MARGIN + arcs + left + bars * (_BARS + _GAP)
     top, high = page.begin(wide) + 0.3, len(names) * _ROW
@@ -48,6 +48,13 @@ def draw(result: Thoughts, dpi: float) -> Figure:
     if result.causal:
         importance = trace.importance(result.apart)
         _bars(page.axes(x, top, _BARS, high), importance, "needed, log KL")
+        x += _BARS + _GAP
+    if result.resampled:
+        anew = page.axes(x, top, _BARS, high)
+        _bars(anew, [row.effect for row in trace.resampled], "resampled, nats")
+        for place, row in enumerate(trace.resampled):
+            if row.joint_low is not None and row.joint_high is not None:
+                interval(anew, (row.joint_low, row.joint_high), place)
         x += _BARS + _GAP
     _bars(page.axes(x, top, _BARS, high), trace.read, "read, weight", _READ)
     if heads:

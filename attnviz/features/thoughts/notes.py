@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attnviz.drawing.labels import counted
+from attnviz.drawing.labels import counted, quoted, shorten, visible
 from attnviz.features.thoughts.result import Thoughts
 from attnviz.features.thoughts.scores import LEAST
 from attnviz.statistics.clusters import FEW
 from attnviz.statistics.clusters import LEAST as LEAST_TRACES
+
+_QUOTED = 60
 
 
 def notes(result: Thoughts) -> tuple[str, ...]:
@@ -28,9 +30,30 @@ def _notes(result: Thoughts) -> Iterator[str]:
         yield f"{result.clusters} traces have no interval; give {FEW} or more."
     elif result.clusters < FEW:
         yield f"Intervals from {result.clusters} traces cover less than 95 %; give {FEW} or more."
+    if result.resampled:
+        yield from _resampled(result)
     short = [t for t in result.traces if len(t.sentences) < result.apart + LEAST]
     if short:
         yield (
             f"{counted(len(short), 'trace')} of fewer than {result.apart + LEAST} sentences: too "
             f"few are read from {result.apart} or more sentences later for a kurtosis."
         )
+
+
+def _resampled(result: Thoughts) -> Iterator[str]:
+    """Of sentences that were written anew."""
+    trace = result.traces[0]
+    answer = quoted(shorten(visible(trace.answer), _QUOTED))
+    of = " of the first trace" * (len(result.traces) > 1)
+    yield f"The answer{of} that sentences are written anew for is {answer}"
+    if result.resampled < LEAST_TRACES:
+        count = counted(result.resampled, "continuation")
+        yield f"{count} of each sentence have no interval; ask for {LEAST_TRACES} or more."
+    anew = [one for trace in result.traces for one in trace.resampled]
+    if any(not one.continuations for one in anew):
+        yield "A sentence with nothing before it cannot be written anew."
+    drawn = [continuation for one in anew for continuation in one.continuations]
+    same = sum(continuation.same for continuation in drawn)
+    if same:
+        count = counted(len(drawn), "continuation")
+        yield f"Of {count}, {same:,} begin with the very sentence that they replace."

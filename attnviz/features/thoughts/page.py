@@ -8,7 +8,7 @@ from attnviz.drawing.labels import closing, visible
 from attnviz.drawing.signed import minus
 from attnviz.drawing.still import still
 from attnviz.features.thoughts import words
-from attnviz.features.thoughts.result import Matrix, ReceiverHead, Thoughts, Trace
+from attnviz.features.thoughts.result import Matrix, ReceiverHead, Resampled, Thoughts, Trace
 from attnviz.web.page import result_page
 
 
@@ -48,6 +48,7 @@ def _trace(result: Thoughts, trace: Trace) -> dict[str, Any]:
         ],
         "read": list(map(_short, trace.read)),
         "needed": list(map(_short, trace.importance(result.apart))) if trace.log_kl else None,
+        "resampled": list(map(_anew, trace.anew)) if trace.resampled else None,
         "attention": [
             ["mean of all heads", _matrix(trace.attention)],
             *([["mean of receivers", _matrix(_mean(trace))]] if trace.receivers else []),
@@ -59,6 +60,13 @@ def _trace(result: Thoughts, trace: Trace) -> dict[str, Any]:
         "effects": _matrix(trace.effects) if trace.log_kl else None,
         "feeds": [trace.feeds(n) for n in range(len(trace.sentences))],
     }
+
+
+def _anew(sentence: Resampled | None) -> tuple[float | None, str, bool]:
+    """The effect, its interval, and whether it is sure."""
+    if sentence is None:
+        return None, "", False
+    return _short(sentence.effect), minus(words.anew_ends(sentence)), bool(sentence.sure)
 
 
 def _mean(trace: Trace) -> Matrix:

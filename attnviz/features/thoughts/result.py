@@ -69,6 +69,45 @@ class TraceHead:
 
 
 @dataclass(frozen=True, slots=True)
+class Continuation:
+    """What the model wrote in place of a sentence and of all that follow up to the answer.
+
+    Attributes:
+        log_p: of the trace's answer behind it, natural logarithm of its probability.
+        same: whether it begins with the very sentence.
+    """
+
+    log_p: float
+    same: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Resampled:
+    """A sentence that was written anew.
+
+    Attributes:
+        continuations: from before it; none where nothing stands before it.
+        effect: mean log_p of the continuations from behind it (of the last sentence before the
+            answer: log_p of the trace itself), minus that of these.
+        joint_low: of the 95 % interval that holds for all sentences of the trace together; None
+            from fewer than 5 continuations, or where all are the same.
+        joint_high: the other end.
+    """
+
+    continuations: tuple[Continuation, ...]
+    effect: float | None
+    joint_low: float | None = None
+    joint_high: float | None = None
+
+    @property
+    def sure(self) -> bool | None:
+        """Whether the interval leaves out 0; None where there is none."""
+        if self.joint_low is None or self.joint_high is None:
+            return None
+        return self.joint_low > 0 or self.joint_high < 0
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
     """A reasoning trace of n sentences.
 
@@ -83,6 +122,7 @@ class Trace:
         log_kl: [n, n], where attention to the sentence of the column is suppressed in all heads:
             mean over the tokens of that of the line of log KL(as it is ‖ suppressed), natural
             logarithms; None where that is not later. Empty where it was not measured.
+        resampled: the sentences before the answer, written anew. Empty where they were not.
     """
 
     tokens: int
@@ -92,6 +132,7 @@ class Trace:
     receivers: tuple[SentenceMatrix, ...]
     heads: Annotated[tuple[TraceHead, ...], Axes("heads")]
     log_kl: Annotated[Matrix, Axes("sentences", "sentences", absent=True)] = ()
+    resampled: tuple[Resampled, ...] = ()
 
     @property
     def effects(self) -> Matrix:
@@ -102,6 +143,17 @@ class Trace:
         """[n], the mean effect of each sentence on those at least ``apart`` later."""
         columns = _columns(self.effects, len(self.sentences))
         return tuple(_mean(column[n + apart :]) for n, column in enumerate(columns))
+
+    @property
+    def anew(self) -> tuple[Resampled | None, ...]:
+        """[n], every sentence as it was written anew; None for those of the answer."""
+        rest = len(self.sentences) - len(self.resampled)
+        return (*self.resampled, *(None,) * rest)
+
+    @property
+    def answer(self) -> str:
+        """What is asked of every continuation: the sentences of the answer."""
+        return " ".join(one.text for one in self.sentences[len(self.resampled) :])
 
     @property
     def read(self) -> tuple[float | None, ...]:
@@ -179,6 +231,13 @@ class Thoughts(Renderable, Result):
     def causal(self) -> bool:
         """Whether attention was suppressed."""
         return bool(self.traces[0].log_kl)
+
+    @property
+    def resampled(self) -> int:
+        """How many continuations each sentence has; 0 where none was written anew."""
+        return max(
+            (len(one.continuations) for trace in self.traces for one in trace.resampled), default=0
+        )
 
     def ranked(self) -> tuple[ReceiverHead, ...]:
         """The heads whose kurtosis is known, the largest first."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from attnviz.captures.copies import same_as
 from attnviz.captures.notes import notes as notes_of
 from attnviz.core.fingerprint import fingerprint
+from attnviz.core.generation import Generation
 from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import ForwardRequest, Source
@@ -19,10 +20,12 @@ from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, ModelError
 from attnviz.features.thoughts.judge import judged, reliability
 from attnviz.features.thoughts.notes import notes
+from attnviz.features.thoughts.resample import resampled
 from attnviz.features.thoughts.result import (
     RECEIVERS,
     Matrix,
     ReceiverHead,
+    Resampled,
     Sentence,
     SentenceMatrix,
     Thoughts,
@@ -68,6 +71,7 @@ class Measured:
         kurtosis: [N]; ``control`` of the sentences in random order.
         control: see ``kurtosis``.
         effects: [n, n], log KL; None where it was not measured.
+        resampled: the sentences before the answer, where they were written anew.
     """
 
     means: Floats
@@ -75,6 +79,7 @@ class Measured:
     kurtosis: Floats
     control: Floats
     effects: Floats | None
+    resampled: tuple[Resampled, ...]
 
 
 def run(
@@ -94,7 +99,8 @@ def run(
     try:
         for number, trace in enumerate(ready):
             progress("traces", number, len(ready))
-            measured.append(_measured(source, trace, settings, number, progress))
+            how = prompts[number].generate
+            measured.append(_measured(source, trace, how, settings, number, progress))
         progress("traces", len(ready), len(ready))
     except KeyboardInterrupt:
         if not measured:
@@ -138,6 +144,11 @@ def _check(source: Source, settings: ThoughtsSettings) -> None:
             info.model,
             model=...,
         )
+    if settings.resample and source.no_logits:
+        raise ModelError(
+            "{} predicts no tokens, and cannot write a sentence anew: {}", info.model,
+            source.no_logits, remedy="leave out {resample}", resample=...,
+        )  # fmt: skip
     if not settings.causal:
         return
     if source.no_gates:
@@ -177,7 +188,12 @@ def _first(tokens: Tokens, prompt: Prompt) -> int:
 
 
 def _measured(
-    source: Source, trace: Ready, settings: ThoughtsSettings, number: int, progress: Progress
+    source: Source,
+    trace: Ready,
+    how: Generation | None,
+    settings: ThoughtsSettings,
+    number: int,
+    progress: Progress,
 ) -> Measured:
     means = _means(source, trace.inputs, trace.runs)
     vertical = vertical_scores(means, settings.apart)
@@ -196,7 +212,14 @@ def _measured(
             source, trace.inputs, trace.runs, tokens=settings.batch_tokens,
             told=lambda done: progress("sentences", done, count),
         )  # fmt: skip
-    return Measured(means, vertical, kurtosis(vertical), control, effects)
+    anew: tuple[Resampled, ...] = ()
+    if settings.resample:
+        anew = resampled(
+            source, trace.inputs, trace.sentences, settings.resample,
+            how=how, seed=(settings.seed, number),
+            told=lambda done, count: progress("sentences written anew", done, count),
+        )  # fmt: skip
+    return Measured(means, vertical, kurtosis(vertical), control, effects, anew)
 
 
 def _means(source: Source, inputs: Inputs, runs: Sequence[Range]) -> Floats:
@@ -245,6 +268,7 @@ def _trace(
             )
         ),
         log_kl=() if measured.effects is None else _earlier(measured.effects),
+        resampled=measured.resampled,
     )
 
 

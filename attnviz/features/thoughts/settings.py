@@ -34,7 +34,19 @@ class ThoughtsSettings(Settings, panel="Sentences"):
         least=0,
         most=1000,
     )
-    seed: int = setting(0, "Seed of random orders, halves and the bootstrap.", least=0)
+    resample: int = setting(
+        0,
+        "Let the model write each sentence anew N times, with all that follow up to the answer, "
+        "and measure how much less likely the answer is then. Kept as it is done: the same call "
+        "goes on where it was interrupted.",
+        least=0,
+        most=1000,
+        metavar="N",
+        common=True,
+    )
+    seed: int = setting(
+        0, "Seed of random orders, halves, continuations and the bootstrap.", least=0
+    )
     batch_tokens: int | None = setting(
         None, "Largest number of tokens run at once.", least=1, shown="by memory"
     )

@@ -9,7 +9,9 @@ from attnviz.drawing.tables import HEAD, Row, which_head
 from attnviz.features.thoughts.result import ReceiverHead, Thoughts, Trace
 
 _OF_HEADS = ("kurtosis", "control", "excess", "joint_low", "joint_high", "sure")
-_OF_SENTENCES = ("text", "part", "tokens", "read", "needed")
+_OF_SENTENCES = (
+    "text", "part", "tokens", "read", "needed", "resampled", "resampled_low", "resampled_high",
+)  # fmt: skip
 _OF_PAIRS = ("attention", "log_kl", "effect")
 COLUMNS = (
     "kind", *HEAD, "trace", "sentence", "earlier", *_OF_HEADS, *_OF_SENTENCES, *_OF_PAIRS,
@@ -35,11 +37,21 @@ def _head(result: Thoughts, head: ReceiverHead) -> Row:
 
 
 def _sentences(result: Thoughts, number: int, trace: Trace) -> Iterator[Row]:
-    values = zip(trace.sentences, trace.read, trace.importance(result.apart), strict=True)
-    for place, (sentence, read, needed) in enumerate(values, 1):
+    values = zip(
+        trace.sentences, trace.read, trace.importance(result.apart), trace.anew, strict=True
+    )
+    for place, (sentence, read, needed, anew) in enumerate(values, 1):
+        known: dict[str, Any] = {}
+        if anew is not None:
+            known = {
+                "resampled": anew.effect,
+                "resampled_low": anew.joint_low,
+                "resampled_high": anew.joint_high,
+            }
         yield _row(
             result, "sentence", trace=number, sentence=place, text=sentence.text,
             part=sentence.part, tokens=sentence.stop - sentence.start, read=read, needed=needed,
+            **known,
         )  # fmt: skip
 
 

@@ -52,12 +52,21 @@ def _legend(result: Thoughts) -> str:
         f"read: mean weight of receiver heads on its tokens from {result.apart} or more sentences "
         "later"
     )
-    if not result.causal:
-        return read
-    return (
-        f"{read}; needed: log KL of these without attention to it, against the mean over all that "
-        "stand before; needs: the sentences without which it moves most, all distances"
-    )
+    parts = [read]
+    if result.causal:
+        parts += [
+            "needed: log KL of these without attention to it, against the mean over all that stand "
+            "before",
+            "needs: the sentences without which it moves most, all distances",
+        ]
+    if result.resampled:
+        parts.append(
+            "resampled: log probability of the answer with the sentence kept, minus that with it "
+            "written anew"
+        )
+    if any(one.sure for one in result.traces[0].resampled):
+        parts.append(f"{words.MARK} surely not 0, judged with all sentences")
+    return "; ".join(parts)
 
 
 def _sentences(result: Thoughts, trace: Trace) -> Table:
@@ -66,6 +75,7 @@ def _sentences(result: Thoughts, trace: Trace) -> Table:
     table = table_of(
         ">", "sentence", *(["part"] if tagged else []), ">read",
         *([">needed", "needs"] if result.causal else []),
+        *([">resampled"] if result.resampled else []),
     )  # fmt: skip
     for number, sentence in enumerate(trace.sentences):
         cells = [shorten(words.number(trace, number), _NAME)]
@@ -75,6 +85,7 @@ def _sentences(result: Thoughts, trace: Trace) -> Table:
         if result.causal:
             feeds = ", ".join(words.number(trace, other) for other, _ in trace.feeds(number))
             cells += [words.effect(importance[number]), feeds]
+        cells += [words.anew(trace.anew[number])] if result.resampled else []
         table.add_row(*cells)
     return table
 

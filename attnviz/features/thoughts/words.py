@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from attnviz.drawing.labels import counted, model_name, quoted, ran_on, shorten, visible
 from attnviz.drawing.signed import signed
-from attnviz.features.thoughts.result import ReceiverHead, Thoughts, Trace, TraceHead
+from attnviz.features.thoughts.result import ReceiverHead, Resampled, Thoughts, Trace, TraceHead
 
 MARK = "*"
-"""Behind a head whose kurtosis is surely above its control, judged with all heads."""
+"""Behind a head whose kurtosis is surely above its control, judged with all heads, and behind the
+effect of a sentence that surely is none of chance, judged with all of its trace."""
 _QUOTED = 60
 
 
@@ -35,6 +36,20 @@ def weight(value: float | None) -> str:
 def effect(value: float | None) -> str:
     """An effect on log KL."""
     return "–" if value is None else signed(value, 2, 2)
+
+
+def anew(sentence: Resampled | None) -> str:
+    """How much likelier the answer is where a sentence is kept."""
+    return (
+        effect(None) if sentence is None else effect(sentence.effect) + MARK * bool(sentence.sure)
+    )
+
+
+def anew_ends(sentence: Resampled | None) -> str:
+    """The joint interval of that; empty where there is none."""
+    if sentence is None or sentence.joint_low is None or sentence.joint_high is None:
+        return ""
+    return f"{signed(sentence.joint_low, 2)} to {signed(sentence.joint_high, 2)}"
 
 
 def tail(value: float | None) -> str:
@@ -76,6 +91,13 @@ def sentence(result: Thoughts) -> str:
     elif read is not None:
         receivers = "receiver heads read" if parts else "Receiver heads read"
         parts.append(f"{receivers} {said(trace, read)} most")
+    sure = [row.effect if row.sure else None for row in trace.resampled]
+    decides = top(sure)
+    if decides is not None and (sure[decides] or 0.0) > 0:
+        likelier = (
+            f"{said(trace, decides, 40)} makes the answer likelier by {sure[decides]:.2g} nats"
+        )
+        parts.append(f"{'s' if parts else 'S'}entence {likelier}")
     if not parts:
         return heads
     told = "; ".join(parts)
@@ -103,6 +125,7 @@ def measure(result: Thoughts) -> str:
         f"vertical scores from {counted(result.apart, 'sentence')} on",
         f"{counted(result.texts, 'trace')} of {counted(sentences, 'sentence')}",
         f"{counted(result.draws, 'random order')} of each" if result.draws else "",
+        f"{counted(result.resampled, 'continuation')} of each sentence" if result.resampled else "",
         "" if reliability is None else f"split-half reliability {reliability:.2f}",
         ran_on(result.source),
     )

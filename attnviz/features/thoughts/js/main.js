@@ -39,6 +39,15 @@ function signed(value, most) {
   return make("span", { class: "cell" }, make("span", { class: "signed" }, bar), make("span", {}, value === null ? "" : signedText(value)));
 }
 
+/** What the answer loses where a sentence is written anew. @param {[number | null, string, boolean][]} all @param {number} n */
+function anew(all, n) {
+  const [value, ends, sure] = all[n];
+  const cell = signed(value, largest(all.map(([one]) => one)));
+  if (sure) cell.lastElementChild?.append("*");
+  if (ends) cell.title = `95 % together: ${ends}`;
+  return cell;
+}
+
 /** The values of the two bars of every sentence. @returns {[(number | null)[], (number | null)[]]} */
 function values() {
   const at = chosen();
@@ -64,7 +73,7 @@ function show() {
     row.classList.toggle("before", at !== null && n < at);
     row.setAttribute("aria-pressed", String(n === held));
     row.querySelectorAll(".cell").forEach((cell) => cell.remove());
-    row.append(plain(read[n], far), ...(trace.effects ? [signed(needed[n], wide)] : []));
+    row.append(plain(read[n], far), ...(trace.effects ? [signed(needed[n], wide)] : []), ...(trace.resampled ? [anew(trace.resampled, n)] : []));
   });
   fill(byId("chosen"), ...told(at));
   drawArcs();
@@ -86,6 +95,8 @@ function told(at) {
   }
   const needs = trace.feeds[at].map(([n, effect]) => `${trace.sentences[n][0]} (${signedText(effect)})`);
   if (needs.length) lines.push(`. It needs ${needs.join(" and ")}`);
+  const [effect, ends] = trace.resampled?.[at] ?? [null, ""];
+  if (effect !== null) lines.push(`. Written anew: the answer's log probability is ${signedText(effect)} with it kept${ends ? ` (${ends})` : ""}`);
   return [`${lines.join("")}.`];
 }
 
@@ -113,9 +124,9 @@ function build() {
     return row;
   });
   fill(byId("sentences"), ...rows.map((row) => make("li", {}, row)));
-  byId("trace").classList.toggle("one", !trace.effects);
-  byId("columns").classList.toggle("one", !trace.effects);
-  fill(byId("columns"), make("span", {}), make("span", {}, "sentence"), make("span", {}, "read"), ...(trace.effects ? [make("span", {}, "needed")] : []));
+  const titles = ["read", ...(trace.effects ? ["needed"] : []), ...(trace.resampled ? ["resampled"] : [])];
+  for (const box of [byId("trace"), byId("columns")]) box.style.setProperty("--bars", String(titles.length));
+  fill(byId("columns"), make("span", {}), make("span", {}, "sentence"), ...titles.map((title) => make("span", {}, title)));
 }
 
 /** @param {number | null} at */
@@ -169,12 +180,12 @@ function which() {
 
 /** Every sentence and pair of the trace. */
 function* lines() {
-  yield ["sentence", "earlier", "text", "read", "needed", "weight", "effect"];
+  yield ["sentence", "earlier", "text", "read", "needed", "resampled", "weight", "effect"];
   for (const [n, [number, text]] of trace.sentences.entries()) {
-    yield [number, "", text, trace.read[n] ?? "", trace.needed?.[n] ?? "", "", ""].map(String);
+    yield [number, "", text, trace.read[n] ?? "", trace.needed?.[n] ?? "", trace.resampled?.[n][0] ?? "", "", ""].map(String);
     for (let earlier = 0; earlier < n; earlier++) {
       const pair = [trace.attention[head][1][n][earlier], trace.effects?.[n][earlier] ?? ""];
-      yield [number, trace.sentences[earlier][0], "", "", "", ...pair].map(String);
+      yield [number, trace.sentences[earlier][0], "", "", "", "", ...pair].map(String);
     }
   }
 }

@@ -8,6 +8,8 @@ export interface Trace {
   sentences: [string, string, string][];
   read: (number | null)[];
   needed: (number | null)[] | null;
+  /** effect on the answer of a sentence that is written anew, its interval, whether it is sure */
+  resampled: [number | null, string, boolean][] | null;
   /** name of the head, weights */
   attention: [string, Matrix][];
   effects: Matrix | null;

@@ -1,0 +1,190 @@
+"""How sure a model is of a trace's answer where a sentence is written anew.
+
+The model goes on from before the sentence, and from behind it, N times each; what it writes takes
+the place of all that stood there up to the answer, and the trace's own answer is put behind it. The
+sentence counts for as much as the answer is likelier, in the mean, where it was kept. This is
+resampling importance (Bogdan et al. 2025, arXiv:2506.19143) with the probability of the answer in
+place of counts of answers drawn: it needs no rule to read an answer off a text, and fewer draws.
+
+Notation in shapes: N continuations, m sentences before the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import accumulate, takewhile
+
+import numpy as np
+
+from attnviz.core.arrays import doubles, on_numpy
+from attnviz.core.generation import Generation
+from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.source import ForwardRequest, Source
+from attnviz.core.tokens import Tokens
+from attnviz.features.thoughts.result import Continuation, Resampled, Sentence
+from attnviz.features.thoughts.sentences import TAGS
+from attnviz.models.kept import Shelf, as_records
+from attnviz.statistics.clusters import LEAST, LEVEL
+from attnviz.statistics.exact import Floats
+from attnviz.statistics.student import half_widths
+
+_ENDS = (".", "!", "?", "…", "。", "！", "？", "\n")
+_BEHIND = " \"'”’»)]*_"
+_CLOSING = tuple(closing for _, closing in TAGS)
+
+
+def resampled(
+    source: Source,
+    inputs: Inputs,
+    sentences: Sequence[Sentence],
+    draws: int,
+    *,
+    how: Generation | None,
+    seed: Sequence[int],
+    told: Callable[[int, int], None] = lambda done, count: None,
+) -> tuple[Resampled, ...]:
+    """Every sentence before the answer, resampled.
+
+    Args:
+        source: a causal model that gives logits.
+        inputs: the trace.
+        sentences: of it, in order.
+        draws: N; from 5 on there are intervals.
+        how: whose temperature and top-p continuations have; of None, or where it is greedy, 1 and
+            all tokens.
+        seed: numbers that the draws are from, beside that of the sentence and the continuation.
+        told: called with how many sentences are done, and how many there are.
+
+    Returns:
+        The m of them. What is finished is kept in the user's cache folder, so that the same call
+        goes on where it was interrupted.
+    """
+    tokens = inputs.sides["decoder"].queries
+    count = answer_at(sentences)
+    shelf, (pack, unpack) = Shelf(source), as_records(tuple[Continuation, ...])
+    temperature, top_p = 1.0, None
+    if how is not None and not how.greedy:
+        temperature, top_p = how.temperature or 1.0, how.top_p
+    rows: list[tuple[Continuation, ...]] = []
+    for number in range(count):
+        told(number, count)
+        make = partial(
+            _continuations, source, tokens, sentences, number, draws,
+            Generation(1, temperature, top_p), seed,
+        )  # fmt: skip
+        about = (tokens.ids, *((s.start, s.stop) for s in sentences), number, draws, temperature,
+                 top_p, *seed)  # fmt: skip
+        rows.append(shelf.recall("a sentence of a trace written anew", about, make, pack, unpack))
+    told(count, count)
+    ids, stop = list(tokens.ids), sentences[count - 1].stop
+    kept = (Continuation(_log_p(source, ids[:stop], ids[stop:], _answer(sentences)), False),)
+    return _judged([*rows, kept])
+
+
+def answer_at(sentences: Sequence[Sentence]) -> int:
+    """The number of the first sentence of the answer: behind the thoughts, else the last."""
+    parts = [sentence.part for sentence in sentences]
+    first = parts.index("answer") if "answer" in parts else 0
+    return first or len(sentences) - 1
+
+
+def _answer(sentences: Sequence[Sentence]) -> tuple[int, int]:
+    """Where the answer stands behind the last sentence before it, in tokens."""
+    first = answer_at(sentences)
+    begin = sentences[first - 1].stop
+    return sentences[first].start - begin, sentences[-1].stop - begin
+
+
+def _continuations(
+    source: Source,
+    tokens: Tokens,
+    sentences: Sequence[Sentence],
+    number: int,
+    draws: int,
+    how: Generation,
+    seed: Sequence[int],
+) -> tuple[Continuation, ...]:
+    """The N that begin in place of a sentence; none where nothing stands before it."""
+    start, stop = sentences[number].start, sentences[number].stop
+    end = sentences[answer_at(sentences) - 1].stop
+    ids = list(tokens.ids)
+    if not start:
+        return ()
+    made = []
+    for draw in range(draws):
+        (state,) = np.random.SeedSequence([*seed, number, draw]).generate_state(1)
+        generation = Generation(end - start, how.temperature, how.top_p, int(state))
+        written = _written(source, ids[:start], generation)
+        log_p = _log_p(source, ids[:start] + written, ids[end:], _answer(sentences))
+        made.append(Continuation(log_p, written[: stop - start] == ids[start:stop]))
+    return tuple(made)
+
+
+def _written(source: Source, ids: Sequence[int], generation: Generation) -> list[int]:
+    """What the model writes behind a text: up to the end of its thoughts, in whole sentences."""
+    prompt = Prompt(ids=tuple(ids), special_tokens=False, generate=generation)
+    tokens = source.prepare(prompt).sides["decoder"].queries
+    places = takewhile(lambda place: not tokens.special[place], range(len(ids), len(tokens)))
+    texts = [tokens.texts[place] for place in places]
+    return list(tokens.ids[len(ids) : len(ids) + whole(texts)])
+
+
+def whole(texts: Sequence[str]) -> int:
+    """How many of some tokens are whole sentences before a closing think tag.
+
+    All that stand before it, where no sentence ends there.
+    """
+    text = "".join(texts)
+    stop = min((at for tag in _CLOSING if (at := text.find(tag)) >= 0), default=len(text))
+    inside = [n for n, end in enumerate(accumulate(map(len, texts)), 1) if end <= stop]
+    ended = [n for n in inside if texts[n - 1].rstrip(_BEHIND).endswith(_ENDS)]
+    return max(ended or inside, default=0)
+
+
+def _log_p(source: Source, before: list[int], rest: list[int], answer: tuple[int, int]) -> float:
+    """The log probability of an answer, natural logarithm.
+
+    Args:
+        source: the model.
+        before: the tokens before what surely follows.
+        rest: what surely follows.
+        answer: where the answer stands in ``rest``.
+    """
+    ids = [*before, *rest[: answer[1]]]
+    inputs = source.prepare(Prompt(ids=tuple(ids), special_tokens=False, max_tokens=len(ids)))
+    logits = source.forward([inputs], request=ForwardRequest(hidden=False, logits=True)).logits
+    assert logits is not None
+    start = len(before) + answer[0]
+    predictions = on_numpy.log_softmax(doubles(logits[0, start - 1 : len(ids) - 1]))
+    return float(predictions[np.arange(len(ids) - start), ids[start:]].sum())
+
+
+def _judged(rows: Sequence[tuple[Continuation, ...]]) -> tuple[Resampled, ...]:
+    """Each row against the next, with intervals that hold together (Welch 1947; Bonferroni).
+
+    Args:
+        rows: continuations from before each of the m sentences, then the trace as it is, which has
+            one value without an error.
+    """
+    values = [np.array([continuation.log_p for continuation in row]) for row in rows]
+    made = []
+    level = 1 - (1 - LEVEL) / (len(rows) - 1)
+    for row, own, other in zip(rows[:-1], values[:-1], values[1:], strict=True):
+        effect = float(other.mean() - own.mean()) if len(own) else None
+        half = _half(own, other, level) if len(own) >= LEAST else float("nan")
+        low, high = (None, None)
+        if effect is not None and not np.isnan(half):
+            low, high = effect - half, effect + half
+        made.append(Resampled(row, effect, low, high))
+    return tuple(made)
+
+
+def _half(own: Floats, other: Floats, level: float) -> float:
+    """Half the width of the interval of a difference of means."""
+    parts = [(x.var(ddof=1) / len(x), len(x) - 1) for x in (own, other) if len(x) > 1]
+    variance = sum(part for part, _ in parts)
+    if not variance:
+        return float("nan")
+    freedom = variance**2 / sum(part**2 / free for part, free in parts)
+    return float(half_widths(freedom, level) * variance**0.5)
