@@ -17,6 +17,7 @@ ELSEWHERE = re.compile(r"bert-base|google/|gpt2(?!\w|-)|FOLDER|llama|\||my-model
 """Commands that need a model from a hub, a file of the reader's own, or another program."""
 LONG = re.compile(
     r"ablate .*--(probe|curve|estimate|method)|patch .*--circuit|attnviz (atlas|demo|retrieval)"
+    r"|--resample"
 )
 """Commands that take longest, which the tests of their features run too."""
 

@@ -18,7 +18,7 @@ from attnviz.features.thoughts import resample
 from attnviz.features.thoughts.resample import answer_at, resampled, whole
 from attnviz.features.thoughts.result import Resampled, Sentence, Thoughts
 from attnviz.models.demo import DEMOS
-from tests.features.thoughts.test_thoughts import ANCHOR, WIDTH, anchored
+from tests.features.thoughts.test_thoughts import ANCHOR, anchored
 
 TEXT = "The sea was dark. The old man lit the lamp. The lamp was bright."
 
@@ -177,7 +177,7 @@ def test_every_form_has_it(model: Any, tmp_path: Path, browser: Any) -> None:
             "sentence", "read", "needed", "resampled",
         ]  # fmt: skip
         tab.page.locator(".sentence").nth(1).click()
-        assert "Written anew" in tab.page.locator("#chosen").inner_text()
+        assert "not written anew" in tab.page.locator("#chosen").inner_text()
 
 
 def test_a_model_without_words_is_refused(capsys: pytest.CaptureFixture[str], folders: Any) -> None:

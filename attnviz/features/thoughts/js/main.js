@@ -96,7 +96,7 @@ function told(at) {
   const needs = trace.feeds[at].map(([n, effect]) => `${trace.sentences[n][0]} (${signedText(effect)})`);
   if (needs.length) lines.push(`. It needs ${needs.join(" and ")}`);
   const [effect, ends] = trace.resampled?.[at] ?? [null, ""];
-  if (effect !== null) lines.push(`. Written anew: the answer's log probability is ${signedText(effect)} with it kept${ends ? ` (${ends})` : ""}`);
+  if (effect !== null) lines.push(`. Kept as it is, and not written anew, it adds ${signedText(effect)} to the answer's log probability${ends ? ` (${ends})` : ""}`);
   return [`${lines.join("")}.`];
 }
 
