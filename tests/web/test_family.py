@@ -315,7 +315,10 @@ def test_explain_shows_the_votes_of_every_head(browser: Any, pages: dict[str, Pa
 CLICKS = {
     "view": ["#head-after", "#head-before", "button.word", "#tab-map", "#tab-card", "#tab-stage"],
     "long": ["#heads button", "#pairs button", "#zoom-out", "#find-next", "#show-sum", "#show-max"],
-    "live": ["button.tile", "#switch", ".token", "#ask-why", "#why-close", "#all-on"],
+    "live": [
+        *("button.tile", "#switch", ".token", "#ask-why", "#why-close", "#all-on"),
+        *(".river-name", ".river-head", "#river-heads button"),
+    ],
     "atlas": ["#grid button", "#heads tbody tr", "#heads thead button"],
     "diff": ["#heads tbody tr"],
     "flow": ["#stage", "#free"],

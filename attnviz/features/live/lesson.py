@@ -25,7 +25,8 @@ class LessonStep:
         off: heads that are off.
         places: False where the mean position vector stands at every place.
         other: a text of as many tokens, which the second pass reads.
-        figure: whether the softmax of the row is drawn; ``divisor`` of its scores, or None for √d.
+        figure: what is drawn: ``shares``, the softmax of the row, or ``products`` of random
+            vectors; ``divisor`` of the scores, or None for √d.
         spot: what is pointed at, by the names of ``js/spot.js``.
         ask: what the reader is asked before ``told`` is shown; ``choices`` and which is ``right``.
         hides: what would give the answer away: ``words``, ``map`` or both.
@@ -40,7 +41,7 @@ class LessonStep:
     off: tuple[str, ...] = ()
     places: bool = True
     other: str | None = None
-    figure: bool = False
+    figure: str = ""
     divisor: float | None = None
     spot: str = "words"
     ask: str = ""

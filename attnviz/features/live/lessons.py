@@ -74,16 +74,16 @@ INDUCTION = Lesson("next", "How a model finds the next word", "two heads in a ro
 SOFTMAX = Lesson("softmax", "Softmax, and why √d", "from scores to weights", (
     Step("The query of {token 11} is multiplied with the key of every token: q·k, a number each. "
          "For "
-         "{token 10} it is {dot}. Any number can come out.", _KEYS, "0.4", 11, 10, figure=True,
+         "{token 10} it is {dot}. Any number can come out.", _KEYS, "0.4", 11, 10, figure="shares",
          spot="figure"),
     Step("Softmax makes shares of scores: e to the power of each, over the sum of all. The largest "
-         "share here is {max}.", _KEYS, "0.4", 11, 10, figure=True, spot="figure",
+         "share here is {max}.", _KEYS, "0.4", 11, 10, figure="shares", spot="figure",
          ask="Add 5 to every score. What happens to the shares?",
          choices=("nothing", "the largest grows", "they become alike"),
          told="Nothing: the largest is {shifted 5}. e⁵ stands above and below the fraction line; "
               "only differences between scores count."),
     Step("A score is q·k divided by √d, the root of the head’s width: √{width} = {sqrt}.", _KEYS,
-         "0.4", 11, 10, figure=True, divisor=1.0, spot="figure",
+         "0.4", 11, 10, figure="shares", divisor=1.0, spot="figure",
          ask="What would the largest share be without the division?",
          choices=("{max}, as it is", "nearly 1", "nearer to the others"), right=1,
          told="{max 1}. Without the division all differences are {sqrt} times as large, and a "
@@ -92,17 +92,19 @@ SOFTMAX = Lesson("softmax", "Softmax, and why √d", "from scores to weights", (
          and seen.largest("0.4", 11, divisor=1.0) > 0.95),
     Step("Why the root? Products of two vectors of d random numbers with variance 1 have "
          "variance d "
-         "(Vaswani et al. 2017). Of 2,000 pairs of {width} such numbers, drawn by this page, the "
-         "products have a standard deviation of {random}; over {sqrt} that is {random sqrt}. So "
-         "scores of an untrained head have one size, whatever d is.", _KEYS, "0.4", 11, 10,
-         figure=True, spot="figure"),
+         "(Vaswani et al. 2017). First 2,000 products of {width} such numbers, drawn by this page: "
+         "their standard deviation is {random}. Then the same over {sqrt}: {random sqrt}. So "
+         "scores of an untrained head have one size, whatever d is. Move the divisor: a factor "
+         "beside √d is a temperature.", _KEYS, "0.4", 11, 10, figure="products",
+         spot="figure"),
     Step("Why does size matter? A share p changes by p(1 − p) for each unit of its score. For the "
          "largest share that is {slope} with the division and {slope 1} without it: there, hardly "
-         "anything that training could follow.", _KEYS, "0.4", 11, 10, figure=True, spot="figure",
+         "anything that training could follow.", _KEYS, "0.4", 11, 10, figure="shares",
+         spot="figure",
          holds=lambda seen: seen.largest("0.4", 11) < 0.6
          and seen.largest("0.4", 11, divisor=1.0) > 0.95),
     Step("Now it is yours: move the divisor, choose another head or another row.", _KEYS, "0.4", 11,
-         10, figure=True, spot="figure"),
+         10, figure="shares", spot="figure"),
 ))  # fmt: skip
 """Scaled dot-product attention (Vaswani et al. 2017, arXiv:1706.03762, 3.2.1)."""
 

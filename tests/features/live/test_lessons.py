@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -239,3 +240,45 @@ def test_the_divisor_moves_the_shares(page: Opened, path: Path) -> None:
     tab.click("#divisor-root")
     settled(page)
     assert shares() == usual
+
+
+def test_products_of_random_vectors_are_two_histograms(page: Opened, path: Path) -> None:
+    """Those of 2,000 pairs, counted here again; the divisor narrows or widens the second."""
+    started(page, path, "lesson=softmax&step=4")
+    tab = page.page
+    seed = np.uint32(1) + np.uint32(0x6D2B79F5) * np.arange(1, 2000 * 32 * 4 + 1, dtype=np.uint32)
+    mixed = (seed ^ seed >> np.uint32(15)) * (seed | np.uint32(1))
+    mixed ^= mixed + (mixed ^ mixed >> np.uint32(7)) * (mixed | np.uint32(61))
+    uniform = ((mixed ^ mixed >> np.uint32(14)) / 2**32).reshape(-1, 2)
+    normal = np.sqrt(-2 * np.log(1 - uniform[:, 0])) * np.cos(2 * np.pi * uniform[:, 1])
+    products = normal.reshape(2000, 32, 2).prod(-1).sum(-1)
+    end = 4 * 32**0.5
+
+    def agree(divisor: float) -> None:
+        settled(page)
+        shown = tab.eval_on_selector_all(
+            "#histograms svg",
+            "all => all.map(e => [...e.querySelectorAll('rect')].map(r => +r.dataset.count))",
+        )
+        said = tab.locator("#histograms figcaption").all_inner_texts()
+        largest = 0.0
+        for counts, line, values in zip(shown, said, (products, products / divisor), strict=True):
+            wanted = np.histogram(values, 48, (-end, end))[0]
+            assert counts == [n for n in wanted.tolist() if n]
+            assert f"standard deviation {values.std():.2f}" in line
+            powers = np.exp(values.reshape(-1, 10))
+            largest = float((powers.max(1) / powers.sum(1)).mean())
+        assert f"the largest share is {largest:.2f} on average" in tab.inner_text("#shares-said")
+
+    agree(32**0.5)
+    assert not tab.is_visible("#shares table")
+    tab.focus("#divisor")
+    tab.keyboard.press("Home")
+    agree(0.5)
+    assert "√d × temperature 0.09" in tab.inner_text("#divisor-said")
+    tab.keyboard.press("End")
+    agree(12)
+    tab.click("#lesson-next")
+    settled(page)
+    assert tab.is_visible("#shares table")
+    assert not tab.is_visible("#histograms")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers import TopKLogitsWarper, TopPLogitsWarper
 
 import attnviz as av
 from attnviz.core.prompt import Prompt
@@ -261,6 +262,57 @@ def test_tokens_are_drawn_by_their_probabilities(page: Opened, path: Path) -> No
         assert low - 1e-3 <= share <= high + 1e-3
         close += low <= share <= high
     assert close >= 18
+
+
+@pytest.mark.parametrize(("top_k", "top_p"), [(5, 1), (0, 0.4), (30, 0.6), (1, 1)])
+def test_top_k_and_top_p_leave_the_likeliest(
+    page: Opened, path: Path, top_k: int, top_p: float
+) -> None:
+    """Tokens are drawn from those that transformers' own filters leave, by what they have there."""
+    sized(page, path, 1280, 900)
+    model = av.load("demo-gpt2")
+    text, temperature = "The old man went to the", 1.3
+    inputs = model.prepare(Prompt(text))
+    before = len(inputs.sides["decoder"].queries.ids)
+    logits = model.forward([inputs], request=ForwardRequest(logits=True)).logits
+    assert logits is not None
+    scores = logits[0, -1:].double() / temperature
+    if top_k:
+        scores = TopKLogitsWarper(top_k)(None, scores)
+    if top_p < 1:
+        scores = TopPLogitsWarper(top_p)(None, scores)
+    shares = scores[0].softmax(-1)
+    ends = shares.cumsum(-1)
+    drawn = set()
+    for seed in range(12):
+        share = mulberry32(seed, before)
+        found = page.page.evaluate(RUN, [text, [], 1, temperature, seed, top_k, top_p])[-1]
+        assert shares[found] > 0
+        low, high = float(ends[found - 1]) if found else 0.0, float(ends[found])
+        assert low - 1e-3 <= share <= high + 1e-3
+        drawn.add(found)
+    assert (len(drawn) == 1) is (top_k == 1)
+
+
+def test_how_a_token_is_drawn_stands_in_the_address(page: Opened, path: Path) -> None:
+    sized(page, path, 1280, 900, "text=The+old+man&temperature=1.2&seed=5&topK=1")
+    assert page.page.input_value("#top-k") == "1"
+    assert page.page.input_value("#top-p") == ""
+    page.page.click("#write-ten")
+    settled(page)
+    likeliest = page.page.input_value("#text")
+    sized(page, path, 1280, 900, "text=The+old+man")
+    assert all(page.page.is_disabled(one) for one in ("#top-k", "#top-p", "#seed"))
+    page.page.click("#write-ten")
+    settled(page)
+    assert page.page.input_value("#text") == likeliest, "of one token the likeliest is drawn"
+    sized(page, path, 1280, 900, "text=The+old+man&temperature=1.2&topK=x&topP=7")
+    page.page.fill("#top-p", "0.35")
+    page.page.fill("#top-k", "40")
+    page.page.wait_for_timeout(260)
+    state = page.page.evaluate("location.hash")
+    assert "topP=0.35" in state
+    assert "topK=40" in state
 
 
 def test_the_button_says_whether_the_link_was_copied(browser: Any, path: Path) -> None:

@@ -21,6 +21,27 @@ export function shares(logits) {
   return powers.map((power) => power / total);
 }
 
+/**
+ * Of probabilities those of the likeliest tokens alone, as shares of what these have together (top-k
+ * and then top-p: Fan et al. 2018, arXiv:1805.04833; Holtzman et al. 2019, arXiv:1904.09751).
+ * @param {Float32Array} found
+ * @param {number} most tokens; 0: as many as there are
+ * @param {number} together the fewest that have this share of what `most` leaves; 1: all of them
+ */
+export function likeliest(found, most, together) {
+  if (!most && together >= 1) return found;
+  const order = [...found.keys()].sort((a, b) => found[b] - found[a]).slice(0, most || found.length);
+  const whole = order.reduce((sum, id) => sum + found[id], 0);
+  const left = new Float32Array(found.length);
+  let sum = 0;
+  for (const id of order) {
+    if (sum >= together * whole) break;
+    left[id] = found[id];
+    sum += found[id];
+  }
+  return left.map((share) => share / sum);
+}
+
 /** The ids of the largest. @param {Float32Array} values @param {number} count */
 export function best(values, count) {
   /** @type {number[]} */

@@ -16,18 +16,22 @@ export function softmax(scores, divisor, added = 0) {
   return powers.map((power) => power / total);
 }
 
-/** The standard deviation of products of random vectors, of numbers with variance 1. @param {number} width */
-export function spreadOfProducts(width) {
-  let [sum, squares, drawn] = [0, 0, 0];
+/** Products of random vectors, of numbers with variance 1. @param {number} width */
+export function productsOf(width) {
+  let drawn = 0;
   // Box and Muller 1958
   const normal = () => Math.sqrt(-2 * Math.log(1 - chance(1, drawn++))) * Math.cos(2 * Math.PI * chance(1, drawn++));
-  for (let pair = 0; pair < PAIRS; pair++) {
+  return Array.from({ length: PAIRS }, () => {
     let product = 0;
     for (let i = 0; i < width; i++) product += normal() * normal();
-    sum += product;
-    squares += product * product;
-  }
-  return Math.sqrt(squares / PAIRS - (sum / PAIRS) ** 2);
+    return product;
+  });
+}
+
+/** The standard deviation. @param {number[]} values */
+export function spread(values) {
+  const mean = values.reduce((a, b) => a + b, 0) / values.length;
+  return Math.sqrt(values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / values.length);
 }
 
 /**
@@ -85,6 +89,6 @@ function figure([name, ...rest], answer, was, { labels, key, width }) {
   if (name === "slope") return weightText(largest * (1 - largest));
   if (name === "width") return String(width);
   if (name === "sqrt") return fixed(root, 2);
-  if (name === "random") return fixed(spreadOfProducts(width) / (rest[0] ? root : 1), 2);
+  if (name === "random") return fixed(spread(productsOf(width)) / (rest[0] ? root : 1), 2);
   throw new Error(`no figure ${name}`);
 }

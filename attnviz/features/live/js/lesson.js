@@ -1,6 +1,7 @@
 import { byId, fill, make, say } from "./dom.js";
 import { plural } from "./numbers.js";
 import { told } from "./figures.js";
+import { drawHistograms } from "./histograms.js";
 import { drawShares } from "./sharesfigure.js";
 import { pointAt } from "./spot.js";
 import { askedFor, flush, get, page, set, shownAt } from "./store.js";
@@ -100,6 +101,7 @@ export function drawStep() {
   if (!step) {
     drawn = "";
     drawShares(null, null);
+    drawHistograms(0, 1);
     return pointAt("", null);
   }
   const wanted = askedFor({ ...state, ...shownAt(state.lesson, state.step, state.told) });
@@ -112,6 +114,7 @@ export function drawStep() {
   fill(byId("lesson-next"), last ? "done" : step.ask && state.told < 0 ? "skip" : "next");
   byId("lesson-next").classList.toggle("main", !step.ask || state.told >= 0);
   drawShares(step.figure ? current : null, state.divisor);
+  drawHistograms(current && step.figure === "products" ? width : 0, state.divisor ?? Math.sqrt(width));
   const name = `${state.lesson} ${state.step} ${state.told}`;
   // figures are those of the pass that the step is about, whatever is switched afterwards
   if (current?.asked === wanted && drawn !== name) {

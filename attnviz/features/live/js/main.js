@@ -12,7 +12,7 @@ import { startKeys } from "./keys.js";
 import { drawLesson, drawStep, startLessons } from "./lesson.js";
 import { drawNext, drawWords } from "./nextwords.js";
 import { startShares } from "./sharesfigure.js";
-import { askedFor, flush, fromHash, get, page, seedFrom, set, subscribe } from "./store.js";
+import { askedFor, flush, fromHash, get, page, seedFrom, set, subscribe, topKFrom, topPFrom } from "./store.js";
 import { tokenizer } from "./tokenizer.js";
 import { drawStage, moveArcs, startStage } from "./stage.js";
 import { drawWhy, lacks, startWhy } from "./why.js";
@@ -25,6 +25,8 @@ const network = JSON.parse(byId("network").textContent || "");
 const box = /** @type {HTMLTextAreaElement} */ (byId("text"));
 /** What of the state the network is asked about. */
 const NEEDS_RUN = /** @type {const} */ (["text", "off", "at", "head", "places", "other"]);
+/** How a token is drawn. */
+const SAMPLING = /** @type {const} */ (["temperature", "topK", "topP", "seed"]);
 /** After so many milliseconds without a change roles are measured again. */
 const PAUSE = 250;
 /** For so many milliseconds a button says what it did. */
@@ -46,11 +48,11 @@ function numbers(off) {
  */
 async function run(write = 0, roles = false) {
   const state = get();
-  const { text, off, at, temperature, seed, why, places, other } = state;
+  const { text, off, at, temperature, topK, topP, seed, why, places, other } = state;
   const [head] = numbers(new Set([state.head]));
   document.documentElement.dataset.busy = "1";
   const answer = await ask({
-    text, off: numbers(off), at, write, temperature, seed, opened: why === null ? null : head, head, places, other, asked: askedFor(state), roles,
+    text, off: numbers(off), at, write, temperature, topK, topP, seed, opened: why === null ? null : head, head, places, other, asked: askedFor(state), roles,
   });
   if (write && answer.ids.length) {
     if (answer.added) box.value += answer.added;
@@ -100,7 +102,7 @@ function draw() {
 /** @param {State} state @param {Set<keyof State>} changed */
 function react(state, changed) {
   if (changed.has("text") && box.value !== state.text) box.value = state.text;
-  if (changed.has("temperature") || changed.has("seed")) drawTemperature();
+  if (SAMPLING.some((name) => changed.has(name))) drawSampling();
   drawSwitches();
   if (NEEDS_RUN.some((name) => changed.has(name)) || (current && lacks(current))) run();
   else draw();
@@ -122,12 +124,14 @@ async function copyLink() {
   setTimeout(() => fill(button, "copy link"), SAID);
 }
 
-function drawTemperature() {
-  const { temperature, seed } = get();
+function drawSampling() {
+  const { temperature, topK, topP, seed } = get();
   /** @type {HTMLInputElement} */ (byId("temperature")).value = String(temperature);
-  const number = /** @type {HTMLInputElement} */ (byId("seed"));
-  if (number !== document.activeElement) number.value = String(seed);
-  number.disabled = !temperature;
+  for (const [id, value] of [["top-k", topK || ""], ["top-p", topP < 1 ? topP : ""], ["seed", seed]]) {
+    const number = /** @type {HTMLInputElement} */ (byId(String(id)));
+    if (number !== document.activeElement) number.value = String(value);
+    number.disabled = !temperature;
+  }
   fill(byId("temperature-said"), temperature ? fixed(temperature, 1) : "0: greedy");
 }
 
@@ -160,7 +164,9 @@ function start() {
   byId("writing").hidden = !network.causal || !network.words;
   byId("temperature").addEventListener("input", (event) => set({ temperature: Number(/** @type {HTMLInputElement} */ (event.target).value) }));
   byId("seed").addEventListener("input", (event) => set({ seed: seedFrom(/** @type {HTMLInputElement} */ (event.target).value) ?? get().seed }));
-  byId("seed").addEventListener("blur", drawTemperature);
+  byId("top-k").addEventListener("input", (event) => set({ topK: topKFrom(/** @type {HTMLInputElement} */ (event.target).value) }));
+  byId("top-p").addEventListener("input", (event) => set({ topP: topPFrom(/** @type {HTMLInputElement} */ (event.target).value) }));
+  for (const id of ["top-k", "top-p", "seed"]) byId(id).addEventListener("blur", drawSampling);
   byId("tokens").addEventListener("click", (event) => {
     const [, t] = /^token-(\d+)$/.exec(/** @type {HTMLElement} */ (event.target).id) || [];
     if (t !== undefined) set({ at: Number(t) });
@@ -190,7 +196,7 @@ function start() {
   box.placeholder = wanted();
   addEventListener("hashchange", fromHash);
   fromHash();
-  drawTemperature();
+  drawSampling();
   drawSwitches();
   run();
 }
@@ -200,8 +206,8 @@ Object.assign(globalThis, {
   attnviz: {
     /** @param {string[]} lines */
     encode: (lines) => lines.map(tokenizer(network.vocabulary)),
-    /** @param {string} text @param {string[]} [off] @param {number} [write] @param {number} [temperature] @param {number} [seed] */
-    run: (text, off = [], write = 0, temperature = 0, seed = 0) => ask({ text, off: numbers(new Set(off)), at: null, write, temperature, seed, opened: null, head: 0, places: true, other: null, asked: "", roles: false }),
+    /** @param {string} text @param {string[]} [off] @param {number} [write] @param {number} [temperature] @param {number} [seed] @param {number} [topK] @param {number} [topP] */
+    run: (text, off = [], write = 0, temperature = 0, seed = 0, topK = 0, topP = 1) => ask({ text, off: numbers(new Set(off)), at: null, write, temperature, topK, topP, seed, opened: null, head: 0, places: true, other: null, asked: "", roles: false }),
   },
 });
 

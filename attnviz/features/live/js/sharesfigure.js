@@ -28,7 +28,7 @@ export function drawShares(answer, divisor) {
   const slider = /** @type {HTMLInputElement} */ (byId("divisor"));
   slider.max = String(Math.ceil(2 * root));
   if (slider !== document.activeElement || divisor === null) slider.value = String(by);
-  fill(byId("divisor-said"), `${fixed(by, 2)}${Math.abs(by - root) < 0.01 ? " = √d" : ""}`);
+  fill(byId("divisor-said"), `${fixed(by, 2)} = √d${Math.abs(by - root) < 0.01 ? "" : ` × temperature ${fixed(by / root, 2)}`}`);
   const { head } = get();
   fill(byId("shares-said"), `head ${head}, row of ${named(current, current.at)}: q·k over ${fixed(by, 2)}, and its softmax`);
   const keys = [...scores.keys()].sort((a, b) => scores[b] - scores[a]).slice(0, MOST).sort((a, b) => a - b);

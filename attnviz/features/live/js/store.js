@@ -10,7 +10,7 @@ const heads = new Set(page.heads.map(({ id }) => id));
 
 /** @returns {State} */
 function start() {
-  return { text: page.text, off: new Set(page.off), head: page.head, at: null, temperature: 0, seed: 0, why: null, key: null, lesson: "", step: -1, told: -1, places: true, other: null, divisor: null };
+  return { text: page.text, off: new Set(page.off), head: page.head, at: null, temperature: 0, topK: 0, topP: 1, seed: 0, why: null, key: null, lesson: "", step: -1, told: -1, places: true, other: null, divisor: null };
 }
 
 /**
@@ -89,7 +89,7 @@ export function flush() {
     parts.set("step", String(state.step + 1));
     if (state.told >= 0) parts.set("told", String(state.told + 1));
   }
-  for (const name of /** @type {const} */ (["text", "off", "head", "at", "why", "temperature", "seed", "divisor"])) {
+  for (const name of /** @type {const} */ (["text", "off", "head", "at", "why", "temperature", "topK", "topP", "seed", "divisor"])) {
     if (plain(state[name]) !== plain(usual[name])) parts.set(name, state[name] === null ? "" : plain(state[name]));
   }
   if (state.places !== usual.places) parts.set("places", state.places ? "on" : "off");
@@ -99,6 +99,16 @@ export function flush() {
 /** A seed, if it is one of 32 bits. @param {string | null} text */
 export function seedFrom(text) {
   return text && /^\d{1,10}$/.test(text) && Number(text) < 2 ** 32 ? Number(text) : null;
+}
+
+/** Of how many tokens one is drawn; 0, all of them, for what is no such number. @param {string | null} text */
+export function topKFrom(text) {
+  return text && /^\d{1,6}$/.test(text) ? Number(text) : 0;
+}
+
+/** Of how much probability one is drawn; 1 for what is none. @param {string | null} text */
+export function topPFrom(text) {
+  return Number(text) > 0 && Number(text) < 1 ? Number(text) : 1;
 }
 
 /** Take over what the address says; entries that make no sense are left out. */
@@ -118,6 +128,8 @@ export function fromHash() {
     at: place("at"),
     why: place("why"),
     temperature: temperature >= 0 && temperature <= 1.5 ? temperature : 0,
+    topK: topKFrom(parts.get("topK")),
+    topP: topPFrom(parts.get("topP")),
     seed: seedFrom(parts.get("seed")) ?? 0,
     places: parts.has("places") ? parts.get("places") !== "off" : usual.places,
     divisor: divisor > 0 ? divisor : usual.divisor,

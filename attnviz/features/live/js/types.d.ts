@@ -35,7 +35,7 @@ export interface HeadFacts { id: string; said: string; role: Role | null }
 /** `choices` answer what a step asks, `right` is the number of the one that holds, `hides` what would give it away. */
 export interface Step {
   say: string; text: string; off: string[]; head: string; at: number | null; key: number | null; spot: string;
-  ask: string; choices: string[]; right: number; told: string; hides: string; figure: boolean;
+  ask: string; choices: string[]; right: number; told: string; hides: string; figure: "" | "shares" | "products";
   places: boolean; other: string | null; divisor: number | null;
 }
 export interface Lesson { name: string; title: string; about: string; steps: Step[] }
@@ -49,6 +49,8 @@ export interface Page {
 }
 /** `opened` is the number of a head whose queries and keys are wanted. */
 export interface Ask { turn: number; text: string; off: number[]; at: number | null; write: number; temperature: number; seed: number; opened: number | null;
+  /** of how many of the likeliest tokens one is drawn, 0 for all, and of how much of the probability together */
+  topK: number; topP: number;
   /** whose scores come along; whether places have position vectors of their own; a text of as many tokens to run in the second pass */
   head: number; places: boolean; other: string | null;
   /** comes back with the answer; whether the roles of heads are to be measured */
@@ -72,7 +74,7 @@ export interface Answer {
   opened: string; termsBefore: Opened | null; termsAfter: Opened | null;
 }
 export interface Said { ready?: number; fast?: boolean; failed?: string; answer?: Answer }
-export interface State { text: string; off: Set<string>; head: string; at: number | null; temperature: number; seed: number;
+export interface State { text: string; off: Set<string>; head: string; at: number | null; temperature: number; topK: number; topP: number; seed: number;
   /** the lesson, its step from 0, and the answer that was chosen in it, or -1 */
   lesson: string; step: number; told: number;
   /** whether places have position vectors of their own; what the second pass reads; by what scores are divided, null for √d */

@@ -1,5 +1,5 @@
 import { changes } from "./changes.js";
-import { best, chance, shares } from "./chance.js";
+import { best, chance, likeliest, shares } from "./chance.js";
 import { isFast } from "./kernel.js";
 import { load } from "./model.js";
 import { Pass } from "./network.js";
@@ -62,7 +62,7 @@ async function answering(network, packed, kernel) {
     for (let n = 0; n < ask.write && ids.length < network.maxTokens; n++) {
       const logits = writer.logits(ids.length - 1);
       if (!logits) break;
-      ids.push(drawn(logits, ask.temperature, chance(ask.seed, ids.length)));
+      ids.push(drawn(logits, ask, chance(ask.seed, ids.length)));
       run();
     }
     const masked = mask === null ? -1 : ids.indexOf(mask);
@@ -110,12 +110,12 @@ function predictions(before, after) {
 /**
  * A word by its probability; temperature 0 takes the likeliest.
  * @param {Float32Array} logits
- * @param {number} temperature
+ * @param {Ask} ask
  * @param {number} share from 0 to 1, of all the probability that lies before what is drawn
  */
-function drawn(logits, temperature, share) {
+function drawn(logits, { temperature, topK, topP }, share) {
   if (!temperature) return best(logits, 1)[0];
-  const found = shares(logits.map((logit) => logit / temperature));
+  const found = likeliest(shares(logits.map((logit) => logit / temperature)), topK, topP);
   let left = share;
   for (let id = 0; id < found.length; id++) if ((left -= found[id]) <= 0) return id;
   return best(found, 1)[0];
