@@ -28,7 +28,7 @@ def bare(numbers: Mapping[str, float]) -> dict[str, Value]:
 WITHOUT_IT = ("better without it", "worse without it")
 RAISES = ("lowers it", "raises it")
 COPYING = ("lowers the token that it reads", "copies it")
-"""What orange and blue say, in every picture: of what a model loses without a head, of what a head
+"""What adverse numbers and the others say: of what a model loses without a head, of what a head
 writes to a logit, and of what it does to the logit of the token that it reads."""
 
 
@@ -40,17 +40,17 @@ class Measure:
         name: in a word or two, of its finding alone: ``effect``.
         title: in full: ``effect of taking it away``.
         unit: ``nats``; empty for shares.
-        orange: the sign that is orange in pictures where 0 is the middle; 0 for numbers without a
-            sign.
+        adverse: the sign of numbers that speak against a head, such as a loss that falls without
+            it; 0 for numbers without a sign.
         values: by a head's name; heads that were not measured are not there.
-        ends: what orange and what blue say, of numbers with a sign: ``better without it``, ``worse
+        ends: what an adverse number and the other say: ``better without it``, ``worse
             without it``.
     """
 
     name: str
     title: str
     unit: str
-    orange: int
+    adverse: int
     values: Mapping[str, Value]
     ends: tuple[str, str] = ("", "")
 

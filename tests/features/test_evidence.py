@@ -85,7 +85,7 @@ def test_an_ablation_gives_effects_with_intervals_and_gradients(files, reports) 
         name: (one.change, one.first.joint_low, one.first.joint_high)
         for name, one in effects.items()
     }
-    assert measure(found, "effect").orange == -1  # what helps is blue, as in logits
+    assert measure(found, "effect").adverse == -1  # what helps is blue, as in logits
     assert measure(found, "gradient").values == {
         name: (one.gradient, None, None) for name, one in effects.items()
     }
@@ -131,7 +131,7 @@ def test_logits_say_what_each_head_adds_and_which_words_it_raises(files, reports
     votes = measure(found, "vote")
     want = {head.name: value for head, value in report.heads().items()}
     assert {name: one[0] for name, one in votes.values.items()} == pytest.approx(want, abs=1e-5)
-    assert votes.orange == -1  # as the figure of votes: what raises the logit is blue
+    assert votes.adverse == -1  # as the figure of votes: what raises the logit is blue
     first = report.votes[0]
     vote, through, words = found.said[first.head.name]
     assert "number 1 of 24 by size" in vote

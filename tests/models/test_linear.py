@@ -16,7 +16,7 @@ from attnviz.core.prompt import Prompt
 from attnviz.drawing.labels import cell_number
 from attnviz.drawing.shades import binned, shades
 from attnviz.errors import ModelError, UsageError
-from attnviz.models.hooked.recurrences import overheard
+from attnviz.models.hooked.recurrences import recording
 from attnviz.models.recorded.reading import load
 from tests.models.tiny import GROUPED, LONG, NARROW, SHORT, transformers
 
@@ -134,7 +134,7 @@ def test_maps_of_a_hybrid_times_its_values_are_what_its_layers_give(name: str) -
     source = av.load(made(name))
     layers = HYBRIDS[name][2]
     truth: dict[int, tuple[Recurrence, Tensor]] = {}
-    with overheard(source.body, lambda n, recurrence, out: truth.update({n: (recurrence, out)})):
+    with recording(source.body, lambda n, recurrence, out: truth.update({n: (recurrence, out)})):
         source.forward([source.prepare(Prompt(ids=LONG))])
     capture = av.capture(Prompt(ids=LONG), model=source, quantity="linear")
     assert {head.layer for head in capture.layout} == set(layers)

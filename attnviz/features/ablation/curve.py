@@ -47,7 +47,8 @@ def curve(
         bench: where it is measured.
         effects: of every head alone and of groups, as measured.
         summed: the sums that they come from, in the same order.
-        parts: the texts to choose the order on, and those to measure it on; see :func:`parted`.
+        parts: the texts to choose the order on, and those to measure it on, see
+            :func:`order_parts`.
         clusters: by the number of a text, what it belongs to.
         settings: the order, and how many random ones beside it.
         metric: what is measured.
@@ -147,7 +148,7 @@ class _Walk:
         return estimates.center, estimates.low, estimates.high
 
 
-def parted(
+def order_parts(
     fold: Sequence[int], split: str, names: Mapping[int, str], seed: int, values: Values
 ) -> Parts:
     """The texts that an order is chosen on, and those it is measured on; both on one alone.

@@ -22,7 +22,7 @@ from attnviz.core.split import by_field
 from attnviz.drawing.labels import counted
 from attnviz.errors import InputError, UsageError
 from attnviz.features.ablation import gradient, reference, sweep
-from attnviz.features.ablation.curve import Parts, curve, parted
+from attnviz.features.ablation.curve import Parts, curve, order_parts
 from attnviz.features.ablation.fills import LEAST
 from attnviz.features.ablation.judge import described, judged, rounding, smallest_of_interest, stood
 from attnviz.features.ablation.measure import (
@@ -253,7 +253,7 @@ def _parted(study: Study, clusters: Sequence[int], fold: Sequence[int]) -> tuple
     split, values = by_field(
         study.settings.split, lambda _: [(names[n], study.parts[n]) for n in used if study.parts]
     )
-    return split, parted(fold, split, names, study.settings.seed, values)
+    return split, order_parts(fold, split, names, study.settings.seed, values)
 
 
 def _called(study: Study, number: int) -> str:

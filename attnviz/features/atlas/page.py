@@ -96,7 +96,7 @@ def document(atlas: Atlas) -> dict[str, Any]:
         "measures": [
             {
                 "title": f"{measure.title}, {measure.unit}" if measure.unit else measure.title,
-                "orange": measure.orange,
+                "orange": measure.adverse,
                 "ends": list(measure.ends),
             }
             for measure in _measures(atlas)

@@ -17,7 +17,7 @@ from attnviz.core.measures import PrefixMatching
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.scores import UserDefined
 from attnviz.corpus.texts import InvalidRecord
-from attnviz.features.profile.sampled.stored import RowsHeader
+from attnviz.features.profile.sampled.saved_rows import RowsHeader
 from attnviz.features.profile.state import Run, State
 from attnviz.features.profile.work import ProfileSettings
 

@@ -24,7 +24,7 @@ from attnviz.features.profile import header as typed
 from attnviz.features.profile.examples import ShownText
 from attnviz.features.profile.header import Header
 from attnviz.features.profile.likeness import Divergences
-from attnviz.features.profile.sampled import stored
+from attnviz.features.profile.sampled import saved_rows
 from attnviz.features.profile.state import About, Cluster, State
 from attnviz.features.profile.tally import COUNTS
 from attnviz.models.containers import one_line, read_archive
@@ -150,7 +150,7 @@ def _header(state: State) -> dict[str, Any]:
             for key, s in tally.examples.shown.items()
         ],
         "alike": [[text.key, dict(text.rows)] for text in tally.alike],
-        "rows": None if tally.rows is None else msgspec.to_builtins(stored.header(tally.rows)),
+        "rows": None if tally.rows is None else msgspec.to_builtins(saved_rows.header(tally.rows)),
     }
 
 
@@ -174,7 +174,7 @@ def _arrays(state: State) -> dict[str, NDArray[Any]]:
     for number, text in enumerate(tally.alike):
         arrays |= {f"alike.{number}.{kind}": pairs for kind, pairs in text.sums.items()}
     if tally.rows is not None:
-        arrays |= stored.arrays(tally.rows)
+        arrays |= saved_rows.arrays(tally.rows)
     return arrays
 
 
@@ -229,7 +229,7 @@ def _state(header: Header, arrays: Mapping[str, NDArray[Any]]) -> State:
     for number, (key, rows) in enumerate(header.alike):
         pairs = {kind: arrays[f"alike.{number}.{kind}"] for kind in rows}
         tally.alike.append(Divergences(key, rows, pairs))
-    tally.rows = stored.read(about.selected, header.rows, arrays)
+    tally.rows = saved_rows.read(about.selected, header.rows, arrays)
     return state
 
 

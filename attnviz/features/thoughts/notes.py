@@ -49,10 +49,10 @@ def _resampled(result: Thoughts) -> Iterator[str]:
     if result.resampled < LEAST_TRACES:
         count = counted(result.resampled, "continuation")
         yield f"{count} of each sentence have no interval; ask for {LEAST_TRACES} or more."
-    anew = [one for trace in result.traces for one in trace.resampled]
-    if any(not one.continuations for one in anew):
+    anew = [row for trace in result.traces for row in trace.resampled]
+    if any(not row.continuations for row in anew):
         yield "A sentence with nothing before it cannot be written anew."
-    drawn = [continuation for one in anew for continuation in one.continuations]
+    drawn = [continuation for row in anew for continuation in row.continuations]
     same = sum(continuation.same for continuation in drawn)
     if same:
         count = counted(len(drawn), "continuation")

@@ -153,7 +153,7 @@ class Trace:
     @property
     def answer(self) -> str:
         """What is asked of every continuation: the sentences of the answer."""
-        return " ".join(one.text for one in self.sentences[len(self.resampled) :])
+        return " ".join(sentence.text for sentence in self.sentences[len(self.resampled) :])
 
     @property
     def read(self) -> tuple[float | None, ...]:
@@ -236,7 +236,7 @@ class Thoughts(Renderable, Result):
     def resampled(self) -> int:
         """How many continuations each sentence has; 0 where none was written anew."""
         return max(
-            (len(one.continuations) for trace in self.traces for one in trace.resampled), default=0
+            (len(row.continuations) for trace in self.traces for row in trace.resampled), default=0
         )
 
     def ranked(self) -> tuple[ReceiverHead, ...]:

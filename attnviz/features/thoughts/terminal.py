@@ -64,7 +64,7 @@ def _legend(result: Thoughts) -> str:
             "resampled: log probability of the answer with the sentence kept, minus that with it "
             "written anew"
         )
-    if any(one.sure for one in result.traces[0].resampled):
+    if any(row.sure for row in result.traces[0].resampled):
         parts.append(f"{words.MARK} surely not 0, judged with all sentences")
     return "; ".join(parts)
 

@@ -59,7 +59,7 @@ def _measure(
         "unit": measure.unit,
         "from": visible(finding.name),
         "finding": number,
-        "orange": measure.orange,
+        "orange": measure.adverse,
         "ends": list(measure.ends),
         "values": _by_kind(values, named),
     }

@@ -93,7 +93,7 @@ def hand_out(
         causal: no query sees later keys.
         windows: sizes the layer's sliding window may have. One is in force if no weight lies
             outside of it, which chance cannot bring about.
-        terms: what the weights were computed from, where that was overheard.
+        terms: what the weights were computed from, where that was recorded.
     """
     batch, heads, length, keys = weights.shape
     window = next((w for w in sorted(windows) if w < keys and _inside(weights, w, padding)), None)

@@ -25,7 +25,7 @@ from attnviz.core.source import (
     Rows,
     Source,
 )
-from attnviz.models.hooked.recurrences import States, overheard
+from attnviz.models.hooked.recurrences import States, recording
 from attnviz.scoring.observe import sizes
 
 
@@ -70,7 +70,7 @@ class LinearMaps:
                 self._tell(Site(self._kind, layer), recurrence, observers)
 
         # the pass is to run all layers, also those behind the last one that attends
-        with overheard(self._body, heard):
+        with recording(self._body, heard):
             return self._source.forward(batch, (), replace(request, hidden=True))
 
     def _tell(self, site: Site, recurrence: Recurrence, observers: Sequence[Observer]) -> None:

@@ -32,7 +32,7 @@ _KEEPS_ORDER = frozenset(
 _OPENS = frozenset({"sigmoid", "sigmoid_"})
 _SCALES = frozenset({"rsqrt", "sqrt"})
 
-Told = Callable[["Passed"], None]
+Listener = Callable[["Passed"], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,7 @@ class _Begun:
     """The layer whose z is on its way."""
 
     z: Tensor
-    told: Told
+    told: Listener
     swap: Callable[[Tensor], Tensor] | None
 
 
@@ -92,7 +92,9 @@ class Passage(TorchFunctionMode):
     def __post_init__(self) -> None:
         super().__init__()
 
-    def begin(self, z: Tensor, told: Told, swap: Callable[[Tensor], Tensor] | None = None) -> None:
+    def begin(
+        self, z: Tensor, told: Listener, swap: Callable[[Tensor], Tensor] | None = None
+    ) -> None:
         """Follow a layer's heads' outputs from here.
 
         Args:

@@ -1,7 +1,7 @@
 """Queries and keys of models that compute their attention in code of their own.
 
 Such code hands out weights alone. While it runs, every product of two tensors and every softmax is
-overheard; a softmax whose scores are one product, scaled, plus what depends on the key or on its
+recorded; a softmax whose scores are one product, scaled, plus what depends on the key or on its
 distance alone (ALiBi, Press et al. 2021, arXiv:2108.12409) has told its queries and keys. Scores
 that are sums of several products (disentangled or Transformer-XL attention) have not.
 """

@@ -1,7 +1,7 @@
-"""Layers with a state in a hooked model: what their recurrences read, overheard while they run.
+"""Layers with a state in a hooked model: what their recurrences read, recorded while they run.
 
 transformers computes the gated delta rule, Kimi delta attention and Mamba-2's scan in functions of
-their own, the same in every family that has such layers. While a pass is overheard, each of these
+their own, the same in every family that has such layers. While a pass is recorded, each of these
 runs inside one of ours, which notes what it was given and what it gave; nothing of a family's code
 is repeated. That the coefficients of :class:`~attnviz.attention.linear.Recurrence` times the values
 are what the function gave is proved on the model itself before they are shown.
@@ -33,7 +33,7 @@ Heard = Callable[[int, Recurrence, Tensor], None]
 """Gets the layer, what its recurrence read, and what it gave, [B, H, T, d_v]."""
 
 _PATCHING = threading.RLock()
-"""Functions of transformers' modules are everybody's: one pass at a time is overheard."""
+"""Functions of transformers' modules are everybody's: one pass at a time is recorded."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def find_states(network: HookedModel, items: Sequence[Item]) -> States:
         errors.append(float(apart / output.float().abs().max().clamp_min(1e-30)))
 
     try:
-        with torch.no_grad(), overheard(network.body, heard):
+        with torch.no_grad(), recording(network.body, heard):
             network.run(items)
     except ModelError as error:
         return States(reason=str(error))
@@ -82,7 +82,7 @@ def find_states(network: HookedModel, items: Sequence[Item]) -> States:
 
 
 @contextlib.contextmanager
-def overheard(body: nn.Module, heard: Heard) -> Iterator[None]:
+def recording(body: nn.Module, heard: Heard) -> Iterator[None]:
     """Tell of every recurrence that this thread runs inside the ``with`` block."""
     owner, layer = threading.get_ident(), [-1]
 
