@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-
-from matplotlib.axes import Axes
+from typing import TYPE_CHECKING
 
 from attnviz.core.spans import depth
 from attnviz.core.tokens import Tokens
-from attnviz.drawing.fonts import Ruler
 from attnviz.drawing.labels import visible
 from attnviz.drawing.palette import SPAN_COLORS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from attnviz.drawing.fonts import Ruler
 
 _LEVEL, _TEXT, _HOOK = 0.17, 6.0, 0.05
 """The room of a row of brackets in inches, the size of their names, and how far ends reach."""

@@ -17,7 +17,6 @@ from attnviz.core.tokens import Sides
 from attnviz.drawing.figure import heatmap_figure, mosaic_figure, overlay_figure
 from attnviz.drawing.forms import Figured
 from attnviz.drawing.labels import caption, head_title, model_name, percent, visible
-from attnviz.drawing.mosaic import mosaic_png
 from attnviz.drawing.style import Style
 from attnviz.errors import SelectionError, UsageError
 from attnviz.scoring.query_selection import SelectedQuery, selected_query
@@ -75,6 +74,8 @@ class Heatmap(Figured):
         maps = {(head.layer, head.index): weights for head, weights, _ in self.maps}
         title = f"{model_name(self.capture.source)}: {len(maps):,} heads"
         if format == "png":
+            from attnviz.drawing.mosaic import mosaic_png
+
             return mosaic_png(maps, self.style, title=title, caption=self.caption)
         return mosaic_figure(maps, self.style, title=title, caption=self.caption, format=format)
 
