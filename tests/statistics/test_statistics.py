@@ -6,13 +6,14 @@ import math
 
 import numpy as np
 import pytest
+from scipy import special
 
 from attnviz.statistics.clusters import ClusterSums, summable
 from attnviz.statistics.copies import factor, together
 from attnviz.statistics.exact import Exact
 from attnviz.statistics.simultaneous import Bootstrap, poisson
 from attnviz.statistics.spread import BINS, Spread
-from attnviz.statistics.student import half_width, half_widths
+from attnviz.statistics.student import half_width, half_widths, p_above
 
 
 def test_sums_are_exact_and_the_same_in_any_order() -> None:
@@ -68,6 +69,28 @@ def test_students_t_needs_a_degree_of_freedom() -> None:
     with pytest.raises(ValueError, match="freedom 0"):
         half_width(0)
     assert np.isnan(half_widths([0, np.nan, 4])).tolist() == [True, True, False]
+
+
+def test_students_t_is_scipys_in_every_tail() -> None:
+    draw = np.random.default_rng(0)
+    freedom = np.concatenate([1 + 3 * draw.random(200), 10 ** draw.uniform(0, 9, 200), [1e15]])
+    t = 10 ** draw.uniform(-8, 1.7, len(freedom))
+    expected = special.stdtr(freedom, -t)
+    seen = expected > 1e-290
+    assert expected[seen].min() < 1e-100
+    np.testing.assert_allclose(p_above(t, freedom)[seen], expected[seen], rtol=1e-12)
+    np.testing.assert_allclose(p_above(-t, freedom), special.stdtr(freedom, t), rtol=1e-12)
+    for level in (0.01, 0.5, 0.95, 1 - 0.05 / 5000):
+        quantiles = special.stdtrit(freedom, (1 + level) / 2)
+        np.testing.assert_allclose(half_widths(freedom, level), quantiles, rtol=1e-9)
+        np.testing.assert_allclose(2 * p_above(quantiles, freedom), 1 - level, rtol=1e-9)
+
+
+def test_students_t_of_what_has_no_error_or_is_unknown() -> None:
+    assert p_above([np.inf, -np.inf, 0], 3).tolist() == pytest.approx([0, 1, 0.5])
+    assert np.isnan(p_above([np.nan, 1, np.inf], [3, 0.5, np.nan])).all()
+    assert p_above(2, np.inf) == pytest.approx(special.ndtr(-2))
+    assert half_widths(np.zeros((0, 3))).shape == (0, 3)
 
 
 def test_a_ratio_and_its_interval_by_hand() -> None:

@@ -72,9 +72,9 @@ MOST_WEIGHTS, MOST_PRODUCTS = 1 << 25, 1 << 35
 """Attention weights and multiplications of a pass, of all layers, above which it runs on torch:
 its threads then save more than importing it takes."""
 
-MOST_TOKENS = 320
-"""Tokens of a batch of several texts above which it runs on torch, which is faster there by a tenth
-to a fifth: batches that large are those of a corpus."""
+MOST_TOKENS, MOST_SHARED = 320, 1 << 32
+"""Tokens and multiplications of a batch of several texts; above both it runs on torch, which is
+faster there by a tenth to a fifth. Models of a few million parameters gain nothing from it."""
 
 
 def _once(gate: Gate | None, donors: Sequence[Donor], items: int) -> bool:
@@ -454,8 +454,9 @@ class Native(Gated):
         tokens = len(batch) * longest
         weights = config.layers * config.heads * tokens * longest
         matrices = config.layers * config.width * (4 * config.width + 2 * config.inner)
-        several = len(batch) > 1 and tokens > MOST_TOKENS
-        return several or weights > MOST_WEIGHTS or matrices * tokens > MOST_PRODUCTS
+        products = matrices * tokens
+        several = len(batch) > 1 and tokens > MOST_TOKENS and products > MOST_SHARED
+        return several or weights > MOST_WEIGHTS or products > MOST_PRODUCTS
 
     def _arrange(self, batch: Sequence[Inputs], like: Array) -> tuple[Array, Array, Array | None]:
         """Ids and segments, int64 [B, T], and which tokens are real, bool [B, T] or None."""
