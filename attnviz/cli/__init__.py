@@ -6,14 +6,17 @@ any other, which is a bug to be reported. Exit codes are :data:`attnviz.cli.exit
 
 from __future__ import annotations
 
+import ast
 import errno
 import os
 import sys
+from copy import copy
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from attnviz import __version__
 from attnviz.cli import console, option_names, plugins
@@ -42,6 +45,15 @@ _ClickError: type[Any] = next(
 class Commands(TyperGroup):
     """Imports a command when it is asked for, so that none pays for the others."""
 
+    brief = False
+    """Whether commands are told by name and sentence alone, and not imported."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Say what each command does."""
+        listing = copy(self)
+        listing.brief = True
+        super(Commands, listing).format_help(ctx, formatter)
+
     def list_commands(self, ctx: Any) -> list[str]:
         """The names, in the order of ``--help``."""
         return list(COMMANDS)
@@ -50,6 +62,9 @@ class Commands(TyperGroup):
         """The command of that name, or None."""
         if cmd_name not in COMMANDS:
             return None
+        if self.brief:
+            panel = COMMANDS[cmd_name].group
+            return TyperCommand(cmd_name, help=_sentence(cmd_name), rich_help_panel=panel)
         single = typer.Typer(rich_markup_mode="rich", add_completion=False)
         function = _function(cmd_name)
         single.command(cmd_name, context_settings=_SETTINGS)(function)
@@ -72,6 +87,14 @@ class Commands(TyperGroup):
 def _function(name: str) -> Any:
     """What runs a command."""
     return getattr(import_module(f"{COMMANDS[name].package}.command"), name)
+
+
+def _sentence(name: str) -> str:
+    """What a command's docstring begins with, read and not imported."""
+    code = Path(import_module(COMMANDS[name].package).__path__[0], "command.py").read_text("utf-8")
+    function = next(node for node in ast.parse(code).body if getattr(node, "name", "") == name)
+    assert isinstance(function, ast.FunctionDef)
+    return (ast.get_docstring(function) or "").partition("\n\n")[0]
 
 
 _SETTINGS = {"help_option_names": ["-h", "--help", ALL]}

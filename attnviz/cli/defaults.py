@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from pathlib import Path
 
-from attnviz.core.model_entry import DEFAULT_MODEL
+from attnviz.core.bundled import DEFAULT_MODEL
 from attnviz.errors import InputError, UsageError, system_errors
 
 VARIABLE = "ATTNVIZ_MODEL"
@@ -43,6 +42,8 @@ def teaching(model: str) -> list[str]:
 
 def _of_project(file: Path) -> str:
     """The model that a project names; the bundled one where it names none."""
+    import tomllib
+
     with system_errors(InputError, f"cannot read {file}"):
         text = file.read_bytes()
     try:

@@ -1,11 +1,8 @@
-"""Models by name: the one that runs where none is named, those here, and what is kept of them."""
+"""Models by name: those on this machine, and what is kept of them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-DEFAULT_MODEL = "demo-gpt2"
-"""A small GPT-2 that comes with attnviz; see its MODEL_CARD.md."""
 
 
 @dataclass(frozen=True, slots=True)

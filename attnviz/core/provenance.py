@@ -44,11 +44,10 @@ class SourceInfo:
         return self.backend == "untrained" or self.exactness.startswith(RANDOM)
 
 
-_ANY_MODELS = re.compile(
+_ANY_MODELS = (
     r"(hf|pytorch|safetensors|weights|models?|(checkpoint|ckpt|epoch|step|iter|run|version|v)s?"
     r"[-_.]?\d*|\d+|final|best|last|latest|out|output|outputs|results|snapshots|[0-9a-f]{40})"
-    r"([-_.](model|checkpoint|weights|hf))?",
-    re.IGNORECASE,
+    r"([-_.](model|checkpoint|weights|hf))?"
 )
 """Names of folders that could be any model's."""
 _MOST_PARTS = 3
@@ -71,7 +70,7 @@ def called(name: str) -> str:
             return "/".join(hub)
     parts, home = [path.name], PurePath(os.path.expanduser("~"))
     for folder in path.parents:
-        says = not _ANY_MODELS.fullmatch(parts[0]) or len(parts) == _MOST_PARTS
+        says = not re.fullmatch(_ANY_MODELS, parts[0], re.IGNORECASE) or len(parts) == _MOST_PARTS
         if says or folder in (home, *home.parents) or folder.parent.name in _HOMES:
             break
         parts.insert(0, folder.name)

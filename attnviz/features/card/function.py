@@ -12,8 +12,8 @@ from typing import Any
 
 from attnviz import files as paths
 from attnviz.captures.settings import ModelSettings
+from attnviz.core.bundled import DEFAULT_MODEL
 from attnviz.core.interface import interface
-from attnviz.core.model_entry import DEFAULT_MODEL
 from attnviz.core.provenance import called
 from attnviz.corpus import texts as corpus
 from attnviz.corpus.sentences import sentences

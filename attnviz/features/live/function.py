@@ -9,9 +9,9 @@ import numpy as np
 from attnviz.captures.inputs import prompt_of
 from attnviz.captures.loading import Model, expected, light, load
 from attnviz.core.arrays import array, to_numpy
+from attnviz.core.bundled import DEFAULT_MODEL
 from attnviz.core.interface import interface
 from attnviz.core.made import Made
-from attnviz.core.model_entry import DEFAULT_MODEL
 from attnviz.errors import ModelError, UsageError
 from attnviz.features.live.checked import holding
 from attnviz.features.live.errors import RoundingErrors, moved

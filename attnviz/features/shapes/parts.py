@@ -207,28 +207,3 @@ class Compared:
     def of(cls, step: str, what: str, said: str, found: str) -> Compared:
         """The comparison of two texts."""
         return cls(step=step, what=what, said=said, found=found, equal=said == found)
-
-
-@dataclass(frozen=True)
-class Softened:
-    """Means over many rows of softmax weights.
-
-    Attributes:
-        entropy_bits: ``log2(keys)`` for uniform weights, 0 for a single one.
-        top_weight: the largest weight of a row.
-        gradient_norm: Frobenius norm of the Jacobian of the weights by the scores that enter
-            softmax, ``diag(a) - a aᵀ``; 0 where softmax is saturated and nothing can be learned.
-    """
-
-    entropy_bits: float
-    top_weight: float
-    gradient_norm: float
-
-
-@dataclass(frozen=True)
-class ScalingRow:
-    """One head width d: softmax of the raw scores, and of the scores times 1/√d."""
-
-    d: int
-    raw: Softened
-    scaled: Softened

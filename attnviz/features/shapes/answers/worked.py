@@ -12,10 +12,10 @@ from attnviz.core.settings import Settings, like, setting
 from attnviz.errors import InputError, Setting, UsageError, system_errors
 from attnviz.features.shapes.answers.pictures import FIGURES, Out, save
 from attnviz.features.shapes.answers.subject import Layer
-from attnviz.features.shapes.worked.result import AnimateAnswer, NumbersAnswer, ScalingAnswer
 from attnviz.files import open_regular, wrote
 
 if TYPE_CHECKING:
+    from attnviz.features.shapes.worked.result import AnimateAnswer, NumbersAnswer, ScalingAnswer
     from attnviz.features.shapes.worked.tiny import TinyInput
 
 _SIZES = ("d_model", "heads", "kv_heads", "kind", "causal", "sliding_window")
@@ -152,6 +152,7 @@ def animate(example: Example, out: Out) -> AnimateAnswer:
     """
     from attnviz.features.shapes.animation.page import animation_page
     from attnviz.features.shapes.worked.by_hand import compute
+    from attnviz.features.shapes.worked.result import AnimateAnswer
 
     walked = compute(example.read())
     written = tuple(map(str, save(out, ("html",), lambda _: animation_page(walked))))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from attnviz.features.shapes.parts import ScalingRow, Softened
+from attnviz.features.shapes.worked.result import ScalingRow, Softened
 
 WIDTHS = tuple(2**i for i in range(2, 11))
 KEYS = 64
