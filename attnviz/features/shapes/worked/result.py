@@ -7,40 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from attnviz.features.shapes.result import Answer
+from attnviz.features.shapes.worked.softmax_scale import Scaling, ScalingRow
 
 if TYPE_CHECKING:
     from attnviz.features.shapes.table import Printed
     from attnviz.features.shapes.worked.by_hand import HeadNumbers, Matrix, NumericWalk
-    from attnviz.features.shapes.worked.softmax_scale import Scaling
 
 Rows = tuple[tuple[float, ...], ...]
 MaskedRows = tuple[tuple[float | None, ...], ...]
 """Rows of a matrix where None is a blocked score, minus infinity."""
-
-
-@dataclass(frozen=True)
-class Softened:
-    """Means over many rows of softmax weights.
-
-    Attributes:
-        entropy_bits: ``log2(keys)`` for uniform weights, 0 for a single one.
-        top_weight: the largest weight of a row.
-        gradient_norm: Frobenius norm of the Jacobian of the weights by the scores that enter
-            softmax, ``diag(a) - a aᵀ``; 0 where softmax is saturated and nothing can be learned.
-    """
-
-    entropy_bits: float
-    top_weight: float
-    gradient_norm: float
-
-
-@dataclass(frozen=True)
-class ScalingRow:
-    """One head width d: softmax of the raw scores, and of the scores times 1/√d."""
-
-    d: int
-    raw: Softened
-    scaled: Softened
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,11 +9,34 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from attnviz.features.shapes.worked.result import ScalingRow, Softened
-
 WIDTHS = tuple(2**i for i in range(2, 11))
 KEYS = 64
 ROWS = 512
+
+
+@dataclass(frozen=True)
+class Softened:
+    """Means over many rows of softmax weights.
+
+    Attributes:
+        entropy_bits: ``log2(keys)`` for uniform weights, 0 for a single one.
+        top_weight: the largest weight of a row.
+        gradient_norm: Frobenius norm of the Jacobian of the weights by the scores that enter
+            softmax, ``diag(a) - a aᵀ``; 0 where softmax is saturated and nothing can be learned.
+    """
+
+    entropy_bits: float
+    top_weight: float
+    gradient_norm: float
+
+
+@dataclass(frozen=True)
+class ScalingRow:
+    """One head width d: softmax of the raw scores, and of the scores times 1/√d."""
+
+    d: int
+    raw: Softened
+    scaled: Softened
 
 
 @dataclass(frozen=True, slots=True)
