@@ -18,6 +18,7 @@ from attnviz.features.shapes.answers.subject import Layer, Model
 from attnviz.features.shapes.answers.walks import diagram, verify, walk
 from attnviz.features.shapes.answers.worked import Example, animate, numbers, scaling
 from attnviz.features.shapes.result import Answer
+from attnviz.features.shapes.worked import result  # noqa: F401 - Answer reads its views
 
 __all__ = [
     "Answer",
