@@ -290,6 +290,8 @@ def test_eight_bits_run_and_print_only_digits_that_stand(browser: Any, tmp_path:
         found = page.page.evaluate(ASK, [text, [], 0])
         ours = np.stack([maps for _, maps in sorted(av.capture(text, model=model).maps.items())])
         assert np.abs(maps_of(found) - ours).max() < 1e-4
+        marked = page.page.locator(".river-norm").all_inner_texts()
+        assert all(norm.startswith("≈ ") for norm in marked)
         seen = 0
         for text in sentences()[:4]:
             page.page.fill("#text", text)

@@ -216,6 +216,16 @@ def test_a_question_about_a_map_is_not_answered_by_the_river(page: Opened, path:
     assert not threads(tab)
     assert not tab.locator("#river-heads").is_visible()
     assert not tab.locator("#river-why").is_visible()
+    tab = started(page, path, "lesson=next&step=3").page
+    dot = tab.locator('[data-dot="1.4"]')
+    color = "e => getComputedStyle(e.firstChild).backgroundColor"
+    asked = dot.evaluate(color)
+    assert asked == tab.locator('[data-dot="1.3"]').evaluate(color)
+    assert "previous" not in dot.get_attribute("aria-label") + dot.get_attribute("title")
+    tab.click("#lesson-choices button")
+    settled(page)
+    assert "previous" in dot.get_attribute("aria-label")
+    assert dot.evaluate(color) != asked
 
 
 @pytest.mark.parametrize("width", [390, 768, 1024])

@@ -1,4 +1,4 @@
-import { fixed, percent, shown, standing } from "./numbers.js";
+import { figure, fixed, percent, shown, standing } from "./numbers.js";
 import { page } from "./store.js";
 
 // numbers of the pass, with the digits that stand in spite of how its weights are stored
@@ -23,4 +23,9 @@ export function probability(share) {
   const step = 10 ** Math.ceil(Math.log10(200 * off));
   const value = 100 * share;
   return value < step / 2 ? `<${step} %` : `${fixed(Math.round(value / step) * step, 0)} %`;
+}
+
+/** A norm; about, where storing the weights moved anything, for how far norms moved is not measured. @param {number} value */
+export function normText(value) {
+  return `${page.errors.weight ? "≈ " : ""}${figure(value)}`;
 }

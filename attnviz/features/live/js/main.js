@@ -95,8 +95,8 @@ function draw() {
   drawMaps(current);
   drawWords(current, network.causal);
   drawWhy(current);
-  drawRiver(current);
   drawLesson(current);
+  drawRiver(current);
 }
 
 /** @param {State} state @param {Set<keyof State>} changed */

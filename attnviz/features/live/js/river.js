@@ -1,7 +1,7 @@
 import { byId, fill, make, say } from "./dom.js";
 import { factsOf } from "./facts.js";
-import { figure, fixed } from "./numbers.js";
-import { probability, scoreText, weightText } from "./digits.js";
+import { fixed } from "./numbers.js";
+import { normText, probability, scoreText, weightText } from "./digits.js";
 import { label, named } from "./headmap.js";
 import { get, set } from "./store.js";
 import { draw } from "./svg.js";
@@ -82,7 +82,7 @@ export function drawRiver(answer) {
   const { ids, idsAfter, at, passage, entering, words, after } = answer;
   const { head: chosen, off, places } = get();
   fill(byId("river-token"), label((idsAfter || ids)[at]));
-  fill(byId("river-place"), `${places ? `+ place ${at}` : "+ the mean place"}: ${figure(entering)}`);
+  fill(byId("river-place"), `${places ? `+ place ${at}` : "+ the mean place"}: ${normText(entering)}`);
   byId("places").setAttribute("aria-pressed", String(!places));
   bed([entering, ...passage.map(({ size }) => size)]);
   const most = Math.max(1e-9, ...passage.flatMap(({ written, fed }) => [...written, fed]));
@@ -97,24 +97,25 @@ export function drawRiver(answer) {
     speech.hidden = !said;
     if (said) fill(speech, make("span", { class: "small" }, last ? "says:" : "would say:"), " ", make("b", {}, label(said.id)), " ", make("span", {}, probability(said.share)));
     const mlp = /** @type {HTMLElement} */ (parts.lastElementChild);
-    mlp.setAttribute("aria-label", `the MLP writes ${figure(fed)} here`);
-    mlp.title = `the MLP writes ${figure(fed)} here`;
+    mlp.setAttribute("aria-label", `the MLP writes ${normText(fed)} here`);
+    mlp.title = `the MLP writes ${normText(fed)} here`;
     mlp.style.setProperty("--side", side(fed));
     const norm = /** @type {HTMLElement} */ (foot.lastElementChild);
-    fill(norm, figure(size));
+    fill(norm, normText(size));
     norm.title = `norm of the residual stream after layer ${layer}`;
     written.forEach((value, number) => {
       const id = `${layer}.${number}`;
       const made = /** @type {HTMLElement} */ (dots.get(id));
       const { role, said: does } = factsOf(id);
-      const says = `head ${id}, ${off.has(id) ? "off" : `writes ${figure(value)} here`}; ${does}`;
+      const asked = hides(); // what it does would be an answer
+      const says = `head ${id}, ${off.has(id) ? "off" : `writes ${normText(value)} here`}${asked ? "" : `; ${does}`}`;
       made.setAttribute("aria-label", says);
       made.title = says;
       made.tabIndex = id === chosen ? 0 : -1;
       made.setAttribute("aria-current", String(id === chosen));
       made.classList.toggle("out", off.has(id));
       made.style.setProperty("--side", side(value));
-      made.style.setProperty("--role", role ? role.color : "var(--soft)");
+      made.style.setProperty("--role", role && !asked ? role.color : "var(--soft)");
     });
   });
   byId("river-lens").hidden = !passage.some(({ guess }) => guess);
@@ -178,7 +179,7 @@ function line(answer) {
   const { head, key } = get();
   if (pointed && pointed !== head) {
     const [layer, number] = pointed.split(".").map(Number);
-    return fill(byId("river-why"), make("b", {}, `head ${pointed}`), ` ${looksAt(answer, pointed)}; writes ${figure(answer.passage[layer].written[number])}; ${factsOf(pointed).said}`);
+    return fill(byId("river-why"), make("b", {}, `head ${pointed}`), ` ${looksAt(answer, pointed)}; writes ${normText(answer.passage[layer].written[number])}; ${factsOf(pointed).said}`);
   }
   const scores = answer.scoresAfter || answer.scoresBefore;
   const weights = rowOf(answer, head);
@@ -212,6 +213,6 @@ function describe() {
     const chip = make("span", { class: "chip" });
     chip.style.background = role ? role.color : "";
     line.setAttribute("aria-current", String(id === get().head));
-    fill(line, chip, make("b", {}, id), ` ${get().off.has(id) ? "off" : `writes ${figure(current.passage[layer].written[number])}`}; ${looksAt(current, id)}`, make("span", { class: "small" }, said));
+    fill(line, chip, make("b", {}, id), ` ${get().off.has(id) ? "off" : `writes ${normText(current.passage[layer].written[number])}`}; ${looksAt(current, id)}`, make("span", { class: "small" }, said));
   }
 }
