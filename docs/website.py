@@ -214,9 +214,29 @@ def build(folder: Path, pages: Path | None) -> None:
             app.build()
         if app.statuscode:
             sys.exit("Sphinx warned; see above")
+    _accessible(folder)
     (folder / ".buildinfo").unlink(missing_ok=True)
     shutil.rmtree(folder / "_sources", ignore_errors=True)
     (folder / ".nojekyll").touch()
+
+
+LACKING = {
+    'class="caption" role="heading"': 'class="caption" role="heading" aria-level="2"',
+    "<pre>": '<pre tabindex="0">',
+    '<div class="table-wrapper ': '<div tabindex="0" class="table-wrapper ',
+}
+"""What the theme's pages lack: the level of headings, and scrolling of wide blocks by keyboard."""
+
+
+def _accessible(folder: Path) -> None:
+    """Give the pages that Sphinx wrote what they lack."""
+    for path in folder.rglob("*.html"):
+        if "pages" in path.relative_to(folder).parts:
+            continue
+        text = path.read_text("utf-8")
+        for lacking, given in LACKING.items():
+            text = text.replace(lacking, given)
+        path.write_text(text, "utf-8", newline="\n")
 
 
 def differing(one: Path, other: Path) -> list[str]:

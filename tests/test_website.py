@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,8 @@ import attnviz as av
 from docs import api, website
 from tests import ROOT, registered
 from tests.claims import claims
+from tests.features.view.test_view_page import axe
+from tests.viewing import opened
 
 EXAMPLES = [
     pytest.param(code, id=name, marks=[pytest.mark.slow])
@@ -72,7 +76,7 @@ def test_the_example_of_a_name_runs(code: str, tmp_path, monkeypatch) -> None:
 
 
 @pytest.mark.slow
-def test_the_site_asks_for_nothing_is_small_and_is_the_same_again(tmp_path) -> None:
+def test_the_site_asks_for_nothing_is_small_and_is_the_same_again(tmp_path, browser) -> None:
     pytest.importorskip("furo")
     pages = tmp_path / "pages"
     website.embedded.make(pages)
@@ -90,6 +94,23 @@ def test_the_site_asks_for_nothing_is_small_and_is_the_same_again(tmp_path) -> N
         if path.suffix in (".html", ".css") and "pages" not in path.relative_to(one).parts:
             assert loads.findall(path.read_text("utf-8")) == [], path.name
     assert (one / "searchindex.js").stat().st_size > 10_000
+    for width, scheme in ((1440, "light"), (390, "dark")):
+        assert list(violations(browser, one, width, scheme)) == []
+
+
+def violations(browser: Any, site: Path, width: int, scheme: str) -> Iterator[tuple[str, ...]]:
+    """What axe finds on the pages of a site that Sphinx wrote."""
+    size = {"width": width, "height": 900}
+    with opened(browser, viewport=size, color_scheme=scheme, bypass_csp=True) as tab:
+        for path in sorted(site.rglob("*.html")):
+            name = path.relative_to(site).as_posix()
+            if name.startswith("pages/"):
+                continue
+            tab.open(path)
+            tab.page.evaluate(axe())
+            for violation in tab.page.evaluate("axe.run()")["violations"]:
+                if violation["impact"] in ("serious", "critical"):
+                    yield name, violation["id"], violation["nodes"][0]["html"][:120]
 
 
 @pytest.mark.slow
