@@ -59,6 +59,7 @@ def measure() -> list[Row]:
         ("attnviz heatmap", [*attnviz, "heatmap", SENTENCE], torch, 0.25),
         ("attnviz view", [*attnviz, "view", SENTENCE, "-o", str(page)], torch, 0.4),
         ("attnviz profile", [*attnviz, "profile", str(SENTENCES)], torch, 0.5),
+        ("attnviz demo", [*attnviz, "demo", "-o", str(page)], torch, 1.7),
         ("the usual AutoModel script", [python, "-c", USUAL_SCRIPT, model, SENTENCE], torch, None),
         ("attnviz shapes", shapes, light, 1.5),
     ]
