@@ -21,7 +21,7 @@ from attnviz.corpus.executors import WorkerFailure
 from attnviz.corpus.on_ray import OnRay
 from attnviz.errors import InputError, UsageError
 from attnviz.features.profile import run
-from attnviz.features.profile.work import Part, ProfileSettings, Worker
+from attnviz.features.profile.work import Part, Worker
 from tests import ROOT
 from tests.corpus import tasks
 from tests.features.profile.corpus import lines, sentences
@@ -42,9 +42,9 @@ def _running() -> Iterator[None]:
         ray.shutdown()
 
 
-def killed_once(flag: str, source: Source, settings: ProfileSettings) -> Callable[[Any], Part]:
+def killed_once(flag: str, source: Source, **more: Any) -> Callable[[Any], Part]:
     """A worker that dies over the first task, the first time."""
-    do = Worker(source, settings)
+    do = Worker(source, **more)
 
     def work(task: Any) -> Part:
         if not Path(flag).exists():
