@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -51,7 +52,8 @@ def _gallery(folder: Path) -> Path:
 
 def _atlas(folder: Path) -> Path:
     (folder / "atlas.txt").write_text("\n".join(TEXTS))
-    return av.atlas(folder / "atlas.txt").save(folder / "atlas.html")
+    with contextlib.chdir(folder):  # its card names the file: the same wherever the tests run
+        return av.atlas("atlas.txt").save(folder / "atlas.html")
 
 
 def _patch(folder: Path) -> Path:
