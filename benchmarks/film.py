@@ -31,11 +31,11 @@ def tracked() -> Row:
     """One measurement every 100 steps, over what 100 steps cost."""
     torch.manual_seed(0)
     model = GPT2LMHeadModel(
-        GPT2Config(vocab_size=4096, n_positions=256, n_embd=192, n_layer=4, n_head=6)
+        GPT2Config(vocab_size=8192, n_positions=256, n_embd=192, n_layer=4, n_head=6)
     ).train()
     optimizer = torch.optim.AdamW(model.parameters())
-    ids = torch.randint(4096, (8, 128))
-    heads = av.track(model, None, torch.randint(4096, (TEXTS, 64)).tolist())
+    ids = torch.randint(8192, (8, 128))
+    heads = av.track(model, None, torch.randint(8192, (TEXTS, 64)).tolist())
     heads(0)  # looks at the model once
     training, tracking = [], []
     for step in range(STEPS):

@@ -24,7 +24,7 @@ WORK = {"profile": "a profile, one window", "heads": "scores of heads", "view": 
 ONE = Shape(
     "one head",
     "LlamaForCausalLM",
-    {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 1, "vocab_size": 4096}
+    {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 1, "vocab_size": 8192}
     | {"num_attention_heads": 1, "num_key_value_heads": 1, "max_position_embeddings": 40000},
     "float32",
 )
@@ -64,9 +64,9 @@ def _text(source: Any, tokens: int) -> str:
     story = Path(__file__).parent.parent / "sample_inputs" / "story.txt"
     words = random.Random(0).choices(story.read_text("utf-8").split(), k=tokens)
     count = tokens // 2
-    while (found := source.prepare(Prompt(" ".join(words[:count]))).length) < 0.97 * tokens:
-        count = int(0.99 * count * tokens / found)
-    assert found <= tokens
+    while (length := source.prepare(Prompt(" ".join(words[:count]))).length) < 0.97 * tokens:
+        count = int(0.99 * count * tokens / length)
+    assert length <= tokens
     return " ".join(words[:count])
 
 

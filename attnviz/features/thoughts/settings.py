@@ -36,9 +36,7 @@ class ThoughtsSettings(Settings, panel="Sentences"):
     )
     resample: int = setting(
         0,
-        "Let the model write each sentence anew N times, with all that follow up to the answer, "
-        "and measure how much less likely the answer is then. Kept as it is done: the same call "
-        "goes on where it was interrupted.",
+        "Write each sentence anew N times: how much less likely is the answer?",
         least=0,
         most=1000,
         metavar="N",
