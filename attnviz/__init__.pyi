@@ -66,9 +66,9 @@ from attnviz.scoring.user_measures import Outputs as Outputs
 from attnviz.scoring.user_measures import Predictions as Predictions
 from collections.abc import Callable
 from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from torch import Tensor
 from typing import Any
@@ -210,7 +210,7 @@ def watch(
     module: Any,
     *,
     passes: int = 1,
-) -> Iterator[Watched]: ...
+) -> AbstractContextManager[Watched]: ...
 
 def write_capture(
     capture: Capture,

@@ -13,6 +13,7 @@ import inspect
 import types
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -83,7 +84,12 @@ def stub() -> str:
         if isinstance(value, type):
             imports.add(value.__module__, name)
         elif callable(value):
-            functions.append(_function(name, inspect.signature(value), imports))
+            signature = inspect.signature(value)
+            if _is_context_manager(value):
+                (given,) = get_args(signature.return_annotation)
+                given = AbstractContextManager[given]
+                signature = signature.replace(return_annotation=given)
+            functions.append(_function(name, signature, imports))
     body = "\n".join(functions)
     names = "\n".join(f'    "{name}",' for name in attnviz.__all__)
     return (
@@ -91,6 +97,16 @@ def stub() -> str:
         + "\n".join(imports.lines())
         + f"\n\n__version__: str\n\n{body}\n\n__all__ = [\n{names}\n]\n"
     )
+
+
+def _is_context_manager(function: Any) -> bool:
+    """Whether it is a generator that ``contextmanager`` made something to enter."""
+    made: Any = contextmanager(iter)
+    while function is not None:
+        if getattr(function, "__code__", None) is made.__code__:
+            return True
+        function = getattr(function, "__wrapped__", None)
+    return False
 
 
 def _function(name: str, signature: inspect.Signature, imports: Imports) -> str:

@@ -34,7 +34,7 @@ PARTS = {
     "How to": ("questions", "overview", "roles", "explain", "ablate", "patch", "knockout",
                "thoughts", "circuits", "logits", "lens", "sources", "flow", "weigh", "why", "spans",
                "sinks", "retrieval", "syntax", "profile", "diff", "film", "shapes", "view", "live",
-               "atlas", "export", "models", "python", "plugins", "recording", "mcp", "ci", "scale"),
+               "atlas", "export", "models", "python", "watching", "plugins", "recording", "mcp", "ci", "scale"),
     "Reference": ("options", "api/index", "glossary", "pages"),
     "Trust": ("claims", "seeds", "proofs", "families", "benchmarks", "architecture"),
     "More": ("gallery", "repo/CONTRIBUTING", "repo/SECURITY", "repo/CHANGELOG",

@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from attnviz.captures.captured import Captured, captured
+from attnviz.core.heads import SITE_PREFIX, Site
 from attnviz.core.interface import interface
 from attnviz.core.tokens import Tokens
+from attnviz.errors import UsageError
 
 
 @interface
@@ -95,6 +97,68 @@ class Watched:
             None if t is None else tokens_of(t, None, item) for t in (tokens, source_tokens)
         )
         return captured(self._watch.capture(own, other, item, index))
+
+    @property
+    def layers(self) -> dict[str, str]:
+        """Which module each layer of the last pass is: ``{"0": "blocks.0.attn"}``.
+
+        Layers count in the order in which they run; of several kinds they are named with it, as
+        heads are (``cross:0``). A module that attended twice has its second call's number.
+
+        Raises:
+            UsageError: nothing has run.
+        """
+        return {name: path for name, (_, path) in self._layers().items()}
+
+    @contextmanager
+    def ablate(self, heads: str, *, gate: Any = 0.0) -> Iterator[None]:
+        """Take heads away, or turn them down, in whatever runs inside the ``with`` block.
+
+        What a head gives is multiplied by its gate before it meets the matrix that joins heads.
+        Later layers see what comes of it, and so do captures of these passes.
+
+        Args:
+            heads: a selection among those of the last pass: ``"2.1"``, ``"3.*"``; or of a module,
+                ``"blocks.3:2"``.
+            gate: 0 takes them away, 0.5 halves them; or a tensor [heads] with one for each, in
+                their order, which gets a gradient where it asks for one.
+
+        Raises:
+            SelectionError: no such head.
+            UsageError: nothing has run; outside of the ``with`` block of :func:`watch`; inside of
+                another; gates that are not as many as heads.
+        """
+        from attnviz.scoring.select import select
+
+        layout = self._watch.layout
+        chosen = select(",".join(map(self._named, heads.split(","))), layout)
+        if getattr(gate, "ndim", 0) and tuple(gate.shape) != (len(chosen),):
+            raise UsageError(
+                "{gate} has the shape {}, and {} heads are chosen; it takes a number, or one each",
+                tuple(gate.shape), len(chosen), gate=...,
+            )  # fmt: skip
+        with self._watch.gating(chosen, gate):
+            yield
+
+    def _layers(self) -> dict[str, tuple[Site, str]]:
+        several = len({site.kind for site in self._watch.paths}) > 1
+        return {
+            f"{SITE_PREFIX[site.kind]}:{site.layer}" if several else str(site.layer): (site, path)
+            for site, path in self._watch.paths.items()
+        }
+
+    def _named(self, heads: str) -> str:
+        """A selection by a module's name as one by its layer's number."""
+        module, colon, indices = heads.strip().rpartition(":")
+        layers = [
+            site
+            for site, path in self._watch.paths.items()
+            if colon and (path == module or path.startswith(f"{module}."))
+        ]
+        if len(layers) != 1:
+            return heads
+        (site,) = layers
+        return f"{SITE_PREFIX[site.kind]}:{site.layer}.{indices}"
 
 
 @interface

@@ -14,6 +14,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from attnviz.errors import InputError, UsageError
+from attnviz.models.output_gates import gated_output
 
 _CALL = Signature(
     [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in ("query", "key", "value")]
@@ -36,15 +37,18 @@ _CHECK = "_validate_sdpa_input"
 class SdpaWatch(TorchFunctionMode):
     """While it is on, hands over the arguments of every call of scaled dot-product attention.
 
-    The call itself is made as it was meant, so that its result is the same to the bit; what
-    modules such as ``nn.MultiheadAttention`` do inside is not seen.
+    The call itself is made as it was meant, so that its result is the same to the bit where no
+    head is gated; what modules such as ``nn.MultiheadAttention`` do inside is not seen.
 
     Args:
-        tell: gets weights [B, H, T, S] and the allowed keys, bool [B, H or 1, T, S].
+        tell: gets weights [B, H, T, S] and the allowed keys, bool [B, H or 1, T, S]; returns what
+            each head's output is to be multiplied by, [H], or None.
         counts: whether calls are of interest now.
     """
 
-    def __init__(self, tell: Callable[[Tensor, Tensor], None], counts: Callable[[], bool]) -> None:
+    def __init__(
+        self, tell: Callable[[Tensor, Tensor], Tensor | None], counts: Callable[[], bool]
+    ) -> None:
         super().__init__()
         self._tell, self._counts = tell, counts
 
@@ -58,7 +62,8 @@ class SdpaWatch(TorchFunctionMode):
         """Make a call, and tell of it where it is attention."""
         given = kwargs or {}
         if func is functional.scaled_dot_product_attention and self._counts():
-            self._tell(*weights(*args, **given))
+            gates = self._tell(*weights(*args, **given))
+            return gated_output(func(*args, **given), gates)
         return func(*args, **given)
 
 

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from attnviz.errors import InputError
+from attnviz.models.output_gates import gated_weights
 
 _SOFTMAXES = frozenset({"softmax", "_softmax"})
 _FOLLOWED = frozenset(
@@ -45,14 +46,18 @@ class _Soft:
 class SoftmaxWatch(TorchFunctionMode):
     """While it is on, hands over the weights of every attention that is written out.
 
-    Every function is called as it was meant, so that its result is the same to the bit.
+    Every function is called as it was meant, so that its result is the same to the bit where no
+    head is gated.
 
     Args:
-        tell: gets weights and the allowed keys, bool, both [..., T, S] as the code has them.
+        tell: gets weights and the allowed keys, bool, both [..., T, S] as the code has them;
+            returns what each head's weights are to be multiplied by, [H], or None.
         counts: whether calls are of interest now.
     """
 
-    def __init__(self, tell: Callable[[Tensor, Tensor], None], counts: Callable[[], bool]) -> None:
+    def __init__(
+        self, tell: Callable[[Tensor, Tensor], Tensor | None], counts: Callable[[], bool]
+    ) -> None:
         super().__init__()
         self._tell, self._counts = tell, counts
         self._soft: dict[int, tuple[Tensor, _Soft]] = {}
@@ -68,8 +73,10 @@ class SoftmaxWatch(TorchFunctionMode):
     ) -> Any:
         """Make a call, and see what it does with weights."""
         given = kwargs or {}
-        out = func(*args, **given)
         name = getattr(func, "__name__", "")
+        if name in _PRODUCTS and self._counts():
+            return func(*self._multiplied(args), **given)
+        out = func(*args, **given)
         if not self._counts() or not isinstance(out, Tensor):
             return out
         first = args[0] if args else given.get("input")
@@ -89,8 +96,6 @@ class SoftmaxWatch(TorchFunctionMode):
             known = next((self._soft[id(x)][1] for x in args if id(x) in self._soft), None)
             if known is not None:
                 self._soft[id(out)] = (out, known)
-        elif name in _PRODUCTS:
-            self._multiplied(args[1:] if name == "einsum" else args)
         return out
 
     def _found(self, weights: Tensor, scores: Tensor) -> None:
@@ -98,18 +103,29 @@ class SoftmaxWatch(TorchFunctionMode):
             known = _Soft(weights.detach(), scores.detach() > BLOCKED)
         self._soft[id(weights)] = (weights, known)
 
-    def _multiplied(self, operands: Iterable[Any]) -> None:
-        """A product: with weights and values among what it takes, it is attention."""
+    def _multiplied(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """What a product is to take: with weights and values among it, it is attention."""
         flat: list[Any] = []
-        for each in operands:
+        for each in args:
             flat += each if isinstance(each, list | tuple) else [each]
         soft = [x for x in flat if id(x) in self._soft]
         values = [x for x in flat if isinstance(x, Tensor) and id(x) not in self._soft]
         if len(soft) != 1 or not values or any(isinstance(x, nn.Parameter) for x in values):
-            return
-        known = self._soft[id(soft[0])][1]
+            return args
+        (weights,) = soft
+        known = self._soft[id(weights)][1]
         self._soft = {}
-        self._tell(known.weights, known.allowed)
+        gates = self._tell(known.weights, known.allowed)
+        return args if gates is None else _replaced(args, weights, gated_weights(weights, gates))
+
+
+def _replaced(args: tuple[Any, ...], old: Tensor, new: Tensor) -> tuple[Any, ...]:
+    """The same arguments with another tensor in the place of one, in lists among them too."""
+    return tuple(
+        type(x)(_replaced(tuple(x), old, new)) if isinstance(x, list | tuple)
+        else new if x is old else x
+        for x in args
+    )  # fmt: skip
 
 
 def by_head(weights: Tensor, allowed: Tensor, batch: int) -> tuple[Tensor, Tensor]:

@@ -10,25 +10,28 @@ that write softmax out by :mod:`.softmax_watch`.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from inspect import signature
 from typing import Any
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from attnviz.core.capture import Capture
-from attnviz.core.heads import Layout, Site, SiteKind
+from attnviz.core.heads import Head, Layout, Site, SiteKind
 from attnviz.core.key_mask import KeyMask
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError
 from attnviz.models.arrays import chosen
+from attnviz.models.output_gates import by_call, gate_module
 from attnviz.models.sdpa_patch import SdpaWatch, flex_refused
 from attnviz.models.softmax_watch import SoftmaxWatch, by_head
 
@@ -43,6 +46,7 @@ class Called:
 
     Attributes:
         module: which; None of a call of the function.
+        path: the module that called, by its name in the whole: ``blocks.3.attn``.
         weights: [B, H, T, S], zero in rows without an allowed key.
         allowed: bool [B, H or 1, T, S].
         crosses: whether keys came from another sequence than queries.
@@ -50,6 +54,7 @@ class Called:
     """
 
     module: nn.MultiheadAttention | None
+    path: str
     weights: Tensor
     allowed: Tensor
     crosses: bool
@@ -84,8 +89,11 @@ class Watch:
         decoding = [m for m in module.modules() if isinstance(m, nn.TransformerDecoderLayer)]
         self._decoding = {id(layer.self_attn) for layer in decoding}
         self._passes: deque[list[Called]] = deque(maxlen=passes)
-        self._within = 0
+        self._running: list[str] = []  # modules at work, the innermost last
         self._batch = 0
+        self._on = False
+        self._gates: Mapping[int, Tensor] = {}
+        self._undo: Callable[[], None] = _nothing
 
     @property
     def passes(self) -> int:
@@ -99,16 +107,81 @@ class Watch:
         with ExitStack() as undo:
             undo.callback(torch.backends.mha.set_fastpath_enabled, fast)
             torch.backends.mha.set_fastpath_enabled(False)
-            hooks = [self._module.register_forward_pre_hook(self._begins, prepend=True)]
-            hooks += [m.register_forward_hook(self._attended, with_kwargs=True)
-                      for m in self._watched]  # fmt: skip
-            hooks += [self._module.register_forward_hook(self._ends, always_call=True)]
-            for hook in hooks:
+            for hook in self._hooks():
                 undo.callback(hook.remove)
             undo.enter_context(flex_refused())
-            undo.enter_context(SdpaWatch(self._computed, lambda: self._within > 0))
-            undo.enter_context(SoftmaxWatch(self._written, lambda: self._within > 0))
+            undo.enter_context(SdpaWatch(self._computed, self._is_running))
+            undo.enter_context(SoftmaxWatch(self._written, self._is_running))
+            undo.callback(setattr, self, "_on", False)
+            self._on = True
             yield
+
+    def _hooks(self) -> Iterator[RemovableHandle]:
+        for name, module in self._module.named_modules():
+            begin = self._begins if module is self._module else partial(self._enters, name)
+            yield module.register_forward_pre_hook(begin, prepend=True)
+        for module in self._watched:
+            yield module.register_forward_pre_hook(self._attends, with_kwargs=True)
+            yield module.register_forward_hook(self._attended, with_kwargs=True)
+            yield module.register_forward_hook(self._releases, always_call=True)
+        for module in self._module.modules():
+            yield module.register_forward_hook(self._leaves, always_call=True)
+
+    @property
+    def layout(self) -> Layout:
+        """The heads of the last pass, whatever its layers attend over.
+
+        Raises:
+            UsageError: nothing has run.
+        """
+        heads: dict[SiteKind, list[int]] = {}
+        calls = self._pass(-1)
+        for site, call in zip(self._sites(calls), calls, strict=True):
+            heads.setdefault(site.kind, []).append(call.weights.shape[1])
+        return Layout({kind: tuple(numbers) for kind, numbers in heads.items()})
+
+    @property
+    def paths(self) -> dict[Site, str]:
+        """The module that each layer of the last pass stands in; a second call has its number.
+
+        Raises:
+            UsageError: nothing has run.
+        """
+        calls = self._pass(-1)
+        paths: dict[Site, str] = {}
+        times: Counter[str] = Counter()
+        for site, call in zip(self._sites(calls), calls, strict=True):
+            times[call.path] += 1
+            again = f" (call {times[call.path]})" if times[call.path] > 1 else ""
+            paths[site] = (call.path or type(self._module).__name__) + again
+        return paths
+
+    @contextmanager
+    def gating(self, heads: Iterable[Head], gate: float | Tensor) -> Iterator[None]:
+        """Multiply what heads of the last pass give by a gate, in every pass of the block.
+
+        Args:
+            heads: of :attr:`layout`.
+            gate: 0 takes them away, 1 leaves them; or a tensor with one for each, in their order.
+
+        Raises:
+            UsageError: outside of :meth:`watching`, or inside of another such block.
+        """
+        if not self._on:
+            raise UsageError("heads are ablated inside the with block of watch, where they run")
+        if self._gates:
+            raise UsageError("heads are ablated already; name all of them in one call")
+        calls = self._pass(-1)
+        number = {site: index for index, site in enumerate(self._sites(calls))}
+        counts = {index: call.weights.shape[1] for index, call in enumerate(calls)}
+        gated: dict[int, list[int]] = {}
+        for head in heads:
+            gated.setdefault(number[head.site], []).append(head.index)
+        self._gates = by_call(counts, gated, gate)
+        try:
+            yield
+        finally:
+            self._gates = {}
 
     def capture(
         self, tokens: Tokens | None, source_tokens: Tokens | None, item: int | None, index: int
@@ -119,9 +192,9 @@ class Watch:
         reach: dict[Site, KeyMask] = {}
         heads: dict[SiteKind, list[int]] = {}
         sizes: dict[SiteKind, tuple[int, int]] = {}
-        kinds = self._kinds(calls)
-        for call, kind in zip(calls, kinds, strict=True):
-            number = chosen(len(call.weights), item)
+        sites = self._sites(calls)
+        for call, site in zip(calls, sites, strict=True):
+            number, kind = chosen(len(call.weights), item), site.kind
             size = (call.weights.shape[2], call.weights.shape[3])
             if sizes.setdefault(kind, size) != size:
                 raise UsageError(
@@ -130,12 +203,11 @@ class Watch:
                     _by(sizes[kind]),
                     _by(size),
                 )
-            site = Site(kind, len(heads.setdefault(kind, [])))
             maps[site] = call.weights[number].cpu().numpy()
             reach[site] = KeyMask.of(call.allowed[number].cpu().numpy())
-            heads[kind].append(len(maps[site]))
+            heads.setdefault(kind, []).append(len(maps[site]))
         order: list[SiteKind] = [kind for kind in ("encoder", "decoder", "cross") if kind in heads]
-        extra = {kind: call.extra for call, kind in zip(calls, kinds, strict=True)}
+        extra = {site.kind: call.extra for call, site in zip(calls, sites, strict=True)}
         sides = _sides({kind: sizes[kind] for kind in order}, extra, tokens, source_tokens)
         info = SourceInfo(
             type(self._module).__name__,
@@ -164,52 +236,75 @@ class Watch:
                 "{} passes are kept; there is no {index}", len(self._passes), index=index
             ) from None
 
-    def _kinds(self, calls: list[Called]) -> list[SiteKind]:
+    def _sites(self, calls: list[Called]) -> list[Site]:
         """Of a decoder's own attention, of what crosses over, and of the rest by its masks."""
         stacks = bool(self._decoding)
-        kinds: list[SiteKind] = []
+        layers: Counter[SiteKind] = Counter()
+        sites: list[Site] = []
         for call in calls:
             ahead = call.allowed.triu(1).any() or call.allowed.shape[-1] == 1
+            kind: SiteKind = "encoder"
             if call.crosses:
-                kinds.append("cross")
+                kind = "cross"
             elif id(call.module) in self._decoding or not (stacks or ahead):
-                kinds.append("decoder")
-            else:
-                kinds.append("encoder")
-        return kinds
+                kind = "decoder"
+            sites.append(Site(kind, layers[kind]))
+            layers[kind] += 1
+        return sites
+
+    def _is_running(self) -> bool:
+        """Whether the watched module, and not only a part of it, is at work."""
+        return bool(self._running) and self._running[0] == ""
 
     def _begins(self, module: nn.Module, args: Any, *_: Any) -> None:
-        if not self._within:
+        if not self._running:
             self._passes.append([])
             first = next((x for x in args if isinstance(x, Tensor)), None)
             self._batch = 0 if first is None else len(first)
-        self._within += 1
+        self._running.append("")
 
-    def _ends(self, *_: Any) -> None:
-        self._within -= 1
+    def _enters(self, name: str, *_: Any) -> None:
+        self._running.append(name)
+
+    def _leaves(self, *_: Any) -> None:
+        self._running.pop()
+
+    def _attends(self, module: nn.MultiheadAttention, args: Any, kwargs: Any) -> None:
+        """A module is about to run."""
+        outside = not self._is_running()
+        if not self._passes or (outside and any(c.module is module for c in self._passes[-1])):
+            self._passes.append([])
+        gates = self._gates.get(len(self._passes[-1]))
+        if gates is not None:
+            self._undo = gate_module(module, gates)
+
+    def _releases(self, *_: Any) -> None:
+        self._undo()
+        self._undo = _nothing
 
     def _attended(
         self, module: nn.MultiheadAttention, args: Any, kwargs: Mapping[str, Any], _: Any
     ) -> None:
         """A module has run."""
-        outside = not self._within
-        if not self._passes or (outside and any(c.module is module for c in self._passes[-1])):
-            self._passes.append([])
-        self._passes[-1].append(called(module, *args, **kwargs))
+        self._passes[-1].append(called(module, self._running[-1], *args, **kwargs))
 
-    def _computed(self, weights: Tensor, allowed: Tensor) -> None:
-        """The function has run; it tells of no sequences but their lengths."""
+    def _computed(self, weights: Tensor, allowed: Tensor) -> Tensor | None:
+        """The function is about to run; it tells of no sequences but their lengths."""
+        calls = self._passes[-1]
         crosses = weights.shape[-1] != weights.shape[-2]
-        self._passes[-1].append(Called(None, weights, allowed, crosses, ()))
+        calls.append(Called(None, self._running[-1], weights, allowed, crosses, ()))
+        return self._gates.get(len(calls) - 1)
 
-    def _written(self, weights: Tensor, allowed: Tensor) -> None:
-        """A softmax has met values; as for the function, only lengths tell of sequences."""
-        crosses = weights.shape[-1] != weights.shape[-2]
-        whole = by_head(weights, allowed, self._batch)
-        self._passes[-1].append(Called(None, *whole, crosses, ()))
+    def _written(self, weights: Tensor, allowed: Tensor) -> Tensor | None:
+        """A softmax meets values; as for the function, only lengths tell of sequences."""
+        return self._computed(*by_head(weights, allowed, self._batch))
 
 
-def called(module: nn.MultiheadAttention, *args: Any, **kwargs: Any) -> Called:
+def _nothing() -> None:
+    """Undo nothing."""
+
+
+def called(module: nn.MultiheadAttention, path: str, *args: Any, **kwargs: Any) -> Called:
     """What a call with these arguments attends to, head by head, and nothing else changed.
 
     Raises:
@@ -234,7 +329,7 @@ def called(module: nn.MultiheadAttention, *args: Any, **kwargs: Any) -> Called:
     if not bool(weights.isfinite().all()):
         raise InputError("attention weights are not numbers (NaN): look at what the module was fed")
     same = query is key or (query.shape == key.shape and torch.equal(query, key))
-    return Called(module, weights, allowed, not same, extra)
+    return Called(module, path, weights, allowed, not same, extra)
 
 
 def _allowed(weights: Tensor, extra: int, given: Mapping[str, Any]) -> Tensor:
