@@ -244,7 +244,7 @@ def related(apart: Floats, errors: Floats, texts: int) -> NDArray[np.bool_]:
     upper = apart[np.triu_indices(n, 1)]
     if texts < LEAST or not len(upper) or np.isnan(upper).any():
         return np.zeros((n, n), np.bool_)
-    t = half_width(texts - 1, 1 - 2 * (1 - LEVEL) / n)
+    t = half_width(texts - 1, 1 - 2 * (1 - LEVEL) / len(upper))
     near: NDArray[np.bool_] = apart + t * errors < np.sqrt(np.median(upper**2) / 2)
     np.fill_diagonal(near, False)
     return near

@@ -263,6 +263,9 @@ def test_only_heads_that_have_something_in_common_are_alike() -> None:
     assert np.argwhere(found).tolist() == [[2, 3], [3, 2]]
     assert not related(apart, errors * 100, 40).any()  # not surely
     assert not related(apart, errors, 3).any()  # from too few texts
+    limit = (np.sqrt(np.median(apart[np.triu_indices(6, 1)] ** 2) / 2) - 0.3) / 2.8660
+    assert related(apart, np.full((6, 6), 0.999 * limit), 40).any()  # t(39) of 0.05 / 15 pairs
+    assert not related(apart, np.full((6, 6), 1.001 * limit), 40).any()
     assert nearest(apart, 2, 5, found) == ((3, 0.3),)
     assert nearest(apart, 0, 5, found) == ()
 
