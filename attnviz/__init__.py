@@ -39,6 +39,7 @@ _PUBLIC = {
     "fill": "attnviz.scoring.user_measures",
     "FreshConfig": "attnviz.models.fresh_config",
     "from_arrays": "attnviz.captures.in_memory",
+    "from_response": "attnviz.captures.responses",
     "Generation": "attnviz.core.generation",
     "Head": "attnviz.core.heads",
     "HeadScores": "attnviz.core.scores",

@@ -131,6 +131,13 @@ def from_arrays(
     model: str = 'attention in memory',
 ) -> Captured: ...
 
+def from_response(
+    response: Any,
+    *,
+    request: Any = None,
+    item: int | None = None,
+) -> Prompt: ...
+
 def load(
     model: Any = 'demo-gpt2',
     *,
@@ -730,6 +737,7 @@ __all__ = [
     "fill",
     "FreshConfig",
     "from_arrays",
+    "from_response",
     "Generation",
     "Head",
     "HeadScores",

@@ -51,7 +51,12 @@ class InputOptions(Settings, panel=INPUT):
     target: str | None = setting(
         None, "The decoder's text, for encoder-decoder models.", metavar="TEXT"
     )
-    ids: str | None = setting(None, "Token ids instead of a text: 15496,995.", metavar="IDS")
+    ids: str | None = setting(
+        None,
+        "Token ids instead of a text: 15496,995; or the .json that an inference server sent: what "
+        "it read and wrote is run (docs/servers.md).",
+        metavar="IDS|FILE",
+    )
     image: Path | None = setting(
         None, "A picture, for vision models; add a text if the model reads both."
     )
@@ -76,7 +81,9 @@ class InputOptions(Settings, panel=INPUT):
         "The tokens of recorded attention that does not hold them: a JSON list, or one a line; a "
         "second file for the keys of cross-attention.",
     )
-    item: int | None = setting(None, "Which item of a recorded batch.")
+    item: int | None = setting(
+        None, "Which item of a recorded batch, or of a server's several choices."
+    )
     chat: tuple[str, ...] | None = setting(
         None,
         "Messages, in the tokenizer's chat template. A JSON list of {role, content} ([bold]-[/] is "
@@ -110,6 +117,8 @@ class InputOptions(Settings, panel=INPUT):
                 raise UsageError("--tokens takes two files at most: of the queries, of the keys")
             own, keys, *_ = *map(read_tokens, files), None, None
             return read_recorded(self.recorded, own, source_tokens=keys, item=self.item)
+        if self.ids is not None and self.ids.endswith(".json"):
+            return self._served(self.ids)
         ids = None if self.ids is None else _read_ids(self.ids)
         file = "-" if self.text == "-" else self.file
         text = self.text if file is None else _read_text(file)
@@ -154,6 +163,24 @@ class InputOptions(Settings, panel=INPUT):
             spans=named_spans(self.span),
         )
 
+    def _served(self, file: str) -> Prompt:
+        """What a server read and wrote."""
+        from attnviz.captures.responses import from_response
+        from attnviz.cli.parts import read_json
+
+        extra = changed(self, but=("ids", "item", "span", "truncate", "max_tokens"))
+        if extra:
+            raise UsageError(f"{file} has its own tokens; leave out {', '.join(extra)}")
+        prompt: Prompt = from_response(read_json(file), item=self.item)
+        spans = dict(prompt.spans or {})
+        for name, written in (named_spans(self.span) or {}).items():
+            if name in spans:
+                raise UsageError(f"--span {name} is what the server wrote; name it otherwise")
+            spans[name] = written
+        return dataclasses.replace(
+            prompt, spans=spans or None, truncate=self.truncate, max_tokens=self.max_tokens
+        )
+
     def _chat(self) -> list[dict[str, Any]] | None:
         """The messages that were given."""
         if self.chat is None:
@@ -178,7 +205,7 @@ class InputOptions(Settings, panel=INPUT):
         elif self.generate is None and self.draws:
             drawn = option("top_p" if self.temperature is None else "temperature")
             raise UsageError(f"{drawn} is for generated text; add --generate N")
-        elif self.item is not None:
+        elif self.item is not None and not (self.ids or "").endswith(".json"):
             raise UsageError(f"--item {self.item} chooses from a --recorded batch; add that file")
         elif self.tokens is not None:
             raise UsageError("--tokens names the tokens of a --recorded file; add that file")

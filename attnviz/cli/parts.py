@@ -10,7 +10,7 @@ from attnviz.cli.option_names import option
 from attnviz.errors import InputError, UsageError
 
 
-def _told(name: str) -> Any:
+def read_json(name: str) -> Any:
     """What a JSON file holds; InputError where it cannot be read."""
     from attnviz.core.record import parsed
     from attnviz.corpus import lines
@@ -41,7 +41,7 @@ def read_chat(given: Iterable[str]) -> list[dict[str, Any]]:
 
 def _messages(name: str) -> list[dict[str, Any]]:
     """The messages of a file."""
-    chat = _told(name)
+    chat = read_json(name)
     if isinstance(chat, dict):
         chat = chat.get("messages")
     if not isinstance(chat, list) or not all(isinstance(message, dict) for message in chat):
@@ -75,7 +75,7 @@ def _named(written: str) -> dict[str, str]:
         if not is_one:
             raise UsageError(f"--span takes NAME=TEXT or @FILE, not {written[:40]!r}")
         return {title: text}
-    listed = _told(written[1:])
+    listed = read_json(written[1:])
     if isinstance(listed, dict) and all(isinstance(text, str) for text in listed.values()):
         return listed
     raise InputError(f'{written[1:]} holds no spans; write {{"document": "regex:Paris.*?river"}}')

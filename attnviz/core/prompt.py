@@ -11,6 +11,7 @@ from attnviz.core.arguments import check_fields
 from attnviz.core.generation import Generation
 from attnviz.core.heads import SiteKind
 from attnviz.core.media import Picture, Sound
+from attnviz.core.reply import Reply
 from attnviz.core.tokens import Sides
 from attnviz.errors import Setting, require
 
@@ -30,6 +31,7 @@ class Prompt:
     :mod:`attnviz.core.spans` says: ``{"document": "regex:Paris.*?river"}``.
     ``generate`` lets the model go on with the text (or write the decoder's) before it is looked at.
     ``max_tokens`` takes the place of the length that the model's configuration names.
+    ``reply`` says which part a server wrote, see :func:`attnviz.from_response`.
     """
 
     text: str | None = None
@@ -45,6 +47,7 @@ class Prompt:
     max_tokens: int | None = None
     chat: Sequence[Mapping[str, Any]] | None = None
     spans: Mapping[str, str] | None = None
+    reply: Reply | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -50,6 +50,7 @@ from attnviz.models.hooked.stack import Stack, find_stack
 from attnviz.models.hooked.sublayers import Sublayers, find_sublayers
 from attnviz.models.hooked.survey import Survey, sample
 from attnviz.models.hooked.tokenizer import Texts
+from attnviz.models.replies import compared
 from attnviz.models.running import begin, running
 from attnviz.models.spans import needs_offsets, spanned
 
@@ -157,7 +158,8 @@ class Hooked(Gated):
             kind = self._survey.kind or "encoder"
             if prompt.generate is not None:
                 tokens = self._go_on(tokens, item, prompt, notes)
-            return Inputs({kind: Sides(tokens, tokens)}, tuple(notes))
+            inputs = Inputs({kind: Sides(tokens, tokens)}, tuple(notes))
+            return inputs if prompt.reply is None else compared(self, inputs, prompt.reply)
         target = self._target(prompt, item, notes)
         sides: dict[SiteKind, Sides] = {
             "encoder": Sides(tokens, tokens),

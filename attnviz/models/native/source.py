@@ -262,7 +262,12 @@ class Native(Gated):
         if prompt.generate is not None:
             tokens = self._go_on(tokens, prompt.generate, limit)
             notes.append(limits.written(tokens, prompt.generate))
-        return Inputs({kind: Sides(tokens, tokens)}, tuple(notes))
+        inputs = Inputs({kind: Sides(tokens, tokens)}, tuple(notes))
+        if prompt.reply is None:
+            return inputs
+        from attnviz.models.replies import compared
+
+        return compared(self, inputs, prompt.reply)
 
     def _go_on(self, tokens: Tokens, generation: Generation, limit: int) -> Tokens:
         """The tokens and what the model writes after them."""
