@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate, pairwise
 
 from attnviz.core.prompt import Prompt
 from attnviz.core.spans import (
@@ -22,7 +23,7 @@ from attnviz.core.spans import (
     span_query,
 )
 from attnviz.core.tokens import Tokens
-from attnviz.errors import InputError, UsageError, cut
+from attnviz.errors import InputError, cut
 from attnviz.models.text import Offsets
 
 
@@ -32,11 +33,11 @@ def spanned(tokens: Tokens, prompt: Prompt, offsets: Offsets | None, notes: list
     Args:
         tokens: of the prompt.
         prompt: see :class:`~attnviz.core.prompt.Prompt`.
-        offsets: where they stand in its text; None where there is no text.
+        offsets: where they stand in its text; None where there are ids in place of a text.
         notes: what the user should know is added to these.
 
     Raises:
-        UsageError: a part that cannot be looked for; InputError: one that is not there, or that
+        UsageError: a part that is not written as one; InputError: one that is not there, or that
         overlaps another.
     """
     if not prompt.spans:
@@ -47,11 +48,11 @@ def spanned(tokens: Tokens, prompt: Prompt, offsets: Offsets | None, notes: list
         if query.kind == "tokens":
             spans.append(_by_tokens(query, len(tokens)))
             continue
-        if offsets is None or prompt.text is None:
-            raise UsageError(
-                f"span {name!r} is looked for in a text, and there is none; name its tokens: "
-                "tokens:12-40"
-            )
+        if offsets is None or prompt.text is None:  # of ids: in what they stand for
+            ends = [*accumulate(map(len, tokens.texts), initial=0)]
+            read = _by_characters(query, "".join(tokens.texts), [*pairwise(ends)], notes)
+            spans.append(replace(read, characters=()))
+            continue
         spans.append(_by_characters(query, prompt.text, offsets, notes))
     check_apart(spans)
     return replace(tokens, spans=tuple(spans))

@@ -9,7 +9,7 @@ import pytest
 
 import attnviz as av
 from attnviz.core.tokens import Tokens
-from attnviz.errors import InputError, UsageError
+from attnviz.errors import InputError
 from attnviz.models import pretrained
 
 TEXT = "The keys to the cabinet are on the table."
@@ -57,12 +57,15 @@ def test_the_first_of_several_is_said_to_be_taken() -> None:
     assert "'the' is in the text 2 times; the first is taken" in notes[0]
 
 
-def test_parts_of_ids_are_tokens_alone() -> None:
+def test_parts_of_ids_are_tokens_or_what_they_stand_for() -> None:
     source = av.load("demo-gpt2")
-    inputs = source.prepare(av.Prompt(ids=(0, 563, 2870), spans={"a": "tokens:1-2"}))
-    assert inputs.sides["decoder"].keys.spans[0].positions == (1, 2)
-    with pytest.raises(UsageError, match="span 'a' is looked for in a text"):
-        source.prepare(av.Prompt(ids=(0, 563), spans={"a": "keys"}))
+    spans = {"a": "the cabinet", "b": "regex:tab.e", "c": "tokens:0-0"}
+    typed = source.prepare(av.Prompt(TEXT, spans=spans)).sides["decoder"].keys
+    by_ids = source.prepare(av.Prompt(ids=typed.ids, spans=spans)).sides["decoder"].keys
+    assert [span.positions for span in by_ids.spans] == [span.positions for span in typed.spans]
+    assert not any(span.characters for span in by_ids.spans)  # there is no text that has them
+    with pytest.raises(InputError, match="'a'"):
+        source.prepare(av.Prompt(ids=typed.ids, spans={"a": "piano"}))
 
 
 @pytest.mark.parametrize(
