@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attnviz.core.interface import interface
-from attnviz.core.prompt import Prompt
-from attnviz.core.reply import Reply
+from attnviz.core.prompt import Prompt, Reply
 from attnviz.errors import InputError, UsageError
 
 OUTPUT = "output"

@@ -11,9 +11,23 @@ from attnviz.core.arguments import check_fields
 from attnviz.core.generation import Generation
 from attnviz.core.heads import SiteKind
 from attnviz.core.media import Picture, Sound
-from attnviz.core.reply import Reply
 from attnviz.core.tokens import Sides
 from attnviz.errors import Setting, require
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What an inference server wrote, for the same model to be compared with.
+
+    Attributes:
+        span: the name of the part of the prompt that it is.
+        texts: its tokens as the server spells them; empty where their ids are known.
+        log_probs: of each, the natural logarithm; None where the server gave none.
+    """
+
+    span: str
+    texts: tuple[str, ...] = ()
+    log_probs: tuple[float | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

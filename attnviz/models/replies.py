@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.arrays import doubles, on_numpy
-from attnviz.core.prompt import Inputs
-from attnviz.core.reply import Reply
+from attnviz.core.prompt import Inputs, Reply
 from attnviz.core.source import ForwardRequest, Source
 from attnviz.core.tokens import Tokens
 
