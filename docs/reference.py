@@ -4,12 +4,15 @@
 
 ``attnviz/__init__.pyi`` tells type checkers the keywords of every public function, which
 at run time follow from its records; ``docs/options.md`` lists every option of every command,
-``docs/glossary.md`` every term, ``docs/questions.md`` every question that ``attnviz help`` knows.
+``docs/glossary.md`` every term, ``families.json`` what docs/families.md says of every family,
+``docs/questions.md`` every question that ``attnviz help`` knows.
 """
 
 from __future__ import annotations
 
 import inspect
+import json
+import re
 import types
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -22,10 +25,12 @@ import typer
 import attnviz
 from attnviz import cli
 from attnviz.features.glossary import markdown
+from attnviz.features.models.function import FAMILIES
 
 ROOT = Path(__file__).parents[1]
 STUB = ROOT / "attnviz" / "__init__.pyi"
 OPTIONS = ROOT / "docs" / "options.md"
+FAMILIES_PAGE = ROOT / "docs" / "families.md"
 
 _HEAD = '''"""Written by docs/reference.py from the declarations of settings."""
 
@@ -169,9 +174,28 @@ def _plain(help: str) -> str:
     return " ".join(plain.split())
 
 
+def families_data() -> str:
+    """The rows of docs/families.md, which ``python -m tests.families`` writes, as JSON."""
+    page = FAMILIES_PAGE.read_text("utf-8")
+    (version,) = re.findall(r"family of transformers (\S+) that", page)
+    rows = []
+    for line in page.replace("\\|", "\0").splitlines():
+        cells = [cell.strip().replace("\0", "|") for cell in line.strip("|").split("|")]
+        if not line.startswith("| ") or cells[0] == "family":
+            continue
+        family, maps, heads, *others = cells
+        rows.append(
+            {"family": family, "maps": maps, "heads": int(heads) if heads else None}
+            | dict(zip(("logits", "ablation", "linear"), others, strict=True))
+        )
+    document = {"transformers": version, "families": rows}
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
 WRITTEN: dict[Path, Callable[[], str]] = {
     STUB: stub,
     OPTIONS: options_page,
+    FAMILIES: families_data,
     OPTIONS.with_name("glossary.md"): markdown.glossary_page,
     OPTIONS.with_name("questions.md"): markdown.questions_page,
 }

@@ -33,6 +33,7 @@ def test_every_schema_is_valid_and_complete(name: str) -> None:
             "attnviz.shapes": {"view"},
             "attnviz.check": {"file", "format"},
             "attnviz.model": {"name", "family"},
+            "attnviz.families": {"transformers", "families"},
             "attnviz.models": {"models"},
         }[name]
     )

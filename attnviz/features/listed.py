@@ -161,7 +161,10 @@ FEATURES = (
         results={"shapes": "function.Answer"},
     ),
     Feature(
-        "models", LEARN, names=(), results={"model": "card.ModelCard", "models": "card.Models"}
+        "models",
+        LEARN,
+        names=(),
+        results={"model": "card.ModelCard", "models": "card.Models", "families": "card.Families"},
     ),
     Feature("demo", LEARN, folder="tour", names=()),
     Feature("help", LEARN, folder="glossary", names=()),

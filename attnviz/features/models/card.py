@@ -71,6 +71,47 @@ class Models(Renderable):
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A family of transformers, as a tiny random model of it was read.
+
+    Attributes:
+        family: ``model_type`` of its configurations.
+        maps: the backend, and the largest difference of a weight from eager attention; or why it
+            gives no maps.
+        heads: of the tiny model; None without maps.
+        logits: how far the sum of all parts was from the logit, or why there is no sum.
+        ablation: the largest difference of a logit from the one without a head's columns of W_O.
+        linear: how far a linear layer's coefficients times its values were from its output; empty
+            without such layers.
+    """
+
+    family: str
+    maps: str
+    heads: int | None = None
+    logits: str = ""
+    ablation: str = ""
+    linear: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Families(Renderable):
+    """How far the decoder-only families of transformers work.
+
+    Attributes:
+        transformers: the version that they were measured with.
+        families: by name.
+        notes: what to know.
+    """
+
+    schema: ClassVar[str] = "attnviz.families/1"
+    command: ClassVar[str] = "models"
+
+    transformers: str
+    families: tuple[Family, ...]
+    notes: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelCard(Renderable):
     """A model, from its configuration and the headers of its files.

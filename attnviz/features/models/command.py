@@ -16,6 +16,11 @@ from attnviz.features.models.settings import ModelsSettings
 class ListedModel(Settings):
     """Which models."""
 
+    family: str | None = setting(
+        None,
+        "A part of the name of families of transformers, such as qwen or all: how far each works.",
+        argument=True,
+    )
     show: str | None = setting(
         None,
         "Describe one model, without its weights: a bundled name, a folder, a hub id or fresh.",
@@ -36,11 +41,19 @@ def models(options: ListedModel, settings: ModelsSettings, output: Output) -> No
 
       attnviz models --show demo-gpt2
 
+      attnviz models qwen3
+
       attnviz models --json | jq -r '.models[] | select(.usable) | .name'
     """
     from attnviz.features.models import function
-    from attnviz.features.models.card import ModelCard, Models
+    from attnviz.features.models.card import Families, ModelCard, Models
 
+    if options.family is not None:
+        if options.show is not None or settings.max_mb is not None:
+            raise UsageError(f"{options.family} stands for families; leave out the other options")
+        output.check_written(Families)
+        output.deliver(function.families(options.family))
+        return
     if options.show is not None and settings.max_mb is not None:
         raise UsageError("--max-mb is of all models; leave out --show")
     output.check_written(Models if options.show is None else ModelCard)

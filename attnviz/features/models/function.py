@@ -1,10 +1,19 @@
-"""Which models there are on this machine."""
+"""Which models there are on this machine, and which families of models work."""
 
 from __future__ import annotations
 
+import json
+from difflib import get_close_matches
+from pathlib import Path
+
 from attnviz.core.interface import interface
-from attnviz.features.models.card import ModelCard, Models
+from attnviz.errors import UsageError
+from attnviz.features.models.card import Families, Family, ModelCard, Models
 from attnviz.features.models.settings import ModelsSettings
+
+FAMILIES = Path(__file__).with_name("families.json")
+"""What `python -m tests.families` found, see docs/families.md."""
+NOT_BUILT = "That no tiny model could be built says nothing about a family; load one to see."
 
 
 @interface
@@ -37,3 +46,29 @@ def show(name: str) -> ModelCard:
     from attnviz.features.models.describe import describe
 
     return describe(name)
+
+
+def families(name: str) -> Families:
+    """How far decoder-only families of transformers work.
+
+    Args:
+        name: a part of their names; ``all`` for all. Families that begin with it come first.
+
+    Raises:
+        UsageError: there is none of that name.
+    """
+    document = json.loads(FAMILIES.read_text("utf-8"))
+    known = [Family(**family) for family in document["families"]]
+    wanted = name.strip().lower().replace("-", "_")
+    chosen = [f for f in known if wanted == "all" or wanted in f.family.replace("-", "_")]
+    chosen.sort(key=lambda f: (not f.family.startswith(wanted), f.family))
+    if not chosen:
+        near = get_close_matches(wanted, [family.family for family in known])
+        like = f"like it: {', '.join(near)}; " if near else ""
+        raise UsageError(
+            f"no decoder-only family of transformers has {name[:40]!r} in its name; {like}a model "
+            "of any other is checked when it is loaded"
+        )
+    missing = any(family.maps.startswith("not built") for family in chosen)
+    notes = (NOT_BUILT,) if missing else ()
+    return Families(transformers=document["transformers"], families=tuple(chosen), notes=notes)

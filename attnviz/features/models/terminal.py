@@ -1,4 +1,4 @@
-"""The models on this machine, and one of them, as the terminal shows them."""
+"""The models on this machine, one of them, and families, as the terminal shows them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,22 @@ from attnviz.core.model_entry import KeptEntry, ModelEntry
 from attnviz.drawing.labels import counted, visible
 from attnviz.drawing.renderable import table_of
 from attnviz.drawing.terminal import Line
-from attnviz.features.models.card import AlikeLayers, ModelCard, Models
+from attnviz.features.models.card import AlikeLayers, Families, Family, ModelCard, Models
 from attnviz.files import human_bytes
 
 
-def parts(result: Models | ModelCard) -> Iterator[RenderableType]:
-    """The models on this machine, or one of them."""
-    if isinstance(result, Models):
+def parts(result: Models | ModelCard | Families) -> Iterator[RenderableType]:
+    """The models on this machine, one of them, or families of models."""
+    if isinstance(result, Families):
+        yield families_table(result.families)
+        yield Line(
+            f"tiny random models of transformers {result.transformers}; maps: largest difference "
+            "from eager attention; logits: of the sum of all parts from the logit; ablation: from "
+            "the model without the head's columns of W_O; linear: of a layer's coefficients times "
+            "its values from its output",
+            "dim",
+        )
+    elif isinstance(result, Models):
         yield models_table(result.models)
         if result.kept:
             yield ""
@@ -38,6 +47,15 @@ def models_table(models: Sequence[ModelEntry]) -> RenderableType:
         name, family, note = texts
         cells = (name, model.place, family, model.shape, size, note)
         table.add_row(*map(Text, cells), style="" if model.usable else "dim")
+    return table
+
+
+def families_table(families: Sequence[Family]) -> RenderableType:
+    """What works of each family, one line each."""
+    table = table_of("family", "maps", "logits", ">ablation", ">linear")
+    for family in families:
+        cells = (family.family, family.maps, family.logits, family.ablation, family.linear)
+        table.add_row(*map(Text, cells), style="" if family.heads else "dim")
     return table
 
 
