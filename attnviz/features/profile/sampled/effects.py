@@ -71,15 +71,15 @@ def effects(
     )
     output = source.forward(batch, request=request)
     assert output.logits is not None
+    # one index for all: a slice for each text would get a gradient as large as all logits
+    trials = [(n, trial) for n, item in enumerate(batch) for trial in next_tokens(n, item)]
+    device = output.logits.device
+    items = torch.tensor([n for n, trial in trials for _ in trial.positions], device=device)
+    places = torch.tensor([p for _, trial in trials for p in trial.positions], device=device)
+    targets = torch.tensor([t for _, trial in trials for t in trial.targets], device=device)
     with torch.enable_grad():
-        losses = [torch.zeros((), device=source.info.device)]
-        for number, item in enumerate(batch):
-            for trial in next_tokens(number, item):
-                places = torch.tensor(trial.positions, device=output.logits.device)
-                targets = torch.tensor(trial.targets, device=output.logits.device)
-                logits = output.logits[number, places].float()
-                losses.append(cross_entropy(logits, targets, reduction="sum"))
-        total = torch.stack(losses).sum()
+        rows = output.logits[items.long(), places.long()].float()
+        total = cross_entropy(rows, targets.long(), reduction="sum")
     if not total.requires_grad:
         slopes = {site: torch.zeros_like(share) for site, share in shares.items()}
     else:
