@@ -5,6 +5,7 @@ import { failed, startFrame } from "./frame.js";
 import { drawRiver, startRiver } from "./river.js";
 import { startSaving } from "./download.js";
 import { rolesText, tellRoles } from "./facts.js";
+import { startHeads } from "./headsfigure.js";
 import { drawGrid, drawRoles, drawSwitches, startGrid } from "./grid.js";
 import { drawMaps, label, startMaps } from "./headmap.js";
 import { cells, drawWhole } from "./saved.js";
@@ -154,6 +155,7 @@ function start() {
   startWhy(network.causal);
   startLessons(network.width / network.heads);
   startShares();
+  startHeads();
   startRiver(network);
   startStage();
   startKeys(network.rules);
