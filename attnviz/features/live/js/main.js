@@ -8,7 +8,7 @@ import { rolesText, tellRoles } from "./facts.js";
 import { startHeads } from "./headsfigure.js";
 import { drawGrid, drawRoles, drawSwitches, startGrid } from "./grid.js";
 import { drawMaps, label, startMaps } from "./headmap.js";
-import { cells, drawWhole } from "./saved.js";
+import { cells, drawWhole, headline } from "./saved.js";
 import { startKeys } from "./keys.js";
 import { drawLesson, drawStep, startLessons } from "./lesson.js";
 import { drawNext, drawWords } from "./nextwords.js";
@@ -159,7 +159,7 @@ function start() {
   startRiver(network);
   startStage();
   startKeys(network.rules);
-  startSaving("attnviz-live", (painter) => drawWhole(painter, current), () => cells(current));
+  startSaving("attnviz-live", (painter) => drawWhole(painter, current), () => cells(current), { headline: () => headline(current) });
   box.addEventListener("input", () => set({ text: box.value, at: null, key: null, other: null }));
   byId("write-one").addEventListener("click", () => run(1));
   byId("write-ten").addEventListener("click", () => run(10));

@@ -59,6 +59,17 @@ export function drawStage(answer) {
   drawArcs();
 }
 
+/** What the stage shows, in a sentence; nothing where it shows nothing. */
+export function stageHeadline() {
+  const { opening } = page;
+  const word = opening && current?.words?.find(({ id }) => id === opening.answer);
+  if (byId("stage").hidden || !opening || !current || !word) return "";
+  const name = plainText(opening.answer);
+  return current.after
+    ? `${page.model} gives “${name}” ${probability(word.after)} with ${[...get().off].join(", ")} off, and ${probability(word.before)} with all heads on`
+    : `${page.model} expects “${name}”, ${probability(word.before)}: head ${opening.reader} looks at where it stood before, and head ${opening.writer} had marked the place`;
+}
+
 /** Again where the words have moved. */
 export function moveArcs() {
   if (current && !byId("stage").hidden) drawArcs();
