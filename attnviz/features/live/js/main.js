@@ -157,7 +157,7 @@ function start() {
   startShares();
   startHeads();
   startRiver(network);
-  startStage();
+  startStage(network.vocabulary);
   startKeys(network.rules);
   startSaving("attnviz-live", (painter) => drawWhole(painter, current), () => cells(current), { headline: () => headline(current) });
   box.addEventListener("input", () => set({ text: box.value, at: null, key: null, other: null }));

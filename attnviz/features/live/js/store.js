@@ -10,7 +10,7 @@ const heads = new Set(page.heads.map(({ id }) => id));
 
 /** @returns {State} */
 function start() {
-  return { text: page.text, off: new Set(page.off), head: page.head, at: null, temperature: 0, topK: 0, topP: 1, seed: 0, why: null, key: null, lesson: "", step: -1, told: -1, places: true, other: null, divisor: null, noise: 0 };
+  return { text: page.text, off: new Set(page.off), head: page.head, at: page.opening?.answer === null ? page.opening.at : null, temperature: 0, topK: 0, topP: 1, seed: 0, why: null, key: null, lesson: "", step: -1, told: -1, places: true, other: null, divisor: null, noise: 0 };
 }
 
 /**

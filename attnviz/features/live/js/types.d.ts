@@ -39,8 +39,10 @@ export interface Step {
   places: boolean; other: string | null; divisor: number | null; noise: number;
 }
 export interface Lesson { name: string; title: string; about: string; steps: Step[] }
-/** A word that is predicted, where it stood before, and the two heads that find it there. */
-export interface Opening { text: string; answer: number; key: number; reader: string; writer: string }
+/** A head that looks from one place to another. */
+export interface Look { head: string; query: number; key: number }
+/** What heads do at a place: the word that is predicted there, where one is; see opening.py. */
+export interface Opening { text: string; at: number; answer: number | null; looks: Look[]; switch: string | null }
 export interface Page {
   title: string; model: string; text: string; causal: boolean; head: string; opening: Opening | null; labels: string[]; heads: HeadFacts[]; lessons: Lesson[]; off: string[];
   palette: string[]; notes: string[];
