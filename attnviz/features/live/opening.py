@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.core import arrays
 from attnviz.core.prompt import Prompt
@@ -143,12 +145,15 @@ def _filled(source: Native, text: str, mask: int) -> tuple[float, Opening] | Non
     at = sides.queries.ids.index(mask)
     recorder = Recorder([inputs])
 
-    def shares(*off: str) -> arrays.Array:
+    def shares(*off: str) -> NDArray[np.floating[Any]]:
         with source.gated(dict.fromkeys(off, 0.0)):
             asked = ForwardRequest(logits=True)
             logits = source.forward([inputs], [] if off else [recorder], asked).logits
         assert logits is not None
-        return arrays.to_numpy(arrays.of(logits).softmax(logits[0, at], None))
+        found: NDArray[np.floating[Any]] = arrays.to_numpy(
+            arrays.of(logits).softmax(logits[0, at], None)
+        )
+        return found
 
     plain = shares()
     answer = int(plain.argmax())
