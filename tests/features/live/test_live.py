@@ -282,7 +282,7 @@ def test_the_page_is_small_and_says_how_exact_it_is(pages: dict[str, Path]) -> N
 
 @pytest.mark.slow
 def test_the_size_of_a_page_of_minilm(minilm: str) -> None:
-    """In 8 bits, as docs/live.md says: 22.6 million numbers, four signs for three of their bytes."""
+    """In 8 bits, as docs/live.md says: 22.6 million numbers, four signs for three bytes."""
     found = av.live(model=minilm, bits=8, max_mb=60.0)
     assert round(len(found.page) / 1e6) == 30
     assert round(found.error, 3) == 0.039
