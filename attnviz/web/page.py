@@ -23,6 +23,8 @@ from attnviz.web.assemble import assemble
 from attnviz.web.embedded import with_made
 from attnviz.web.words import definitions, used
 
+DRAWN = "img-src blob:"
+"""The rule that lets a page's own script make pictures, of drawings that are no canvas."""
 _NOTHING = "<p>This page needs JavaScript, which is off in this browser.</p>"
 _HEIGHT = 2 * "-" + "vh"
 """The property that ``page.css`` sets."""
@@ -70,12 +72,15 @@ def html_page(
     return _filled(whole, {**parts, **shared}).encode("utf-8")
 
 
-def result_page(package: str, result: Record, *, title: str, still: str, data: Any) -> bytes:
+def result_page(
+    package: str, result: Record, *rules: str, title: str, still: str, data: Any
+) -> bytes:
     """The page of a result, as UTF-8: the template, the style and the module ``main`` of a package.
 
     Args:
         package: see :func:`parts`.
         result: that it shows.
+        rules: see :func:`html_page`.
         title: plain text; it is escaped.
         still: what it shows where no script runs, as HTML.
         data: what its script draws, as JSON takes it.
@@ -83,6 +88,7 @@ def result_page(package: str, result: Record, *, title: str, still: str, data: A
     template, style, script = parts(package, "main")
     return html_page(
         template,
+        *rules,
         title=title,
         style=style,
         script=script,

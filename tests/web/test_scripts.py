@@ -34,7 +34,7 @@ def test_scripts_answer_as_the_reference_does(tmp_path: Path) -> None:
             shutil.copytree(source, folder, dirs_exist_ok=True)
         (folder / "cases.json").write_text(given)
         copies.append(shutil.copy(test, folder))
-    assert len(copies) == 9
+    assert len(copies) == 10
     ran = subprocess.run(
         [NODE, "--test", "--test-reporter=tap", *copies],
         capture_output=True,

@@ -13,13 +13,18 @@ from attnviz.features.film import words
 from attnviz.features.film.finding import life
 from attnviz.features.film.result import Film, HeadFilm, StepCurve
 from attnviz.scoring.roles import SHOWN
-from attnviz.web.page import result_page
+from attnviz.web.page import DRAWN, result_page
 
 
 def page(film: Film) -> bytes:
     """The whole page, as UTF-8."""
     return result_page(
-        __package__, film, title=words.headline(film), still=still(film), data=document(film)
+        __package__,
+        film,
+        DRAWN,
+        title=words.headline(film),
+        still=still(film),
+        data=document(film),
     )
 
 

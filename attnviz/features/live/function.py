@@ -45,7 +45,7 @@ def live(
     The page has the weights, the tokenizer and a forward pass in JavaScript and WebAssembly, which
     runs in a thread of its own. How far storing the weights in few bits moves attention is measured
     on ``text`` and on sentences of attnviz's own, and said in the page. In 8 bits weights are whole
-    numbers with a scale for every row of a matrix.
+    numbers with a scale for every 64 of a row.
 
     Args:
         text: what stands in it when it opens; the roles of the heads are measured on it. By

@@ -14,7 +14,7 @@ Holds = Callable[[LessonPass], bool]
 class LessonStep:
     """One step of a lesson.
 
-    What it changes (``off``, ``places``, ``other``, ``divisor``) comes with the answer,
+    What it changes (``off``, ``places``, ``other``, ``divisor``, ``noise``) comes with the answer,
     where it asks something first.
 
     Attributes:
@@ -25,8 +25,9 @@ class LessonStep:
         off: heads that are off.
         places: False where the mean position vector stands at every place.
         other: a text of as many tokens, which the second pass reads.
-        figure: what is drawn: ``shares``, the softmax of the row, or ``products`` of random
-            vectors; ``divisor`` of the scores, or None for √d.
+        figure: what is drawn: ``shares``, the softmax of the row, ``products`` of random
+            vectors, or ``heads``, one of them against two; ``divisor`` of the scores, or None
+            for √d; ``noise``, the variance of the length of a key.
         spot: what is pointed at, by the names of ``js/spot.js``.
         ask: what the reader is asked before ``told`` is shown; ``choices`` and which is ``right``.
         hides: what would give the answer away: ``words``, ``map`` or both.
@@ -43,6 +44,7 @@ class LessonStep:
     other: str | None = None
     figure: str = ""
     divisor: float | None = None
+    noise: float = 0.0
     spot: str = "words"
     ask: str = ""
     choices: tuple[str, ...] = ()

@@ -103,10 +103,21 @@ SOFTMAX = Lesson("softmax", "Softmax, and why √d", "from scores to weights", (
          spot="figure",
          holds=lambda seen: seen.largest("0.4", 11) < 0.6
          and seen.largest("0.4", 11, divisor=1.0) > 0.95),
+    Step("Then why several heads? Say four keys stand at right angles, and the mean of values a "
+         "and b is wanted. One head asks for both keys with one query, 20 (a + b). Or two heads "
+         "ask for one each, and their outputs are averaged. Here both give ½ of a: all keys have "
+         "length 1.", _KEYS, "0.4", 11, 10, figure="heads", noise=0.5, spot="figure",
+         ask="Now the length of key a varies. Whose output varies more?",
+         choices=("that of one head", "that of two heads", "both alike"),
+         told="That of one head: at a variance of ½ its share of a has a standard deviation of "
+              "{spread 1 0.5}, that of two heads {spread 2 0.5}. One softmax takes whichever key "
+              "is longer, nearly all of it. Of two heads each still finds its own key, until that "
+              "has nearly no length (Stanford CS224N). Move the variance."),
     Step("Now it is yours: move the divisor, choose another head or another row.", _KEYS, "0.4", 11,
          10, figure="shares", spot="figure"),
 ))  # fmt: skip
-"""Scaled dot-product attention (Vaswani et al. 2017, arXiv:1706.03762, 3.2.1)."""
+"""Scaled dot-product attention (Vaswani et al. 2017, arXiv:1706.03762, 3.2.1), and an exercise on
+self-attention of Stanford's CS224N: one head against two."""
 
 POSITIONS = Lesson("positions", "What positions do", "the same word at six places", (
     Step("A token enters as the sum of two vectors: what it is and where it stands. Here is one "

@@ -68,7 +68,7 @@ def live_page(
         "causal": model.causal,
         "labels": [visible(piece) for piece in model.vocabulary.texts],
         "heads": [_head(scores) for scores in heads],
-        "head": min(heads, key=leading).head.name if opening is None else opening.reader,
+        "head": min(heads, key=leading).head.name if opening is None else opening.looks[0].head,
         "opening": opening and asdict(opening),
         "lessons": [_lesson(lesson) for lesson in lessons],
         "off": list(off),

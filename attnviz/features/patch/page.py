@@ -16,7 +16,7 @@ from attnviz.features.patch import words
 from attnviz.features.patch.graph import FED, LOGITS, Graph, graph
 from attnviz.features.patch.result import Circuit, Patch, PatchShare
 from attnviz.scoring.roles import ROLES
-from attnviz.web.page import result_page
+from attnviz.web.page import DRAWN, result_page
 
 
 def page(result: Patch) -> bytes:
@@ -52,7 +52,7 @@ def page(result: Patch) -> bytes:
         "faithful": circuit.faithful.share,
         "palette": list(anchors(DEFAULT_PALETTE)),
     }  # fmt: skip
-    return result_page(__package__, result, title=title, still=still(result), data=data)
+    return result_page(__package__, result, DRAWN, title=title, still=still(result), data=data)
 
 
 def _nodes(result: Patch, made: Graph) -> list[dict[str, Any]]:

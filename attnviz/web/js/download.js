@@ -2,14 +2,18 @@ import { make } from "./dom.js";
 import { csvLine } from "./csv.js";
 import { madeLine } from "./made.js";
 import { startPaper } from "./paper.js";
+import { startShareCard } from "./sharecard.js";
 import { withTexts } from "./pngchunks.js";
 import { canvasPainter, svgPainter } from "./painter.js";
+import { draw } from "./svg.js";
 
 /** @typedef {import("./drawing.js").Painter} Painter */
 /** Draws all of something and gives the size that it needs. @typedef {(painter: Painter) => { width: number, height: number }} Picture */
 
 /** No side of a PNG is longer than what browsers can draw. */
 const LONGEST = 8000;
+/** Pixels each way for one of an SVG that becomes a picture. */
+const SHARP = 3;
 
 /** Hand a file to the browser. @param {Blob} blob @param {string} name */
 export function download(blob, name) {
@@ -31,7 +35,7 @@ export function svgOf(picture, paper) {
   return painter.finish(width, height, paper, document.title, madeLine());
 }
 
-const DRAWN = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-opacity", "font", "text-anchor", "dominant-baseline", "opacity", "paint-order"];
+const DRAWN = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-opacity", "font-family", "font-size", "font-weight", "text-anchor", "dominant-baseline", "opacity", "paint-order"];
 
 /**
  * An SVG element of the page as a file: what the page's style says goes into it.
@@ -47,11 +51,32 @@ export function standingAlone(svg, width, height) {
     for (const name of DRAWN) to[n].setAttribute(name, style.getPropertyValue(name));
   });
   const paper = getComputedStyle(document.documentElement).getPropertyValue("--paper").trim();
-  const said = document.createElementNS("http://www.w3.org/2000/svg", "desc");
-  said.textContent = madeLine();
-  whole.prepend(said);
-  for (const [name, value] of Object.entries({ xmlns: "http://www.w3.org/2000/svg", width, height, style: `background: ${paper}` })) whole.setAttribute(name, String(value));
+  const said = draw("desc", {}, madeLine());
+  // a style attribute is what the page's policy forbids
+  whole.prepend(said, draw("rect", { width: "100%", height: "100%", fill: paper }));
+  for (const [name, value] of Object.entries({ xmlns: "http://www.w3.org/2000/svg", width, height })) whole.setAttribute(name, String(value));
   return new Blob([new XMLSerializer().serializeToString(whole)], { type: "image/svg+xml" });
+}
+
+/**
+ * The same as a picture for a painter; the page's policy has to let pictures in that it makes.
+ * @param {SVGElement} svg
+ * @param {number} width
+ * @param {number} height
+ * @returns {Promise<Picture>}
+ */
+export async function pictured(svg, width, height) {
+  const image = new Image();
+  image.src = URL.createObjectURL(standingAlone(svg, width, height));
+  await image.decode();
+  URL.revokeObjectURL(image.src);
+  // a drawing is a vector until it is drawn here, large enough to be made larger
+  const canvas = make("canvas", { width: Math.ceil(SHARP * width), height: Math.ceil(SHARP * height) });
+  /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d")).drawImage(image, 0, 0, canvas.width, canvas.height);
+  return (painter) => {
+    painter.picture(canvas, 0, 0, width, height);
+    return { width, height };
+  };
 }
 
 /**
@@ -90,9 +115,10 @@ export function csvOf(lines) {
  * @param {string} name of the files, without what comes after the dot
  * @param {Picture} picture
  * @param {() => Iterable<string[]>} numbers
- * @param {string} [ground] the name of the drawing's ground among the page's colours
+ * @param {{ ground?: string, headline?: () => string, card?: Picture }} [own] the name of the drawing's ground
+ * among the page's colours; what a card says and shows, where that is not the page's title and the drawing
  */
-export function startSaving(name, picture, numbers, ground = "--paper") {
+export function startSaving(name, picture, numbers, { ground = "--paper", headline = pageTitle, card = picture } = {}) {
   const paper = () => getComputedStyle(document.documentElement).getPropertyValue(ground).trim();
   /** @type {Record<string, () => Blob | Promise<Blob | null>>} */
   const ways = {
@@ -101,10 +127,16 @@ export function startSaving(name, picture, numbers, ground = "--paper") {
     csv: () => csvOf(numbers()),
   };
   startPaper({ draw: picture, caption: () => document.title, name: () => name, hand: download });
+  startShareCard({ headline, picture: () => card, name: () => name, hand: download, ground });
   for (const [suffix, way] of Object.entries(ways)) {
     document.getElementById(`save-${suffix}`)?.addEventListener("click", async () => {
       const blob = await way();
       if (blob) download(blob, `${name}.${suffix}`);
     });
   }
+}
+
+/** What stands at the head of the page. */
+export function pageTitle() {
+  return document.querySelector("h1")?.textContent || document.title;
 }

@@ -112,6 +112,18 @@ export function shifted(painter, dx, dy) {
   };
 }
 
+/**
+ * A drawing without what stands at its top, for where that is said already; what is drawn there has to be cut off.
+ * @param {(painter: Painter) => { width: number, height: number }} picture
+ * @param {number} top in pixels
+ */
+export function untitled(picture, top) {
+  return (/** @type {Painter} */ painter) => {
+    const { width, height } = picture(shifted(painter, 0, -top));
+    return { width, height: height - top };
+  };
+}
+
 /** @param {number} value */
 function short(value) {
   return String(Math.round(value * 100) / 100);
@@ -211,15 +223,46 @@ export function prepared(canvas, width, height) {
  * @param {string} text
  * @param {number} width
  * @param {number} size
+ * @param {number} [weight]
  */
-export function fitted(painter, text, width, size) {
-  if (painter.measure(text, size) <= width) return text;
+export function fitted(painter, text, width, size, weight) {
+  if (painter.measure(text, size, weight) <= width) return text;
   const parts = [...text];
   let [low, high] = [0, parts.length];
   while (low < high) {
     const middle = (low + high + 1) >> 1;
-    if (painter.measure(`${parts.slice(0, middle).join("")}…`, size) <= width) low = middle;
+    if (painter.measure(`${parts.slice(0, middle).join("")}…`, size, weight) <= width) low = middle;
     else high = middle - 1;
   }
   return `${parts.slice(0, low).join("")}…`;
+}
+
+/**
+ * Words in lines that are no wider than a width; a word that is wider is cut up.
+ * @param {Painter} painter
+ * @param {string} text
+ * @param {number} width
+ * @param {number} size
+ * @param {number} [weight]
+ */
+export function broken(painter, text, width, size, weight) {
+  /** @type {string[]} */
+  const lines = [];
+  let line = "";
+  for (const word of text.split(/\s+/).filter(Boolean)) {
+    const longer = line ? `${line} ${word}` : word;
+    if (painter.measure(longer, size, weight) <= width) {
+      line = longer;
+      continue;
+    }
+    if (line) lines.push(line);
+    line = "";
+    for (const sign of word) {
+      if (line && painter.measure(line + sign, size, weight) > width) {
+        lines.push(line);
+        line = sign;
+      } else line += sign;
+    }
+  }
+  return line ? [...lines, line] : lines;
 }

@@ -1,7 +1,7 @@
 import { byId, clamp, fill, make } from "./dom.js";
 import { madeLine } from "./made.js";
 import { fixed } from "./numbers.js";
-import { canvasPainter, svgPainter } from "./painter.js";
+import { broken, canvasPainter, svgPainter } from "./painter.js";
 import { withTexts } from "./pngchunks.js";
 
 /** @typedef {import("./drawing.js").Painter} Painter */
@@ -23,27 +23,6 @@ const POINTS_A_MM = 72 / 25.4;
 const LONGEST = 12000;
 const PAD = 6;
 const LINE = 1.35;
-
-/**
- * Words in lines that are no wider than a width.
- * @param {Painter} painter
- * @param {string} text
- * @param {number} width
- * @param {number} size
- */
-function broken(painter, text, width, size) {
-  /** @type {string[]} */
-  const lines = [];
-  let line = "";
-  for (const word of text.split(/\s+/).filter(Boolean)) {
-    const longer = line ? `${line} ${word}` : word;
-    if (line && painter.measure(longer, size) > width) {
-      lines.push(line);
-      line = word;
-    } else line = longer;
-  }
-  return line ? [...lines, line] : lines;
-}
 
 /**
  * The figure in its frame: scaled to a width, with its caption below.

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from attnviz.features.live.checked import LessonPasses, holding
 from attnviz.features.live.lesson import Lesson, LessonStep
 from attnviz.features.live.lessons import INDUCTION, LAYERS, LESSONS
 from attnviz.features.live.pack import rounded
+from tests import ROOT
 from tests.features.live.test_live import settled, started
 from tests.viewing import Opened, opened, until
 
@@ -59,6 +61,8 @@ def figure(words: list[str], step: LessonStep, passes: LessonPasses) -> float | 
         text = step.text if seen is seen.before and step.other else step.other or step.text
         capture = av.capture(text, model=source, why=step.head)
         return float(capture.why(step.head, at, step.key).dot)
+    if name == "spread":
+        return spreads(float(rest[1]))[int(rest[0]) - 1][1]
     largest = seen.largest(step.head, at, float(rest[0]) if rest and name != "shifted" else None)
     width = 32.0
     return {
@@ -68,6 +72,19 @@ def figure(words: list[str], step: LessonStep, passes: LessonPasses) -> float | 
         "width": width,
         "sqrt": width**0.5,
     }[name]
+
+
+def spreads(variance: float) -> list[tuple[float, float]]:
+    """Mean and spread of the first value's share, of one head and of two, over 20,000 quantiles."""
+    nodes = np.array([NormalDist().inv_cdf((n + 0.5) / 20000) for n in range(20000)])
+    lengths = np.stack([1 + variance**0.5 * nodes, *np.ones((3, len(nodes)))])
+    keys = lengths[:, None] * np.eye(4)[:, :, None]
+    found = []
+    for queries in ([[1, 1, 0, 0]], [[1, 0, 0, 0], [0, 1, 0, 0]]):
+        powers = np.exp(20 * np.einsum("hd,tdn->htn", np.array(queries, float), keys))
+        share = (powers / powers.sum(1, keepdims=True))[:, 0].mean(0)
+        found.append((float(share.mean()), float(share.std())))
+    return found
 
 
 def agrees(shown: str, template: str, step: LessonStep, passes: LessonPasses) -> None:
@@ -104,7 +121,7 @@ def test_every_sentence_is_so(
     page: Opened, path: Path, passes: LessonPasses, lesson: Lesson
 ) -> None:
     """What is asked is not given away, the right answer is, and figures are those of the model."""
-    assert len(lesson.steps) <= (7 if lesson is INDUCTION else 6)
+    assert len(lesson.steps) <= 7
     assert holding([lesson], av.load("demo-gpt2"))
     started(page, path)
     tab = page.page
@@ -222,7 +239,7 @@ def test_a_lesson_goes_by_keyboard(page: Opened, path: Path) -> None:
 
 
 def test_the_divisor_moves_the_shares(page: Opened, path: Path) -> None:
-    started(page, path, "lesson=softmax&step=6")
+    started(page, path, "lesson=softmax&step=7")
     tab = page.page
 
     def shares() -> list[float]:
@@ -282,3 +299,35 @@ def test_products_of_random_vectors_are_two_histograms(page: Opened, path: Path)
     settled(page)
     assert tab.is_visible("#shares table")
     assert not tab.is_visible("#histograms")
+
+
+def test_one_head_varies_more_than_two(page: Opened, path: Path) -> None:
+    """Both as integrals, done here in another way; before the answer no key's length varies."""
+    started(page, path, "lesson=softmax&step=6")
+    tab = page.page
+
+    def agree(variance: float) -> None:
+        settled(page)
+        said = tab.locator("#histograms figcaption").all_inner_texts()[:2]
+        for line, (mean, spread) in zip(said, spreads(variance), strict=True):
+            shown = re.findall(r"\d\.\d\d", line)
+            assert [float(number) for number in shown] == pytest.approx([mean, spread], abs=6e-3)
+
+    agree(0)
+    assert not tab.is_visible("#divisor")
+    assert not tab.is_visible("#shares table")
+    tab.click("#lesson-choices button")
+    agree(0.5)
+    one, two = (spread for _, spread in spreads(0.5))
+    course = " ".join((ROOT / "docs" / "courses.md").read_text("utf-8").split())
+    assert f"varies by {one:.2f} with one head and by {two:.2f} with two" in course
+    tab.focus("#noise")
+    tab.keyboard.press("End")
+    agree(1)
+    tab.wait_for_timeout(250)
+    assert "noise=1" in tab.evaluate("location.hash")
+    tab.click("#lesson-next")
+    settled(page)
+    assert tab.is_visible("#divisor")
+    assert tab.is_visible("#shares table")
+    assert not tab.is_visible("#noise")

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import GPT2LMHeadModel
+from transformers import BertForMaskedLM, BertModel, GPT2LMHeadModel
 
 import attnviz as av
-from attnviz.features.live.opening import TEXT, Opening, opening
+from attnviz.features.live.opening import MASKED, PLAIN, TEXT, Look, Opening, opening
 from attnviz.models.demo import DEMOS
 from attnviz.models.native.source import Native
 from tests.features.live.test_live import settled, started
@@ -64,7 +64,8 @@ def reference(off: tuple[int, int] | None = None) -> tuple[float, torch.Tensor]:
 def test_two_heads_in_a_row_are_found_and_do_what_is_said() -> None:
     found = opening(native("demo-gpt2"))
     assert found is not None
-    assert (found.key, found.reader, found.writer) == (PLACE, "3.0", "1.4")
+    assert found.looks == (Look("3.0", LAST, PLACE), Look("1.4", PLACE, PLACE - 1))
+    assert (found.at, found.switch) == (LAST, "1.4")
     share, weights = reference()
     without, after = reference(WRITER)
     assert share > 0.9
@@ -147,5 +148,112 @@ def test_words_and_arcs_stay_inside_the_page(page: Opened, path: Path, width: in
     assert all(left >= 0 and right <= width and top >= header for left, right, top in boxes)
 
 
+@pytest.fixture(scope="module")
+def masked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return av.live(model="demo-bert").save(tmp_path_factory.mktemp("opening") / "bert.html")
+
+
+def filled(off: tuple[int, int] | None = None) -> tuple[float, torch.Tensor]:
+    """Of transformers' own eager BERT: the probability of *had* at the mask, and weights there."""
+    model = BertForMaskedLM.from_pretrained(
+        DEMOS["demo-bert"], attn_implementation="eager"
+    ).double()
+    width = model.config.hidden_size // model.config.num_attention_heads
+    if off is not None:
+        layer, head = off
+
+        def silence(_: Any, given: tuple[torch.Tensor]) -> tuple[torch.Tensor]:
+            heads = given[0].clone()
+            heads[..., head * width : (head + 1) * width] = 0
+            return (heads,)
+
+        path = f"bert.encoder.layer.{layer}.attention.output.dense"
+        model.get_submodule(path).register_forward_pre_hook(silence)
+    source = native("demo-bert")
+    (sides,) = source.prepare(av.Prompt(MASKED[0].format("[MASK]"))).sides.values()
+    ids = torch.tensor([sides.queries.ids])
+    with torch.no_grad():
+        out = model(ids, output_attentions=True)
+    had = source.portable().vocabulary.tokens.index("had")
+    shares = out.logits[0, 2].softmax(-1)
+    assert off is not None or int(shares.argmax()) == had
+    return float(shares[had]), torch.stack(out.attentions)[:, 0, :, 2]
+
+
+def test_of_a_masked_model_the_head_that_matters_at_the_mask_is_found() -> None:
+    """Of the heads that look at one word from there, the one without which the word loses most."""
+    found = opening(native("demo-bert"))
+    assert found is not None
+    assert found.text == MASKED[0].format("[MASK]")
+    assert (found.at, found.looks, found.switch) == (2, (Look("0.5", 2, 3),), "0.5")
+    share, weights = filled()
+    assert share > 0.9
+    assert weights[0, 5, 3] > 0.9
+    without = {
+        (int(layer), int(head)): filled((int(layer), int(head)))[0]
+        for layer, head in torch.nonzero(weights.max(-1).values >= 0.5)
+        if 0 < weights[layer, head].argmax() < weights.shape[-1] - 1
+    }
+    assert min(without, key=lambda pair: without[pair]) == (0, 5)
+    assert without[0, 5] < 0.5 * share
+
+
+def test_the_picture_of_a_mask_shows_its_word_and_the_switch(page: Opened, masked: Path) -> None:
+    tab = started(page, masked).page
+    share, without = filled()[0], filled((0, 5))[0]
+    assert (
+        tab.inner_text("#stage-words") == "he [MASK] been here before, and he knew the old house."
+    )
+    assert tab.inner_text("#stage-word") == "had"
+    assert tab.inner_text("#stage-share") == f"{100 * share:.0f} %"
+    assert [arc.text_content() for arc in tab.query_selector_all("#stage-arcs text")] == ["0.5"]
+    tab.click("#stage-switch")
+    settled(page)
+    assert tab.inner_text("#stage-share") == f"{100 * without:.0f} %"
+    assert "With head 0.5 off" in tab.inner_text("#stage-said")
+    tab.fill("#text", "something else")
+    settled(page)
+    assert not tab.is_visible("#stage")
+
+
+def test_of_a_model_without_words_the_heads_that_look_beside_are_found(minilm: str) -> None:
+    """Those with the largest mean weights there, over the texts' rows, as transformers has them."""
+    source = av.load(minilm)
+    assert isinstance(source, Native)
+    found = opening(source)
+    assert found is not None
+    assert (found.answer, found.switch) == (None, None)
+    assert found.text in PLAIN
+    before, behind = found.looks
+    assert (before.query, before.key) == (found.at, found.at - 1)
+    assert (behind.query, behind.key) == (found.at, found.at + 1)
+    (sides,) = source.prepare(av.Prompt(found.text)).sides.values()
+    model = BertModel.from_pretrained(minilm, attn_implementation="eager").double()
+    with torch.no_grad():
+        out = model(torch.tensor([sides.queries.ids]), output_attentions=True)
+    weights = torch.stack(out.attentions)[:, 0]
+    inner = torch.arange(2, len(sides.queries) - 2)
+    for look, step in ((before, -1), (behind, 1)):
+        means = weights[:, :, inner, inner + step].mean(-1)
+        layer, head = divmod(int(means.argmax()), means.shape[1])
+        assert look.head == f"{layer}.{head}"
+        assert weights[layer, head, look.query, look.key] > 0.9
+
+
+@pytest.mark.slow
+def test_the_picture_of_a_word_and_its_neighbours(
+    page: Opened, minilm: str, tmp_path: Path
+) -> None:
+    tab = started(page, av.live(model=minilm, max_mb=80.0).save(tmp_path / "m.html")).page
+    assert tab.is_visible("#stage")
+    assert not tab.is_visible("#stage-switch")
+    assert len(tab.query_selector_all("#stage-arcs text")) == 2
+    chosen = tab.inner_text("#tokens [aria-selected=true]")
+    assert tab.inner_text("#stage-word") == chosen == tab.inner_text("#stage-words .from")
+    assert len(tab.query_selector_all("#stage-words .found")) == 2
+    tab.wait_for_timeout(250)
+    assert tab.evaluate("location.hash") == ""
+
+
 def test_what_it_holds_is_what_the_page_reads() -> None:
-    assert {*Opening.__dataclass_fields__} == {"text", "answer", "key", "reader", "writer"}
+    assert {*Opening.__dataclass_fields__} == {"text", "at", "answer", "looks", "switch"}

@@ -4,7 +4,7 @@ import { legend } from "./legend.js";
 import { data, heads, metric } from "./data.js";
 import { changeColor } from "./signed.js";
 import { ramp, rgb, scheme } from "./palette.js";
-import { smallMap } from "./smallmap.js";
+import { pixelsOf, smallMap } from "./smallmap.js";
 import { get, set, subscribe } from "./state.js";
 
 /** @typedef {import("./types.js").Head} Head */
@@ -166,6 +166,26 @@ export function drawWhole(painter) {
   const below = top + lines.length * (CELL + GAP) + 14;
   painter.text("rows are layers, columns heads; faint where it is uncertain", 12, below, { size: 11, color: soft });
   return { width: Math.max(380, left + across * (CELL + GAP) + 12), height: below + 16 };
+}
+
+/** The examples of all heads, each in a frame of what it is tinted by, for a card; without examples the grid. @param {import("./drawing.js").Painter} painter */
+export function drawTiles(painter) {
+  if (!heads.some(({ map }) => map)) return drawWhole(painter);
+  const tint = tints.find(({ key }) => key === get().tint) || tints[0];
+  const style = getComputedStyle(document.documentElement);
+  const [soft, line] = ["--soft", "--line"].map((name) => style.getPropertyValue(name).trim());
+  const step = CELL + GAP;
+  const left = 28;
+  lines.forEach(({ layer }, n) => painter.text(String(layer), left - 8, n * step + CELL / 2, { size: 11, align: "right", color: soft }));
+  for (const head of heads) {
+    const [x, y] = middle(head).map((place) => place - CELL / 2);
+    const found = tint && colorOf(tint, head);
+    painter.rect(left + x, y, CELL, CELL, found ? found.color.replaceAll(" ", ",") : line, found ? found.sure : 1);
+    if (head.map) painter.image(pixelsOf(head, head.map), head.map.queries.length, head.map.keys.length, left + x + RING, y + RING, CELL - 2 * RING, CELL - 2 * RING);
+  }
+  const below = lines.length * step;
+  painter.text(`rows are layers, columns heads${tint ? `; frames: ${tint.title}` : ""}`, left, below + 6, { size: 9, color: soft });
+  return { width: left + across * step, height: below + 14 };
 }
 
 /** What every cell shows, and who feeds whom. */

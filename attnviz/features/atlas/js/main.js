@@ -5,7 +5,7 @@ import { startSaving } from "./download.js";
 import { startFrame } from "./frame.js";
 import { startHelpByKey } from "./help.js";
 import { drawLarge } from "./large.js";
-import { drawGrid, drawWhole, startGrid } from "./grid.js";
+import { drawGrid, drawTiles, drawWhole, startGrid } from "./grid.js";
 import { fromHash, get, set, subscribe } from "./state.js";
 import { mark, numbers, startTable } from "./table.js";
 
@@ -36,7 +36,7 @@ function start() {
   fill(byId("summary"), ...summary.map((line) => make("li", {}, line)));
   fill(/** @type {HTMLElement} */ (document.querySelector("#methods dl")), ...methods.flatMap(({ part, said }) => [make("dt", {}, part), make("dd", {}, said)]));
   fill(byId("notes"), ...notes.map((note) => make("p", {}, note)));
-  startSaving("attnviz-atlas", drawWhole, numbers);
+  startSaving("attnviz-atlas", drawWhole, numbers, { headline: () => summary[0] || model, card: drawTiles });
   startHelpByKey([["← ↑ ↓ →", "from head to head, in the grid"], ["Enter", "open the card of a head"], ["Esc", "close what is open"]]);
   startGrid();
   startTable();

@@ -4,6 +4,7 @@ import { startFrame } from "./frame.js";
 import { data } from "./data.js";
 import { startSaving } from "./download.js";
 import { startHelpByKey } from "./help.js";
+import { untitled } from "./painter.js";
 import { term } from "./words.js";
 import { drawMaps, drawWhole, numbers } from "./maps.js";
 
@@ -46,7 +47,7 @@ function show() {
 
 function start() {
   startFrame(show);
-  startSaving("attnviz-diff", (painter) => drawWhole(painter, current()), () => numbers(current()));
+  startSaving("attnviz-diff", (painter) => drawWhole(painter, current()), () => numbers(current()), { card: untitled((painter) => drawWhole(painter, current()), 44) });
   startHelpByKey([["← ↑ ↓ →", "from cell to cell, on the maps"], ["Tab", "to the heads and the maps"]]);
   fill(byId("below"), data.below);
   const changed = data.heads.some((head) => roles(head));

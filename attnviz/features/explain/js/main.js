@@ -7,7 +7,7 @@ import { startSaving } from "./download.js";
 import { startFrame } from "./frame.js";
 import { startHelpByKey } from "./help.js";
 import { mapCanvas } from "./mapfigure.js";
-import { drawWhole } from "./picture.js";
+import { drawVotes, drawWhole } from "./picture.js";
 
 /** Paint a box. @param {HTMLElement} box @param {{ ground: string, ink: string }} tint */
 function painted(box, { ground, ink }) {
@@ -70,7 +70,7 @@ function draw() {
 
 startHelpByKey([]);
 startFrame(draw);
-startSaving("attnviz-explain", drawWhole, () => data.lines);
+startSaving("attnviz-explain", drawWhole, () => data.lines, { headline: () => data.summary[0] || data.title, card: drawVotes });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 draw();
 document.documentElement.dataset.busy = "0";

@@ -89,6 +89,14 @@ function told(painter, head, x, y) {
   return { width: Math.max(size.width, 330), height };
 }
 
+/** The votes, and the words that are predicted, for a card. @param {Painter} painter */
+export function drawVotes(painter) {
+  const size = data.votes.length ? votes(painter, 0, LINE / 2) : { width: 0, height: 0 };
+  const x = size.width && size.width + BETWEEN;
+  const beside = bars(painter, "what it predicts", data.predictions.map(([word, share, said]) => [word, share, said]), x, LINE / 2);
+  return { width: x + beside.width, height: Math.max(size.height, beside.height) };
+}
+
 /** All that the page says of this prediction. @param {Painter} painter */
 export function drawWhole(painter) {
   const [text, soft] = [tone("--text"), tone("--soft")];

@@ -7,6 +7,7 @@ import { startSaving } from "./download.js";
 import { startFrame } from "./frame.js";
 import { startHelpByKey } from "./help.js";
 import { setAddress } from "./observed.js";
+import { untitled } from "./painter.js";
 import { drawWhole, paint } from "./picture.js";
 import { all, back, onward, taken } from "./ways.js";
 import { term } from "./words.js";
@@ -204,7 +205,7 @@ function limit() {
 
 startFrame(draw);
 startHelpByKey([["↑ ↓", "from token to token"], ["← →", "from layer to layer"], ["Enter", "hold what is followed"], ["Home", "the first token"], ["End", "the last token"], ["Esc", "show all"]]);
-startSaving("attnviz-flow", (painter) => drawWhole(painter, drawn, chosen, shown), numbers);
+startSaving("attnviz-flow", (painter) => drawWhole(painter, drawn, chosen, shown), numbers, { card: untitled((painter) => drawWhole(painter, drawn, chosen, shown), 24) });
 fill(byId("about"), `${data.through[0].toUpperCase()}${data.through.slice(1)}. ${data.formula[0].toUpperCase()}${data.formula.slice(1)}.`);
 fill(byId("method"), data.called);
 for (const [name, value] of Object.entries(TERMS[data.method] || {})) byId("method").setAttribute(name, value);

@@ -3,6 +3,8 @@
 import { curve } from "./curve.js";
 import { byId, fill, make, table } from "./dom.js";
 import { csvOf, download, standingAlone } from "./download.js";
+import { startShareCard } from "./sharecard.js";
+import { fitted } from "./painter.js";
 import { startFrame } from "./frame.js";
 import { startHelpByKey } from "./help.js";
 import { legend } from "./legend.js";
@@ -51,6 +53,26 @@ function drawMatrix() {
   fill(byId("matrix"), make("thead", {}, head), make("tbody", {}, ...lines));
   const [low, high] = data.worse ? ["better without", "worse without"] : ["the same", "another prediction"];
   fill(byId("legend"), ...legend(data.worse ? ends : ends.slice(1), low, high, false));
+}
+
+/** The cells, for a card. @param {import("./drawing.js").Painter} painter */
+function drawCells(painter) {
+  const [wide, high, left, top] = [72, 26, 110, 22];
+  const style = getComputedStyle(document.documentElement);
+  const [text, soft] = ["--text", "--soft"].map((name) => style.getPropertyValue(name).trim());
+  const ends = dark() ? data.colors.dark : data.colors.light;
+  data.keys.forEach((key, column) => painter.text(fitted(painter, key, wide - 6, 11), left + (column + 0.5) * wide, top / 2, { size: 11, color: soft, align: "center" }));
+  data.rows.forEach((row, line) => {
+    painter.text(fitted(painter, row, left - 14, 11), left - 8, top + (line + 0.5) * high, { size: 11, color: text, align: "right" });
+    data.keys.forEach((key, column) => {
+      const effect = whole.find((one) => one.from === row && one.to === key);
+      if (!effect) return;
+      const color = changeColor(ends, (WORST * effect.value) / most);
+      painter.rect(left + column * wide, top + line * high, wide - 1, high - 1, `rgb(${color.join(",")})`);
+      painter.text(signedText(effect.value), left + (column + 0.5) * wide, top + (line + 0.5) * high, { size: 12, color: inkOn(...color), align: "center", weight: 650 });
+    });
+  });
+  return { width: left + data.keys.length * wide, height: top + data.rows.length * high };
 }
 
 /** A bar with the ring of the control. @param {Effect} effect @param {number} far */
@@ -120,6 +142,7 @@ byId("save-svg").addEventListener("click", () => {
   if (drawn instanceof SVGElement) download(standingAlone(drawn, 480, 220), "attnviz-knockout.svg");
 });
 byId("save-csv").addEventListener("click", () => download(csvOf(lines()), "attnviz-knockout.csv"));
+startShareCard({ headline: () => data.said, picture: () => drawCells, name: () => "attnviz-knockout", hand: download });
 startHelpByKey([["Tab", "from pair to pair"], ["Enter", "choose a pair"]]);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawMatrix);
 startFrame(show);

@@ -8,6 +8,7 @@ import { startFrame } from "./frame.js";
 import { startHelpByKey } from "./help.js";
 import { legend } from "./legend.js";
 import { setAddress } from "./observed.js";
+import { untitled } from "./painter.js";
 import { show } from "./panel.js";
 import { drawWhole } from "./picture.js";
 
@@ -18,6 +19,8 @@ const END = { layer: data.layers.length - 1, column: data.tokens.length - 1 };
 let held = null;
 /** @type {Place} */
 let last = END;
+/** Columns that a card has room for. */
+const CARD = 10;
 
 /** @type {HTMLTableCellElement[]} */
 const boxes = data.cells.map((cell, n) => {
@@ -140,6 +143,6 @@ addEventListener("hashchange", () => {
 });
 startHelpByKey([["↑ ↓", "from layer to layer"], ["← →", "from token to token"], ["Enter", "hold a cell"], ["Home", "the first token"], ["End", "the last token"], ["Esc", "let go"]]);
 startFrame(() => choose(last, Boolean(held)));
-startSaving("attnviz-lens", (painter) => drawWhole(painter, tones()), numbers);
+startSaving("attnviz-lens", (painter) => drawWhole(painter, tones()), numbers, { headline: () => data.said, card: untitled((painter) => drawWhole(painter, tones(), CARD), 28) });
 choose(recalled() || END, true);
 document.documentElement.dataset.busy = "0";

@@ -10,23 +10,31 @@ function cut(painter, text) {
   return `${text.slice(0, size)}\u2026`;
 }
 
-/** The whole table. @param {import("./drawing.js").Painter} painter @param {{ text: string, soft: string }} tones */
-export function drawWhole(painter, { text, soft }) {
+/**
+ * The whole table, or its last columns.
+ * @param {import("./drawing.js").Painter} painter
+ * @param {{ text: string, soft: string }} tones
+ * @param {number} [last] columns
+ */
+export function drawWhole(painter, { text, soft }, last = 0) {
+  const from = last ? Math.max(0, data.tokens.length - last) : 0;
+  const at = (/** @type {number} */ column) => LEFT + (column - from) * WIDE;
+  const shown = [...data.tokens.keys()].slice(from);
   painter.text(data.title, 10, 16, { size: 14, color: text, weight: 650 });
-  data.tokens.forEach((token, column) => painter.text(cut(painter, token), LEFT + (column + 0.5) * WIDE, TOP - 8, { size: 11, color: text, align: "center" }));
+  for (const column of shown) painter.text(cut(painter, data.tokens[column]), at(column + 0.5), TOP - 8, { size: 11, color: text, align: "center" });
   data.layers.forEach((name, layer) => {
     const y = TOP + layer * HIGH;
     painter.text(name, LEFT - 8, y + HIGH / 2, { size: 11, color: soft, align: "right" });
-    data.tokens.forEach((_, column) => {
+    for (const column of shown) {
       const [word, share] = cellAt({ layer, column }).top[0];
       const { ground, ink } = paint(share);
-      painter.rect(LEFT + column * WIDE, y, WIDE - 1, HIGH - 1, ground);
-      painter.text(cut(painter, data.names[word]), LEFT + (column + 0.5) * WIDE, y + HIGH / 2, { size: 11, color: ink, align: "center" });
-    });
+      painter.rect(at(column), y, WIDE - 1, HIGH - 1, ground);
+      painter.text(cut(painter, data.names[word]), at(column + 0.5), y + HIGH / 2, { size: 11, color: ink, align: "center" });
+    }
   });
   const end = TOP + data.layers.length * HIGH;
   if (data.next.length) painter.text("next", LEFT - 8, end + HIGH / 2, { size: 11, color: soft, align: "right" });
-  data.next.forEach((token, column) => painter.text(cut(painter, token), LEFT + (column + 0.5) * WIDE, end + HIGH / 2, { size: 11, color: soft, align: "center" }));
-  const title = painter.measure(data.title, 14, 650) + 20;
-  return { width: Math.max(title, LEFT + data.tokens.length * WIDE + 10), height: end + HIGH + 10 };
+  for (const column of data.next.length ? shown : []) painter.text(cut(painter, data.next[column]), at(column + 0.5), end + HIGH / 2, { size: 11, color: soft, align: "center" });
+  const title = last ? 0 : painter.measure(data.title, 14, 650) + 20;
+  return { width: Math.max(title, at(data.tokens.length) + 10), height: end + HIGH + 10 };
 }

@@ -1,6 +1,7 @@
 import { chance } from "./chance.js";
 import { fixed } from "./numbers.js";
 import { probability, scoreText, weightText } from "./digits.js";
+import { outputs } from "./twoheads.js";
 
 /** @typedef {import("./types.js").Answer} Answer */
 
@@ -38,8 +39,8 @@ export function spread(values) {
  * A sentence with its figures, each taken from the pass that is shown, or, after `was`, from the one
  * with nothing changed: `{w 2.0 11 6}` a weight, `{p bread}` the probability of a token, `{top}` the
  * likeliest, `{previous 1.4}` the mean weight on the token before, `{token 6}`, `{dot}` the product of
- * query and key, `{max 1}` the largest share of the row at a divisor (√d by default), and what follows
- * from the head's width.
+ * query and key, `{max 1}` the largest share of the row at a divisor (√d by default), what follows
+ * from the head's width, and `{spread 2 0.5}` of the output of two heads at a variance of a key's length.
  * @param {string} text
  * @param {Answer} answer
  * @param {{ labels: string[], key: number | null, width: number, plain?: string[] }} given
@@ -90,5 +91,6 @@ function figure([name, ...rest], answer, was, { labels, key, width }) {
   if (name === "width") return String(width);
   if (name === "sqrt") return fixed(root, 2);
   if (name === "random") return fixed(spread(productsOf(width)) / (rest[0] ? root : 1), 2);
+  if (name === "spread") return fixed(outputs(Number(rest[1]))[Number(rest[0]) - 1].spread, 2);
   throw new Error(`no figure ${name}`);
 }

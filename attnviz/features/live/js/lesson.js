@@ -1,6 +1,7 @@
 import { byId, fill, make, say } from "./dom.js";
 import { plural } from "./numbers.js";
 import { told } from "./figures.js";
+import { drawHeads } from "./headsfigure.js";
 import { drawHistograms } from "./histograms.js";
 import { drawShares } from "./sharesfigure.js";
 import { pointAt } from "./spot.js";
@@ -74,7 +75,7 @@ function remember() {
 function leave() {
   if (get().step < 0) return;
   remember();
-  set({ ...own, lesson: "", step: -1, told: -1, why: null, divisor: null, other: null, places: own?.places ?? true });
+  set({ ...own, lesson: "", step: -1, told: -1, why: null, divisor: null, other: null, places: own?.places ?? true, noise: 0 });
   own = null;
   byId("open-lessons").focus();
 }
@@ -102,6 +103,7 @@ export function drawStep() {
     drawn = "";
     drawShares(null, null);
     drawHistograms(0, 1);
+    drawHeads(false);
     return pointAt("", null);
   }
   const wanted = askedFor({ ...state, ...shownAt(state.lesson, state.step, state.told) });
@@ -115,6 +117,7 @@ export function drawStep() {
   byId("lesson-next").classList.toggle("main", !step.ask || state.told >= 0);
   drawShares(step.figure ? current : null, state.divisor);
   drawHistograms(current && step.figure === "products" ? width : 0, state.divisor ?? Math.sqrt(width));
+  drawHeads(current !== null && step.figure === "heads");
   const name = `${state.lesson} ${state.step} ${state.told}`;
   // figures are those of the pass that the step is about, whatever is switched afterwards
   if (current?.asked === wanted && drawn !== name) {

@@ -1,7 +1,9 @@
+import { factsOf } from "./facts.js";
 import { label } from "./headmap.js";
 import { filed } from "./numbers.js";
 import { paintMap } from "./mapfigure.js";
 import { isMasked, picture } from "./shade.js";
+import { stageHeadline } from "./stage.js";
 import { get, page } from "./store.js";
 
 /** @typedef {import("./types.js").Answer} Answer */
@@ -36,8 +38,16 @@ export function drawWhole(painter, answer) {
     x += size.width + 24;
     high = Math.max(high, TOP + size.height);
   }
-  painter.text(`queries downwards, keys across; colours by the square root of the weight, from 0 to 1${page.causal ? "; grey: not allowed" : ""}`, 12, high + 16, { size: 11, color: soft });
-  return { width: Math.max(x, 520), height: high + 30 };
+  const legend = `queries downwards, keys across; colours by the square root of the weight, from 0 to 1${page.causal ? "; grey: not allowed" : ""}`;
+  painter.text(legend, 12, high + 16, { size: 11, color: soft });
+  return { width: Math.max(x, 24 + painter.measure(legend, 11)), height: high + 30 };
+}
+
+/** What a card says of it. @param {Answer | null} answer */
+export function headline(answer) {
+  const { head, off } = get();
+  const without = answer?.after && off.size ? `, with and without ${[...off].join(", ")}` : `: ${factsOf(head).said}`;
+  return stageHeadline() || `Head ${head} of ${page.model}${without}`;
 }
 
 /** The weights of the head that is shown, a line a cell. @param {Answer | null} answer */

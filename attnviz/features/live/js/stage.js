@@ -14,49 +14,86 @@ const FAINT = 0.06;
 
 /** The answer that was drawn last. @type {Answer | null} */
 let current = null;
+/** Ids of tokens that are not shown, and whether pieces are written together with "##". */
+let [hidden, pieces] = [new Set([0]), false];
 
-export function startStage() {
-  const { opening } = page;
-  if (!opening) return;
-  const button = byId("stage-switch");
-  button.addEventListener("click", () => turnOff([opening.writer], !get().off.has(opening.writer)));
+/** @param {import("./types.js").Vocabulary} vocabulary */
+export function startStage({ special, mask, kind }) {
+  hidden = new Set(special.filter((id) => id !== mask));
+  pieces = kind === "wordpieces";
+  byId("stage-switch").addEventListener("click", () => {
+    const head = page.opening?.switch;
+    if (head) turnOff([head], !get().off.has(head));
+  });
   byId("stage-words").addEventListener("click", (event) => {
     const head = /** @type {HTMLElement} */ (event.target).dataset.head;
     if (head) set({ head });
   });
 }
 
-/** The word that is predicted, the two heads that find it, and their switch: while its text stands there. @param {Answer} answer */
+/** What the page opens on: a word, the heads that look from there, and a switch: while its text stands there. @param {Answer} answer */
 export function drawStage(answer) {
   const { opening } = page;
   const { text, step, other, places } = get();
   const here = opening !== null && text === opening.text && step < 0 && other === null && places;
   byId("stage").hidden = !here;
-  if (!here || answer.at !== answer.ids.length - 1) return;
+  if (!here || (opening.answer !== null && answer.at !== opening.at)) return;
   current = answer;
-  const { reader, writer, key } = opening;
-  const word = answer.words?.find(({ id }) => id === opening.answer);
-  const off = get().off.has(writer);
-  if (word) {
-    fill(byId("stage-word"), plainText(opening.answer));
-    fill(byId("stage-share"), probability(answer.after ? word.after : word.before));
-    fill(byId("stage-was"), answer.after ? `${probability(word.before)} with all heads on` : "is what comes next");
-  }
-  const last = answer.ids.length - 1;
-  const [said, seen] = [weightText(weight(answer, reader, last, key)), weightText(weight(answer, writer, key, key - 1))];
-  const below = Number(reader.split(".")[0]) - Number(writer.split(".")[0]);
-  const [end, there] = [plainText(answer.ids[last]), plainText(answer.ids[key])];
-  fill(byId("stage-said"), off
-    ? `With head ${writer} off, head ${reader} has lost the place: ${said} of its weight at the last “${end}” is left on “${there}”. Which heads the model needs on other texts is another question: take a lesson, or attnviz ablate.`
-    : `At the last “${end}” head ${reader} looks at “${there}”, with ${said} of its weight. How does it know the place? ${below === 1 ? "One layer" : `${below} layers`} below, head ${writer} looks from “${there}” at the word before it (${seen}).`);
+  const { at, looks } = opening;
+  const word = wordOf(answer);
+  const off = opening.switch !== null && get().off.has(opening.switch);
+  fill(byId("stage-word"), plainText(opening.answer ?? answer.ids[at]));
+  fill(byId("stage-share"), word ? probability(answer.after ? word.after : word.before) : "");
+  fill(byId("stage-was"), !word ? "and the words beside it" : answer.after ? `${probability(word.before)} with all heads on` : page.causal ? "is what comes next" : "is what fits best there");
+  fill(byId("stage-said"), sentence(answer, opening, off));
   const button = byId("stage-switch");
-  fill(button, `switch ${writer} ${off ? "on" : "off"}`);
+  button.hidden = opening.switch === null;
+  fill(button, `switch ${opening.switch} ${off ? "on" : "off"}`);
   button.setAttribute("aria-pressed", String(off));
-  fill(byId("stage-words"), ...answer.ids.flatMap((id, place) => (special(id) ? [] : [
-    ...(page.labels[id].startsWith("·") ? [" "] : []),
-    make("span", { "data-place": place, class: place === last ? "from" : place === key ? "found" : place === key - 1 ? "before" : false }, plainText(id)),
+  const marks = new Map([...looks].reverse().map(({ key }, n) => [key, n < looks.length - 1 && opening.answer !== null ? "before" : "found"])).set(at, "from");
+  fill(byId("stage-words"), ...answer.ids.flatMap((id, place) => (hidden.has(id) ? [] : [
+    ...(joined(id) ? [] : [" "]),
+    make("span", { "data-place": place, class: marks.get(place) ?? false }, plainText(id)),
   ])));
   drawArcs();
+}
+
+/** The word that is predicted. @param {Answer} answer */
+function wordOf({ words }) {
+  return words?.find(({ id }) => id === page.opening?.answer);
+}
+
+/** What the arcs say. @param {Answer} answer @param {Opening} opening @param {boolean} off whether the head of the switch is off */
+function sentence(answer, { at, answer: id, looks: [first, second] }, off) {
+  const named = (/** @type {number} */ place) => `“${plainText(answer.ids[place])}”`;
+  const [said, seen] = [first, second].map((look) => (look ? weightText(weight(answer, look)) : "")).map((text) => (text === "1" ? "nearly all" : text));
+  const place = named(first.query);
+  if (id === null) return `At ${named(at)} head ${first.head} looks at the word before it, ${named(first.key)}, with ${said} of its weight, and head ${second.head} at the word behind it, ${named(second.key)}, with ${seen}. Both were chosen for that.`;
+  if (!second) {
+    return off
+      ? `With head ${first.head} off, what it read at ${named(first.key)} is gone, and with it most of what spoke for “${plainText(id)}”. Which heads the model needs on other texts is another question: attnviz ablate.`
+      : `From ${place} head ${first.head} looks at ${named(first.key)}, with ${said} of its weight. Of all heads that look at one word from there it is the one that “${plainText(id)}” depends on most: switch it off.`;
+  }
+  const below = Number(first.head.split(".")[0]) - Number(second.head.split(".")[0]);
+  return off
+    ? `With head ${second.head} off, head ${first.head} has lost the place: ${said} of its weight at the last ${place} is left on ${named(first.key)}. Which heads the model needs on other texts is another question: take a lesson, or attnviz ablate.`
+    : `At the last ${place} head ${first.head} looks at ${named(first.key)}, with ${said} of its weight. How does it know the place? ${below === 1 ? "One layer" : `${below} layers`} below, head ${second.head} looks from ${named(first.key)} at the word before it (${seen}).`;
+}
+
+/** What the stage shows, in a sentence; nothing where it shows nothing. */
+export function stageHeadline() {
+  const { opening } = page;
+  if (byId("stage").hidden || !opening || !current) return "";
+  const [first, second] = opening.looks;
+  const named = (/** @type {number} */ place) => `“${plainText(/** @type {Answer} */ (current).ids[place])}”`;
+  if (opening.answer === null) return `Heads ${first.head} and ${second.head} of ${page.model} look from ${named(opening.at)} at the words beside it, ${named(first.key)} and ${named(second.key)}`;
+  const word = wordOf(current);
+  if (!word) return "";
+  const name = `“${plainText(opening.answer)}”`;
+  if (current.after) return `${page.model} gives ${name} ${probability(word.after)} with ${[...get().off].join(", ")} off, and ${probability(word.before)} with all heads on`;
+  return second
+    ? `${page.model} expects ${name}, ${probability(word.before)}: head ${first.head} looks at where it stood before, and head ${second.head} had marked the place`
+    : `${page.model} puts ${name} in the gap, ${probability(word.before)}: head ${first.head} looks from there at ${named(first.key)}`;
 }
 
 /** Again where the words have moved. */
@@ -66,15 +103,13 @@ export function moveArcs() {
 
 function drawArcs() {
   if (!current || !page.opening) return;
-  const { reader, writer, key } = page.opening;
-  const last = current.ids.length - 1;
+  const answer = current;
+  const { off } = get();
   const field = byId("stage-field").getBoundingClientRect();
   const layer = byId("stage-arcs");
   layer.setAttribute("viewBox", `0 0 ${field.width} ${field.height}`);
-  layer.replaceChildren(
-    ...arc(place(last), place(key), weight(current, reader, last, key), reader, "reader", -ASIDE),
-    ...arc(place(key), place(key - 1), get().off.has(writer) ? 0 : weight(current, writer, key, key - 1), writer, "writer", ASIDE),
-  );
+  layer.replaceChildren(...page.opening.looks.flatMap((look, n) =>
+    arc(place(look.query), place(look.key), off.has(look.head) ? 0 : weight(answer, look), look.head, n ? "writer" : "reader", n ? ASIDE : -ASIDE)));
 }
 
 /** The upper middle of a word, in the field. @param {number} t @returns {[number, number]} */
@@ -104,18 +139,18 @@ function arc([x0, y0], [x1, y1], share, head, name, aside) {
   return [path, title];
 }
 
-/** A weight as the page is, with heads off where some are. @param {Answer} answer @param {string} head @param {number} query @param {number} key */
-function weight({ ids, before, after }, head, query, key) {
+/** A weight as the page is, with heads off where some are. @param {Answer} answer @param {import("./types.js").Look} look */
+function weight({ ids, before, after }, { head, query, key }) {
   const [layer, number] = head.split(".").map(Number);
   return (after || before)[layer][(number * ids.length + query) * ids.length + key];
 }
 
 /** @param {number} id */
 function plainText(id) {
-  return page.labels[id].replace(/^·/, "");
+  return page.labels[id].replace(pieces ? /^##/ : /^·/, "");
 }
 
-/** @param {number} id */
-function special(id) {
-  return /^<\|.*\|>$/.test(page.labels[id]);
+/** Whether a token belongs to what stands before it. @param {number} id */
+function joined(id) {
+  return pieces ? /^(##|[.,;:!?]$)/.test(page.labels[id]) : !page.labels[id].startsWith("·");
 }

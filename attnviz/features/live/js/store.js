@@ -10,7 +10,7 @@ const heads = new Set(page.heads.map(({ id }) => id));
 
 /** @returns {State} */
 function start() {
-  return { text: page.text, off: new Set(page.off), head: page.head, at: null, temperature: 0, topK: 0, topP: 1, seed: 0, why: null, key: null, lesson: "", step: -1, told: -1, places: true, other: null, divisor: null };
+  return { text: page.text, off: new Set(page.off), head: page.head, at: page.opening?.answer === null ? page.opening.at : null, temperature: 0, topK: 0, topP: 1, seed: 0, why: null, key: null, lesson: "", step: -1, told: -1, places: true, other: null, divisor: null, noise: 0 };
 }
 
 /**
@@ -28,7 +28,7 @@ export function shownAt(lesson, step, told) {
   return {
     lesson, step, told, text, head, at, key, why: null,
     off: new Set(open ? found.off : []), places: !open || found.places,
-    other: open ? found.other : null, divisor: open ? found.divisor : null,
+    other: open ? found.other : null, divisor: open ? found.divisor : null, noise: open ? found.noise : 0,
   };
 }
 
@@ -89,7 +89,7 @@ export function flush() {
     parts.set("step", String(state.step + 1));
     if (state.told >= 0) parts.set("told", String(state.told + 1));
   }
-  for (const name of /** @type {const} */ (["text", "off", "head", "at", "why", "temperature", "topK", "topP", "seed", "divisor"])) {
+  for (const name of /** @type {const} */ (["text", "off", "head", "at", "why", "temperature", "topK", "topP", "seed", "divisor", "noise"])) {
     if (plain(state[name]) !== plain(usual[name])) parts.set(name, state[name] === null ? "" : plain(state[name]));
   }
   if (state.places !== usual.places) parts.set("places", state.places ? "on" : "off");
@@ -117,7 +117,8 @@ export function fromHash() {
   const lesson = parts.get("lesson") || "";
   const [step, told] = ["step", "told"].map((name) => (/^\d+$/.test(parts.get(name) || "") ? Number(parts.get(name)) - 1 : -1));
   const usual = { ...start(), ...shownAt(lesson, step, told) };
-  const [head, temperature, divisor] = [parts.get("head") || "", Number(parts.get("temperature")), Number(parts.get("divisor"))];
+  const head = parts.get("head") || "";
+  const [temperature, divisor, noise] = ["temperature", "divisor", "noise"].map((name) => Number(parts.get(name)));
   /** A place in the text. @param {"at" | "why"} name */
   const place = (name) => (/^\d+$/.test(parts.get(name) || "") ? Number(parts.get(name)) : parts.has(name) ? null : usual[name]);
   set({
@@ -133,5 +134,6 @@ export function fromHash() {
     seed: seedFrom(parts.get("seed")) ?? 0,
     places: parts.has("places") ? parts.get("places") !== "off" : usual.places,
     divisor: divisor > 0 ? divisor : usual.divisor,
+    noise: parts.has("noise") && noise >= 0 && noise <= 1 ? noise : usual.noise,
   });
 }

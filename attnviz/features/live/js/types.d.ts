@@ -35,12 +35,14 @@ export interface HeadFacts { id: string; said: string; role: Role | null }
 /** `choices` answer what a step asks, `right` is the number of the one that holds, `hides` what would give it away. */
 export interface Step {
   say: string; text: string; off: string[]; head: string; at: number | null; key: number | null; spot: string;
-  ask: string; choices: string[]; right: number; told: string; hides: string; figure: "" | "shares" | "products";
-  places: boolean; other: string | null; divisor: number | null;
+  ask: string; choices: string[]; right: number; told: string; hides: string; figure: "" | "shares" | "products" | "heads";
+  places: boolean; other: string | null; divisor: number | null; noise: number;
 }
 export interface Lesson { name: string; title: string; about: string; steps: Step[] }
-/** A word that is predicted, where it stood before, and the two heads that find it there. */
-export interface Opening { text: string; answer: number; key: number; reader: string; writer: string }
+/** A head that looks from one place to another. */
+export interface Look { head: string; query: number; key: number }
+/** What heads do at a place: the word that is predicted there, where one is; see opening.py. */
+export interface Opening { text: string; at: number; answer: number | null; looks: Look[]; switch: string | null }
 export interface Page {
   title: string; model: string; text: string; causal: boolean; head: string; opening: Opening | null; labels: string[]; heads: HeadFacts[]; lessons: Lesson[]; off: string[];
   palette: string[]; notes: string[];
@@ -77,8 +79,8 @@ export interface Said { ready?: number; fast?: boolean; failed?: string; answer?
 export interface State { text: string; off: Set<string>; head: string; at: number | null; temperature: number; topK: number; topP: number; seed: number;
   /** the lesson, its step from 0, and the answer that was chosen in it, or -1 */
   lesson: string; step: number; told: number;
-  /** whether places have position vectors of their own; what the second pass reads; by what scores are divided, null for √d */
-  places: boolean; other: string | null; divisor: number | null;
+  /** whether places have position vectors of their own; what the second pass reads; by what scores are divided, null for √d; the variance of a key's length */
+  places: boolean; other: string | null; divisor: number | null; noise: number;
   /** the key whose weight is explained; and the one that was clicked last */
   why: number | null; key: number | null;
 }

@@ -14,6 +14,14 @@ function halves() {
   return table;
 }
 
+/** Numbers of a row that share a scale, where rows are cut up without a rest. */
+const BLOCK = 64;
+
+/** How many numbers of an array share a scale. @param {Entry} entry */
+function together({ shape }) {
+  return shape[1] % BLOCK ? shape[1] : BLOCK;
+}
+
 /**
  * The arrays of a network; see pack.py for how they lie.
  * @param {Entry[]} entries
@@ -24,28 +32,27 @@ export async function unpack(entries, text) {
   const bytes = await inflate(text);
   const sizes = entries.map(({ shape }) => shape.reduce((a, b) => a * b, 1));
   const sum = (/** @type {(entry: Entry, i: number) => number} */ of) => entries.reduce((total, entry, i) => total + of(entry, i), 0);
-  let code = 0;
-  let scale = sum(({ bits }, i) => (bits === 8 ? sizes[i] : 0));
-  let low = scale + sum(({ bits, shape }) => (bits === 8 ? 4 * shape[0] : 0));
-  let high = low + sum(({ bits }, i) => (bits === 16 ? sizes[i] : 0));
+  const scales = sum((entry, i) => (entry.bits === 8 ? sizes[i] / together(entry) : 0));
+  const halved = scales + sum(({ bits }, i) => (bits === 16 ? sizes[i] : 0));
+  const start = sum(({ bits }, i) => (bits === 8 ? sizes[i] : 0));
   const table = halves();
-  const view = new DataView(bytes.buffer);
+  /** A half, by its number among all. @param {number} n */
+  const half = (n) => table[bytes[start + n] | (bytes[start + halved + n] << 8)];
+  const codes = new Int8Array(bytes.buffer, bytes.byteOffset, start);
+  let [code, scale, next] = [0, 0, scales];
   /** @type {Map<string, Float32Array>} */
   const found = new Map();
-  for (const [n, { name, shape, bits }] of entries.entries()) {
+  for (const [n, entry] of entries.entries()) {
     const values = room(sizes[n]);
-    if (bits === 16) {
-      for (let i = 0; i < values.length; i++) values[i] = table[bytes[low + i] | (bytes[high + i] << 8)];
-      low += values.length;
-      high += values.length;
-    } else {
-      const across = shape[1];
-      for (let row = 0; row < shape[0]; row++, scale += 4) {
-        const factor = view.getFloat32(scale, true);
-        for (let i = row * across; i < (row + 1) * across; i++) values[i] = view.getInt8(code++) * factor;
+    if (entry.bits === 16) for (let i = 0; i < values.length; i++) values[i] = half(next++);
+    else {
+      const block = together(entry);
+      for (let from = 0; from < values.length; from += block) {
+        const factor = half(scale++);
+        for (let i = from; i < from + block; i++) values[i] = codes[code++] * factor;
       }
     }
-    found.set(name, values);
+    found.set(entry.name, values);
   }
   return found;
 }

@@ -1,12 +1,14 @@
 // The circuit: layers upwards, an edge as thick as what it restores. Pointing at a head shows its
 // figures and its map on the first clean prompt, pointing at an edge what goes along it.
 import { byId, fill, make, table } from "./dom.js";
-import { csvOf, download, standingAlone } from "./download.js";
+import { csvOf, download, pictured, pngOf, standingAlone } from "./download.js";
 import { startFrame } from "./frame.js";
 import { startHelpByKey } from "./help.js";
 import { curve } from "./curve.js";
 import { map } from "./map.js";
+import { wholePercent } from "./numbers.js";
 import { inkOn, rgb } from "./palette.js";
+import { startShareCard } from "./sharecard.js";
 import { draw } from "./svg.js";
 import { term } from "./words.js";
 
@@ -148,9 +150,16 @@ function* edgeLines() {
   for (const { start, end, side, share, numbers } of data.arrows) yield [start, end, side, String(share), ...numbers.map((value) => String(value ?? ""))];
 }
 
-byId("save-png").hidden = true; // the policy lets no picture in that a canvas could take
+byId("save-png").addEventListener("click", async () => {
+  const blob = await pngOf(await pictured(svg, wide, high), getComputedStyle(document.documentElement).getPropertyValue("--paper").trim());
+  if (blob) download(blob, "attnviz-circuit.png");
+});
 byId("save-svg").addEventListener("click", () => download(standingAlone(svg, wide, high), "attnviz-circuit.svg"));
 byId("save-csv").addEventListener("click", () => download(csvOf(edgeLines()), "attnviz-circuit.csv"));
+startShareCard({
+  headline: () => `${data.title} keeps ${wholePercent(data.faithful)} of the gap between clean and corrupted prompts`,
+  picture: () => pictured(svg, wide, high), name: () => "attnviz-circuit", hand: download,
+});
 startHelpByKey([["Tab", "from head to head and edge to edge"], ["Esc", "let go"]]);
 startFrame(() => show(held));
 show(null);

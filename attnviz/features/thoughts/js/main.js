@@ -5,10 +5,14 @@ import { byId, fill, make } from "./dom.js";
 import { csvOf, download } from "./download.js";
 import { startFrame } from "./frame.js";
 import { startHelpByKey } from "./help.js";
+import { fitted } from "./painter.js";
+import { startShareCard } from "./sharecard.js";
 import { figure, fixed, shown, signedText } from "./numbers.js";
 
 /** @type {import("./types.js").Data} */
 const data = JSON.parse(byId("data").textContent || "");
+/** Sentences that a card has room for. */
+const MOST = 10;
 let trace = data.traces[0];
 let head = Math.min(1, trace.attention.length - 1);
 /** @type {number | null} */
@@ -98,6 +102,30 @@ function told(at) {
   const [effect, ends] = trace.resampled?.[at] ?? [null, ""];
   if (effect !== null) lines.push(`. Kept as it is, and not written anew, it adds ${signedText(effect)} to the answer's log probability${ends ? ` (${ends})` : ""}`);
   return [`${lines.join("")}.`];
+}
+
+/** The sentences that the others need or read most, for a card. @param {import("./drawing.js").Painter} painter */
+function drawMost(painter) {
+  const [wide, bar, line, left] = [430, 150, 24, 34];
+  const style = getComputedStyle(document.documentElement);
+  const [text, soft, more, less] = ["--text", "--soft", "--strong", "--mark"].map((name) => style.getPropertyValue(name).trim());
+  const [name, all] = trace.needed ? ["needed", trace.needed] : ["read", trace.read];
+  const far = largest(all);
+  const shownRows = [...all.keys()].sort((a, b) => Math.abs(all[b] ?? 0) - Math.abs(all[a] ?? 0)).slice(0, MOST).sort((a, b) => a - b);
+  const zero = left + wide + bar * (all.some((value) => (value ?? 0) < 0) ? 0.5 : 0);
+  const across = left + wide + bar - zero;
+  painter.text(name, left + wide, line / 2, { size: 12, color: soft });
+  shownRows.forEach((n, row) => {
+    const y = (row + 1.5) * line;
+    const value = all[n];
+    painter.text(trace.sentences[n][0], left - 10, y, { size: 12, color: soft, align: "right" });
+    painter.text(fitted(painter, trace.sentences[n][1], wide - 20, 14), left, y, { size: 14, color: text });
+    if (value === null) return;
+    const size = (across * Math.abs(value)) / far;
+    painter.rect(value < 0 ? zero - size : zero, y - 6, Math.max(size, 0.5), 12, value < 0 ? less : more);
+    painter.text(trace.needed ? signedText(value) : shown(value), left + wide + bar + 8, y, { size: 12, color: text });
+  });
+  return { width: left + wide + bar + 60, height: (shownRows.length + 1) * line };
 }
 
 /** Arcs beside the rows. */
@@ -202,6 +230,7 @@ fill(byId("closing"), data.closing);
 byId("save-png").hidden = true; // the policy lets no picture in that a canvas could take
 byId("save-svg").hidden = true; // arcs without their sentences say nothing
 byId("save-csv").addEventListener("click", () => download(csvOf(lines()), "attnviz-thoughts.csv"));
+startShareCard({ headline: () => data.said, picture: () => drawMost, name: () => "attnviz-thoughts", hand: download });
 startHelpByKey([["Tab", "from sentence to sentence"], ["Enter", "hold a sentence"]]);
 new ResizeObserver(drawArcs).observe(byId("trace"));
 startFrame(show);

@@ -12,6 +12,7 @@ import { secondOf, sitesShown } from "./second.js";
 import { drawForPaper } from "./map.js";
 import { madeLine } from "./made.js";
 import { startPaper } from "./paper.js";
+import { startShareCard } from "./sharecard.js";
 
 /** @typedef {import("./types.js").View} View */
 /** @typedef {import("./types.js").State} State */
@@ -19,6 +20,8 @@ import { startPaper } from "./paper.js";
 
 /** A table of more weights would not open anywhere. */
 const MOST_WEIGHTS = 8e6;
+/** How wide a map is drawn for a card, which makes it larger. */
+const CARD = 400;
 
 /** @param {State} state the heads that are saved, as a file names them */
 function named(state) {
@@ -135,15 +138,25 @@ function paperCaption() {
   return `${heads} of ${model}, ${title}: ${what} on “${itemOf(state).label}”. ${program}.`;
 }
 
+/** The text of a part of a sentence, tokens in quotation marks. @param {Node} part */
+function quoted({ nodeName, textContent }) {
+  return nodeName === "EM" ? `“${textContent}”` : textContent || "";
+}
+
+/** What is said of the head that the page opens on, while it is shown; else what is drawn. */
+function headline() {
+  const lead = byId("opening").querySelector("button");
+  const { head } = get();
+  return !byId("opening").hidden && lead?.dataset.head === head ? [...lead.childNodes].map(quoted).join("") : paperCaption().replace(/ [^.]+\.$/, "");
+}
+
 /** @param {() => View} current the view that is open */
 export function startSave(current) {
-  startPaper({
-    // Explore's map is the figure: its text and all heads have no room in a column
-    draw: (painter, width) => (["stage", "map"].includes(get().view) ? drawForPaper(painter, get(), width) : current().picture(painter, get())),
-    caption: paperCaption,
-    name: () => `attnviz-${named(get())}-figure`,
-    hand: download,
-  });
+  // Explore's map is the figure: its text and all heads have no room in a column
+  const draw = (/** @type {import("./drawing.js").Painter} */ painter, /** @type {number} */ width) =>
+    (["stage", "map"].includes(get().view) ? drawForPaper(painter, get(), width) : current().picture(painter, get()));
+  startPaper({ draw, caption: paperCaption, name: () => `attnviz-${named(get())}-figure`, hand: download });
+  startShareCard({ headline, picture: () => (painter) => draw(painter, CARD), name: () => `attnviz-${named(get())}`, hand: download });
   /** @type {Record<string, () => void | Promise<void>>} */
   const ways = {
     "save-png": () => savePng(current()),

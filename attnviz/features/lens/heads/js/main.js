@@ -7,7 +7,7 @@ import { startFrame } from "./frame.js";
 import { startHelpByKey } from "./help.js";
 import { legend } from "./legend.js";
 import { setAddress } from "./observed.js";
-import { fitted } from "./painter.js";
+import { fitted, untitled } from "./painter.js";
 import { ramp, readable } from "./palette.js";
 
 /** @typedef {import("./types.js").Head} Head */
@@ -109,6 +109,6 @@ grid.addEventListener("click", (event) => {
 grid.addEventListener("keydown", pressed);
 startHelpByKey([["arrow keys", "another head"]]);
 startFrame(() => {});
-startSaving("attnviz-lens-heads", drawWhole, () => data.table);
+startSaving("attnviz-lens-heads", drawWhole, () => data.table, { card: untitled(drawWhole, 26) });
 choose(Math.max(0, data.heads.findIndex(({ name }) => `#head=${name}` === decodeURIComponent(location.hash))));
 document.documentElement.dataset.busy = "0";

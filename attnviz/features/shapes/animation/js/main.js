@@ -138,7 +138,7 @@ const KEYS = {
 
 startFrame(() => show(at));
 startHelpByKey([["Space", "play or pause"], ["← →", "step"], ["Home", "the first step"], ["End", "the last step"], ["+ −", "faster, slower"]]);
-startSaving("attnviz-step", (painter) => paintFrame(painter, animation, at), () => stepLines(), "--stage");
+startSaving("attnviz-step", (painter) => paintFrame(painter, animation, at), () => stepLines(), { ground: "--stage" });
 seek.max = String(LAST);
 byId("play").addEventListener("click", toggle);
 byId("back").addEventListener("click", () => step(-1));
