@@ -26,8 +26,7 @@ ADDING = (
 )
 REFUSED = {
     "gemma2": r"caps its logits, 30 tanh\(x / 30\)",
-    "lfm2": "has no attention",
-    "bert": "does not simply add",
+    "bert": "normalizes the sum",
     "t5": "no plain list of layers",
 }
 
