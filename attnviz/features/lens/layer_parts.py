@@ -2,7 +2,8 @@
 
 With σ of the state behind layer l, its logit is the sum of what the state before the layer adds,
 each head (z_h W_O^h), b_O, the feed-forward part, a part that mixes tokens without attention, and
-what the last normalization and the LM head add by themselves; see :mod:`attnviz.attention.unembedding`.
+what the last normalization and the LM head add by themselves; see
+:mod:`attnviz.attention.unembedding`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """W_O of models that compute their attention in code of their own, found while they run.
 
 The product of weights and values is recorded where the model makes it
-(:mod:`attnviz.models.hooked.qk_hook`); the linear layer that takes it, number for number, is W_O, as
-of hooked models (:mod:`attnviz.models.hooked.projection`).
+(:mod:`attnviz.models.hooked.qk_hook`); the linear layer that takes it, number for number, is W_O,
+as of hooked models (:mod:`attnviz.models.hooked.projection`).
 """
 
 from __future__ import annotations

@@ -10,10 +10,10 @@ without attention: a convolution, a layer with a state.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from os.path import commonprefix
 from typing import Any, NamedTuple
 
 import torch
@@ -133,7 +133,8 @@ def layer_sum(
             distinct.append(call)
     for count in range(_MOST + 1):
         for how in _HOW:
-            for norm, attention in attended or [(None, None)]:
+            none: tuple[None, None] = (None, None)
+            for norm, attention in attended or [none]:
                 fixed = [entered] if attention is None else [entered, attention]
                 fit = _fitted(fixed, distinct, left, count, how)
                 if fit is not None:
@@ -354,9 +355,8 @@ def _behind_norms(call: ModuleCall, inside: Sequence[ModuleCall]) -> ModuleCall:
     if not isinstance(entered, Tensor) or normalization(call.module, *_first(call)) is None:
         return call
     first = _first(call)[0]
-    made = next((other for other in inside if other.left.shape == first.shape
+    return next((other for other in inside if other.left.shape == first.shape
                  and torch.equal(other.left, first)), call)  # fmt: skip
-    return made
 
 
 def _first(call: ModuleCall) -> tuple[Tensor, Tensor]:
@@ -367,8 +367,7 @@ def _first(call: ModuleCall) -> tuple[Tensor, Tensor]:
 
 def _name(call: ModuleCall, inside: Sequence[ModuleCall], layer: nn.Module) -> str:
     """What a mixer is: the class of its module, without the family's name that the layer's has."""
-    own = type(_behind_norms(call, inside).module).__name__
-    family = commonprefix([own, type(layer).__name__])
-    while family and not own[len(family) :][:1].isupper():  # to the end of a word
-        family = family[:-1]
-    return own.removeprefix(family) or own
+    own, around = (re.findall("[A-Z]+[a-z0-9]*|[a-z0-9]+", type(module).__name__)
+                   for module in (_behind_norms(call, inside).module, layer))  # fmt: skip
+    same = next((n for n, (a, b) in enumerate(zip(own, around, strict=False)) if a != b), 0)
+    return "".join(own[same:])

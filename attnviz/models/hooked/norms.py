@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
 from attnviz.core.source import Normalization
@@ -35,10 +34,10 @@ def normalization(module: nn.Module, entered: Tensor, left: Tensor) -> Normaliza
     weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
     named = [float(getattr(module, name)) for name in _EPSILONS if hasattr(module, name)][:1]
     if weight is None and bias is None and entered.shape == left.shape:
-        scales, epsilons = [entered.new_ones(entered.shape[-1])], named or _UNNAMED
+        scales, epsilons = [entered.new_ones(entered.shape[-1])], named or list(_UNNAMED)
     elif isinstance(weight, Tensor) and weight.shape == entered.shape[-1:]:
         scales = [weight.detach(), 1 + weight.detach()]  # Gemma keeps γ - 1
-        epsilons = named or (0.0,)
+        epsilons = named or [0.0]
     else:
         return None
     for scale in scales:

@@ -143,20 +143,18 @@ def find_residual(
     no_sum = _no_sum(sums, by_layer)
     if readout.summed.table is None:
         return Residual(readout, no_sum=no_sum)
-    found = {
-        "after": {n: added.norm for n, added in enumerate(sums) if added.norm is not None},
-        "shares": _factors([added.attention for added in sums]),
-        "residual_scales": _factors([added.residual for added in sums]),
-        "biases": {n: added.bias for n, added in enumerate(sums) if added.bias is not None},
-        "mixers": {n: part.mixer for n, added in enumerate(sums) for part in added.parts
-                   if part.mixer},
-        "without_mlp": frozenset(n for n, added in enumerate(sums)
-                                 if all(part.mixer for part in added.parts)),
-    }  # fmt: skip
-    if readout.uncapped is None:
-        readout = replace(readout, **found)
-    else:
-        readout = replace(readout, uncapped=replace(readout.uncapped, **found))
+    known = replace(
+        readout.summed,
+        after={n: added.norm for n, added in enumerate(sums) if added.norm is not None},
+        shares=_factors([added.attention for added in sums]),
+        residual_scales=_factors([added.residual for added in sums]),
+        biases={n: added.bias for n, added in enumerate(sums) if added.bias is not None},
+        mixers={n: part.mixer for n, added in enumerate(sums) for part in added.parts
+                if part.mixer},
+        without_mlp=frozenset(n for n, added in enumerate(sums)
+                              if all(part.mixer for part in added.parts)),
+    )  # fmt: skip
+    readout = known if readout.uncapped is None else replace(readout, uncapped=known)
     return Residual(readout, tuple(sums), no_sum)
 
 
