@@ -90,7 +90,7 @@ def run(source: Source, inputs: Inputs, question: LogitsSettings) -> Logits:
         texts=1,
     )
     if not able:
-        return _without(report, readout)
+        return _without(report, readout, source)
     if own.cap:
         assert output.hidden is not None
         report = _before_cap(
@@ -233,12 +233,14 @@ def _with(
     )
 
 
-def _without(report: Logits, readout: Readout) -> Logits:
+def _without(report: Logits, readout: Readout, source: Source) -> Logits:
     """The report with the reason why nothing is split."""
-    note = (
-        f"No sum over heads for {report.source.model}: {readout.reason}. What every head changes "
-        "of a difference of logits, attnviz ablate measures by the metric logit-diff."
-    )
+    note = f"No sum over heads for {report.source.model}: {readout.reason}."
+    if not source.no_gates:
+        note += (
+            " What every head changes of a difference of logits, attnviz ablate measures by the "
+            "metric logit-diff."
+        )
     return replace(report, reason=readout.reason, notes=(*report.notes, note))
 
 
