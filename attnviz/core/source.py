@@ -598,4 +598,4 @@ def held(source: Source) -> tuple[Held, ...]:
     kinds: dict[Held, None] = dict.fromkeys(
         kind for site in source.layout.sites for kind in source.output(site).held
     )
-    return (*kinds, "after") if source.readout().after else tuple(kinds)
+    return (*kinds, "after") if source.readout().summed.after else tuple(kinds)

@@ -131,10 +131,10 @@ def layer_sum(
         taken = (entered, left, *(tensor for _, tensor in attended), *(c.left for c in distinct))
         if call.left.shape == left.shape and not any(torch.equal(call.left, t) for t in taken):
             distinct.append(call)
+    attentions: list[tuple[Normalization | None, Tensor | None]] = [*attended] or [(None, None)]
     for count in range(_MOST + 1):
         for how in _HOW:
-            none: tuple[None, None] = (None, None)
-            for norm, attention in attended or [none]:
+            for norm, attention in attentions:
                 fixed = [entered] if attention is None else [entered, attention]
                 fit = _fitted(fixed, distinct, left, count, how)
                 if fit is not None:
