@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from attnviz.core.source import Normalization
+from attnviz.models.hooked.agreement import is_low
 from attnviz.models.hooked.norms import close, normalization
 
 Factor = float | Tensor
@@ -40,6 +41,12 @@ _HOW = (_How(False, False), _How(True, False), _How(True, True))
 """The simplest first."""
 _AT_ONCE = 1 << 22
 """Numbers of systems of equations that are solved together."""
+_REST, _REST_LOW = 1e-7, 2e-5
+"""Squares that a sum may leave, of those of what left the layer; in half precision by rounding."""
+_NEAR = 0.05
+"""How far fitted factors may be from round numbers that stand in their place."""
+_ALIKE = 1e-11
+"""Squares that a sum with round numbers may leave, of those of what left the layer, in any case."""
 _DEPENDENT = 1e-9
 """Smallest eigenvalue, of the largest, of tensors that are no combinations of each other."""
 
@@ -282,6 +289,7 @@ def _fitted(
     """
     if count == 0 and len(fixed) == 1:  # a layer that adds nothing
         return None
+    low = is_low(left.dtype)
     known = [*fixed, torch.ones_like(left)] if how.bias else list(fixed)
     columns = [*known, *(call.left for call in calls), left]
     table = torch.stack([column.double() for column in columns])  # [n, T, D]
@@ -292,20 +300,19 @@ def _fitted(
     for first in range(0, len(every), step):
         some = every[first : first + step]
         rows = torch.tensor([[*range(len(known)), *extra] for extra in some])
-        for n, factors in _solved(gram, rows.to(gram.device)):
+        for n, factors in _solved(gram, rows.to(gram.device), _REST_LOW if low else _REST):
             chosen = [columns[row] for row in rows[n].tolist()]
             own: list[Factor] = [f if how.channels else float(f[0]) for f in factors.T]
-            for some_factors in ([_round(factor) for factor in own], own):
-                if not close(_sum(some_factors, chosen), left):
-                    continue
-                bias = torch.as_tensor(some_factors[len(fixed)]) if how.bias else None
-                return _Fit(
-                    tuple(calls[i - len(known)] for i in some[n]),
-                    some_factors[0],
-                    some_factors[1] if len(fixed) > 1 else 1.0,
-                    tuple(some_factors[len(known) :]),
-                    bias,
-                )
+            if not close(_sum(own, chosen), left):
+                continue
+            own = _rounded(own, chosen, left)
+            return _Fit(
+                tuple(calls[i - len(known)] for i in some[n]),
+                own[0],
+                own[1] if len(fixed) > 1 else 1.0,
+                tuple(own[len(known) :]),
+                torch.as_tensor(own[len(fixed)]) if how.bias else None,
+            )
     return None
 
 
@@ -314,12 +321,13 @@ def _sum(factors: Sequence[Factor], tensors: Sequence[Tensor]) -> Tensor:
     return torch.stack([f * t.double() for f, t in zip(factors, tensors, strict=True)]).sum(0)
 
 
-def _solved(gram: Tensor, rows: Tensor) -> list[tuple[int, Tensor]]:
+def _solved(gram: Tensor, rows: Tensor, most: float) -> list[tuple[int, Tensor]]:
     """Which choices of tensors give the last one by least squares, with their factors.
 
     Args:
         gram: products of all tensors, [G, n, n] for G groups of channels.
         rows: [C, k], the choices.
+        most: what may be left of the last one's squares.
 
     Returns:
         Their numbers, and [G, k].
@@ -336,16 +344,29 @@ def _solved(gram: Tensor, rows: Tensor) -> list[tuple[int, Tensor]]:
         whole = gram[:, -1, -1]
         rest = whole - (factors * left[n]).sum(-1)
         used = (factors.abs().amax(0) > 1e-3).all()
-        if bool(used) and float(rest.sum()) <= 1e-7 * float(whole.sum()):
+        if bool(used) and float(rest.sum()) <= most * float(whole.sum()):
             found.append((n, factors))
     return found
 
 
-def _round(factor: Factor) -> Factor:
-    """A factor without the rounding of what it was fitted to, where it is a round number."""
+def _rounded(factors: Sequence[Factor], tensors: Sequence[Tensor], left: Tensor) -> list[Factor]:
+    """Factors without the rounding of what they were fitted to, where round numbers fit as well."""
+
+    def rest(some: Sequence[Factor]) -> float:
+        return float((_sum(some, tensors) - left.double()).square().sum())
+
+    most = max(4 * rest(factors), _ALIKE * float(left.double().square().sum()))
+    for digits in (1, 3):
+        near = [_near(factor, digits) for factor in factors]
+        if rest(near) <= most:
+            return near
+    return list(factors)
+
+
+def _near(factor: Factor, digits: int) -> Factor:
     if isinstance(factor, float):
-        near = float(f"{factor:.3g}")
-        return near if abs(near - factor) <= 5e-6 * abs(factor) else factor
+        near = float(f"{factor:.{digits}g}")
+        return near if abs(near - factor) <= _NEAR * abs(factor) else factor
     return 1.0 if close(factor, torch.ones_like(factor)) else factor
 
 
@@ -367,7 +388,7 @@ def _first(call: ModuleCall) -> tuple[Tensor, Tensor]:
 
 def _name(call: ModuleCall, inside: Sequence[ModuleCall], layer: nn.Module) -> str:
     """What a mixer is: the class of its module, without the family's name that the layer's has."""
-    own, around = (re.findall("[A-Z]+[a-z0-9]*|[a-z0-9]+", type(module).__name__)
+    own, around = (re.findall("[A-Z][a-z0-9]*|[a-z0-9]+", type(module).__name__)
                    for module in (_behind_norms(call, inside).module, layer))  # fmt: skip
     same = next((n for n, (a, b) in enumerate(zip(own, around, strict=False)) if a != b), 0)
     return "".join(own[same:])

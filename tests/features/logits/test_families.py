@@ -187,3 +187,19 @@ def test_what_is_no_sum_is_refused_with_its_reason(name: str) -> None:
     report = av.logits(Prompt(ids=IDS), model=load(name)[0])
     assert report.sum is None
     assert REFUSED[name] in report.reason
+
+
+@pytest.mark.parametrize("name", ["qwen3_next", "falcon_h1", "bloom", "doge"])
+def test_half_precision_has_the_same_parts(name: str) -> None:
+    """Sums are found to the rounding of bfloat16, and factors of 1 are 1 there too."""
+    model = built(dict(families())[name])
+    whole = av.logits(Prompt(ids=IDS), model=av.load(copy.deepcopy(model)))
+    source = av.load(model.bfloat16())
+    half = av.logits(Prompt(ids=IDS), model=source, answer=f"#{whole.predictions[0].id}")
+    kinds = [[(part.kind, part.layer, part.head, part.name) for part in one.parts]
+             for one in (whole, half)]  # fmt: skip
+    assert kinds[0] == kinds[1]
+    assert half.sum == pytest.approx(half.logit, rel=0.05, abs=0.05)
+    readout = source.readout().summed
+    if name != "doge":
+        assert readout.shares == readout.residual_scales == ()
