@@ -61,6 +61,7 @@ MORE: dict[str, dict[str, Any]] = {
     "nemotron_h": {"layers_block_type": ["mamba", "attention", "mlp"]},
     "kimi_linear": {"mlp_layer_types": ["dense"] * 3, "num_key_value_heads": 4},
     "mpt": {"expansion_ratio": 2},
+    "bert-generation": {"is_decoder": True},
 }
 
 
@@ -141,8 +142,8 @@ def row(name: str, config: Any) -> list[str]:
     except AttnvizError as error:
         return [name, f"refused: {error}"[:120], "", "", "", ""]
     try:
-        report = av.logits(Prompt(ids=IDS), model=source)
-        logits = report.reason or f"{abs((report.sum or 0) - report.logit):.0e}"
+        report = av.logits(Prompt(ids=IDS), position=-1, model=source)
+        logits = report.reason or f"{abs((report.sum or 0) - report.whole):.0e}"
     except AttnvizError as error:
         logits = str(error)
     states: States | None = getattr(source, "_states", None)

@@ -53,6 +53,13 @@ class Recurrence:
     erases: bool
     skip: Tensor | None = None
 
+    @property
+    def name(self) -> str:
+        """What computes it: the rule or the model that it is known from."""
+        if not self.erases:
+            return "Mamba-2"
+        return "gated delta rule" if self.decay.ndim == 3 else "Kimi delta attention"
+
     def blocks(self, rows: int | None = None) -> Iterator[tuple[int, Tensor]]:
         """Coefficients in blocks of rows, from the first.
 

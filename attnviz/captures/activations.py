@@ -34,12 +34,10 @@ class Activations:
         """Keep a block."""
         if rows.site not in self._sites:
             return
-        assert rows.terms is not None, "every backend that takes donors hands its terms out"
-        terms: dict[Kept, Array] = {
-            "q": rows.terms.query, "k": rows.terms.key, "v": rows.terms.value
-        }  # fmt: skip
-        for part in self._parts & terms.keys():
-            self._terms[part][rows.site] = terms[part]
+        for part in self._parts & self._terms.keys():
+            assert rows.terms is not None, "every backend that takes donors hands its terms out"
+            own = {"q": rows.terms.query, "k": rows.terms.key, "v": rows.terms.value}
+            self._terms[part][rows.site] = own[part]
         if self._parts & {"z", "written"}:
             z = mixed(rows)
             outputs: dict[Kept, Array] = {"z": z, "written": written(rows, z)}
@@ -49,7 +47,8 @@ class Activations:
             gate = arrays.of(rows.opened).cast(rows.opened, rows.weights.dtype)
             self._blocks.setdefault(("gate", rows.site), []).append(gate)
         if "pattern" in self._parts:
-            keys = terms["k"].shape[2]
+            assert rows.terms is not None
+            keys = rows.terms.key.shape[2]
             shape = (*rows.weights.shape[:3], keys)
             whole = arrays.of(rows.weights).zeros(shape, rows.weights.dtype, rows.weights)
             whole[..., rows.key_start : rows.key_start + rows.weights.shape[3]] = rows.weights

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from typing import Literal, Protocol, get_args
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol, get_args
 
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, converted
@@ -221,9 +221,11 @@ class Output:
             :attr:`Source.no_logits`.
         states: what enters each layer that ran, and what leaves the last one before any closing
             normalization, [B, T, D] each; empty unless asked for.
-        mlps: what each layer's feed-forward part adds to the residual stream, [B, T, D] each;
-            empty unless asked for.
+        mlps: what each layer's feed-forward part adds to the residual stream, [B, T, D] each, 0 of
+            layers without one; empty unless asked for.
         past: keys and values of all tokens; None unless asked for.
+        mixers: with ``mlps``, what the parts add that mix tokens without attention, [B, T, D] by
+            layer, of the layers that :attr:`Readout.mixers` names.
     """
 
     hidden: Array | None = None
@@ -231,6 +233,7 @@ class Output:
     states: tuple[Array, ...] = ()
     mlps: tuple[Array, ...] = ()
     past: Past | None = None
+    mixers: Mapping[int, Array] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -329,8 +332,17 @@ class Readout:
         factor: what the model multiplies its logits with; ``scale`` and ``shift`` have it already.
         after: by layer, the RMS normalization that the sum over the heads (and b_O) goes through
             before it is added to the stream (Gemma 3, OLMo 2); nothing where it is added as it is.
-        shares: by layer, what attention and feed-forward parts are multiplied with before they are
-            added (Granite); nothing where that is 1 everywhere.
+        shares: by layer, what the sum over the heads is multiplied with before it is added, a
+            number (Granite) or one for each channel, [D]; nothing where that is 1 everywhere.
+        residual_scales: by layer, what the stream that enters it is multiplied with before anything
+            is added (Doge, Gemma 4), likewise; nothing where that is 1 everywhere.
+        biases: by layer, what it adds beside its parts and b_O, the same for every token, [D].
+        mixers: by layer, what a part is that mixes tokens without attention and adds to the stream:
+            a layer with a state, a convolution.
+        without_mlp: the layers that have no feed-forward part.
+        uncapped: of logits that are capped, the same readout before the cap; None where there is
+            no cap.
+        cap: c, where logits are c tanh(x / c) of the uncapped x; 0 where there is none.
     """
 
     table: Array | None
@@ -342,11 +354,33 @@ class Readout:
     reason: str = ""
     factor: float = 1.0
     after: Mapping[int, Normalization] = field(default_factory=dict)
-    shares: tuple[float, ...] = ()
+    shares: tuple[Any, ...] = ()
+    residual_scales: tuple[Any, ...] = ()
+    biases: Mapping[int, Array] = field(default_factory=dict)
+    mixers: Mapping[int, str] = field(default_factory=dict)
+    without_mlp: frozenset[int] = frozenset()
+    uncapped: Readout | None = None
+    cap: float = 0.0
 
-    def share(self, layer: int) -> float:
-        """What a layer's sublayers are multiplied with before they are added."""
+    def share(self, layer: int) -> Any:
+        """What the sum over a layer's heads is multiplied with before it is added, or [D]."""
         return self.shares[layer] if self.shares else 1.0
+
+    def onward(self, layer: int) -> Any:
+        """What the layers behind one multiply the stream with that leaves it, or [D].
+
+        Args:
+            layer: its number; -1 for what enters the first.
+        """
+        scale: Any = 1.0
+        for factor in self.residual_scales[layer + 1 :]:
+            scale = scale * factor
+        return scale
+
+    @property
+    def summed(self) -> Readout:
+        """The readout whose logits are a sum: before the cap, where there is one."""
+        return self if self.uncapped is None else self.uncapped
 
     def converted(self, like: Array) -> Readout:
         """The same as arrays of the kind of another, where that is."""
@@ -355,9 +389,14 @@ class Readout:
             for x in (self.table, self.scale, self.shift, self.bias)
         )
         after = {layer: norm.converted(like) for layer, norm in self.after.items()}
-        return Readout(
-            table, scale, self.eps, shift, bias, self.centred, self.reason, self.factor, after,
-            self.shares,
+        biases = {layer: converted(bias, like) for layer, bias in self.biases.items()}
+        shares, scales = (
+            tuple(x if isinstance(x, float) else converted(x, like) for x in factors)
+            for factors in (self.shares, self.residual_scales)
+        )
+        return replace(
+            self, table=table, scale=scale, shift=shift, bias=bias, after=after, shares=shares,
+            residual_scales=scales, biases=biases,
         )  # fmt: skip
 
 
@@ -559,4 +598,4 @@ def held(source: Source) -> tuple[Held, ...]:
     kinds: dict[Held, None] = dict.fromkeys(
         kind for site in source.layout.sites for kind in source.output(site).held
     )
-    return (*kinds, "after") if source.readout().after else tuple(kinds)
+    return (*kinds, "after") if source.readout().summed.after else tuple(kinds)

@@ -87,7 +87,7 @@ def check_layers(source: Source, head: Head) -> None:
     if not all(source.layout.heads[head.site.kind][: head.layer]):
         raise ModelError(
             f"what the queries and keys of {source.layout.name(head)} of {source.info.model} are "
-            f"made of cannot be told: {source.readout().reason}"
+            f"made of cannot be told: {source.no_sum}"
         )
 
 

@@ -197,8 +197,39 @@ def test_layers_are_named_as_such() -> None:
     assert picture.title(picture.maps[0][0]).startswith("layer 1")
 
 
-def test_models_without_values_say_so(tmp_path: Path) -> None:
+def test_values_of_attention_in_code_of_its_own_are_those_of_its_own_modules(
+    tmp_path: Path,
+) -> None:
+    """BLOOM, which hands out weights alone: values from its fused projection, W_O from its own."""
     build("bloom", tmp_path, 3.0)
+    source = av.load(str(tmp_path))
+    inputs = source.prepare(Prompt(ids=LONG))
+    recorder = Recorder([inputs])
+    with_quantity(source, "norm", shares=False).forward(
+        [inputs], [recorder], ForwardRequest(hidden=False)
+    )
+    transformers = pytest.importorskip("transformers")
+    model = transformers.AutoModel.from_pretrained(tmp_path, attn_implementation="eager")
+    fused: list[Tensor] = []
+    for block in model.h:
+        block.self_attention.query_key_value.register_forward_hook(
+            lambda _, args, out: fused.append(out[0].double())
+        )
+    with torch.no_grad():
+        weights = model(torch.tensor([LONG]), output_attentions=True).attentions
+    for layer, block in enumerate(model.h):
+        values = fused[layer].view(len(LONG), 4, 3, -1)[:, :, 2]  # [S, H, d_v]
+        w = block.self_attention.dense.weight.detach().double()
+        f = torch.einsum("shv,dhv->hsd", values, w.view(len(w), 4, -1))
+        expected = weights[layer][0].double() * f.norm(dim=-1)[:, None]
+        found = recorder.maps()[Site("decoder", layer)]
+        np.testing.assert_allclose(found, expected.detach().numpy(), rtol=1e-4, atol=1e-6)
+    with pytest.raises(ModelError, match="code of their own"):
+        av.heads(Prompt(ids=LONG), model=source, quantity="norm-residual")
+
+
+def test_models_without_values_say_so(tmp_path: Path) -> None:
+    build("deberta_v2", tmp_path, 3.0)
     with pytest.raises(ModelError, match=r"quantity='norm' cannot be told .* code of their own"):
         av.heads(Prompt(ids=LONG), model=str(tmp_path), quantity="norm")
     build("gemma2", tmp_path, 3.0)

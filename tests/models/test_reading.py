@@ -30,7 +30,7 @@ NOTHING = {
 }
 WORDLESS = ("distilbert", "albert")
 SUM_FAILS = {
-    "bert": "does not simply add",
+    "bert": "normalizes the sum",
     "gemma2": "normalizes what its heads write before it is added",
     "lfm2": "no attention",
 }

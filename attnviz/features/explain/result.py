@@ -68,7 +68,7 @@ class Explain(Renderable, Result):
         logit: of the answer.
         lead: the answer's logit less that of ``against``, which ablations change.
         chosen_by: how the heads were chosen: by what they add to the lead, or by ablating each.
-        parts: that add up to the lead; empty where logits are no sum.
+        parts: that add up to the lead, before a cap on logits; empty where logits are no sum.
         by_token: what each head adds to it through each token, [T] by head.
         heads: those that count most, the first the most.
         negative: the head that takes most from the lead (a negative head, Wang et al. 2022); None

@@ -1,8 +1,9 @@
 """What a layer added to one logit of the state behind it.
 
 With σ of the state behind layer l, its logit is the sum of what the state before the layer adds,
-each head (z_h W_O^h), b_O, the feed-forward part, and what the last normalization and the LM head
-add by themselves; see :mod:`attnviz.attention.unembedding`.
+each head (z_h W_O^h), b_O, the feed-forward part, a part that mixes tokens without attention, and
+what the last normalization and the LM head add by themselves; see
+:mod:`attnviz.attention.unembedding`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ def added(
     source: Source,
     states: Array,
     mlps: Sequence[Array],
+    mixers: Mapping[int, Array],
     outputs: Mapping[Site, Array],
     tokens: Array,
     logits: Array,
@@ -34,6 +36,7 @@ def added(
         source: with a readout.
         states: [L + 1, P, D].
         mlps: [P, D] by layer, what the feed-forward parts add.
+        mixers: [P, D] of some layers, what parts add that mix tokens without attention.
         outputs: [P, H, d_v] by layer, the heads' outputs.
         tokens: int64 [L + 1, P], whose logit.
         logits: [L + 1, P], as they were read.
@@ -46,17 +49,25 @@ def added(
     for place, now in enumerate(states):
         toward, constants = directions(readout, now, tokens[place])
         none = on.xp.zeros_like(constants)
-        sums, before, heads = [constants, none, none], now, none[:, None][:, :0]
+        sums, before, heads = [constants, none, none, none], exact(now), none[:, None][:, :0]
         if place:
-            before, site = states[place - 1], source.layout.sites[place - 1]
-            heads, bias = _of_heads(source, site, outputs[site], toward)
-            sums[1:] = [bias, (exact(mlps[place - 1]) * toward).sum(-1)]
-        columns = on.xp.stack([(exact(before) * toward).sum(-1), *sums], 1)
+            layer, site = place - 1, source.layout.sites[place - 1]
+            before, bias = exact(states[layer]), none
+            if readout.residual_scales:
+                before = before * readout.residual_scales[layer]
+            if site in outputs:
+                heads, bias = _of_heads(source, site, outputs[site], toward)
+            if layer in readout.biases:
+                bias = bias + toward @ exact(readout.biases[layer])
+            parts = (mlps[layer], mixers.get(layer))
+            sums[1:] = [bias, *(none if part is None else (exact(part) * toward).sum(-1)
+                                for part in parts)]  # fmt: skip
+        columns = on.xp.stack([(before * toward).sum(-1), *sums], 1)
         whole = columns.sum(-1) + heads.sum(-1)
         _check(source, whole, logits[place])
         rows = zip(whole.tolist(), columns.tolist(), heads.tolist(), strict=True)
-        for total, (first, constant, bias_, mlp), each in rows:
-            yield Added(next(named), total, first, tuple(each), bias_, mlp, constant)
+        for total, (first, constant, bias_, mlp, mixer), each in rows:
+            yield Added(next(named), total, first, tuple(each), bias_, mlp, constant, mixer)
 
 
 def _of_heads(source: Source, site: Site, outputs: Array, toward: Array) -> tuple[Array, Array]:

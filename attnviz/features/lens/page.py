@@ -94,6 +94,7 @@ def _added(added: Added, names: _Names) -> dict[str, Any]:
         "heads": _all(added.heads),
         "bias": _short(added.bias),
         "mlp": _short(added.mlp),
+        "mixer": _short(added.mixer),
         "constant": _short(added.constant),
     }
 

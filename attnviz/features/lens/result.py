@@ -43,6 +43,8 @@ class Added:
         bias: b_O of the layer.
         mlp: what its feed-forward part adds.
         constant: what the last normalization and the LM head add by themselves.
+        mixer: what a part adds that mixes tokens without attention (a layer with a state, a
+            convolution).
     """
 
     token: str
@@ -52,6 +54,7 @@ class Added:
     bias: float
     mlp: float
     constant: float
+    mixer: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,7 +117,8 @@ def _parts(
     mlps = list(at(output.mlps, places))
     names = source.tokens(tokens.tolist()).texts
     tokens, values = (table.reshape(states.shape[:2]) for table in (tokens, arrays.exact(values)))
-    return list(added(source, states, mlps, heads, tokens, values, names))
+    mixers = {layer: part[0][list(places)] for layer, part in output.mixers.items()}
+    return list(added(source, states, mlps, mixers, heads, tokens, values, names))
 
 
 def _cells(

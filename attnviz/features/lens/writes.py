@@ -107,7 +107,7 @@ def run_heads(
                 given = wrote.sum(0)
                 given = given if out.bias is None else given + arrays.exact(out.bias)
                 wrote = wrote * gain(norm, given)
-            for index, part in enumerate(wrote * here.share(site.layer)):
+            for index, part in enumerate(wrote * here.share(site.layer) * here.onward(site.layer)):
                 head_sums = sums[Head(site, index)]
                 made = scaled(here, stream, part)
                 head_sums.made += arrays.to_numpy(made.sum(0))

@@ -18,8 +18,8 @@ def logits(text: Input, *, settings: LogitsSettings, model: ModelSettings) -> Lo
     """Say what a model predicts, and split one logit into what every part of the model adds to it.
 
     Direct logit attribution, see :mod:`attnviz.features.logits.split`; only for models whose
-    residual stream is normalized before a layer and at the end (GPT-2, Llama and their kind).
-    Others, such as BERT, give predictions and the reason.
+    residual stream is normalized before a layer and at the end (GPT-2, Llama and their kind,
+    hybrids such as Qwen3-Next). Others, such as BERT, give predictions and the reason.
 
     Args:
         text: a text or prompt.

@@ -11,7 +11,7 @@ from attnviz.core.lengths import Axes, Place
 from attnviz.core.result import Result
 from attnviz.drawing.forms import Renderable
 
-PartKind = Literal["embedding", "head", "mlp", "bias"]
+PartKind = Literal["embedding", "head", "mixer", "mlp", "bias"]
 
 Position = int | Literal["all"] | None
 """Of a token, from 0 or, negative, from the end; all of them; None for what is usual."""
@@ -46,17 +46,20 @@ class LogitPart:
     """What one part of the model adds to the logit.
 
     Attributes:
-        kind: ``embedding``, ``head``, ``mlp`` or ``bias`` (b_O of a layer; without a layer, what
-            the last normalization and the LM head add by themselves).
+        kind: ``embedding``, ``head``, ``mixer`` (what mixes tokens without attention: a layer with
+            a state, a convolution), ``mlp`` or ``bias`` (b_O of a layer; without a layer, what the
+            last normalization and the LM head add by themselves).
         layer: from 0; None for what belongs to no layer.
         head: its number in the layer, for heads.
         value: in logits.
+        name: of a mixer, what it is, as the model calls it; else empty.
     """
 
     kind: PartKind
     layer: int | None
     head: int | None
     value: float
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +102,11 @@ class Logits(Renderable, Result):
         token: whose logit is split.
         against: the token whose logit is taken off; empty for none.
         logit: as the model gives it.
+        uncapped: the same before the cap, of a model that caps its logits, which is what the parts
+            add up to; None where there is no cap.
+        cap: c, where logits are c tanh(x / c) of the uncapped x; None where there is no cap.
         sum: of the parts; None where there are none.
-        parts: embeddings, then layer by layer heads, bias and MLP, then the last bias.
+        parts: embeddings, then layer by layer heads, bias, mixer and MLP, then the last bias.
         votes: the strongest heads, by size.
         by_token: what each head adds through each token of the text, [T] by head.
         reason: why there are no parts; empty where there are.
@@ -115,6 +121,8 @@ class Logits(Renderable, Result):
     token: str
     against: str
     logit: float
+    uncapped: float | None = None
+    cap: float | None = None
     sum: float | None = None
     parts: tuple[LogitPart, ...] = ()
     votes: tuple[HeadAttribution, ...] = ()
@@ -125,6 +133,11 @@ class Logits(Renderable, Result):
         own = sum(part.kind == "head" for part in self.parts)
         if own not in (0, len(self.layout)):
             raise ValueError(f"parts of {own} heads, and the layout has {len(self.layout)}")
+
+    @property
+    def whole(self) -> float:
+        """What the parts are to add up to: the logit, before its cap where there is one."""
+        return self.logit if self.uncapped is None else self.uncapped
 
     def heads(self) -> dict[Head, float]:
         """What every head adds."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from attnviz.attention.unembedding import direction, words
 from attnviz.captures.trials import MASKS, is_masked, one_token, predicted
 from attnviz.core import arrays
-from attnviz.core.arrays import exact, on_numpy, to_numpy, top
+from attnviz.core.arrays import Array, exact, on_numpy, to_numpy, top
 from attnviz.core.heads import Head
 from attnviz.core.held import held_notes
 from attnviz.core.prompt import Inputs
@@ -54,7 +54,8 @@ def run(source: Source, inputs: Inputs, question: LogitsSettings) -> Logits:
     """
     if source.no_logits:
         raise ModelError(f"{source.info.model} predicts no words: {source.no_logits}")
-    tokens, readout = predicted(inputs), source.readout()
+    tokens, own = predicted(inputs), source.readout()
+    readout = own.summed
     places = _places(tokens, question.position, masked=is_masked(source))
     asked = [
         None if w is None else one_token(source, w) for w in (question.answer, question.against)
@@ -65,7 +66,7 @@ def run(source: Source, inputs: Inputs, question: LogitsSettings) -> Logits:
     output = source.forward(
         [inputs],
         [watch] if able else (),
-        ForwardRequest(hidden=False, logits=True, states=able, mlps=able),
+        ForwardRequest(hidden=bool(own.cap), logits=True, states=able, mlps=able),
     )
     if output.logits is None:
         raise ModelError(f"{source.info.model} gave no logits")
@@ -89,8 +90,33 @@ def run(source: Source, inputs: Inputs, question: LogitsSettings) -> Logits:
         texts=1,
     )
     if not able:
-        return _without(report, readout)
+        return _without(report, readout, source)
+    if own.cap:
+        assert output.hidden is not None
+        report = _before_cap(
+            report, readout, own.cap, output.hidden[0, places[-1]], chosen, against
+        )
     return _split(report, source, output, watch, readout, chosen, against)
+
+
+def _before_cap(
+    report: Logits, readout: Readout, cap: float, final: Array, token: int, against: int | None
+) -> Logits:
+    """The report with the logit before the cap, from the model's own final state, [D]."""
+    readout = readout.converted(final)
+    assert readout.table is not None
+    ids = [token] if against is None else [token, against]
+    each = [
+        float(exact(readout.table[id_]) @ exact(final))
+        + (0.0 if readout.bias is None else float(readout.bias[id_]))
+        for id_ in ids
+    ]
+    note = (
+        f"{report.source.model} caps its logits: each is {cap:g} tanh(x / {cap:g}). The parts add "
+        "up to x, the logit before the cap, which ranks words alike."
+    )
+    whole = each[0] if against is None else each[0] - each[1]
+    return replace(report, uncapped=whole, cap=cap, notes=(*report.notes, note))
 
 
 def _places(tokens: Tokens, position: Position, *, masked: bool) -> list[int]:
@@ -149,13 +175,14 @@ def _split(
     """The report with the parts of the logit."""
     stream = output.states[-1][0, watch.position]
     readout = readout.converted(stream)
-    parts, sources = split(source, output, watch, direction(readout, stream, token, against))
+    toward = direction(readout, stream, token, against)
+    parts, sources = split(source, output, watch, toward, readout)
     total = sum(part.value for part in parts)
-    allowed = TOLERANCE.get(source.info.dtype, EXACT) * max(1.0, abs(report.logit))
-    if not abs(total - report.logit) <= allowed:
+    allowed = TOLERANCE.get(source.info.dtype, EXACT) * max(1.0, abs(report.whole))
+    if not abs(total - report.whole) <= allowed:
         raise ModelError(
             f"the parts of {source.info.model} add up to {total:.5g} and the logit is "
-            f"{report.logit:.5g}: they are not shown; an ablated head cannot be split"
+            f"{report.whole:.5g}: they are not shown; an ablated head cannot be split"
         )
     values = {head: float(row.sum()) for head, row in sources.items()}
     strongest = sorted(values, key=lambda head: -abs(values[head]))[:VOTES]
@@ -206,12 +233,14 @@ def _with(
     )
 
 
-def _without(report: Logits, readout: Readout) -> Logits:
+def _without(report: Logits, readout: Readout, source: Source) -> Logits:
     """The report with the reason why nothing is split."""
-    note = (
-        f"No sum over heads for {report.source.model}: {readout.reason}. What every head changes "
-        "of a difference of logits, attnviz ablate measures by the metric logit-diff."
-    )
+    note = f"No sum over heads for {report.source.model}: {readout.reason}."
+    if not source.no_gates:
+        note += (
+            " What every head changes of a difference of logits, attnviz ablate measures by the "
+            "metric logit-diff."
+        )
     return replace(report, reason=readout.reason, notes=(*report.notes, note))
 
 

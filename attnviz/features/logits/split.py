@@ -4,7 +4,9 @@ The residual stream x at a position is the sum of the embeddings, of Σ_s α_s v
 head (α_s its weight on token s, v_s that token's value), of every b_O and of every MLP. Part p adds
 p · d to the logit of a token, d being its direction (:mod:`attnviz.attention.unembedding`). Where a
 layer multiplies its heads' outputs with m before W_O, as gated attention does, that is
-Σ_s α_s (v_s ⊙ m) W_O^h with m at its value here.
+Σ_s α_s (v_s ⊙ m) W_O^h with m at its value here. A part that mixes tokens without attention, such
+as a layer with a state, is one part. Where layers multiply the stream that enters them, a part is
+what is left of it at the end.
 Shapes: H heads, G key/value heads, S keys, d_v width of values, D width.
 """
 
@@ -81,56 +83,85 @@ def written(watch: StreamWatch, head: Head, out: OutputProjection) -> Array:
 def behind(
     watch: StreamWatch, site: Site, out: OutputProjection, readout: Readout
 ) -> Array | float:
-    """What is multiplied with the sum over a layer's heads before it is added, [D]; 1 for nothing.
+    """What a layer's sum over its heads is multiplied with up to the end, [D]; 1 for nothing.
 
     Args:
         watch: of the pass.
         site: the layer.
         out: its W_O.
-        readout: which normalization the sum goes through, and what it is multiplied with.
+        readout: which normalization the sum goes through, and what it is multiplied with before
+            it is added and by later layers.
     """
     norm = readout.after.get(site.layer)
+    factor: Array | float = readout.share(site.layer) * readout.onward(site.layer)
     if norm is None:
-        return readout.share(site.layer)
+        return factor
     heads = [Head(site, index) for index in range(len(watch.weights[site]))]
     xp = arrays.of(watch.weights[site]).xp
     total: Array = xp.stack([written(watch, head, out) for head in heads]).sum(0)
     total = total if out.bias is None else total + exact(out.bias)
-    return gain(norm, total) * readout.share(site.layer)
+    return gain(norm, total) * factor
 
 
 def split(
-    source: Source, output: Output, watch: StreamWatch, toward: Direction
+    source: Source, output: Output, watch: StreamWatch, toward: Direction, readout: Readout
 ) -> tuple[tuple[LogitPart, ...], dict[Head, NDArray[np.float64]]]:
     """Every part of the logit, and what the heads add by token.
 
     Args:
-        source: with a readout.
+        source: the model.
         output: of one input, with states and mlps.
         watch: of the same pass.
         toward: see :func:`attnviz.attention.unembedding.direction`.
+        readout: of the source, before a cap.
 
     Returns:
         The parts, and [S] by head.
     """
     place, vector, constant = watch.position, toward.vector, toward.constant
-    readout = source.readout().converted(vector)
-    parts = [LogitPart("embedding", None, None, float(exact(output.states[0][0, place]) @ vector))]
+    readout = readout.converted(vector)
+
+    def adds(state: Array, layer: int) -> float:
+        return float(exact(state) @ (vector * readout.onward(layer)))
+
+    parts = [LogitPart("embedding", None, None, adds(output.states[0][0, place], -1))]
     sources: dict[Head, NDArray[np.float64]] = {}
-    for site, mlp in zip(source.layout.sites, output.mlps, strict=True):
-        out = source.output(site).moved_to(vector)
-        toward = Direction(vector * behind(watch, site, out, readout), 0.0)
-        through = to_numpy(by_source(watch, site, out, toward))
-        for index, row in enumerate(through):
-            sources[Head(site, index)] = row
-            parts.append(LogitPart("head", site.layer, index, float(row.sum())))
-        if out.bias is not None:
-            parts.append(
-                LogitPart("bias", site.layer, None, float(exact(out.bias) @ toward.vector))
-            )
-        parts.append(LogitPart("mlp", site.layer, None, float(exact(mlp[0, place]) @ vector)))
+    for layer, mlp in enumerate(output.mlps):
+        for site in source.layout.sites:
+            if site.layer == layer and site in watch.weights:
+                heads, biases = _attended(source, site, watch, vector, readout, sources)
+                parts += [*heads, *biases]
+        mixer = output.mixers.get(layer)
+        if mixer is not None:
+            name = readout.mixers[layer]
+            parts.append(LogitPart("mixer", layer, None, adds(mixer[0, place], layer), name))
+        if layer in readout.biases:
+            bias = adds(readout.biases[layer], layer)
+            parts.append(LogitPart("bias", layer, None, bias))
+        if layer not in readout.without_mlp:
+            parts.append(LogitPart("mlp", layer, None, adds(mlp[0, place], layer)))
     parts.append(LogitPart("bias", None, None, constant))
     return tuple(parts), sources
+
+
+def _attended(
+    source: Source,
+    site: Site,
+    watch: StreamWatch,
+    vector: Array,
+    readout: Readout,
+    sources: dict[Head, NDArray[np.float64]],
+) -> tuple[list[LogitPart], list[LogitPart]]:
+    """What the heads of a layer add, and its b_O; ``sources`` gets what the heads add by token."""
+    out = source.output(site).moved_to(vector)
+    toward = Direction(vector * behind(watch, site, out, readout), 0.0)
+    heads = []
+    for index, row in enumerate(to_numpy(by_source(watch, site, out, toward))):
+        sources[Head(site, index)] = row
+        heads.append(LogitPart("head", site.layer, index, float(row.sum())))
+    if out.bias is None:
+        return heads, []
+    return heads, [LogitPart("bias", site.layer, None, float(exact(out.bias) @ toward.vector))]
 
 
 def _from_first(block: Array, key_start: int) -> Array:

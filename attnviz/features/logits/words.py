@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from attnviz.core.heads import Head
 from attnviz.drawing.folded import layers_a_line
 from attnviz.drawing.labels import visible
-from attnviz.features.logits.result import Logits
+from attnviz.features.logits.result import LogitPart, Logits
 
 UP = -1
 """What raises the logit is blue, what lowers it orange: the sign that is orange."""
@@ -29,7 +29,7 @@ class WaterfallStep:
 
 
 def steps(report: Logits) -> tuple[WaterfallStep, ...]:
-    """Embeddings, then the heads and the MLP of every layer, then all biases.
+    """Embeddings, then the heads, the mixer and the MLP of every layer, then all biases.
 
     Of very many layers several stand together.
     """
@@ -38,7 +38,7 @@ def steps(report: Logits) -> tuple[WaterfallStep, ...]:
     groups: dict[str, float] = {}
     for part in report.parts:
         label = {"embedding": "embeddings", "bias": "biases"}.get(part.kind)
-        label = label or _layer_label(part.layer or 0, each, last, heads=part.kind == "head")
+        label = label or _layer_label(part, each, last)
         groups[label] = groups.get(label, 0.0) + part.value
     groups["biases"] = groups.pop("biases", 0.0)
     bars, total = [], 0.0
@@ -48,12 +48,14 @@ def steps(report: Logits) -> tuple[WaterfallStep, ...]:
     return tuple(bars)
 
 
-def _layer_label(layer: int, each: int, last: int, *, heads: bool) -> str:
-    first = layer // each * each
+def _layer_label(part: LogitPart, each: int, last: int) -> str:
+    first = (part.layer or 0) // each * each
     end = min(first + each - 1, last)
     if end == first:
-        return f"layer {first} {'heads' if heads else 'MLP'}"
-    return f"layers {first}–{end} {'heads' if heads else 'MLPs'}"
+        one = {"head": "heads", "mlp": "MLP"}.get(part.kind) or part.name
+        return f"layer {first} {one}"
+    several = {"head": "heads", "mlp": "MLPs"}.get(part.kind, "mixers without attention")
+    return f"layers {first}–{end} {several}"
 
 
 def subject(report: Logits) -> str:
@@ -71,10 +73,15 @@ def place(report: Logits, position: int, *, ascii_only: bool = False) -> str:
 def checked(report: Logits) -> str:
     """The sum beside the model's own logit."""
     assert report.sum is not None
+    own = f"the model says {report.logit:.4f}"
+    if report.cap is not None:
+        own = (
+            f"the model says {report.whole:.4f} before its cap of {report.cap:g}, and "
+            f"{report.logit:.4f} behind it"
+        )
     return (
         f"{subject(report)}, {place(report, report.position)}: the parts add up to "
-        f"{report.sum:.4f}, the model says {report.logit:.4f} (difference "
-        f"{abs(report.sum - report.logit):.0e})"
+        f"{report.sum:.4f}, {own} (difference {abs(report.sum - report.whole):.0e})"
     )
 
 

@@ -138,14 +138,22 @@ def check(source: Source, mlps: Mlps) -> None:
         )
     if mlps == "free":
         return
+    stream = source.readout().summed
     for site in source.layout.sites:
-        order, weight = source.sublayer(site).order, source.output(site).weight
-        if order != "pre" or weight is None:
+        reason = source.output(site).reason or source.sublayer(site).reason
+        if not source.layout.heads[site.kind][site.layer]:  # a mixer without attention is frozen
+            reason = stream.reason
+        elif source.sublayer(site).order == "post":
+            reason = "its layers normalize the sum"
+        if not reason and stream.residual_scales:
+            reason = "its layers multiply what enters them"
+        if reason:
             raise ModelError(
-                "what a head of {} writes does not reach later layers as it is (layer {}): its "
-                "layers normalize the sum; let what is between run, with {mlps}",
+                "what a head of {} writes does not reach later layers as it is (layer {}): {}; let "
+                "what is between run, with {mlps}",
                 source.info.model,
                 site.layer,
+                reason,
                 mlps="free",
             )
 

@@ -82,6 +82,7 @@ def hand_out(
     causal: bool,
     windows: Iterable[int] = (),
     terms: Terms | None = None,
+    values: Tensor | None = None,
 ) -> None:
     """Give ``weights`` to the observers in blocks of query rows.
 
@@ -94,6 +95,7 @@ def hand_out(
         windows: sizes the layer's sliding window may have. One is in force if no weight lies
             outside of it, which chance cannot bring about.
         terms: what the weights were computed from, where that was recorded.
+        values: [B, G, S, d_v], what they were multiplied with, where that was recorded.
     """
     batch, heads, length, keys = weights.shape
     window = next((w for w in sorted(windows) if w < keys and _inside(weights, w, padding)), None)
@@ -106,7 +108,7 @@ def hand_out(
             seen = padding[:, None, None, :]
             allowed = seen if allowed is None else allowed & seen
         for observer in observers:
-            observer.observe(Rows(site, start, 0, block, allowed, terms=terms))
+            observer.observe(Rows(site, start, 0, block, allowed, values=values, terms=terms))
 
 
 def _distance(start: int, rows: int, keys: int, device: torch.device) -> Tensor:

@@ -16,6 +16,9 @@ TOLERANCE_LOW = 2e-2
 _EPSILONS = ("eps", "variance_epsilon", "epsilon")
 """Where normalizations keep their ε."""
 
+_UNNAMED = (1e-5, 1e-6, 1e-8, 0.0)
+"""What ε may be where a normalization without weights does not name it (OLMo)."""
+
 
 def normalization(module: nn.Module, entered: Tensor, left: Tensor) -> Normalization | None:
     """γ, β, ε and whether the mean goes, if the module makes what left it of what entered.
@@ -29,17 +32,23 @@ def normalization(module: nn.Module, entered: Tensor, left: Tensor) -> Normaliza
         None if it computes anything else.
     """
     weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
-    if not isinstance(weight, Tensor) or weight.shape != entered.shape[-1:]:
+    named = [float(getattr(module, name)) for name in _EPSILONS if hasattr(module, name)][:1]
+    if weight is None and bias is None and entered.shape == left.shape:
+        scales, epsilons = [entered.new_ones(entered.shape[-1])], named or list(_UNNAMED)
+    elif isinstance(weight, Tensor) and weight.shape == entered.shape[-1:]:
+        scales = [weight.detach(), 1 + weight.detach()]  # Gemma keeps γ - 1
+        epsilons = named or [0.0]
+    else:
         return None
-    eps = float(next((getattr(module, e) for e in _EPSILONS if hasattr(module, e)), 0.0))
-    for scale in (weight.detach(), 1 + weight.detach()):  # Gemma keeps γ - 1
+    for scale in scales:
         for centred in (True, False):
             x = entered.float()
             x = x - x.mean(-1, keepdim=True) if centred else x
-            made = x * (x.square().mean(-1, keepdim=True) + eps).rsqrt() * scale.float()
-            if close(made if bias is None else made + bias.float(), left):
-                shift = None if bias is None else bias.detach()
-                return Normalization(scale, eps, shift, centred)
+            for eps in epsilons:
+                made = x * (x.square().mean(-1, keepdim=True) + eps).rsqrt() * scale.float()
+                if close(made if bias is None else made + bias.float(), left):
+                    shift = None if bias is None else bias.detach()
+                    return Normalization(scale, eps, shift, centred)
     return None
 
 

@@ -1,14 +1,15 @@
-"""Queries and keys of models that compute their attention in code of their own.
+"""Queries, keys and values of models that compute their attention in code of their own.
 
 Such code hands out weights alone. While it runs, every product of two tensors and every softmax is
 recorded; a softmax whose scores are one product, scaled, plus what depends on the key or on its
 distance alone (ALiBi, Press et al. 2021, arXiv:2108.12409) has told its queries and keys. Scores
-that are sums of several products (disentangled or Transformer-XL attention) have not.
+that are sums of several products (disentangled or Transformer-XL attention) have not. The next
+product with what the softmax gave is that with the values, and gives the heads' outputs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from attnviz.core.heads import Site
 from attnviz.core.source import Terms
+from attnviz.models.hooked.norms import close
 
 _PRODUCTS = frozenset({"matmul", "__matmul__", "bmm", "baddbmm"})
 _CLOSE = 1e-4
@@ -26,7 +28,7 @@ _CLOSE = 1e-4
 
 @dataclass
 class _Heard:
-    """One softmax: the product before it, its scores and weights, and the values after it."""
+    """One softmax: the product before it, its scores and weights, and what follows it."""
 
     query: Tensor
     key: Tensor
@@ -34,13 +36,20 @@ class _Heard:
     scores: Tensor
     weights: Tensor
     value: Tensor | None = None
+    output: Tensor | None = None
 
 
 class QKHook(TorchFunctionMode):
-    """Listens inside its ``with`` block."""
+    """Listens inside its ``with`` block.
 
-    def __init__(self) -> None:
+    Args:
+        attended: gets every call's product of weights and values as the model shapes it,
+            [..., T, d_v], when it is made.
+    """
+
+    def __init__(self, attended: Callable[[Tensor], None] | None = None) -> None:
         super().__init__()
+        self._attended = attended
         self._product: tuple[Tensor, Tensor, float, int] | None = None
         self._heard: list[_Heard] = []
 
@@ -67,6 +76,21 @@ class QKHook(TorchFunctionMode):
                 terms[site] = made
         return terms
 
+    def values(self, returned: Mapping[Site, Tensor]) -> dict[Site, tuple[int, Tensor]]:
+        """The values that the weights that came back were multiplied with.
+
+        Returns:
+            By layer, the number of its call among those that multiplied, and the values,
+            [B, G, S, d_v]; of layers where weights times values are what that product gave.
+        """
+        found, heard = {}, iter(enumerate(h for h in self._heard if h.value is not None))
+        for site, weights in returned.items():
+            call = next(((n, h) for n, h in heard if _same(h.weights, weights)), None)
+            made = None if call is None else _values(call[1], weights)
+            if call is not None and made is not None:
+                found[site] = (call[0], made)
+        return found
+
     def _multiplied(
         self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any
     ) -> None:
@@ -79,7 +103,9 @@ class QKHook(TorchFunctionMode):
             return
         last = self._heard[-1] if self._heard else None
         if last is not None and last.value is None and left.numel() == last.weights.numel():
-            last.value = right
+            last.value, last.output = right, out
+            if self._attended is not None:
+                self._attended(out)
         else:
             self._product = (left, right, float(kwargs.get("alpha", 1)), out.numel())
 
@@ -88,6 +114,19 @@ def _same(heard: Tensor, returned: Tensor) -> bool:
     return heard.numel() == returned.numel() and torch.equal(
         heard.reshape(returned.shape).to(returned.dtype), returned
     )
+
+
+def _values(heard: _Heard, weights: Tensor) -> Tensor | None:
+    """[B, G, S, d_v], if weights times these are what the model made of them."""
+    assert heard.value is not None
+    assert heard.output is not None
+    batch, heads, queries, keys = weights.shape
+    value = _split(heard.value, batch, keys)
+    output = _split(heard.output, batch, queries)
+    if value is None or output is None or output.shape[1] != heads or heads % value.shape[1]:
+        return None
+    made = weights.double() @ value.repeat_interleave(heads // value.shape[1], 1).double()
+    return value if close(made, output) else None
 
 
 def _terms(heard: _Heard, weights: Tensor) -> Terms | None:

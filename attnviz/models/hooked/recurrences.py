@@ -42,12 +42,14 @@ class States:
 
     Attributes:
         heads: how many heads they have, by layer; none where nothing is known.
+        names: what they compute, by layer.
         reason: why there is none, as the end of a sentence; empty where there is one.
         error: the largest difference of an output from its coefficients times the values, relative
             to the largest output.
     """
 
     heads: Mapping[int, int] = field(default_factory=dict)
+    names: Mapping[int, str] = field(default_factory=dict)
     reason: str = ""
     error: float = 0.0
 
@@ -55,10 +57,11 @@ class States:
 def find_states(network: HookedModel, items: Sequence[Item]) -> States:
     """Overhear a few tokens, and prove that every output is coefficients times values."""
     heads: dict[int, int] = {}
+    names: dict[int, str] = {}
     errors: list[float] = []
 
     def heard(layer: int, recurrence: Recurrence, output: Tensor) -> None:
-        heads[layer] = output.shape[1]
+        heads[layer], names[layer] = output.shape[1], recurrence.name
         apart = (recurrence.output() - output.float()).abs().max()
         errors.append(float(apart / output.float().abs().max().clamp_min(1e-30)))
 
@@ -78,7 +81,7 @@ def find_states(network: HookedModel, items: Sequence[Item]) -> States:
             reason=f"the output of a layer differs from its coefficients times the values by "
             f"{worst:.0e} of the largest"
         )
-    return States(heads, error=worst)
+    return States(heads, names, error=worst)
 
 
 @contextlib.contextmanager

@@ -1,16 +1,18 @@
 """The residual stream of a hooked model: does it add up, and how does it become logits?
 
-Parts are not known by name. In a few tokens' pass, the feed-forward part of a layer is the module
-whose output is what the layer gives beyond what it gets and what W_O gives; the last normalization
-is the module that turns the last layer's states into the final ones; and the logits must be those
-times the head's matrix. Where one of these does not hold, logits are not split.
+Parts are not known by name. In a few tokens' pass, what a layer gives is the sum of what it gets,
+what W_O gives and what one or two of its modules give
+(:mod:`attnviz.models.hooked.layer_sums`); the last normalization is the module that turns the last
+layer's states into the final ones; and the logits must be those times the head's matrix. Where one
+of these does not hold, logits are not split.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -19,9 +21,23 @@ from torch import Tensor, nn
 
 from attnviz.core.heads import Site
 from attnviz.core.source import Normalization, OutputProjection, Readout
+from attnviz.models.hooked.layer_sums import LayerSum, ModuleCall, layer_sum, scale_between
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.norms import close, normalization
 from attnviz.models.hooked.stack import Stack
+
+
+@dataclass
+class AddedParts:
+    """What the parts of layers added to the stream in a pass, as the layers shape it.
+
+    Attributes:
+        mlps: of feed-forward parts, B · T · D numbers by layer.
+        mixers: of parts that mix tokens without attention.
+    """
+
+    mlps: dict[int, Tensor] = field(default_factory=dict)
+    mixers: dict[int, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -30,30 +46,50 @@ class Residual:
 
     Attributes:
         readout: how the stream becomes logits, or why it does not add up.
-        mlps: the feed-forward part of every layer, if it does.
-        no_sum: why the layers do not add up, whatever becomes of it; empty where they do.
+        layers: what every layer is the sum of, if it does.
+        no_sum: why what heads write does not reach later layers as it is, whatever becomes of it;
+            empty where it does.
     """
 
     readout: Readout
-    mlps: tuple[nn.Module, ...] = ()
+    layers: tuple[LayerSum, ...] = ()
     no_sum: str = ""
 
+    def named(self, names: Mapping[int, str]) -> Residual:
+        """The same with what the mixers of some layers are known to compute."""
+        readout = self.readout.summed
+        mixers = {layer: names.get(layer, name) for layer, name in readout.mixers.items()}
+        named = replace(readout, mixers=mixers)
+        capped = self.readout.uncapped is not None
+        return replace(self, readout=replace(self.readout, uncapped=named) if capped else named)
+
     @contextlib.contextmanager
-    def keeping(self, added: list[Tensor], first: int = 0) -> Iterator[None]:
-        """Inside the ``with`` block, collect what each feed-forward part adds.
+    def keeping(self, added: AddedParts, first: int = 0) -> Iterator[None]:
+        """Inside the ``with`` block, collect what each part of the layers adds.
 
         Args:
-            added: filled, B · T · D numbers each, as the layer shapes them.
+            added: filled.
             first: the layer at which passes begin.
         """
-        shares = dict(zip(map(id, self.mlps), self.readout.shares, strict=True))
+        parts = [(n, part) for n, layer in enumerate(self.layers) if n >= first
+                 for part in layer.parts]  # fmt: skip
+        modules = {id(part.module): part.module for _, part in parts}
+        ran: Counter[int] = Counter()
 
         def gave(module: nn.Module, args: Any, out: Any) -> None:
-            state, share = _tensor(out), shares[id(module)]
-            added.append(state if share == 1 else state * share)
+            own = [(n, part) for n, part in parts if part.module is module]
+            number, part = own[ran[id(module)] % len(own)]  # a module may serve several layers
+            ran[id(module)] += 1
+            state, factor = _tensor(out), part.factor
+            if isinstance(factor, Tensor) or factor != 1:
+                state = (state * factor).to(state.dtype)
+            else:
+                state = state.clone()  # Falcon adds to it in place
+            kept = added.mixers if part.mixer else added.mlps
+            kept[number] = kept[number] + state if number in kept else state
 
         with contextlib.ExitStack() as undo:
-            for module in self.mlps[first:]:
+            for module in modules.values():
                 undo.callback(module.register_forward_hook(gave).remove)
             yield
 
@@ -64,65 +100,122 @@ def find_residual(
     projections: Mapping[Site, OutputProjection],
     items: Sequence[Item],
 ) -> Residual:
-    """Try with a few tokens whether a hooked single stack's residual stream adds up.
+    """Try with a few tokens whether a single stack's residual stream adds up.
 
     Args:
-        network: with our attention switched on.
+        network: with our attention switched on, where it can be.
         stack: its layers, or None where there is no plain list of them.
         projections: W_O of every layer.
         items: the tokens; the first is the longest.
     """
     if stack is None:
         return _none("it has no plain list of layers that run one after the other")
-    ran: dict[int, tuple[Any, Tensor]] = {}
+    ran: dict[int, ModuleCall] = {}
     states: list[Tensor] = []
     modules = [module for module in network.body.modules() if module is not network.body]
 
-    def left(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+    def left(module: nn.Module, args: tuple[Any, ...], kwargs: Any, output: Any) -> None:
         state = output[0] if isinstance(output, tuple | list) and output else output
         if isinstance(state, Tensor) and states and state.numel() == states[0].numel():
-            first = state.reshape(states[0].shape)[0]  # some layers flatten the batch
-            ran[id(module)] = (args[0] if args else None, first)
+            first = state.reshape(states[0].shape)[0].clone()  # some layers flatten the batch
+            ran[id(module)] = ModuleCall(module, args, kwargs, first)
 
     with torch.no_grad(), contextlib.ExitStack() as undo:
         for module in modules:
-            undo.callback(module.register_forward_hook(left).remove)
+            undo.callback(module.register_forward_hook(left, with_kwargs=True).remove)
         undo.enter_context(stack.keeping(states))
         output = network.run(items, logits=True)
     by_layer = {site.layer: projection for site, projection in projections.items()}
-    mlps, after, shares = [], dict[int, Normalization](), list[float]()
+    sums = list[LayerSum]()
     for number, layer in enumerate(stack.layers):
         projection = by_layer.get(number)
-        if projection is None:
-            return _none(f"layer {number} has no attention, so that what it adds has no heads")
-        if projection.weight is None:
+        if projection is not None and projection.weight is None:
             return _none(
                 f"layer {number} cannot be split over its heads, since {projection.reason}"
             )
-        added = _added(layer, projection.weight, ran, states[number][0], states[number + 1][0])
+        weight = None if projection is None else projection.weight
+        entered, ended = states[number][0], states[number + 1][0]
+        added = layer_sum(layer, weight, ran, entered, ended)
         if added is None:
-            return _none(
-                f"layer {number} does not simply add attention and a feed-forward part to its input"
-            )
-        mlps.append(added[0])
-        if added[1] is not None:
-            after[number] = added[1]
-        shares.append(added[2])
+            return _none(_not_added(number, layer, ran, entered, ended, attends=weight is not None))
+        sums.append(added)
     readout = _readout(network, modules, ran, states[-1][0], output)
-    no_sum = ""
-    if after:
-        no_sum = f"layer {next(iter(after))} normalizes what its heads write before it is added"
-    elif max(shares) != 1.0 or min(shares) != 1.0:
-        no_sum = f"it adds what a layer writes {shares[0]:g} times"
-    if readout.reason:
+    no_sum = _no_sum(sums, by_layer)
+    if readout.summed.table is None:
         return Residual(readout, no_sum=no_sum)
-    return Residual(replace(readout, after=after, shares=tuple(shares)), tuple(mlps), no_sum)
+    known = replace(
+        readout.summed,
+        after={n: added.norm for n, added in enumerate(sums) if added.norm is not None},
+        shares=_factors([added.attention for added in sums]),
+        residual_scales=_factors([added.residual for added in sums]),
+        biases={n: added.bias for n, added in enumerate(sums) if added.bias is not None},
+        mixers={n: part.mixer for n, added in enumerate(sums) for part in added.parts
+                if part.mixer},
+        without_mlp=frozenset(n for n, added in enumerate(sums)
+                              if all(part.mixer for part in added.parts)),
+    )  # fmt: skip
+    readout = known if readout.uncapped is None else replace(readout, uncapped=known)
+    return Residual(readout, tuple(sums), no_sum)
+
+
+def _not_added(
+    number: int,
+    layer: nn.Module,
+    ran: Mapping[int, ModuleCall],
+    entered: Tensor,
+    left: Tensor,
+    *,
+    attends: bool,
+) -> str:
+    """Why a layer's output is no sum that is known."""
+    inside = [call for module in layer.modules() if (call := ran.get(id(module))) is not None]
+    for call in inside:
+        got = call.entered
+        if call.module is layer or not isinstance(got, Tensor) or not torch.equal(call.left, left):
+            continue
+        got = got.reshape(-1, got.shape[-1])[: len(left)]
+        if got.shape == left.shape and normalization(call.module, got, left) is not None:
+            return (
+                f"layer {number} normalizes the sum of its input and what it adds (post-norm), so "
+                "that nothing reaches the output as it was written"
+            )
+    if not attends:
+        return (
+            f"layer {number} has no attention, and does not simply add what its modules give to "
+            "its input"
+        )
+    return f"layer {number} does not simply add attention and a feed-forward part to its input"
+
+
+def _no_sum(sums: Sequence[LayerSum], projections: Mapping[int, OutputProjection]) -> str:
+    """Why what heads write does not reach later layers as it is; empty where it does."""
+    for number, added in enumerate(sums):
+        if number not in projections:
+            return f"layer {number} has no attention, so that what it adds has no heads"
+        if any(part.mixer for part in added.parts):
+            return f"layer {number} mixes tokens beside its attention, with no heads of that"
+        if added.norm is not None:
+            return f"layer {number} normalizes what its heads write before it is added"
+    for number, added in enumerate(sums):
+        if isinstance(added.attention, Tensor):
+            return f"layer {number} multiplies every channel of what it writes with another number"
+        if added.attention != 1.0:
+            return f"it adds what a layer writes {added.attention:g} times"
+        if isinstance(added.residual, Tensor) or added.residual != 1.0:
+            return f"layer {number} multiplies what enters it before it adds to that"
+    return ""
+
+
+def _factors(factors: Sequence[Any]) -> tuple[Any, ...]:
+    """The factors of all layers; nothing where all are 1."""
+    plain = all(isinstance(factor, float) and factor == 1.0 for factor in factors)
+    return () if plain else tuple(factors)
 
 
 def _readout(
     network: HookedModel,
     modules: Sequence[nn.Module],
-    ran: Mapping[int, tuple[Any, Tensor]],
+    ran: Mapping[int, ModuleCall],
     last: Tensor,
     output: Mapping[str, Any],
 ) -> Readout:
@@ -141,84 +234,38 @@ def _readout(
     if not isinstance(weight, Tensor) or weight.shape != (logits.shape[-1], final.shape[-1]):
         return Readout(None, reason=unknown)
     made = F.linear(final, weight, bias)
-    factor = _factor(made, logits)
+    factor = scale_between(made, logits)
+    cap = 0.0 if factor == 1.0 else _cap(made, logits, network.config)
+    if cap:
+        why = f"it caps its logits, {cap:g} tanh(x / {cap:g}), which no sum can split"
+        before = Readout(weight, norm.scale, norm.eps, norm.shift, bias, norm.centred)
+        return Readout(None, reason=why, uncapped=before, cap=cap)
     if factor is None or (factor != 1.0 and bias is not None):
-        return Readout(None, reason=_capped(made, logits, network.config) or unknown)
+        return Readout(None, reason=unknown)
     if factor == 1.0:
         return Readout(weight, norm.scale, norm.eps, norm.shift, bias, norm.centred)
     shift = None if norm.shift is None else norm.shift * factor
     return Readout(weight, norm.scale * factor, norm.eps, shift, None, norm.centred, factor=factor)
 
 
-def _factor(made: Tensor, given: Tensor) -> float | None:
-    """The number that makes one tensor of another; 1 for none, None where no number does."""
-    if close(made, given):
-        return 1.0
-    a, b = made.double().flatten(), given.double().flatten()
-    factor = float((a @ b) / (a @ a).clamp_min(1e-30))
-    if factor <= 0 or not close(made * factor, given):
-        return None
-    round_ = (float(f"{factor:.6g}"), 1 / float(f"{1 / factor:.6g}"))  # as configurations have it
-    nearest = min(round_, key=lambda number: abs(number - factor))
-    return nearest if close(made * nearest, given) else factor
-
-
-def _capped(made: Tensor, logits: Tensor, config: Any) -> str:
-    """Why logits that are capped are not split; empty where they are not."""
-    cap = getattr(config, "final_logit_softcapping", None)
+def _cap(made: Tensor, logits: Tensor, config: Any) -> float:
+    """c, where logits are c tanh(x / c); 0 where they are not."""
+    names = ("final_logit_softcapping", "logits_soft_cap")
+    cap = next((cap for name in names if (cap := getattr(config, name, None))), None)
     if not isinstance(cap, int | float) or not close(cap * (made / cap).tanh(), logits):
-        return ""
-    return f"it caps its logits, {cap:g} tanh(x / {cap:g}), which no sum can split"
-
-
-def _added(
-    layer: nn.Module,
-    projection: Tensor,
-    ran: Mapping[int, tuple[Any, Tensor]],
-    entered: Tensor,
-    left: Tensor,
-) -> tuple[nn.Module, Normalization | None, float] | None:
-    """The module whose output is what the layer adds beside attention; the outermost if several.
-
-    Attention is what W_O gives, or that behind an RMS normalization, which then comes second. Third
-    is what both are multiplied with before they are added.
-    """
-    inside = [module for module in layer.modules() if module is not layer and id(module) in ran]
-    attended = None
-    for module in inside:
-        weight = getattr(module, "weight", None)
-        if isinstance(weight, Tensor) and weight.data_ptr() == projection.data_ptr():
-            attended = ran[id(module)][1]
-    if attended is None or attended.shape != left.shape:
-        return None
-    behind: list[tuple[Normalization | None, Tensor]] = [(None, attended)]
-    for module in inside:
-        got, gave = ran[id(module)]
-        if isinstance(got, Tensor) and got.numel() >= attended.numel() and gave is not attended:
-            first = got.flatten(0, -2)[: len(attended)]
-            same = first.shape == attended.shape and torch.equal(first, attended)
-            norm = normalization(module, attended, gave) if same else None
-            if norm is not None and not norm.centred:
-                behind.append((norm, gave))
-    for norm, attention in behind:
-        for module in inside:
-            added = ran[id(module)][1]
-            if added.shape != left.shape:
-                continue
-            if close(entered + attention + added, left):
-                return module, norm, 1.0
-            share = _factor(attention + added, left - entered)
-            if share is not None and close(entered + share * (attention + added), left):
-                return module, norm, share
-    return None
+        return 0.0
+    return float(cap)
 
 
 def _norm(
-    module: nn.Module, ran: Mapping[int, tuple[Any, Tensor]], last: Tensor, final: Tensor
+    module: nn.Module, ran: Mapping[int, ModuleCall], last: Tensor, final: Tensor
 ) -> Normalization | None:
     """The normalization that a module is, if it makes the final states of the last ones."""
-    entered, left = ran.get(id(module), (None, None))
-    if not isinstance(entered, Tensor) or left is None or not torch.equal(left, final):
+    call = ran.get(id(module))
+    if call is None or not torch.equal(call.left, final):
+        return None
+    entered = call.args[0] if call.args else None
+    if not isinstance(entered, Tensor):
         return None
     if entered.shape[1:] != last.shape or not torch.equal(entered[0], last):
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Self, TypeVar, overload
@@ -28,6 +28,7 @@ from attnviz.core.source import (
     Past,
     Reading,
     Readout,
+    Start,
     Sublayer,
 )
 from attnviz.core.tokens import Sides, Tokens
@@ -37,6 +38,7 @@ from attnviz.models.chat import as_text
 from attnviz.models.gating import Gated, kept, merged
 from attnviz.models.hooked.agreement import lengths, real
 from attnviz.models.hooked.eager import check_room, hand_out, returned
+from attnviz.models.hooked.eager_outputs import EagerOutputs, find_outputs
 from attnviz.models.hooked.generating import stepwise
 from attnviz.models.hooked.interface import WatchedPass, hooking
 from attnviz.models.hooked.linear_maps import LinearMaps
@@ -45,8 +47,8 @@ from attnviz.models.hooked.passage import Passage
 from attnviz.models.hooked.qk_hook import QKHook
 from attnviz.models.hooked.reading import Anatomy, find_anatomy
 from attnviz.models.hooked.recurrences import States, find_states
-from attnviz.models.hooked.residual import Residual, find_residual
-from attnviz.models.hooked.stack import Stack, find_stack
+from attnviz.models.hooked.residual import AddedParts, Residual, find_residual
+from attnviz.models.hooked.stack import Stack, find_layers, find_stack
 from attnviz.models.hooked.sublayers import Sublayers, find_sublayers
 from attnviz.models.hooked.survey import Survey, sample
 from attnviz.models.hooked.tokenizer import Texts
@@ -73,6 +75,11 @@ class _Tried(cached_property[_T]):
             return self
         with instance._network.lock:  # before the lock that cached_property has in Python 3.11
             return super().__get__(instance, owner)
+
+
+def _layers_of(start: Start | None) -> tuple[int, int | None]:
+    """The first layer of a pass, and that before which it ends."""
+    return (0, None) if start is None else (start.layer, start.end)
 
 
 class Hooked(Gated):
@@ -197,6 +204,27 @@ class Hooked(Gated):
         """The same of a single stack."""
         return None if self._network.seq2seq else self._stack
 
+    @_Tried
+    def _eager(self) -> EagerOutputs:
+        """W_O of a decoder with attention of its own, tried when it is first needed."""
+        network = self._network
+        if self.info.backend != "eager" or self._survey.kind != "decoder" or network.sample:
+            return EagerOutputs()
+        return find_outputs(network, self.layout, sample(network))
+
+    @_Tried
+    def _layers(self) -> Stack | None:
+        """The layers whose states can be read, also where no pass begins at one of them."""
+        if self.info.backend == "hooked":
+            plan, stack = self._survey.plan, self._stack
+        else:
+            plan, stack = self._eager.plan, None
+            if plan:
+                stack = find_stack(self._network, plan, sample(self._network))
+        if stack is not None or not plan or self._network.seq2seq:
+            return stack
+        return find_layers(self._network, plan, sample(self._network))
+
     def forward(
         self,
         batch: Sequence[Inputs],
@@ -211,21 +239,26 @@ class Hooked(Gated):
         cuts = self._cuts(request.cuts or {}, here)
         if (request.gates or request.donors or cuts) and self.no_gates:
             raise ModelError(f"attention of {self._name} cannot be gated: {self.no_gates}")
-        stack = None if start is None and not request.states else self._stack
+        stack = None if start is None and not request.states else self._layers
         late = start is not None and stack is not None and start.layer < len(stack.layers)
-        if (stack is None and (start is not None or request.states)) or (
+        lacking = stack is None or (start is not None and not stack.starts)
+        if (lacking and (start is not None or request.states)) or (
             late and stack is not None and stack.before
         ):
             raise ModelError(
                 f"{self._name} has no plain list of layers that run one after the other; a pass "
                 "cannot begin at one of them, nor show the states between them"
             )
+        if start is not None and observers and self.info.backend == "eager":
+            raise ModelError(
+                f"a pass of {self._name} that begins at a layer shows no attention: {self.no_gates}"
+            )
         if start is not None:
             start = replace(start, hidden=begin(self._name, start, batch, self.layout))
-        if request.mlps and self.readout().reason:
+        if request.mlps and not self._residual.layers:
             raise ModelError(f"what {self._name} adds up cannot be told: {self.readout().reason}")
         states: list[Tensor] = []
-        added: list[Tensor] = []
+        added = AddedParts()
         tracked = running(
             self._name,
             batch,
@@ -235,7 +268,7 @@ class Hooked(Gated):
         )
         with self._network.lock, tracked:
             if self.info.backend == "hooked":
-                first, end = (0, None) if start is None else (start.layer, start.end)
+                first, end = _layers_of(start)
                 plan = [
                     call
                     for call in self._survey.plan
@@ -255,12 +288,7 @@ class Hooked(Gated):
                     run = around.enter_context(hooking(watched))
                     if request.residuals:
                         around.enter_context(self._sublayers.handing(run))
-                    if stack is not None and start is not None:
-                        around.enter_context(stack.beginning(start))
-                    if stack is not None and request.states:
-                        around.enter_context(stack.keeping(states, first, end))
-                    if request.mlps:
-                        around.enter_context(self._residual.keeping(added, first))
+                    around.enter_context(self._watched(stack, request, start, states, added))
                     keeps = request.keep or request.past is not None
                     before = kept(request.past, len(items), here) if keeps else None
                     output = self._network.run(
@@ -268,15 +296,61 @@ class Hooked(Gated):
                     )
                 run.check_complete()
             else:
-                output = self._forward_eagerly(
-                    items, observers, logits=request.logits, terms=request.terms
-                )
+                with self._watched(stack, request, start, states, added):
+                    output = self._forward_eagerly(
+                        items, observers, logits=request.logits, terms=request.terms
+                    )
         last = output.get("last_hidden_state")
-        sizes = (len(items), -1, added[0].shape[-1]) if added else ()
         scores = output.get("logits") if request.logits else None
         past = Past(output["kept"]) if request.keep and "kept" in output else None
-        parts = tuple(part.reshape(sizes) for part in added)
-        return Output(last, scores, tuple(states), parts, past)
+        mlps, mixers = self._parts(added, len(items), states, request)
+        return Output(last, scores, tuple(states), mlps, past, mixers)
+
+    @contextlib.contextmanager
+    def _watched(
+        self,
+        stack: Stack | None,
+        request: ForwardRequest,
+        start: Start | None,
+        states: list[Tensor],
+        added: AddedParts,
+    ) -> Iterator[None]:
+        """Inside the ``with`` block passes begin where they are to, and what is asked for is kept.
+
+        Args:
+            stack: the layers, where they are needed.
+            request: what is asked for.
+            start: where the pass begins, with the states of every item.
+            states: gets what enters each layer and leaves the last.
+            added: gets what the parts of the layers add.
+        """
+        first, end = _layers_of(start)
+        with contextlib.ExitStack() as around:
+            if stack is not None and start is not None:
+                around.enter_context(stack.beginning(start))
+            if stack is not None and request.states:
+                around.enter_context(stack.keeping(states, first, end))
+            if request.mlps:
+                around.enter_context(self._residual.keeping(added, first))
+            yield
+
+    def _parts(
+        self, added: AddedParts, items: int, states: Sequence[Tensor], request: ForwardRequest
+    ) -> tuple[tuple[Tensor, ...], dict[int, Tensor]]:
+        """What the parts of the layers added, [B, T, D] each."""
+        if not request.mlps:
+            return (), {}
+        shaped = [
+            {n: part.reshape(items, -1, part.shape[-1]) for n, part in parts.items()}
+            for parts in (added.mlps, added.mixers)
+        ]
+        mlps, mixers = shaped
+        first, end = _layers_of(request.start)
+        layers = range(len(self._residual.layers))[first:end]
+        like = next(iter([*mlps.values(), *mixers.values(), *states]), None)
+        none = None if like is None else torch.zeros_like(like)
+        every = (mlps.get(n, none) for n in layers)
+        return tuple(part for part in every if part is not None), mixers
 
     @property
     def continues(self) -> bool:
@@ -321,9 +395,11 @@ class Hooked(Gated):
 
     def output(self, site: Site) -> OutputProjection:
         """W_O and b_O of a layer, where they were proved at loading."""
-        if self.info.backend == "eager":
-            return OutputProjection(None, None, self.no_gates)
         none = OutputProjection(None, None, "the layer has no attention")
+        if self.info.backend == "eager":
+            if not self._eager.projections:
+                return OutputProjection(None, None, self.no_gates)
+            return self._eager.projections.get(site, none)
         return self._survey.projections.get(site, none)
 
     @_Tried
@@ -342,11 +418,22 @@ class Hooked(Gated):
     @_Tried
     def _residual(self) -> Residual:
         """Whether the residual stream adds up, tried when it is first needed."""
-        if self.info.backend == "eager":
+        if self.info.backend == "hooked":
+            layers = None if self._network.seq2seq else self._layers
+            projections = self._survey.projections
+            found = find_residual(self._network, layers, projections, sample(self._network))
+            return found.named(self._states.names) if found.readout.summed.mixers else found
+        known = self._eager.projections
+        if not known:
             return Residual(Readout(None, reason=self.no_gates), no_sum=self.no_gates)
-        return find_residual(
-            self._network, self._single, self._survey.projections, sample(self._network)
-        )
+        stack = self._layers if self._eager.plan else None
+        missing = next(((s.layer, out) for s, out in known.items() if out.weight is None), None)
+        if missing is not None:
+            layer, out = missing
+            why = f"layer {layer} cannot be split over its heads, since {out.reason}"
+            return Residual(Readout(None, reason=why), no_sum=self.no_gates)
+        found = find_residual(self._network, stack, known, sample(self._network))
+        return replace(found, no_sum=self.no_gates)
 
     @_Tried
     def _states(self) -> States:
@@ -415,14 +502,16 @@ class Hooked(Gated):
         expected = lengths(items)
         if observers:
             check_room(self._name, self.layout, expected, len(items) * network.dtype.itemsize)
-        with QKHook() if terms else contextlib.nullcontext() as heard:
+        known = bool(observers) and bool(self._eager.plan)
+        with QKHook() if terms or known else contextlib.nullcontext() as heard:
             output = network.run(
                 items, weights=bool(observers), segments=self._texts.segments, logits=logits
             )
         sources = network.padding([item.length for item in items])
         targets = network.padding([len(item.target) for item in items])
         maps = returned(output, self._survey.kind)
-        told = {} if heard is None else heard.terms(maps)
+        told = {} if heard is None or not terms else heard.terms(maps)
+        values = {} if heard is None or not known else heard.values(maps)
         rest = {name: output.get(name) for name in ("last_hidden_state", "logits")}
         del output
         named = [getattr(network.config, name, None) for name in _WINDOWS]
@@ -447,6 +536,7 @@ class Hooked(Gated):
                 causal=site.kind == "decoder",
                 windows=() if site.kind == "cross" else windows,
                 terms=told.get(site),
+                values=values[site][1] if site in values else None,
             )
         return rest
 

@@ -33,11 +33,13 @@ class Stack:
         layers: in order.
         wrapped: how many values they return in a tuple, states first; 0 for states alone.
         before: the encoder, of an encoder-decoder model.
+        starts: whether a pass can begin at each of them, which was tried.
     """
 
     layers: nn.ModuleList
     wrapped: int = 0
     before: Stack | None = None
+    starts: bool = True
 
     @contextlib.contextmanager
     def beginning(self, start: Start) -> Iterator[None]:
@@ -144,6 +146,36 @@ def find_stack(
             hook.remove()
     tolerance = TOLERANCE_LOW if is_low(network.dtype) else TOLERANCE
     if len(states) != len(layers) + 1 or change(whole, late, items) > tolerance:
+        return None
+    return stack
+
+
+def find_layers(
+    network: HookedModel, plan: Sequence[tuple[int, Site]], items: Sequence[Item]
+) -> Stack | None:
+    """The layers of a single stack, whether or not a pass can begin at one; as :func:`find_stack`.
+
+    Returns:
+        None where the model has no list of layers, or where these do not run once each, every one
+        with what the one before gave.
+    """
+    layers = _listed(network.body, plan)
+    if layers is None:
+        return None
+    states: list[Tensor] = []
+    left: list[Tensor] = []
+
+    def leaving(layer: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        left.append(output[0] if isinstance(output, tuple) else output)
+
+    stack = Stack(layers, starts=False)
+    with torch.no_grad(), contextlib.ExitStack() as undo:
+        for layer in layers:
+            undo.callback(layer.register_forward_hook(leaving).remove)
+        undo.enter_context(stack.keeping(states))
+        network.run(items)
+    once = len(left) == len(layers) and len(states) == len(layers) + 1
+    if not once or not all(torch.equal(a, b) for a, b in zip(left, states[1:], strict=True)):
         return None
     return stack
 

@@ -109,7 +109,8 @@ def _survey(network: HookedModel, name: str) -> Survey:
     kind = None if network.seq2seq else _kind(chosen.maps, items)
     sites = [site if kind is None else Site(kind, site.layer) for site in chosen.maps]
     heads = [weights.shape[1] for weights in chosen.maps.values()]
-    layout = _layout(dict(zip(sites, heads, strict=True)))
+    depth = getattr(network.config, "num_hidden_layers", None)
+    layout = _layout(dict(zip(sites, heads, strict=True)), 0 if kind is None else depth or 0)
     absent = [kind for kind in SITE_KINDS if network.seq2seq and kind not in layout.kinds]
     if absent:
         exactness += f"; {' and '.join(absent)} attention is not from token to token and left out"
@@ -287,12 +288,13 @@ def _numbers(layers: Sequence[int | None], depth: int) -> list[int]:
     return list(range(len(layers)))
 
 
-def _layout(heads: Mapping[Site, int]) -> Layout:
-    """Layers without attention have no heads."""
+def _layout(heads: Mapping[Site, int], depth: int) -> Layout:
+    """Layers without attention have no heads; a single stack has ``depth`` layers or more."""
     kinds: dict[SiteKind, tuple[int, ...]] = {}
     for kind in SITE_KINDS:
         layers = max((site.layer + 1 for site in heads if site.kind == kind), default=0)
         if layers:
+            layers = max(layers, depth)
             kinds[kind] = tuple(heads.get(Site(kind, layer), 0) for layer in range(layers))
     return Layout(kinds)
 

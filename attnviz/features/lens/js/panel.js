@@ -21,6 +21,7 @@ function added(place) {
   /** @type {[string, number][]} */
   const parts = found.heads.map((value, head) => [`head ${data.layers[place.layer]}.${head}`, value]);
   parts.push(["MLP", found.mlp]);
+  if (found.mixer) parts.push(["mixer", found.mixer]);
   if (found.bias) parts.push(["bias", found.bias]);
   const most = Math.max(...parts.map(([, value]) => Math.abs(value)));
   const sum = `the state before has ${signedText(found.before)}, the LM head alone ${signedText(found.constant)}: in all ${signedText(found.logit)}`;

@@ -1,0 +1,394 @@
+"""What a layer adds to the residual stream: modules of a hooked model found by their sum.
+
+Modules are not known by name. With x what enters a layer and y what leaves it, y is
+r x + a A + Σ f p + b for A what W_O gave, and p what one or two other modules gave; r, a and f are
+1, numbers, or numbers for each channel, the same for every token, and then there may be a bias b.
+They are fitted to a few tokens, and y must follow to rounding. A part that gives later tokens the
+same whatever the first one is works token by token (feed-forward); any other is a mixer of tokens
+without attention: a convolution, a layer with a state.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from attnviz.core.source import Normalization
+from attnviz.models.hooked.agreement import is_low
+from attnviz.models.hooked.norms import close, normalization
+
+Factor = float | Tensor
+"""A number, or one for each channel, [D]."""
+
+_MOST = 2
+"""Modules beside attention whose outputs a layer adds."""
+
+
+class _How(NamedTuple):
+    """What factors may be: of each channel another, and a bias beside them."""
+
+    channels: bool
+    bias: bool
+
+
+_HOW = (_How(False, False), _How(True, False), _How(True, True))
+"""The simplest first."""
+_AT_ONCE = 1 << 22
+"""Numbers of systems of equations that are solved together."""
+_REST, _REST_LOW = 1e-7, 2e-5
+"""Squares that a sum may leave, of those of what left the layer; in half precision by rounding."""
+_NEAR = 0.05
+"""How far fitted factors may be from round numbers that stand in their place."""
+_ALIKE = 1e-11
+"""Squares that a sum with round numbers may leave, of those of what left the layer, in any case."""
+_DEPENDENT = 1e-9
+"""Smallest eigenvalue, of the largest, of tensors that are no combinations of each other."""
+
+
+@dataclass(frozen=True, eq=False)
+class ModuleCall:
+    """A module that has run.
+
+    Attributes:
+        module: it.
+        args: its arguments.
+        kwargs: those with names.
+        left: what it gave for the first item, [T, D].
+    """
+
+    module: nn.Module
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    left: Tensor
+
+    @property
+    def entered(self) -> Any:
+        """What it got."""
+        return self.args[0] if self.args else self.kwargs.get("hidden_states")
+
+
+@dataclass(frozen=True, eq=False)
+class LayerPart:
+    """A module whose output a layer adds.
+
+    Attributes:
+        module: it.
+        factor: what its output is multiplied with.
+        mixer: what it is, where it mixes tokens without attention; empty for feed-forward parts.
+    """
+
+    module: nn.Module
+    factor: Factor = 1.0
+    mixer: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class LayerSum:
+    """What a layer's output is the sum of.
+
+    Attributes:
+        parts: modules beside attention.
+        residual: what the stream that enters is multiplied with.
+        attention: the same of what W_O gives.
+        norm: what W_O's output goes through first, or None.
+        bias: what is added beside, the same for every token, [D], or None.
+    """
+
+    parts: tuple[LayerPart, ...]
+    residual: Factor = 1.0
+    attention: Factor = 1.0
+    norm: Normalization | None = None
+    bias: Tensor | None = None
+
+
+def layer_sum(
+    layer: nn.Module,
+    projection: Tensor | None,
+    ran: Mapping[int, ModuleCall],
+    entered: Tensor,
+    left: Tensor,
+) -> LayerSum | None:
+    """What the output of a layer is made of; None where no such sum is found.
+
+    Args:
+        layer: it.
+        projection: W_O of its attention, None where it has none.
+        ran: what every module inside got and gave, in the order of their ends.
+        entered: what entered the layer, [T, D].
+        left: what left it.
+    """
+    inside = [call for module in layer.modules() if module is not layer
+              and (call := ran.get(id(module))) is not None]  # fmt: skip
+    attended: list[tuple[Normalization | None, Tensor]] = []
+    if projection is not None:
+        attended = _attended(inside, projection)
+        if not attended or attended[0][1].shape != left.shape:
+            return None
+        plain = _added(inside, attended, entered, left)
+        if plain is not None:
+            return plain
+    distinct: list[ModuleCall] = []  # the outermost of those that gave the same
+    for call in inside:
+        taken = (entered, left, *(tensor for _, tensor in attended), *(c.left for c in distinct))
+        if call.left.shape == left.shape and not any(torch.equal(call.left, t) for t in taken):
+            distinct.append(call)
+    attentions: list[tuple[Normalization | None, Tensor | None]] = [*attended] or [(None, None)]
+    for count in range(_MOST + 1):
+        for how in _HOW:
+            for norm, attention in attentions:
+                fixed = [entered] if attention is None else [entered, attention]
+                fit = _fitted(fixed, distinct, left, count, how)
+                if fit is not None:
+                    return _told(layer, fit, inside, list(ran.values()), norm, attention)
+    return None
+
+
+@dataclass(frozen=True, eq=False)
+class _Fit:
+    """Which modules' outputs were found to add up, and with what factors.
+
+    Attributes:
+        calls: the modules.
+        residual, attention: factors; 1 for attention where there is none.
+        factors: of the modules.
+        bias: [D], or None.
+    """
+
+    calls: tuple[ModuleCall, ...]
+    residual: Factor
+    attention: Factor
+    factors: tuple[Factor, ...]
+    bias: Tensor | None
+
+
+def _told(
+    layer: nn.Module,
+    fit: _Fit,
+    inside: Sequence[ModuleCall],
+    ran: Sequence[ModuleCall],
+    norm: Normalization | None,
+    attention: Tensor | None,
+) -> LayerSum:
+    """The sum that was fitted, its parts in the order in which they ran, and what they are."""
+    order = {id(call.module): n for n, call in enumerate(ran)}
+    both = sorted(zip(fit.calls, fit.factors, strict=True),
+                  key=lambda part: order[id(part[0].module)])  # fmt: skip
+    mixes = [mixes_tokens(call, inside) for call, _ in both]
+    if attention is None and len(both) == _MOST:
+        mixes = [True, False]
+    parts = (
+        LayerPart(call.module, factor, _name(call, inside, layer) if mixer else "")
+        for (call, factor), mixer in zip(both, mixes, strict=True)
+    )
+    return LayerSum(tuple(parts), fit.residual, fit.attention, norm, fit.bias)
+
+
+def scale_between(made: Tensor, given: Tensor) -> float | None:
+    """The number that makes one tensor of another; 1 for none, None where no number does."""
+    if close(made, given):
+        return 1.0
+    a, b = made.double().flatten(), given.double().flatten()
+    factor = float((a @ b) / (a @ a).clamp_min(1e-30))
+    if factor <= 0 or not close(made * factor, given):
+        return None
+    round_ = (float(f"{factor:.6g}"), 1 / float(f"{1 / factor:.6g}"))  # as configurations have it
+    nearest = min(round_, key=lambda number: abs(number - factor))
+    return nearest if close(made * nearest, given) else factor
+
+
+def mixes_tokens(call: ModuleCall, inside: Sequence[ModuleCall]) -> bool:
+    """Whether what a module gives at later tokens depends on the first one.
+
+    It runs once more with another first token. Of a normalization it is what made its input.
+    """
+    call = _behind_norms(call, inside)
+    entered = call.entered
+    if not isinstance(entered, Tensor):
+        return False
+    flat = entered.ndim < 3
+    changed = entered.clone()
+    changed[0 if flat else (0, 0)] = changed[0 if flat else (0, 0)].flip(-1) + 1
+    args, kwargs = call.args, dict(call.kwargs)
+    if args:
+        args = (changed, *args[1:])
+    else:
+        kwargs["hidden_states"] = changed
+    try:
+        with torch.no_grad():
+            again = call.module(*args, **kwargs)
+    except Exception:  # a model's own code, that is run in another way
+        return False
+    again = again[0] if isinstance(again, tuple | list) else again
+    later = again.reshape(-1, again.shape[-1])[1 : len(call.left)]
+    return not close(later, call.left[1:])
+
+
+def _attended(
+    inside: Sequence[ModuleCall], projection: Tensor
+) -> list[tuple[Normalization | None, Tensor]]:
+    """What W_O gave, and that behind each RMS normalization that takes it."""
+    attended = None
+    for call in inside:
+        weight = getattr(call.module, "weight", None)
+        if isinstance(weight, Tensor) and weight.data_ptr() == projection.data_ptr():
+            attended = call.left
+    if attended is None:
+        return []
+    behind: list[tuple[Normalization | None, Tensor]] = [(None, attended)]
+    for call in inside:
+        got, gave = call.args[0] if call.args else None, call.left
+        if isinstance(got, Tensor) and got.numel() >= attended.numel() and gave is not attended:
+            first = got.flatten(0, -2)[: len(attended)]
+            same = first.shape == attended.shape and torch.equal(first, attended)
+            norm = normalization(call.module, attended, gave) if same else None
+            if norm is not None and not norm.centred:
+                behind.append((norm, gave))
+    return behind
+
+
+def _added(
+    inside: Sequence[ModuleCall],
+    attended: Sequence[tuple[Normalization | None, Tensor]],
+    entered: Tensor,
+    left: Tensor,
+) -> LayerSum | None:
+    """Attention and one module's output, added as they are or both times one number.
+
+    The module is the outermost, if several gave the same.
+    """
+    for norm, attention in attended:
+        for call in inside:
+            added = call.left
+            if added.shape != left.shape or any(torch.equal(added, a) for _, a in attended):
+                continue
+            if close(entered + attention + added, left):
+                return LayerSum((LayerPart(call.module),), norm=norm)
+            share = scale_between(attention + added, left - entered)
+            if share is not None and close(entered + share * (attention + added), left):
+                return LayerSum((LayerPart(call.module, share),), attention=share, norm=norm)
+    return None
+
+
+def _fitted(
+    fixed: Sequence[Tensor], calls: Sequence[ModuleCall], left: Tensor, count: int, how: _How
+) -> _Fit | None:
+    """Modules whose outputs beside the fixed tensors give what left.
+
+    Args:
+        fixed: what entered and what attention gave, [T, D] each.
+        calls: the modules to choose among.
+        left: [T, D].
+        count: how many are chosen.
+        how: what the factors may be.
+    """
+    if count == 0 and len(fixed) == 1:  # a layer that adds nothing
+        return None
+    low = is_low(left.dtype)
+    known = [*fixed, torch.ones_like(left)] if how.bias else list(fixed)
+    columns = [*known, *(call.left for call in calls), left]
+    table = torch.stack([column.double() for column in columns])  # [n, T, D]
+    table = table.permute(2, 0, 1) if how.channels else table.flatten(1)[None]
+    gram = table @ table.mT  # [1 or D, n, n]
+    every = list(combinations(range(len(known), len(columns) - 1), count))
+    step = max(1, _AT_ONCE // (gram.shape[0] * len(columns) ** 2))
+    for first in range(0, len(every), step):
+        some = every[first : first + step]
+        rows = torch.tensor([[*range(len(known)), *extra] for extra in some])
+        for n, factors in _solved(gram, rows.to(gram.device), _REST_LOW if low else _REST):
+            chosen = [columns[row] for row in rows[n].tolist()]
+            own: list[Factor] = [f if how.channels else float(f[0]) for f in factors.T]
+            if not close(_sum(own, chosen), left):
+                continue
+            own = _rounded(own, chosen, left)
+            return _Fit(
+                tuple(calls[i - len(known)] for i in some[n]),
+                own[0],
+                own[1] if len(fixed) > 1 else 1.0,
+                tuple(own[len(known) :]),
+                torch.as_tensor(own[len(fixed)]) if how.bias else None,
+            )
+    return None
+
+
+def _sum(factors: Sequence[Factor], tensors: Sequence[Tensor]) -> Tensor:
+    """Σ f t."""
+    return torch.stack([f * t.double() for f, t in zip(factors, tensors, strict=True)]).sum(0)
+
+
+def _solved(gram: Tensor, rows: Tensor, most: float) -> list[tuple[int, Tensor]]:
+    """Which choices of tensors give the last one by least squares, with their factors.
+
+    Args:
+        gram: products of all tensors, [G, n, n] for G groups of channels.
+        rows: [C, k], the choices.
+        most: what may be left of the last one's squares.
+
+    Returns:
+        Their numbers, and [G, k].
+    """
+    left = gram[:, rows, rows.new_tensor(gram.shape[-1] - 1)].transpose(0, 1)  # [C, G, k]
+    among = gram[:, rows[:, :, None], rows[:, None, :]].transpose(0, 1)  # [C, G, k, k]
+    size = among.diagonal(dim1=-2, dim2=-1).clamp_min(1e-30).sqrt()
+    scaled = among / size[..., None] / size[..., None, :]
+    least = torch.linalg.eigvalsh(scaled)
+    sound = (least[..., 0] > _DEPENDENT * least[..., -1]).all(1)
+    found = []
+    for n in torch.nonzero(sound).flatten().tolist():
+        factors = torch.linalg.solve(scaled[n], left[n] / size[n]) / size[n]
+        whole = gram[:, -1, -1]
+        rest = whole - (factors * left[n]).sum(-1)
+        used = (factors.abs().amax(0) > 1e-3).all()
+        if bool(used) and float(rest.sum()) <= most * float(whole.sum()):
+            found.append((n, factors))
+    return found
+
+
+def _rounded(factors: Sequence[Factor], tensors: Sequence[Tensor], left: Tensor) -> list[Factor]:
+    """Factors without the rounding of what they were fitted to, where round numbers fit as well."""
+
+    def rest(some: Sequence[Factor]) -> float:
+        return float((_sum(some, tensors) - left.double()).square().sum())
+
+    most = max(4 * rest(factors), _ALIKE * float(left.double().square().sum()))
+    for digits in (1, 3):
+        near = [_near(factor, digits) for factor in factors]
+        if rest(near) <= most:
+            return near
+    return list(factors)
+
+
+def _near(factor: Factor, digits: int) -> Factor:
+    if isinstance(factor, float):
+        near = float(f"{factor:.{digits}g}")
+        return near if abs(near - factor) <= _NEAR * abs(factor) else factor
+    return 1.0 if close(factor, torch.ones_like(factor)) else factor
+
+
+def _behind_norms(call: ModuleCall, inside: Sequence[ModuleCall]) -> ModuleCall:
+    """The module that made what a normalization got, where that is one."""
+    entered = call.entered
+    if not isinstance(entered, Tensor) or normalization(call.module, *_first(call)) is None:
+        return call
+    first = _first(call)[0]
+    return next((other for other in inside if other.left.shape == first.shape
+                 and torch.equal(other.left, first)), call)  # fmt: skip
+
+
+def _first(call: ModuleCall) -> tuple[Tensor, Tensor]:
+    """What a module got and gave for the first item, [T, D]."""
+    entered: Tensor = call.entered
+    return entered.reshape(-1, entered.shape[-1])[: len(call.left)], call.left
+
+
+def _name(call: ModuleCall, inside: Sequence[ModuleCall], layer: nn.Module) -> str:
+    """What a mixer is: the class of its module, without the family's name that the layer's has."""
+    own, around = (re.findall("[A-Z][a-z0-9]*|[a-z0-9]+", type(module).__name__)
+                   for module in (_behind_norms(call, inside).module, layer))  # fmt: skip
+    same = next((n for n, (a, b) in enumerate(zip(own, around, strict=False)) if a != b), 0)
+    return "".join(own[same:])
