@@ -1,4 +1,4 @@
-"""Profiles of many texts: what several processes gain, on Ray too, and that memory stays.
+"""Profiles of many texts: several processes, Ray, memory, and what every head's page costs.
 
 Rates are texts a second of wall time from the first answer to the last, so that starting processes
 and loading models are left out. Two processes need two free cores: on a busy machine these figures
@@ -12,6 +12,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -38,11 +39,24 @@ def measure() -> list[Row]:
             ray = _child("rate", corpus, "2", "local")["rate"]
             detail = f"{ray:.0f}/s, {one:.0f}/s"
             rows.append(Row("two actors on Ray", "one process", one / ray, 1 / 1.6, detail))
-        few = _child("memory", str(write(Path(folder) / "few.txt", 1_000)), "1", "")["peak"]
+        short = str(write(Path(folder) / "few.txt", 1_000))
+        few = _child("memory", short, "1", "")["peak"]
         many = _child("memory", str(write(Path(folder) / "many.txt", LONG)), "1", "")["peak"]
         detail = f"{many / 2**20:.0f} MiB, {few / 2**20:.0f} MiB"
         rows.append(Row(f"peak memory, {LONG:,} texts", "1,000 texts", many / few, 1.1, detail))
+        rows.append(_pages(short))
     return rows
+
+
+def _pages(corpus: str) -> Row:
+    """The rows of every head, sampled and described, against a profile; the least of two each."""
+    times: dict[str, list[float]] = {"": [], "all": []}
+    for _ in range(2):
+        for select, seconds in times.items():
+            seconds.append(_child("memory", corpus, "1", "", select)["seconds"])
+    plain, whole = min(times[""]), min(times["all"])
+    detail = f"{whole:.1f} s, {plain:.1f} s"
+    return Row("rows of every head, 1,000 texts", "a profile", whole / plain, 1.5, detail)
 
 
 def write(path: Path, count: int) -> Path:
@@ -65,7 +79,8 @@ def _child(*arguments: str) -> dict[str, Any]:
     return found
 
 
-def _main(what: str, corpus: str, jobs: str, ray: str) -> None:
+def _main(what: str, corpus: str, jobs: str, ray: str, select: str = "") -> None:
+    start = time.perf_counter()
     import attnviz as av
 
     seen: list[tuple[int, float]] = []
@@ -74,11 +89,13 @@ def _main(what: str, corpus: str, jobs: str, ray: str) -> None:
         model=MODEL,
         jobs=int(jobs),
         ray=ray or None,
+        select=select or None,
         progress=lambda done: seen.append((done.texts, done.seconds)),
     )
-    (first, start), (last, end) = seen[0], seen[-1]
-    found = {"rate": (last - first) / (end - start)} if what == "rate" else {}
-    print(json.dumps({**found, "peak": _status("VmHWM")}))
+    seconds = time.perf_counter() - start
+    (first, began), (last, ended) = seen[0], seen[-1]
+    rate = {"rate": (last - first) / (ended - began)} if what == "rate" else {}
+    print(json.dumps({**rate, "seconds": seconds, "peak": _status("VmHWM")}))
 
 
 if __name__ == "__main__":
