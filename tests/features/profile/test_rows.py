@@ -546,6 +546,21 @@ def row_content(path: Path) -> dict[str, Any]:
     return {**content(path), "texts of rows": sorted(sample.texts.items())}
 
 
+def test_the_same_head_in_two_checkpoints_is_compared_by_its_rules() -> None:
+    some = sentences(120)
+    models = (av.load("demo-gpt2", untrained=0), av.load("demo-gpt2"))
+    before, after = (av.profile(texts=some, model=model, select="1.4") for model in models)
+    change = next(head for head in av.diff(before, after).heads if head.name == "1.4")
+    rules = {figure.name: figure for figure in change.changes if "rule" in figure.name}
+    (one,) = after.distribution.heads
+    assert rules["rule previous"].before == 0
+    assert rules["rule previous"].after == one.behaviours.shares["previous"].value > 0.8
+    assert rules["no rule"].before == 1
+    assert rules["no rule"].after == one.behaviours.unexplained.value
+    other = next(head for head in av.diff(before, after).heads if head.name == "0.0")
+    assert not any("rule" in figure.name for figure in other.changes)
+
+
 def test_what_cannot_be_selected_is_refused() -> None:
     with pytest.raises(SelectionError):
         av.profile(texts=["a b"], select="9.9")
