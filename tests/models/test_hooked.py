@@ -609,3 +609,41 @@ def test_granites_weights_are_those_that_its_outputs_are_made_of(family: str) ->
     source.forward([source.prepare(Prompt(ids=IDS))], [Keeper()])
     for site, z in zip(source.layout.sites, took, strict=True):
         torch.testing.assert_close(made[site], z, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("family", ["deepseek_v32", "glm_moe_dsa", "axk2"])
+def test_keys_that_an_indexer_chooses_are_those_of_eager_attention(
+    family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import attnviz as av
+    from tests import families
+
+    kinds = dict(families.families())
+    if family not in kinds:
+        pytest.skip(f"transformers {transformers.__version__} has no {family}")
+    monkeypatch.setitem(families.MORE, family, {"index_topk": 4})
+    model = families.built(kinds[family])
+    model.set_attn_implementation("eager")
+    ids = families.IDS
+    plain = model(torch.tensor([ids]), output_attentions=True).attentions
+    assert max(int((weights > 0).sum(-1).max()) for weights in plain) == 4
+    source = av.load(model)
+    assert source.info.backend == "hooked"
+    batch = [source.prepare(Prompt(ids=some)) for some in (ids, ids[:5])]
+    seen = watch(source, batch)
+    assert len(seen.weights) == 3
+    for site, weights in seen.weights.items():
+        torch.testing.assert_close(weights[:1], plain[site.layer], rtol=1e-4, atol=1e-5)
+
+
+def test_chosen_keys_are_no_more_than_the_mask_lets_through() -> None:
+    indices = torch.tensor([[[0, 1], [2, 1], [0, 2]]])
+    causal = interface._chosen(indices, None, 3, causal=True)
+    assert causal[0, 0].tolist() == [[True, False, False], [False, True, False],
+                                     [True, False, True]]  # fmt: skip
+    only = torch.tensor([True, True, False])
+    masked = interface._chosen(indices, only.expand(1, 1, 3, 3), 3, causal=False)
+    assert masked[0, 0].tolist() == [[True, True, False], [False, True, False],
+                                     [True, False, False]]  # fmt: skip
+    added = interface._chosen(indices, torch.zeros(1, 1, 3, 3), 3, causal=False)
+    assert (added == 0).tolist() == interface._chosen(indices, None, 3, causal=False).tolist()

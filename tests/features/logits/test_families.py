@@ -41,7 +41,7 @@ SPLIT = {
 }
 SUMMED = (
     *("beam", "gemma2", "gemma4_text", "lfm3", "olmo_hybrid", "recurrent_gemma", "vaultgemma"),
-    *("zaya", "bigbird_pegasus", "deepseek_v32", "granite_swa", "granitemoe_swa"),
+    *("zaya", "bigbird_pegasus", "deepseek_v32", "granite_swa", "granitemoe_swa", "axk2"),
 )
 REFUSED = {"gemma3n_text": "does not simply add", "diffllama": "no linear layer takes"}
 
