@@ -307,7 +307,7 @@ def fitted(
         for n, factors in _solved(gram, rows.to(gram.device), _REST_LOW if low else _REST):
             chosen = [columns[row] for row in rows[n].tolist()]
             own: list[Factor] = [f if how.channels else float(f[0]) for f in factors.T]
-            if not close(_sum(own, chosen), left):
+            if not close(weighted(own, chosen), left):
                 continue
             own = _rounded(own, chosen, left)
             return Fit(
@@ -320,7 +320,7 @@ def fitted(
     return None
 
 
-def _sum(factors: Sequence[Factor], tensors: Sequence[Tensor]) -> Tensor:
+def weighted(factors: Sequence[Factor], tensors: Sequence[Tensor]) -> Tensor:
     """Σ f t."""
     return torch.stack([f * t.double() for f, t in zip(factors, tensors, strict=True)]).sum(0)
 
@@ -357,7 +357,7 @@ def _rounded(factors: Sequence[Factor], tensors: Sequence[Tensor], left: Tensor)
     """Factors without the rounding of what they were fitted to, where round numbers fit as well."""
 
     def rest(some: Sequence[Factor]) -> float:
-        return float((_sum(some, tensors) - left.double()).square().sum())
+        return float((weighted(some, tensors) - left.double()).square().sum())
 
     most = max(4 * rest(factors), _ALIKE * float(left.double().square().sum()))
     for digits in (1, 3):

@@ -23,11 +23,11 @@ from torch import Tensor, nn
 from attnviz.attention.unembedding import deviation
 from attnviz.core.heads import Site
 from attnviz.core.source import Normalization, OutputProjection, Readout
-from attnviz.models.hooked.layer_sums import LayerSum, ModuleCall, layer_sum, scale_between
+from attnviz.models.hooked.layer_sums import LayerSum, ModuleCall, scale_between
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.norms import close, normalization
 from attnviz.models.hooked.stack import Stack
-from attnviz.models.hooked.stream_norms import normed_sum
+from attnviz.models.hooked.stream_norms import explained
 
 
 @dataclass
@@ -157,8 +157,7 @@ def find_residual(
             )
         weight = None if projection is None else projection.weight
         entered, ended = states[number][0], states[number + 1][0]
-        added = layer_sum(layer, weight, ran, entered, ended)
-        added = added or normed_sum(layer, weight, ran, entered, ended)
+        added = explained(layer, weight, ran, entered, ended)
         if added is None:
             return _none(_not_added(number, attends=weight is not None))
         sums.append(added)

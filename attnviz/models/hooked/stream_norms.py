@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from attnviz.core.source import Normalization, StreamNorms
+from attnviz.models.hooked.agreement import is_low
 from attnviz.models.hooked.layer_sums import (
     HOW,
     Fit,
@@ -26,6 +27,8 @@ from attnviz.models.hooked.layer_sums import (
     attended_of,
     first_item,
     fitted,
+    layer_sum,
+    weighted,
 )
 from attnviz.models.hooked.norms import normalization
 
@@ -53,7 +56,7 @@ class _Sum(NamedTuple):
 _Steps = list[_Norm | _Sum]
 
 
-def normed_sum(
+def explained(
     layer: nn.Module,
     projection: Tensor | None,
     ran: Mapping[int, ModuleCall],
@@ -61,6 +64,30 @@ def normed_sum(
     left: Tensor,
 ) -> LayerSum | None:
     """What the output of a layer is made of; arguments as of :func:`~.layer_sums.layer_sum`.
+
+    A plain sum, where that is one. In half precision a normalization that changes little passes for
+    none, and one of the stream for a part beside it: what ends with one, or takes one for a part,
+    is none.
+    """
+    plain = layer_sum(layer, projection, ran, entered, left)
+    if plain is not None and not is_low(left.dtype):
+        return plain
+    normed = normed_sum(layer, projection, ran, entered, left)
+    if plain is None or normed is None:
+        return plain or normed
+    assert normed.places is not None
+    ends = len(normed.over) > max(normed.places.heads, normed.places.mlp)
+    return normed if ends or any(part.module in normed.over for part in plain.parts) else plain
+
+
+def normed_sum(
+    layer: nn.Module,
+    projection: Tensor | None,
+    ran: Mapping[int, ModuleCall],
+    entered: Tensor,
+    left: Tensor,
+) -> LayerSum | None:
+    """What the output of a layer with normalizations over the stream is made of.
 
     Returns:
         None where no such way is found, or no normalization is on it.
@@ -72,10 +99,13 @@ def normed_sum(
         attended = attended_of(inside, projection)
         if not attended or attended[0][1].shape != left.shape:
             return None
-    steps = _Way(inside, attended, entered, left.shape).back(left, _STEPS)
-    if steps is None or not any(isinstance(step, _Norm) for step in steps):
-        return None
-    return _as_layer(layer, steps, inside, list(ran.values()), attends=bool(attended))
+    order = list(ran.values())
+    for steps in _Way(inside, attended, entered, left.shape).back(left, _STEPS):
+        if any(isinstance(step, _Norm) for step in steps):
+            whole = _as_layer(layer, steps, inside, order, attends=bool(attended))
+            if whole is not None:
+                return whole
+    return None
 
 
 class _Way:
@@ -102,7 +132,8 @@ class _Way:
             if call.left.shape != shape:
                 continue
             got, gave = first_item(call) if isinstance(call.entered, Tensor) else (None, call.left)
-            if got is not None and got.shape == shape:
+            # a dropout behind a normalization without γ gives what another one would give
+            if got is not None and got.shape == shape and not torch.equal(got, gave):
                 norm = normalization(call.module, got, gave)
                 if norm is not None:
                     self._norms.append(_Norm(call.module, norm, got, gave))
@@ -112,36 +143,35 @@ class _Way:
                 self._parts.append(call)
                 taken.append(call.left)
 
-    def back(self, state: Tensor, most: int) -> _Steps | None:
-        """The steps that lead to a state, first to last; None where none are found."""
+    def back(self, state: Tensor, most: int) -> Iterator[_Steps]:
+        """The ways to a state, each its steps from first to last; the closest sums first."""
         if torch.equal(state, self._entered):
-            return []
-        if not most:
-            return None
-        for norm in self._norms:
-            if torch.equal(norm.left, state):
-                steps = self.back(norm.entered, most - 1)
-                if steps is not None:
-                    return [*steps, norm]
-        for base, step in self._sums(state):
-            steps = self.back(base, most - 1)
-            if steps is not None:
-                return [*steps, step]
-        return None
+            yield []
+        elif most:
+            for norm in self._norms:
+                if torch.equal(norm.left, state):
+                    for steps in self.back(norm.entered, most - 1):
+                        yield [*steps, norm]
+            for _, base, step in sorted(self._sums(state), key=lambda found: found[0]):
+                for steps in self.back(base, most - 1):
+                    yield [*steps, step]
 
-    def _sums(self, state: Tensor) -> Iterator[tuple[Tensor, _Sum]]:
-        """The sums that a state is, each with the earlier state in it."""
+    def _sums(self, state: Tensor) -> Iterator[tuple[float, Tensor, _Sum]]:
+        """The sums that a state is: what each leaves, the earlier state in it, and the step."""
         bases = [self._entered]
         bases += [norm.left for norm in self._norms if not torch.equal(norm.left, state)]
+        options: list[tuple[Normalization | None, Tensor | None, int]] = [
+            (norm, attention, count) for norm, attention in self._attended for count in (0, 1)
+        ]
         for base in bases:
-            for norm, attention in self._attended:
-                for count in (0, 1):
-                    fit = fitted([base, attention], self._parts, state, count, HOW[0])
-                    if fit is not None:
-                        yield base, _Sum(fit, attention, norm)
-            fit = fitted([base], self._parts, state, 1, HOW[0])
-            if fit is not None:
-                yield base, _Sum(fit, None, None)
+            for norm, attention, count in [*options, (None, None, 1)]:
+                fixed = [base] if attention is None else [base, attention]
+                fit = fitted(fixed, self._parts, state, count, HOW[0])
+                if fit is not None:
+                    parts = [*fixed, *(call.left for call in fit.calls)]
+                    factors = [*(fit.residual, fit.attention)[: len(fixed)], *fit.factors]
+                    rest = (weighted(factors, parts) - state.double()).square().sum()
+                    yield float(rest), base, _Sum(fit, attention, norm)
 
 
 def _as_layer(
@@ -177,6 +207,8 @@ def _as_layer(
         for part in own.parts:
             (heads if part.mixer else mlps).add(len(norms))
         whole = replace(whole, parts=(*whole.parts, *own.parts))
+    if not _in_order(steps, ran):
+        return None
     counts = [step.attention is not None for step in steps if isinstance(step, _Sum)]
     if len(heads) > 1 or len(mlps) > 1 or (attends and sum(counts) != 1):
         return None
@@ -184,6 +216,20 @@ def _as_layer(
         tuple(norm.norm for norm in norms), next(iter(heads), 0), next(iter(mlps), 0)
     )
     return replace(whole, residual=residual, over=tuple(norm.module for norm in norms), places=over)
+
+
+def _in_order(steps: _Steps, ran: Sequence[ModuleCall]) -> bool:
+    """Whether every normalization ran after those before it on the way, and after what they add."""
+    order = {id(call.module): n for n, call in enumerate(ran)}
+    last = -1
+    for step in steps:
+        if isinstance(step, _Norm):
+            if order[id(step.module)] <= last:
+                return False
+            last = order[id(step.module)]
+        else:
+            last = max([last, *(order[id(call.module)] for call in step.fit.calls)])
+    return True
 
 
 def _times(norm: Normalization, factor: float) -> Normalization:

@@ -195,3 +195,23 @@ def test_what_cannot_be_told_of_such_layers_is_refused_in_one_line(
     assert "\n" not in str(refused.value)
     with pytest.raises(ModelError, match="does not reach later layers as it is"):
         av.patch([pair], paths="0.1 -> 2.*.q", model=source)
+
+
+@pytest.mark.parametrize("name", [name for name in SPLIT if name != "minimax"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_normalizations_that_change_little_are_seen(name: str, dtype: torch.dtype) -> None:
+    """As transformers draws it γ is 1 and what layers add is small: a plain sum is near."""
+    config = built(dict(families())[name]).config
+    torch.manual_seed(0)
+    model = transformers.AutoModelForCausalLM.from_config(config).eval().requires_grad_(False)
+    for parameter in model.parameters():
+        scale = 5 if parameter.ndim > 1 and dtype == torch.bfloat16 else 1  # above rounding
+        parameter.data.mul_(scale)
+    source = av.load(model.to(dtype))
+    report = av.logits(Prompt(ids=IDS), model=source)
+    over = source.readout().over
+    assert [(norms.heads, norms.mlp, len(norms.norms)) for norms in over.values()] == [
+        (0, 1, 2)
+    ] * 3
+    allowed = 0.05 if dtype == torch.bfloat16 else 1e-5
+    assert report.sum == pytest.approx(report.logit, rel=allowed, abs=allowed)
