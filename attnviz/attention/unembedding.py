@@ -31,10 +31,19 @@ class Direction:
 
 def sigma(readout: Readout, stream: Array) -> Array:
     """What the last normalization divides by, [...] in float64 for a stream [..., D]."""
-    x, xp = exact(stream), arrays.of(stream).xp
-    x = x - x.mean(-1)[..., None] if readout.centred else x
-    deviation: Array = xp.sqrt(xp.square(x).mean(-1) + readout.eps)
-    return deviation
+    if not readout.normed:
+        x = exact(stream[..., 0])
+        ones: Array = arrays.of(x).xp.ones_like(x)
+        return ones
+    return deviation(readout, stream)
+
+
+def deviation(norm: Normalization | Readout, given: Array) -> Array:
+    """σ of a normalization, [...] in float64, of what it gets, [..., D]."""
+    x, xp = exact(given), arrays.of(given).xp
+    x = x - x.mean(-1)[..., None] if norm.centred else x
+    root: Array = xp.sqrt(xp.square(x).mean(-1) + norm.eps)
+    return root
 
 
 def gain(norm: Normalization, given: Array) -> Array:

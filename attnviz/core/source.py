@@ -226,6 +226,8 @@ class Output:
         past: keys and values of all tokens; None unless asked for.
         mixers: with ``mlps``, what the parts add that mix tokens without attention, [B, T, D] by
             layer, of the layers that :attr:`Readout.mixers` names.
+        deviations: with ``mlps``, σ of the n normalizations that a layer puts over the stream,
+            [B, T, n] in float64 by layer, of the layers in :attr:`Readout.over`.
     """
 
     hidden: Array | None = None
@@ -234,6 +236,7 @@ class Output:
     mlps: tuple[Array, ...] = ()
     past: Past | None = None
     mixers: Mapping[int, Array] = field(default_factory=dict)
+    deviations: Mapping[int, Array] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -294,6 +297,25 @@ class Normalization:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class StreamNorms:
+    """Normalizations that a layer puts over the whole stream, as post-norm layers do, in order.
+
+    Attributes:
+        norms: each with what the stream is multiplied with behind it in its γ and β.
+        heads: how many of them stand before the sum over the heads, or a mixer, is added.
+        mlp: the same of the feed-forward part.
+    """
+
+    norms: tuple[Normalization, ...]
+    heads: int
+    mlp: int
+
+    def converted(self, like: Array) -> StreamNorms:
+        """The same as arrays of the kind of another, where that is."""
+        return replace(self, norms=tuple(norm.converted(like) for norm in self.norms))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Sublayer:
     """What a layer does around its attention: the residual connection, and a normalization.
 
@@ -340,6 +362,9 @@ class Readout:
         mixers: by layer, what a part is that mixes tokens without attention and adds to the stream:
             a layer with a state, a convolution.
         without_mlp: the layers that have no feed-forward part.
+        over: by layer, the normalizations that it puts over the whole stream (post-norm); with
+            their σ held (:attr:`Output.deviations`) they carry on what was added before.
+        normed: whether there is a last normalization; without one σ is 1 and nothing is centred.
         uncapped: of logits that are capped, the same readout before the cap; None where there is
             no cap.
         cap: c, where logits are c tanh(x / c) of the uncapped x; 0 where there is none.
@@ -359,6 +384,8 @@ class Readout:
     biases: Mapping[int, Array] = field(default_factory=dict)
     mixers: Mapping[int, str] = field(default_factory=dict)
     without_mlp: frozenset[int] = frozenset()
+    over: Mapping[int, StreamNorms] = field(default_factory=dict)
+    normed: bool = True
     uncapped: Readout | None = None
     cap: float = 0.0
 
@@ -390,13 +417,14 @@ class Readout:
         )
         after = {layer: norm.converted(like) for layer, norm in self.after.items()}
         biases = {layer: converted(bias, like) for layer, bias in self.biases.items()}
+        over = {layer: norms.converted(like) for layer, norms in self.over.items()}
         shares, scales = (
             tuple(x if isinstance(x, float) else converted(x, like) for x in factors)
             for factors in (self.shares, self.residual_scales)
         )
         return replace(
             self, table=table, scale=scale, shift=shift, bias=bias, after=after, shares=shares,
-            residual_scales=scales, biases=biases,
+            residual_scales=scales, biases=biases, over=over,
         )  # fmt: skip
 
 
@@ -598,4 +626,7 @@ def held(source: Source) -> tuple[Held, ...]:
     kinds: dict[Held, None] = dict.fromkeys(
         kind for site in source.layout.sites for kind in source.output(site).held
     )
-    return (*kinds, "after") if source.readout().summed.after else tuple(kinds)
+    readout = source.readout().summed
+    kinds |= {"after": None} if readout.after else {}
+    kinds |= {"over": None} if readout.over else {}
+    return tuple(kinds)

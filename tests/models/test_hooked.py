@@ -555,3 +555,95 @@ def test_half_precision_may_be_as_far_off_as_fused_attention() -> None:
     assert asked == [1.03, 1.0, 1.02, None]  # float32 has no such excuse
     far = Trace(weights, states * 1.5)
     assert compare(eager, far, items, torch.bfloat16, lambda: states * 1.5)[0]
+
+
+def test_rows_that_leave_learned_sinks_out_are_compared_without_them() -> None:
+    items, site = [Item((5, 6, 7))], Site("encoder", 0)
+    theirs = torch.randn(1, 2, 3, 3).softmax(-1)
+    states = torch.randn(1, 3, 4)
+    left = torch.rand(1, 2, 3, 1)  # of each row, beside a sink
+    eager = Trace({site: theirs}, states)
+
+    def reason(weights: torch.Tensor, ended: torch.Tensor = states) -> str:
+        return compare(eager, Trace({site: weights}, ended), items, torch.float32)[0]
+
+    assert reason(theirs * left) == ""
+    assert "differ" in reason(theirs * left, states + 0.1)
+    assert "differ" in reason(theirs.flip(-1) * left)
+    assert "differ" in reason(theirs * left * torch.tensor([0.0, 1, 1]))
+
+
+@pytest.mark.parametrize("family", ["granite_swa", "granitemoe_swa"])
+def test_granites_weights_are_those_that_its_outputs_are_made_of(family: str) -> None:
+    """Its eager attention returns them as they were before it multiplies with what sinks leave."""
+    import attnviz as av
+    from tests.families import IDS, built, families
+
+    kinds = dict(families())
+    if family not in kinds:
+        pytest.skip(f"transformers {transformers.__version__} has no {family}")
+    model = built(kinds[family])
+    model.set_attn_implementation("eager")
+    took: list[torch.Tensor] = []
+    hooks = [
+        layer.self_attn.o_proj.register_forward_pre_hook(lambda _, args: took.append(args[0]))
+        for layer in model.model.layers
+    ]
+    plain = model(torch.tensor([IDS]), output_attentions=True).attentions
+    for hook in hooks:
+        hook.remove()
+    source = av.load(model)
+    assert source.info.backend == "hooked"
+    made: dict[Site, torch.Tensor] = {}
+
+    class Keeper:
+        def observe(self, rows: Rows) -> None:
+            values = rows.values.repeat_interleave(2, 1)
+            made[rows.site] = (rows.weights @ values).transpose(1, 2).flatten(2)
+            shares = rows.weights.sum(-1, keepdim=True)
+            assert float(shares.min()) < 0.9
+            torch.testing.assert_close(
+                rows.weights / shares, plain[rows.site.layer], rtol=1e-4, atol=1e-5
+            )
+
+    source.forward([source.prepare(Prompt(ids=IDS))], [Keeper()])
+    for site, z in zip(source.layout.sites, took, strict=True):
+        torch.testing.assert_close(made[site], z, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("family", ["deepseek_v32", "glm_moe_dsa", "axk2"])
+def test_keys_that_an_indexer_chooses_are_those_of_eager_attention(
+    family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import attnviz as av
+    from tests import families
+
+    kinds = dict(families.families())
+    if family not in kinds:
+        pytest.skip(f"transformers {transformers.__version__} has no {family}")
+    monkeypatch.setitem(families.MORE, family, {"index_topk": 4})
+    model = families.built(kinds[family])
+    model.set_attn_implementation("eager")
+    ids = families.IDS
+    plain = model(torch.tensor([ids]), output_attentions=True).attentions
+    assert max(int((weights > 0).sum(-1).max()) for weights in plain) == 4
+    source = av.load(model)
+    assert source.info.backend == "hooked"
+    batch = [source.prepare(Prompt(ids=some)) for some in (ids, ids[:5])]
+    seen = watch(source, batch)
+    assert len(seen.weights) == 3
+    for site, weights in seen.weights.items():
+        torch.testing.assert_close(weights[:1], plain[site.layer], rtol=1e-4, atol=1e-5)
+
+
+def test_chosen_keys_are_no_more_than_the_mask_lets_through() -> None:
+    indices = torch.tensor([[[0, 1], [2, 1], [0, 2]]])
+    causal = interface._chosen(indices, None, 3, causal=True)
+    assert causal[0, 0].tolist() == [[True, False, False], [False, True, False],
+                                     [True, False, True]]  # fmt: skip
+    only = torch.tensor([True, True, False])
+    masked = interface._chosen(indices, only.expand(1, 1, 3, 3), 3, causal=False)
+    assert masked[0, 0].tolist() == [[True, True, False], [False, True, False],
+                                     [True, False, False]]  # fmt: skip
+    added = interface._chosen(indices, torch.zeros(1, 1, 3, 3), 3, causal=False)
+    assert (added == 0).tolist() == interface._chosen(indices, None, 3, causal=False).tolist()

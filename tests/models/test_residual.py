@@ -26,7 +26,7 @@ ADDING = (
 )
 REFUSED = {
     "gemma2": r"caps its logits, 30 tanh\(x / 30\)",
-    "bert": "normalizes the sum",
+    "bert": "not its final states times one matrix, and layer 0 normalizes the sum",
     "t5": "no plain list of layers",
 }
 

@@ -3,13 +3,15 @@
 With σ of the state behind layer l, its logit is the sum of what the state before the layer adds,
 each head (z_h W_O^h), b_O, the feed-forward part, a part that mixes tokens without attention, and
 what the last normalization and the LM head add by themselves; see
-:mod:`attnviz.attention.unembedding`.
+:mod:`attnviz.attention.unembedding`. Where the layer normalizes the stream, that is with these σ
+held, and its β counts as bias (:mod:`attnviz.attention.carrying`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from attnviz.attention.carrying import Carrying
 from attnviz.attention.unembedding import directions, gain
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, exact
@@ -29,6 +31,7 @@ def added(
     tokens: Array,
     logits: Array,
     names: Sequence[str],
+    deviations: Mapping[int, Array],
 ) -> Iterator[Added]:
     """Take one logit of every state apart.
 
@@ -41,11 +44,13 @@ def added(
         tokens: int64 [L + 1, P], whose logit.
         logits: [L + 1, P], as they were read.
         names: of the tokens, one after the other.
+        deviations: [P, n] by layer, σ of the normalizations that it puts over the stream.
 
     Raises:
         ModelError: the parts do not add up to the logit.
     """
     named, on, readout = iter(names), arrays.of(states), source.readout().converted(states)
+    carrying = Carrying(readout, deviations)
     for place, now in enumerate(states):
         toward, constants = directions(readout, now, tokens[place])
         none = on.xp.zeros_like(constants)
@@ -55,13 +60,17 @@ def added(
             before, bias = exact(states[layer]), none
             if readout.residual_scales:
                 before = before * readout.residual_scales[layer]
+            attended, fed = (carrying.inside(toward, layer, n) for n in carrying.passed(layer))
             if site in outputs:
-                heads, bias = _of_heads(source, site, outputs[site], toward)
+                heads, bias = _of_heads(source, site, outputs[site], attended)
             if layer in readout.biases:
                 bias = bias + toward @ exact(readout.biases[layer])
-            parts = (mlps[layer], mixers.get(layer))
-            sums[1:] = [bias, *(none if part is None else (exact(part) * toward).sum(-1)
-                                for part in parts)]  # fmt: skip
+            shift = carrying.shifts(toward, layer)
+            bias = bias if shift is None else bias + shift
+            parts = ((mlps[layer], fed), (mixers.get(layer), attended))
+            sums[1:] = [bias, *(none if part is None else (exact(part) * way).sum(-1)
+                                for part, way in parts)]  # fmt: skip
+            toward = carrying.inside(toward, layer)
         columns = on.xp.stack([(before * toward).sum(-1), *sums], 1)
         whole = columns.sum(-1) + heads.sum(-1)
         _check(source, whole, logits[place])

@@ -40,7 +40,7 @@ class Added:
         logit: the sum.
         before: what the state before the layer adds; of the first state all that there is.
         heads: what each head of the layer adds, in logits; empty for the first state.
-        bias: b_O of the layer.
+        bias: b_O of the layer, and β of its normalizations over the stream.
         mlp: what its feed-forward part adds.
         constant: what the last normalization and the LM head add by themselves.
         mixer: what a part adds that mixes tokens without attention (a layer with a state, a

@@ -118,7 +118,8 @@ def _parts(
     names = source.tokens(tokens.tolist()).texts
     tokens, values = (table.reshape(states.shape[:2]) for table in (tokens, arrays.exact(values)))
     mixers = {layer: part[0][list(places)] for layer, part in output.mixers.items()}
-    return list(added(source, states, mlps, mixers, heads, tokens, values, names))
+    deviations = {layer: part[0][list(places)] for layer, part in output.deviations.items()}
+    return list(added(source, states, mlps, mixers, heads, tokens, values, names, deviations))
 
 
 def _cells(

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.attention.carrying import Carrying
 from attnviz.attention.unembedding import gain, moved, scaled
 from attnviz.captures.activations import Activations
 from attnviz.captures.copies import same_as
@@ -87,13 +88,18 @@ def run_heads(
         places = chosen(source, tokens, position)
         activations = Activations(["written"], layout.sites)
         output = source.forward(
-            [inputs], [activations], ForwardRequest(hidden=False, states=True, terms=True)
+            [inputs],
+            [activations],
+            ForwardRequest(hidden=False, states=True, mlps=bool(readout.over), terms=True),
         )
         counts.append(len(places))
         seen += [len(set(tokens.ids[: n + 1])) / len(readout.table) for n in places]
         stream = output.states[-1][0, places]
         here = readout.converted(stream)
         assert here.table is not None
+        carrying = Carrying(
+            here, {layer: some[0, places] for layer, some in output.deviations.items()}
+        )
         for site, z in activations.values["written"].items():
             out = source.output(site).moved_to(stream)
             assert out.weight is not None
@@ -107,7 +113,9 @@ def run_heads(
                 given = wrote.sum(0)
                 given = given if out.bias is None else given + arrays.exact(out.bias)
                 wrote = wrote * gain(norm, given)
-            for index, part in enumerate(wrote * here.share(site.layer) * here.onward(site.layer)):
+            before = carrying.passed(site.layer)[0]
+            carried = carrying.onward(wrote * here.share(site.layer), site.layer, before)
+            for index, part in enumerate(carried):
                 head_sums = sums[Head(site, index)]
                 made = scaled(here, stream, part)
                 head_sums.made += arrays.to_numpy(made.sum(0))

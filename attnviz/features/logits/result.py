@@ -47,8 +47,9 @@ class LogitPart:
 
     Attributes:
         kind: ``embedding``, ``head``, ``mixer`` (what mixes tokens without attention: a layer with
-            a state, a convolution), ``mlp`` or ``bias`` (b_O of a layer; without a layer, what the
-            last normalization and the LM head add by themselves).
+            a state, a convolution), ``mlp`` or ``bias`` (b_O of a layer, and another of what its
+            normalizations over the stream add; without a layer, what the last normalization and
+            the LM head add by themselves).
         layer: from 0; None for what belongs to no layer.
         head: its number in the layer, for heads.
         value: in logits.

@@ -27,7 +27,7 @@ from attnviz.features.logits.result import (
     Seen,
 )
 from attnviz.features.logits.settings import LogitsSettings
-from attnviz.features.logits.split import StreamWatch, behind, split, written
+from attnviz.features.logits.split import StreamWatch, behind, carried, split, written
 
 Floats = NDArray[np.float64]
 
@@ -187,10 +187,16 @@ def _split(
     values = {head: float(row.sum()) for head, row in sources.items()}
     strongest = sorted(values, key=lambda head: -abs(values[head]))[:VOTES]
     outs = [source.output(head.site).moved_to(stream) for head in strongest]
+    carrying = carried(output, watch, readout)
     outputs = [
-        written(watch, head, out) * behind(watch, head.site, out, readout)
+        written(watch, head, out) * behind(watch, head.site, out, carrying)
         for head, out in zip(strongest, outs, strict=True)
     ]
+    if readout.over:
+        outputs = [
+            carrying.onward(wrote, head.layer, carrying.passed(head.layer)[0])
+            for head, wrote in zip(strongest, outputs, strict=True)
+        ]
     rises = to_numpy(words(readout, stream, arrays.of(stream).xp.stack(outputs)))
     votes = []
     for head, moved in zip(strongest, rises, strict=True):
@@ -219,9 +225,11 @@ def _with(
     by_token = {
         head: tuple(np.pad(row, (0, length - len(row))).tolist()) for head, row in sources.items()
     }
+    caused = "what a head causes later layers to write counts as theirs."
     note = (
-        "The parts keep the scale of the last normalization fixed at its value here; "
-        "what a head causes later layers to write counts as theirs."
+        f"The parts keep the scale of the last normalization fixed at its value here; {caused}"
+        if source.readout().summed.normed
+        else caused.capitalize()
     )
     return replace(
         report,

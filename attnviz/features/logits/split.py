@@ -5,8 +5,9 @@ head (α_s its weight on token s, v_s that token's value), of every b_O and of e
 p · d to the logit of a token, d being its direction (:mod:`attnviz.attention.unembedding`). Where a
 layer multiplies its heads' outputs with m before W_O, as gated attention does, that is
 Σ_s α_s (v_s ⊙ m) W_O^h with m at its value here. A part that mixes tokens without attention, such
-as a layer with a state, is one part. Where layers multiply the stream that enters them, a part is
-what is left of it at the end.
+as a layer with a state, is one part. Where layers multiply the stream that enters them, or
+normalize all of it, with σ at its value here, a part is what is left of it at the end
+(:mod:`attnviz.attention.carrying`).
 Shapes: H heads, G key/value heads, S keys, d_v width of values, D width.
 """
 
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.attention.carrying import Carrying
 from attnviz.attention.unembedding import Direction, gain
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, exact, to_numpy
@@ -81,19 +83,22 @@ def written(watch: StreamWatch, head: Head, out: OutputProjection) -> Array:
 
 
 def behind(
-    watch: StreamWatch, site: Site, out: OutputProjection, readout: Readout
+    watch: StreamWatch, site: Site, out: OutputProjection, carrying: Carrying
 ) -> Array | float:
-    """What a layer's sum over its heads is multiplied with up to the end, [D]; 1 for nothing.
+    """What a layer's sum over its heads is multiplied with, [D]; 1 for nothing.
+
+    Up to the end, unless later layers normalize the stream; then up to where it is added.
 
     Args:
         watch: of the pass.
         site: the layer.
         out: its W_O.
-        readout: which normalization the sum goes through, and what it is multiplied with before
+        carrying: which normalization the sum goes through, and what it is multiplied with before
             it is added and by later layers.
     """
+    readout = carrying.readout
     norm = readout.after.get(site.layer)
-    factor: Array | float = readout.share(site.layer) * readout.onward(site.layer)
+    factor: Array | float = readout.share(site.layer) * carrying.factor(site.layer)
     if norm is None:
         return factor
     heads = [Head(site, index) for index in range(len(watch.weights[site]))]
@@ -101,6 +106,19 @@ def behind(
     total: Array = xp.stack([written(watch, head, out) for head in heads]).sum(0)
     total = total if out.bias is None else total + exact(out.bias)
     return gain(norm, total) * factor
+
+
+def carried(output: Output, watch: StreamWatch, readout: Readout) -> Carrying:
+    """The way of the stream through the layers at the query.
+
+    Args:
+        output: with states and mlps.
+        watch: of the same pass.
+        readout: of the source, before a cap, its arrays of the kind of the stream.
+    """
+    return Carrying(
+        readout, {layer: some[0, watch.position] for layer, some in output.deviations.items()}
+    )
 
 
 def split(
@@ -119,27 +137,34 @@ def split(
         The parts, and [S] by head.
     """
     place, vector, constant = watch.position, toward.vector, toward.constant
-    readout = readout.converted(vector)
+    carrying = carried(output, watch, readout.converted(vector))
+    readout = carrying.readout
 
-    def adds(state: Array, layer: int) -> float:
-        return float(exact(state) @ (vector * readout.onward(layer)))
+    def adds(state: Array, layer: int, passed: int | None = None) -> float:
+        return float(exact(state) @ carrying.back(vector, layer, passed))
 
     parts = [LogitPart("embedding", None, None, adds(output.states[0][0, place], -1))]
     sources: dict[Head, NDArray[np.float64]] = {}
     for layer, mlp in enumerate(output.mlps):
+        before, between = carrying.passed(layer)
         for site in source.layout.sites:
             if site.layer == layer and site in watch.weights:
-                heads, biases = _attended(source, site, watch, vector, readout, sources)
+                heads, biases = _attended(source, site, watch, vector, carrying, sources)
                 parts += [*heads, *biases]
         mixer = output.mixers.get(layer)
         if mixer is not None:
             name = readout.mixers[layer]
-            parts.append(LogitPart("mixer", layer, None, adds(mixer[0, place], layer), name))
+            parts.append(
+                LogitPart("mixer", layer, None, adds(mixer[0, place], layer, before), name)
+            )
         if layer in readout.biases:
             bias = adds(readout.biases[layer], layer)
             parts.append(LogitPart("bias", layer, None, bias))
         if layer not in readout.without_mlp:
-            parts.append(LogitPart("mlp", layer, None, adds(mlp[0, place], layer)))
+            parts.append(LogitPart("mlp", layer, None, adds(mlp[0, place], layer, between)))
+        shift = carrying.shifts(carrying.back(vector, layer), layer)
+        if shift is not None:
+            parts.append(LogitPart("bias", layer, None, float(shift)))
     parts.append(LogitPart("bias", None, None, constant))
     return tuple(parts), sources
 
@@ -149,12 +174,14 @@ def _attended(
     site: Site,
     watch: StreamWatch,
     vector: Array,
-    readout: Readout,
+    carrying: Carrying,
     sources: dict[Head, NDArray[np.float64]],
 ) -> tuple[list[LogitPart], list[LogitPart]]:
     """What the heads of a layer add, and its b_O; ``sources`` gets what the heads add by token."""
     out = source.output(site).moved_to(vector)
-    toward = Direction(vector * behind(watch, site, out, readout), 0.0)
+    if carrying.readout.over:
+        vector = carrying.back(vector, site.layer, carrying.passed(site.layer)[0])
+    toward = Direction(vector * behind(watch, site, out, carrying), 0.0)
     heads = []
     for index, row in enumerate(to_numpy(by_source(watch, site, out, toward))):
         sources[Head(site, index)] = row

@@ -145,6 +145,8 @@ def check(source: Source, mlps: Mlps) -> None:
             reason = stream.reason
         elif source.sublayer(site).order == "post":
             reason = "its layers normalize the sum"
+        if not reason and stream.over:
+            reason = "its layers normalize the sum"
         if not reason and stream.residual_scales:
             reason = "its layers multiply what enters them"
         if reason:

@@ -163,7 +163,9 @@ def _whole(source: Source, component: Component) -> tuple[Target, ...]:
         )
     layers = layout.layers(source.start_kind)
     if component == "mlp":
-        if reason := source.readout().reason:
+        readout = source.readout()
+        over = "its layers normalize the sum of what they get and what their MLPs add"
+        if reason := readout.reason or (over if readout.over else ""):
             raise ModelError(
                 "what the MLPs of {} add cannot be told: {}", source.info.model, reason
             )

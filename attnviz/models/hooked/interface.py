@@ -194,6 +194,7 @@ def attention(
     position_bias: Tensor | None = None,
     softcap: float | None = None,
     s_aux: Tensor | None = None,
+    indices: Tensor | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
     """What a hooked layer calls instead of its own attention.
@@ -211,6 +212,8 @@ def attention(
         position_bias: added to the scores.
         softcap: c · tanh(scores / c).
         s_aux: [H], learned sinks.
+        indices: [B, T, n], the only keys that each query may attend to, of those that the mask
+            lets it (DeepSeek sparse attention, arXiv:2512.02556).
         others: whatever else the layer passes; tensors without a known meaning are noted in the
             run, and the model is then not hooked.
 
@@ -232,6 +235,8 @@ def attention(
         if attention_mask.shape[-1] > keys:
             attention_mask = attention_mask[..., :keys]
         attention_mask = as_boolean(attention_mask) if run is None else run.plain(attention_mask)
+    if indices is not None:
+        attention_mask, causal = _chosen(indices, attention_mask, keys, causal=causal), False
     site, observers = Site("encoder", 0), tuple[Observer, ...]()
     residual = None
     if run is not None:
@@ -286,6 +291,20 @@ def attention(
             told = partial(run.follows, len(run.calls) - 1)
         passage.begin(output, told, _swap(donors))
     return output, None
+
+
+def _chosen(indices: Tensor, mask: Tensor | None, keys: int, *, causal: bool) -> Tensor:
+    """The mask that leaves chosen keys alone, as eager attention makes it."""
+    batch, length = indices.shape[:2]
+    chosen = torch.zeros(batch, length, keys, dtype=torch.bool, device=indices.device)
+    chosen = chosen.scatter_(-1, indices.long(), True)[:, None]
+    if causal:
+        chosen = chosen & torch.ones(length, keys, dtype=torch.bool, device=chosen.device).tril()
+    if mask is None:
+        return chosen
+    if mask.dtype == torch.bool:
+        return chosen & mask
+    return mask.masked_fill(~chosen, torch.finfo(mask.dtype).min)
 
 
 class _Nobody:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from attnviz.core.source import Normalization
+from attnviz.core.source import Normalization, StreamNorms
 from attnviz.models.hooked.agreement import is_low
 from attnviz.models.hooked.norms import close, normalization
 
@@ -30,14 +30,14 @@ _MOST = 2
 """Modules beside attention whose outputs a layer adds."""
 
 
-class _How(NamedTuple):
+class How(NamedTuple):
     """What factors may be: of each channel another, and a bias beside them."""
 
     channels: bool
     bias: bool
 
 
-_HOW = (_How(False, False), _How(True, False), _How(True, True))
+HOW = (How(False, False), How(True, False), How(True, True))
 """The simplest first."""
 _AT_ONCE = 1 << 22
 """Numbers of systems of equations that are solved together."""
@@ -98,6 +98,8 @@ class LayerSum:
         attention: the same of what W_O gives.
         norm: what W_O's output goes through first, or None.
         bias: what is added beside, the same for every token, [D], or None.
+        over: the modules that normalize the whole stream, in order, which no sum alone explains.
+        places: the same as :class:`~attnviz.core.source.StreamNorms`; None where there are none.
     """
 
     parts: tuple[LayerPart, ...]
@@ -105,6 +107,8 @@ class LayerSum:
     attention: Factor = 1.0
     norm: Normalization | None = None
     bias: Tensor | None = None
+    over: tuple[nn.Module, ...] = ()
+    places: StreamNorms | None = None
 
 
 def layer_sum(
@@ -127,7 +131,7 @@ def layer_sum(
               and (call := ran.get(id(module))) is not None]  # fmt: skip
     attended: list[tuple[Normalization | None, Tensor]] = []
     if projection is not None:
-        attended = _attended(inside, projection)
+        attended = attended_of(inside, projection)
         if not attended or attended[0][1].shape != left.shape:
             return None
         plain = _added(inside, attended, entered, left)
@@ -140,17 +144,17 @@ def layer_sum(
             distinct.append(call)
     attentions: list[tuple[Normalization | None, Tensor | None]] = [*attended] or [(None, None)]
     for count in range(_MOST + 1):
-        for how in _HOW:
+        for how in HOW:
             for norm, attention in attentions:
                 fixed = [entered] if attention is None else [entered, attention]
-                fit = _fitted(fixed, distinct, left, count, how)
+                fit = fitted(fixed, distinct, left, count, how)
                 if fit is not None:
-                    return _told(layer, fit, inside, list(ran.values()), norm, attention)
+                    return as_sum(layer, fit, inside, list(ran.values()), norm, attention)
     return None
 
 
 @dataclass(frozen=True, eq=False)
-class _Fit:
+class Fit:
     """Which modules' outputs were found to add up, and with what factors.
 
     Attributes:
@@ -167,9 +171,9 @@ class _Fit:
     bias: Tensor | None
 
 
-def _told(
+def as_sum(
     layer: nn.Module,
-    fit: _Fit,
+    fit: Fit,
     inside: Sequence[ModuleCall],
     ran: Sequence[ModuleCall],
     norm: Normalization | None,
@@ -229,7 +233,7 @@ def mixes_tokens(call: ModuleCall, inside: Sequence[ModuleCall]) -> bool:
     return not close(later, call.left[1:])
 
 
-def _attended(
+def attended_of(
     inside: Sequence[ModuleCall], projection: Tensor
 ) -> list[tuple[Normalization | None, Tensor]]:
     """What W_O gave, and that behind each RMS normalization that takes it."""
@@ -275,9 +279,9 @@ def _added(
     return None
 
 
-def _fitted(
-    fixed: Sequence[Tensor], calls: Sequence[ModuleCall], left: Tensor, count: int, how: _How
-) -> _Fit | None:
+def fitted(
+    fixed: Sequence[Tensor], calls: Sequence[ModuleCall], left: Tensor, count: int, how: How
+) -> Fit | None:
     """Modules whose outputs beside the fixed tensors give what left.
 
     Args:
@@ -303,10 +307,10 @@ def _fitted(
         for n, factors in _solved(gram, rows.to(gram.device), _REST_LOW if low else _REST):
             chosen = [columns[row] for row in rows[n].tolist()]
             own: list[Factor] = [f if how.channels else float(f[0]) for f in factors.T]
-            if not close(_sum(own, chosen), left):
+            if not close(weighted(own, chosen), left):
                 continue
             own = _rounded(own, chosen, left)
-            return _Fit(
+            return Fit(
                 tuple(calls[i - len(known)] for i in some[n]),
                 own[0],
                 own[1] if len(fixed) > 1 else 1.0,
@@ -316,7 +320,7 @@ def _fitted(
     return None
 
 
-def _sum(factors: Sequence[Factor], tensors: Sequence[Tensor]) -> Tensor:
+def weighted(factors: Sequence[Factor], tensors: Sequence[Tensor]) -> Tensor:
     """Σ f t."""
     return torch.stack([f * t.double() for f, t in zip(factors, tensors, strict=True)]).sum(0)
 
@@ -353,7 +357,7 @@ def _rounded(factors: Sequence[Factor], tensors: Sequence[Tensor], left: Tensor)
     """Factors without the rounding of what they were fitted to, where round numbers fit as well."""
 
     def rest(some: Sequence[Factor]) -> float:
-        return float((_sum(some, tensors) - left.double()).square().sum())
+        return float((weighted(some, tensors) - left.double()).square().sum())
 
     most = max(4 * rest(factors), _ALIKE * float(left.double().square().sum()))
     for digits in (1, 3):
@@ -373,14 +377,14 @@ def _near(factor: Factor, digits: int) -> Factor:
 def _behind_norms(call: ModuleCall, inside: Sequence[ModuleCall]) -> ModuleCall:
     """The module that made what a normalization got, where that is one."""
     entered = call.entered
-    if not isinstance(entered, Tensor) or normalization(call.module, *_first(call)) is None:
+    if not isinstance(entered, Tensor) or normalization(call.module, *first_item(call)) is None:
         return call
-    first = _first(call)[0]
+    first = first_item(call)[0]
     return next((other for other in inside if other.left.shape == first.shape
                  and torch.equal(other.left, first)), call)  # fmt: skip
 
 
-def _first(call: ModuleCall) -> tuple[Tensor, Tensor]:
+def first_item(call: ModuleCall) -> tuple[Tensor, Tensor]:
     """What a module got and gave for the first item, [T, D]."""
     entered: Tensor = call.entered
     return entered.reshape(-1, entered.shape[-1])[: len(call.left)], call.left

@@ -2,9 +2,10 @@
 
 Parts are not known by name. In a few tokens' pass, what a layer gives is the sum of what it gets,
 what W_O gives and what one or two of its modules give
-(:mod:`attnviz.models.hooked.layer_sums`); the last normalization is the module that turns the last
-layer's states into the final ones; and the logits must be those times the head's matrix. Where one
-of these does not hold, logits are not split.
+(:mod:`attnviz.models.hooked.layer_sums`), or that with normalizations over all of it
+(:mod:`attnviz.models.hooked.stream_norms`); the last normalization is the module that turns the
+last layer's states into the final ones, if these are others; and the logits must be those times the
+head's matrix. Where one of these does not hold, logits are not split.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from attnviz.attention.unembedding import deviation
 from attnviz.core.heads import Site
 from attnviz.core.source import Normalization, OutputProjection, Readout
-from attnviz.models.hooked.layer_sums import LayerSum, ModuleCall, layer_sum, scale_between
+from attnviz.models.hooked.layer_sums import LayerSum, ModuleCall, scale_between
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.norms import close, normalization
 from attnviz.models.hooked.stack import Stack
+from attnviz.models.hooked.stream_norms import explained
 
 
 @dataclass
@@ -34,10 +37,13 @@ class AddedParts:
     Attributes:
         mlps: of feed-forward parts, B · T · D numbers by layer.
         mixers: of parts that mix tokens without attention.
+        deviations: σ of the normalizations over the stream, one after the other, B · T numbers
+            each in float64.
     """
 
     mlps: dict[int, Tensor] = field(default_factory=dict)
     mixers: dict[int, Tensor] = field(default_factory=dict)
+    deviations: dict[int, list[Tensor]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -88,9 +94,25 @@ class Residual:
             kept = added.mixers if part.mixer else added.mlps
             kept[number] = kept[number] + state if number in kept else state
 
+        norms = [
+            (n, norm, module)
+            for n, layer in enumerate(self.layers)
+            if n >= first and layer.places is not None
+            for norm, module in zip(layer.places.norms, layer.over, strict=True)
+        ]
+
+        def divided(module: nn.Module, args: Any, kwargs: Any, out: Any) -> None:
+            own = [(n, norm) for n, norm, some in norms if some is module]
+            number, norm = own[ran[id(module)] % len(own)]
+            ran[id(module)] += 1
+            got = args[0] if args else kwargs["hidden_states"]
+            added.deviations.setdefault(number, []).append(deviation(norm, got))
+
         with contextlib.ExitStack() as undo:
             for module in modules.values():
                 undo.callback(module.register_forward_hook(gave).remove)
+            for norm in {id(module): module for *_, module in norms}.values():
+                undo.callback(norm.register_forward_hook(divided, with_kwargs=True).remove)
             yield
 
 
@@ -135,14 +157,16 @@ def find_residual(
             )
         weight = None if projection is None else projection.weight
         entered, ended = states[number][0], states[number + 1][0]
-        added = layer_sum(layer, weight, ran, entered, ended)
+        added = explained(layer, weight, ran, entered, ended)
         if added is None:
-            return _none(_not_added(number, layer, ran, entered, ended, attends=weight is not None))
+            return _none(_not_added(number, attends=weight is not None))
         sums.append(added)
     readout = _readout(network, modules, ran, states[-1][0], output)
     no_sum = _no_sum(sums, by_layer)
     if readout.summed.table is None:
-        return Residual(readout, no_sum=no_sum)
+        over = any(added.over for added in sums)
+        reason = f"{readout.reason}, and {no_sum}" if over else readout.reason
+        return Residual(replace(readout, reason=reason), no_sum=no_sum)
     known = replace(
         readout.summed,
         after={n: added.norm for n, added in enumerate(sums) if added.norm is not None},
@@ -153,32 +177,14 @@ def find_residual(
                 if part.mixer},
         without_mlp=frozenset(n for n, added in enumerate(sums)
                               if all(part.mixer for part in added.parts)),
+        over={n: added.places for n, added in enumerate(sums) if added.places is not None},
     )  # fmt: skip
     readout = known if readout.uncapped is None else replace(readout, uncapped=known)
     return Residual(readout, tuple(sums), no_sum)
 
 
-def _not_added(
-    number: int,
-    layer: nn.Module,
-    ran: Mapping[int, ModuleCall],
-    entered: Tensor,
-    left: Tensor,
-    *,
-    attends: bool,
-) -> str:
+def _not_added(number: int, *, attends: bool) -> str:
     """Why a layer's output is no sum that is known."""
-    inside = [call for module in layer.modules() if (call := ran.get(id(module))) is not None]
-    for call in inside:
-        got = call.entered
-        if call.module is layer or not isinstance(got, Tensor) or not torch.equal(call.left, left):
-            continue
-        got = got.reshape(-1, got.shape[-1])[: len(left)]
-        if got.shape == left.shape and normalization(call.module, got, left) is not None:
-            return (
-                f"layer {number} normalizes the sum of its input and what it adds (post-norm), so "
-                "that nothing reaches the output as it was written"
-            )
     if not attends:
         return (
             f"layer {number} has no attention, and does not simply add what its modules give to "
@@ -197,6 +203,8 @@ def _no_sum(sums: Sequence[LayerSum], projections: Mapping[int, OutputProjection
         if added.norm is not None:
             return f"layer {number} normalizes what its heads write before it is added"
     for number, added in enumerate(sums):
+        if added.over:
+            return f"layer {number} normalizes the sum of its input and what it adds (post-norm)"
         if isinstance(added.attention, Tensor):
             return f"layer {number} multiplies every channel of what it writes with another number"
         if added.attention != 1.0:
@@ -223,7 +231,11 @@ def _readout(
     if network.no_logits:
         return Readout(None, reason=network.no_logits)
     final = output["last_hidden_state"][0]
-    norm = next((read for module in modules if (read := _norm(module, ran, last, final))), None)
+    same = torch.equal(last, final)  # post-norm layers end normalized
+    none = Normalization(torch.ones_like(last[0]), 0.0, centred=False)
+    norm = none if same else next(
+        (read for module in modules if (read := _norm(module, ran, last, final))), None
+    )  # fmt: skip
     if norm is None:
         why = "its last normalization is neither layer nor RMS normalization"
         return Readout(None, reason=why)
@@ -238,14 +250,17 @@ def _readout(
     cap = 0.0 if factor == 1.0 else _cap(made, logits, network.config)
     if cap:
         why = f"it caps its logits, {cap:g} tanh(x / {cap:g}), which no sum can split"
-        before = Readout(weight, norm.scale, norm.eps, norm.shift, bias, norm.centred)
+        before = Readout(
+            weight, norm.scale, norm.eps, norm.shift, bias, norm.centred, normed=not same
+        )
         return Readout(None, reason=why, uncapped=before, cap=cap)
     if factor is None or (factor != 1.0 and bias is not None):
         return Readout(None, reason=unknown)
-    if factor == 1.0:
-        return Readout(weight, norm.scale, norm.eps, norm.shift, bias, norm.centred)
-    shift = None if norm.shift is None else norm.shift * factor
-    return Readout(weight, norm.scale * factor, norm.eps, shift, None, norm.centred, factor=factor)
+    shift = norm.shift if norm.shift is None or factor == 1.0 else norm.shift * factor
+    scale = norm.scale if factor == 1.0 else norm.scale * factor
+    return Readout(
+        weight, scale, norm.eps, shift, bias, norm.centred, factor=factor, normed=not same
+    )
 
 
 def _cap(made: Tensor, logits: Tensor, config: Any) -> float:

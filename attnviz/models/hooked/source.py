@@ -304,7 +304,11 @@ class Hooked(Gated):
         scores = output.get("logits") if request.logits else None
         past = Past(output["kept"]) if request.keep and "kept" in output else None
         mlps, mixers = self._parts(added, len(items), states, request)
-        return Output(last, scores, tuple(states), mlps, past, mixers)
+        deviations = {
+            n: torch.stack([some.reshape(len(items), -1) for some in kept], -1)
+            for n, kept in added.deviations.items()
+        }
+        return Output(last, scores, tuple(states), mlps, past, mixers, deviations)
 
     @contextlib.contextmanager
     def _watched(

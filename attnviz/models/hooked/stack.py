@@ -84,7 +84,7 @@ class Stack:
             states.append(_hidden(args, kwargs))
 
         def leaving(layer: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-            states.append(output[0] if isinstance(output, tuple) else output)
+            states.append(output[0] if isinstance(output, tuple | list) else output)
 
         with contextlib.ExitStack() as undo:
             ran = self.layers[first:end]
@@ -134,7 +134,7 @@ def find_stack(
         with torch.no_grad():
             with Stack(layers).keeping(states):
                 whole = network.run(items).get("last_hidden_state")
-            *before, last = (len(out) if isinstance(out, tuple) else 0 for out in returned)
+            *before, last = (len(out) if isinstance(out, tuple | list) else 0 for out in returned)
             stack = Stack(layers, last, Stack(encoder, before[0]) if encoder is not None else None)
             start = len(layers) - (0 if network.seq2seq else 1)
             with stack.beginning(Start(start, states[start])):
@@ -166,7 +166,7 @@ def find_layers(
     left: list[Tensor] = []
 
     def leaving(layer: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        left.append(output[0] if isinstance(output, tuple) else output)
+        left.append(output[0] if isinstance(output, tuple | list) else output)
 
     stack = Stack(layers, starts=False)
     with torch.no_grad(), contextlib.ExitStack() as undo:

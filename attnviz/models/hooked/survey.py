@@ -109,8 +109,7 @@ def _survey(network: HookedModel, name: str) -> Survey:
     kind = None if network.seq2seq else _kind(chosen.maps, items)
     sites = [site if kind is None else Site(kind, site.layer) for site in chosen.maps]
     heads = [weights.shape[1] for weights in chosen.maps.values()]
-    depth = getattr(network.config, "num_hidden_layers", None)
-    layout = _layout(dict(zip(sites, heads, strict=True)), 0 if kind is None else depth or 0)
+    layout = _layout(dict(zip(sites, heads, strict=True)), _depth(network, kind))
     absent = [kind for kind in SITE_KINDS if network.seq2seq and kind not in layout.kinds]
     if absent:
         exactness += f"; {' and '.join(absent)} attention is not from token to token and left out"
@@ -286,6 +285,16 @@ def _numbers(layers: Sequence[int | None], depth: int) -> list[int]:
     if len(own) == len(layers) and rising and own[0] >= 0 and own[-1] < max(depth, len(own)):
         return own
     return list(range(len(layers)))
+
+
+def _depth(network: HookedModel, kind: SiteKind | None) -> int:
+    """How many layers the configuration says that a single stack has; 0 where it does not.
+
+    A decoder that is half of a family with two stacks keeps the encoder's number beside its own.
+    """
+    own = getattr(network.config, "decoder_layers", None) if kind == "decoder" else None
+    named = own or getattr(network.config, "num_hidden_layers", None)
+    return 0 if kind is None else named or 0
 
 
 def _layout(heads: Mapping[Site, int], depth: int) -> Layout:

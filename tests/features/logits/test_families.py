@@ -41,11 +41,9 @@ SPLIT = {
 }
 SUMMED = (
     *("beam", "gemma2", "gemma4_text", "lfm3", "olmo_hybrid", "recurrent_gemma", "vaultgemma"),
-    *("zaya", "bigbird_pegasus", "deepseek_v32"),
+    *("zaya", "bigbird_pegasus", "deepseek_v32", "granite_swa", "granitemoe_swa", "axk2"),
 )
-POST_NORM = "normalizes the sum of its input and what it adds"
-REFUSED = {"marian": POST_NORM, "openai-gpt": POST_NORM, "minimax": "does not simply add",
-           "diffllama": "no linear layer takes"}  # fmt: skip
+REFUSED = {"gemma3n_text": "does not simply add", "diffllama": "no linear layer takes"}
 
 
 def load(name: str) -> tuple[Source, Any]:

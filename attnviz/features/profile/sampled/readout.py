@@ -38,6 +38,11 @@ _AT_ONCE = 1 << 24
 
 Floats = NDArray[np.float64]
 
+_OVER = (
+    "its layers normalize the sums, and the scales of these, which what a row wrote goes through, "
+    "are not kept for every row"
+)
+
 
 def with_words(distribution: Distribution, sums: HeadSums, source: Source) -> Distribution:
     """The same with what the model alone can say.
@@ -48,6 +53,8 @@ def with_words(distribution: Distribution, sums: HeadSums, source: Source) -> Di
         source: the model.
     """
     readout = source.readout()
+    if readout.over:
+        readout = Readout(None, reason=_OVER)
     heads = []
     vocabulary = _Vocabulary(source, readout)
     for number, head in enumerate(distribution.heads):
