@@ -20,8 +20,11 @@ export interface TermsData {
 }
 /** `sink` is the key with the most weight in all; null where it is not known. */
 export interface HeadData { index: number; top: number; whole: boolean; roles: HeadRole[]; scores: ScoreValue[]; sink: number | null; terms: TermsData | null }
-/** Which keys queries may attend to: by distance, or in bits of every head (`each`) or of all of them. */
-export interface ReachData { causal: boolean; window: number | null; sink: boolean; bits: { chunk: number; each: boolean } | null }
+/**
+ * Which keys queries may attend to: by distance, or in bits of every head (`each`) or of all of them.
+ * `unselected` are bits of the keys that the layer's indexer did not select; null where none selects.
+ */
+export interface ReachData { causal: boolean; window: number | null; sink: boolean; bits: { chunk: number; each: boolean } | null; unselected: number | null }
 /** `reach` is null where it is not known which keys may be attended to. */
 export interface SiteData { layer: number; causal: boolean; chunk: number; heads: HeadData[]; reach: ReachData | null }
 /** `opening` is the head to show first. */
