@@ -91,11 +91,11 @@ function draw() {
   drawNext(current, network.causal);
   drawStage(current);
   if (document.documentElement.classList.contains("empty")) return;
+  drawWhy(current); // which takes its room before maps do
   drawRoles();
   drawGrid(current);
   drawMaps(current);
   drawWords(current, network.causal);
-  drawWhy(current);
   drawLesson(current);
   drawRiver(current);
 }
