@@ -54,24 +54,20 @@ class Crop:
         x, y = left + column * wide, top + row * high
         return x, y, x + wide, y + high
 
-    def patches(self, box: Box) -> tuple[list[tuple[int, int]], bool]:
-        """The patches of which a box covers at least half of the area.
-
-        Returns:
-            Rows and columns of them in this crop; where there are none, that which contains the
-            box's centre, if any does. And whether they are half covered.
-        """
+    def covered(self, box: Box) -> list[tuple[int, int]]:
+        """Rows and columns of the patches of which a box covers at least half of the area."""
         places = [(row, column) for row in range(self.rows) for column in range(self.columns)]
-        covered = [place for place in places if _share(self.patch(*place), box) >= HALF - _SLACK]
-        if covered:
-            return covered, True
+        return [place for place in places if _share(self.patch(*place), box) >= HALF - _SLACK]
+
+    def with_centre(self, box: Box) -> list[tuple[int, int]]:
+        """Row and column of the patch that has a box's centre; none where no patch has it."""
         x, y = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
         left, top, right, bottom = self.box
         if not (left <= x < right and top <= y < bottom):
-            return [], False
+            return []
         row = int((y - top) / (bottom - top) * self.rows)
         column = int((x - left) / (right - left) * self.columns)
-        return [(min(row, self.rows - 1), min(column, self.columns - 1))], False
+        return [(min(row, self.rows - 1), min(column, self.columns - 1))]
 
 
 def _share(patch: Box, box: Box) -> float:

@@ -3,16 +3,16 @@
 A token belongs to a part if it shares a character with it that is not white space; a token that is
 nothing but white space, if it shares any. So ``" Paris"`` is in the part ``Paris``, and not in the
 part that ends before it. A patch of a picture belongs to a box that covers at least half of its
-area; where a box covers half of none, the patch with its centre does.
+area; to a box that covers half of no patch belongs that with its centre.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
 
-from attnviz.core.media import Picture
+from attnviz.core.media import Crop, Picture
 from attnviz.core.prompt import Prompt
 from attnviz.core.spans import (
     Range,
@@ -100,18 +100,17 @@ def _by_box(query: SpanQuery, tokens: Tokens, picture: Picture | None, notes: li
             f"{high:,} pixels"
         )
     at = {place: number for number, place in enumerate(tokens.places) if place}
-    found, covered = list[int](), True
-    for crop in mine:
-        patches, half = crop.patches(box.edges)
-        found += [at[place] for row, c in patches if (place := (crop.row + row, c)) in at]
-        covered &= half or not patches
+
+    def patches(of: Callable[[Crop], list[tuple[int, int]]]) -> list[int]:
+        found = ((crop.row + row, column) for crop in mine for row, column in of(crop))
+        return [at[place] for place in found if place in at]
+
+    found = patches(lambda crop: crop.covered(box.edges))
+    if not found:
+        found = patches(lambda crop: crop.with_centre(box.edges))
+        notes.append(f"Span '{name}' covers half of no patch; that with its centre is taken.")
     if not found:
         raise InputError(f"span {name!r} lies where the model sees nothing of the picture")
-    if not covered:
-        notes.append(
-            f"Span '{name}' covers half of no patch{' of one size' * (len(mine) > 1)}; that with "
-            "its centre is taken."
-        )
     return Span(name, runs(sorted(found)), box=box)
 
 

@@ -183,10 +183,7 @@ def test_a_change_of_a_patch_moves_its_tokens_alone(
             if whole:  # resampling blurs: its own patch moves most
                 most = max(whole, key=lambda text: float(moved[where[text]]))
                 crop = Crop(1, "", (wide, high), (0, 0, wide, high), *_size(whole), whole=True)
-                centre = ((box[0] + box[2]) / 2, (box[1] + box[3]) / 2)
-                ((r, c),) = crop.patches((centre[0], centre[1], centre[0] + 0.1, centre[1] + 0.1))[
-                    0
-                ]
+                ((r, c),) = crop.with_centre(box)
                 assert most == f"{number}:whole:{r},{c}"
 
 
@@ -319,7 +316,7 @@ def test_commands_read_several_pictures(
     assert main(["spans", *given, *boxes, "--json"]) == 0
     spans = json.loads(capsys.readouterr().out)["spans"]
     assert [span["shown"] for span in spans[:2]] == ["box2:0,0,16,16", "what is"]
-    assert spans[0]["tokens"] == 4 + (family in TILED)
+    assert spans[0]["tokens"] == (5 if family == "internvl" else 4), "two patches each way"
     page = tmp_path / "page.html"
     assert main(["view", *given, *boxes, "-o", str(page)]) == 0
     scene = json.loads(_data(page))["items"][0]["scene"]
@@ -360,3 +357,153 @@ def test_a_text_with_pictures_writes_nothing_on(sources: Any, pictures: Pictures
     asked = Prompt(TEXT, image=pictures([(24, 40)])[0], generate=Generation(3))
     with pytest.raises(UsageError, match="generates no text"):
         sources("qwen2_vl").prepare(asked)
+
+
+WHOLE = (0, 0, 24, 40)
+BOXES = {
+    "8,8,16,24": ["1,1", "2,1"],
+    "12,8,20,16": ["1,1", "1,2"],  # half of either
+    "13,8,21,16": ["1,2"],
+    "0,0,24,4": ["0,0", "0,1", "0,2"],
+    "0,0,24,3": ["0,1"],  # half of none: the centre's
+    "9,9,11,11": ["1,1"],
+    "23,39,24,40": ["4,2"],
+    "0,0,24,40": [f"{row},{column}" for row in range(5) for column in range(3)],
+}
+
+
+@pytest.mark.parametrize("box", BOXES)
+def test_a_box_is_the_patches_that_it_half_covers(
+    box: str, sources: Any, pictures: Pictures
+) -> None:
+    """A picture of 24 x 40 pixels, in patches of 8 x 8."""
+    source = sources("qwen2_vl")
+    asked = Prompt(TEXT, image=pictures([(24, 40)])[0], spans={"cup": f"box:{box}"})
+    inputs = source.prepare(asked)
+    tokens = keys(inputs)
+    (span,) = tokens.spans
+    assert [tokens.texts[place] for place in span.positions] == BOXES[box]
+    said = "Span 'cup' covers half of no patch; that with its centre is taken."
+    assert (said in inputs.notes) == (box in ("0,0,24,3", "9,9,11,11", "23,39,24,40"))
+
+
+TILED_BOXES = {
+    "0,0,16,24": ["0,0", "0,1", "1,0", "1,1", "2,0", "2,1", "whole:0,0"],
+    "16,0,32,12": ["0,2", "0,3", "1,2", "1,3", "whole:0,1"],
+    "0,0,8,8": ["0,0"],
+    "1,1,2,2": ["0,0", "whole:0,0"],  # half of none: those with its centre
+}
+
+
+@pytest.mark.parametrize("box", TILED_BOXES)
+def test_a_box_of_a_picture_in_tiles_is_of_both_sizes(
+    box: str, sources: Any, pictures: Pictures
+) -> None:
+    """32 x 48 pixels: patches of 8 x 8, and 2 x 2 of 16 x 24 in the small whole."""
+    asked = Prompt(TEXT, image=pictures([(32, 48)])[0], spans={"cup": f"box:{box}"})
+    tokens = keys(sources("idefics3").prepare(asked))
+    mine = sorted(tokens.texts[place] for place in tokens.spans[0].positions)
+    assert mine == TILED_BOXES[box]
+
+
+SPANS = {"words": "what is", "mark": "?", "few": "chars:8-11", "any": "regex:th.s"}
+
+
+@pytest.mark.parametrize("family", ["qwen2_5_vl", "gemma3", "idefics3", "pixtral"])
+def test_words_and_boxes_of_one_text(family: str, sources: Any, pictures: Pictures) -> None:
+    step, sizes = READ[family]
+    boxes = {"sky": f"box:0,0,{sizes[0][0]},{step}", "side": f"box2:0,0,{step},{sizes[1][1]}"}
+    named = {name: text for name, text in SPANS.items() if name != "any"}
+    asked = Prompt(TEXT, image=pictures(sizes), spans={**named, **boxes})
+    tokens = keys(sources(family).prepare(asked))
+    said = {span.name: [tokens.texts[n] for n in span.positions] for span in tokens.spans}
+    assert (said["words"], said["mark"], said["few"]) == (["what", "is"], ["?"], ["this"])
+    assert said["sky"] == [f"1:0,{column}" for column in range(sizes[0][0] // step)]
+    assert said["side"] == [f"2:{row},0" for row in range(sizes[1][1] // step)]
+    found = Prompt(TEXT, image=asked.image, spans={"any": SPANS["any"]})
+    (span,) = keys(sources(family).prepare(found)).spans
+    assert [tokens.texts[n] for n in span.positions] == ["this"]
+
+
+def test_a_box_in_a_picture_alone(tmp_path: Path, pictures: Pictures) -> None:
+    """A vision transformer that cuts the middle out of a picture: 32 x 32 pixels of 40 x 80."""
+    build_vit("dinov2", tmp_path)
+    source = av.load(str(tmp_path), reads="image")
+    (path,) = pictures([(80, 40)])
+
+    def boxed(box: str) -> list[str]:
+        tokens = source.prepare(Prompt(image=path, spans={"cup": box})).sides["encoder"].keys
+        return [tokens.texts[place] for place in tokens.spans[0].positions]
+
+    assert boxed("box:24,4,32,12") == ["0,0"]
+    assert boxed("box:48,28,56,36") == ["3,3"]
+    with pytest.raises(InputError, match="'cup' lies where the model sees nothing of the picture"):
+        boxed("box:0,0,10,40")
+    with pytest.raises(UsageError, match="'cup' is looked for in a text, and there is none"):
+        boxed("tree")
+
+
+BAD = {
+    "box:0,0,30,10": (1, "span 'cup' reaches beyond 0-1.png, which has 24 × 40 pixels"),
+    "box:5,5,5,10": (2, "span 'cup': the box 5,5,5,10 has no area"),
+    "box:9,5,5,10": (2, "span 'cup': the box 9,5,5,10 has no area"),
+    "box:1,2,3": (2, "span 'cup': '1,2,3' is no box; write box:10,20,80,90"),
+    "box:-1,2,3,4": (2, "span 'cup': '-1,2,3,4' is no box"),
+    "box2:0,0,8,8": (1, "span 'cup' is a box of picture 2; one picture is given"),
+    "all:box:0,0,8,8": (2, "span 'cup': a box is in one place"),
+}
+
+
+def test_bad_boxes_get_one_clear_line(
+    tmp_path: Path, pictures: Pictures, capsys: pytest.CaptureFixture[str]
+) -> None:
+    build("qwen2_vl", tmp_path / "model")
+    (path,) = pictures([(24, 40)])
+    given = ["spans", TEXT, "--model", str(tmp_path / "model")]
+    capsys.readouterr()
+    for box, (code, said) in BAD.items():
+        assert main([*given, "--image", str(path), "--span", f"cup={box}"]) == code
+        (line,) = capsys.readouterr().err.strip().splitlines()
+        assert line.startswith(f"attnviz: {said}"), line
+    for model in (str(tmp_path / "model"), "demo-gpt2"):
+        code = main(["spans", TEXT, "--model", model, "--span", "cup=box:0,0,8,8"])
+        (line,) = capsys.readouterr().err.strip().splitlines()
+        assert code == 2
+        assert "span 'cup' is a box of a picture, and there is none; give one with --image" in line
+    code = main(["spans", TEXT, "--image", str(path), "--span", "cup=box:0,0,8,8"])
+    assert code == 2
+    assert "image is for vision models" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("family", READ)
+def test_logits_are_those_of_the_whole_model(family: str, sources: Any, pictures: Pictures) -> None:
+    source = sources(family)
+    assert source.no_logits == ""
+    inputs = source.prepare(Prompt(TEXT, image=pictures(READ[family][1])))
+    ours = source.forward([inputs], request=ForwardRequest(logits=True)).logits[0]
+    ids = torch.tensor([keys(inputs).ids])
+    with torch.no_grad():
+        model = source._network.model
+        wanted = model(input_ids=ids, attention_mask=torch.ones_like(ids), **inputs.features)
+    np.testing.assert_allclose(ours, wanted.logits[0], rtol=0, atol=1e-5)
+    assert type(model).__name__.endswith("ForConditionalGeneration")
+
+
+@pytest.mark.parametrize("family", ["qwen2_vl", "gemma3", "internvl"])
+def test_a_box_is_cut_off_from_the_last_token(
+    family: str, tmp_path: Path, pictures: Pictures, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = tmp_path / "model"
+    build(family, model)
+    first, second = map(str, pictures(READ[family][1]))
+    given = [TEXT, "--image", first, "--image", second, "--model", str(model)]
+    capsys.readouterr()
+    boxed = ["--span", "cup=box2:0,0,16,16", "--json"]
+    assert main(["knockout", *given, *boxed, "--answer", "sun", "--to", "cup"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    (cup,) = (span for span in result["spans"] if span["name"] == "cup")
+    assert (cup["tokens"], cup["shown"]) == (4 + (family in TILED), "box2:0,0,16,16")
+    assert main(["ablate", *given, *boxed, "--method", "zero", "--position", "span:cup"]) == 0
+    assert json.loads(capsys.readouterr().out)["effects"]
+    assert main(["thoughts", *given, *boxed]) in (0, 1, 2)
+    assert "is in 2 pieces; a sentence of a trace is one" in capsys.readouterr().err

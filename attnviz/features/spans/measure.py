@@ -133,7 +133,7 @@ class Measuring:
         named = []
         for name in self.names:
             held = [(groups[name], tokens) for _, groups, tokens in self._texts if groups.get(name)]
-            shown = "" if not held else _shown(name, *held[0])
+            shown = "" if not held else held[0][1].shown(name, held[0][0])
             mean = sum(len(places) for places, _ in held) / len(held) if held else 0.0
             named.append(NamedSpan(name, len(held), mean, shown[:_SHOWN]))
         return tuple(named)
@@ -195,12 +195,6 @@ class Measuring:
             judge(a, rows, self._names, method=method) for a in (values, values - chances)
         )
         return Joint(shares, excess)
-
-
-def _shown(name: str, places: Sequence[int], tokens: Tokens) -> str:
-    """What a span is, in a text: its words, or the pixels that were named."""
-    box = next((span.box for span in tokens.spans if span.name == name), None)
-    return tokens.running(places) if box is None else str(box)
 
 
 def _share(
