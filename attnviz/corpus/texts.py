@@ -79,7 +79,8 @@ class Text:
     @cached_property
     def sensed(self) -> tuple[str, ...]:
         """A hash of its picture or sound; empty for text alone."""
-        given = [file for file in (self.prompt.image, self.prompt.audio) if file is not None]
+        sounds = () if self.prompt.audio is None else (self.prompt.audio,)
+        given = (*self.prompt.images, *sounds)
         with system_errors(InputError, f"cannot read {self.place}"):
             return tuple(hashlib.sha256(contents(file)).hexdigest() for file in given)
 

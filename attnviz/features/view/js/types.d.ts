@@ -56,8 +56,14 @@ export interface AxisData {
   /** where each token stands in the scene: its patch or frame, -1 nowhere, -2 after the end; or empty */
   cells: number[];
 }
-/** What the tokens stand in: a picture in rows and columns of patches, or a sound in frames. */
-export interface PictureData { kind: "picture"; name: string; rows: number; columns: number; width: number; height: number; source: string }
+/**
+ * What the tokens stand in: a picture in rows and columns of patches, or a sound in frames. Of several pictures, or a
+ * picture in tiles, `crops` has the first row of each and what stands before its patches' names.
+ */
+export interface PictureData {
+  kind: "picture"; name: string; rows: number; columns: number; width: number; height: number; source: string;
+  crops: { row: number; called: string }[];
+}
 /** `start` and `step` are seconds; `source` has the least and the largest sample of each of a frame's `parts`. */
 export interface SoundData { kind: "sound"; name: string; rows: number; columns: number; start: number; step: number; parts: number; source: string }
 export type Scene = PictureData | SoundData;
