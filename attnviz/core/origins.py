@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from attnviz.core.heads import Head, Layout, Site
 
-OriginKind = Literal["token", "position", "segment", "embedding", "head", "mlp", "bias"]
+OriginKind = Literal["token", "position", "segment", "embedding", "head", "mixer", "mlp", "bias"]
 
 ORIGIN_KINDS: tuple[OriginKind, ...] = get_args(OriginKind)
 
@@ -18,10 +18,12 @@ class Origin:
 
     Attributes:
         kind: ``token``, ``position`` and ``segment`` embeddings; ``embedding`` for what matrices
-            make before the first attention layer; ``head``; ``mlp``; ``bias`` for all constants
-            together: b_O of attention, β of normalizations, and the bias of W_Q or W_K itself.
+            make before the first attention layer; ``head``; ``mixer`` for what mixes tokens
+            without attention (a layer with a state, a convolution); ``mlp``; ``bias`` for all
+            constants together: b_O of attention, β of normalizations, and the bias of W_Q or W_K
+            itself.
         head: which, for heads.
-        layer: the attention layer that an MLP comes after; None elsewhere.
+        layer: the attention layer that an MLP comes after, or that of a mixer; None elsewhere.
     """
 
     kind: OriginKind
@@ -39,7 +41,8 @@ class Origin:
         if self.layer is not None:
             single = len(layout.kinds) == 1
             stack = "encoder" if self.layer.kind == "encoder" else "decoder"
-            return f"MLP {self.layer.layer}" if single else f"{stack} MLP {self.layer.layer}"
+            name = f"{'mixer' if self.kind == 'mixer' else 'MLP'} {self.layer.layer}"
+            return name if single else f"{stack} {name}"
         return _NAMES[self.kind]
 
 

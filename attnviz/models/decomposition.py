@@ -9,9 +9,11 @@ Notation: P positions that are asked about, d width of a query, N origins, D wid
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -60,31 +62,71 @@ MOST = 1 << 21
 """Numbers of all sources of one head that are kept; of longer texts none are."""
 
 
-def follow(source: Source, inputs: Inputs) -> TracedPass:
+def follow(source: Source, inputs: Inputs, *, whole: bool = False) -> TracedPass:
     """Run one text with its variables.
+
+    Args:
+        source: the model.
+        inputs: the text.
+        whole: whether feed-forward parts and mixers are held whole, each as one variable.
 
     Raises:
         ModelError: as :meth:`~attnviz.core.source.Source.forward`.
     """
-    traced = getattr(source, "traced", None)
+    traced = None if whole else getattr(source, "traced", None)
     passed: TracedPass | None = None if traced is None else traced(inputs)
     if passed is not None:
         return passed
     from attnviz.models.tracing import listened
 
-    return listened(source, inputs)
+    return listened(source, inputs, stream_parts(source) if whole else ())
+
+
+def stream_parts(source: Source) -> Sequence[Any]:
+    """What can be held whole, see :class:`~attnviz.models.hooked.source.Hooked`."""
+    parts: Sequence[Any] = getattr(source, "stream_parts", ())
+    return parts
+
+
+def decompositions(source: Source, inputs: Inputs, head: Head) -> Iterator[Decomposition]:
+    """The ways to take a head's queries and keys apart, the first that adds up is to be taken.
+
+    First by every matrix product; then, where layers add what is no such product (experts behind
+    a router, a state), with the parts of layers held whole.
+
+    Raises:
+        ModelError: as :func:`follow` and :func:`check_layers`.
+    """
+    check_layers(source, head)
+    if not _mixed_before(source, head):
+        yield Decomposition(follow(source, inputs), source)
+    if stream_parts(source):
+        yield Decomposition(follow(source, inputs, whole=True), source)
+
+
+def _mixed_before(source: Source, head: Head) -> bool:
+    """Whether a layer before a head's mixes tokens otherwise than by attention."""
+    mixers = [origin.layer for origin, _ in stream_parts(source) if origin.kind == "mixer"]
+    return not _attend_before(source, head) or any(
+        layer is not None and layer.layer < head.layer for layer in mixers
+    )
+
+
+def _attend_before(source: Source, head: Head) -> bool:
+    """Whether all layers before a head's have attention."""
+    return all(source.layout.heads[head.site.kind][: head.layer])
 
 
 def check_layers(source: Source, head: Head) -> None:
     """Refuse, before anything runs, a head behind layers without attention.
 
     What these carry from token to token (a state, a convolution) is no sum over tokens; listening
-    to them takes minutes.
+    to them takes minutes. They can be held whole where the residual stream adds up.
 
     Raises:
-        ModelError: there are such layers, with the reason that logits are not split either.
+        ModelError: it does not, with the reason that logits are not split either.
     """
-    if not all(source.layout.heads[head.site.kind][: head.layer]):
+    if not _attend_before(source, head) and not stream_parts(source):
         raise ModelError(
             f"what the queries and keys of {source.layout.name(head)} of {source.info.model} are "
             f"made of cannot be told: {source.no_sum}"
@@ -101,16 +143,22 @@ def with_origins(
         inputs: the text.
         terms: of a plain pass.
     """
-    try:
-        for head in terms:
-            check_layers(source, head)
-        anatomist = Decomposition(follow(source, inputs), source)
-    except ModelError:
-        return dict(terms)
-    return {head: _with_origins(anatomist, head, vectors) for head, vectors in terms.items()}
+    explained: dict[Head, HeadTerms] = {}
+    for whole in (False, True):
+        left = [h for h in terms if h not in explained and (whole or not _mixed_before(source, h))]
+        if not left or (whole and not stream_parts(source)):
+            continue
+        with contextlib.suppress(ModelError):
+            anatomist = Decomposition(follow(source, inputs, whole=whole), source)
+            for head in left:
+                vectors = _with_origins(anatomist, head, terms[head])
+                if vectors is not None:
+                    explained[head] = vectors
+    return dict(terms) | explained
 
 
-def _with_origins(anatomist: Decomposition, head: Head, terms: HeadTerms) -> HeadTerms:
+def _with_origins(anatomist: Decomposition, head: Head, terms: HeadTerms) -> HeadTerms | None:
+    """The same with origins, without where there are too many numbers; None for no such sum."""
     count = 4 + len(anatomist.written_before(head))
     if count * (terms.query.size + terms.key.size) > MOST:
         return terms
@@ -118,11 +166,11 @@ def _with_origins(anatomist: Decomposition, head: Head, terms: HeadTerms) -> Hea
         query = anatomist.query(head, range(len(terms.query)))
         key = anatomist.key(head, range(len(terms.key)))
     except ModelError:
-        return terms
+        return None
     parts = [arrays.to_numpy(query.values), arrays.to_numpy(key.values)]
     for whole, part in zip((terms.query, terms.key), parts, strict=True):
         if np.abs(part.sum(0) - whole).max() > _KEPT * max(1.0, float(np.abs(whole).max())):
-            return terms
+            return None
     return replace(terms, origins=HeadOrigins(query.origins, parts[0], key.origins, parts[1]))
 
 
@@ -141,7 +189,13 @@ class Decomposition:
             leaf = self._projection(z)
             if leaf is not None:
                 self._sites[leaf] = site
-        self._order = sorted(passed.outputs, key=lambda site: _number(self._sites, site))
+        sites = self._sites | {
+            number: leaf.origin.layer
+            for number, leaf in reversed([*enumerate(passed.leaves)])
+            if leaf.origin is not None and leaf.origin.layer is not None
+        }
+        every = dict.fromkeys([*passed.outputs, *sites.values()])
+        self._order = sorted(every, key=lambda site: _number(sites, site))
         self._widths = {leaf.width for n, leaf in enumerate(passed.leaves) if n in self._sites}
 
     def query(self, head: Head, places: Sequence[int]) -> Parts:
@@ -347,6 +401,8 @@ class Decomposition:
 
     def _origin(self, leaf: StreamPart, rows: Array, number: int) -> Origin:
         """What a leaf is that no W_O gave."""
+        if leaf.origin is not None:
+            return leaf.origin
         if leaf.table is not None:
             count = len(leaf.table)
             if count >= (self._source.vocab_size or count):

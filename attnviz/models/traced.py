@@ -21,9 +21,10 @@ from typing import Literal
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
 from attnviz.core.heads import Site
+from attnviz.core.origins import Origin
 from attnviz.core.source import Rows, Terms
 
-LeafKind = Literal["table", "product", "added"]
+LeafKind = Literal["table", "product", "added", "part"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,12 +32,14 @@ class StreamPart:
     """A vector that the pass made at every position and that counts as a variable.
 
     Attributes:
-        kind: a row of a ``table``, what a matrix ``product`` gave, or what was ``added`` beside.
+        kind: a row of a ``table``, what a matrix ``product`` gave, what was ``added`` beside, or
+            what a ``part`` of a layer gave that is held whole.
         value: [..., width], of the one text.
         table: of a table, [rows, width].
         read: of a product, what was multiplied, [..., in].
         weight: of a product, [width, in].
         bias: of a product, [width]; None for none.
+        origin: of a part, what it is.
     """
 
     kind: LeafKind
@@ -45,6 +48,7 @@ class StreamPart:
     read: Array | None = None
     weight: Array | None = None
     bias: Array | None = None
+    origin: Origin | None = None
 
     @property
     def width(self) -> int:

@@ -4,19 +4,23 @@
 a matrix product gives, and every bias that is added, becomes a variable of its own
 (:class:`~attnviz.models.traced.StreamPart`), and each normalization divides by a constant, as
 each gate (a sigmoid) is one. Rotary positions and normalizations of queries and keys are included,
-and nothing is known by name.
+and nothing is known by name. Parts of layers that are no such sums, experts behind a router and
+what mixes tokens without attention, can be held whole, each as one variable.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from attnviz.core.arrays import Array
+from attnviz.core.origins import Origin
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Rows, Source
 from attnviz.models.traced import StreamPart, TracedPass
@@ -63,6 +67,25 @@ class Tracing(TorchFunctionMode):
         powered = name in _POWERS and isinstance(args[1], float) and abs(args[1]) == 0.5
         held = powered or (name in _SCALES | _GATES and _carried(result))
         return result.detach() if held else result
+
+    @contextlib.contextmanager
+    def holding(self, parts: Sequence[tuple[Origin, nn.Module]]) -> Iterator[None]:
+        """Inside the ``with`` block, make what each of some modules gives a variable."""
+        ran: Counter[int] = Counter()
+
+        def gave(module: nn.Module, args: Any, output: Any) -> Any:
+            own = [origin for origin, part in parts if part is module]
+            origin = own[ran[id(module)] % len(own)]  # a module may serve several layers
+            ran[id(module)] += 1
+            several = isinstance(output, tuple | list)
+            state = output[0] if several else output
+            whole = self._leaf(StreamPart("part", state.detach().clone(), origin=origin))
+            return (whole, *output[1:]) if several else whole
+
+        with contextlib.ExitStack() as undo:
+            for module in {id(module): module for _, module in parts}.values():
+                undo.callback(module.register_forward_hook(gave).remove)
+            yield
 
     def _leaf(self, leaf: StreamPart) -> Tensor:
         """The variable, as the pass goes on with it; it may be written to."""
@@ -143,14 +166,21 @@ class ListenedPass(TracedPass):
             )
 
 
-def listened(source: Source, inputs: Inputs) -> TracedPass:
+def listened(
+    source: Source, inputs: Inputs, parts: Sequence[tuple[Origin, nn.Module]] = ()
+) -> TracedPass:
     """Run one text and listen.
+
+    Args:
+        source: the model.
+        inputs: the text.
+        parts: modules that are held whole, in the order in which they run.
 
     Raises:
         ModelError: as :meth:`~attnviz.core.source.Source.forward`.
     """
     passed = ListenedPass()
-    with Tracing() as tracing:
+    with Tracing() as tracing, tracing.holding(parts):
         source.forward([inputs], [passed], ForwardRequest(hidden=False, terms=True, grad=True))
     passed.leaves = tracing.leaves
     return passed

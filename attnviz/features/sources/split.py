@@ -26,7 +26,7 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.reasons import HeadTerms
 from attnviz.core.source import Source
 from attnviz.errors import ModelError
-from attnviz.models.decomposition import Decomposition, Parts, follow
+from attnviz.models.decomposition import Decomposition, Parts, decompositions
 
 Floats = NDArray[np.float64]
 
@@ -129,8 +129,20 @@ def split(source: Source, inputs: Inputs, head: Head, terms: HeadTerms) -> Split
     Raises:
         ModelError: what the layer reads cannot be followed.
     """
-    traced = follow(source, inputs)
-    anatomist = Decomposition(traced, source)
-    keys = anatomist.key(head, range(len(terms.key)))
     exact = LOW.get(source.info.dtype, EXACT)
-    return SplitHead(head, terms, anatomist, keys, exact, source.info.model)
+    best: SplitHead | None = None
+    fault: ModelError | None = None
+    for anatomist in decompositions(source, inputs, head):
+        try:
+            keys = anatomist.key(head, range(len(terms.key)))
+            split_head = SplitHead(head, terms, anatomist, keys, exact, source.info.model)
+            best = best or split_head
+            split_head.queries([len(terms.query) - 1])
+        except ModelError as error:
+            fault = fault or error
+            continue
+        return split_head
+    if best is None:
+        assert fault is not None
+        raise fault
+    return best  # which says what does not add up

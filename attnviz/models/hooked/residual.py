@@ -61,6 +61,11 @@ class Residual:
     layers: tuple[LayerSum, ...] = ()
     no_sum: str = ""
 
+    @property
+    def splits(self) -> bool:
+        """Whether logits are a sum over what the layers add."""
+        return bool(self.layers) and self.readout.summed.table is not None
+
     def named(self, names: Mapping[int, str]) -> Residual:
         """The same with what the mixers of some layers are known to compute."""
         readout = self.readout.summed
@@ -166,7 +171,7 @@ def find_residual(
     if readout.summed.table is None:
         over = any(added.over for added in sums)
         reason = f"{readout.reason}, and {no_sum}" if over else readout.reason
-        return Residual(replace(readout, reason=reason), no_sum=no_sum)
+        return Residual(replace(readout, reason=reason), tuple(sums), no_sum)
     known = replace(
         readout.summed,
         after={n: added.norm for n, added in enumerate(sums) if added.norm is not None},

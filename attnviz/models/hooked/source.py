@@ -16,6 +16,7 @@ from attnviz.attention.blocks import check_numbers
 from attnviz.core.cuts import Cut
 from attnviz.core.generation import Generation
 from attnviz.core.heads import Layout, Site, SiteKind
+from attnviz.core.origins import Origin
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.provenance import SourceInfo, called
 from attnviz.core.source import (
@@ -255,7 +256,7 @@ class Hooked(Gated):
             )
         if start is not None:
             start = replace(start, hidden=begin(self._name, start, batch, self.layout))
-        if request.mlps and not self._residual.layers:
+        if request.mlps and not self._residual.splits:
             raise ModelError(f"what {self._name} adds up cannot be told: {self.readout().reason}")
         states: list[Tensor] = []
         added = AddedParts()
@@ -467,6 +468,19 @@ class Hooked(Gated):
             )
         kind = self._survey.kind or "decoder"
         return LinearMaps(self, self.body, kind, self._states, shares=shares)
+
+    @property
+    def stream_parts(self) -> tuple[tuple[Origin, torch.nn.Module], ...]:
+        """Modules whose outputs the layers add beside attention, in the order in which they run.
+
+        There are none where the residual stream does not add up.
+        """
+        kind = self._survey.kind or "decoder"
+        return tuple(
+            (Origin("mixer" if part.mixer else "mlp", layer=Site(kind, number)), part.module)
+            for number, layer in enumerate(self._residual.layers)
+            for part in layer.parts
+        )
 
     @property
     def no_sum(self) -> str:

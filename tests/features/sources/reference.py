@@ -220,7 +220,7 @@ def gpt2(model: Any, ids: Tensor) -> list[Split]:
 
 
 def llama(model: Any, ids: Tensor) -> list[Split]:
-    """Llama, Qwen3, Gemma 2 and Gemma 3."""
+    """Llama, Qwen3, Gemma 2 and Gemma 3, and mixtures of experts of their form."""
     config, kind = model.config, model.config.model_type
     gemma = kind.startswith("gemma")
     positions = torch.arange(len(ids))[None]
@@ -249,7 +249,12 @@ def llama(model: Any, ids: Tensor) -> list[Split]:
             outer = (block.post_attention_layernorm, block.post_feedforward_layernorm)
             after = tuple(rms_norm(norm, 1.0) for norm in outer)
         norms = tuple(rms_norm(getattr(block, n), float(gemma)) for n in names)
-        layers.append(Layer(one, norms, mlp, after=after))
+
+        def forward(x: Tensor, mlp: Any = mlp) -> Tensor:
+            made = mlp(x[None])  # experts give their router's scores as well
+            return (made[0] if isinstance(made, tuple) else made)[0]
+
+        layers.append(Layer(one, norms, forward, after=after))
     factor = config.hidden_size**0.5 if gemma else 1.0
     return through(layers, {"token": model.embed_tokens.weight[ids] * factor})[0]
 

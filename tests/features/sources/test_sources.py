@@ -19,7 +19,8 @@ from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.sources import split as splitting
 from attnviz.features.sources.measure import _sides
 from attnviz.features.sources.result import Sources, SourceShares
-from attnviz.models.decomposition import Decomposition
+from attnviz.models.decomposition import Decomposition, follow
+from attnviz.models.hooked.source import Hooked
 from tests.models import tiny
 from tests.repeated import REPEATED
 
@@ -263,21 +264,65 @@ def test_texts_without_rows(gpt2) -> None:
         av.sources(av.capture(WORDS, model=gpt2, select="2.0"), select="2.0")
 
 
-def test_ways_that_are_not_linear_are_refused(tmp_path: Path) -> None:
-    """Experts weighted by what enters them are one more product."""
+def test_experts_behind_a_router_are_held_whole(tmp_path: Path) -> None:
+    """Experts weighted by what enters them are one more product, which no derivative splits."""
     tiny.build("gpt_oss", tmp_path)
+    source, prompt = av.load(str(tmp_path)), Prompt(ids=tiny.LONG)
+    for head in ("0.1", "1.1"):
+        result = av.sources(prompt, select=head, model=source)
+        assert result.sum == pytest.approx(result.score, abs=1e-4)
+    assert "mlp" in {origin.kind for origin in result.key_origins}
+    batch, terms = source.prepare(prompt), av.capture(prompt, model=source, why="1.1").terms
+    split_head = splitting.split(source, batch, result.head, terms[result.head])
+    plain = Decomposition(follow(source, batch), source)
+    with pytest.raises(ModelError, match=r"not one vector a token|add up to"):
+        replace(split_head, anatomist=plain, keys=plain.key(result.head, range(9))).by_key(8)
+
+
+def test_what_latent_attention_reads_by_two_ways_is_summed(tmp_path: Path) -> None:
+    """Keys have a part with positions and one without; each reads the stream by itself."""
+    tiny.build("deepseek_v3", tmp_path)
+    source, prompt = av.load(str(tmp_path)), Prompt(ids=tiny.LONG)
+    batch, terms = source.prepare(prompt), av.capture(prompt, model=source, why="1.1").terms
+    head = source.layout.head("1.1")
+    split_head = splitting.split(source, batch, head, terms[head])
+    for number, origin in enumerate(split_head.key_origins):
+        if origin.head is not None:
+            _, through = split_head.anatomist.by_token(split_head.keys, origin.head, 6)
+            whole = split_head.keys.values[number, 6]
+            torch.testing.assert_close(through.sum(0), whole, rtol=1e-4, atol=1e-5)
+
+
+def test_what_is_held_whole_is_what_its_matrices_give(tmp_path: Path) -> None:
+    tiny.build("llama", tmp_path)
     source = av.load(str(tmp_path))
-    assert av.sources(Prompt(ids=tiny.LONG), select="0.1", model=source).sum
-    with pytest.raises(ModelError, match=r"cannot be split by source|add up to"):
-        av.sources(Prompt(ids=tiny.LONG), select="1.1", model=source)
+    batch = source.prepare(Prompt(ids=tiny.LONG))
+    plain, whole = (
+        Decomposition(follow(source, batch, whole=held), source).key(
+            source.layout.head("1.1"), range(len(tiny.LONG))
+        )
+        for held in (False, True)
+    )
+    assert plain.origins == whole.origins
+    torch.testing.assert_close(plain.values, whole.values, rtol=1e-4, atol=1e-5)
 
 
-def test_heads_behind_a_layer_without_attention_are_refused_at_once(
+def test_heads_behind_a_layer_without_attention_are_split_with_that_whole(tmp_path: Path) -> None:
+    tiny.build("lfm2", tmp_path, 3.0, words=True)
+    source = av.load(str(tmp_path))
+    result = av.sources(Prompt(ids=tiny.LONG), select="1.0", model=source)
+    assert result.sum == pytest.approx(result.score, rel=1e-4)
+    names = [origin.name(result.layout) for origin in result.key_origins]
+    assert names[:3] == ["token", "mixer 0", "MLP 0"]
+
+
+def test_heads_behind_a_layer_that_does_not_add_up_are_refused_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the layer carries from token to token was shown as what the tokens' embeddings add."""
     tiny.build("lfm2", tmp_path, 3.0, words=True)
     source = av.load(str(tmp_path))
+    monkeypatch.setattr(type(source), "stream_parts", ())
     prompt = Prompt(ids=tiny.SHORT)
     reason = source.no_sum
     assert "layer 0 has no attention" in reason
@@ -289,14 +334,19 @@ def test_heads_behind_a_layer_without_attention_are_refused_at_once(
         av.source_shares([prompt], select="1.0", model=source)
 
 
-def test_a_page_explains_such_heads_without_their_sources(tmp_path: Path) -> None:
+@pytest.mark.parametrize("held", [True, False])
+def test_a_page_explains_such_heads_with_their_sources_where_these_add_up(
+    held: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not held:
+        monkeypatch.setattr(Hooked, "stream_parts", ())
     tiny.build("lfm2", tmp_path, 3.0, words=True)
     (ready,) = inputs.prepare(
         Prompt(ids=tiny.SHORT), model=ModelSettings(model=str(tmp_path)),
         options=inputs.MapOptions(select="1.0", why="1.0", origins=True),
     )  # fmt: skip
     (terms,) = ready.capture().terms.values()
-    assert terms.origins is None
+    assert (terms.origins is not None) == held
 
 
 def test_a_wrong_sum_is_refused(gpt2, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,12 +24,22 @@ GEMMA3: dict[str, Any] = {
     "query_pre_attn_scalar": 4,
     "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
 }
+EXPERTS: dict[str, Any] = {
+    **tiny.GROUPED,
+    "num_hidden_layers": LAYERS,
+    "num_experts": 4,
+    "num_local_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 8,
+}
 FAMILIES = {
     "gpt2": (reference.gpt2, {"n_layer": LAYERS}),
     "llama": (reference.llama, {"num_hidden_layers": LAYERS}),
     "qwen3": (reference.llama, {"num_hidden_layers": LAYERS}),
     "gemma2": (reference.llama, {"num_hidden_layers": LAYERS, "sliding_window": 6}),
     "gemma3": (reference.llama, {}),
+    "mixtral": (reference.llama, {}),
+    "qwen3_moe": (reference.llama, {}),
     "bert": (reference.bert, {"num_hidden_layers": LAYERS}),
     "bloom": (reference.bloom, {"n_layer": LAYERS}),
     "falcon": (reference.falcon, {"num_hidden_layers": LAYERS}),
@@ -39,7 +49,12 @@ FAMILIES = {
 
 def model(family: str, changes: dict[str, Any], folder: Path) -> Any:
     """A tiny model whose biases and normalizations say something, saved; and itself in float64."""
-    known = {**tiny.FAMILIES, "gemma3": ("Gemma3Text", GEMMA3)}
+    known = {
+        **tiny.FAMILIES,
+        "gemma3": ("Gemma3Text", GEMMA3),
+        "mixtral": ("Mixtral", EXPERTS),
+        "qwen3_moe": ("Qwen3Moe", EXPERTS),
+    }
     name, sizes = known[family.partition("-")[0]]
     config = getattr(transformers, f"{name}Config")(**{**sizes, **changes})
     torch.manual_seed(3)
@@ -51,6 +66,7 @@ def model(family: str, changes: dict[str, Any], folder: Path) -> Any:
         else:
             parameter.data += torch.randn_like(parameter) / 3
     made.save_pretrained(folder)
+    made.config._experts_implementation = "eager"  # others have no float64
     return made.double().requires_grad_(False)
 
 
