@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
+from docs import gallery
 from tests import ROOT
+from tests.viewing import chromium
 
 DOCS = ROOT / "docs"
 
 
-@pytest.fixture(scope="module")
-def gallery() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("gallery", DOCS / "gallery.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.slow
-def test_a_page_is_the_same_to_the_byte_when_built_again(
-    gallery: ModuleType, tmp_path: Path
-) -> None:
+def test_a_page_is_the_same_to_the_byte_when_built_again(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("one", "two")]
     for folder in folders:
         folder.mkdir()
@@ -37,7 +25,7 @@ def test_a_page_is_the_same_to_the_byte_when_built_again(
 
 
 def test_a_page_that_differs_is_told(
-    gallery: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
     written = iter(("a", "b"))
 
@@ -51,8 +39,39 @@ def test_a_page_that_differs_is_told(
     assert capsys.readouterr().err == "pages that differ when built again: demo-bert\n"
 
 
-def test_every_model_has_its_picture_of_modest_size(gallery: ModuleType) -> None:
+def test_every_model_has_its_picture_of_modest_size() -> None:
     said = (DOCS / "gallery.md").read_text("utf-8")
     for model in gallery.MODELS:
         assert f"](gallery/{model}.png)" in said
         assert (DOCS / "gallery" / f"{model}.png").stat().st_size < 150_000
+
+
+def test_every_page_has_its_pictures_and_its_command() -> None:
+    said = (DOCS / "gallery.md").read_text("utf-8")
+    for shown in gallery.PAGES:
+        name = shown.command.partition(" ")[0]
+        assert f"\nattnviz {shown.command} -o {name}.html\n" in said
+        assert f"](gallery/{shown.name}.png)" in said
+    kept = sorted((DOCS / "gallery").iterdir())
+    assert {path.stem for path in kept} == {*gallery.MODELS, *(one.name for one in gallery.PAGES)}
+    assert max(path.stat().st_size for path in kept) < 150_000
+    assert sum(path.stat().st_size for path in kept) < 1_500_000
+
+
+@pytest.mark.slow
+def test_a_picture_is_the_same_when_it_is_taken_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a pass took another time, and on a later day."""
+    browser = chromium()
+    if browser is None:
+        pytest.skip("NO BROWSER, SO PICTURES ARE NOT TAKEN: install chromium")
+    monkeypatch.setenv("CHROMIUM", browser)
+    taken = []
+    for n, day in enumerate(("1767225600", "1777225600")):
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", day)
+        folder = tmp_path / str(n)
+        folder.mkdir()
+        gallery.photograph(gallery.written(folder, ["live", "flow"]), folder)
+        taken.append([(folder / f"{name}.png").read_bytes() for name in ("live", "flow")])
+    assert taken[0] == taken[1]
