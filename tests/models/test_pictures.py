@@ -310,6 +310,9 @@ def test_commands_read_several_pictures(
     assert main(["heatmap", *given, "--query", "2:0,1"]) == 0
     said = capsys.readouterr().out
     assert "from patch 2:0,1; most on patch " in said
+    assert main(["heatmap", *given]) == 0
+    assert "; most on patch " in (said := capsys.readouterr().out)
+    assert re.search(r"from token \d+ \?;", said), "the last of the text, whatever it begins with"
     assert main(["heatmap", *given, "--query", "2:0,99"]) == 2
     assert "no patch 2:0,99; the last patch is 2:" in capsys.readouterr().err
     boxes = ["--span", "cup=box2:0,0,16,16", "--span", "what=what is"]
