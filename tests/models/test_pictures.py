@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -41,12 +42,13 @@ READ = {
     "gemma3": (8, ((32, 32), (32, 32))),
     "internvl": (8, ((32, 48), (48, 32))),
     "idefics3": (8, ((32, 48), (48, 48))),
+    "llava_next": (4, ((32, 32), (16, 48))),
     "llava_onevision": (4, ((32, 32), (16, 48))),
     "pixtral": (4, ((24, 48), (48, 12))),
     "mistral3": (8, ((24, 48), (48, 16))),
 }
 """Pixels of a token, and widths and heights of two pictures that the processor does not scale."""
-TILED = ("internvl", "idefics3", "llava_onevision")
+TILED = ("internvl", "idefics3", "llava_next", "llava_onevision")
 
 Pictures = Callable[..., list[Path]]
 
@@ -281,6 +283,37 @@ def test_rows_with_a_mark_behind_each() -> None:
     assert _shape(4 * 9, 4, 8) == (4, 8)
     assert _shape(12 * 17, 18, 24) == (12, 16), "both scaled by the same ratio"
     assert _shape(12 * 13, 18, 24) is None
+
+
+def test_learned_queries_have_no_place(tmp_path: Path, pictures: Pictures) -> None:
+    """16 of them would fill 4 x 4 patches, but no patch moves its own."""
+    build("idefics2", tmp_path)
+    source = av.load(str(tmp_path))
+    inputs = source.prepare(Prompt(TEXT, image=pictures([(32, 32)])[0]))
+    assert inputs.picture is None
+    assert not keys(inputs).places
+    said = "The picture is 16 tokens; where in it each of them lies is not known."
+    assert inputs.notes == (said,)
+
+
+def test_patches_in_another_order_are_not_taken_for_these(
+    sources: Any, pictures: Pictures, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Columns in place of rows: the proof on the model itself notices."""
+    source = sources("qwen2_vl")
+    plain = vision_language.seen_crops
+
+    def turned(*given: Any) -> Any:
+        (seen,) = plain(*given)
+        order = np.arange(seen.order.size).reshape(seen.order.shape[::-1]).T
+        return [replace(seen, order=order)]
+
+    asked = Prompt(TEXT, image=pictures([(24, 40)])[0])
+    monkeypatch.setattr(source, "_proof", None)
+    assert source.prepare(asked).picture is not None
+    monkeypatch.setattr(source, "_proof", None)
+    monkeypatch.setattr(vision_language, "seen_crops", turned)
+    assert source.prepare(asked).picture is None
 
 
 def test_films_and_unknown_cuts_have_no_places(
