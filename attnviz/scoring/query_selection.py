@@ -42,9 +42,11 @@ def selected_query(tokens: Tokens, picture: Picture, query: str | None = None) -
         UsageError: there is no such row, or junk.
     """
     places = tokens.places or ((),) * len(tokens)
-    cls = tokens.special[0] and not places[0]
+    text = tokens.space == "text"
+    mixed = text and any(places)  # it begins with a mark of its own, not with [CLS]
+    cls = tokens.special[0] and not places[0] and not mixed
     if query is None:
-        query = "cls" if cls else str(len(tokens) - 1) if tokens.space == "text" else "mean"
+        query = "cls" if cls else str(len(tokens) - 1) if text else "mean"
     if query == "cls":
         if not cls:
             raise UsageError("this model has no [CLS]; name a patch such as 3,4, or mean")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -41,12 +42,13 @@ READ = {
     "gemma3": (8, ((32, 32), (32, 32))),
     "internvl": (8, ((32, 48), (48, 32))),
     "idefics3": (8, ((32, 48), (48, 48))),
+    "llava_next": (4, ((32, 32), (16, 48))),
     "llava_onevision": (4, ((32, 32), (16, 48))),
     "pixtral": (4, ((24, 48), (48, 12))),
     "mistral3": (8, ((24, 48), (48, 16))),
 }
 """Pixels of a token, and widths and heights of two pictures that the processor does not scale."""
-TILED = ("internvl", "idefics3", "llava_onevision")
+TILED = ("internvl", "idefics3", "llava_next", "llava_onevision")
 
 Pictures = Callable[..., list[Path]]
 
@@ -218,17 +220,18 @@ def test_every_picture_stands_in_the_sheet_at_its_size(
     assert tokens.texts[-4:] == ("what", "is", "this", "?")
 
 
+@pytest.mark.parametrize("size", [(50, 70), (70, 50)])
 @pytest.mark.parametrize("family", READ)
 def test_a_scaled_or_padded_picture_is_where_its_boxes_say(
-    family: str, sources: Any, pictures: Pictures
+    family: str, size: tuple[int, int], sources: Any, pictures: Pictures
 ) -> None:
     """A change of a block moves that token most whose patch shows the block's centre."""
     source = sources(family)
     attend_to_nothing(source)
-    size = (50, 70)
     tokens, plain = embedded(source, pictures([size]))
     crops = source.prepare(Prompt(TEXT, image=pictures([size])[0])).picture.crops
-    for centre in ((6, 8), (44, 9), (27, 37), (8, 63), (45, 62)):
+    centres = ((6, 8), (44, 9), (27, 37), (8, 63), (45, 62))
+    for centre in centres if size[0] < size[1] else [(y, x) for x, y in centres]:
         block = (centre[0] - 2, centre[1] - 2, centre[0] + 2, centre[1] + 2)
         _, changed = embedded(source, pictures([size], (1, block), 1))
         moved = (changed - plain).abs().sum(-1)
@@ -283,6 +286,37 @@ def test_rows_with_a_mark_behind_each() -> None:
     assert _shape(12 * 13, 18, 24) is None
 
 
+def test_learned_queries_have_no_place(tmp_path: Path, pictures: Pictures) -> None:
+    """16 of them would fill 4 x 4 patches, but no patch moves its own."""
+    build("idefics2", tmp_path)
+    source = av.load(str(tmp_path))
+    inputs = source.prepare(Prompt(TEXT, image=pictures([(32, 32)])[0]))
+    assert inputs.picture is None
+    assert not keys(inputs).places
+    said = "The picture is 16 tokens; where in it each of them lies is not known."
+    assert inputs.notes == (said,)
+
+
+def test_patches_in_another_order_are_not_taken_for_these(
+    sources: Any, pictures: Pictures, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Columns in place of rows: the proof on the model itself notices."""
+    source = sources("qwen2_vl")
+    plain = vision_language.seen_crops
+
+    def turned(*given: Any) -> Any:
+        (seen,) = plain(*given)
+        order = np.arange(seen.order.size).reshape(seen.order.shape[::-1]).T
+        return [replace(seen, order=order)]
+
+    asked = Prompt(TEXT, image=pictures([(24, 40)])[0])
+    monkeypatch.setattr(source, "_proof", None)
+    assert source.prepare(asked).picture is not None
+    monkeypatch.setattr(source, "_proof", None)
+    monkeypatch.setattr(vision_language, "seen_crops", turned)
+    assert source.prepare(asked).picture is None
+
+
 def test_films_and_unknown_cuts_have_no_places(
     sources: Any, pictures: Pictures, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -310,6 +344,9 @@ def test_commands_read_several_pictures(
     assert main(["heatmap", *given, "--query", "2:0,1"]) == 0
     said = capsys.readouterr().out
     assert "from patch 2:0,1; most on patch " in said
+    assert main(["heatmap", *given]) == 0
+    assert "; most on patch " in (said := capsys.readouterr().out)
+    assert re.search(r"from token \d+ \?;", said), "the last of the text, whatever it begins with"
     assert main(["heatmap", *given, "--query", "2:0,99"]) == 2
     assert "no patch 2:0,99; the last patch is 2:" in capsys.readouterr().err
     boxes = ["--span", "cup=box2:0,0,16,16", "--span", "what=what is"]

@@ -225,7 +225,50 @@ def mistral3(folder: Path) -> Any:
     return _pixtral(folder, "Mistral3", 2)
 
 
+def idefics2(folder: Path) -> Any:
+    """What the language model gets of a picture are 16 learned queries' outputs, not patches."""
+    marks = ["<image>", "<fake_token_around_image>", "<end_of_utterance>"]
+    save_tokenizer(folder, marks)
+    perceiver = {"resampler_n_latents": 16, "resampler_depth": 2, "resampler_n_heads": 2,
+                 "resampler_head_dim": 8, "num_key_value_heads": 1, "hidden_size": 16}  # fmt: skip
+    config = transformers.Idefics2Config(
+        text_config={**TEXT, "model_type": "mistral", "head_dim": 4},
+        vision_config=_sees(image_size=32),
+        perceiver_config=perceiver,
+        image_token_id=ids_of(marks)["<image>"],
+    )
+    pixels = {"image_processor_type": "Idefics2ImageProcessor", **SCALED, "do_pad": True,
+              "do_image_splitting": False,
+              "size": {"shortest_edge": 32, "longest_edge": 32}}  # fmt: skip
+    model = transformers.Idefics2ForConditionalGeneration(config)
+    torch.nn.init.normal_(model.model.connector.perceiver_resampler.latents)
+    return _finished(folder, model, "Idefics2Processor", pixels, image_seq_len=16,
+                     chat_template=TILED_TEMPLATE.replace("MARK", "<image>"))  # fmt: skip
+
+
+def llava_next(folder: Path) -> Any:
+    marks = ["<image>"]
+    save_tokenizer(folder, marks)
+    pinpoints = [[16, 32], [32, 16], [32, 32], [16, 48], [48, 16]]
+    config = transformers.LlavaNextConfig(
+        text_config={**TEXT, "model_type": "llama"},
+        vision_config={**_sees(), "model_type": "clip_vision_model"},
+        image_token_index=ids_of(marks)["<image>"],
+        image_grid_pinpoints=pinpoints,
+        vision_feature_layer=-1,
+    )
+    pixels = {"image_processor_type": "LlavaNextImageProcessor", **SCALED,
+              "size": {"shortest_edge": 16}, "crop_size": {"height": 16, "width": 16},
+              "image_grid_pinpoints": pinpoints}  # fmt: skip
+    model = transformers.LlavaNextForConditionalGeneration(config)
+    return _finished(folder, model, "LlavaNextProcessor", pixels, patch_size=4,
+                     vision_feature_select_strategy="default", num_additional_image_tokens=1,
+                     chat_template=TILED_TEMPLATE.replace("MARK", "<image>"))  # fmt: skip
+
+
 FAMILIES = {
+    "idefics2": idefics2,
+    "llava_next": llava_next,
     "qwen2_vl": qwen2_vl,
     "qwen2_5_vl": qwen2_5_vl,
     "qwen3_vl": qwen3_vl,

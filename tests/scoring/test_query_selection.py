@@ -29,6 +29,7 @@ def seen(*before: str, after: tuple[str, ...] = ()) -> Tokens:
         (seen(), None, (0, 1, 2, 3)),
         (Tokens(("a", "cat", "sits")), None, (2,)),
         (Tokens(("[CLS]", "cat"), special=(True, False)), None, (0,)),
+        (seen("[CLS]", after=("a", "cat")), None, (6,)),
         (seen("[CLS]"), "cls", (0,)),
         (seen("[CLS]"), "mean", (1, 2, 3, 4)),
         (seen("[CLS]"), "1,0", (3,)),

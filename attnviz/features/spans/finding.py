@@ -5,8 +5,8 @@ from __future__ import annotations
 from attnviz.core.findings import Figures, Finding, Measure, Value, known
 from attnviz.core.spans import ELSEWHERE
 from attnviz.drawing.shares import estimate, plain_share
-from attnviz.features.spans.result import Spans
-from attnviz.features.spans.words import RULE_NAMES, joint, lift, whose
+from attnviz.features.spans.result import WORDS, Spans
+from attnviz.features.spans.words import RULE_NAMES, joint, lift, times, whose
 
 _TOLD = 3
 """Spans that are told of a head."""
@@ -32,13 +32,36 @@ def _of_spans(result: Spans, name: str) -> Finding:
         Measure(span, f"share of the weight on {span}", "", 0, some)
         for span, some in values.items()
     ]
+    measures += _gazes(result, said)
     texts = f"{result.texts} texts" if result.texts > 1 else "one text"
     intervals = "; 95 % intervals hold for all heads and spans at once" if result.family else ""
     how = (
         f"The share of the weight ({whose(result)}) on each span, and how many times the share of "
         f"the keys that it is; {texts}{intervals}."
     )
+    if result.gazes:
+        how += " Gaze: of the weight that all words give to a picture, the part on the box."
     return Finding.of("spans", name, "Which parts it attends to", how, said, measures)
+
+
+def _gazes(result: Spans, said: dict[str, list[str]]) -> list[Measure]:
+    """The gaze of all words at every box; a line of it is added to what is said of heads."""
+    measures = []
+    for gaze in result.gazes:
+        if gaze.rows != WORDS:
+            continue
+        values = dict[str, Value]()
+        for weights, look in zip(result.heads, gaze.heads, strict=True):
+            if look.share is None:
+                continue
+            head = result.layout.name(weights.head)
+            values[head] = (look.share, None, None)
+            said[head].append(
+                f"gaze at {gaze.box} {plain_share(look.share)}, {times(look.lift)} chance"
+            )
+        what = f"gaze at {gaze.box}, of the weight on its picture"
+        measures.append(Measure(f"gaze at {gaze.box}", what, "", 0, values))
+    return measures
 
 
 def _of_documents(result: Spans, name: str) -> Finding:

@@ -6,8 +6,9 @@ is
     Σ_rows Σ_{j in box} α_ij / Σ_rows Σ_{j in picture} α_ij,
 
 the part on the box of the weight that reaches the picture. Its chance is the box's part of the
-picture's tokens that these rows may attend to. How much reaches the picture stands beside it. That
-text looks at the region that it names is the question of arXiv:2606.14703.
+picture's tokens that these rows may attend to. How much reaches the picture stands beside it. Heads
+that track the region being described are the gaze heads of Gandikota & Bau 2026, arXiv:2606.14703,
+who score them by a correlation over passes about several regions; this is one region's weight.
 """
 
 from __future__ import annotations

@@ -25,8 +25,15 @@ from attnviz.models.decoding import read_picture
 from attnviz.models.external_errors import refusing
 from attnviz.models.hooked.logging import silenced
 from attnviz.models.hooked.network import HookedModel, Item
-from attnviz.models.hooked.picture_layout import GivenPicture, placed, seen_crops, sheet
+from attnviz.models.hooked.picture_layout import (
+    GivenPicture,
+    SeenCrop,
+    placed,
+    seen_crops,
+    sheet,
+)
 from attnviz.models.hooked.picture_processor import load_processor
+from attnviz.models.hooked.picture_proof import embedded, proved
 from attnviz.models.hooked.source import Hooked
 from attnviz.models.hooked.survey import Survey
 from attnviz.models.hooked.tokenizer import Texts
@@ -52,6 +59,7 @@ class VisionLanguage(Hooked):
     ) -> None:
         super().__init__(network, survey, texts, name, reason)
         self._folder = folder
+        self._proof: bool | None = None
 
     @cached_property
     def _processor(self) -> Any:
@@ -75,12 +83,7 @@ class VisionLanguage(Hooked):
         spelled, made = self._made(prompt.text, [picture.pixels for picture in given])
         ids = tuple(int(token) for token in made["input_ids"][0])
         pieces = [place for place, token in enumerate(ids) if token == self._image_id]
-        features = {
-            name: value
-            for name, value in made.items()
-            if name in self._network.accepted and isinstance(value, Tensor)
-            and name not in ("input_ids", "attention_mask")
-        }  # fmt: skip
+        features = self._features_of(made)
         tokens, notes = self._texts.tokens(ids), list[str]()
         limits.check_length(len(ids), self._longest(prompt), truncate=False)
         if prompt.generate is not None:  # says why not
@@ -108,6 +111,8 @@ class VisionLanguage(Hooked):
                 given, features, pieces, self._processor, self._network.body,
                 lambda pixels: self._process(spelled, pixels),
             )  # fmt: skip
+            if crops is not None and not self._holds(given, crops, tokens, pieces, spelled):
+                crops = None
         if crops is None:
             which = "The picture is" if len(given) == 1 else f"The {len(given)} pictures are"
             where = "in it" if len(given) == 1 else "in them"
@@ -117,6 +122,35 @@ class VisionLanguage(Hooked):
             return tokens, None
         picture, crops = sheet(crops)
         return placed(tokens, pieces, crops), picture
+
+    def _holds(
+        self,
+        given: Sequence[GivenPicture],
+        crops: Sequence[SeenCrop],
+        tokens: Tokens,
+        pieces: list[int],
+        spelled: str,
+    ) -> bool:
+        """Whether tokens lie where they are said to; tried once, on the first pictures."""
+        if self._proof is not None:
+            return self._proof
+
+        def embed(pixels: list[Any]) -> Tensor | None:
+            features = self._features_of(self._process(spelled, pixels))
+            item = Item(tokens.ids, features=features)
+            return embedded(self._network.body, len(tokens), lambda: self._network.run([item]))
+
+        self._proof = proved(given, crops, pieces, embed)
+        return self._proof
+
+    def _features_of(self, made: Mapping[str, Any]) -> dict[str, Tensor]:
+        """What of a processor's output goes into the model beside ids."""
+        return {
+            name: value
+            for name, value in made.items()
+            if name in self._network.accepted and isinstance(value, Tensor)
+            and name not in ("input_ids", "attention_mask")
+        }  # fmt: skip
 
     def _offsets(self, text: str, spelled: str, ids: Sequence[int]) -> Offsets:
         """Which characters of a text every token stands for; none for what is not of the text.
@@ -144,7 +178,10 @@ class VisionLanguage(Hooked):
 
     def _process(self, spelled: str, pixels: list[Any]) -> Mapping[str, Any]:
         """What the processor makes of a text with the pictures' marks, and of the pictures."""
-        made: Mapping[str, Any] = self._processor(text=spelled, images=pixels, return_tensors="pt")
+        from PIL import Image
+
+        images = [Image.fromarray(picture) for picture in pixels]  # arrays some refuse
+        made: Mapping[str, Any] = self._processor(text=spelled, images=images, return_tensors="pt")
         return made
 
     def _made(self, text: str, pixels: list[Any]) -> tuple[str, Mapping[str, Any]]:

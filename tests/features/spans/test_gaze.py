@@ -15,6 +15,7 @@ import attnviz as av
 from attnviz.cli import main
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest
+from attnviz.features.spans.finding import finding
 from attnviz.features.spans.result import WORDS, Spans
 from tests.models.tiny_pictures import build
 from tests.models.tiny_senses import build_llava, transformers
@@ -178,3 +179,22 @@ def test_the_command_shows_gaze(
     assert main([*given, "--json"]) == 0
     gazes = json.loads(capsys.readouterr().out)["gazes"]
     assert [(gaze["box"], gaze["rows"]) for gaze in gazes] == [("sun", WORDS)]
+
+
+def test_gaze_stands_beside_heads(planted: tuple[Path, Path], tmp_path: Path) -> None:
+    folder, picture = planted
+    asked = Prompt(TEXT, image=picture, spans={"sun": box(), "thing": "house"})
+    result: Spans = av.spans(asked, model=str(folder))
+    found = finding(result, "gaze.json")
+    assert found.said[f"0.{PLANTED}"][-1] == "gaze at sun 0.62, ×2.5 chance"
+    assert sum("gaze" in line for line in found.said[f"0.{PLANTED}"]) == 1, "from all words alone"
+    (measure,) = (measure for measure in found.measures if measure.name == "gaze at sun")
+    assert measure.values[f"0.{PLANTED}"][0] == pytest.approx(20 / 32, abs=1e-6)
+    evidence = tmp_path / "gaze.json"
+    evidence.write_text(result.to_json())
+    given = [TEXT, "--image", str(picture), "-m", str(folder), "--evidence", str(evidence)]
+    page = tmp_path / "page.html"
+    assert main(["view", *given, "-o", str(page)]) == 0
+    assert "gaze at sun 0.62, \u00d72.5 chance" in page.read_text("utf-8").replace(
+        "\\u00d7", "\u00d7"
+    )

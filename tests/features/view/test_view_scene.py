@@ -17,7 +17,7 @@ import pytest
 import attnviz as av
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Layout, Site
-from attnviz.core.media import Picture, Sound, patch_grid
+from attnviz.core.media import Crop, Picture, Sound, patch_grid
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.tokens import Sides, Tokens
@@ -283,6 +283,34 @@ def test_the_mean_of_all_patches_where_nothing_else_is(browser: Any, tmp_path: P
         assert page.text("#scene-said").startswith("the mean of all patches attends to – ")
         page.press("Shift+ArrowRight")
         assert page.text("#scene-said").startswith("patch 0,0 attends to")
+
+
+def test_patches_of_several_pictures_are_named_by_their_picture(
+    browser: Any, tmp_path: Path
+) -> None:
+    """One picture of 1 x 4 patches, a row of the sheet apart from one of 1 x 2."""
+    places = ((0, 0), (0, 1), (0, 2), (0, 3), (2, 0), (2, 1))
+    names = ("1:0,0", "1:0,1", "1:0,2", "1:0,3", "2:0,0", "2:0,1")
+    tokens = Tokens((*names, "what"), places=(*places, ()))
+    plain = picture()
+    crops = (
+        Crop(1, "a.png", (80, 20), (0, 0, 80, 20), 1, 4),
+        Crop(2, "b.png", (40, 20), (0, 0, 40, 20), 1, 2, row=2),
+    )
+    sheet = Picture(plain.pixels, ROWS, COLUMNS, "a.png, b.png", crops)
+    path = write_page(
+        tmp_path, "two", captured({"decoder": Sides(tokens, tokens)}, picture=sheet), bits=16
+    )
+    with opened(browser, color_scheme="light") as page:
+        page.open(path, "view=scene&on=0.1")
+        point(page, 0, 3, ROWS, COLUMNS)
+        assert page.text("#scene-said").startswith("patch 1:0,3 attends to")
+        point(page, 2, 1, ROWS, COLUMNS)
+        assert page.text("#scene-said").startswith("patch 2:0,1 attends to")
+        before = page.text("#scene-said")
+        point(page, 1, 1, ROWS, COLUMNS)  # nothing is there
+        assert page.text("#scene-said") != before
+        assert "patch 1:1,1" not in page.text("#scene-said")
 
 
 def test_a_sound_is_tinted_and_named_by_its_time(shared: Opened, pages: Any) -> None:
