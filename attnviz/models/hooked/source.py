@@ -370,7 +370,9 @@ class Hooked(Prompted):
             return found.named(self._states.names) if found.readout.summed.mixers else found
         known = self._eager.projections
         if not known:
-            return Residual(Readout(None, reason=self.no_gates), no_sum=self.no_gates)
+            more = "; W_O and values are then looked for only where no token sees a later one"
+            why = self.no_gates + (more if self._survey.kind != "decoder" else "")
+            return Residual(Readout(None, reason=why), no_sum=self.no_gates)
         stack = self._layers if self._eager.plan else None
         missing = next(((s.layer, out) for s, out in known.items() if out.weight is None), None)
         if missing is not None:
