@@ -47,6 +47,7 @@ SMALL: dict[str, Any] = {
     **dict.fromkeys(("mamba_n_heads", "mamba_num_heads"), 4),
     **dict.fromkeys(("mamba_d_head", "mamba_head_dim", "mamba_d_state", "ssm_state_size"), 8),
     **dict.fromkeys(("word_embed_proj_dim", "embedding_size"), 16),
+    "index_topk": 5, "index_head_dim": 8, "index_n_heads": 4,
     "mamba_n_groups": 1, "n_groups": 1, "mamba_expand": 2, "mamba_chunk_size": 4, "block_size": 4,
     "vocab_size": 41, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
     "query_pre_attn_scalar": 4, "first_k_dense_replace": 1, "decoder_layers": 3,

@@ -53,7 +53,8 @@ def projections(spec: AttentionSpec) -> tuple[Projection, ...]:
 
     MHA: four of D · D. GQA and MQA: W_K and W_V shrink to D · G·d. MLA: keys and values are rebuilt
     from a latent, D · r and r · H·d twice, beside the rotary key, D · d_r. With a KV cache, MLA
-    rebuilds the keys and values of all cached tokens (no weight absorption).
+    rebuilds the keys and values of all cached tokens (no weight absorption). An indexer has queries
+    of its own, made of the queries' latent, one key a token and a weight for each of its heads.
     """
     width, inner = spec.d_model, spec.heads * spec.value_dim
     queries = spec.heads * spec.score_dim
@@ -63,15 +64,20 @@ def projections(spec: AttentionSpec) -> tuple[Projection, ...]:
         rows.append(("w_q", spec.query_latent, queries, "queries"))
     else:
         rows.append(("w_q", width, queries, "queries"))
-    if spec.kind == "mla":
+    if spec.kind == "mla" and not spec.borrowed:
         rows.append(("w_latent", width, spec.latent, "new keys"))
         rows.append(("w_k", spec.latent, spec.heads * spec.head_dim, "all keys"))
         rows.append(("w_v", spec.latent, inner, "all keys"))
         if spec.rope_dim:
             rows.append(("w_k_rope", width, spec.rope_dim, "new keys"))
-    else:
+    elif not spec.borrowed:
         rows.append(("w_k", width, spec.kv_heads * spec.head_dim, "new keys"))
         rows.append(("w_v", width, spec.kv_heads * spec.value_dim, "new keys"))
+    if spec.indexer is not None:
+        wide = spec.indexer.heads * spec.indexer.width
+        rows.append(("w_index_q", spec.query_latent or width, wide, "queries"))
+        rows.append(("w_index_k", width, spec.indexer.width, "new keys"))
+        rows.append(("w_index_w", width, spec.indexer.heads, "queries"))
     if spec.gated:
         rows.append(("w_gate", width, inner, "queries"))
     rows.append(("w_o", inner, width, "queries"))
@@ -105,7 +111,7 @@ def parameters(spec: AttentionSpec) -> Parameters:
 
 
 class Flops(NamedTuple):
-    """FLOPs of one layer: the learned matrices, and the two products of attention itself."""
+    """FLOPs of one layer: the learned matrices, and the products of attention and its indexer."""
 
     projections: Amount
     attention: Amount
@@ -126,10 +132,18 @@ def mixing_flops(spec: AttentionSpec, axes: LayerAxes) -> Amount:
     return 2 * elements(axes.b, axes.h, axes.t, axes.seen, spec.value_dim)
 
 
+def index_flops(spec: AttentionSpec, axes: LayerAxes) -> Amount:
+    """What an indexer compares and adds up, for every key: 2·B·T·S·H_I·(d_I + 1)."""
+    if spec.indexer is None:
+        return Amount(0)
+    return 2 * elements(axes.b, axes.t, axes.s, spec.indexer.heads, spec.indexer.width + 1)
+
+
 def flops(spec: AttentionSpec, axes: LayerAxes) -> Flops:
     """FLOPs of one layer: O(T·D²) for the projections, O(T·S·D) for attention itself."""
     learned = sum((p.flops(axes) for p in projections(spec)), Amount(0))
-    return Flops(learned, score_flops(spec, axes) + mixing_flops(spec, axes))
+    own = score_flops(spec, axes) + mixing_flops(spec, axes)
+    return Flops(learned, own if spec.indexer is None else index_flops(spec, axes) + own)
 
 
 def weights_elements(axes: LayerAxes) -> Amount:
@@ -149,12 +163,15 @@ def streamed_elements(axes: LayerAxes) -> int | None:
 
 
 def cache_elements(spec: AttentionSpec) -> int:
-    """Numbers kept per token and layer: 2·G·d, or r + d_r for MLA.
+    """Numbers kept per token and layer: 2·G·d, or r + d_r for MLA, and an indexer's key.
 
-    Cross-attention keeps 2·G·d per token of the context, once, whatever is decoded.
+    Cross-attention keeps 2·G·d per token of the context, once, whatever is decoded; a layer with
+    an earlier one's keys and values keeps none.
     """
+    if spec.borrowed:
+        return 0
     if spec.kind == "mla":
-        return spec.latent + spec.rope_dim
+        return spec.latent + spec.rope_dim + (spec.indexer.width if spec.indexer else 0)
     return spec.kv_heads * (spec.head_dim + spec.value_dim)
 
 
@@ -163,25 +180,49 @@ def cached_tokens(spec: AttentionSpec, tokens: int) -> int:
     return tokens if spec.window is None else min(tokens, spec.window)
 
 
+def read_elements(spec: AttentionSpec, tokens: int) -> int:
+    """Numbers of a layer's cache that one decoded token reads, of a text of so many tokens.
+
+    All that is kept, by this layer or by the one whose keys it borrows; beside an indexer its key
+    of every token, and the rest of selected ones.
+    """
+    if spec.borrowed:
+        return cached_tokens(spec, tokens) * spec.kv_heads * (spec.head_dim + spec.value_dim)
+    if spec.indexer is None:
+        return cached_tokens(spec, tokens) * cache_elements(spec)
+    rest = cache_elements(spec) - spec.indexer.width
+    return tokens * spec.indexer.width + min(tokens, spec.indexer.keep) * rest
+
+
 def crossing(spec: AttentionSpec) -> float | None:
     """The length T at which attention itself costs as much as the projections (S = T).
 
     Projections cost 2·T·P for P matrix parameters, attention 2·T²·H·(d + d_v); equal at
     T = P / (H·(d + d_v)), which is 2·D for MHA. Independent of the batch. None where a window ends
-    attention's growth before that: it stays the cheaper part at any length.
+    attention's growth before that: it stays the cheaper part at any length. With an indexer
+    every key costs H_I·(d_I + 1) more, and beyond k keys no more than that.
     """
-    length = parameters(spec).weights / (spec.heads * (spec.score_dim + spec.value_dim))
+    learned, own = parameters(spec).weights, spec.heads * (spec.score_dim + spec.value_dim)
+    if spec.indexer is not None:
+        index, keep = spec.indexer.heads * (spec.indexer.width + 1), spec.indexer.keep
+        near = learned / (own + index)
+        return near if near <= keep else (learned - own * keep) / index
+    length = learned / own
     if spec.window is None:
         return length
     return length if length <= (spec.window if spec.causal else 2 * spec.window - 1) else None
 
 
 def blocked(spec: AttentionSpec, tokens: int) -> float:
-    """The share of the T·T scores of a text that causality and a window block.
+    """The share of the T·T scores of a text that causality, a window or an indexer blocks.
 
-    Causal: (T - 1) / 2T. A window w leaves w keys to each query but the first w - 1.
+    Causal: (T - 1) / 2T. A window w leaves w keys to each query but the first w - 1, and so does
+    an indexer that keeps w.
     """
-    if spec.window is None or spec.window >= tokens:
+    if spec.indexer is not None and spec.indexer.keep < tokens:
+        keep = spec.indexer.keep
+        seen = keep * tokens - keep * (keep - 1) // 2
+    elif spec.window is None or spec.window >= tokens:
         seen = tokens * (tokens + 1) // 2 if spec.causal else tokens * tokens
     elif spec.chunked:
         whole, rest = divmod(tokens, spec.window)

@@ -90,6 +90,52 @@ class Buckets:
 
 
 @dataclass(frozen=True, slots=True)
+class Indexer:
+    """A small attention that chooses the keys which a query may see (DeepSeek Sparse Attention).
+
+    Query i scores key j with Σ_h w_ih · relu(q_ih · k_j) over its own heads, which share one key;
+    the ``keep`` keys of the highest scores stay. DeepSeek-AI 2025 (arXiv:2512.02556).
+
+    Attributes:
+        heads: how many. width: of each head's query, and of the key. keep: keys that stay.
+    """
+
+    heads: int
+    width: int
+    keep: int
+
+
+@dataclass(frozen=True, slots=True)
+class LinearState:
+    """What a linear layer keeps of everything before a token: as much at any length.
+
+    Attributes:
+        rule: how the state is updated, by its name (``gated delta rule``).
+        decay: what it is multiplied by before: a number α a head, or one for each side of a key.
+        heads: H states. key_dim, value_dim: the sides of each.
+        channels, kernel: of the short convolution before it, whose last inputs are kept too.
+    """
+
+    rule: str
+    decay: str
+    heads: int
+    key_dim: int
+    value_dim: int
+    channels: int
+    kernel: int
+
+    @property
+    def elements(self) -> int:
+        """Numbers of all heads' states."""
+        return self.heads * self.key_dim * self.value_dim
+
+    @property
+    def inputs(self) -> int:
+        """Numbers that the convolution keeps."""
+        return self.channels * self.kernel
+
+
+@dataclass(frozen=True, slots=True)
 class AttentionSpec:
     """The sizes and options of one attention layer.
 
@@ -118,6 +164,9 @@ class AttentionSpec:
         rotary: how positions turn queries and keys; None where they do not (MLA has ``rope_dim``).
         qk_norm: how queries and keys are normalized, None where they are not.
         buckets: of the table of position biases added to the scores (T5), None for none.
+        indexer: what chooses the keys that a query sees (DeepSeek-V3.2); None for all of them.
+        borrowed: whether keys and values are those of an earlier layer (Gemma 3n).
+        turned: of MLA, whether the key that all heads share is rotated (Kimi Linear's is not).
     """
 
     kind: Kind
@@ -143,6 +192,9 @@ class AttentionSpec:
     qk_norm: QKNorm | None = None
     buckets: Buckets | None = None
     multiplier: float | None = None
+    indexer: Indexer | None = None
+    borrowed: bool = False
+    turned: bool = True
 
     @property
     def scale(self) -> float:
@@ -179,11 +231,15 @@ class AttentionSpec:
             noun = "head" if self.kv_heads == 1 else "heads"
             text += f" on {self.kv_heads} key/value {noun}"
         if self.kind == "mla":
-            text += f", latent {self.latent}, rotary key {self.rope_dim}"
+            text += f", latent {self.latent}, "
+            text += f"{'rotary' if self.turned else 'shared'} key {self.rope_dim}"
         options = [name for name, on in (("causal", self.causal),) if on]
         if self.window is not None:
             options.append(f"{'chunk' if self.chunked else 'window'} {self.window:,}")
-        options += [name for name, on in (("sink", self.sink), ("gated", self.gated)) if on]
+        if self.indexer is not None:
+            options.append(f"{self.indexer.keep:,} keys selected")
+        further = (("sink", self.sink), ("gated", self.gated), ("borrowed keys", self.borrowed))
+        options += [name for name, on in further if on]
         return ", ".join([text, *options])
 
 
@@ -323,6 +379,9 @@ class LayerAxes:
         else:
             self.s = Dim("S", run.seq, "T")
         self.seen = self.s if spec.window is None else self._seen(spec)
+        if spec.indexer is not None:
+            most = spec.indexer.keep
+            self.seen = Dim("k", min(most, self.s.size or most))
 
     def _seen(self, spec: AttentionSpec) -> Dim:
         """How many keys a query is compared with: a window's, where the text is longer."""

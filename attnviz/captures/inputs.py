@@ -102,9 +102,8 @@ def prompt_of(what: str | Prompt) -> Prompt:
             raise InputError(f"the {name} is not valid UTF-8; save it as UTF-8") from None
     if prompt.ids is not None and not prompt.ids:
         raise InputError("the list of ids is empty; give at least one")
-    for file in (prompt.image, prompt.audio):
-        if file is not None:
-            check_file(Path(file))
+    for file in (*prompt.images, *(() if prompt.audio is None else (Path(prompt.audio),))):
+        check_file(file)
     check_spans(prompt)
     return prompt
 

@@ -7,7 +7,16 @@ from collections.abc import Iterable
 
 from attnviz.core.capture import Capture
 from attnviz.core.prompt import Prompt
-from attnviz.core.spans import Span, found_in, no_span, places, ranges_of, span_query
+from attnviz.core.spans import (
+    Span,
+    box_of,
+    found_in,
+    no_picture,
+    no_span,
+    places,
+    ranges_of,
+    span_query,
+)
 
 _ANY = sys.maxsize
 """More tokens than a text has."""
@@ -21,7 +30,11 @@ def check_spans(prompt: Prompt) -> None:
     """
     for name, written in (prompt.spans or {}).items():
         query = span_query(name, written)
-        if query.kind in ("tokens", "chars"):
+        if query.kind == "box":
+            box_of(query)
+            if prompt.image is None:
+                raise no_picture(name)
+        elif query.kind in ("tokens", "chars"):
             ranges_of(query)
         elif prompt.text is not None and prompt.generate is None:
             found_in(query, prompt.text)

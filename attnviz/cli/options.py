@@ -57,8 +57,8 @@ class InputOptions(Settings, panel=INPUT):
         "it read and wrote is run (docs/servers.md).",
         metavar="IDS|FILE",
     )
-    image: Path | None = setting(
-        None, "A picture, for vision models; add a text if the model reads both."
+    image: tuple[Path, ...] | None = setting(
+        None, "A picture, for vision models; add a text if the model reads both; repeatable."
     )
     audio: Path | None = setting(None, "A sound file, for audio models.")
     generate: int | None = setting(
@@ -93,7 +93,9 @@ class InputOptions(Settings, panel=INPUT):
     span: tuple[str, ...] | None = setting(
         None,
         "Name a part of the text: NAME=TEXT, NAME=all:TEXT, NAME=#2:TEXT, NAME=regex:PATTERN, "
-        "NAME=tokens:12-40 or NAME=chars:0-9; or @FILE, a JSON object of such; repeatable.",
+        "NAME=tokens:12-40 or NAME=chars:0-9; NAME=box:10,20,80,90 names pixels of a picture "
+        "(left, top, right, bottom; box2: of the second); or @FILE, a JSON object of such; "
+        "repeatable.",
         metavar="NAME=TEXT",
     )
 

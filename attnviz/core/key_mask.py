@@ -19,16 +19,27 @@ class KeyMask:
         window: a query sees only keys less than so many positions away, or None.
         bits: bool [H or 1, T, S], the allowed keys where causality and a window do not say it all.
         sink: part of each row went to a learned sink that is no key: rows sum to less than 1.
+        unselected: bool [1, T, S], keys that a query could have seen and that the layer's indexer
+            did not select; none of them is allowed. None where nothing selects.
     """
 
     causal: bool = False
     window: int | None = None
     bits: NDArray[np.bool_] | None = None
     sink: bool = False
+    unselected: NDArray[np.bool_] | None = None
 
     @classmethod
-    def of(cls, allowed: NDArray[np.bool_], *, sink: bool = False) -> KeyMask:
+    def of(
+        cls,
+        allowed: NDArray[np.bool_],
+        *,
+        sink: bool = False,
+        unselected: NDArray[np.bool_] | None = None,
+    ) -> KeyMask:
         """The smallest form of allowed keys, bool [H or 1, T, S]."""
+        if unselected is not None and not unselected.any():
+            unselected = None
         if (allowed == allowed[:1]).all():
             allowed = allowed[:1]
         back = _back(allowed.shape[1], allowed.shape[2])
@@ -39,10 +50,11 @@ class KeyMask:
                 causal=bool((used >= 0).all()) and bool((back < 0).any()),
                 window=farthest if farthest <= abs(back).max() else None,
                 sink=sink,
+                unselected=unselected,
             )
             if (simple.allowed(*allowed.shape[1:]) == allowed).all():
                 return simple
-        return cls(bits=allowed, sink=sink)
+        return cls(bits=allowed, sink=sink, unselected=unselected)
 
     def allowed(self, queries: int, keys: int) -> NDArray[np.bool_]:
         """Bool [H or 1, T, S]."""

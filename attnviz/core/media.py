@@ -16,21 +16,88 @@ Place = tuple[float, ...]
 """Where a token stands: (row, column) of a patch, (seconds,) of a frame, () for any other."""
 
 
+Box = tuple[float, float, float, float]
+"""Pixels of a picture as it was given, upright: left, top, right and bottom edge."""
+HALF = 0.5
+"""The part of a patch's area that a box has to cover."""
+_SLACK = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Crop:
+    """A rectangle of a picture that patches of equal size cover.
+
+    Attributes:
+        number: of the picture, from 1.
+        name: of its file.
+        size: width and height of the picture as it was given, in pixels.
+        box: what of it the patches cover; beyond its edges where it was padded.
+        rows: of patches, from the top; ``columns`` from the left.
+        columns: see ``rows``.
+        row: the first of these rows among those of the :class:`Picture` that shows it.
+        whole: whether it shows at a small scale what other crops show piece by piece.
+    """
+
+    number: int
+    name: str
+    size: tuple[int, int]
+    box: Box
+    rows: int
+    columns: int
+    row: int = 0
+    whole: bool = False
+
+    def patch(self, row: int, column: int) -> Box:
+        """What of the picture a patch covers, by its row and column in this crop."""
+        left, top, right, bottom = self.box
+        high, wide = (bottom - top) / self.rows, (right - left) / self.columns
+        x, y = left + column * wide, top + row * high
+        return x, y, x + wide, y + high
+
+    def covered(self, box: Box) -> list[tuple[int, int]]:
+        """Rows and columns of the patches of which a box covers at least half of the area."""
+        places = [(row, column) for row in range(self.rows) for column in range(self.columns)]
+        return [place for place in places if _share(self.patch(*place), box) >= HALF - _SLACK]
+
+    def with_centre(self, box: Box) -> list[tuple[int, int]]:
+        """Row and column of the patch that has a box's centre; none where no patch has it."""
+        x, y = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
+        left, top, right, bottom = self.box
+        if not (left <= x < right and top <= y < bottom):
+            return []
+        row = int((y - top) / (bottom - top) * self.rows)
+        column = int((x - left) / (right - left) * self.columns)
+        return [(min(row, self.rows - 1), min(column, self.columns - 1))]
+
+
+def _share(patch: Box, box: Box) -> float:
+    """The part of a patch's area that is in a box."""
+    wide = min(patch[2], box[2]) - max(patch[0], box[0])
+    high = min(patch[3], box[3]) - max(patch[1], box[1])
+    area = (patch[2] - patch[0]) * (patch[3] - patch[1])
+    return max(wide, 0.0) * max(high, 0.0) / area
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Picture:
     """A picture as the model saw it: cropped and scaled as its processor does.
+
+    Several pictures, or a picture and its tiles, are a sheet: one below the other at the scale at
+    which the model saw them, a row of patches apart.
 
     Attributes:
         pixels: uint8 [height, width, 3], the part that the patches cover.
         rows: of patches, from the top; ``columns`` from the left.
         columns: see ``rows``.
         name: of the file.
+        crops: which patches show what, from the top; empty where that is not known.
     """
 
     pixels: NDArray[np.uint8]
     rows: int
     columns: int
     name: str = ""
+    crops: tuple[Crop, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,6 +126,24 @@ def space(places: tuple[Place, ...], special: tuple[bool, ...]) -> Space:
     if sizes == {2}:
         return "patches"
     return "frames" if sizes == {1} else "text"
+
+
+def called(crop: Crop, crops: tuple[Crop, ...]) -> str:
+    """What stands before the row and column of a crop's patches: ``2:`` of the second picture.
+
+    ``whole:`` in the small whole of a picture in tiles; nothing of a single picture.
+    """
+    several = any(crop.number != other.number for other in crops)
+    return f"{crop.number}:" * several + "whole:" * crop.whole
+
+
+def patch_name(picture: Picture, row: int, column: int) -> str:
+    """What a patch is called, by its row and column among all of a picture's."""
+    above = [crop for crop in picture.crops if crop.row <= row]
+    if not above:
+        return f"{row},{column}"
+    crop = max(above, key=lambda crop: crop.row)
+    return f"{called(crop, picture.crops)}{row - crop.row},{column}"
 
 
 def patch_grid(picture: Picture, places: tuple[Place, ...], weights: Any) -> Any:

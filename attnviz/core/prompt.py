@@ -12,7 +12,7 @@ from attnviz.core.generation import Generation
 from attnviz.core.heads import SiteKind
 from attnviz.core.media import Picture, Sound
 from attnviz.core.tokens import Sides
-from attnviz.errors import Setting, require
+from attnviz.errors import Setting, UsageError, require
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,8 @@ class Prompt:
     """What a user asks to be run, before any tokenizer has seen it.
 
     Exactly one of ``text``, ``ids`` and ``chat`` is set, or there is an ``image`` or ``audio``
-    (paths of files), with a text only where the model reads both. ``chat`` is messages, each with
+    (paths of files; several pictures in the order in which they are read), with a text only where
+    the model reads both. ``chat`` is messages, each with
     ``role`` and ``content``, which the tokenizer's own chat template makes a text of; every message
     is a span. ``pair`` is a second sentence (BERT
     segments), ``context`` the other sequence of a fresh cross-attention layer, ``target`` the
@@ -55,7 +56,7 @@ class Prompt:
     special_tokens: bool = True
     truncate: bool = False
     words: tuple[tuple[int, int], ...] | None = None
-    image: str | Path | None = None
+    image: str | Path | Sequence[str | Path] | None = None
     audio: str | Path | None = None
     generate: Generation | None = None
     max_tokens: int | None = None
@@ -65,15 +66,29 @@ class Prompt:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.image is not None and not self.images:
+            raise UsageError("the list of pictures is empty; give at least one")
         if self.audio is not None:
             require("soundfile", Setting("audio"))
+
+    @property
+    def images(self) -> tuple[Path, ...]:
+        """The files of pictures, in order."""
+        if self.image is None:
+            return ()
+        return (
+            (Path(self.image),)
+            if isinstance(self.image, str | Path)
+            else tuple(map(Path, self.image))
+        )
 
     @property
     def texts(self) -> tuple[str, ...]:
         """What was typed, in the order in which it is read, and the names of files."""
         said = [str(message["content"]) for message in self.chat or () if message.get("content")]
         typed = (self.text, *said, self.pair, self.target)
-        named = (None if file is None else Path(file).name for file in (self.image, self.audio))
+        sounds = () if self.audio is None else (Path(self.audio),)
+        named = (file.name for file in (*self.images, *sounds))
         return tuple(text for text in (*named, *typed) if text is not None)
 
 

@@ -111,6 +111,7 @@ class Reason:
         terms: of the head.
         allowed: bool [S], the keys that the query may attend to.
         shown: the weight as the capture has it.
+        unselected: whether the layer's indexer left out the key, which the query could have seen.
     """
 
     head: str
@@ -121,6 +122,7 @@ class Reason:
     terms: HeadTerms
     allowed: NDArray[np.bool_]
     shown: float
+    unselected: bool = False
 
     @property
     def q(self) -> NDArray[np.floating[Any]]:

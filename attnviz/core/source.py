@@ -63,6 +63,9 @@ class Rows:
         weights: [B, H, r, s], float32 or float64, after softmax and before dropout.
         allowed: bool, broadcastable to ``weights``: the keys each query may attend to; None
             when every key in the block is allowed to every query in it.
+        unselected: bool [B or 1, 1, r, S], of all keys, those outside of the block too: which a
+            query could have seen and the layer's indexer did not select, so that they are not
+            allowed; None where nothing selects.
         logits: what softmax was taken of, [B, H, r, s] and finite (very low where blocked), so that
             a logarithm of the weights need not be computed again; None where it is not at hand.
         values: [B, G, s, d_v], what the keys of the block carry, G heads for H queries' heads; a
@@ -94,6 +97,7 @@ class Rows:
     passes: Array | None = None
     opened: Array | None = None
     openness: Array | None = None
+    unselected: Array | None = None
 
 
 class Observer(Protocol):

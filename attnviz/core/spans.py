@@ -1,9 +1,10 @@
 """Named parts of a text, such as a document, a question or the messages of a chat.
 
 How a part is found is written as one string, ``[WHICH:][KIND:]VALUE``: KIND is ``text`` (the
-default: these very characters), ``regex``, ``tokens`` (``12-40``, from 0, both ends in it) or
-``chars`` (the same of characters); WHICH is ``first`` (the default), ``all`` or a number such as
-``#2`` of the places where a text or a pattern is found.
+default: these very characters), ``regex``, ``tokens`` (``12-40``, from 0, both ends in it),
+``chars`` (the same of characters) or ``box`` (``10,20,80,90``: left, top, right and bottom edge in
+pixels of a picture; ``box2`` of the second); WHICH is ``first`` (the default), ``all`` or a number
+such as ``#2`` of the places where a text or a pattern is found.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Literal, get_args
 
 from attnviz.errors import InputError, Setting, UsageError, cut
 
-SpanKind = Literal["text", "regex", "tokens", "chars"]
+SpanKind = Literal["text", "regex", "tokens", "chars", "box"]
 KINDS: tuple[SpanKind, ...] = get_args(SpanKind)
 Range = tuple[int, int]
 """First and end, which is not in it."""
@@ -29,11 +30,30 @@ LAST, EVERY = "last", "all"
 _TAKEN = (ELSEWHERE, LAST, EVERY)
 _WHICH = re.compile(r"(first|all|#[1-9][0-9]{0,8}):(.*)", re.DOTALL)
 _KIND = re.compile(r"(text|regex|tokens|chars):(.*)", re.DOTALL)
+_BOX = re.compile(r"box([1-9][0-9]{0,2})?:(.*)", re.DOTALL)
+_EDGES = re.compile(r"\s*([0-9]{1,6})\s*" + r",\s*([0-9]{1,6})\s*" * 3)
 _RANGE = re.compile(r"\s*([0-9]{1,9})(?:-([0-9]{1,9}))?\s*")
 _LONGEST = 60
 """Characters of a name."""
 SECONDS = 1.0
 """For a pattern, in one text."""
+
+
+@dataclass(frozen=True, slots=True)
+class PictureBox:
+    """A region of a picture.
+
+    Attributes:
+        picture: the number of the picture, from 1.
+        edges: left, top, right and bottom, in pixels of the picture as it was given, upright.
+    """
+
+    picture: int
+    edges: tuple[int, int, int, int]
+
+    def __str__(self) -> str:
+        which = "" if self.picture == 1 else str(self.picture)
+        return f"box{which}:{','.join(map(str, self.edges))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +65,13 @@ class Span:
         ranges: its tokens, first and end of every run of them, in order and apart.
         characters: the same of characters in the text that was tokenized; empty where tokens were
             named.
+        box: the pixels of a picture that were named, see :class:`PictureBox`; None of a text.
     """
 
     name: str
     ranges: tuple[Range, ...]
     characters: tuple[Range, ...] = ()
+    box: PictureBox | None = None
 
     @property
     def positions(self) -> tuple[int, ...]:
@@ -67,8 +89,8 @@ class SpanQuery:
     Attributes:
         name: of the span.
         kind: what ``value`` is.
-        value: a text, a pattern, or ranges.
-        which: of the places where it is found, from 1; None for all of them.
+        value: a text, a pattern, ranges, or the edges of a box.
+        which: of the places where it is found, from 1, None for all of them; of pictures too.
     """
 
     name: str
@@ -97,6 +119,12 @@ def span_query(name: str, written: str) -> SpanQuery:
         number, rest = given.groups()
         which = None if number == "all" else 1 if number == "first" else int(number[1:])
     kind: SpanKind = "text"
+    if match := _BOX.fullmatch(rest):
+        if given:
+            raise UsageError(
+                f"span {name!r}: a box is in one place; write box2: for the second picture"
+            )
+        return SpanQuery(name, "box", match[2], int(match[1] or 1))
     if match := _KIND.fullmatch(rest):
         kind, rest = match[1], match[2]  # type: ignore[assignment]
     if not rest:
@@ -128,6 +156,34 @@ def ranges_of(query: SpanQuery) -> tuple[Range, ...]:
     if any(a[1] > b[0] for a, b in pairwise(ranges)):
         raise UsageError(f"span {query.name!r}: the ranges of {cut(query.value)!r} overlap")
     return tuple(ranges)
+
+
+def box_of(query: SpanQuery) -> PictureBox:
+    """The region of a query for a box.
+
+    Raises:
+        UsageError: no such box, or one without an area.
+    """
+    match = _EDGES.fullmatch(query.value)
+    if match is None:
+        raise UsageError(
+            f"span {query.name!r}: {cut(query.value)!r} is no box; write box:10,20,80,90, the "
+            "left, top, right and bottom edge in whole pixels"
+        )
+    left, top, right, bottom = map(int, match.groups())
+    if left >= right or top >= bottom:
+        raise UsageError(
+            f"span {query.name!r}: the box {cut(query.value)} has no area; write left, top, right "
+            "and bottom edge"
+        )
+    return PictureBox(query.which or 1, (left, top, right, bottom))
+
+
+def no_picture(name: str) -> UsageError:
+    """What to raise where a span is a box and no picture was given."""
+    return UsageError(
+        "span {!r} is a box of a picture, and there is none; give one with {image}", name, image=...
+    )
 
 
 def found_in(
@@ -316,7 +372,7 @@ def _picked(spans: Iterable[Span], places: Sequence[int]) -> Iterator[Span]:
         mine = set(span.positions)
         ranges = runs(new for new, old in enumerate(places) if old in mine)
         if ranges:
-            yield Span(span.name, ranges, span.characters)
+            yield Span(span.name, ranges, span.characters, span.box)
 
 
 def runs(places: Iterable[int]) -> tuple[Range, ...]:

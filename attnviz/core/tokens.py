@@ -67,6 +67,11 @@ class Tokens:
         spaced = any(text.startswith((" ", "\n")) for text in self.texts)
         return "".join(chosen) if spaced else " ".join(chosen).replace(" ##", "")
 
+    def shown(self, name: str, places: Iterable[int]) -> str:
+        """What a span of some name is, at these places: its words, or the box that was named."""
+        box = next((span.box for span in self.spans if span.name == name), None)
+        return self.running(places) if box is None else str(box)
+
     def __len__(self) -> int:
         return len(self.texts)
 

@@ -1,4 +1,4 @@
-"""Texts from files: a text a line, whole files, JSONL, CSV, TSV, Parquet, standard input.
+"""Texts from files: lines, whole files, JSONL, CSV, TSV, Parquet, treebanks, standard input.
 
 A line that cannot be used becomes a :class:`InvalidRecord` with its place, never an exception:
 what to do about it is the caller's business. Texts come one at a time, so their number does not
@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from attnviz.core.prompt import Prompt
+from attnviz.corpus import conllu
+from attnviz.corpus.conllu import Sentence
 from attnviz.corpus.lines import (
     Problem,
     line_count,
@@ -39,6 +41,7 @@ parts of either."""
 _TABLES = {".csv": ",", ".tsv": "\t"}
 _JSON = (".jsonl", ".ndjson")
 _PARQUET = (".parquet",)
+_TREEBANKS = (".conllu",)
 _GROUP = "group"
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff")
 SOUNDS = (".wav", ".flac", ".ogg")
@@ -57,6 +60,7 @@ class Text:
         prompt: what to run.
         name: its ``id``, or the name of a whole file without its suffix, if it has one.
         group: what it belongs to, such as a document; None for a text on its own.
+        sentence: what a treebank says of it, where it comes from one.
     """
 
     number: int
@@ -64,6 +68,7 @@ class Text:
     prompt: Prompt
     name: str | None = None
     group: str | None = None
+    sentence: Sentence | None = None
 
     @property
     def text(self) -> str:
@@ -74,7 +79,8 @@ class Text:
     @cached_property
     def sensed(self) -> tuple[str, ...]:
         """A hash of its picture or sound; empty for text alone."""
-        given = [file for file in (self.prompt.image, self.prompt.audio) if file is not None]
+        sounds = () if self.prompt.audio is None else (self.prompt.audio,)
+        given = (*self.prompt.images, *sounds)
         with system_errors(InputError, f"cannot read {self.place}"):
             return tuple(hashlib.sha256(contents(file)).hexdigest() for file in given)
 
@@ -86,6 +92,8 @@ class Text:
             self.name, self.group, p.text, p.pair, p.target, *self.sensed,
         ]  # fmt: skip
         values += [field for field in (p.chat, p.spans) if field is not None]
+        if self.sentence is not None:
+            values += [self.sentence.heads, self.sentence.relations]
         return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:32]
 
 
@@ -169,7 +177,7 @@ def count(names: Sequence[str]) -> int | None:
     total = 0
     for name in names:
         known = rows(name) if _suffix(name) in _PARQUET else line_count(name)
-        if known is None:
+        if known is None or _suffix(name) in _TREEBANKS:
             return None
         total += known
     return total
@@ -248,6 +256,12 @@ def _texts(
             seen = _suffix(name) in PICTURES
             prompt = Prompt(image=name) if seen else Prompt(audio=name)
             yield Text(number, place, prompt, Path(name).stem)
+            continue
+        if _suffix(name) in _TREEBANKS and not whole_files:
+            last = number
+            for own, first, sentence in conllu.sentences(name):
+                number = last + own
+                yield _spoken(number, f"{place}:{first}", sentence)
             continue
         if whole_files:
             rows = _whole(name)
@@ -343,6 +357,14 @@ def _wrong(chat: object, spans: object, values: Mapping[str, object]) -> str:
     if spans is not None and not texts:
         return 'its spans are no object such as {"document": "regex:Paris.*"}'
     return ""
+
+
+def _spoken(number: int, place: str, sentence: Sentence | Problem) -> Text | InvalidRecord:
+    """A sentence of a treebank as a text; what belongs together is its document."""
+    if isinstance(sentence, Problem):
+        return InvalidRecord(number, place, sentence)
+    document = f"{place.rpartition(':')[0]}, document {sentence.document}"
+    return Text(number, place, sentence.prompt, sentence.name, document, sentence)
 
 
 def _written(value: object) -> str:

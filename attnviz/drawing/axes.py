@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from attnviz.core.tokens import Sides
 from attnviz.drawing.labels import row_labels, token_labels
-from attnviz.drawing.palette import anchors, masked_color
-from attnviz.drawing.shades import checked, hidden, largest, shades
+from attnviz.drawing.palette import UNSELECTED, anchors, masked_color
+from attnviz.drawing.shades import checked, hidden, largest, shades, unselected
 from attnviz.drawing.style import Style
 
 
@@ -23,18 +23,21 @@ def draw(axes: Axes, weights: NDArray[np.floating[Any]], sides: Sides, style: St
 
     Args:
         axes: empty ones.
-        weights: [T, S]; masked cells are keys that the query may not attend to.
+        weights: [T, S]; masked cells are keys that the query may not attend to, with NaN those that
+            an indexer did not select.
         sides: the tokens on the axes.
         style: palette, scale, and whether there are labels.
     """
-    array, masked = checked(weights, sides), hidden(weights)
+    array, masked, few = checked(weights, sides), hidden(weights), unselected(weights)
     shown = np.ma.array(
         shades(array, style, largest([array])), mask=False if masked is None else masked
     )
+    if few is not None:  # beyond the scale, where nothing else is
+        shown[few] = 2.0
     colors = LinearSegmentedColormap.from_list(style.palette, anchors(style.palette))
     axes.imshow(
         shown,
-        cmap=colors.with_extremes(bad=masked_color(style.palette)),
+        cmap=colors.with_extremes(bad=masked_color(style.palette), over=UNSELECTED),
         vmin=0,
         vmax=1,
         interpolation="nearest",

@@ -36,7 +36,7 @@ from attnviz.drawing.panels import (
     time_axis,
 )
 from attnviz.drawing.scaling import scale
-from attnviz.drawing.shades import checked, hidden, largest, shades
+from attnviz.drawing.shades import checked, hidden, largest, shades, unselected
 from attnviz.drawing.style import Style
 from attnviz.errors import UsageError
 
@@ -133,16 +133,16 @@ def build(
         )
         if len(maps) > 1:
             lines = _short(spelled(title, missing), lines, ruler, title_size, room)
-        shown = shades(array, style, top)
-        pool = (rows.pool(dpi), cols.pool(dpi))
         breaks = (sentence_breaks(sides.queries), sentence_breaks(sides.keys))
-        panels.append(Panel(lines, shown, array, hidden(given), rows, cols, turned, pool, breaks))
+        pools = (rows.pool(dpi), cols.pool(dpi))
+        placed = (rows, cols, turned, pools, breaks, unselected(given))
+        panels.append(Panel(lines, shades(array, style, top), array, hidden(given), *placed))
     shared = all(sides == maps[0][2] for _, _, sides in maps)
     notes = [note for note in (spelled(caption, missing), style.left_out) if note]
     if _in_column(maps) and paper.current().title is None:
         notes.insert(0, spelled(visible(maps[0][0]), missing))
     if any(panel.mask is not None for panel in panels):
-        notes.append(masked_note(style.palette))
+        notes.append(masked_note(style.palette, unselected=any(p.selects for p in panels)))
     if any(sides.queries.written for _, _, sides in maps):
         notes.append("lines: prompt | output; the row a → b is the step that chose b")
     if any(axis.line and axis.line.frames < len(axis.labels) for p in panels for axis in p.axes):

@@ -17,9 +17,9 @@ from matplotlib.figure import Figure
 from attnviz.drawing import brackets
 from attnviz.drawing.fonts import Ruler
 from attnviz.drawing.labels import cell_number
-from attnviz.drawing.palette import anchors, dark, ink, masked_color
+from attnviz.drawing.palette import UNSELECTED, anchors, dark, ink, masked_color
 from attnviz.drawing.panels import LEADING, RULED, Axis, Panel
-from attnviz.drawing.shades import binned, binned_mask
+from attnviz.drawing.shades import binned, binned_mask, binned_unselected
 from attnviz.drawing.style import Style
 
 _NUMBERED = 12
@@ -78,7 +78,7 @@ class HeatmapPage:
         self.numbers = few if style.values is None else style.values
         self.colors = LinearSegmentedColormap.from_list(
             style.palette, anchors(style.palette)
-        ).with_extremes(bad=masked_color(style.palette))
+        ).with_extremes(bad=masked_color(style.palette), over=UNSELECTED)
         self.bar = _THIN if narrow else _Bar()
         self.across = across
         self.down = -(-len(panels) // across)
@@ -177,6 +177,8 @@ class HeatmapPage:
         shown = binned(panel.shades, *panel.pool, signed=self.style.signed)
         if panel.mask is not None:
             shown = np.ma.array(shown, mask=binned_mask(panel.mask, *panel.pool))
+            if panel.unselected is not None:  # beyond the scale, where nothing else is
+                shown[binned_unselected(panel.unselected, panel.mask, *panel.pool)] = 2.0
         if max(queries, keys) <= RULED and panel.pool == (1, 1):
             axes.pcolormesh(
                 np.arange(keys + 1) - 0.5,

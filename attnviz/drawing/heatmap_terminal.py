@@ -28,9 +28,18 @@ from attnviz.drawing.labels import (
     upright,
     visible,
 )
-from attnviz.drawing.palette import ink, ramp
+from attnviz.drawing.palette import UNSELECTED, ink, ramp
 from attnviz.drawing.panels import sentence_breaks
-from attnviz.drawing.shades import Map, binned, binned_mask, checked, hidden, shades
+from attnviz.drawing.shades import (
+    Map,
+    binned,
+    binned_mask,
+    binned_unselected,
+    checked,
+    hidden,
+    shades,
+    unselected,
+)
 from attnviz.drawing.style import DECADES, Style
 
 ASCII_RAMP = " .:-=+*#%@"
@@ -101,6 +110,7 @@ class TerminalMap:
 
     AXES: ClassVar = "↓ queries  → keys (attended to)"
     BLANK: ClassVar = "not allowed"
+    CROSS: ClassVar = "not selected by the indexer"
 
     def __init__(
         self,
@@ -117,7 +127,7 @@ class TerminalMap:
         self.style = style
         self.relative = style.normalize == "row" or (style.normalize == "head" and top is not None)
         self.shades: Map = shades(self.weights, style, top)
-        self.mask = hidden(weights)
+        self.mask, self.left_out = hidden(weights), unselected(weights)
         self.top = float(np.abs(self.weights).max()) if top is None else top
         self.ramp = ramp(style.palette)
         self.breaks = (sentence_breaks(sides.queries), sentence_breaks(sides.keys))
@@ -176,6 +186,8 @@ class TerminalMap:
         shown = binned(self.shades, plan.rows, plan.columns, signed=self.style.signed)
         if self.mask is not None:
             shown[binned_mask(self.mask, plan.rows, plan.columns)] = np.nan
+            if self.left_out is not None:
+                shown[binned_unselected(self.left_out, self.mask, plan.rows, plan.columns)] = np.inf
         digits = len(str(len(queries) - 1))
         edge = "" if colors else ("|" if ascii_only else "│")
         marks = self._marks(plan)
@@ -232,7 +244,12 @@ class TerminalMap:
         return line
 
     def _color(self, shade: float) -> str | None:
-        """The colour of a cell; None, the terminal's own, for one that is masked (NaN)."""
+        """The colour of a cell; None, the terminal's own, for one that is masked (NaN).
+
+        Infinity stands for a key that an indexer did not select.
+        """
+        if math.isinf(shade):
+            return UNSELECTED
         return None if math.isnan(shade) else self.ramp[round(shade * (len(self.ramp) - 1))]
 
     def _halves(self, line: Text, upper: Map, lower: Map | None, cell: int) -> None:
@@ -254,7 +271,8 @@ class TerminalMap:
     def _numbers(self, line: Text, shades: Map, weights: Map, cell: int, colors: bool) -> None:
         for shade, weight in zip(shades, weights, strict=True):
             back = self._color(shade)
-            text = ("" if back is None else cell_number(float(weight))).center(cell)
+            text = "" if back is None else cell_number(float(weight))
+            text = ("x" if math.isinf(shade) else text).center(cell)
             if colors and back is not None:
                 line.append(text, _pair(ink(back), back))
             else:
@@ -262,8 +280,8 @@ class TerminalMap:
 
     def _density(self, shade: float) -> str:
         """A character for a cell; beside masked cells, which are blank, none of the others is."""
-        if math.isnan(shade):
-            return " "
+        if not math.isfinite(shade):
+            return " " if math.isnan(shade) else "x"
         least = 0 if self.mask is None else 1
         return ASCII_RAMP[min(max(int(shade * len(ASCII_RAMP)), least), len(ASCII_RAMP) - 1)]
 
@@ -275,6 +293,8 @@ class TerminalMap:
         axes = self.AXES
         if self.mask is not None:
             axes += f"; blank: {self.BLANK}"
+        if self.left_out is not None:
+            axes += f"; {'pink' if colors else 'x'}: {self.CROSS}"
         if self.sides.queries.written:
             axes += "; lines: prompt | output; the row a → b is the step that chose b"
         yield Text(signs(axes, ascii_only), style="dim")

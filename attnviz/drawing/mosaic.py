@@ -12,10 +12,19 @@ from numpy.typing import NDArray
 
 from attnviz.drawing.glyphs import label, line, wrapped
 from attnviz.drawing.labels import tick_step, title_lines, visible
-from attnviz.drawing.paint import GREY_INK, LEVELS, MASKED, WHITE, blend, colors, paste
+from attnviz.drawing.paint import GREY_INK, LEVELS, MASKED, UNSELECTED, WHITE, blend, colors, paste
 from attnviz.drawing.palette import masked_note
 from attnviz.drawing.png import Pixels, encode
-from attnviz.drawing.shades import binned, binned_mask, check_pixels, hidden, largest, shades
+from attnviz.drawing.shades import (
+    binned,
+    binned_mask,
+    binned_unselected,
+    check_pixels,
+    hidden,
+    largest,
+    shades,
+    unselected,
+)
 from attnviz.drawing.style import Style
 from attnviz.errors import InputError, UsageError
 
@@ -40,6 +49,7 @@ class Mosaic:
         pool: tokens that share a pixel, along queries and keys.
         top: the largest weight.
         masked: whether there are masked cells.
+        unselected: whether some of them are keys that an indexer did not select.
     """
 
     levels: Pixels
@@ -50,6 +60,7 @@ class Mosaic:
     pool: int
     top: float
     masked: bool
+    unselected: bool
 
 
 def assemble(maps: Maps, style: Style) -> Mosaic:
@@ -90,10 +101,14 @@ def assemble(maps: Maps, style: Style) -> Mosaic:
         mask = hidden(maps[layer, head])
         if mask is not None:
             tile[binned_mask(mask, pool, pool)] = MASKED
+            left_out = unselected(maps[layer, head])
+            if left_out is not None:
+                tile[binned_unselected(left_out, mask, pool, pool)] = UNSELECTED
         y, x = layers.index(layer) * step[0], heads.index(head) * step[1]
         levels[y : y + high, x : x + wide] = tile.repeat(cell, 0).repeat(cell, 1)
     masked = any(hidden(array) is not None for array in maps.values())
-    return Mosaic(levels, layers, heads, step, (high, wide), pool, top, masked)
+    few = any(unselected(array) is not None for array in maps.values())
+    return Mosaic(levels, layers, heads, step, (high, wide), pool, top, masked, few)
 
 
 def _side(heads: int) -> float:
@@ -108,7 +123,7 @@ def note(mosaic: Mosaic, style: Style) -> str:
     if style.left_out:
         said += f"; {style.left_out}"
     if mosaic.masked:
-        said += f"; {masked_note(style.palette)}"
+        said += f"; {masked_note(style.palette, unselected=mosaic.unselected)}"
     if mosaic.pool > 1:
         said += f"; {mosaic.pool} tokens share a pixel, which shows the largest of their weights"
     return f"queries downwards, keys across; {said}"

@@ -1,8 +1,8 @@
 """What fast pictures are painted with: their 256 colours, and labels pasted on greys.
 
 A pixel is a palette index. The first :data:`LEVELS` are colours of the sequential palette, from a
-weight of 0 to the largest; then come the colour of masked cells and sixteen greys from black to
-white for everything else.
+weight of 0 to the largest; then come the colours of keys that were not selected and of masked
+cells, and sixteen greys from black to white for everything else.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ from functools import lru_cache
 
 import numpy as np
 
+from attnviz.drawing import palette as palettes
 from attnviz.drawing.glyphs import Label
 from attnviz.drawing.palette import masked_color, ramp, rgb
 from attnviz.drawing.png import Pixels
 
-LEVELS = 239
+LEVELS = 238
 """Palette indices below this are weights: i stands at i / (LEVELS - 1) of the colour scale."""
 
-MASKED = 239
-"""The index of cells that a query may not attend to."""
+UNSELECTED, MASKED = 238, 239
+"""The index of keys that an indexer did not select, and of those that are not allowed."""
 
 WHITE, BLACK, GREY = 255, 240, 245
 """Indices of the sixteen greys, 240 (black) to 255 (white); GREY is #555555."""
@@ -31,7 +32,8 @@ GREY_INK = (WHITE - np.round(np.arange(256) * (WHITE - GREY) / 255)).astype(np.u
 @lru_cache(maxsize=16)
 def colors(palette: str) -> Pixels:
     """The 256 colours of a picture, uint8 [256, 3]; UsageError where there is no such palette."""
-    weights = [rgb(color) for color in (*ramp(palette, LEVELS), masked_color(palette))]
+    cells = (*ramp(palette, LEVELS), palettes.UNSELECTED, masked_color(palette))
+    weights = [rgb(color) for color in cells]
     greys = [(17 * step,) * 3 for step in range(16)]
     table = np.array(weights + greys, np.uint8)
     table.flags.writeable = False

@@ -70,9 +70,14 @@ def masked_color(palette: str) -> str:
     return "#ececec" if dark(palette) else "#f3e3c9"
 
 
-def masked_note(palette: str) -> str:
-    """What that colour means."""
-    return f"{'grey' if dark(palette) else 'sand'}: keys that the query may not attend to"
+UNSELECTED = "#e3b7d8"
+"""The colour of keys that an indexer did not select: on no palette."""
+
+
+def masked_note(palette: str, *, unselected: bool = False) -> str:
+    """What that colour means, and that of what an indexer did not select."""
+    note = f"{'grey' if dark(palette) else 'sand'}: keys that the query may not attend to"
+    return f"{note}; pink: those that the indexer did not select" if unselected else note
 
 
 def dark(palette: str) -> bool:

@@ -93,6 +93,12 @@ class Panel:
     turned: bool
     pool: tuple[int, int]
     breaks: tuple[tuple[int, ...], tuple[int, ...]]
+    unselected: Mask | None = None
+
+    @property
+    def selects(self) -> bool:
+        """Whether an indexer left out some keys."""
+        return self.unselected is not None
 
     @property
     def axes(self) -> tuple[Axis, Axis]:

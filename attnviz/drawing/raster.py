@@ -23,6 +23,7 @@ from attnviz.drawing.paint import (
     GREY_INK,
     LEVELS,
     MASKED,
+    UNSELECTED,
     WHITE,
     blend,
     colors,
@@ -32,7 +33,16 @@ from attnviz.drawing.paint import (
 from attnviz.drawing.palette import dark
 from attnviz.drawing.panels import LEADING, sentence_breaks
 from attnviz.drawing.png import Pixels, encode
-from attnviz.drawing.shades import binned, binned_mask, check_pixels, checked, hidden, largest
+from attnviz.drawing.shades import (
+    binned,
+    binned_mask,
+    binned_unselected,
+    check_pixels,
+    checked,
+    hidden,
+    largest,
+    unselected,
+)
 from attnviz.drawing.sheet import NOTE_SIZE, TICK_SIZE, Sheet
 from attnviz.drawing.style import Style
 from attnviz.errors import UsageError
@@ -49,6 +59,7 @@ class Raster:
         style: how they look; weights in the cells are left to figures.
         caption: stands below, such as the model and the text.
         masked: whether masked cells may occur, which a note then explains.
+        unselected: whether some of them may be keys that an indexer did not select.
 
     Raises:
         UsageError: no map, or too many pixels.
@@ -62,12 +73,15 @@ class Raster:
         *,
         caption: str = "",
         masked: bool = False,
+        unselected: bool = False,
     ) -> None:
         if maps < 1:
             raise UsageError("no attention map to draw: select at least one head")
         self.sides, self.maps, self.style = sides, maps, style or Style()
         self.palette = colors(self.style.palette)
-        self.sheet = Sheet(sides, maps, self.style, caption=caption, masked=masked)
+        self.sheet = Sheet(
+            sides, maps, self.style, caption=caption, masked=masked, unselected=unselected
+        )
         self._backgrounds: dict[int, Pixels] = {}
         tallest = self.sheet.height(TITLE_LINES)
         check_pixels(self.sheet.width, tallest)
@@ -89,7 +103,7 @@ class Raster:
         """The picture, in memory that the next one overwrites."""
         sheet = self.sheet
         weights = [checked(array, self.sides) for _, array in maps]
-        masks = [hidden(array) for _, array in maps]
+        masks = [(hidden(array), unselected(array)) for _, array in maps]
         top = largest(weights)
         titles = [self._wrapped(title) for title, _ in maps]
         lines = max(len(title) for title in titles)
@@ -98,9 +112,9 @@ class Raster:
         np.copyto(picture, background)
         if not self.style.relative(self.maps):
             self._ticks(picture, lines, top)
-        for place, (array, mask, title) in enumerate(zip(weights, masks, titles, strict=True)):
+        for place, (array, masked, title) in enumerate(zip(weights, masks, titles, strict=True)):
             y, x = sheet.corner(place, lines)
-            self._cells(picture, y, x, shades.shades(array, self.style, top), mask)
+            self._cells(picture, y, x, shades.shades(array, self.style, top), *masked)
             for number, text in enumerate(reversed(title)):
                 label = line(text, sheet.title_size, sheet.dpi, bold=True).clipped(sheet.title_room)
                 baseline = y - sheet.pad - number * sheet.title_line + sheet.px(0.015)
@@ -108,7 +122,13 @@ class Raster:
         return picture
 
     def _cells(
-        self, picture: Pixels, y: int, x: int, shown: shades.Map, mask: shades.Mask | None
+        self,
+        picture: Pixels,
+        y: int,
+        x: int,
+        shown: shades.Map,
+        mask: shades.Mask | None,
+        left_out: shades.Mask | None,
     ) -> None:
         """One map: whole cells, with a white hairline between them where they are few."""
         rows, columns = self.sheet.rows, self.sheet.columns
@@ -116,6 +136,9 @@ class Raster:
         levels = np.rint(shown * (LEVELS - 1)).astype(np.uint8)
         if mask is not None:
             levels[binned_mask(mask, rows.pool, columns.pool)] = MASKED
+            if left_out is not None:
+                blocks = binned_unselected(left_out, mask, rows.pool, columns.pool)
+                levels[blocks] = UNSELECTED
         wide = np.repeat(levels, columns.cell, axis=1)
         if self.sheet.ruled:
             wide[:, columns.cell :: columns.cell] = WHITE
@@ -255,5 +278,6 @@ def raster_png(maps: Sequence[tuple[str, Map, Sides]], style: Style | None = Non
     if any(other != sides for _, _, other in maps):
         raise UsageError("maps of different tokens do not share a picture; draw them one by one")
     masked = any(hidden(weights) is not None for _, weights, _ in maps)
-    raster = Raster(sides, len(maps), style, masked=masked)
+    few = any(unselected(weights) is not None for _, weights, _ in maps)
+    raster = Raster(sides, len(maps), style, masked=masked, unselected=few)
     return raster.png([(title, weights) for title, weights, _ in maps])

@@ -45,7 +45,9 @@ def steps(reason: Reason) -> Table:
     if terms.bias is not None and reason.allowed[reason.key]:
         table.add_row("bias", signed(reason.added), "added by position bias or mask")
     if not reason.allowed[reason.key]:
-        table.add_row("blocked", "-inf", "the query may not attend to this key")
+        why = "the query may not attend to this key"
+        why = "the layer's indexer did not select this key" if reason.unselected else why
+        table.add_row("blocked", "-inf", why)
     table.add_row("score", signed(reason.score), "what enters softmax")
     if terms.sink is not None:
         table.add_row("sink", signed(terms.sink), "the score of a learned sink, which is not a key")

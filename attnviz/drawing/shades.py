@@ -1,7 +1,8 @@
 """Attention maps made fit to be drawn: checked, brought to 0..1 of the colour scale, and binned.
 
 A map may be a masked array of NumPy: masked cells are keys that the query may not attend to, which
-look different from a weight of zero.
+look different from a weight of zero. Those of them that hold NaN are keys that an indexer did not
+select, which look different again.
 """
 
 from __future__ import annotations
@@ -66,6 +67,15 @@ def hidden(weights: NDArray[np.floating[Any]]) -> Mask | None:
     return np.asarray(mask) if np.any(mask) else None
 
 
+def unselected(weights: NDArray[np.floating[Any]]) -> Mask | None:
+    """The masked cells that an indexer did not select, bool [T, S], or None where none is."""
+    mask = hidden(weights)
+    if mask is None:
+        return None
+    left_out: Mask = mask & np.isnan(np.ma.getdata(weights))
+    return left_out if left_out.any() else None
+
+
 def largest(maps: Iterable[Map]) -> float:
     """The largest weight of some maps, or of maps with signs the largest size."""
     return max(float(np.abs(array).max()) for array in maps)
@@ -117,3 +127,9 @@ def binned_mask(mask: Mask, rows: int, columns: int) -> Mask:
     """Which blocks of :func:`binned` are masked as a whole."""
     by_row = np.logical_and.reduceat(mask, np.arange(0, mask.shape[0], rows), axis=0)
     return np.logical_and.reduceat(by_row, np.arange(0, mask.shape[1], columns), axis=1)
+
+
+def binned_unselected(left_out: Mask, mask: Mask, rows: int, columns: int) -> Mask:
+    """Which of these blocks hold a key that an indexer did not select."""
+    some: Mask = ~binned_mask(~left_out, rows, columns)
+    return some & binned_mask(mask, rows, columns)

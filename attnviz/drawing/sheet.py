@@ -59,10 +59,18 @@ class Sheet:
         style: how they look.
         caption: the first of the notes, in plain text.
         masked: whether there may be masked cells to explain.
+        unselected: whether some of them may be keys that an indexer did not select.
     """
 
     def __init__(
-        self, sides: Sides, maps: int, style: Style, *, caption: str = "", masked: bool = False
+        self,
+        sides: Sides,
+        maps: int,
+        style: Style,
+        *,
+        caption: str = "",
+        masked: bool = False,
+        unselected: bool = False,
     ) -> None:
         across = maps_a_line(maps)
         down = -(-maps // across)
@@ -73,6 +81,7 @@ class Sheet:
         if size is not None:
             high = wide = size / max(queries, keys)
         self.labelled, self.masked, self.palette = style.labels, masked, style.palette
+        self.unselected = unselected
         self.rows = self._side(sides.queries, high)
         self.columns = self._side(sides.keys, wide)
         self.ruled = max(queries, keys) <= RULED and min(self.rows.cell, self.columns.cell) > 3
@@ -162,7 +171,8 @@ class Sheet:
     def _notes(self) -> list[str]:
         every = max(self.rows.axis.every, self.columns.axis.every)
         pool = max(self.rows.pool, self.columns.pool)
-        notes = [masked_note(self.palette)] if self.masked else []
+        note = masked_note(self.palette, unselected=self.unselected)
+        notes = [note] if self.masked else []
         if every > 1 and self.labelled:
             notes.append(f"one token in {every} is labelled")
         if pool > 1:

@@ -119,13 +119,15 @@ def overlay(
         style: how they look.
         query: from where is looked, in words.
     """
+    from attnviz.core.media import patch_name
     from attnviz.drawing.overlay import scaled
     from attnviz.drawing.overlay_terminal import TerminalOverlay
 
     shown = scaled([grid for _, grid in maps], style)
     for (title, grid), shades in zip(maps, shown, strict=True):
-        row, column = np.unravel_index(int(np.argmax(grid)), grid.shape)
-        note = f"{query}; most on patch {row},{column}: {number(float(grid.max()))}"
+        row, column = map(int, np.unravel_index(int(np.argmax(grid)), grid.shape))
+        patch = patch_name(picture, row, column)
+        note = f"{query}; most on patch {patch}: {number(float(grid.max()))}"
         yield TerminalOverlay(picture, shades, title=title, palette=style.palette, note=note)
 
 

@@ -231,12 +231,15 @@ class Decomposition:
             for number, dim in enumerate(dims):
                 grads[number, 0, index, wanted, dim] = 1.0
             sums: dict[Origin, Array] = {}
+            towards: dict[Site, Array] = {}
             for toward, leaves in self._reached(target, grads, wanted, length, projected=True):
-                for number in leaves:
-                    if number in self._sites:
-                        held.setdefault(self._sites[number], []).append(toward)
+                for site in [self._sites[number] for number in leaves if number in self._sites]:
+                    # latent attention reads a layer by two ways
+                    towards[site] = towards[site] + toward if site in towards else toward
                 for origin, part in self._pieces(toward, leaves, wanted, length):
                     sums[origin] = sums[origin] + part if origin in sums else part
+            for site, toward in towards.items():
+                held.setdefault(site, []).append(toward)
             for origin, part in sums.items():
                 parts.setdefault(origin, []).append(arrays.exact(part))
         order = sorted(parts, key=self._place)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from attnviz.core.generation import Generation
 from attnviz.core.prompt import Prompt
+from attnviz.core.spans import span_query
 from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, Setting, UsageError
 
@@ -53,8 +54,7 @@ def check_prompt(prompt: Prompt, *, decoder: bool, reads: Collection[str] = ("te
                     " and ".join(named),
                     Setting(next(iter(reads))),
                 )
-    if prompt.spans and (prompt.image is not None or prompt.audio is not None):
-        raise UsageError("spans are parts of a text, not of a picture or a sound; leave them out")
+    _check_spans(prompt)
     if prompt.chat is not None and prompt.pair is not None:
         raise UsageError("{pair} goes with a text, not with a chat; leave it out", pair=...)
     if prompt.ids is not None and prompt.pair is not None:
@@ -65,6 +65,20 @@ def check_prompt(prompt: Prompt, *, decoder: bool, reads: Collection[str] = ("te
         raise UsageError(
             "{target} needs an encoder-decoder model; this one has a single stack", target=...
         )
+
+
+def _check_spans(prompt: Prompt) -> None:
+    """Refuse parts of a sound, and parts of a text where there is a picture alone."""
+    if prompt.spans and prompt.audio is not None:
+        raise UsageError("spans are parts of a text or a picture, not of a sound; leave them out")
+    if prompt.image is not None and prompt.text is None:
+        for name, written in (prompt.spans or {}).items():
+            if span_query(name, written).kind not in ("box", "tokens"):
+                raise UsageError(
+                    "span {!r} is looked for in a text, and there is none; name a box of the "
+                    "picture, as box:10,20,80,90",
+                    name,
+                )
 
 
 def check_ids(ids: Sequence[int], vocab_size: int) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+from msgspec import convert
 from numpy.typing import NDArray
 
-from attnviz.core.media import Picture, Place, Sound
+from attnviz.core.media import Crop, Picture, Place, Sound
 from attnviz.core.prompt import Inputs
 from attnviz.core.tokens import Tokens
 
@@ -35,6 +37,8 @@ def pack(inputs: Inputs, sides: Mapping[str, Tokens]) -> tuple[dict[str, Array],
     if picture is not None:
         arrays["picture"] = picture.pixels
         meta["picture"] = {"rows": picture.rows, "columns": picture.columns, "name": picture.name}
+        if picture.crops:
+            meta["picture"]["crops"] = [asdict(crop) for crop in picture.crops]
     if sound is not None:
         arrays["sound"] = sound.samples
         meta["sound"] = {"rate": sound.rate, "name": sound.name}
@@ -70,7 +74,22 @@ def picture(array: Array | None, meta: Any, listed: tuple[Place, ...]) -> Pictur
     patches = [place for place in listed if len(place) == 2]
     if any(not (place[0] < rows and place[1] < columns) for place in patches):
         raise ValueError(f"patches outside of {rows} × {columns}")
-    return Picture(array, rows, columns, str(meta.get("name", "")))
+    crops = convert(meta.get("crops", []), tuple[Crop, ...])
+    if not all(_inside(crop, rows, columns) for crop in crops):
+        raise ValueError(f"a part of the picture outside of {rows} × {columns}")
+    return Picture(array, rows, columns, str(meta.get("name", "")), crops)
+
+
+def _inside(crop: Crop, rows: int, columns: int) -> bool:
+    """Whether the patches of a crop are among those of its picture."""
+    left, top, right, bottom = crop.box
+    return (
+        min(crop.row, crop.number - 1) >= 0 < min(crop.rows, crop.columns, *crop.size)
+        and crop.row + crop.rows <= rows
+        and crop.columns <= columns
+        and left < right
+        and top < bottom
+    )
 
 
 def sound(array: Array | None, meta: Any) -> Sound | None:

@@ -31,6 +31,10 @@ _TOWERS = {
     "audio": re.compile(r"(?:^|\.)(?:audio_\w+|speech_\w+)\."),
 }
 _LATENT_NORMS = re.compile(r"(q_a|kv_a|q|k)_(layer)?norm\.")
+_LINEAR = re.compile(r"^(q_|k_|v_)?conv1d\.")
+"""A linear layer under a name of attention (Kimi Linear): attention has no convolution."""
+_SAME = {"kimi_k2": "deepseek_v3"}
+"""Families that transformers builds as another one, under the name of the model's own config."""
 
 
 class ParameterCount(NamedTuple):
@@ -64,7 +68,7 @@ def count_names(sizes: Iterable[tuple[str, int]], origin: str) -> ParameterCount
     """
     layers: dict[tuple[str, str, int], int] = {}
     towers: dict[str, dict[tuple[str, str, int], int]] = {}
-    whole = 0
+    whole, linear = 0, set()
     for name, size in sizes:
         match = _MODULE.search(name)
         if match and re.fullmatch(r"(?:bias|masked_bias|rotary_emb\.inv_freq)", match["rest"]):
@@ -76,10 +80,14 @@ def count_names(sizes: Iterable[tuple[str, int]], origin: str) -> ParameterCount
         if _NOT_ATTENTION.search(rest) and not _LATENT_NORMS.search(rest):
             continue
         key = _place(name, match)
+        linear |= {key} if _LINEAR.match(rest) else set()
         layers[key] = layers.get(key, 0) + size
         tower = next((t for t, named in _TOWERS.items() if named.search(name)), "text")
         own = towers.setdefault(tower, {})
         own[key] = own.get(key, 0) + size
+    for key in linear:
+        for counted in (layers, *towers.values()):
+            counted.pop(key, None)
     return ParameterCount(layers, towers, whole, origin)
 
 
@@ -141,7 +149,8 @@ def count_config(config: Mapping[str, Any], counted_as: str) -> ParameterCount:
     fields = {name: value for name, value in config.items() if name != "model_type"}
     if fields.get("q_lora_rank") == 0:
         fields["q_lora_rank"] = None
-    settings = transformers.AutoConfig.for_model(config["model_type"], **fields)
+    family = _SAME.get(config["model_type"], config["model_type"])
+    settings = transformers.AutoConfig.for_model(family, **fields)
     with torch.device("meta"):
         model = getattr(transformers, counted_as).from_config(settings)
     named = ((name, parameter.numel()) for name, parameter in model.named_parameters())

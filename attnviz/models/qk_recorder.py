@@ -180,7 +180,9 @@ def reason(capture: Capture, head: Head, query: int, key: int) -> Reason:
     allowed = reach[capture.place(head) if len(reach) > 1 else 0][row]
     shown = float(capture[head][row, column])
     name = capture.layout.name(head)
-    return Reason(name, row, column, queries, keys, capture.terms[head], allowed, shown)
+    few = capture.reach[head.site].unselected
+    left_out = few is not None and bool(few[0, row, column])
+    return Reason(name, row, column, queries, keys, capture.terms[head], allowed, shown, left_out)
 
 
 def _position(what: str, place: int, texts: Sequence[str]) -> int:

@@ -1,11 +1,13 @@
 """Which keys were allowed, in files of recorded attention: small, and checked when read.
 
 Beside the maps stands one entry for each set of layers that share a mask: causal or not, a window,
-a learned sink, and, where these do not say it all, the allowed keys as packed bits.
+a learned sink, and, where these do not say it all, the allowed keys as packed bits. After them come
+the keys that an indexer did not select, where one selects.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,6 +35,9 @@ def pack(capture: Capture) -> tuple[list[dict[str, Any]], NDArray[np.uint8]]:
             if reach.bits is not None:
                 entry["masks"] = len(reach.bits)
                 packed.append(np.packbits(reach.bits, axis=None))
+            if reach.unselected is not None:
+                entry["unselected"] = True
+                packed.append(np.packbits(reach.unselected, axis=None))
             entries[id(reach)] = entry
         entries[id(reach)]["sites"].append([site.kind, site.layer])
     return list(entries.values()), np.concatenate(packed) if packed else np.zeros(0, np.uint8)
@@ -61,25 +66,36 @@ def unpack(
             raise ValueError("layers that share a mask differ in size, or are not there")
         heads, queries, keys = shapes.pop()
         masks, window = int(entry["masks"]), entry["window"]
-        allowed = None
+        allowed = unselected = None
         if masks:
             if masks not in (1, heads):
                 raise ValueError(f"{masks} masks for {heads} heads")
-            count = masks * queries * keys
-            size = -(-count // 8)
-            flat = np.unpackbits(data[taken : taken + size], count=count)
-            allowed = flat.astype(np.bool_).reshape(masks, queries, keys)
-            taken += size
+            allowed, taken = _taken(data, taken, (masks, queries, keys))
+        if entry.get("unselected") is True:
+            unselected, taken = _taken(data, taken, (1, queries, keys))
         if window is not None and (type(window) is not int or window < 1):
             raise ValueError(f"a window of {window!r}")
-        reach = KeyMask(entry["causal"] is True, window, allowed, entry["sink"] is True)
+        sink = entry["sink"] is True
+        reach = KeyMask(entry["causal"] is True, window, allowed, sink, unselected)
         beyond = ~reach.allowed(queries, keys)
+        if unselected is not None and not (beyond | ~unselected).all():
+            raise ValueError("keys that are allowed and were not selected")
         if any((maps[site].astype(np.bool_) & beyond).any() for site in sites):
             raise ValueError("weights on keys that were not allowed")
         by_site |= dict.fromkeys(sites, reach)
     if taken != len(data):
         raise ValueError(f"{len(data)} bytes of masks where {taken} belong")
     return by_site
+
+
+def _taken(
+    data: NDArray[np.uint8], first: int, shape: tuple[int, int, int]
+) -> tuple[NDArray[np.bool_], int]:
+    """Bits of that shape from a place on, and where the next ones begin."""
+    count = math.prod(shape)
+    last = first + -(-count // 8)
+    flat = np.unpackbits(data[first:last], count=count)
+    return flat.astype(np.bool_).reshape(shape), last
 
 
 def _listed(value: Any) -> list[Any]:

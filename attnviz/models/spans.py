@@ -2,22 +2,26 @@
 
 A token belongs to a part if it shares a character with it that is not white space; a token that is
 nothing but white space, if it shares any. So ``" Paris"`` is in the part ``Paris``, and not in the
-part that ends before it.
+part that ends before it. A patch of a picture belongs to a box that covers at least half of its
+area; to a box that covers half of no patch belongs that with its centre.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
 
+from attnviz.core.media import Crop, Picture
 from attnviz.core.prompt import Prompt
 from attnviz.core.spans import (
     Range,
     Span,
     SpanQuery,
+    box_of,
     check_apart,
     found_in,
+    no_picture,
     ranges_of,
     runs,
     span_query,
@@ -27,7 +31,13 @@ from attnviz.errors import InputError, cut
 from attnviz.models.text import Offsets
 
 
-def spanned(tokens: Tokens, prompt: Prompt, offsets: Offsets | None, notes: list[str]) -> Tokens:
+def spanned(
+    tokens: Tokens,
+    prompt: Prompt,
+    offsets: Offsets | None,
+    notes: list[str],
+    picture: Picture | None = None,
+) -> Tokens:
     """Tokens with the named parts that a prompt asks for.
 
     Args:
@@ -35,6 +45,7 @@ def spanned(tokens: Tokens, prompt: Prompt, offsets: Offsets | None, notes: list
         prompt: see :class:`~attnviz.core.prompt.Prompt`.
         offsets: where they stand in its text; None where there are ids in place of a text.
         notes: what the user should know is added to these.
+        picture: in which the tokens' places are; None for a text, and where they are not known.
 
     Raises:
         UsageError: a part that is not written as one; InputError: one that is not there, or that
@@ -47,6 +58,11 @@ def spanned(tokens: Tokens, prompt: Prompt, offsets: Offsets | None, notes: list
         query = span_query(name, written)
         if query.kind == "tokens":
             spans.append(_by_tokens(query, len(tokens)))
+            continue
+        if query.kind == "box":
+            if prompt.image is None:
+                raise no_picture(name)
+            spans.append(_by_box(query, tokens, picture, notes))
             continue
         if offsets is None or prompt.text is None:  # of ids: in what they stand for
             ends = [*accumulate(map(len, tokens.texts), initial=0)]
@@ -61,7 +77,41 @@ def spanned(tokens: Tokens, prompt: Prompt, offsets: Offsets | None, notes: list
 def needs_offsets(prompt: Prompt) -> bool:
     """Whether parts of a prompt are looked for among characters."""
     queries = (span_query(name, written) for name, written in (prompt.spans or {}).items())
-    return any(query.kind != "tokens" for query in queries)
+    return any(query.kind not in ("tokens", "box") for query in queries)
+
+
+def _by_box(query: SpanQuery, tokens: Tokens, picture: Picture | None, notes: list[str]) -> Span:
+    """The patches of a box; see the module."""
+    box = box_of(query)
+    name, crops = query.name, () if picture is None else picture.crops
+    if not crops:
+        raise InputError(
+            f"span {name!r} is a box, and where in the picture this model's tokens lie is not known"
+        )
+    mine = [crop for crop in crops if crop.number == box.picture]
+    if not mine:
+        count = max(crop.number for crop in crops)
+        given = "one picture is" if count == 1 else f"{count} pictures are"
+        raise InputError(f"span {name!r} is a box of picture {box.picture}; {given} given")
+    wide, high = mine[0].size
+    if box.edges[2] > wide or box.edges[3] > high:
+        raise InputError(
+            f"span {name!r} reaches beyond {mine[0].name or 'the picture'}, which has {wide:,} × "
+            f"{high:,} pixels"
+        )
+    at = {place: number for number, place in enumerate(tokens.places) if place}
+
+    def patches(of: Callable[[Crop], list[tuple[int, int]]]) -> list[int]:
+        found = ((crop.row + row, column) for crop in mine for row, column in of(crop))
+        return [at[place] for place in found if place in at]
+
+    found = patches(lambda crop: crop.covered(box.edges))
+    if not found:
+        found = patches(lambda crop: crop.with_centre(box.edges))
+        notes.append(f"Span '{name}' covers half of no patch; that with its centre is taken.")
+    if not found:
+        raise InputError(f"span {name!r} lies where the model sees nothing of the picture")
+    return Span(name, runs(sorted(found)), box=box)
 
 
 def _by_tokens(query: SpanQuery, length: int) -> Span:

@@ -110,7 +110,7 @@ class Tracing(TorchFunctionMode):
         centred = wide - wide.mean(axes, keepdim=True) if name == "layer_norm" else wide
         eps = torch.finfo(x.dtype).eps if eps is None else eps
         made = centred * (centred.detach().square().mean(axes, keepdim=True) + eps).rsqrt()
-        made = (made if weight is None else made * weight.detach()).to(x.dtype)
+        made = (made if weight is None else made * weight.detach()).to(x.dtype).contiguous()
         return made if bias is None else made + self._made_variable(bias, made)
 
 

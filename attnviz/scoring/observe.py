@@ -69,6 +69,7 @@ class Recorder:
         self._kept: dict[Site, tuple[int, ...]] = {}
         self._maps: list[dict[Site, NDArray[np.floating[Any]]]] = [{} for _ in self._batch]
         self._allowed: list[dict[Site, NDArray[np.bool_]]] = [{} for _ in self._batch]
+        self._unselected: list[dict[Site, NDArray[np.bool_]]] = [{} for _ in self._batch]
         self._sinks: set[Site] = set()
         self._empty: dict[int, int] = defaultdict(int)
 
@@ -101,6 +102,12 @@ class Recorder:
             maps[rows.site][:, queries, keys] = weights
             seen = allowed[number % len(allowed), :, :r, :s]
             self._allowed[number][rows.site][:, queries, keys] = seen
+            if rows.unselected is not None:
+                left_out = self._unselected[number].setdefault(
+                    rows.site, np.zeros((1, length, key_length), np.bool_)
+                )
+                shown = to_numpy(rows.unselected)
+                left_out[:, queries] = shown[number % len(shown), :1, :r, :key_length]
             self._empty[number] += int((~weights.any(-1)).any(0).sum())
 
     def maps(self, item: int = 0) -> dict[Site, NDArray[np.floating[Any]]]:
@@ -123,9 +130,11 @@ class Recorder:
         reaches = {}
         for site in self.maps(item):
             allowed, sink = self._allowed[item][site], site in self._sinks
-            key = allowed.tobytes() + bytes([sink, allowed.shape[0] > 1])
+            left_out = self._unselected[item].get(site)
+            key = allowed.tobytes() + bytes([sink, allowed.shape[0] > 1, left_out is not None])
+            key += b"" if left_out is None else left_out.tobytes()
             if key not in masks:
-                masks[key] = KeyMask.of(allowed, sink=sink)
+                masks[key] = KeyMask.of(allowed, sink=sink, unselected=left_out)
             reaches[site] = masks[key]
         return reaches
 

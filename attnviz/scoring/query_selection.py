@@ -10,6 +10,7 @@ from attnviz.core.tokens import Tokens
 from attnviz.errors import UsageError
 
 _PATCH = re.compile(r"\s*([0-9]{1,5})\s*,\s*([0-9]{1,5})\s*")
+_OF_SEVERAL = re.compile(r"(?:[1-9][0-9]{0,2}:)?(?:whole:)?[0-9]{1,5},[0-9]{1,5}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,8 @@ def selected_query(tokens: Tokens, picture: Picture, query: str | None = None) -
     Args:
         tokens: the queries.
         picture: whose patches are among them.
-        query: ``cls``, ``3,4`` (row and column of a patch, from 0), ``mean`` (of all patches), or
+        query: ``cls``, ``3,4`` (row and column of a patch, from 0; ``2:3,4`` in the second picture,
+            ``whole:3,4`` in the small whole of a picture in tiles), ``mean`` (of all patches), or
             the number of a token. By default [CLS]; the last token of a text; else all patches.
 
     Raises:
@@ -52,6 +54,15 @@ def selected_query(tokens: Tokens, picture: Picture, query: str | None = None) -
         if not rows:
             raise UsageError("no patches among the queries; name a token by its number")
         return SelectedQuery(rows, "mean over all patches")
+    if ":" in query and _OF_SEVERAL.fullmatch(query):
+        patches = {text: n for n, text in enumerate(tokens.texts) if places[n]}
+        if query not in patches:
+            raise UsageError(
+                f"no patch {query}; the last patch is "
+                f"{max(patches, key=lambda text: patches[text], default='none')}"
+            )
+        row = patches[query]
+        return SelectedQuery((row,), f"from patch {query}", places[row])
     match = _PATCH.fullmatch(query)
     if match:
         place = (int(match[1]), int(match[2]))

@@ -58,6 +58,11 @@ def allowed_in(
     return reach.allowed(*weights.shape[1:])
 
 
+def unselected_in(reach: KeyMask | None) -> NDArray[np.bool_] | None:
+    """The keys that a layer's indexer did not select, bool [T, S]; None where none selects."""
+    return None if reach is None or reach.unselected is None else reach.unselected[0]
+
+
 def blocks(capture: Capture) -> Iterator[Rows]:
     """The stored maps in blocks of rows, as :func:`~attnviz.attention.attend.attend` gives them.
 

@@ -41,7 +41,13 @@ def shown_sides(sides: Sides, *, words: bool, hide_sink: bool) -> Sides:
 
 
 def shown_map(
-    weights: Map, allowed: NDArray[np.bool_], sides: Sides, *, words: bool, hide_sink: bool
+    weights: Map,
+    allowed: NDArray[np.bool_],
+    sides: Sides,
+    *,
+    words: bool,
+    hide_sink: bool,
+    unselected: NDArray[np.bool_] | None = None,
 ) -> Map:
     """One head's map to be drawn, [T, S] or smaller; what is not allowed is masked.
 
@@ -54,19 +60,27 @@ def shown_map(
         hide_sink: whether to leave out the first token and separators, as queries too where
             queries and keys are the same tokens, and to rescale rows to sum to 1. A row without
             any weight on the others stays zero.
+        unselected: bool [T, S], those of the keys that are not allowed which the layer's indexer
+            did not select; None where nothing selects.
 
     Returns:
-        A masked array, or a plain one where every key is allowed.
+        A masked array, or a plain one where every key is allowed. Under the mask what was not
+        selected is NaN, of words what holds any such token; the rest keeps its 0.
     """
     if words:
+        if unselected is not None:
+            unselected = merge_words(unselected[None].astype(np.float32), sides)[0][0] > 0
         weights = merge_words(weights[None], sides)[0][0]
         allowed = merge_words(allowed[None].astype(np.float32), sides)[0][0] > 0
         sides = in_words(sides)
     if hide_sink:
         shown = np.ix_(*_kept(sides))
         weights, allowed = weights[shown], allowed[shown]
+        unselected = None if unselected is None else unselected[shown]
         sums = weights.sum(axis=1, keepdims=True, dtype=np.float64)
         weights = np.divide(weights, sums, out=np.zeros_like(weights), where=sums > 0)
+    if unselected is not None:
+        weights = np.where(unselected & ~allowed, np.nan, weights)
     return weights if allowed.all() else np.ma.array(weights, mask=~allowed)
 
 

@@ -1,12 +1,19 @@
-"""Pages that lie in one folder: an index beside them, and a link back from each, all relative."""
+"""Pages that lie in one folder: an index beside them, and links from each, all relative.
+
+Each page has a line in its footer with a link back to the index, and with one to every head of its
+model that a page of the folder shows row by row over a corpus.
+"""
 
 from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from urllib.parse import quote
+
+import msgspec
 
 from attnviz import files
 from attnviz.core.made import Made
@@ -18,6 +25,7 @@ INDEXES = ("index.html", "pages.html")
 
 _TITLE = re.compile(rb"<title>(.*?)</title>", re.DOTALL)
 _MADE = re.compile(rb'<p id="made"')
+_LINE = re.compile(rb'<p id="folder" class="small">.*?</p>\n', re.DOTALL)
 _OURS = b'<main id="pages" class="still">'
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -34,8 +42,25 @@ _PAGE = """<!doctype html>
 _LARGEST = 200 << 20
 
 
+@dataclass(frozen=True, slots=True)
+class KeptPage:
+    """A page of a folder.
+
+    Attributes:
+        path: of its file.
+        title: of the page.
+        made: what made it.
+        heads: that it shows row by row.
+    """
+
+    path: Path
+    title: str
+    made: Made
+    heads: tuple[str, ...]
+
+
 def keep(folder: Path, name: str, save: Callable[[Path], object]) -> Path:
-    """Save a page in a folder and write the index of the folder anew.
+    """Save a page in a folder, and write the index of the folder and the links in its pages anew.
 
     Args:
         folder: where to.
@@ -51,10 +76,10 @@ def keep(folder: Path, name: str, save: Callable[[Path], object]) -> Path:
     index = _index(folder)
     path = _free(folder, name)
     save(path)
-    line = f'<p><a href="{index.name}">all pages of this folder</a></p>\n'.encode()
-    files.write(path, _MADE.sub(lambda made: line + made[0], files.contents(path, _LARGEST), 1))
-    listed = [(page, *known) for page in _pages(folder, index) if (known := _known(page))]
-    files.write(index, _listing(folder, listed))
+    pages = list(_pages(folder, index))
+    for page in pages:
+        _link(page, index, _rows(page, pages))
+    files.write(index, _listing(folder, pages))
     return path
 
 
@@ -72,32 +97,67 @@ def _free(folder: Path, name: str) -> Path:
     command, number = Made.now().command, 1
     while True:
         path = folder / (f"{name}.html" if number == 1 else f"{name}-{number}.html")
-        known = _known(path) if path.exists() else None
-        if not path.exists() or (known is not None and known[1].get("command") == command):
+        page = _known(path) if path.exists() else None
+        if not path.exists() or (page is not None and page.made.command == command):
             return path
         number += 1
 
 
-def _pages(folder: Path, index: Path) -> list[Path]:
-    return sorted(path for path in folder.glob("*.html") if path != index and path.is_file())
+def _pages(folder: Path, index: Path) -> Iterator[KeptPage]:
+    for path in sorted(folder.glob("*.html")):
+        page = _known(path) if path != index and path.is_file() else None
+        if page is not None:
+            yield page
 
 
-def _known(path: Path) -> tuple[str, dict[str, Any]] | None:
-    """The title of a page and what made it; None for a page of something else."""
-    page = files.contents(path, _LARGEST)
-    document, title = read_page(page), _TITLE.search(page)
-    if title is None or not isinstance(document, dict) or "made" not in document:
+def _known(path: Path) -> KeptPage | None:
+    """A page of a file; None for a file of something else."""
+    content = files.contents(path, _LARGEST)
+    document, title = read_page(content), _TITLE.search(content)
+    try:
+        made = msgspec.convert(document["made"], Made)
+        rows = (document.get("distribution") or {}).get("heads", ())
+        heads = tuple(str(head["head"]) for head in rows)
+    except (AttributeError, KeyError, TypeError, msgspec.ValidationError):
         return None
-    return html.unescape(title[1].decode("utf-8", "replace")), document["made"]
+    if title is None:
+        return None
+    return KeptPage(path, html.unescape(title[1].decode("utf-8", "replace")), made, heads)
 
 
-def _listing(folder: Path, listed: list[tuple[Path, str, dict[str, Any]]]) -> bytes:
+def _rows(page: KeptPage, pages: Sequence[KeptPage]) -> dict[str, str]:
+    """Where each head of a page's model is shown row by row; nothing for such a page itself."""
+    addresses: dict[str, str] = {}
+    for other in [] if page.heads else pages:
+        if (other.made.model, other.made.hash) == (page.made.model, page.made.hash):
+            for head in other.heads:
+                addresses.setdefault(head, f"{quote(other.path.name)}#{quote(head)}")
+    return addresses
+
+
+def _link(page: KeptPage, index: Path, rows: Mapping[str, str]) -> None:
+    """Write the line with links in a page, where it is another one."""
+    links = [f'<a href="{index.name}">all pages of this folder</a>']
+    if rows:
+        heads = " ".join(
+            f'<a href="{address}" data-head="{html.escape(head)}">{html.escape(head)}</a>'
+            for head, address in rows.items()
+        )
+        links.append(f"heads over many texts: {heads}")
+    line = f'<p id="folder" class="small">{" · ".join(links)}</p>\n'.encode()
+    content = files.contents(page.path, _LARGEST)
+    linked = _MADE.sub(lambda made: line + made[0], _LINE.sub(b"", content, count=1), count=1)
+    if linked != content:
+        files.write(page.path, linked)
+
+
+def _listing(folder: Path, pages: Sequence[KeptPage]) -> bytes:
     """The index: by model, each page with its title and what made it."""
     by_model: dict[str, list[str]] = {}
-    for path, title, made in listed:
-        said = " · ".join(str(made.get(part, "")) for part in ("command", "date"))
-        by_model.setdefault(str(made.get("model", "")), []).append(
-            f'<li><a href="{html.escape(path.name)}">{html.escape(title)}</a> '
+    for page in pages:
+        said = " · ".join((page.made.command, page.made.date))
+        by_model.setdefault(page.made.model, []).append(
+            f'<li><a href="{html.escape(page.path.name)}">{html.escape(page.title)}</a> '
             f'<span class="small">{html.escape(said)}</span></li>\n'
         )
     parts = (

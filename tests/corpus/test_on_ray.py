@@ -85,12 +85,15 @@ def test_order_deaths_and_errors(tmp_path, monkeypatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_running")
-def test_a_profile_has_the_bits_of_one_process_though_an_actor_dies(tmp_path, monkeypatch) -> None:
+@pytest.mark.parametrize("select", [None, "1.4, 3.0"])
+def test_a_profile_has_the_bits_of_one_process_though_an_actor_dies(
+    select: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = lines(tmp_path / "t.txt", sentences(150))
     one, two = tmp_path / "one.profile", tmp_path / "two.profile"
-    av.profile(path, model="demo-gpt2", jobs=1, state=one)
+    av.profile(path, model="demo-gpt2", select=select, jobs=1, state=one)
     monkeypatch.setattr(run, "Worker", partial(killed_once, str(tmp_path / "flag")))
-    av.profile(path, model="demo-gpt2", ray="local", jobs=2, state=two)
+    av.profile(path, model="demo-gpt2", select=select, ray="local", jobs=2, state=two)
     assert (tmp_path / "flag").exists()
     assert content(two) == content(one)
 

@@ -261,3 +261,25 @@ def test_a_line_may_be_a_chat_and_name_its_spans(tmp_path: Path) -> None:
     (again,) = read([other])
     assert isinstance(again, Text)
     assert again.digest != one.digest
+
+
+def test_a_sentence_of_a_treebank_is_a_text(tmp_path: Path) -> None:
+    """Its words with spaces between them, where they stand, and what depends on what."""
+    rows = "1-2\tdon't\t_\t_\t_\t_\t_\t_\t_\t_\n1\tdo\t_\tAUX\t_\t_\t0\troot\t_\t_\n"
+    rows += "2\tn't\t_\tPART\t_\t_\t1\tadvmod\t_\t_\n"
+    path = tmp_path / "bank.conllu"
+    path.write_text(f"# newdoc\n{rows}\n1\tbad\n\n# sent_id = s2\n{rows}\n# newdoc\n{rows}")
+    first, bad, second, third = read([str(path)])
+    for number, text in ((1, first), (3, second), (4, third)):
+        assert isinstance(text, Text)
+        assert (text.number, text.prompt.text) == (number, "do n't")
+        assert text.prompt.words == ((0, 2), (3, 6))
+        assert text.sentence is not None
+        assert text.sentence.heads == (-1, 0)
+    assert isinstance(bad, InvalidRecord)
+    assert (bad.number, bad.place) == (2, f"{path}:6")
+    assert second.name == "s2"
+    assert first.group == second.group != third.group
+    (changed,) = read([file(tmp_path / "other.conllu", rows.replace("advmod", "obj"))])
+    assert isinstance(changed, Text)
+    assert changed.digest != first.digest

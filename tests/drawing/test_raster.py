@@ -70,7 +70,7 @@ def test_indices_are_the_weights_and_colours_the_palette(
     colours = [rgb(c) for c in ramp(palette, paint.LEVELS)]
     shares = weights / top
     for i, j in np.ndindex(*weights.shape):
-        assert tuple(table[index[i, j]]) == colours[round(float(shares[i, j]) * 238)]
+        assert tuple(table[index[i, j]]) == colours[round(float(shares[i, j]) * (paint.LEVELS - 1))]
 
 
 def test_a_grid_shares_its_scale_and_its_labels() -> None:
@@ -80,7 +80,7 @@ def test_a_grid_shares_its_scale_and_its_labels() -> None:
     top = max(array.max() for _, array in maps)
     for place, (_, array) in enumerate(maps):
         index = cells_of(raster, pixels, place, 1)
-        assert abs(index / 238 * top - array).max() <= top / 255
+        assert abs(index / (paint.LEVELS - 1) * top - array).max() <= top / 255
 
 
 def test_zero_rows_and_zero_maps() -> None:
@@ -102,8 +102,8 @@ def test_more_tokens_than_pixels_show_the_largest() -> None:
     rows = raster.sheet.rows
     assert rows.pool == 2
     index = cells_of(raster, raster.pixels([("x", weights)]), 0, 1)
-    assert index[3 // 2, 600 // 2] == 238
-    assert (np.diag(index) == 238).all()
+    assert index[3 // 2, 600 // 2] == paint.LEVELS - 1
+    assert (np.diag(index) == paint.LEVELS - 1).all()
     assert any("share a pixel" in note for note in raster.sheet.notes)
 
 
@@ -265,7 +265,7 @@ def test_mosaic_puts_each_head_in_its_place() -> None:
             if (layer, head) == (2, 3):
                 assert (tile == paint.WHITE).all()
             else:
-                assert np.argwhere(tile == 238).tolist() == [[layer, head]]
+                assert np.argwhere(tile == paint.LEVELS - 1).tolist() == [[layer, head]]
     pixels, _ = decoded(mosaic.mosaic_png(heads, Style(normalize="row", dpi=100), title="all"))
     assert pixels.shape[0] > found.levels.shape[0]
     rows, columns = found.levels.shape
@@ -281,7 +281,7 @@ def test_mosaic_of_many_tokens_shows_the_largest() -> None:
     weights[17, 250] = 1.0
     found = mosaic.assemble({(0, 0): weights}, Style(dpi=100, size=0.7))
     assert found.pool == 5
-    assert np.argwhere(found.levels == 238).tolist() == [[3, 50]]
+    assert np.argwhere(found.levels == paint.LEVELS - 1).tolist() == [[3, 50]]
 
 
 def test_what_cannot_be_drawn() -> None:

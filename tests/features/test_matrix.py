@@ -35,7 +35,13 @@ from tests.features.profile.corpus import lines
 from tests.features.profile.corpus import sentences as texts
 
 MODELS = ("demo-gpt2", "minilm")
-OF_NO_MODEL = ("attnviz.shapes", "attnviz.check", "attnviz.model", "attnviz.models")
+OF_NO_MODEL = (
+    "attnviz.shapes",
+    "attnviz.check",
+    "attnviz.model",
+    "attnviz.models",
+    "attnviz.families",
+)
 """Results that are of sizes, of a file or of folders."""
 PRODUCERS = tuple(
     sorted(name.removeprefix("attnviz.") for name in RESULTS if name not in OF_NO_MODEL)

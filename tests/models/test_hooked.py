@@ -22,6 +22,7 @@ from attnviz.models.controls import Control
 from attnviz.models.hooked import checkpoint
 from attnviz.models.hooked.agreement import Trace, compare
 from attnviz.models.hooked.network import Item
+from attnviz.models.hooked.selection import selected
 from tests.checkpoints import edit_config
 from tests.models.tiny import (
     FAMILIES,
@@ -638,12 +639,12 @@ def test_keys_that_an_indexer_chooses_are_those_of_eager_attention(
 
 def test_chosen_keys_are_no_more_than_the_mask_lets_through() -> None:
     indices = torch.tensor([[[0, 1], [2, 1], [0, 2]]])
-    causal = interface._chosen(indices, None, 3, causal=True)
+    causal = selected(None, indices, True, 3)[0]
     assert causal[0, 0].tolist() == [[True, False, False], [False, True, False],
                                      [True, False, True]]  # fmt: skip
     only = torch.tensor([True, True, False])
-    masked = interface._chosen(indices, only.expand(1, 1, 3, 3), 3, causal=False)
+    masked = selected(only.expand(1, 1, 3, 3), indices, False, 3)[0]
     assert masked[0, 0].tolist() == [[True, True, False], [False, True, False],
                                      [True, False, False]]  # fmt: skip
-    added = interface._chosen(indices, torch.zeros(1, 1, 3, 3), 3, causal=False)
-    assert (added == 0).tolist() == interface._chosen(indices, None, 3, causal=False).tolist()
+    added = selected(torch.zeros(1, 1, 3, 3), indices, False, 3)[0]
+    assert (added == 0).tolist() == selected(None, indices, False, 3)[0].tolist()

@@ -374,22 +374,6 @@ def test_a_picture_in_a_text(tmp_path: Path) -> None:
         av.capture(Prompt(image=HOUSE), model=source)
 
 
-def test_a_picture_of_any_size_has_the_grid_that_its_processor_names() -> None:
-    from types import SimpleNamespace
-
-    from attnviz.models.hooked.vision_language import _grid
-
-    merging = SimpleNamespace(image_processor=SimpleNamespace(merge_size=2))
-    features = {"image_grid_thw": torch.tensor([[1, 8, 12]]), "pixel_values": torch.zeros(96, 4)}
-    assert _grid(features, 24, merging) == (4, 6)
-    assert _grid(features, 25, merging) is None
-    square = {"pixel_values": torch.zeros(1, 3, 32, 32)}
-    assert _grid(square, 16, merging) == (4, 4)
-    assert _grid(square, 15, merging) is None
-    tiles = {"pixel_values": torch.zeros(1, 5, 3, 32, 32)}
-    assert _grid(tiles, 16, merging) is None
-
-
 @pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
 @pytest.mark.parametrize("family", ["dinov2_with_registers", "whisper", "wav2vec2"])
 def test_files_keep_the_picture_and_the_places(

@@ -157,8 +157,8 @@ def build(family: str, folder: Path, **changes: Any) -> None:
 WORDS = ["<unk>", "<s>", "</s>", "<image>", "what", "is", "this", "a", "house", "sun", "tree", "?"]
 
 
-def build_llava(folder: Path) -> Any:
-    """Save a tiny vision-language model; its processor, for the reference."""
+def build_llava(folder: Path, text: str = "llama") -> Any:
+    """Save a tiny vision-language model that writes as Llama or OPT do; its processor."""
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     words = Tokenizer(models.WordLevel({w: n for n, w in enumerate(WORDS)}, unk_token="<unk>"))
@@ -170,12 +170,20 @@ def build_llava(folder: Path) -> Any:
         eos_token="</s>",
         additional_special_tokens=["<image>"],
     )
-    text = {**STACK, "vocab_size": 41, "max_position_embeddings": 64, "num_key_value_heads": 2}
+    sizes = {**STACK, "vocab_size": 41, "max_position_embeddings": 64}
+    reads: Any = (
+        transformers.OPTConfig(
+            **sizes, ffn_dim=24, word_embed_proj_dim=16, tie_word_embeddings=False
+        )
+        if text == "opt"
+        else transformers.LlamaConfig(**sizes, num_key_value_heads=2)
+    )
     config = transformers.LlavaConfig(
         vision_config=transformers.CLIPVisionConfig(**SEES),
-        text_config=transformers.LlamaConfig(**text),
+        text_config=reads,
         image_token_id=3,
         image_seq_length=16,
+        tie_word_embeddings=False,
         vision_feature_layer=-1,
     )
     torch.manual_seed(0)

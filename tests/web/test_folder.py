@@ -10,9 +10,16 @@ import pytest
 
 import attnviz as av
 from attnviz.cli import main
+from tests.features.profile.corpus import lines
+from tests.features.profile.corpus import sentences as some
 from tests.viewing import opened
 
 TEXT = "The cat and the cat"
+
+
+@pytest.fixture(scope="module")
+def sentences(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return lines(tmp_path_factory.mktemp("texts") / "texts.txt", some(24))
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +50,25 @@ def test_the_index_links_to_each_and_each_links_back(browser: Any, folder: Path)
             found.page.goto(link)
             found.page.click("footer a")
             assert found.page.url == (folder / "index.html").as_uri()
+
+
+def test_pages_of_a_model_lead_to_the_rows_of_each_head(
+    browser: Any, tmp_path: Path, sentences: Path
+) -> None:
+    """Whatever was made first; not to those of another model."""
+    view, profile = ["view", TEXT], ["profile", str(sentences), "--select", "1.4,3.0"]
+    for asked in (view, ["view", "a [MASK]", "-m", "demo-bert"], profile, ["lens", TEXT]):
+        assert main([*asked, "-q", "-o", str(tmp_path)]) == 0
+    with opened(browser) as found:
+        found.documents |= {path.as_uri() for path in tmp_path.iterdir()}
+        for name, heads in (("view", ["1.4", "3.0"]), ("lens", ["1.4", "3.0"]), ("view-2", [])):
+            found.page.goto((tmp_path / f"{name}.html").as_uri())
+            links = found.page.locator("#folder a[data-head]").all()
+            assert [link.inner_text() for link in links] == heads
+        found.page.goto((tmp_path / "view.html").as_uri() + "#view=card&head=3.0")
+        found.page.click("#card-body a >> text=3.0 over many texts")
+        assert found.page.url == (tmp_path / "profile.html").as_uri() + "#3.0"
+        assert found.page.input_value("#head") == "3.0"
 
 
 def test_the_index_needs_no_script(browser: Any, folder: Path) -> None:

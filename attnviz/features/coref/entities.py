@@ -19,7 +19,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from attnviz.corpus.gold.treebank import LOOKS, ConlluRow, Sentence, read
+from attnviz.corpus.conllu import ConlluRow, Sentence
+from attnviz.corpus.gold.treebank import LOOKS, read
 from attnviz.corpus.lines import open_bytes, whole_number
 from attnviz.corpus.texts import InvalidRecord, resolve
 from attnviz.errors import InputError

@@ -24,9 +24,10 @@ from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import Source
 from attnviz.core.split import by_field
 from attnviz.corpus.batches import batches, tokenize
+from attnviz.corpus.conllu import Sentence, spoken
 from attnviz.corpus.gold.cases import BATCH_TOKENS, Loader, check_single
 from attnviz.corpus.gold.pointing import Pointing, present
-from attnviz.corpus.gold.treebank import Sentence, commented, spoken
+from attnviz.corpus.gold.treebank import commented
 from attnviz.corpus.running import answered, executor, of_model
 from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.errors import InputError

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from attnviz import files
 from attnviz.core.tokens import Sides
+from attnviz.drawing.shades import unselected
 from attnviz.drawing.style import Style
 from attnviz.errors import OutputError
 from attnviz.features.export import inside
@@ -118,7 +119,8 @@ def drawn(picture: ExportPicture, style: Style) -> bytes:
     titled = [(title, weights) for title, _, weights in picture.maps]
     if fast and not style.values:
         masked = any(np.ma.is_masked(weights) for _, weights in titled)
-        return bytes(_raster(sides, len(titled), style, picture.caption, masked).png(titled))
+        few = any(unselected(weights) is not None for _, weights in titled)
+        return bytes(_raster(sides, len(titled), style, picture.caption, masked, few).png(titled))
     from attnviz.drawing.figure import heatmap_figure
 
     values = bool(style.values)  # the same in every format: none unless asked for
@@ -132,11 +134,13 @@ def drawn(picture: ExportPicture, style: Style) -> bytes:
 
 
 @lru_cache(maxsize=4)
-def _raster(sides: Sides, maps: int, style: Style, caption: str, masked: bool) -> Any:
+def _raster(
+    sides: Sides, maps: int, style: Style, caption: str, masked: bool, unselected: bool
+) -> Any:
     """What the pictures of an input share."""
     from attnviz.drawing.raster import Raster
 
-    return Raster(sides, maps, style, caption=caption, masked=masked)
+    return Raster(sides, maps, style, caption=caption, masked=masked, unselected=unselected)
 
 
 def _weights(maps: Mapping[str, Map], sides: Sides, suffix: str) -> bytes:

@@ -20,6 +20,7 @@ from attnviz.features.export.pictures import ExportPicture, Job, Written
 from attnviz.features.export.scored import Scored
 from attnviz.features.export.settings import ExportSettings
 from attnviz.scoring.arrange import leading
+from attnviz.scoring.replay import unselected_in
 from attnviz.scoring.roles import is_called, role_name
 from attnviz.scoring.shown import Map, asked_places, cropped, shown_map, shown_sides
 
@@ -137,6 +138,7 @@ class FilePlan:
                     sides,
                     words=style.words,
                     hide_sink=style.hide_sink,
+                    unselected=unselected_in(scored.capture.reach.get(head.site)),
                 )
                 if head.site.kind in self._cut:
                     shown = shown_sides(sides, words=style.words, hide_sink=style.hide_sink)

@@ -312,8 +312,8 @@ def _ablated(
 def _prompts(pieces: Sequence[_Piece]) -> list[Prompt | str]:
     prompts: list[Prompt | str] = []
     for piece in pieces:
-        words = piece.inputs.texts[:1]
-        prompts.append(replace(piece.text.prompt, text=words[0]) if words else piece.text.prompt)
+        prompt, words = piece.text.prompt, piece.inputs.texts[:1]
+        prompts.append(replace(prompt, text=words[0], words=None) if words else prompt)
     return prompts
 
 

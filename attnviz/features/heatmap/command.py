@@ -22,8 +22,9 @@ class OverlayOptions(Settings):
 
     query: str | None = setting(
         None,
-        "For pictures, the query to show: cls, a patch as ROW,COLUMN, mean (over all patches), a "
-        "token's number; or all, the map of all queries by all keys instead of an overlay.",
+        "For pictures, the query to show: cls, a patch as ROW,COLUMN (2:ROW,COLUMN of the second "
+        "picture), mean (over all patches), a token's number; or all, the map of all queries by "
+        "all keys instead of an overlay.",
         metavar="QUERY",
         shown="[CLS] or its equivalent",
     )

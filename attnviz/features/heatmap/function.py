@@ -26,7 +26,7 @@ from attnviz.features.heatmap.settings import HeatmapSettings
 from attnviz.models.norm_based import with_quantity
 from attnviz.scoring import select as selection
 from attnviz.scoring.observe import score_capture
-from attnviz.scoring.replay import allowed_in
+from attnviz.scoring.replay import allowed_in, unselected_in
 from attnviz.scoring.shown import asked_places, cropped, shown_map, shown_sides
 
 
@@ -101,7 +101,12 @@ def heatmap(
         allowed = reach[held.place(head) if len(reach) > 1 else 0]
         shown = shown_sides(sides, words=style.words, hide_sink=style.hide_sink)
         weights = shown_map(
-            held[head], allowed, sides, words=style.words, hide_sink=style.hide_sink
+            held[head],
+            allowed,
+            sides,
+            words=style.words,
+            hide_sink=style.hide_sink,
+            unselected=unselected_in(held.reach.get(head.site)),
         )
         if cut != (None, None):
             wanted = asked_places(cut, sides)

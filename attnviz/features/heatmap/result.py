@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Site
-from attnviz.core.media import Picture, patch_grid
+from attnviz.core.media import Picture, patch_grid, patch_name
 from attnviz.core.scores import Role
 from attnviz.core.tokens import Sides
 from attnviz.drawing.figure import heatmap_figure, mosaic_figure, overlay_figure
@@ -210,6 +210,7 @@ class Overlay(Figured):
         """Each head, and the patch that it attends to most."""
         parts = []
         for head, grid in self.maps:
-            row, column = np.unravel_index(int(grid.argmax()), grid.shape)
-            parts.append(f"{self.titles[head]}, most on patch {row},{column}")
+            row, column = map(int, np.unravel_index(int(grid.argmax()), grid.shape))
+            patch = patch_name(self.picture, row, column)
+            parts.append(f"{self.titles[head]}, most on patch {patch}")
         return f"Attention {self.selected.name}, over the picture: {'; '.join(parts)}"

@@ -376,7 +376,7 @@ def _spans(ready: Sequence[Ready], pairs: Sequence[tuple[str, str]]) -> tuple[Cu
             if (known := tokens_of(text.inputs, name)) is not None:
                 tokens, places = known
                 lengths.append(len(places))
-                said.add(tokens.running(places).strip()[:_SHOWN])
+                said.add(tokens.shown(name, places).strip()[:_SHOWN])
         if lengths and name != EVERY:
             shown = str(said.pop()) if len(said) == 1 else ""
             spans.append(CutSpan(name, sum(lengths) / len(lengths), len(lengths), shown))

@@ -8,7 +8,9 @@ from attnviz.core.findings import Figures, Finding, Measure
 from attnviz.core.provenance import called
 from attnviz.core.scores import Role
 from attnviz.drawing.labels import counted, percent, role_name, said_alone, visible
+from attnviz.features.profile.parts import Behaviours
 from attnviz.features.profile.result import HeadProfile, Profile
+from attnviz.features.profile.words import RELATIONS
 from attnviz.scoring.scores import SCORES
 
 _STRINGS = 3
@@ -40,6 +42,13 @@ def _measures(heads: dict[str, HeadProfile]) -> Iterator[Measure]:
         }
         title = f"{score.replace('_', ' ')} over texts"
         yield Measure(score, title, "" if kind.unit == "share" else kind.unit, 0, values)
+
+
+def _explained(behaviours: Behaviours) -> dict[str, float | None]:
+    """The share of rows that each rule explains, none of those that no rule was found for."""
+    shares = {name: share.value for name, share in behaviours.shares.items()}
+    found = {f"rule {name}": shares.get(name, 0.0) for name in RELATIONS}
+    return found | {"no rule": behaviours.unexplained.value}
 
 
 def _habits(head: HeadProfile) -> Iterator[str]:
@@ -75,10 +84,17 @@ def _habit(head: HeadProfile, verb: str, role: Role) -> str:
 
 
 def figures(result: Profile) -> Figures:
-    """The mean of every score, and the roles."""
+    """The mean of every score, and the roles; of selected heads the rows by rule."""
     heads = {result.layout.name(head.head): head for head in result.heads}
+    ruled = {
+        result.layout.name(selected.head): _explained(selected.behaviours)
+        for selected in ([] if result.distribution is None else result.distribution.heads)
+    }
     return Figures(
-        {name: {key: e.mean for key, e in head.estimates.items()} for name, head in heads.items()},
+        {
+            name: {key: e.mean for key, e in head.estimates.items()} | ruled.get(name, {})
+            for name, head in heads.items()
+        },
         {name: frozenset(role.name for role in head.scores.roles) for name, head in heads.items()},
         {"quantity": result.quantity},
     )

@@ -113,7 +113,9 @@ def _pieces(text: Text, segment: int) -> Iterator[Piece]:
             end = space if space > 0 else end
         words = whole[start:end]
         if words.strip():
-            yield Piece(replace(text, prompt=replace(text.prompt, text=words)), key, part)
+            yield Piece(
+                replace(text, prompt=replace(text.prompt, text=words, words=None)), key, part
+            )
             part += 1
         start = end
 

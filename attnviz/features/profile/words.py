@@ -27,6 +27,10 @@ RELATIONS: Mapping[str, str] = {
     "continuation": "a later piece of a word",
     "repeated": "a token that was there before",
     "local": f"a token at most {LOCAL_WINDOW} away",
+    "governor": "the word that its word depends on",
+    "subject": "the subject of its word",
+    "object": "the object of its word",
+    "dependent": "a word that depends on its word",
 }
 """The strongest key, by the relation that it has to the query."""
 
@@ -50,6 +54,9 @@ CONDITIONS: Mapping[str, tuple[str, str]] = {
     "opens": ("begins a sentence", "begins none"),
     "after": ("follows punctuation", "follows none"),
     "early": ("is among the first 8 tokens", "comes later"),
+    "argument": ("is of a subject or an object", "is of neither subject nor object"),
+    "function": ("is of a function word", "is of no function word"),
+    "modifier": ("is of a modifier", "is of no modifier"),
 }
 """The token that looks, where a condition holds and where it does not."""
 

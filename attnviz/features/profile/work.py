@@ -14,6 +14,7 @@ from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Observer, Source
 from attnviz.corpus.batches import Tokenized, batches
+from attnviz.corpus.conllu import Sentence
 from attnviz.corpus.texts import InvalidRecord
 from attnviz.errors import InputError, Message, UsageError
 from attnviz.features.profile.examples import LONGEST_TEXT, Examples, ShownText, Watching
@@ -99,6 +100,13 @@ class Window(Tokenized):
         return int(mixed(self.piece.key, which)[0])
 
     @property
+    def sentence(self) -> Sentence | None:
+        """What a treebank says of it; None where a sentence is cut."""
+        sentence = self.text.sentence
+        whole = sentence is not None and self.inputs.texts == sentence.prompt.texts
+        return sentence if whole else None
+
+    @property
     def begins(self) -> bool:
         """Whether it is the first of its text."""
         return self.piece.part == self.number == 0
@@ -180,7 +188,8 @@ class Worker:
         rows = None
         if row_by_row is not None:
             clusters = [window.piece.cluster for window in batch]
-            rows = row_by_row.begin(inputs, [window.key for window in batch], clusters)
+            sentences = [window.sentence for window in batch]
+            rows = row_by_row.begin(inputs, [window.key for window in batch], clusters, sentences)
         watch = watching.watch if rows is None else _both(watching.watch, rows.watch.watch)
         scores = ScoreObserver(inputs, source.layout, watch=watch)
         passing = Passing(inputs, source.layout)

@@ -41,6 +41,9 @@ class LayerSizes:
         rotary_dim: how many of a head's numbers are rotated by position, without a latent.
         qk_norm: what normalizes queries and keys before they are compared.
         position_buckets: rows of T5's table of position biases.
+        selected_keys: how many keys an indexer leaves to each query. index_heads: its heads.
+        index_dim: their width, and that of its key, which is cached.
+        borrowed: whether keys and values are those of an earlier layer.
     """
 
     kind: Kind
@@ -61,6 +64,10 @@ class LayerSizes:
     rotary_dim: int | None = None
     qk_norm: Literal["RMSNorm", "LayerNorm"] | None = None
     position_buckets: int | None = None
+    selected_keys: int | None = None
+    index_heads: int | None = None
+    index_dim: int | None = None
+    borrowed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,6 +174,26 @@ class LikeLayers:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StateLayers:
+    """Linear layers of a model that are alike: each keeps as much at any length.
+
+    Attributes:
+        label: how the state is updated. layers: their numbers.
+        heads: states a layer. key_dim, value_dim: the sides of each.
+        state_elements: numbers of all heads' states, which transformers keeps in float32.
+        convolution_elements: numbers of the short convolution's last inputs.
+    """
+
+    label: str
+    layers: tuple[int, ...]
+    heads: int
+    key_dim: int
+    value_dim: int
+    state_elements: int
+    convolution_elements: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelLayers:
     """The attention of a whole model.
 
@@ -179,6 +206,7 @@ class ModelLayers:
         dtype: of its weights, where its config says.
         idle_layers: layers without attention.
         groups: its layers, like ones together.
+        states: its linear layers whose state is known, like ones together.
     """
 
     name: str
@@ -191,6 +219,7 @@ class ModelLayers:
     dtype: str | None
     idle_layers: int
     groups: tuple[LikeLayers, ...]
+    states: tuple[StateLayers, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

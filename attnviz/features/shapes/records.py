@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from attnviz.features.shapes.walk.steps import Step, Walk
     from attnviz.features.shapes.walk.verify import Verification
     from attnviz.models.configs.families import LayerGroup
+    from attnviz.models.configs.linear import StateGroup
     from attnviz.models.configs.model import ModelSpec
 
 
@@ -90,6 +91,10 @@ def layer_sizes(spec: AttentionSpec) -> parts.LayerSizes:
         rotary_dim=spec.rotary.width if spec.rotary else None,
         qk_norm=spec.qk_norm.kind if spec.qk_norm else None,
         position_buckets=spec.buckets.count if spec.buckets else None,
+        selected_keys=spec.indexer.keep if spec.indexer else None,
+        index_heads=spec.indexer.heads if spec.indexer else None,
+        index_dim=spec.indexer.width if spec.indexer else None,
+        borrowed=spec.borrowed,
     )
 
 
@@ -164,6 +169,20 @@ def _model(model: ModelSpec) -> parts.ModelLayers:
         dtype=model.dtype,
         idle_layers=model.idle,
         groups=tuple(map(_group, model.groups)),
+        states=tuple(map(_states, model.states)),
+    )
+
+
+def _states(group: StateGroup) -> parts.StateLayers:
+    state = group.state
+    return parts.StateLayers(
+        label=state.rule,
+        layers=group.layers,
+        heads=state.heads,
+        key_dim=state.key_dim,
+        value_dim=state.value_dim,
+        state_elements=state.elements,
+        convolution_elements=state.inputs,
     )
 
 

@@ -22,6 +22,7 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.spans import ELSEWHERE, EVERY, LAST
 from attnviz.errors import Setting, UsageError
+from attnviz.features.spans.gaze import Looking
 from attnviz.features.spans.measure import (
     Groups,
     Measuring,
@@ -61,6 +62,9 @@ def spans(
             documents.
         progress: called again and again with a stage, how much is done and how much there is.
 
+    Of a span that is a box of a picture there is the gaze of every head too, see
+    :mod:`~attnviz.features.spans.gaze`.
+
     Returns:
         Shares [N heads, K spans] with chance, lift and, from five texts, 95 % intervals over texts.
 
@@ -99,10 +103,14 @@ def _of_texts(
     names = tuple(dict.fromkeys(span.name for tokens in texts for span in tokens.spans))
     _check_rows(rows, names)
     measuring = Measuring(looked.layout, (*names, ELSEWHERE), rows)
-    for number, ((_, run), tokens) in enumerate(zip(distinct_pairs, texts, strict=True)):
+    looking, seen = Looking.of(texts), list[SpanSums]()
+    for number, ((inputs, run), tokens) in enumerate(zip(distinct_pairs, texts, strict=True)):
         progress("texts", number, len(texts))
-        sums = run(measuring.row_groups(tokens), measuring.key_groups(tokens))
-        measuring.add(sums, tokens)
+        own = measuring.row_groups(tokens), measuring.key_groups(tokens)
+        more = looking.rows(tokens), looking.keys(tokens, inputs.picture)
+        sums = run([*own[0], *more[0]], [*own[1], *more[1]])
+        measuring.add(sums.block(slice(len(own[0])), slice(len(own[1]))), tokens)
+        seen.append(sums.block(slice(len(own[0]), None), slice(len(own[1]), None)))
     progress("texts", len(texts), len(texts))
     told = shortened(note for item in looked.inputs for note in notes(item))
     few = few_groups(len({tokens.identity for tokens in texts}))
@@ -115,6 +123,7 @@ def _of_texts(
         quantity=quantity,
         spans=measuring.spans(),
         heads=measuring.heads(),
+        gazes=looking.gazes(seen, looked.layout),
         notes=(*told, *copies, *([few] if few and len(texts) > 1 else [])),
     )
 

@@ -133,7 +133,7 @@ class Measuring:
         named = []
         for name in self.names:
             held = [(groups[name], tokens) for _, groups, tokens in self._texts if groups.get(name)]
-            shown = "" if not held else held[0][1].running(held[0][0])
+            shown = "" if not held else held[0][1].shown(name, held[0][0])
             mean = sum(len(places) for places, _ in held) / len(held) if held else 0.0
             named.append(NamedSpan(name, len(held), mean, shown[:_SHOWN]))
         return tuple(named)

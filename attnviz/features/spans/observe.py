@@ -38,7 +38,11 @@ class SpanSums:
 
     def part(self, keys: int) -> SpanSums:
         """The sums on the first groups of keys."""
-        some = np.s_[:, :, :keys]
+        return self.block(slice(None), slice(keys))
+
+    def block(self, rows: slice, keys: slice) -> SpanSums:
+        """The sums from some groups of rows to some groups of keys."""
+        some = np.s_[:, rows, keys]
         return SpanSums(
             self.values[some], self.chances[some], self.per_token[some], self.rows[some]
         )

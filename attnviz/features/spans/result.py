@@ -99,6 +99,44 @@ class SpanWeights:
     matrix: Annotated[tuple[tuple[float | None, ...], ...], Axes("spans", "spans")]
 
 
+WORDS = "all words"
+"""Rows: every token of a text that is neither special nor of a picture."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadGaze:
+    """How a head looks at a box.
+
+    Attributes:
+        share: of its weight on the picture, what is on the box; None where none reaches it.
+        chance: the box's share of the picture's tokens that the rows may attend to.
+        lift: share / chance.
+        on_picture: the mean weight of a row on the whole picture.
+    """
+
+    share: float | None
+    chance: float | None
+    lift: float | None
+    on_picture: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gaze:
+    """The weight that some text gives to a box, see :mod:`~attnviz.features.spans.gaze`.
+
+    Attributes:
+        box: the name of the span.
+        rows: the name of the span that looks, or :data:`WORDS`.
+        count: how many rows these are, in all texts.
+        heads: in the order of those of the result.
+    """
+
+    box: str
+    rows: str
+    count: int
+    heads: Annotated[tuple[HeadGaze, ...], Axes("heads")]
+
+
 @dataclass(frozen=True, slots=True)
 class DocumentChoice:
     """How often a head's weight is on the right document.
@@ -193,6 +231,7 @@ class Spans(Renderable, Result):
             weights with rows divided by their sums.
         spans: in the order in which they were named, and the tokens in none of them.
         heads: what each does.
+        gazes: how they look at spans that are boxes of a picture.
         documents: which of them find the right document, where there are several.
     """
 
@@ -207,8 +246,9 @@ class Spans(Renderable, Result):
     rows: str
     quantity: str
     spans: Annotated[tuple[NamedSpan, ...], Axes("spans", least=1)]
-    heads: tuple[SpanWeights, ...]
+    heads: Annotated[tuple[SpanWeights, ...], Axes("heads")]
     documents: DocumentSheet | None = None
+    gazes: tuple[Gaze, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -232,6 +272,20 @@ class Spans(Renderable, Result):
             if triple[1] == to or (to is None and triple[1] != ELSEWHERE)
         ]
         return sorted(triples, key=lambda triple: -(triple[2].lift or 0.0))
+
+    def looks(self, to: str | None = None) -> list[tuple[Head, Gaze, HeadGaze]]:
+        """Heads and how they look at boxes, the largest lift first.
+
+        Args:
+            to: the name of one box; by default all.
+        """
+        looks = [
+            (weights.head, gaze, look)
+            for gaze in self.gazes
+            if to in (None, gaze.box)
+            for weights, look in zip(self.heads, gaze.heads, strict=True)
+        ]
+        return sorted(looks, key=lambda look: -(look[2].lift or 0.0))
 
     def _pairs(self) -> Iterator[tuple[SpanWeights, str, SpanShare]]:
         for head in self.heads:

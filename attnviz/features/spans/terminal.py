@@ -21,10 +21,12 @@ from attnviz.features.spans.words import (
     RULE_NAMES,
     answer,
     choice_line,
+    gaze_line,
     joint,
     lift,
     measured,
     per_token,
+    times,
 )
 
 _TEXT = 40
@@ -58,6 +60,10 @@ def parts(
     for head in [h for h in result.heads if h.head in heads] or [head for head, _, _ in ranked[:1]]:
         yield ""
         yield _matrix(result, head)
+    if result.gazes:
+        yield ""
+        yield gaze_table(result, top, to)
+        yield Line(gaze_line(result), "dim")
     if result.documents is not None:
         yield ""
         yield documents_table(result, top)
@@ -122,6 +128,16 @@ def _matrix(result: Spans, head: SpanWeights) -> Table:
     return table
 
 
+def gaze_table(result: Spans, top: int, to: str | None = None) -> Table:
+    """The heads that look at boxes of pictures most, against chance."""
+    table = _table(("head", "gaze at", "from", "%", "chance", "lift", "% on picture", "rows"))
+    for head, gaze, look in result.looks(to)[:top]:
+        cells = [result.layout.name(head), visible(gaze.box), visible(gaze.rows)]
+        cells += [plain_percent(look.share), plain_percent(look.chance), times(look.lift)]
+        table.add_row(*cells, plain_percent(look.on_picture), f"{gaze.count:,}")
+    return table
+
+
 def documents_table(result: Spans, top: int) -> Table:
     """The heads that are right most often where heads are chosen, and the rules."""
     sheet = result.documents
@@ -147,6 +163,6 @@ def documents_table(result: Spans, top: int) -> Table:
 def _table(titles: Sequence[str]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
     for number, title in enumerate(titles):
-        left = not number or title in ("span", "text")
+        left = not number or title in ("span", "text", "gaze at", "from")
         table.add_column(Text(title), justify="left" if left else "right", no_wrap=title != "text")
     return table

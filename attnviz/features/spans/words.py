@@ -6,7 +6,7 @@ from attnviz.core.interval import Interval
 from attnviz.core.spans import ELSEWHERE, EVERY, LAST
 from attnviz.drawing.labels import counted, listing, ran_on, said_alone
 from attnviz.drawing.shares import estimate, interval, percent, plain_percent, plain_share, points
-from attnviz.features.spans.result import LEAST_LIFT, Spans, SpanShare
+from attnviz.features.spans.result import LEAST_LIFT, WORDS, Spans, SpanShare
 
 MARK = "*"
 """Behind the name of a head that finds the right document surely more often than any rule."""
@@ -40,9 +40,23 @@ def joint(share: SpanShare) -> Interval:
 
 def lift(share: SpanShare) -> str:
     """How many times chance."""
-    if share.lift is None:
+    return times(share.lift)
+
+
+def times(value: float | None) -> str:
+    """A factor, ``×1.7``; a dash for none."""
+    if value is None:
         return "–"
-    return f"×{share.lift:.{2 if share.lift < 1 else 1 if share.lift < 10 else 0}f}"
+    return f"×{value:.{2 if value < 1 else 1 if value < 10 else 0}f}"
+
+
+def gaze_line(result: Spans) -> str:
+    """What gaze is, in one line."""
+    what = "weight" if result.quantity == "weights" else said_alone(result.quantity)
+    return (
+        f"gaze: of the {what} that text gives to the picture, the part on the box; chance: the "
+        f"box's share of the picture's tokens; {WORDS}: tokens neither special nor of a picture"
+    )
 
 
 def per_token(share: SpanShare) -> str:

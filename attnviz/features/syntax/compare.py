@@ -8,9 +8,9 @@ from typing import get_args
 
 from attnviz.core.progress import Progress
 from attnviz.core.source import Source
+from attnviz.corpus.conllu import Sentence
 from attnviz.corpus.gold.cases import Loader
 from attnviz.corpus.gold.settings import SyntaxSettings
-from attnviz.corpus.gold.treebank import Sentence
 from attnviz.corpus.texts import InvalidRecord
 from attnviz.features.syntax.combine import combine
 from attnviz.features.syntax.parses import Trees

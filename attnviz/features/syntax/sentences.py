@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from attnviz.core.source import Source
+from attnviz.corpus.conllu import Sentence
 from attnviz.corpus.gold.cases import Cases
 from attnviz.corpus.gold.pointing import Pointing
 from attnviz.corpus.gold.settings import SyntaxSettings
 from attnviz.corpus.gold.tally import ALL, HitTally
-from attnviz.corpus.gold.treebank import Sentence
 from attnviz.corpus.gold.work import Task
 from attnviz.errors import InputError
 from attnviz.features.syntax.parses import Arc, Parse

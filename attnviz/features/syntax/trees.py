@@ -28,11 +28,11 @@ from attnviz.core.heads import Layout, Site
 from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Rows, Source
+from attnviz.corpus.conllu import Sentence
 from attnviz.corpus.gold.cases import Cases, Loader
 from attnviz.corpus.gold.pointing import WordMaps, present
 from attnviz.corpus.gold.settings import SyntaxSettings
 from attnviz.corpus.gold.tally import ALL, DIFFERENCE, HitTally, share
-from attnviz.corpus.gold.treebank import Sentence
 from attnviz.corpus.gold.work import Gold, Task
 from attnviz.corpus.running import answered, executor, of_model
 from attnviz.features.syntax.parses import TreeChoice, TreeHead, Trees

@@ -322,7 +322,17 @@ def _reach(
         each = len(reach.bits) > 1
         bits = {"chunk": len(chunks), "each": each}
         chunks.append(deflated(np.packbits(reach.bits[indices] if each else reach.bits).tobytes()))
-    return {"causal": reach.causal, "window": reach.window, "sink": reach.sink, "bits": bits}
+    unselected = None
+    if reach.unselected is not None:
+        unselected = len(chunks)
+        chunks.append(deflated(np.packbits(reach.unselected).tobytes()))
+    return {
+        "causal": reach.causal,
+        "window": reach.window,
+        "sink": reach.sink,
+        "bits": bits,
+        "unselected": unselected,
+    }
 
 
 def _own_reach(capture: Capture, head: Head) -> KeyMask:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attnviz.core.media import Picture, Sound
+from attnviz.core.media import Picture, Sound, called
 from attnviz.core.prompt import Inputs
 from attnviz.core.tokens import Tokens
 from attnviz.drawing.labels import visible
@@ -80,11 +80,13 @@ def _picture(picture: Picture) -> dict[str, Any]:
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, "PNG")
     coded = base64.b64encode(file.getvalue()).decode("ascii")
+    crops = picture.crops if len(picture.crops) > 1 else ()
     return {
         "kind": "picture",
         "name": visible(picture.name),
         "rows": picture.rows,
         "columns": picture.columns,
+        "crops": [{"row": crop.row, "called": called(crop, picture.crops)} for crop in crops],
         "width": wide,
         "height": high,
         "source": f"data:image/png;base64,{coded}",

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from attnviz.attention.sizes import Kind, check_sizes
-from attnviz.attention.spec import PROJECTIONS, AttentionSpec, Buckets, QKNorm
+from attnviz.attention.spec import PROJECTIONS, AttentionSpec, Buckets, Indexer, QKNorm
 from attnviz.errors import ModelError
 from attnviz.models.configs.keys import Config, Keys, find, need, optional, positive
 from attnviz.models.configs.reach import reaches
@@ -20,7 +20,7 @@ from attnviz.models.configs.rotary import rotary
 
 ALL = frozenset(PROJECTIONS["other"])
 QKV = frozenset({"w_q", "w_k", "w_v"})
-Norms = Literal["", "head", "all", "qk_layernorm"]
+Norms = Literal["", "head", "all", "qk_layernorm", "use_qk_norm"]
 NONE: frozenset[str] = frozenset()
 
 
@@ -95,6 +95,7 @@ def decoder(
     biases: frozenset[str] = NONE,
     *,
     bias_field: str = "",
+    biased: frozenset[str] = ALL,
     norms: Norms = "",
     every: int = 0,
     windowed: bool = False,
@@ -105,9 +106,11 @@ def decoder(
 
     Args:
         biases: which projections have biases, unless ``bias_field`` says otherwise.
-        bias_field: a config field that switches all four biases.
+        bias_field: a config field that switches the biases of ``biased``, all four as a rule.
+        biased: see there.
         norms: whether queries and keys are normalized: per ``head`` (2·d parameters), ``all``
-            heads at once (OLMo 2), or where the config has ``qk_layernorm`` (Phi).
+            heads at once (OLMo 2), or where the config has ``qk_layernorm`` (Phi) or
+            ``use_qk_norm`` (GLM-4.5).
         every: all but each n-th layer see a window only (Gemma 2: 2, Gemma 3: 6).
         windowed: all layers see a window where the config has one.
         sink: softmax may put weight on a learned sink, one number a head (gpt-oss).
@@ -117,7 +120,7 @@ def decoder(
     def read(config: Config, keys: Keys) -> tuple[LayerGroup, ...]:
         on = biases
         if bias_field and config.get(bias_field) is not None:
-            on = ALL if config[bias_field] else biases - ALL
+            on = biased if config[bias_field] else biases - ALL
         spec = basic(config, keys, on, causal=True)
         spec = replace(
             spec,
@@ -140,6 +143,8 @@ def norm(norms: Norms, config: Config) -> QKNorm | None:
     """How queries and keys are normalized."""
     if norms == "qk_layernorm":
         return QKNorm("LayerNorm", learned=2) if config.get("qk_layernorm") else None
+    if norms == "use_qk_norm" and not config.get("use_qk_norm"):
+        return None
     return QKNorm("RMSNorm", joint=norms == "all") if norms else None
 
 
@@ -150,6 +155,7 @@ def normed(spec: AttentionSpec, norms: Norms, config: Config) -> tuple[tuple[str
         "head": 2 * spec.head_dim,
         "all": (spec.heads + spec.kv_heads) * spec.head_dim,
         "qk_layernorm": 4 * spec.head_dim if config.get("qk_layernorm") else 0,
+        "use_qk_norm": 2 * spec.head_dim if config.get("use_qk_norm") else 0,
     }[norms]
     return (("norms of Q and K", width),) if width else ()
 
@@ -222,8 +228,34 @@ def falcon(config: Config, keys: Keys) -> tuple[LayerGroup, ...]:
     return (LayerGroup("self-attention", tuple(range(need(config, keys, "layers"))), spec),)
 
 
+def gemma3n(config: Config, keys: Keys) -> tuple[LayerGroup, ...]:
+    """Gemma 3n: as Gemma 3 without a scale; the last layers borrow keys and values, and their norm.
+
+    A borrowing layer has the keys of the last one before them that sees as far as it does.
+    """
+    groups = decoder(bias_field="attention_bias", norms="head", every=5)(config, keys)
+    layers = need(config, keys, "layers")
+    own = layers - (optional(config, "num_kv_shared_layers") or 0)
+    if own < 1:
+        raise ModelError(f"config.json: num_kv_shared_layers leaves none of {layers} layers")
+    read = []
+    for group in groups:
+        spec, width = replace(group.spec, scaled=False), group.spec.head_dim
+        borrowed = replace(spec, borrowed=True, extras=(("norm of Q", width),))
+        for label, like, numbers in (
+            (group.label, spec, [i for i in group.layers if i < own]),
+            (f"{group.label}, borrowed keys", borrowed, [i for i in group.layers if i >= own]),
+        ):
+            if numbers:
+                read.append(LayerGroup(label, tuple(numbers), like))
+    return tuple(sorted(read, key=lambda group: group.layers[0]))
+
+
 def latent(config: Config, keys: Keys) -> tuple[LayerGroup, ...]:
-    """DeepSeek-V2 and V3: multi-head latent attention, with norms on the two latents."""
+    """DeepSeek-V2 to V3.2 and Kimi: multi-head latent attention, with norms on the two latents.
+
+    V3.2 adds an indexer, Kimi Linear leaves out the rotation.
+    """
     r, d, d_r, d_v = (
         need(config, keys, what) for what in ("latent", "head_dim", "rope_dim", "value_dim")
     )
@@ -232,7 +264,12 @@ def latent(config: Config, keys: Keys) -> tuple[LayerGroup, ...]:
     norms = [("norm of the latent", r)]
     if query_latent:
         norms.append(("norm of the query latent", query_latent))
-    heads = need(config, keys, "heads")
+    heads, layers = need(config, keys, "heads"), need(config, keys, "layers")
+    family, indexer = config.get("model_type"), None
+    if family == "deepseek_v32":
+        sizes = [need(config, keys, f"index_{what}") for what in ("heads", "width", "keep")]
+        indexer = Indexer(*sizes)
+        norms.append(("norm of the index key", 2 * indexer.width))
     spec = AttentionSpec(
         kind="mla",
         d_model=need(config, keys, "d_model"),
@@ -246,8 +283,14 @@ def latent(config: Config, keys: Keys) -> tuple[LayerGroup, ...]:
         biases=frozenset(biases) if config.get("attention_bias") else NONE,
         extras=tuple(norms),
         causal=True,
+        indexer=indexer,
+        turned=family != "kimi_linear",
     )
-    return (LayerGroup("self-attention", tuple(range(need(config, keys, "layers"))), spec),)
+    seen = reaches(config, layers)
+    attending = tuple(i for i, reach in enumerate(seen) if reach != "none")
+    if not attending:
+        raise ModelError(f"none of the {layers} layers attends: there is nothing to show")
+    return (LayerGroup("self-attention", attending, spec),)
 
 
 def t5(config: Config, keys: Keys) -> tuple[LayerGroup, ...]:
@@ -313,9 +356,14 @@ FAMILIES: Mapping[str, Reader] = {
     **dict.fromkeys(("olmo2", "olmo3"), decoder(bias_field="attention_bias", norms="all")),
     "qwen2": decoder(QKV, windowed=True),
     **dict.fromkeys(("qwen3", "qwen3_moe"), _QWEN3),
-    "qwen3_next": decoder(bias_field="attention_bias", norms="head", gated=True),
+    **dict.fromkeys(
+        ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"),
+        decoder(bias_field="attention_bias", norms="head", gated=True),
+    ),
+    "glm4_moe": decoder(bias_field="attention_bias", biased=QKV, norms="use_qk_norm"),
     "gemma2": decoder(bias_field="attention_bias", every=2),
     "gemma3_text": decoder(bias_field="attention_bias", norms="head", every=6),
+    "gemma3n_text": gemma3n,
     "gpt_oss": decoder(ALL, bias_field="attention_bias", every=2, sink=True),
     "llama4_text": _LLAMA,
     **dict.fromkeys(("jamba", "bamba", "granitemoehybrid"), _LLAMA),
@@ -323,7 +371,9 @@ FAMILIES: Mapping[str, Reader] = {
     "modernbert": modernbert,
     "deberta-v2": deberta,
     "falcon": falcon,
-    **dict.fromkeys(("deepseek_v2", "deepseek_v3"), latent),
+    **dict.fromkeys(
+        ("deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "kimi_linear"), latent
+    ),
     **dict.fromkeys(("t5", "mt5"), t5),
     **dict.fromkeys(("bart", "mbart", "marian", "pegasus", "m2m_100"), two_stacks()),
     "whisper": two_stacks(frozenset({"w_q", "w_v", "w_o"})),

@@ -28,6 +28,7 @@ class Keys:
         d_model: D. heads: H. layers: how many. kv_heads: G. head_dim: d.
         decoder_heads, decoder_layers: of the second stack, where they have names of their own.
         latent, rope_dim, value_dim, query_latent: of multi-head latent attention.
+        index_heads, index_width, index_keep: of an indexer that selects keys.
         inner: width of the feed-forward part. vocab, positions, segments: rows of the embeddings.
         eps, activation, pad: settings that a forward pass needs beside them.
     """
@@ -43,6 +44,9 @@ class Keys:
     rope_dim: Names = ()
     value_dim: Names = ()
     query_latent: Names = ()
+    index_heads: Names = ("index_n_heads",)
+    index_width: Names = ("index_head_dim",)
+    index_keep: Names = ("index_topk",)
     inner: Names = ("intermediate_size",)
     vocab: Names = ("vocab_size",)
     positions: Names = ("max_position_embeddings",)
@@ -126,7 +130,9 @@ FAMILY_KEYS: Mapping[str, Keys] = {
     **dict.fromkeys(("gpt2", "gptj"), OLD_GPT),
     "bloom": replace(GUESS, d_model=("hidden_size", "n_embed"), heads=("n_head", *GUESS.heads)),
     "falcon": replace(GUESS, kv_heads=("num_kv_heads",)),
-    **dict.fromkeys(("deepseek_v2", "deepseek_v3"), _LATENT),
+    **dict.fromkeys(
+        ("deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "kimi_linear"), _LATENT
+    ),
     **dict.fromkeys(("t5", "mt5"), _T5),
     **dict.fromkeys(
         ("bart", "mbart", "marian", "pegasus", "m2m_100", "whisper", "transformer"), _TWO_STACKS
@@ -157,6 +163,12 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     | {"attention_chunk_size": 8192, "no_rope_layer_interval": 4},
     "qwen3_moe": {"num_key_value_heads": 4, "use_sliding_window": False},
     "qwen3_next": {"num_key_value_heads": 2, "head_dim": 256, "full_attention_interval": 4},
+    "qwen3_5_text": {"num_key_value_heads": 4, "head_dim": 256, "full_attention_interval": 4},
+    "qwen3_5_moe_text": {"num_key_value_heads": 2, "head_dim": 256, "full_attention_interval": 4},
+    "gemma3n_text": {"num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 256}
+    | {"sliding_window": 512, "num_kv_shared_layers": 15},
+    "glm4_moe": {"num_attention_heads": 96, "num_key_value_heads": 8},
+    "deepseek_v32": {"index_n_heads": 64, "index_head_dim": 128, "index_topk": 2048},
     "jamba": {"num_key_value_heads": 8, "attn_layer_period": 8, "attn_layer_offset": 4},
     "lfm2": {"num_key_value_heads": 8},
     "bamba": {"num_key_value_heads": 8},

@@ -11,6 +11,7 @@ from attnviz.attention.spec import DTYPE_BYTES
 from attnviz.errors import ModelError, SizeError
 from attnviz.models.configs.families import FAMILIES, STATE_SPACE, LayerGroup, basic
 from attnviz.models.configs.keys import DEFAULTS, GUESS, Config, Keys, find, keys_of
+from attnviz.models.configs.linear import StateGroup, state_of
 from attnviz.models.configs.reach import reaches
 
 
@@ -28,6 +29,7 @@ class ModelSpec:
         source: where the numbers come from.
         dtype: of its weights, as its config says; None where it does not.
         idle: layers without attention, as in a hybrid with a state-space model.
+        states: those of them that keep a state whose size is known, like ones together.
     """
 
     name: str
@@ -39,6 +41,7 @@ class ModelSpec:
     source: str = ""
     dtype: str | None = None
     idle: int = 0
+    states: tuple[StateGroup, ...] = ()
 
     @property
     def attention_parameters(self) -> int:
@@ -52,13 +55,15 @@ class ModelSpec:
 
     @property
     def main(self) -> LayerGroup:
-        """The group that stands for the model: the largest self-attention group."""
+        """The group that stands for the model: the largest self-attention group with own keys."""
         own = [group for group in self.groups if group.spec.kind != "cross"]
-        return max(own, key=lambda group: (group.spec.causal, len(group.layers)))
+        return max(
+            own, key=lambda group: (group.spec.causal, not group.spec.borrowed, len(group.layers))
+        )
 
     @property
     def cached_groups(self) -> tuple[LayerGroup, ...]:
-        """The groups that keep a cache entry for every decoded token; none in an encoder."""
+        """The groups that read a cache entry for every decoded token; none in an encoder."""
         return tuple(group for group in self.groups if group.spec.causal)
 
     @property
@@ -155,12 +160,21 @@ def _known(config: Config, name: str, family: str) -> ModelSpec:
         notes.append(f"The config leaves out what transformers assumes: {listed}.")
     notes += _notes(family, groups)
     idle = _idle(whole, keys, groups)
+    states: tuple[StateGroup, ...] = ()
     if idle:
+        state = state_of(whole, family)
+        attending = {number for group in groups for number in group.layers}
+        if state is not None:
+            numbers = range(idle + len(attending))
+            states = (StateGroup(tuple(i for i in numbers if i not in attending), state),)
+        left_out = "whose parameters are" if states else "which is"
         notes.append(
-            f"{idle} of {idle + sum(len(g.layers) for g in groups)} layers have no "
-            "attention: they keep a state of fixed size, which is not counted."
+            f"{idle} of {idle + len(attending)} layers have no attention: they keep a state of "
+            f"fixed size, {left_out} not counted."
         )
-    return ModelSpec(name, family, groups, notes=tuple(notes), dtype=_dtype(config), idle=idle)
+    return ModelSpec(
+        name, family, groups, notes=tuple(notes), dtype=_dtype(config), idle=idle, states=states
+    )
 
 
 def _decides_size(field: str) -> bool:
@@ -185,6 +199,10 @@ def _notes(family: str, groups: tuple[LayerGroup, ...]) -> list[str]:
         notes.append("The rotary positions of three layers in four are not among the steps.")
     if family == "llama4_text":
         notes.append("The norm of queries and keys after their rotation is not among the steps.")
+    if family == "gemma3n_text":
+        notes.append("The norm of values, which has no weights, is not among the steps.")
+    if any(group.spec.borrowed for group in groups):
+        notes.append("Layers with borrowed keys read an earlier layer's cache and keep none.")
     if any(group.spec.sink for group in groups):
         notes.append("Every row of weights sums to less than 1: the rest goes to a learned sink.")
     return notes

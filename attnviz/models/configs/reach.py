@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from attnviz.errors import ModelError
@@ -37,9 +37,10 @@ def reaches(
     """How far every layer sees, from whatever way its family has of saying so.
 
     A list of names (``layer_types``, ``layers_block_type``), numbers of the layers that attend
-    (``attn_layer_indices``, ``full_attn_idxs``), a period (Jamba's ``attn_layer_period`` and
-    ``attn_layer_offset``, Qwen3-Next's ``full_attention_interval``, ModernBERT's
-    ``global_attn_every_n_layers``), or a pattern of windows.
+    (``attn_layer_indices``, ``full_attn_idxs``, from 1 Kimi Linear's ``full_attn_layers``), a
+    period (Jamba's ``attn_layer_period`` and ``attn_layer_offset``, Qwen3-Next's
+    ``full_attention_interval``, ModernBERT's ``global_attn_every_n_layers``), or a pattern of
+    windows.
 
     Args:
         config: the fields of config.json.
@@ -53,6 +54,10 @@ def reaches(
     for name in _LISTS:
         if config.get(name) is not None:
             return [_reach(word) for word in _names(config, name, layers)]
+    linear = config.get("linear_attn_config")
+    if isinstance(linear, Mapping) and linear.get("full_attn_layers") is not None:
+        attending = _numbers(linear, "full_attn_layers", layers, first=1)
+        return ["full" if i in attending else "none" for i in range(layers)]
     for name in ("attn_layer_indices", "full_attn_idxs"):
         if config.get(name) is not None:
             attending = _numbers(config, name, layers)
@@ -68,6 +73,8 @@ def reaches(
         step = _count(config, name) or (every if other == "window" else 0)
         if step:
             return ["full" if (i + 1) % step == 0 else other for i in range(layers)]
+    if config.get("model_type") == "kimi_linear":  # as transformers fills it in
+        return ["full" if i and i % 4 == 0 else "none" for i in range(layers)]
     if config.get("use_sliding_window") and config.get("max_window_layers") is not None:
         first = _count(config, "max_window_layers", least=0)
         return ["window" if i >= first else "full" for i in range(layers)]
@@ -85,15 +92,16 @@ def _names(config: Config, name: str, layers: int) -> list[str]:
     return [str(word) for word in words]
 
 
-def _numbers(config: Config, name: str, layers: int) -> frozenset[int]:
-    numbers = config[name]
+def _numbers(config: Config, name: str, layers: int, first: int = 0) -> frozenset[int]:
+    """The layers that a list names, from 0, where the list counts from ``first``."""
+    numbers, last = config[name], layers - 1 + first
     if not isinstance(numbers, list) or not all(
-        isinstance(n, int) and 0 <= n < layers for n in numbers
+        isinstance(n, int) and first <= n <= last for n in numbers
     ):
         raise ModelError(
-            f"config.json: {name} must list layers from 0 to {layers - 1}, got {shown(numbers)}"
+            f"config.json: {name} must list layers from {first} to {last}, got {shown(numbers)}"
         )
-    return frozenset(numbers)
+    return frozenset(n - first for n in numbers)
 
 
 def _count(config: Config, name: str, least: int = 1) -> int:

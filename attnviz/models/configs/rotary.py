@@ -11,14 +11,18 @@ from attnviz.models.configs.keys import Config, optional, positive
 _SHARES: Mapping[str, float] = {
     **dict.fromkeys(("llama", "gemma", "granite", "olmo", "olmo2", "olmo3"), 1.0),
     **dict.fromkeys(("mistral", "mixtral", "phi3", "qwen2", "qwen3", "qwen3_moe"), 1.0),
-    **dict.fromkeys(("gemma2", "gemma3_text", "gpt_oss", "llama4_text", "lfm2"), 1.0),
+    **dict.fromkeys(("gemma2", "gemma3_text", "gemma3n_text", "gpt_oss"), 1.0),
+    **dict.fromkeys(("llama4_text", "lfm2"), 1.0),
     **dict.fromkeys(("modernbert", "falcon", "granitemoehybrid"), 1.0),
-    **dict.fromkeys(("gpt_neox", "qwen3_next"), 0.25),
-    **dict.fromkeys(("phi", "bamba"), 0.5),
+    **dict.fromkeys(("gpt_neox", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"), 0.25),
+    **dict.fromkeys(("phi", "bamba", "glm4_moe"), 0.5),
 }
 """What share of a head turns in families with rotary positions, unless the config says so."""
 
-_LOCAL = {"gemma3_text": "rope_local_base_freq", "modernbert": "local_rope_theta"}
+_LOCAL = {
+    **dict.fromkeys(("gemma3_text", "gemma3n_text"), "rope_local_base_freq"),
+    "modernbert": "local_rope_theta",
+}
 _GLOBAL = {"modernbert": "global_rope_theta"}
 """Where layers with a window, and the others, have a base of their own."""
 

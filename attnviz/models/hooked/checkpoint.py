@@ -203,7 +203,11 @@ def _with_words(config: Any) -> list[Any]:
     """The classes of a family that have an LM head."""
     from transformers.models.auto import modeling_auto as auto
 
-    mappings = [auto.MODEL_FOR_MASKED_LM_MAPPING, auto.MODEL_FOR_CAUSAL_LM_MAPPING]
+    mappings = [
+        auto.MODEL_FOR_MASKED_LM_MAPPING,
+        auto.MODEL_FOR_CAUSAL_LM_MAPPING,
+        auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING,
+    ]
     if getattr(config, "is_encoder_decoder", False):
         mappings = [
             auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING,

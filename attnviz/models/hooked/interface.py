@@ -25,6 +25,7 @@ from attnviz.core.heads import Site
 from attnviz.core.source import Donor, Donors, Gates, Observer, Rows
 from attnviz.errors import ModelError
 from attnviz.models.hooked.passage import Passage, Passed
+from attnviz.models.hooked.selection import informed, selected
 
 NAME = "attnviz"
 """The name under which transformers finds our attention and mask functions."""
@@ -167,10 +168,13 @@ def as_boolean(mask: Tensor) -> Tensor:
 def mask(*args: Any, **kwargs: Any) -> Tensor | None:
     """Transformers' boolean SDPA mask, [B, 1, T, S] or None where causality says it all.
 
-    Padding on the right of a causal model needs no mask: no real token sees it.
+    Padding on the right of a causal model needs no mask: no real token sees it. An indexer always
+    gets one, since it scores every key and leaves out those that are blocked itself.
     """
     from transformers import AttentionMaskInterface
 
+    if getattr(kwargs.get("config"), "index_topk", None):
+        kwargs["allow_is_causal_skip"] = False
     padding = kwargs.get("attention_mask")
     if kwargs.get("allow_is_causal_skip", True) and padding is not None and padding.ndim == 2:
         real = padding.bool()
@@ -212,8 +216,7 @@ def attention(
         position_bias: added to the scores.
         softcap: c · tanh(scores / c).
         s_aux: [H], learned sinks.
-        indices: [B, T, n], the only keys that each query may attend to, of those that the mask
-            lets it (DeepSeek sparse attention, arXiv:2512.02556).
+        indices: [B, T, k], the keys that an indexer leaves to each query; None for all.
         others: whatever else the layer passes; tensors without a known meaning are noted in the
             run, and the model is then not hooked.
 
@@ -224,19 +227,8 @@ def attention(
     if run is not None and not run.watches(module):
         run = None
     length, keys = query.shape[2], key.shape[2]
-    causal = False
-    if attention_mask is None:
-        flag = getattr(module, "is_causal", True) if is_causal is None else is_causal
-        causal = bool(flag) and length > 1
-        if causal and length != keys:  # the first query is the first token, not the last but T
-            attention_mask = torch.ones(length, keys, dtype=torch.bool, device=key.device).tril()
-            causal = False
-    else:
-        if attention_mask.shape[-1] > keys:
-            attention_mask = attention_mask[..., :keys]
-        attention_mask = as_boolean(attention_mask) if run is None else run.plain(attention_mask)
-    if indices is not None:
-        attention_mask, causal = _chosen(indices, attention_mask, keys, causal=causal), False
+    attention_mask, causal = _masking(module, query, key, attention_mask, is_causal, run)
+    attention_mask, causal, unselected = selected(attention_mask, indices, causal, keys)
     site, observers = Site("encoder", 0), tuple[Observer, ...]()
     residual = None
     if run is not None:
@@ -248,7 +240,7 @@ def attention(
         layer = getattr(module, "layer_idx", None)
         layer = layer if type(layer) is int else None
         site = run.next_site(Call(id(module), layer, query.shape[1], length, keys))
-        observers = tuple(run.observers)
+        observers = informed(run.observers, unselected)
         if run.residual is not None:
             residual, run.residual = run.residual, None
             residual = residual.reshape(query.shape[0], length, -1)  # some layers flatten the batch
@@ -293,18 +285,24 @@ def attention(
     return output, None
 
 
-def _chosen(indices: Tensor, mask: Tensor | None, keys: int, *, causal: bool) -> Tensor:
-    """The mask that leaves chosen keys alone, as eager attention makes it."""
-    batch, length = indices.shape[:2]
-    chosen = torch.zeros(batch, length, keys, dtype=torch.bool, device=indices.device)
-    chosen = chosen.scatter_(-1, indices.long(), True)[:, None]
-    if causal:
-        chosen = chosen & torch.ones(length, keys, dtype=torch.bool, device=chosen.device).tril()
-    if mask is None:
-        return chosen
-    if mask.dtype == torch.bool:
-        return chosen & mask
-    return mask.masked_fill(~chosen, torch.finfo(mask.dtype).min)
+def _masking(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    mask: Tensor | None,
+    is_causal: bool | None,
+    run: WatchedPass | None,
+) -> tuple[Tensor | None, bool]:
+    """The mask, as booleans if it only blocks, and whether causality takes its place."""
+    length, keys = query.shape[2], key.shape[2]
+    if mask is not None:
+        mask = mask[..., :keys] if mask.shape[-1] > keys else mask
+        return as_boolean(mask) if run is None else run.plain(mask), False
+    flag = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    causal = bool(flag) and length > 1
+    if causal and length != keys:  # the first query is the first token, not the last but T
+        return torch.ones(length, keys, dtype=torch.bool, device=key.device).tril(), False
+    return None, causal
 
 
 class _Nobody:

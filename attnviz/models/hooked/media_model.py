@@ -6,12 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from attnviz.core.prompt import Inputs, Prompt
+from attnviz.errors import UsageError
 from attnviz.models import limits
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.processors import ProcessedMedia, Processors
 from attnviz.models.hooked.source import Hooked
 from attnviz.models.hooked.survey import Survey
 from attnviz.models.hooked.tokenizer import Texts
+from attnviz.models.spans import spanned
 
 
 class MediaModel(Hooked):
@@ -51,11 +53,15 @@ class MediaModel(Hooked):
         """
         sense = self._processors.sense
         limits.check_prompt(prompt, decoder=self._network.seq2seq, reads=(sense,))
-        sensed = self._processors.read(Path(getattr(prompt, sense)))
+        files = prompt.images if sense == "image" else (Path(prompt.audio or ""),)
+        if len(files) > 1:
+            raise UsageError("this model looks at one picture; give {image} once", image=...)
+        sensed = self._processors.read(files[0])
         length = self._length(sensed)
-        tokens = self._processors.tokens(sensed, length)
-        item = Item(features=sensed.features, sensed=length)
         notes: list[str] = []
+        tokens = self._processors.tokens(sensed, length)
+        tokens = spanned(tokens, prompt, None, notes, sensed.picture)
+        item = Item(features=sensed.features, sensed=length)
         inputs = self._inputs(prompt, tokens, item, notes)
         return replace(inputs, picture=sensed.picture, sound=sensed.sound, features=sensed.features)
 

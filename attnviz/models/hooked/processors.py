@@ -17,12 +17,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attnviz.core.media import Picture, Place, Sound
+from attnviz.core.media import Crop, Picture, Place, Sound
 from attnviz.core.tokens import Tokens
 from attnviz.errors import ModelError
 from attnviz.models.decoding import read_picture, read_sound
 from attnviz.models.external_errors import refusing
 from attnviz.models.hooked.logging import silenced
+from attnviz.models.hooked.picture_layout import GivenPicture, ramp, tiles_of, unscaled
 
 REGISTER = "[REG{}]"
 """What register tokens are called (Darcet et al. 2023, arXiv:2309.16588)."""
@@ -90,7 +91,18 @@ class Processors:
         if values is None or values.ndim != 4 or len(values) != 1:
             raise ModelError("the model's processor cuts a picture up in a way that is not known")
         grid = self._grid(values.shape[2], values.shape[3])
-        return ProcessedMedia(features, Picture(unscaled(values[0], self._processor), *grid, name))
+        given = GivenPicture(pixels, name)
+        shown = unscaled(values[0], self._processor)
+        return ProcessedMedia(features, Picture(shown, *grid, name, self._crops(given, *grid)))
+
+    def _crops(self, given: GivenPicture, rows: int, columns: int) -> tuple[Crop, ...]:
+        """What the patches show of the picture; nothing where that is not known."""
+        with silenced(), refusing("the model's processor cannot prepare this picture"):
+            made = self._processor(images=ramp(given.size, 1), return_tensors="pt")
+        tiles = tiles_of(made["pixel_values"], [given.size], self._processor)
+        if tiles is None or tiles[0] is None:
+            return ()
+        return (Crop(1, given.name, given.size, tiles[0][1], rows, columns),)
 
     def hear(self, samples: NDArray[np.float32], name: str) -> ProcessedMedia:
         """What the model hears of a sound, float32 [n] at its own rate."""
@@ -206,22 +218,6 @@ def load_processors(
 
 
 _FILES = ("preprocessor_config.json", "processor_config.json")
-
-
-def unscaled(values: Tensor, processor: Any) -> NDArray[np.uint8]:
-    """Pixels [3, height, width] as a processor scaled them, back as uint8 [height, width, 3]."""
-    pixels = values.float()
-    if getattr(processor, "do_normalize", False):
-        mean, std = (
-            torch.tensor(getattr(processor, name)).float().view(-1, 1, 1)
-            for name in ("image_mean", "image_std")
-        )
-        pixels = pixels * std + mean
-    factor = getattr(processor, "rescale_factor", None)
-    if getattr(processor, "do_rescale", False) and factor:
-        pixels = pixels / factor
-    shown = pixels.round().clamp(0, 255).to(torch.uint8).permute(1, 2, 0)
-    return np.ascontiguousarray(shown.numpy())
 
 
 def _grey(values: Tensor) -> NDArray[np.uint8]:

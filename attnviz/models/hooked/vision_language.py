@@ -1,22 +1,21 @@
-"""Models that read a text with a picture in it, as a source of attention.
+"""Models that read a text with pictures in it, as a source of attention.
 
-The picture becomes tokens among those of the text. The model's own processor decides where and how
+The pictures become tokens among those of the text. The model's own processor decides where and how
 many; attention is that of the language model, from token to token.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from difflib import SequenceMatcher
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from torch import Tensor
 
-from attnviz.core.media import Picture, Place
+from attnviz.core.media import Picture
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import ModelError, UsageError
@@ -26,9 +25,13 @@ from attnviz.models.decoding import read_picture
 from attnviz.models.external_errors import refusing
 from attnviz.models.hooked.logging import silenced
 from attnviz.models.hooked.network import HookedModel, Item
+from attnviz.models.hooked.picture_layout import GivenPicture, placed, seen_crops, sheet
+from attnviz.models.hooked.picture_processor import load_processor
 from attnviz.models.hooked.source import Hooked
 from attnviz.models.hooked.survey import Survey
 from attnviz.models.hooked.tokenizer import Texts
+from attnviz.models.spans import needs_offsets, spanned
+from attnviz.models.text import Offsets
 
 _IMAGE_IDS = ("image_token_id", "image_token_index")
 """Where configurations keep the id that stands for a piece of a picture."""
@@ -52,13 +55,7 @@ class VisionLanguage(Hooked):
 
     @cached_property
     def _processor(self) -> Any:
-        import transformers
-
-        auto: Any = transformers.AutoProcessor
-        with silenced(), refusing(f"the processor of {self._name} cannot be loaded"):
-            return auto.from_pretrained(
-                self._folder, local_files_only=True, trust_remote_code=False
-            )
+        return load_processor(self._folder, self._name, self._network.family)
 
     @property
     def _image_id(self) -> int | None:
@@ -68,15 +65,14 @@ class VisionLanguage(Hooked):
         return next((number for number in named if isinstance(number, int)), None)
 
     def prepare(self, prompt: Prompt) -> Inputs:
-        """Tokenize a text, with a picture in it where there is one; raises as any source."""
+        """Tokenize a text, with pictures in it where there are any; raises as any source."""
         if prompt.image is None:
             return super().prepare(prompt)
         limits.check_prompt(prompt, decoder=False, reads=("text", "image"))
         if prompt.text is None or prompt.pair is not None:
             raise UsageError("this model reads a picture with one text; give both")
-        path = Path(prompt.image)
-        pixels = read_picture(path)
-        made = self._made(prompt.text, pixels)
+        given = [GivenPicture(read_picture(path), path.name) for path in prompt.images]
+        spelled, made = self._made(prompt.text, [picture.pixels for picture in given])
         ids = tuple(int(token) for token in made["input_ids"][0])
         pieces = [place for place, token in enumerate(ids) if token == self._image_id]
         features = {
@@ -85,52 +81,97 @@ class VisionLanguage(Hooked):
             if name in self._network.accepted and isinstance(value, Tensor)
             and name not in ("input_ids", "attention_mask")
         }  # fmt: skip
-        tokens = self._texts.tokens(ids)
-        notes = []
+        tokens, notes = self._texts.tokens(ids), list[str]()
         limits.check_length(len(ids), self._longest(prompt), truncate=False)
-        grid = _grid(features, len(pieces), self._processor)
-        picture = None
-        if grid is None:
-            notes.append(
-                f"The picture is {len(pieces)} tokens; where in it each of them lies is not known."
-            )
-        else:
-            tokens = _placed(tokens, pieces, grid)
-            picture = Picture(_shown(pixels, features, self._processor), *grid, path.name)
+        if prompt.generate is not None:  # says why not
+            tokens = self._go_on(tokens, Item(ids, features=features), prompt, notes)
+        tokens, picture = self._placed(tokens, pieces, given, features, spelled, notes)
+        offsets = self._offsets(prompt.text, spelled, ids) if needs_offsets(prompt) else None
+        tokens = spanned(tokens, prompt, offsets, notes, picture)
         kind = self._survey.kind or "decoder"
         sides = {kind: Sides(tokens, tokens)}
         return Inputs(sides, tuple(notes), picture=picture, features=features)
 
+    def _placed(
+        self,
+        tokens: Tokens,
+        pieces: list[int],
+        given: Sequence[GivenPicture],
+        features: Mapping[str, Tensor],
+        spelled: str,
+        notes: list[str],
+    ) -> tuple[Tokens, Picture | None]:
+        """The tokens with their places, and the picture; as they are where places are not known."""
+        what = "the model's processor cannot prepare this picture"
+        with silenced(), refusing(what):
+            crops = seen_crops(
+                given, features, pieces, self._processor, self._network.body,
+                lambda pixels: self._process(spelled, pixels),
+            )  # fmt: skip
+        if crops is None:
+            which = "The picture is" if len(given) == 1 else f"The {len(given)} pictures are"
+            where = "in it" if len(given) == 1 else "in them"
+            notes.append(
+                f"{which} {len(pieces)} tokens; where {where} each of them lies is not known."
+            )
+            return tokens, None
+        picture, crops = sheet(crops)
+        return placed(tokens, pieces, crops), picture
+
+    def _offsets(self, text: str, spelled: str, ids: Sequence[int]) -> Offsets:
+        """Which characters of a text every token stands for; none for what is not of the text.
+
+        Raises:
+            ModelError: the tokenizer does not say, or the chat template rewrote the text.
+        """
+        start = spelled.rfind(text)
+        if start < 0:
+            raise ModelError(
+                f"the chat template of {self._name} rewrites this text, so that its parts are not "
+                "found in it; name them with tokens:"
+            )
+        plain, places = self._texts.encode(spelled, special=False, located=True)
+        offsets = [(0, 0)] * len(ids)
+        for a, b, count in SequenceMatcher(None, plain.ids, ids, False).get_matching_blocks():
+            for n in range(count):
+                first, end = (place - start for place in (places or ())[a + n])
+                if end > 0 and first < len(text):
+                    offsets[b + n] = (max(first, 0), min(end, len(text)))
+        return offsets
+
     def _item(self, inputs: Inputs) -> Item:
         return replace(super()._item(inputs), features=inputs.features)
 
-    def _made(self, text: str, pixels: Any) -> Mapping[str, Any]:
-        """What the processor makes of text and picture, with the picture's tokens in it."""
+    def _process(self, spelled: str, pixels: list[Any]) -> Mapping[str, Any]:
+        """What the processor makes of a text with the pictures' marks, and of the pictures."""
+        made: Mapping[str, Any] = self._processor(text=spelled, images=pixels, return_tensors="pt")
+        return made
+
+    def _made(self, text: str, pixels: list[Any]) -> tuple[str, Mapping[str, Any]]:
+        """A text with the pictures' marks, and what the processor makes of it and the pictures."""
         fault: Exception | None = None
-        for spelled in self._spelled(text):
+        for spelled in self._spelled(text, len(pixels)):
             try:
                 with silenced():
-                    made: Mapping[str, Any] = self._processor(
-                        text=spelled, images=pixels, return_tensors="pt"
-                    )
+                    made = self._process(spelled, pixels)
             except Exception as error:  # whatever a processor raises for text without its mark
-                fault = error
+                fault = fault or error
                 continue
             if self._image_id is not None and bool((made["input_ids"] == self._image_id).any()):
-                return made
+                return spelled, made
         raise ModelError(
-            f"the processor of {self._name} finds no place for the picture in this text"
-            + (f": {fault}" if fault else "")
+            f"the processor of {self._name} finds no place for the "
+            f"picture{'s' * (len(pixels) > 1)} in this text" + (f": {fault}" if fault else "")
         )
 
-    def _spelled(self, text: str) -> Iterator[str]:
-        """Ways to write a text with a picture: as a chat, with the picture's mark, as it is."""
+    def _spelled(self, text: str, count: int) -> Iterator[str]:
+        """Ways to write a text with pictures: as a chat, with the pictures' marks, as it is."""
         mark = getattr(self._processor, "image_token", None)
         if isinstance(mark, str) and mark in text:
             yield text
             return
         if getattr(self._processor, "chat_template", None):
-            content = [{"type": "image"}, {"type": "text", "text": text}]
+            content = [*[{"type": "image"}] * count, {"type": "text", "text": text}]
             what = f"the chat template of {self._name} cannot be used"
             with silenced(), refusing(what), bounded():
                 written = self._processor.apply_chat_template(
@@ -138,44 +179,5 @@ class VisionLanguage(Hooked):
                 )
             yield written
         if isinstance(mark, str):
-            yield f"{mark}\n{text}"
+            yield f"{mark}\n" * count + text
         yield text
-
-
-def _grid(features: Mapping[str, Tensor], pieces: int, processor: Any) -> tuple[int, int] | None:
-    """Rows and columns of a picture's tokens; None where that is not known."""
-    known = features.get("image_grid_thw")
-    if known is not None and len(known) == 1:  # Qwen: merged patches of a picture of any size
-        merge = int(getattr(processor.image_processor, "merge_size", 1))
-        frames, rows, columns = (int(size) for size in known[0])
-        grid = (rows // merge, columns // merge)
-        return grid if frames == 1 and math.prod(grid) == pieces else None
-    values = features.get("pixel_values")
-    side = math.isqrt(pieces)
-    if values is None or values.ndim != 4 or len(values) != 1 or side * side != pieces:
-        return None
-    return (side, side) if values.shape[2] == values.shape[3] else None
-
-
-def _shown(pixels: Any, features: Mapping[str, Tensor], processor: Any) -> Any:
-    """What the model saw of the picture, uint8 [height, width, 3]."""
-    from attnviz.models.hooked.processors import unscaled
-
-    values = features["pixel_values"]
-    if values.ndim == 4:
-        return unscaled(values[0], processor.image_processor)
-    return np.ascontiguousarray(pixels)  # the whole of it, stretched to whole patches
-
-
-def _placed(tokens: Tokens, pieces: list[int], grid: tuple[int, int]) -> Tokens:
-    """The same with the places of the picture's tokens, row by row."""
-    places: list[Place] = [()] * len(tokens)
-    texts, special, words = list(tokens.texts), list(tokens.special), list(tokens.words)
-    for number, place in enumerate(pieces):
-        row, column = divmod(number, grid[1])
-        places[place], texts[place] = (row, column), f"{row},{column}"
-        special[place] = False
-        words[place] = -1
-    return replace(
-        tokens, texts=tuple(texts), special=tuple(special), words=tuple(words), places=tuple(places)
-    )

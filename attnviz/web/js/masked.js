@@ -3,11 +3,27 @@ import { scheme } from "./palette.js";
 /** What cells are called whose query may not attend to their key. */
 export const NOT_ALLOWED = "not allowed";
 
-const COLORS = { light: "#d9d9d9", dark: "#3c4048" };
+/** What cells are called whose key the layer's indexer did not select for the query. */
+export const NOT_SELECTED = "not selected";
 
-/** The colour of cells whose query may not attend to their key, the same in every page, as `--masked`. */
-export function maskedColor() {
-  return COLORS[scheme()];
+const COLORS = { light: "#d9d9d9", dark: "#3c4048" };
+const UNSELECTED = { light: "#e3b7d8", dark: "#6b4a63" };
+
+/** What a masked cell holds: a key that is not allowed, or one that was not selected. */
+export const MASKED = { allowed: 1, selected: 2 };
+
+/** What a masked cell is called. @param {number} kind one of `MASKED` */
+export function maskedText(kind) {
+  return kind === MASKED.selected ? NOT_SELECTED : NOT_ALLOWED;
+}
+
+/**
+ * The colour of cells whose query may not attend to their key, the same in every page, as `--masked`;
+ * or of those that an indexer did not select.
+ * @param {number} [kind] one of `MASKED`
+ */
+export function maskedColor(kind = MASKED.allowed) {
+  return (kind === MASKED.selected ? UNSELECTED : COLORS)[scheme()];
 }
 
 /**

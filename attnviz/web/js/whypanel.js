@@ -21,6 +21,7 @@ import { reasonOf } from "./reason.js";
  * @property {string} shown
  * @property {string[]} said
  * @property {(head: string) => void} [jump] shows another head
+ * @property {boolean} [rowElsewhere] whether the page shows the softmax of the row in a place of its own
  */
 
 /** Products and keys that are named. */
@@ -159,7 +160,7 @@ export function drawReason(place, asked) {
     make("p", { class: "small" }, turn, ` a bar a dimension; largest products ${largest(reason)}`),
     make("table", { class: "why-steps" }, make("tbody", {}, ...steps(asked, reason).map(([name, value, how]) =>
       make("tr", { "data-step": name }, make("th", { scope: "row" }, name), make("td", {}, value), make("td", {}, how))))),
-    make("h3", {}, "The row’s softmax"), softmax(asked, reason),
+    ...(asked.rowElsewhere ? [] : [make("h3", {}, "The row’s softmax"), softmax(asked, reason)]),
     ...fromWhere(asked, reason),
     ...said.map((text) => make("p", { class: "small" }, text)));
   strips(canvas, reason, place.clientWidth);

@@ -24,12 +24,11 @@ function show(element) {
   const word = document.querySelector(`[data-word="${element.dataset.term}"]`);
   fill(tip, make("strong", {}, word?.textContent || ""), make("span", {}, ...[...word?.nextElementSibling?.childNodes || []].map((node) => node.cloneNode(true))));
   element.setAttribute("aria-describedby", "word");
-  place(element);
+  placeBeside(tip, element);
 }
 
-/** Below what it explains, or above where there is no room. @param {HTMLElement} element */
-function place(element) {
-  const tip = byId("word");
+/** Below what it explains, or above where there is no room. @param {HTMLElement} tip @param {HTMLElement} element */
+export function placeBeside(tip, element) {
   const box = element.getBoundingClientRect();
   const [wide, high] = [tip.offsetWidth, tip.offsetHeight];
   tip.style.left = `${Math.max(8, Math.min(box.left, innerWidth - wide - 8))}px`;
@@ -43,5 +42,5 @@ export function startWords() {
   document.addEventListener("focusout", () => show(null));
   document.addEventListener("click", (event) => show(marked(event.target)));
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") show(null); });
-  addEventListener("scroll", () => (shown && (shown === document.activeElement || shown.matches(":hover")) ? place(shown) : show(null)), { passive: true, capture: true });
+  addEventListener("scroll", () => (shown && (shown === document.activeElement || shown.matches(":hover")) ? placeBeside(byId("word"), shown) : show(null)), { passive: true, capture: true });
 }

@@ -147,13 +147,42 @@ def test_every_sentence_is_so(
             assert tab.is_visible("#map-before")
         until(tab, "() => document.querySelector('#spot .edge')?.getBoundingClientRect().width > 8")
         tab.wait_for_timeout(60)
-        edge = tab.eval_on_selector("#spot .edge", "e => e.getBoundingClientRect().toJSON()")
+        # at one go: what is drawn anew between finding it and asking it has no place any more
+        edge = tab.evaluate(
+            "document.querySelector('#spot .edge').getBoundingClientRect().toJSON()"
+        )
         assert edge["width"] > 8
         said = tab.eval_on_selector("#lesson", "e => e.getBoundingClientRect().bottom")
         assert step.spot == "figure" or said - 8 <= edge["top"] < 780, (
             "in sight, below what is said"
         )
         tab.click("#lesson-next")
+
+
+SLOW_WORKER = """globalThis.Worker = class extends Worker {
+    addEventListener(kind, hear) {
+        const later = kind === 'message' ? event => setTimeout(() => hear(event), 400) : hear;
+        super.addEventListener(kind, later);
+    }
+};"""
+"""Answers come so much later that what is asked meanwhile has to wait."""
+
+
+def test_the_page_is_busy_until_its_newest_question_is_answered(page: Opened, path: Path) -> None:
+    """A choice that is clicked while another question is open: that one's answer is not its own."""
+    page.page.add_init_script(SLOW_WORKER)
+    tab = started(page, path, "lesson=layers&step=2").page
+    told = tab.evaluate(
+        """async () => {
+            const pause = () => new Promise(done => setTimeout(done, 20));
+            document.getElementById('token-1').click();
+            await pause();
+            document.querySelector('#lesson-choices button').click();
+            do await pause(); while (document.documentElement.dataset.busy !== '0');
+            return document.getElementById('lesson-told').innerText;
+        }"""
+    )
+    assert told
 
 
 def test_the_first_step_does_not_show_its_answer(page: Opened, path: Path) -> None:

@@ -120,6 +120,17 @@ def test_the_picture_shows_the_word_the_heads_and_the_switch(page: Opened, path:
     assert tab.inner_text("#stage-share") == f"{100 * share:.0f} %"
 
 
+def test_a_link_to_another_token_has_no_empty_picture(page: Opened, path: Path) -> None:
+    tab = started(page, path, "at=8").page
+    assert not tab.is_visible("#stage")
+    tab.click("#token-11")
+    settled(page)
+    assert tab.inner_text("#stage-word") == "bread"
+    tab.click("#token-8")
+    settled(page)
+    assert tab.inner_text("#stage-word") == "bread", "what was drawn stays"
+
+
 def test_it_leaves_room_for_a_text_of_ones_own_and_for_lessons(page: Opened, path: Path) -> None:
     tab = started(page, path).page
     tab.fill("#text", "the dog ran")

@@ -17,6 +17,8 @@ import attnviz as av
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head
 from attnviz.core.source import PLAIN, ForwardRequest, Observer, Rows
+from attnviz.corpus import conllu
+from attnviz.corpus.conllu import Sentence
 from attnviz.errors import AttnvizError, SelectionError, UsageError
 from attnviz.features.profile import run, saved
 from attnviz.features.profile.parts import HeadDistribution
@@ -418,6 +420,64 @@ def test_a_head_that_is_mixed_by_chance_is_two_behaviours_in_one_leaf() -> None:
     assert said["previous"].residue[0].share == pytest.approx(1, abs=0.05)
 
 
+def random_treebank(path: Path, *, later: bool, count: int = 80) -> Path:
+    """Sentences whose words depend on earlier or on later ones, at random; half of them objects."""
+    words = repeated_words(1, 15)[0].split()[:15]
+    rng = np.random.default_rng(7)
+    blocks = []
+    for _ in range(count):
+        rows = []
+        for n, word in enumerate(rng.permutation(words).tolist(), 1):
+            low, high = (n + 1, len(words)) if later else (1, n - 1)
+            head = int(rng.integers(low, high + 1)) if low <= high else 0
+            arc = "root" if not head else "obj" if n % 2 else "nmod:of"
+            rows.append(f"{n}\t{word}\t_\tNOUN\t_\t_\t{head}\t{arc}\t_\t_\n")
+        blocks.append("".join(rows) + "\n")
+    path.write_text("".join(blocks))
+    return path
+
+
+def target(sentence: Sentence, word: int, relation: str) -> int:
+    """The word that a planted head of this relation looks at; the word itself for none."""
+    if relation == "governor":
+        return sentence.heads[word] if sentence.heads[word] >= 0 else word
+    arcs = zip(sentence.heads, sentence.relations, strict=True)
+    own = [n for n, (head, arc) in enumerate(arcs) if head == word and arc == "obj"]
+    return own[-1] if own else word
+
+
+@pytest.mark.parametrize("relation", ["governor", "object"])
+def test_a_planted_syntactic_head_is_a_behaviour_where_a_treebank_says_so(
+    relation, tmp_path
+) -> None:
+    path = random_treebank(tmp_path / "random.conllu", later=relation == "object")
+    source, maps, looked, all_ = av.load("demo-gpt2"), {}, 0, 0
+    texts = []
+    for _, _, sentence in conllu.sentences(str(path)):
+        tokens = source.prepare(sentence.prompt).sides["decoder"].queries
+        map_ = np.zeros((len(tokens), len(tokens)), np.float32)
+        for i, word in enumerate(tokens.words):
+            key = target(sentence, word, relation)
+            map_[i, i if key == word else tokens.words.index(key)] = 1
+            looked, all_ = looked + (i > 0 and key != word), all_ + (i > 0)
+        maps[tokens.ids] = map_
+        texts.append(sentence.prompt.text)
+
+    def weights(ids: Sequence[int]) -> np.ndarray:  # of probes, anything
+        return maps.get(tuple(ids), np.eye(len(ids), dtype=np.float32))
+
+    model = Planted(source, source.layout.head("1.2"), weights)
+
+    def shares(**of: Any) -> Any:
+        (one,) = av.profile(**of, model=model, select="1.2").distribution.heads
+        return one.behaviours.shares
+
+    found = shares(files=path)
+    assert found[relation].value == pytest.approx(looked / all_, abs=0.06)
+    assert found[relation].value > 3 * found[relation].chance
+    assert not {"governor", "subject", "object", "dependent"} & set(shares(texts=texts))
+
+
 @pytest.mark.parametrize("seed", [0, 1])
 def test_random_weights_have_no_behaviours(seed) -> None:
     source = av.load("demo-gpt2", untrained=seed)
@@ -484,6 +544,21 @@ def row_content(path: Path) -> dict[str, Any]:
     """All of a state, its texts too."""
     sample = saved.read(path).tally.rows.sample
     return {**content(path), "texts of rows": sorted(sample.texts.items())}
+
+
+def test_the_same_head_in_two_checkpoints_is_compared_by_its_rules() -> None:
+    some = sentences(120)
+    models = (av.load("demo-gpt2", untrained=0), av.load("demo-gpt2"))
+    before, after = (av.profile(texts=some, model=model, select="1.4") for model in models)
+    change = next(head for head in av.diff(before, after).heads if head.name == "1.4")
+    rules = {figure.name: figure for figure in change.changes if "rule" in figure.name}
+    (one,) = after.distribution.heads
+    assert rules["rule previous"].before == 0
+    assert rules["rule previous"].after == one.behaviours.shares["previous"].value > 0.8
+    assert rules["no rule"].before == 1
+    assert rules["no rule"].after == one.behaviours.unexplained.value
+    other = next(head for head in av.diff(before, after).heads if head.name == "0.0")
+    assert not any("rule" in figure.name for figure in other.changes)
 
 
 def test_what_cannot_be_selected_is_refused() -> None:

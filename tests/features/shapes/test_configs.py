@@ -29,6 +29,75 @@ def test_presets_agree_with_transformers(name: str) -> None:
     assert counted.whole == chosen.parameters
 
 
+PUBLISHED = {
+    # parameters of a Qwen3.5's text model in https://github.com/ggml-org/Llama-macOS/pull/63
+    "qwen3.5-27b": ("26.9", 1e9),
+    "qwen3.5-35b-a3b": ("34.7", 1e9),
+    # Gemma 3 report (arXiv:2503.19786), table 1: parameters without the embedding
+    "gemma3-1b": ("698", 1e6),
+    "gemma3-4b": ("3209", 1e6),
+    "gemma3-12b": ("10759", 1e6),
+    "gemma3-27b": ("25600", 1e6),
+    # of all weights in the files, https://github.com/ollama/ollama/pull/11286
+    "gemma3n-e2b": ("4.46", 1e9),
+    "gemma3n-e4b": ("6.87", 1e9),
+    # without the indexers: DeepSeek-V3 report (arXiv:2412.19437), abstract
+    "deepseek-v3.2": ("671", 1e9),
+    # https://github.com/MoonshotAI/Kimi-K2, model summary: 1T
+    "kimi-k2": ("1", 1e12),
+    # as counted from its files in https://github.com/ggml-org/llama.cpp/pull/17592
+    "kimi-linear-48b-a3b": ("49.12", 1e9),
+    # GLM-4.5 report (arXiv:2508.06471), table 1: with the layer for a second token, no embeddings
+    "glm-4.5": ("355", 1e9),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_counts_are_the_published_ones_to_the_printed_digits(name: str) -> None:
+    """Each figure counts what its source says that it counts, worked out from the config alone."""
+    chosen, (figure, unit) = presets()[name], PUBLISHED[name]
+    config, count = chosen.config, chosen.parameters
+    width, words = config["hidden_size"], config["vocab_size"]
+    if name.startswith("gemma3-"):
+        count -= words * width
+    if name.startswith("gemma3n"):  # W_K, W_V and the norm of keys of the borrowing layers
+        key = config["num_key_value_heads"] * config["head_dim"]
+        count += config["num_kv_shared_layers"] * (2 * width * key + config["head_dim"])
+    if name == "deepseek-v3.2":
+        queries = config["q_lora_rank"] * config["index_n_heads"] * config["index_head_dim"]
+        keys = width * (config["index_head_dim"] + config["index_n_heads"])
+        count -= config["num_hidden_layers"] * (queries + keys + 2 * config["index_head_dim"])
+        assert count == presets()["deepseek-v3"].parameters
+    if name == "glm-4.5":
+        heads, keys = config["num_attention_heads"], config["num_key_value_heads"]
+        head, experts = config["head_dim"], config["n_routed_experts"]
+        attention = (heads + 2 * keys) * head * (width + 1) + heads * head * width + 2 * head
+        inner = 3 * width * config["moe_intermediate_size"] * (experts + 1) + width * experts
+        count += attention + inner + 2 * width * width + 5 * width
+        count -= 2 * words * width
+    digits = len(figure.partition(".")[2])
+    assert f"{count / unit:.{digits}f}" == figure
+
+
+def test_kimi_k2_is_read_under_both_names_of_its_family() -> None:
+    config = dict(presets()["kimi-k2"].config)
+    one = read_config(config, "m").groups
+    assert one == read_config({**config, "model_type": "deepseek_v3"}, "m").groups
+
+
+def test_kimi_linear_is_read_as_released_and_as_transformers_saves_it() -> None:
+    released = dict(presets()["kimi-linear-48b-a3b"].config)
+    nested = released.pop("linear_attn_config")
+    types = ["linear_attention"] * 27
+    for number in nested["full_attn_layers"]:
+        types[number - 1] = "full_attention"
+    sizes = {"linear_num_heads": 32, "linear_head_dim": 128, "linear_conv_kernel_dim": 4}
+    saved = read_config({**released, **sizes, "layer_types": types}, "m")
+    model = presets()["kimi-linear-48b-a3b"].model
+    assert (saved.groups, saved.states) == (model.groups, model.states)
+    assert [i + 1 for i in model.states[0].layers] == nested["kda_layers"]
+
+
 def test_every_preset_has_a_source_and_a_plausible_share() -> None:
     for chosen in presets().values():
         assert chosen.source.startswith("https://")
@@ -54,7 +123,7 @@ def test_unlike_layers_are_told_apart() -> None:
 def test_windows_match_those_of_transformers() -> None:
     from transformers import AutoConfig
 
-    for name in ("gemma2-9b", "mistral-7b", "qwen2.5-7b"):
+    for name in ("gemma2-9b", "mistral-7b", "qwen2.5-7b", "gemma3n-e4b"):
         config = dict(presets()[name].config)
         built = AutoConfig.for_model(config.pop("model_type"), **config)
         types = getattr(built, "layer_types", None)
@@ -110,6 +179,20 @@ def test_unknown_family_is_answered_in_part() -> None:
         ),
         ({**presets()["gemma2-9b"].config, "query_pre_attn_scalar": "x"}, "attn_scalar must be"),
         ({"model_type": "deepseek_v2", "hidden_size": 64}, "no kv_lora_rank"),
+        ({**presets()["deepseek-v3.2"].config, "index_topk": 0}, "index_topk must be"),
+        (
+            {**presets()["kimi-linear-48b-a3b"].config, "linear_attn_config": {"num_heads": "x"}},
+            "num_heads must be",
+        ),
+        (
+            {
+                **presets()["kimi-linear-48b-a3b"].config,
+                "linear_attn_config": {"full_attn_layers": [0]},
+            },
+            "full_attn_layers must list layers from 1 to 27",
+        ),
+        ({**presets()["gemma3n-e4b"].config, "num_kv_shared_layers": 35}, "leaves none of 35"),
+        ({**presets()["qwen3.5-27b"].config, "linear_key_head_dim": -1}, "key_head_dim must be"),
     ],
 )
 def test_configs_that_say_too_little(config: dict[str, object], said: str) -> None:

@@ -8,7 +8,15 @@ import pytest
 import torch
 import transformers
 
-from attnviz.attention.costs import Projection, cache_elements, projections
+from attnviz.attention.costs import (
+    Projection,
+    blocked,
+    cache_elements,
+    crossing,
+    index_flops,
+    projections,
+)
+from attnviz.attention.spec import AttentionSpec, LayerAxes, RunSizes
 from attnviz.errors import ModelError
 from attnviz.features.shapes.costs.compare import stack_of
 from attnviz.features.shapes.costs.decode import cache_bytes
@@ -66,6 +74,23 @@ DECODERS: dict[str, dict[str, Any]] = {
     | {"v_head_dim": 6, "n_routed_experts": 3, "num_experts_per_tok": 2, "n_group": 1}
     | {"moe_intermediate_size": 16, "num_key_value_heads": 6},
 }
+LATENT = {"kv_lora_rank": 12, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 6}
+LATENT |= {"n_routed_experts": 3, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1}
+LATENT |= {"moe_intermediate_size": 16, "num_key_value_heads": 6, "first_k_dense_replace": 1}
+INDEXED = {"index_n_heads": 3, "index_head_dim": 8, "index_topk": 5, "q_lora_rank": 10}
+KIMI = {"layer_types": ["linear_attention", "full_attention"] * 2, "linear_head_dim": 4}
+KIMI |= {"mlp_layer_types": ["dense"] * 4, "linear_num_heads": 3, "pad_token_id": 0}
+DECODERS |= {
+    "qwen3_5_text": DECODERS["qwen3_next"],
+    "qwen3_5_moe_text": DECODERS["qwen3_next"],
+    "glm4_moe": GROUPED | LATENT | {"num_key_value_heads": 2, "use_qk_norm": True},
+    "deepseek_v32": SIZES | LATENT | INDEXED,
+    "kimi_linear": SIZES | LATENT | KIMI,
+    "gemma3n_text": GROUPED
+    | {"sliding_window": 6, "num_kv_shared_layers": 2, "vocab_size_per_layer_input": 32}
+    | {"layer_types": ["sliding_attention", "full_attention"] * 2, "intermediate_size": 40}
+    | {"hidden_size_per_layer_input": 4, "activation_sparsity_pattern": None},
+}
 ENCODERS: dict[str, dict[str, Any]] = {
     "bert": SIZES,
     "modernbert": SIZES | {"local_attention": 6, "pad_token_id": 0},
@@ -81,6 +106,9 @@ CASES += [
     ("llama4_text", DECODERS["llama4_text"] | {"attention_bias": True}),
     ("olmo", GROUPED | {"attention_bias": True}),
     ("jamba", DECODERS["jamba"] | {"attn_layer_period": 2, "attn_layer_offset": 0}),
+    ("glm4_moe", DECODERS["glm4_moe"] | {"attention_bias": True}),
+    ("glm4_moe", DECODERS["glm4_moe"] | {"use_qk_norm": False}),
+    ("gemma3n_text", DECODERS["gemma3n_text"] | {"num_kv_shared_layers": 0}),
 ]
 
 _FALCON = "query_key_value"
@@ -171,10 +199,77 @@ def test_a_decoding_step_reads_the_cache_that_is_said(family: str, fields: dict[
             read.append((key.nbytes, value.nbytes))
             return key, value
 
-        past.update = watched
+        choose = past.update_indexer
+
+        def chosen(key: torch.Tensor, layer: int) -> torch.Tensor:
+            keys = choose(key, layer)
+            read[layer] = (*read[layer], keys.nbytes)  # after the layer's own cache
+            return keys
+
+        past.update, past.update_indexer = watched, chosen
         model(ids[:, -1:], past_key_values=past, use_cache=True)
-    assert len(read) == sum(len(group.layers) for group in spec.cached_groups)
+    own = [group for group in spec.cached_groups if not group.spec.borrowed]
+    assert len(read) == sum(len(group.layers) for group in own)
     assert sum(map(sum, read)) == cache_bytes(stack_of(spec), TEXT, 4)
+
+
+@pytest.mark.parametrize(
+    "family", ["qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "kimi_linear"]
+)
+@pytest.mark.parametrize("tokens", [9, TEXT])
+def test_linear_layers_keep_the_state_that_is_said_at_any_length(family: str, tokens: int) -> None:
+    model, spec = built(family, DECODERS[family])
+    model = model.bfloat16()
+    with torch.no_grad():
+        past = model(torch.arange(tokens)[None] % 31 + 1, use_cache=True).past_key_values
+    (group,) = spec.states
+    assert group.layers == (0, 2)
+    for number in group.layers:
+        kept = past.layers[number]
+        state, inputs = kept.recurrent_states[0], kept.conv_states[0]
+        sides = sorted((group.state.key_dim, group.state.value_dim))
+        assert tuple(state.shape[:2]) == (1, group.state.heads)
+        assert sorted(state.shape[2:]) == sides
+        assert state.numel() == group.state.elements
+        assert state.dtype == torch.float32
+        assert tuple(inputs.shape) == (1, group.state.channels, group.state.kernel)
+        assert (inputs.numel(), inputs.dtype) == (group.state.inputs, torch.bfloat16)
+
+
+def test_an_indexer_costs_what_its_products_do() -> None:
+    from torch.utils.flop_counter import FlopCounterMode
+    from transformers.models.deepseek_v32.modeling_deepseek_v32 import DeepseekV32Indexer
+
+    model, spec = built("deepseek_v32", DECODERS["deepseek_v32"])
+    seen: list[int] = []
+
+    def counted(module: torch.nn.Module, arguments: Any, more: Any) -> None:
+        with FlopCounterMode(display=False) as counter:
+            type(module).forward(module, *arguments, **more)
+        seen.append(counter.get_total_flops())
+
+    for module in model.modules():
+        if isinstance(module, DeepseekV32Indexer):
+            module.register_forward_pre_hook(counted, with_kwargs=True)
+    with torch.no_grad():
+        model(torch.arange(TEXT)[None] % 31 + 1, use_cache=False)
+    layer = spec.main.spec
+    axes = LayerAxes(layer, RunSizes(seq=TEXT))
+    own = sum(p.flops(axes).value or 0 for p in projections(layer) if p.name.startswith("w_index"))
+    assert seen == [own + (index_flops(layer, axes).value or 0)] * 4
+    assert (blocked(layer, TEXT), axes.seen.size) == (1 - (15 + 5 * (TEXT - 5)) / TEXT**2, 5)
+    assert crossing(layer) == pytest.approx(_crossing(layer))
+
+
+def _crossing(layer: AttentionSpec) -> float:
+    """Where attention with its indexer costs the projections, found by halving."""
+    matrices = sum(p.weights for p in projections(layer))
+    low, high = 0.0, 1e9
+    for _ in range(200):
+        middle = (low + high) / 2
+        cost = layer.heads * (layer.score_dim + layer.value_dim) * min(middle, 5) + 27 * middle
+        low, high = (low, middle) if cost > matrices else (middle, high)
+    return low
 
 
 def test_cross_attention_keeps_every_source_token_once() -> None:

@@ -17,10 +17,11 @@ from attnviz.cli import main
 from attnviz.core.heads import Layout
 from attnviz.core.interval import Interval
 from attnviz.core.prompt import Prompt
+from attnviz.corpus.conllu import Sentence
 from attnviz.corpus.gold.rule import large, sure
 from attnviz.corpus.gold.settings import SyntaxSettings
 from attnviz.corpus.gold.tally import HitTable, share
-from attnviz.corpus.gold.treebank import Sentence, sentences
+from attnviz.corpus.gold.treebank import sentences
 from attnviz.errors import InputError
 from attnviz.features.syntax.relations import _candidates, _enough, run
 from attnviz.features.syntax.result import Syntax
@@ -200,7 +201,7 @@ def test_the_time_of_reading_grows_with_the_words_alone(tmp_path) -> None:
 
 
 def test_a_sentence_without_end_is_refused(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("attnviz.corpus.gold.treebank._MOST_LINES", 3)
+    monkeypatch.setattr("attnviz.corpus.conllu._MOST_LINES", 3)
     path = tmp_path / "t.conllu"
     path.write_text("".join(LINE.format(n, "a", n - 1) for n in range(1, 5)) + "\n" + GOOD)
     good, bad = sentences([str(path)], strict=False)

@@ -122,6 +122,48 @@ def test_masked_keys_have_a_colour_of_their_own(shared: Opened, page: Path, them
     assert "not allowed" in shared.saved("svg").decode()
 
 
+def test_keys_that_were_not_selected_are_told_from_those_that_are_not_allowed(
+    shared: Opened, tmp_path: Path
+) -> None:
+    from dataclasses import replace
+
+    from attnviz.core.key_mask import KeyMask
+
+    capture = made(2, 1, words(6), causal=True)
+    (site,) = capture.maps
+    allowed = np.tri(6, dtype=bool)
+    allowed[4:, 1] = False
+    left_out = np.tri(6, dtype=bool) & ~allowed
+    maps = np.where(allowed, capture.maps[site], 0)
+    maps = maps / maps.sum(-1, keepdims=True)
+    mask = KeyMask.of(allowed[None], unselected=left_out[None])
+    few = replace(capture, maps={site: maps}, reach={site: mask})
+    path = write_page(tmp_path, "few", few)
+    for theme, color in (("dark", (107, 74, 99)), ("light", (227, 183, 216))):
+        shared.open(path, f"view=map&on=0.0&theme={theme}", again=True)
+        g = geometry(shared)
+        for row, column, shade, said in (
+            (5, 1, color, "not selected"),
+            (2, 4, MASKED[theme], "not allowed"),
+        ):
+            x, y = g["left"] + (column + 0.5) * g["cw"], g["top"] + (row + 0.5) * g["ch"]
+            assert shared.pixel("#map-cells", x, y) == shade
+            shared.page.hover("#map-over", position={"x": x, "y": y})
+            assert shared.settle().text("#tip").split("\n")[1].startswith(said)
+    svg = shared.saved("svg").decode()
+    assert "not selected" in svg
+    assert "not allowed" in svg
+    rows = csv.DictReader(io.StringIO(shared.saved("csv").decode("utf-8-sig")))
+    cells = {
+        (int(row["query_index"]), int(row["key_index"])): (row["allowed"], row["selected"])
+        for row in rows
+    }
+    assert (cells[5, 1], cells[5, 0], cells[2, 4]) == (("0", "0"), ("1", "1"), ("0", ""))
+    (tmp_path / "all.npz").write_bytes(shared.saved("all-npz"))
+    back = av.read(tmp_path / "all.npz")
+    assert (back.reach[site].unselected == left_out).all()
+
+
 def test_masks_of_single_heads_come_along(shared: Opened, tmp_path: Path) -> None:
     """A window and bits of every head; NPZ brings them back."""
     from dataclasses import replace

@@ -1,5 +1,5 @@
 /** One logit of a state, as the sum of what made it. */
-export interface Added { word: number; logit: number; before: number; heads: number[]; bias: number; mlp: number; constant: number }
+export interface Added { word: number; logit: number; before: number; heads: number[]; bias: number; mlp: number; mixer: number; constant: number }
 /** A state, read out: its words by number, with their probabilities. */
 export interface Cell { top: [number, number][]; entropy: number; kl: number; rank: number; share: number; added: Added | null }
 export interface Data {

@@ -34,6 +34,8 @@ const PAUSE = 250;
 const SAID = 2500;
 /** @type {number | undefined} */
 let measuring;
+/** Questions so far: the page is busy until the newest one is answered. */
+let questions = 0;
 /** @type {Answer | null} */
 let current = null;
 
@@ -51,6 +53,8 @@ async function run(write = 0, roles = false) {
   const state = get();
   const { text, off, at, temperature, topK, topP, seed, why, places, other } = state;
   const [head] = numbers(new Set([state.head]));
+  const question = ++questions;
+  clearTimeout(measuring); // what waits for the network is not to be replaced by that
   document.documentElement.dataset.busy = "1";
   const answer = await ask({
     text, off: numbers(off), at, write, temperature, topK, topP, seed, opened: why === null ? null : head, head, places, other, asked: askedFor(state), roles,
@@ -61,7 +65,7 @@ async function run(write = 0, roles = false) {
   }
   if (answer.roles) tellRoles(text, answer.roles, network.rules);
   show(answer);
-  clearTimeout(measuring);
+  if (question !== questions) return;
   if (rolesText() !== text && answer.ids.length) measuring = setTimeout(() => run(0, true), PAUSE);
   document.documentElement.dataset.busy = "0";
 }
@@ -91,11 +95,11 @@ function draw() {
   drawNext(current, network.causal);
   drawStage(current);
   if (document.documentElement.classList.contains("empty")) return;
+  drawWhy(current); // which takes its room before maps do
   drawRoles();
   drawGrid(current);
   drawMaps(current);
   drawWords(current, network.causal);
-  drawWhy(current);
   drawLesson(current);
   drawRiver(current);
 }

@@ -283,7 +283,7 @@ function meanRow(rows, width) {
  * @param {Norm} norm
  * @param {Float32Array} out may be x
  */
-function normalize(x, from, to, { weight, bias, eps }, out) {
+export function normalize(x, from, to, { weight, bias, eps }, out) {
   const width = weight.length;
   for (let t = from; t < to; t++) {
     const at = t * width;

@@ -3,8 +3,8 @@ import { originsOf } from "./origins.js";
 /** @typedef {import("./types.js").Opened} Opened */
 
 /**
- * What the weights of one head are made of in a pass that has run: queries, keys, what these are
- * from, and the norms of values through W_O, which are zero for a head that is off.
+ * What the weights of one head are made of in a pass that has run: queries, keys, values, what
+ * the first two are from, and the norms of values through W_O, which are zero for a head that is off.
  * @param {import("./network.js").Pass} pass
  * @param {number} number the head's, of all heads
  * @returns {Opened}
@@ -33,5 +33,5 @@ export function opened(pass, number) {
     }
     norms[s] = Math.sqrt(square) * pass.gates[number];
   }
-  return { queries: rows(0), keys: rows(1), norms, width: size, S, scale: layers[layer].scale, split: originsOf(pass, number) };
+  return { queries: rows(0), keys: rows(1), values, norms, width: size, S, scale: layers[layer].scale, split: originsOf(pass, number) };
 }

@@ -1,4 +1,6 @@
 import { best, shares } from "./chance.js";
+import { normalize } from "./network.js";
+import { product } from "./product.js";
 
 /** @typedef {import("./types.js").Passage} Passage */
 
@@ -10,9 +12,50 @@ export function norm(rows, width, t) {
   return Math.hypot(...rows.subarray(t * width, (t + 1) * width));
 }
 
+/** The norm of a vector. @param {Float32Array} vector */
+function length(vector) {
+  return norm(vector, vector.length, 0);
+}
+
 /**
- * What a position passes through: how much every head and the MLP write there, the norms of what
- * leaves W_O and the MLP; how large the residual stream is after each layer, and what the LM head
+ * What a normalization does with a vector.
+ * @param {Float32Array} vector
+ * @param {import("./types.js").Norm} by
+ * @returns {import("./types.js").Normed}
+ */
+export function normed(vector, by) {
+  const mean = vector.reduce((sum, value) => sum + value, 0) / vector.length;
+  const spread = Math.sqrt(vector.reduce((sum, value) => sum + (value - mean) ** 2, 0) / vector.length);
+  const out = new Float32Array(vector.length);
+  normalize(vector, 0, 1, by, out);
+  return { mean, spread, reads: length(vector), gives: length(out) };
+}
+
+/**
+ * The residual stream of a position between a layer's attention and its MLP, and both normalizations.
+ * @param {import("./network.js").Pass} pass
+ * @param {number} number
+ * @param {number} at
+ */
+function between({ model, states, mixed, fed }, number, at) {
+  const { width, preNorm, layers } = model;
+  const { out, norm1, norm2 } = layers[number];
+  const row = (/** @type {Float32Array} */ rows) => rows.slice(at * width, (at + 1) * width);
+  const [before, added] = [row(states[number]), new Float32Array(width)];
+  product(row(mixed[number]), 0, 1, width, out.weight, out.bias, added);
+  const sum = before.map((value, i) => value + added[i]);
+  const middle = sum.slice();
+  if (!preNorm) normalize(sum, 0, 1, norm1, middle);
+  const written = row(fed[number]);
+  return {
+    attended: length(added), middle: length(middle),
+    normed: preNorm ? [normed(before, norm1), normed(sum, norm2)] : [normed(sum, norm1), normed(middle.map((value, i) => value + written[i]), norm2)],
+  };
+}
+
+/**
+ * What a position passes through: how much every head, attention and the MLP write there, how large the
+ * residual stream is between them and after each layer, what its normalizations read, and what the LM head
  * would say of it (the logit lens), where layers add to what they get.
  * @param {import("./network.js").Pass} pass
  * @param {number} at
@@ -26,7 +69,7 @@ export function passage(pass, at) {
     const [fed, size] = [norm(pass.fed[number], width, at), norm(pass.states[number + 1], width, at)];
     const logits = readable ? pass.logits(at, number + 1) : null;
     const [id] = logits ? best(logits, 1) : [];
-    return { written, fed, size, guess: logits && { id, share: shares(logits)[id] } };
+    return { written, fed, size, ...between(pass, number, at), guess: logits && { id, share: shares(logits)[id] } };
   });
 }
 

@@ -4,6 +4,7 @@ import { fixed } from "./numbers.js";
 import { normText, probability, scoreText, weightText } from "./digits.js";
 import { label, named } from "./headmap.js";
 import { get, set } from "./store.js";
+import { drawSublayers, startSublayers, sublayer } from "./sublayers.js";
 import { draw } from "./svg.js";
 
 /** @typedef {import("./types.js").Answer} Answer */
@@ -25,19 +26,22 @@ let pointed = null;
 let listed = null;
 
 /** A block for every layer. @param {Network} network */
-export function startRiver({ layers, heads }) {
+export function startRiver({ layers, heads, preNorm }) {
+  startSublayers(preNorm);
   byId("places").addEventListener("click", () => set({ places: !get().places }));
   byId("river-layers").append(...Array.from({ length: layers }, (_, layer) => block(layer, heads)));
 }
 
 /** @param {number} layer @param {number} heads */
 function block(layer, heads) {
-  const mlp = make("span", { class: "river-mlp", role: "img" }, make("i", {}));
+  const [first, mlp, second, norm] = [sublayer("first", layer, make("i", {})), sublayer("mlp", layer, make("i", {})), sublayer("second", layer, make("i", {})), sublayer("norm", layer)];
   const open = make("button", { type: "button", class: "river-name", "aria-expanded": "false", "aria-controls": "river-heads", title: "its heads, one by one" }, `layer ${layer}`);
   const whole = make("div", { class: "river-layer", role: "group", "aria-label": `layer ${layer}` },
-    make("p", { class: "river-speech" }), make("div", { class: "river-parts" }, make("div", { class: "river-dots" }, ...Array.from({ length: heads }, (_, head) => dot(`${layer}.${head}`))), mlp),
-    make("div", { class: "river-foot" }, open, make("span", { class: "river-norm small" })));
-  whole.addEventListener("click", (event) => { if (!(/** @type {Element} */ (event.target).closest(".river-head"))) list(listed === layer ? null : layer); });
+    make("p", { class: "river-speech" }), make("div", { class: "river-parts" },
+      make("div", { class: "river-branch" }, make("div", { class: "river-dots" }, ...Array.from({ length: heads }, (_, head) => dot(`${layer}.${head}`))), first),
+      make("div", { class: "river-branch" }, mlp, second)),
+    make("div", { class: "river-foot" }, open, norm));
+  whole.addEventListener("click", (event) => { if (!(/** @type {Element} */ (event.target).closest(".river-head, .river-part"))) list(listed === layer ? null : layer); });
   return whole;
 }
 
@@ -96,13 +100,8 @@ export function drawRiver(answer) {
     const said = guess || (last && best ? { id: best.id, share: share(best) } : null);
     speech.hidden = !said;
     if (said) fill(speech, make("span", { class: "small" }, last ? "says:" : "would say:"), " ", make("b", {}, label(said.id)), " ", make("span", {}, probability(said.share)));
-    const mlp = /** @type {HTMLElement} */ (parts.lastElementChild);
-    mlp.setAttribute("aria-label", `the MLP writes ${normText(fed)} here`);
-    mlp.title = `the MLP writes ${normText(fed)} here`;
-    mlp.style.setProperty("--side", side(fed));
-    const norm = /** @type {HTMLElement} */ (foot.lastElementChild);
-    fill(norm, normText(size));
-    norm.title = `norm of the residual stream after layer ${layer}`;
+    /** @type {HTMLElement} */ (parts.querySelector(".river-mlp")).style.setProperty("--side", side(fed));
+    fill(/** @type {HTMLElement} */ (foot.lastElementChild), normText(size));
     written.forEach((value, number) => {
       const id = `${layer}.${number}`;
       const made = /** @type {HTMLElement} */ (dots.get(id));
@@ -120,6 +119,7 @@ export function drawRiver(answer) {
   });
   byId("river-lens").hidden = !passage.some(({ guess }) => guess);
   describe();
+  drawSublayers(answer);
   look(pointed);
 }
 

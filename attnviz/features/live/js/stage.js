@@ -36,8 +36,10 @@ export function drawStage(answer) {
   const { opening } = page;
   const { text, step, other, places } = get();
   const here = opening !== null && text === opening.text && step < 0 && other === null && places;
-  byId("stage").hidden = !here;
-  if (!here || (opening.answer !== null && answer.at !== opening.at)) return;
+  // another token is looked at: what was drawn stays, and what was not is not shown
+  const elsewhere = here && opening.answer !== null && answer.at !== opening.at;
+  byId("stage").hidden = !here || (elsewhere && !current);
+  if (!here || elsewhere) return;
   current = answer;
   const { at, looks } = opening;
   const word = wordOf(answer);

@@ -59,14 +59,16 @@ export interface Ask { turn: number; text: string; off: number[]; at: number | n
   asked: string; roles: boolean;
 }
 /** What the weights of one head are made of in one pass. */
-export interface Opened { queries: Float32Array; keys: Float32Array; norms: Float32Array; width: number; S: number; scale: number;
+export interface Opened { queries: Float32Array; keys: Float32Array; values: Float32Array; norms: Float32Array; width: number; S: number; scale: number;
   /** what queries and keys were made of; null where it would be too much */
   split: { query: Split; key: Split } | null;
 }
 /** Kind and name of every source, and what each adds at every token, [sources, tokens, width]. */
 export interface Split { names: [string, string][]; parts: Float32Array }
-/** Norms of what every head of a layer and its MLP write at a position, and of the residual stream after it; what the LM head would say there. */
-export interface Passage { written: number[]; fed: number; size: number; guess: { id: number; share: number } | null }
+/** What a normalization reads at a position: mean, standard deviation and norm of its numbers; and the norm of what it gives. */
+export interface Normed { mean: number; spread: number; reads: number; gives: number }
+/** Norms of what every head of a layer, its attention and its MLP write at a position, and of the residual stream between these and after both; its two normalizations; what the LM head would say there. */
+export interface Passage { written: number[]; attended: number; middle: number; fed: number; size: number; normed: Normed[]; guess: { id: number; share: number } | null }
 export interface Word { id: number; before: number; after: number }
 export interface Answer {
   turn: number; asked: string; roles: Measured[][] | null; ids: number[]; cut: number; at: number; milliseconds: number; added: string;

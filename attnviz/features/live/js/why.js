@@ -2,6 +2,7 @@ import { weightText } from "./digits.js";
 import { byId } from "./dom.js";
 import { fixed, plain } from "./numbers.js";
 import { named, onCell } from "./headmap.js";
+import { drawRow, leaveRow, playRow, startRow } from "./rowsteps.js";
 import { get, page, set } from "./store.js";
 import { drawReason } from "./whypanel.js";
 
@@ -44,7 +45,13 @@ export function lacks(answer) {
 /** @param {boolean} ordered whether no query sees later keys */
 export function startWhy(ordered) {
   causal = ordered;
+  startRow();
   byId("ask-why").addEventListener("click", () => (get().why === null ? open() : close()));
+  byId("play-row").addEventListener("click", () => {
+    playRow();
+    if (get().why === null) open();
+    else draw();
+  });
   byId("why-close").addEventListener("click", close);
   document.addEventListener("keydown", (event) => {
     if (document.querySelector("dialog[open]")) return;
@@ -83,6 +90,7 @@ function draw() {
   const { why, head, off } = get();
   byId("why").hidden = why === null;
   byId("ask-why").setAttribute("aria-expanded", String(why !== null));
+  if (why === null) leaveRow();
   if (why === null || !current || current.opened !== head) return;
   const { ids, at, termsBefore, termsAfter } = current;
   const whole = first || !termsAfter;
@@ -96,18 +104,24 @@ function draw() {
   const [layer, number] = head.split(".").map(Number);
   const maps = whole ? current.before : /** @type {Float32Array[]} */ (current.after);
   const answer = current;
+  /** @type {import("./reason.js").Terms} */
+  const known = { ...terms, softcap: null, sink: null, bias: null, allowed: (row, column) => !causal || column <= row, written: true, turned: false, slack: null, off: page.errors.score / terms.scale,
+    origins: terms.split && { query: origins(terms.split.query, terms), key: origins(terms.split.key, terms) } };
+  const names = { r, c, query: named(answer, r), key: (/** @type {number} */ s) => named(answer, s), error: page.errors.weight,
+    weightText: (/** @type {number} */ weight) => (page.errors.weight ? weightText(weight) : weight && weight < 0.0005 ? plain(weight) : fixed(weight, 4)) };
+  // what is written is known of the pass that goes on, at the token that is shown
+  const written = r === answer.at && terms === (termsAfter || termsBefore) ? answer.passage[layer].written[number] : null;
+  const plays = drawRow({ ...names, terms: known, values: terms.values, causal, written, choose: (s) => set({ at: r, key: s, why: s }) });
   drawReason(byId("why-body"), {
-    terms: { ...terms, softcap: null, sink: null, bias: null, allowed: (row, column) => !causal || column <= row, written: true, turned: false, slack: null, off: page.errors.score / terms.scale,
-      origins: terms.split && { query: origins(terms.split.query, terms), key: origins(terms.split.key, terms) } },
+    ...names, terms: known, head, rowElsewhere: true,
     jump: (id) => set({ head: id }),
-    r, c, head, query: named(answer, r), key: (s) => named(answer, s),
-    weightText: (weight) => (page.errors.weight ? weightText(weight) : weight && weight < 0.001 ? plain(weight) : fixed(weight, 4)),
-    error: page.errors.weight, shown: `${weightText(maps[layer][(number * count + r) * count + c])} in the map`,
+    shown: `${weightText(maps[layer][(number * count + r) * count + c])} in the map`,
     said: [
       "Computed from the queries and keys of this very pass.",
       ...(!whole && off.has(head) ? ["This head is off: it writes nothing."] : []),
     ],
   });
+  if (plays) opening = false;
   if (opening) {
     opening = false;
     byId("why-title").focus({ preventScroll: true });

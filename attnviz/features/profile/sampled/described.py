@@ -28,7 +28,14 @@ from attnviz.features.profile.parts import (
 from attnviz.features.profile.sampled import rules
 from attnviz.features.profile.sampled.pairs import PAIR_UNIT, pair_keys
 from attnviz.features.profile.sampled.planes import plane
-from attnviz.features.profile.sampled.relations import CLASSES, CONDITIONS, PLACES, RELATIONS
+from attnviz.features.profile.sampled.relations import (
+    CLASSES,
+    CONDITIONS,
+    GOLD_CONDITIONS,
+    GOLD_RELATIONS,
+    PLACES,
+    RELATIONS,
+)
 from attnviz.features.profile.sampled.sample import CRITERIA, WHOLE, second
 from attnviz.features.profile.sampled.sums import HeadSums
 from attnviz.features.profile.sampled.token_shares import TokenShares, specific
@@ -121,10 +128,13 @@ class _Head:
         self._rows: dict[int, int] = {}
         sample = sums.sample
         self._whole = min(len(sample), WHOLE)
+        gold = bool((sample["chance"][:, :, -GOLD_RELATIONS:] > 0).any())
+        relations = len(RELATIONS) - (0 if gold else GOLD_RELATIONS)
+        conditions = len(CONDITIONS) - (0 if gold else GOLD_CONDITIONS)
         self._made = rules.Rows(
-            rules.unpacked(sample["hits"][:, number], len(RELATIONS)),
-            sample["chance"][:, self._layer].astype(np.float64),
-            rules.unpacked(sample["condition"], len(CONDITIONS)),
+            rules.unpacked(sample["hits"][:, number], relations),
+            sample["chance"][:, self._layer, :relations].astype(np.float64),
+            rules.unpacked(sample["condition"], conditions),
         )
         self._chances = chances
 
@@ -204,7 +214,7 @@ class _Head:
             _known(float(sample["written"][row, number])),
             _known(effect),
             tuple(np.rint(weights * 1000).astype(int).tolist()),
-            tuple(relation.name for relation, hit in zip(RELATIONS, hits, strict=True) if hit),
+            tuple(RELATIONS[n].name for n in np.flatnonzero(hits)),
         )
 
     def _share(self, holds: Bools, of: Bools, chance: NDArray[np.float64] | None) -> RowShare:

@@ -19,9 +19,14 @@ LONGEST_TOKEN = 40
 
 @lru_cache(maxsize=1 << 16)
 def hashed(text: str) -> int:
-    """64 bits of a token's text."""
-    said = text[:LONGEST_TOKEN].encode("utf-8", "surrogatepass")
+    """64 bits of a text."""
+    said = text.encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(said, digest_size=8).digest())
+
+
+def token_keys(texts: Sequence[str]) -> Hashes:
+    """64 bits of the text of each token, [n]."""
+    return np.array([hashed(text[:LONGEST_TOKEN]) for text in texts], np.uint64)
 
 
 def paired(queries: Hashes, keys: Hashes) -> Hashes:
@@ -32,5 +37,5 @@ def paired(queries: Hashes, keys: Hashes) -> Hashes:
 
 def pair_keys(pairs: Sequence[tuple[str, str]]) -> Hashes:
     """The keys under which pairs of tokens are counted, [n]."""
-    names = np.array([[hashed(text) for text in pair] for pair in pairs], np.uint64)
+    names = token_keys([text for pair in pairs for text in pair])
     return paired(*names.reshape(-1, 2).T)

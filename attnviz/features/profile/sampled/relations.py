@@ -1,9 +1,9 @@
 """What can set a key apart from the others, seen from its query; and what a query can be.
 
 A relation says which keys of a row are its targets, a condition which rows it is about; both are
-known from the tokens alone. Relations of the names of scores have the targets of those scores
-(:mod:`attnviz.scoring.scores`): outside of the sink but for ``first`` and ``separator``; only that
-position 0 is the token before position 1 here.
+known from the tokens alone, or from what a treebank says of their words. Relations of the names of
+scores have the targets of those scores (:mod:`attnviz.scoring.scores`): outside of the sink but for
+``first`` and ``separator``; only that position 0 is the token before position 1 here.
 
 Notation in shapes: n rows, S keys, R relations.
 """
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.tokens import Tokens
+from attnviz.corpus.conllu import Sentence
 from attnviz.scoring.axes import is_punctuation
 from attnviz.scoring.block import LOCAL_WINDOW
 
@@ -37,9 +38,11 @@ class Known:
 
     Attributes:
         tokens: S of them.
+        sentence: of a treebank, whose words are those of the tokens.
     """
 
     tokens: Tokens
+    sentence: Sentence | None = None
 
     @cached_property
     def identity(self) -> Integers:
@@ -111,6 +114,19 @@ class Known:
         again = np.ones(len(self.identity), np.bool_)
         again[first] = False
         return again & ~self.special
+
+    @cached_property
+    def governors(self) -> Integers:
+        """[S], the number of the word that each token's word depends on; -1 for none."""
+        heads = () if self.sentence is None else self.sentence.heads
+        return np.array([heads[word] if 0 <= word < len(heads) else -1 for word in self.words])
+
+    @cached_property
+    def arcs(self) -> tuple[str, ...]:
+        """Of each token's word to that, without subtypes; empty for none."""
+        names = () if self.sentence is None else self.sentence.relations
+        plain = [name.partition(":")[0] for name in names]
+        return tuple(plain[word] if 0 <= word < len(plain) else "" for word in self.words)
 
     @cached_property
     def sink(self) -> Bools:
@@ -242,6 +258,23 @@ def _last_mark(known: Known, rows: Integers) -> Bools:
     return keys
 
 
+def _governor(known: Known, rows: Integers) -> Bools:
+    above = known.governors[rows][:, None]
+    keys: Bools = (known.words == above) & (above >= 0)
+    return keys
+
+
+def _dependent(*arcs: str) -> Callable[[Known, Integers], Bools]:
+    """Words that depend on the query's, by arcs of some names or of any."""
+
+    def targets(known: Known, rows: Integers) -> Bools:
+        own = known.words[rows][:, None]
+        below: Bools = (known.governors == own) & (own >= 0)
+        return below & np.isin(known.arcs, arcs) if arcs else below
+
+    return targets
+
+
 RELATIONS: tuple[Relation, ...] = (
     Relation("first", _first, sink=True),
     Relation("self", _offset(0), sink=True),
@@ -263,8 +296,15 @@ RELATIONS: tuple[Relation, ...] = (
     Relation("continuation", _flag("continuation")),
     Relation("repeated", _flag("repeated")),
     Relation("local", _local),
+    Relation("governor", _governor),
+    Relation("subject", _dependent("nsubj", "csubj")),
+    Relation("object", _dependent("obj", "iobj")),
+    Relation("dependent", _dependent()),
 )
-"""In the order in which equally good ones are tried: the narrow before the wide."""
+"""In the order in which equally good ones are tried: the narrow before the wide. Behind them, those
+of :data:`GOLD_RELATIONS`."""
+GOLD_RELATIONS = 4
+"""The last ones, which only a treebank knows."""
 
 PLACES: Mapping[str, int] = {relation.name: n for n, relation in enumerate(RELATIONS)}
 
@@ -292,6 +332,15 @@ class Condition:
     holds: Callable[[Known], Bools]
 
 
+def _arc(*arcs: str) -> Callable[[Known], Bools]:
+    """Queries whose words depend on others by arcs of some names."""
+
+    def holds(known: Known) -> Bools:
+        return np.isin(known.arcs, arcs)
+
+    return holds
+
+
 def _early(known: Known) -> Bools:
     early: Bools = np.arange(len(known.words)) < EARLY
     return early
@@ -316,7 +365,13 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition("opens", lambda known: known.opens),
     Condition("after", _followed),
     Condition("early", _early),
+    Condition("argument", _arc("nsubj", "csubj", "obj", "iobj")),
+    Condition("function", _arc("det", "case", "aux", "cop", "mark", "cc", "clf")),
+    Condition("modifier", _arc("amod", "advmod", "nmod", "nummod", "compound", "acl", "appos")),
 )
+"""What the tokens tell, and behind it what only a treebank knows: :data:`GOLD_CONDITIONS`."""
+GOLD_CONDITIONS = 3
+"""The last ones, by names of Universal Dependencies."""
 
 
 def conditions(known: Known) -> Integers:

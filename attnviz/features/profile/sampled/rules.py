@@ -23,8 +23,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.features.profile.sampled.relations import CONDITIONS, RELATIONS
-
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
@@ -116,9 +114,9 @@ def listed(rows: Rows, least: int) -> tuple[tuple[int, ...], float]:
     chosen: list[int] = []
     total, left = 0.0, np.ones(len(rows), np.bool_)
     while len(chosen) < RULES and left.sum() >= LEAST:
-        price = PRICE + np.log2(len(RELATIONS)) + 0.5 * np.log2(left.sum())
+        price = PRICE + np.log2(rows.hits.shape[1]) + 0.5 * np.log2(left.sum())
         gains = []
-        for relation in range(len(RELATIONS)):
+        for relation in range(rows.hits.shape[1]):
             hits = rows.hits[left, relation]
             often = hits.sum() >= max(least, LEAST_PRECISION * len(hits))
             enough = relation not in chosen and often
@@ -143,9 +141,9 @@ def _grown(rows: Rows, deepest: int, least: int) -> tuple[Tree, float]:
     best: tuple[Tree, float] = (Leaf(rules), bits)
     if deepest == 0 or len(rows) < 2 * LEAST:
         return best
-    price = PRICE + np.log2(len(CONDITIONS))
+    price = PRICE + np.log2(rows.conditions.shape[1])
     gains = []
-    for number in range(len(CONDITIONS)):
+    for number in range(rows.conditions.shape[1]):
         holds = rows.conditions[:, number]
         if min(holds.sum(), (~holds).sum()) < LEAST:
             continue

@@ -15,9 +15,16 @@ from numpy.typing import NDArray
 from attnviz.core.heads import Head
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Source
+from attnviz.corpus.conllu import Sentence
 from attnviz.features.profile.sampled import relations
 from attnviz.features.profile.sampled.effects import effects, no_effects
-from attnviz.features.profile.sampled.pairs import LONGEST_TOKEN, PAIR_UNIT, hashed, paired
+from attnviz.features.profile.sampled.pairs import (
+    LONGEST_TOKEN,
+    PAIR_UNIT,
+    hashed,
+    paired,
+    token_keys,
+)
 from attnviz.features.profile.sampled.relations import CLASSES, Known
 from attnviz.features.profile.sampled.sample import (
     Hashes,
@@ -128,7 +135,11 @@ class TaskRows:
         self._counted: dict[int, list[tuple[Hashes, NDArray[np.int64]]]] = defaultdict(list)
 
     def begin(
-        self, batch: Sequence[Inputs], keys: Sequence[int], clusters: Sequence[str]
+        self,
+        batch: Sequence[Inputs],
+        keys: Sequence[int],
+        clusters: Sequence[str],
+        sentences: Sequence[Sentence | None],
     ) -> BatchRows:
         """Before a batch runs.
 
@@ -136,9 +147,14 @@ class TaskRows:
             batch: its items.
             keys: of their texts, or windows of them.
             clusters: what texts belong to that are not independent.
+            sentences: what a treebank says of each text.
         """
         bits = [hashes(key, item.length, self._seed) for key, item in zip(keys, batch, strict=True)]
-        known = [Known(item.sides[self._sums.sites[0].kind].queries) for item in batch]
+        kind = self._sums.sites[0].kind
+        known = [
+            Known(item.sides[kind].queries, sentence)
+            for item, sentence in zip(batch, sentences, strict=True)
+        ]
         whole = [
             np.flatnonzero(self._whole.may_have(own) & ~tokens.special)
             for own, tokens in zip(bits, known, strict=True)
@@ -240,7 +256,7 @@ class TaskRows:
         """What uniform attention would do in each layer; equal masks are worked out once."""
         known, h = watch.known[item], len(self._sums.heads)
         features = watch.features(item)
-        names = np.array([hashed(text) for text in known.tokens.texts], np.uint64)
+        names = token_keys(known.tokens.texts)
         made: list[tuple[LayerRows, Floats, Floats, tuple[Hashes, NDArray[np.int64]]]] = []
         for number, layer in enumerate(layers):
             same = next(
@@ -261,7 +277,7 @@ class TaskRows:
             self._counted[h + number].append((same[3][0], same[3][1].astype(np.int64)))
 
     def _pairs(self, known: Known, layers: Sequence[LayerRows], rows: NDArray[np.int64]) -> None:
-        names = np.array([hashed(text) for text in known.tokens.texts], np.uint64)
+        names = token_keys(known.tokens.texts)
         keys = np.concatenate([layer.key for layer in layers])[:, rows]
         for head, own in enumerate(keys):
             pairs, counts = np.unique(paired(names[rows], names[own]), return_counts=True)

@@ -135,7 +135,7 @@ def compare(
     rest = (model.whole - own) if model and model.whole else 0
     if model and not model.whole:
         rest = model.attention_parameters - own
-    many = sum(count for _, count in stack)
+    many = sum(count for layer, count in stack if not layer.borrowed)
     full = many * cache_elements(_as(spec, "mha", spec.heads)) * run.cache_width
     rows = []
     for name, variant in _variants(spec):
@@ -215,6 +215,8 @@ def _as(spec: AttentionSpec, kind: Kind, kv_heads: int) -> AttentionSpec:
         scaled=True,
         scale_dim=0,
         multiplier=None,
+        indexer=None,
+        turned=True,
     )
 
 
@@ -230,7 +232,7 @@ def with_kv_heads(spec: AttentionSpec, kv_heads: int) -> AttentionSpec:
 
 
 def _keep_reach(variant: AttentionSpec, layer: AttentionSpec) -> AttentionSpec:
-    return replace(variant, window=layer.window, chunked=layer.chunked)
+    return replace(variant, window=layer.window, chunked=layer.chunked, borrowed=layer.borrowed)
 
 
 def _same(variant: AttentionSpec, spec: AttentionSpec) -> bool:

@@ -58,7 +58,8 @@ class _Drawing:
             step = walk.step(key)
             lines.append([(f"{letter} ", "strong"), (f"= {step.operation}  {step.concrete}", "")])
             if letter == "K" and spec.rope_dim:
-                lines[-1].append((", then k_rope, rotated, in every head", "dim"))
+                turned = ", rotated" if spec.turned else ""
+                lines[-1].append((f", then k_rope{turned}, in every head", "dim"))
         self.box(lines)
         text = f".view, .transpose(1, 2): Q {walk.step('transpose').concrete}"
         if any(step.key == "transpose_kv" for step in walk.steps):
@@ -68,7 +69,7 @@ class _Drawing:
         self.heads()
         self.arrow(f".transpose(1, 2).contiguous().view: {walk.step('concat').concrete}")
         self.concat()
-        self.arrow()
+        self.arrow("Z · sigmoid(G), G = X W_G" if self.spec.gated else "")
         step = walk.step("w_o")
         mixed = [("Y ", "strong"), (f"= {step.operation}  {step.concrete}", "")]
         self.box([mixed, [("W_O mixes the heads", "dim")]])
@@ -82,6 +83,8 @@ class _Drawing:
             ("w_q_latent", "c_Q", "queries are made from it"),
             ("w_latent", "c", "cached; K and V are rebuilt from it"),
             ("w_k_rope", "k_rope", "cached; one for all heads"),
+            ("w_index_k", "k_I", "cached; the indexer's key"),
+            ("select", "selected", "by the index, for all heads"),
         ):
             if key in steps:
                 step = steps[key]

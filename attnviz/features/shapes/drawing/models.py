@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from attnviz.attention.costs import cache_elements, parameters
@@ -22,6 +23,7 @@ from attnviz.features.shapes.table import (
     table_of,
 )
 from attnviz.features.shapes.walk.verify import Verification
+from attnviz.models.configs.linear import StateGroup
 from attnviz.models.configs.model import ModelSpec, group_parameters
 from attnviz.models.configs.presets import Preset
 
@@ -58,8 +60,22 @@ def model_table(model: ModelSpec) -> Table:
                 )
             )
         )
-    total = model.attention_parameters
     blank = cell("", "", "")
+    rows += [
+        Row(
+            (
+                cell(_counted(group.layers), "strong", _ranges(group.layers)),
+                cell(f"linear, {group.state.rule}"),
+                cell(str(group.state.heads), "H"),
+                cell(group.state.value_dim, "d", group.state.value_dim),
+                blank,
+                blank,
+                cell("0", "", 0),
+            )
+        )
+        for group in model.states
+    ]
+    total = model.attention_parameters
     rows.append(
         Row(
             (
@@ -82,7 +98,7 @@ def model_printed(model: ModelSpec, run: RunSizes, walked: Printed) -> Printed:
     """A model's layers, its cache, and the walk through its main kind of layer."""
     main = model.main
     notes = [] if not model.partial else [model.partial[0].upper() + model.partial[1:] + "."]
-    notes.append(_cache_note(model, run))
+    notes += [_cache_note(model, run), *_state_notes(model, run)]
     if model.whole is None:
         notes.append(
             Message(
@@ -100,7 +116,62 @@ def model_printed(model: ModelSpec, run: RunSizes, walked: Printed) -> Printed:
         f"{model.name}: {plural(layers, 'attention layer')}"
         + (f" of {layers + model.idle}" if model.idle else ""),
         (*notes, *walked.notes),
-        (model_table(model), walk_table, *walked.tables[1:]),
+        (model_table(model), *map(_state_table, model.states), walk_table, *walked.tables[1:]),
+    )
+
+
+STATE_WIDTH = 4
+"""Bytes of a number of a linear layer's state, which stays in float32 whatever the model is in."""
+
+
+def _state_notes(model: ModelSpec, run: RunSizes) -> list[str]:
+    """What linear layers keep beside the KV cache."""
+    states = sum(len(g.layers) * g.state.elements for g in model.states) * STATE_WIDTH
+    inputs = sum(len(g.layers) * g.state.inputs for g in model.states) * run.width
+    if not states:
+        return []
+    layers = sum(len(group.layers) for group in model.states)
+    return [
+        f"Linear state of {plural(layers, 'layer')} in float32: {size(states)} a sequence, and "
+        f"{size(inputs)} for the last inputs of their convolutions; as much at any length."
+    ]
+
+
+def _state_table(group: StateGroup) -> Table:
+    """The state of one linear layer and how it is updated, with what its convolution keeps."""
+    state = group.state
+    read = f"S ← S {state.decay} (I - β k kᵀ) + β v kᵀ, read as S q"
+    columns = (
+        Column("step", "kept"),
+        Column("shape", "shape"),
+        Column("size", "size", "left"),
+        Column("operation", "operation", wrap=12),
+        Column("elements", "numbers", "right"),
+    )
+    rows = (
+        ("state S", "[B, H, dᵥ, dₖ]", (state.heads, state.value_dim, state.key_dim), read),
+        (
+            "inputs",
+            "[B, C, w]",
+            (state.channels, state.kernel),
+            "the last w tokens' q, k and v before their convolution",
+        ),
+    )
+    return Table(
+        f"One linear layer: layer {group.layers[0]} ({state.rule})",
+        columns,
+        tuple(
+            Row(
+                (
+                    cell(name, "strong"),
+                    cell(letters),
+                    cell(f"(B, {', '.join(map(str, sizes))})"),
+                    cell(operation),
+                    cell(f"{math.prod(sizes):,}", "", math.prod(sizes)),
+                )
+            )
+            for name, letters, sizes, operation in rows
+        ),
     )
 
 

@@ -115,7 +115,8 @@ def cost_table(walk: Walk, layers: int) -> Table:
         _cost(
             "FLOPs, attention",
             amount(walk.flops.attention),
-            f"2·B·H·T·{axes.seen.symbol}·(d_QK + d_V)",
+            f"2·B·H·T·{axes.seen.symbol}·(d_QK + d_V)"
+            + (" + 2·B·T·S·Hᵢ·(dᵢ + 1)" if spec.indexer else ""),
             _plain(walk.flops.attention),
         ),
     ]
@@ -124,7 +125,8 @@ def cost_table(walk: Walk, layers: int) -> Table:
     rows.append(_cost("attention weights", amount(weights, "B"), formula, _plain(weights)))
     per_token = cache_elements(spec)
     shown = f"{per_token:,} numbers, {size(per_token * run.cache_width)}"
-    what = "r + dᵣ" if spec.kind == "mla" else "2·G·d" if spec.kv_heads < spec.heads else "2·H·d"
+    latent = "r + dᵣ + dᵢ" if spec.indexer else "r + dᵣ"
+    what = latent if spec.kind == "mla" else "2·G·d" if spec.kv_heads < spec.heads else "2·H·d"
     name = "KV cache per token" if spec.causal or run.cache is not None else "K and V per token"
     if spec.kind == "cross":
         name = "K and V per context token"
@@ -224,6 +226,13 @@ def unset_dtype() -> str:
 
 def _blocked(spec: AttentionSpec, run: RunSizes) -> str:
     """What the masks block, and what of it is counted."""
+    if spec.indexer is not None:
+        keep = spec.indexer.keep
+        text = f"A query is compared with the {keep:,} keys that the indexer selects, all of them "
+        text += f"up to T = {keep:,}; only these count, and the indexer, which scores every key."
+        if run.seq is not None and run.seq > keep:
+            text += f" Of the T·T scores {percent(blocked(spec, run.seq))} are blocked."
+        return text
     if spec.window is None or (run.seq is not None and run.seq <= spec.window):
         return (
             "The causal mask blocks nearly half of the scores, but they are computed and counted "

@@ -12,14 +12,16 @@ from attnviz.attention.costs import (
     Flops,
     Parameters,
     Projection,
+    cache_elements,
     flops,
+    index_flops,
     mixing_flops,
     parameters,
     product,
     projections,
     score_flops,
 )
-from attnviz.attention.spec import AttentionSpec, LayerAxes, RunSizes
+from attnviz.attention.spec import AttentionSpec, Indexer, LayerAxes, RunSizes
 from attnviz.attention.symbolic import Amount, Dim, Shape
 from attnviz.features.shapes.walk.examples import example
 from attnviz.features.shapes.walk.why import WHY
@@ -208,10 +210,17 @@ class _Tracer:
         self.project("w_latent", "c", "X", (a.b, a.new, Dim("r", spec.latent)))
         if spec.rope_dim:
             self.project("w_k_rope", "k_rope", "X", (a.b, a.new, Dim("dᵣ", spec.rope_dim)))
+        if spec.indexer is not None:
+            index = Dim("dᵢ", spec.indexer.width)
+            self.project("w_index_k", "k_I", "X", (a.b, a.new, index))
         if self.run.cache is not None:
-            width = Dim("r+dᵣ" if spec.rope_dim else "r", spec.latent + spec.rope_dim)
+            letters = "r" + "+dᵣ" * bool(spec.rope_dim) + "+dᵢ" * (spec.indexer is not None)
+            kept = "c; k_rope" + "; k_I" * (spec.indexer is not None)
+            width = Dim(letters, cache_elements(spec))
             memory = product((a.b, a.s, width), self.run.cache_width)
-            self.add("cache", "c; k_rope", (a.b, a.s, width), "append: cache + new", memory=memory)
+            self.add("cache", kept, (a.b, a.s, width), "append: cache + new", memory=memory)
+        if spec.indexer is not None:
+            self.select(spec.indexer, source)
         for name, result, width, dim in (
             ("w_k", "K", d, spec.head_dim),
             ("w_v", "V", d_v, spec.value_dim),
@@ -222,16 +231,30 @@ class _Tracer:
         self.add("transpose", "Q", (a.b, a.h, a.t, wide), ".transpose(1, 2)", view=True)
         self.add("transpose_kv", "V", (a.b, a.h, a.s, d_v), ".view, .transpose(1, 2)", view=True)
         if spec.rope_dim:
-            self.add("rope", "Q", (a.b, a.h, a.t, wide), "[content; rotated position]")
-        operation = "[content; rotated k_rope]" if spec.rope_dim else ".view, .transpose(1, 2)"
+            position = "rotated position" if spec.turned else "shared part"
+            self.add("rope", "Q", (a.b, a.h, a.t, wide), f"[content; {position}]")
+        turned = "rotated k_rope" if spec.turned else "k_rope, not rotated"
+        operation = f"[content; {turned}]" if spec.rope_dim else ".view, .transpose(1, 2)"
         shape = (a.b, a.h, a.s, wide)
         self.add("rope_k", "K", shape, operation, view=not spec.rope_dim)
+
+    def select(self, indexer: Indexer, source: str) -> None:
+        """Every key's score by the indexer's own heads, and the keys that stay."""
+        a = self.axes
+        wide = Dim("Hᵢ·dᵢ", indexer.heads * indexer.width)
+        self.project("w_index_q", "Q_I", source, (a.b, a.t, wide))
+        self.project("w_index_w", "w_I", "X", (a.b, a.t, Dim("Hᵢ", indexer.heads)))
+        cost, square = index_flops(self.spec, a), (a.b, a.t, a.s)
+        self.add("index", "index I", square, "Σ_h w_I,h · relu(q_I,h k_I)", cost=cost)
+        self.add(
+            "select", "selected", (a.b, a.t, a.seen), f"the {indexer.keep:,} keys of largest I"
+        )
 
     def attention(self) -> None:
         """Scores, scale, mask, softmax, mixing."""
         a, spec = self.axes, self.spec
         square = (a.b, a.h, a.t, a.s)
-        band = spec.window is not None and self.run.cache is None
+        band = spec.indexer is not None or (spec.window is not None and self.run.cache is None)
         note = f"Q Kᵀ, {a.seen.size:,} keys a query" if band else "Q Kᵀ"
         self.add("scores", "scores", square, note, cost=score_flops(spec, a))
         if spec.scaled:
@@ -276,6 +299,9 @@ _MATRIX_LETTERS = {
     "w_q_latent": "W_DQ",
     "w_latent": "W_DKV",
     "w_k_rope": "W_KR",
+    "w_index_q": "W_IQ",
+    "w_index_k": "W_IK",
+    "w_index_w": "W_IW",
 }
 
 
@@ -293,6 +319,10 @@ def _joined(spec: AttentionSpec, width: int) -> Dim:
 
 
 def _mask(spec: AttentionSpec, run: RunSizes) -> str:
+    if spec.indexer is not None:
+        return (
+            "-∞ where not selected" if run.cache is not None else "-∞ where later or not selected"
+        )
     if run.cache is not None:
         return "nothing to mask: all keys are past"
     return "-∞ where key > query" if spec.causal else "+ M: padding only"

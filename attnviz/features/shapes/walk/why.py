@@ -28,6 +28,14 @@ WHY = {
     "transpose_kv": "As for Q; the tensor is now a strided view, which a later .view refuses.",
     "cache": "Keys and values of earlier tokens are kept, not computed again; forgetting to append "
     "leaves the token looking only at itself.",
+    "w_index_q": "The indexer asks with small heads of its own, made from the queries' latent; its "
+    "rotation pairs i and i + half, where the other queries here pair neighbours.",
+    "w_index_k": "One small key per token for all of the indexer's heads, normalized and cached "
+    "beside the latent.",
+    "w_index_w": "How much each of the indexer's heads counts for this token; it may be negative.",
+    "index": "A cheap score of every key for each query: no softmax, and the same for all heads.",
+    "select": "Only the keys of the largest index take part, the same for all heads; a query with "
+    "fewer earlier keys than that keeps all of them.",
     "share": "H/G query heads read the same keys: head h reads key head h // (H/G); repeat (tile) "
     "instead of repeat_interleave pairs them wrongly at the right shape.",
     "rope": "The position part of each query is rotated and appended to its content; rotate the "

@@ -9,6 +9,7 @@ import { measured, nearest } from "./plane.js";
 import { sinkOf, told } from "./tints.js";
 import { drawOne } from "./sceneheads.js";
 import { term } from "./words.js";
+import { rowsOf } from "./folder.js";
 
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Head} Head */
@@ -201,8 +202,10 @@ export const card = {
       make("td", {}, make("button", { type: "button", class: "link", "data-who": who, "aria-label": `who does this, ${named}` }, "who?")),
       make("td", {}, weight)));
     const said = saidOf(panelOf(state, [head.id]), { ...state, mix: "mean" });
+    const rows = rowsOf(head.name);
     fill(byId("card-body"),
       make("h2", {}, capital(head.title), make("span", { class: "soft" }, `  ${kindOf(state).title}, ${itemOf(state).model}`)),
+      rows ? make("p", {}, make("a", { href: rows }, `${head.name} over many texts, row by row`)) : "",
       make("div", { class: "columns-2" },
         make("section", { tabindex: "0", "aria-label": "roles and scores" }, make("h3", {}, word("Roles", term("role"))), ...roles(head), make("h3", {}, "Scores against ", word("chance", term("chance"))), bars(state, head),
           make("p", { class: "small" }, "Bar: the mean over the rows that count. Mark: the same under uniform attention. Scores are of the whole text, whatever is hidden here."), userDefined()),

@@ -5,7 +5,7 @@ import { inkOn } from "./palette.js";
 import { cellText, matches } from "./panel.js";
 import { fitted, magnified } from "./painter.js";
 import { binned, binnedMask } from "./tiles.js";
-import { maskedColor, NOT_ALLOWED } from "./masked.js";
+import { MASKED, maskedColor, maskedText } from "./masked.js";
 import { ABOVE, AFTER_WAVE, drawWaves, LEFT, wavesOf } from "./waves.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -283,7 +283,7 @@ function drawKey(painter, panel, state, g) {
     const end = state.scale === "map" ? known(top(panel.layers[0].low()), top(panel.layers[0].high()), 2) : state.scale === "row" ? `the row's largest ${panel.noun}` : `${panel.layers[0].full === 1 ? "1" : upward(panel.layers[0].full, 2)}`;
     painter.text(end, x + 128, y + 6, { size: 10.5, color: tones.text });
     painter.text(DIRECTIONS, x, y + 25, { size: 10.5, color: tones.soft });
-    if (panel.masked) drawMaskedKey(painter, x + painter.measure(DIRECTIONS, 10.5) + 14, y + 25);
+    if (panel.masked) drawMaskedKey(painter, panel.masked, x + painter.measure(DIRECTIONS, 10.5) + 14, y + 25);
     return;
   }
   for (const { layer, x: at, line, text } of keyPlaces(painter, panel, g.room)) {
@@ -292,18 +292,28 @@ function drawKey(painter, panel, state, g) {
   }
   const [said, under] = [`full colour: ${share}    ${DIRECTIONS}`, y + g.height - g.top - g.plotH - SUMS - BELOW + 25];
   painter.text(said, x, under, { size: 10.5, color: tones.soft });
-  if (panel.masked) drawMaskedKey(painter, x + painter.measure(said, 10.5) + 14, under);
+  if (panel.masked) drawMaskedKey(painter, panel.masked, x + painter.measure(said, 10.5) + 14, under);
 }
 
 /**
- * What the colour of masked cells means.
+ * What the colours of masked cells mean.
  * @param {Painter} painter
+ * @param {Uint8Array} masked
  * @param {number} x
  * @param {number} y its middle
  */
-function drawMaskedKey(painter, x, y) {
-  painter.rect(x, y - 6, 11, 11, maskedColor());
-  painter.text(NOT_ALLOWED, x + 15, y, { size: 10.5, color: ink().soft });
+function drawMaskedKey(painter, masked, x, y) {
+  let at = x;
+  for (const kind of kindsOf(masked)) {
+    painter.rect(at, y - 6, 11, 11, maskedColor(kind));
+    painter.text(maskedText(kind), at + 15, y, { size: 10.5, color: ink().soft });
+    at += 29 + painter.measure(maskedText(kind), 10.5);
+  }
+}
+
+/** How cells are masked: not allowed, not selected, or both. @param {Uint8Array} masked */
+function kindsOf(masked) {
+  return Object.values(MASKED).filter((kind) => masked.includes(kind));
 }
 
 /**
@@ -326,7 +336,7 @@ function drawSignedKey(painter, panel, state, x, y) {
   painter.image(bar, 1, 64, at, y, 110, 11);
   painter.text(`+${most}`, at + 116, y + 6, { size: 10.5, color: tones.text });
   painter.text(CHANGES, x, y + 25, { size: 10.5, color: tones.soft });
-  if (panel.masked) drawMaskedKey(painter, x + painter.measure(CHANGES, 10.5) + 14, y + 25);
+  if (panel.masked) drawMaskedKey(painter, panel.masked, x + painter.measure(CHANGES, 10.5) + 14, y + 25);
 }
 
 /**
@@ -355,7 +365,7 @@ function keyPlaces(painter, panel, width) {
  */
 export function margins(painter, panel, room) {
   if (panel.layers.length === 1) {
-    const masked = panel.masked ? 29 + painter.measure(NOT_ALLOWED, 10.5) : 0;
+    const masked = panel.masked ? kindsOf(panel.masked).reduce((wide, kind) => wide + 29 + painter.measure(maskedText(kind), 10.5), 0) : 0;
     // a bar between two texts, and what directions and grey cells are; see drawKey
     const bar = (panel.layers[0].signed ? 150 : 128) + painter.measure(`the row's largest ${panel.noun}`, 10.5);
     const below = painter.measure(panel.layers[0].signed ? CHANGES : DIRECTIONS, 10.5) + masked;

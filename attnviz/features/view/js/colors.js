@@ -1,5 +1,5 @@
 import { page } from "./data.js";
-import { maskedColor } from "./masked.js";
+import { MASKED, maskedColor } from "./masked.js";
 import { isDark, ramp, rgb, scheme } from "./palette.js";
 import { shades } from "./shades.js";
 import { changeColor } from "./signed.js";
@@ -108,8 +108,8 @@ export function pixels(panel, state) {
   const out = panel.layers[0].signed ? changes(panel, state) : panel.layers.length === 1 ? single(panel, state) : blended(panel, state);
   const { masked } = panel;
   if (masked) {
-    const color = [...rgb(maskedColor()), 255];
-    for (let i = 0; i < masked.length; i++) if (masked[i]) out.set(color, 4 * i);
+    const colors = [MASKED.allowed, MASKED.selected].map((kind) => [...rgb(maskedColor(kind)), 255]);
+    for (let i = 0; i < masked.length; i++) if (masked[i]) out.set(colors[masked[i] - 1], 4 * i);
   }
   return out;
 }

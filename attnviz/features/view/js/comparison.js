@@ -1,6 +1,6 @@
 import { itemOf, kindOf, page, several, titleOf } from "./data.js";
 import { withError } from "./numbers.js";
-import { allowedText, once, panelOf, precision, saidOf } from "./panel.js";
+import { allowedText, bothMasked, once, panelOf, precision, saidOf } from "./panel.js";
 import { aligned, refusal } from "./alignment.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -121,7 +121,7 @@ function subtracted(one, other, rows, columns, error) {
 function maskedInBoth(one, other, rows, columns) {
   const [a, b] = [one.masked, other.masked];
   if (!a || !b) return null;
-  return Uint8Array.from(rows.pairs.flatMap(([i, j]) => columns.pairs.map(([k, l]) => a[i * one.C + k] & b[j * other.C + l])));
+  return Uint8Array.from(rows.pairs.flatMap(([i, j]) => columns.pairs.map(([k, l]) => bothMasked(a[i * one.C + k], b[j * other.C + l]))));
 }
 
 /**

@@ -50,7 +50,7 @@ export function firstOf(state, ranked) {
 
 /** The chunks that a layer needs: its maps, and which keys are allowed. @param {SiteData} site */
 function chunksOf({ chunk, reach }) {
-  return reach?.bits ? [chunk, reach.bits.chunk] : [chunk];
+  return [chunk, ...(reach?.bits ? [reach.bits.chunk] : []), ...(reach?.unselected != null ? [reach.unselected] : [])];
 }
 
 /** @param {SiteData} site */
@@ -138,9 +138,21 @@ export function rowWeights(site, row, query, columns, shift = 0) {
   return out;
 }
 
-/** The packed bits of the keys that a layer's queries may attend to. @param {SiteData} site that is loaded */
+/** The packed bits of the keys that a layer's queries may attend to, and of those not selected. @param {SiteData} site that is loaded */
 export function reachBits({ reach }) {
-  return (reach?.bits && unpacked.get(reach.bits.chunk)) || new Uint8Array();
+  const parts = [reach?.bits?.chunk, reach?.unselected].map((chunk) => (chunk != null && unpacked.get(chunk)) || new Uint8Array());
+  return Uint8Array.from([...parts[0], ...parts[1]]);
+}
+
+/**
+ * Whether a layer's indexer left out a key that a query could have seen; null where none selects.
+ * @param {SiteData} site that is loaded
+ * @param {number} S keys
+ * @returns {((query: number, key: number) => boolean) | null}
+ */
+export function unselectedIn({ reach }, S) {
+  const bits = reach?.unselected != null ? unpacked.get(reach.unselected) : null;
+  return bits ? (query, key) => Boolean((bits[(query * S + key) >> 3] >> (7 - ((query * S + key) & 7))) & 1) : null;
 }
 
 /**

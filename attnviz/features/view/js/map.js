@@ -6,6 +6,7 @@ import { otherPanel, pairsTable, pinned, weightText } from "./panel.js";
 import { drawMap, geometry, margins, sums, SUMS } from "./cells.js";
 import { itemOf, kindOf, sceneOf } from "./data.js";
 import { ink } from "./colors.js";
+import { MASKED } from "./masked.js";
 import { shifted } from "./painter.js";
 import { caption, headed, heading } from "./captions.js";
 import { askedOf } from "./rank.js";
@@ -77,7 +78,8 @@ function cellLines(panel, r, c) {
   return panel.layers.map(({ name, color, whole }, l) => {
     const several = panel.layers.length > 1;
     const [text, all] = [weightText(panel, l, i, 4), sums(panel)[l]];
-    if (panel.masked?.[i]) return { color: "", text, more: "the query may not attend to this key" };
+    const blocked = panel.masked?.[i];
+    if (blocked) return { color: "", text, more: blocked === MASKED.selected ? "the layer’s indexer did not select this key" : "the query may not attend to this key" };
     const row = whole ? "1" : known(all.low.rows[r], all.high.rows[r], 3);
     return {
       color: several ? color : "", text: `${several ? `${name}: ` : ""}${text}`,

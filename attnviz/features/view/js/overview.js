@@ -131,7 +131,8 @@ function drawLegend(state) {
   const steps = Array.from({ length: 17 }, (_, i) => `rgb(${colors.subarray(48 * i - 3 * Number(i === 16), 48 * i - 3 * Number(i === 16) + 3).join(" ")})`);
   const end = { map: `each map’s largest ${nounOf(state)}, by the square root`, row: `each row’s largest ${nounOf(state)}`, one: fullSaid(state) }[state.scale] || "";
   const masked = kindOf(state).sites.some(({ reach }) => reach && (reach.causal || reach.window !== null || reach.bits));
-  fill(byId("overview-legend"), ...legend(steps, "0", end, masked));
+  const unselected = kindOf(state).sites.some(({ reach }) => reach && reach.unselected !== null);
+  fill(byId("overview-legend"), ...legend(steps, "0", end, masked, unselected));
 }
 
 /**

@@ -1,7 +1,7 @@
-import { allowedIn, headOf, isLoaded, itemOf, kindOf, otherOf, page, several, weights } from "./data.js";
+import { allowedIn, headOf, isLoaded, itemOf, kindOf, otherOf, page, several, unselectedIn, weights } from "./data.js";
 import { decimalsOf, known, knownChange, shortened, upward, withError } from "./numbers.js";
 import { seriesColor } from "./colors.js";
-import { NOT_ALLOWED } from "./masked.js";
+import { MASKED, maskedText } from "./masked.js";
 import { MOST_BLENDED } from "./store.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -159,7 +159,8 @@ function emptiness(head, T, S) {
 const masksKept = new Map();
 
 /**
- * The cells over the axes as shown by which none of some heads may attend; null where there are none.
+ * The cells over the axes as shown by which none of some heads may attend, as `MASKED` says; null where
+ * there are none. What holds a key that was not selected is not selected.
  * @param {State} state
  * @param {Head[]} heads whose layers are loaded
  */
@@ -175,17 +176,21 @@ export function maskedOf(state, heads) {
     const name = `${key} ${site.chunk} ${each}`;
     let found = masksKept.get(name);
     if (found === undefined) {
+      const leftOut = unselectedIn(site, S);
       found = new Uint8Array(R * C);
       for (let r = 0; r < R; r++) {
         for (let c = 0; c < C; c++) {
-          let some = false;
+          let [some, left] = [false, false];
           for (let t = queries.from[r]; t < queries.to[r] && !some; t++) {
-            for (let s = keys.from[c]; s < keys.to[c] && !some; s++) some = allowed(t, s);
+            for (let s = keys.from[c]; s < keys.to[c] && !some; s++) {
+              some = allowed(t, s);
+              left ||= Boolean(leftOut?.(t, s));
+            }
           }
-          found[r * C + c] = Number(!some);
+          found[r * C + c] = some ? 0 : left ? MASKED.selected : MASKED.allowed;
         }
       }
-      if (!found.includes(1)) found = null;
+      if (!found.some(Boolean)) found = null;
       if (masksKept.size > MOST_MASKS) masksKept.clear();
       masksKept.set(name, found);
     }
@@ -195,7 +200,7 @@ export function maskedOf(state, heads) {
   for (const head of heads.slice(1)) {
     const other = own(head);
     if (!out || !other) return null;
-    if (other !== out) out = out.map((one, i) => one & other[i]);
+    if (other !== out) out = out.map((one, i) => bothMasked(one, other[i]));
   }
   return out;
 }
@@ -439,6 +444,11 @@ export function matches(axis, find) {
   return axis.labels.flatMap((label, i) => (label.toLowerCase().includes(wanted) ? [i] : []));
 }
 
+/** How a cell is masked that two maps have; 0 where one of them may attend. @param {number} one @param {number} other */
+export function bothMasked(one, other) {
+  return one && other ? Math.max(one, other) : 0;
+}
+
 /** The numbers' precision, in words. @param {State} state */
 export function precision(state) {
   const { quantity, error } = kindOf(state);
@@ -454,7 +464,7 @@ export function precision(state) {
  */
 export function weightText(panel, l, i, most = 2) {
   const { low, high, signed } = panel.layers[l];
-  if (panel.masked?.[i]) return NOT_ALLOWED;
+  if (panel.masked?.[i]) return maskedText(panel.masked[i]);
   return (signed ? knownChange : known)(low()[i], high()[i], most);
 }
 
@@ -488,7 +498,8 @@ export function allowedText(state, masked) {
 /**
  * The numbers of heads as they are shown, a line a pair of query and key. Beside each weight stands
  * how far it can be off; both are empty where the query may not attend to the key, and `allowed` says
- * whether it may in any of the heads. The first line's note says what was done to the weights.
+ * whether it may in any of the heads; where an indexer selects keys, `selected` says whether this one is,
+ * of those that are not blocked otherwise. The first line's note says what was done to the weights.
  * @param {State} state
  * @param {string[]} ids
  * @returns {Generator<string[]>}
@@ -500,12 +511,14 @@ export function* pairs(state, ids) {
   const heads = ids.flatMap((id) => headOf(state, id) || []);
   const masks = panel.layers.length === heads.length ? heads.map((head) => maskedOf(state, [head])) : [panel.masked];
   const allowed = allowedText(state, panel.masked);
-  yield ["query_index", "query", "key_index", "key", ...panel.layers.flatMap(({ name }) => [name, `${name} ±`]), "allowed", "note"];
+  const selects = heads.some(({ site }) => site.reach?.unselected != null);
+  yield ["query_index", "query", "key_index", "key", ...panel.layers.flatMap(({ name }) => [name, `${name} ±`]), "allowed", ...(selects ? ["selected"] : []), "note"];
   const note = [`${itemOf(state).model}, ${kindOf(state).title}; ${precision(state)}, each by at most its ±.`, ...saidOf(panel, state)].join(" ");
   for (let i = 0; i < R * C; i++) {
     const [r, c] = [Math.trunc(i / C), i % C];
     const numbers = bounds.flatMap(({ low, high }, l) => (masks[l]?.[i] ? ["", ""] : withError(low[i], high[i])));
-    yield [String(queries.at[r]), queries.labels[r], String(keys.at[c]), keys.labels[c], ...numbers, allowed(i), i ? "" : note];
+    const selected = selects ? [["1", "", "0"][panel.masked?.[i] || 0]] : [];
+    yield [String(queries.at[r]), queries.labels[r], String(keys.at[c]), keys.labels[c], ...numbers, allowed(i), ...selected, i ? "" : note];
   }
 }
 

@@ -100,7 +100,11 @@ function said(seconds) {
 export function placeName(scene, data, axis, i, names = axis.named) {
   const cell = scene && data.cells.length ? data.cells[axis.from[i]] : -1;
   if (!scene || cell < 0) return names[i];
-  if (scene.kind === "picture") return `patch ${Math.trunc(cell / scene.columns)},${cell % scene.columns}`;
+  if (scene.kind === "picture") {
+    const row = Math.trunc(cell / scene.columns);
+    const { row: first, called } = scene.crops.filter((crop) => crop.row <= row).at(-1) || { row: 0, called: "" };
+    return `patch ${called}${row - first},${cell % scene.columns}`;
+  }
   return `${said(scene.start + cell * scene.step)}–${said(scene.start + (cell + 1) * scene.step)} s`;
 }
 

@@ -48,7 +48,8 @@ function tinting(panel, state, token) {
   return (other) => {
     const [r, c] = row ? [token.i, other] : [other, token.i];
     const cell = r * panel.C + c;
-    if (panel.masked?.[cell]) return { cell, color: maskedColor(), ink: inkOn(...rgb(maskedColor())) };
+    const blocked = panel.masked?.[cell];
+    if (blocked) return { cell, color: maskedColor(blocked), ink: inkOn(...rgb(maskedColor(blocked))) };
     const [red, green, blue] = led(layers, row || units(r), cell, paper, colors).map(Math.round);
     return { cell, color: `rgb(${red}, ${green}, ${blue})`, ink: inkOn(red, green, blue) };
   };

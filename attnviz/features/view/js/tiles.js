@@ -1,4 +1,5 @@
-import { axesOf, fullOf, maskedOf, matrix } from "./panel.js";
+import { axesOf, bothMasked, fullOf, maskedOf, matrix } from "./panel.js";
+import { MASKED } from "./masked.js";
 import { pixels } from "./colors.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -43,9 +44,12 @@ export function binnedMask(masked, R, C, rows, columns) {
   const [down, across] = [Math.ceil(R / Math.max(1, rows)), Math.ceil(C / Math.max(1, columns))];
   if (!masked || (down <= 1 && across <= 1)) return masked;
   const c2 = Math.ceil(C / across);
-  const out = new Uint8Array(Math.ceil(R / down) * c2).fill(1);
+  const out = new Uint8Array(Math.ceil(R / down) * c2).fill(MASKED.allowed);
   for (let r = 0; r < R; r++) {
-    for (let c = 0; c < C; c++) if (!masked[r * C + c]) out[Math.trunc(r / down) * c2 + Math.trunc(c / across)] = 0;
+    for (let c = 0; c < C; c++) {
+      const at = Math.trunc(r / down) * c2 + Math.trunc(c / across);
+      out[at] = bothMasked(masked[r * C + c], out[at]);
+    }
   }
   return out;
 }

@@ -20,8 +20,11 @@ export interface TermsData {
 }
 /** `sink` is the key with the most weight in all; null where it is not known. */
 export interface HeadData { index: number; top: number; whole: boolean; roles: HeadRole[]; scores: ScoreValue[]; sink: number | null; terms: TermsData | null }
-/** Which keys queries may attend to: by distance, or in bits of every head (`each`) or of all of them. */
-export interface ReachData { causal: boolean; window: number | null; sink: boolean; bits: { chunk: number; each: boolean } | null }
+/**
+ * Which keys queries may attend to: by distance, or in bits of every head (`each`) or of all of them.
+ * `unselected` are bits of the keys that the layer's indexer did not select; null where none selects.
+ */
+export interface ReachData { causal: boolean; window: number | null; sink: boolean; bits: { chunk: number; each: boolean } | null; unselected: number | null }
 /** `reach` is null where it is not known which keys may be attended to. */
 export interface SiteData { layer: number; causal: boolean; chunk: number; heads: HeadData[]; reach: ReachData | null }
 /** `opening` is the head to show first. */
@@ -53,8 +56,14 @@ export interface AxisData {
   /** where each token stands in the scene: its patch or frame, -1 nowhere, -2 after the end; or empty */
   cells: number[];
 }
-/** What the tokens stand in: a picture in rows and columns of patches, or a sound in frames. */
-export interface PictureData { kind: "picture"; name: string; rows: number; columns: number; width: number; height: number; source: string }
+/**
+ * What the tokens stand in: a picture in rows and columns of patches, or a sound in frames. Of several pictures, or a
+ * picture in tiles, `crops` has the first row of each and what stands before its patches' names.
+ */
+export interface PictureData {
+  kind: "picture"; name: string; rows: number; columns: number; width: number; height: number; source: string;
+  crops: { row: number; called: string }[];
+}
 /** `start` and `step` are seconds; `source` has the least and the largest sample of each of a frame's `parts`. */
 export interface SoundData { kind: "sound"; name: string; rows: number; columns: number; start: number; step: number; parts: number; source: string }
 export type Scene = PictureData | SoundData;

@@ -1,0 +1,326 @@
+"""Keys that an indexer selects: the hooks beside eager attention and an indexer done by hand."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from transformers import AutoModelForCausalLM, DeepseekV32Config
+
+import attnviz as av
+from attnviz.core.capture import Capture
+from attnviz.core.heads import Site
+from attnviz.core.key_mask import KeyMask
+from attnviz.core.prompt import Prompt
+from attnviz.drawing.palette import UNSELECTED, rgb
+from attnviz.features.view.document import document
+from attnviz.models.hooked.selection import selected
+from attnviz.models.recorded_masks import pack, unpack
+from attnviz.scoring.observe import score_capture
+from attnviz.scoring.shown import shown_map
+from tests import reference_scores
+
+T, K = 17, 5
+IDS = (5, 9, 2, 31, 17, 12, 3, 9, 2, 31, 7, 22, 6, 9, 2, 31, 8)
+SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 41}
+SIZES |= {"num_key_value_heads": 4, "intermediate_size": 24, "moe_intermediate_size": 8}
+SIZES |= {"n_routed_experts": 4, "num_experts_per_tok": 1, "n_group": 1, "topk_group": 1}
+SIZES |= {"q_lora_rank": 8, "kv_lora_rank": 8, "qk_rope_head_dim": 4, "qk_nope_head_dim": 4}
+SIZES |= {"v_head_dim": 4, "first_k_dense_replace": 1, "index_n_heads": 8, "index_head_dim": 6}
+SIZES |= {"index_topk": K, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+Arrays = Mapping[str, NDArray[np.float64]]
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    torch.manual_seed(0)
+    made = AutoModelForCausalLM.from_config(DeepseekV32Config(**SIZES)).eval()
+    for parameter in made.parameters():
+        parameter.data.normal_(0, 0.4).add_(float(parameter.ndim < 2))
+    return made.requires_grad_(False)
+
+
+@pytest.fixture(scope="module")
+def capture(model: Any) -> Capture:
+    return av.capture(Prompt(ids=IDS), model=model)
+
+
+def by_hand(weights: Arrays, states: NDArray[np.float64], heads: int) -> NDArray[np.bool_]:
+    """[T, T], the keys that a query keeps: one query, head and key at a time, in float64."""
+    width, rope = len(weights["wk.weight"]), SIZES["qk_rope_head_dim"]
+
+    def turned(vector: NDArray[np.float64], place: int) -> NDArray[np.float64]:
+        out, half = vector.copy(), rope // 2
+        for i in range(half):  # pair i is i and i + half
+            angle = place * 10000 ** (-2 * i / rope)
+            a, b = vector[i], vector[i + half]
+            out[i] = a * np.cos(angle) - b * np.sin(angle)
+            out[i + half] = b * np.cos(angle) + a * np.sin(angle)
+        return out
+
+    kept = np.zeros((len(states), len(states)), bool)
+    keys: list[NDArray[np.float64]] = []
+    for place, x in enumerate(states):
+        k = weights["wk.weight"] @ x
+        k = (k - k.mean()) / np.sqrt(k.var() + 1e-6)
+        k = k * weights["k_norm.weight"] + weights["k_norm.bias"]
+        keys.append(turned(k, place))
+        latent = weights["q_a_proj.weight"] @ x
+        latent = latent / np.sqrt((latent**2).mean() + 1e-6) * weights["q_a_layernorm.weight"]
+        queries = (weights["wq_b.weight"] @ latent).reshape(heads, width)
+        share = weights["weights_proj.weight"] @ x
+        scores = [
+            sum(share[h] * max(0.0, turned(queries[h], place) @ key) for h in range(heads))
+            for key in keys  # those up to the query
+        ]
+        order = np.argsort(scores)[::-1]
+        if place >= K:  # where the line is drawn there is no tie
+            assert scores[order[K - 1]] > scores[order[K]] + 1e-4
+        kept[place, order[:K]] = True
+    return kept
+
+
+@pytest.fixture(scope="module")
+def kept(model: Any) -> dict[int, NDArray[np.bool_]]:
+    """By layer, the keys that stay, from the weights and what goes into each layer."""
+    states: dict[int, NDArray[np.float64]] = {}
+    handles = [
+        layer.self_attn.register_forward_pre_hook(
+            lambda _, arguments, more, number=number: states.update(
+                {number: (more.get("hidden_states", None) if not arguments else arguments[0])[0]}
+            ),
+            with_kwargs=True,
+        )
+        for number, layer in enumerate(model.model.layers)
+    ]
+    model(torch.tensor([IDS]))
+    for handle in handles:
+        handle.remove()
+    found = {}
+    for number, layer in enumerate(model.model.layers):
+        attention = layer.self_attn
+        names = {**dict(attention.named_parameters()), **dict(attention.indexer.named_parameters())}
+        weights = {name: value.double().numpy() for name, value in names.items()}
+        found[number] = by_hand(weights, np.asarray(states[number], np.float64), 8)
+    return found
+
+
+def test_the_maps_are_those_of_eager_attention(model: Any, capture: Capture) -> None:
+    assert capture.source.backend == "hooked"
+    model.set_attn_implementation("eager")
+    eager = model(torch.tensor([IDS]), output_attentions=True).attentions
+    for site, maps in capture.maps.items():
+        assert np.abs(maps - eager[site.layer][0].numpy()).max() < 2e-6
+
+
+def test_the_keys_that_stay_are_those_of_an_indexer_done_by_hand(
+    capture: Capture, kept: dict[int, NDArray[np.bool_]]
+) -> None:
+    past = np.tri(T, dtype=bool)
+    for site, reach in capture.reach.items():
+        assert reach.unselected is not None
+        allowed = reach.allowed(T, T)
+        assert allowed.shape == reach.unselected.shape == (1, T, T)
+        assert (allowed[0] == kept[site.layer]).all()
+        assert (reach.unselected[0] == (past & ~kept[site.layer])).all()
+        assert allowed[0].sum(1).tolist() == [min(i + 1, K) for i in range(T)]
+        assert not capture.maps[site][:, ~allowed[0]].any()
+
+
+def test_scores_and_chance_know_only_the_keys_that_stay(
+    capture: Capture, kept: dict[int, NDArray[np.bool_]]
+) -> None:
+    """Beside scores done one key at a time, with the other keys blocked."""
+    for scored in score_capture(capture).result():
+        allowed, weights = kept[scored.head.layer], capture[scored.head].astype(np.float64)
+        for name in ("previous", "first", "entropy", "self"):
+            ((mean, chance, rows),) = reference_scores.score(
+                name, [weights[None]], [allowed[None]], [capture.sides(scored.head)]
+            )
+            score = scored.scores[name]
+            assert score.rows == rows > 0
+            assert score.mean == pytest.approx(mean, abs=1e-5)
+            assert score.chance == pytest.approx(chance, abs=1e-6)
+
+
+def test_heads_observed_live_have_the_scores_of_their_maps(model: Any, capture: Capture) -> None:
+    live = av.heads(Prompt(ids=IDS), model=model)
+    for a, b in zip(live.heads, av.heads(capture).heads, strict=True):
+        for name, score in a.scores.items():
+            assert score.mean == pytest.approx(b.scores[name].mean, abs=1e-6, nan_ok=True)
+
+
+def test_a_shorter_text_in_a_batch_selects_among_its_own_keys(model: Any) -> None:
+    from attnviz.captures.inputs import source_for
+    from attnviz.captures.settings import ModelSettings
+    from attnviz.core.source import ForwardRequest
+    from attnviz.scoring.observe import Recorder
+
+    source = source_for(Prompt(ids=IDS), ModelSettings(model=model), None)
+    items = [source.prepare(Prompt(ids=IDS)), source.prepare(Prompt(ids=IDS[:9]))]
+    recorder = Recorder(items)
+    source.forward(items, [recorder], ForwardRequest())
+    alone = Recorder(items[1:])
+    source.forward(items[1:], [alone], ForwardRequest())
+    for site, reach in recorder.reach(1).items():
+        single = alone.reach()[site]
+        assert (reach.allowed(9, 9) == single.allowed(9, 9)).all()
+        assert reach.unselected is not None
+        assert single.unselected is not None
+        assert (reach.unselected == single.unselected).all()
+
+
+def test_a_text_no_longer_than_what_stays_has_nothing_left_out(model: Any) -> None:
+    short = av.capture(Prompt(ids=IDS[:K]), model=model)
+    assert all(reach.unselected is None and reach.causal for reach in short.reach.values())
+
+
+def test_masks_of_both_kinds_lose_the_same_keys() -> None:
+    places = torch.tensor([[[0, 2], [0, 1], [2, 1]]])
+    mask = torch.ones(3, 3, dtype=torch.bool).tril()[None, None]
+    plain, causal, left_out = selected(mask, places, False, 3)
+    added, _, same = selected(
+        torch.zeros(1, 1, 3, 3).masked_fill(~mask, torch.finfo(torch.float32).min), places, False, 3
+    )
+    assert plain is not None
+    assert added is not None
+    assert left_out is not None
+    assert same is not None
+    expected = [[1, 0, 0], [1, 1, 0], [0, 1, 1]]
+    assert plain[0, 0].int().tolist() == (added == 0)[0, 0].int().tolist() == expected
+    assert left_out[0, 0].int().tolist() == same[0, 0].int().tolist()
+    assert left_out[0, 0].int().tolist() == [[0, 0, 0], [0, 0, 0], [1, 0, 0]]
+    unmasked, causal, _ = selected(None, places, True, 3)
+    assert unmasked is not None
+    assert not causal
+    assert (unmasked == plain).all()
+    assert selected(mask, None, True, 3) == (mask, True, None)
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+def test_a_file_keeps_what_was_left_out(capture: Capture, suffix: str, tmp_path: Path) -> None:
+    back = av.read(av.write_capture(capture, tmp_path / f"c{suffix}"))
+    for site, reach in capture.reach.items():
+        assert (back.reach[site].unselected == reach.unselected).all()
+        assert (back.reach[site].allowed(T, T) == reach.allowed(T, T)).all()
+
+
+def test_a_file_that_left_out_an_allowed_key_is_refused(capture: Capture) -> None:
+    entries, bits = pack(capture)
+    wrong = np.full_like(bits, 255)
+    with pytest.raises(ValueError, match="allowed and were not selected"):
+        unpack(entries, wrong, capture.maps)
+    assert json.dumps(entries).count('"unselected": true') == len(entries)
+
+
+def test_a_map_tells_what_was_left_out_from_what_is_not_allowed(
+    capture: Capture, tmp_path: Path, kept: dict[int, NDArray[np.bool_]]
+) -> None:
+    picture = av.heatmap(capture, "1.2")
+    ((_, weights, _),) = picture.maps
+    cells, mask = np.ma.getdata(weights), np.ma.getmaskarray(weights)
+    past = np.tri(T, dtype=bool)
+    assert (mask == ~kept[1]).all()
+    assert (np.isnan(cells) == (past & ~kept[1])).all()
+    assert "not selected" in shown(picture)
+    from PIL import Image
+
+    file = picture.save(tmp_path / "m.png")
+    with Image.open(file) as image:
+        colors = {color for _, color in image.convert("RGB").getcolors(1 << 20)}
+    assert rgb(UNSELECTED) in colors
+    svg = picture.save(tmp_path / "m.svg").read_text()
+    assert UNSELECTED in svg
+    assert "did not select" in svg
+    plain = av.heatmap(av.capture("the cat and the cat", model="demo-gpt2"), "0.3")
+    assert "not selected" not in shown(plain)
+    assert UNSELECTED not in plain.save(tmp_path / "p.svg").read_text()
+
+
+def shown(picture: Any) -> str:
+    """The first map as a terminal without colours has it."""
+    from io import StringIO
+
+    from rich.console import Console
+
+    from attnviz.drawing import terminal
+
+    console = Console(width=120, file=StringIO(), color_system=None)
+    _, weights, sides = picture.maps[0]
+    console.print(terminal.heatmap(weights, sides, title="", style=picture.style))
+    return str(console.file.getvalue())  # type: ignore[attr-defined]
+
+
+def test_the_terminal_crosses_what_was_left_out(
+    capture: Capture, kept: dict[int, NDArray[np.bool_]]
+) -> None:
+    lines = shown(av.heatmap(capture, "0.1")).splitlines()
+    body = [line.split("│")[1] for line in lines if line.count("│") == 2]
+    assert len(body) == T
+    wide = len(body[0]) // T
+    for i, line in enumerate(body):
+        crossed = [line[j * wide : (j + 1) * wide].strip(" ") == "x" * wide for j in range(T)]
+        if "x" * wide not in line:  # numbers stand in the cells
+            crossed = [line[j * wide : (j + 1) * wide].strip() == "x" for j in range(T)]
+        assert crossed == [bool(j <= i and not kept[0][i, j]) for j in range(T)]
+
+
+def test_a_word_is_not_selected_if_none_of_its_tokens_is_and_one_was_left_out() -> None:
+    from attnviz.core.tokens import Sides, Tokens
+
+    tokens = Tokens(
+        texts=("a", "b", "c"), special=(False,) * 3, separators=(False,) * 3, words=(0, 0, 1),
+        segments=(0, 0, 0),
+    )  # fmt: skip
+    allowed = np.array([[1, 0, 0], [1, 1, 0], [0, 0, 1]], bool)
+    left_out = np.array([[0, 0, 0], [0, 0, 0], [1, 0, 0]], bool)
+    made = shown_map(
+        allowed.astype(np.float32), allowed, Sides(tokens, tokens), words=True, hide_sink=False,
+        unselected=left_out,
+    )  # fmt: skip
+    assert np.ma.getmaskarray(made).tolist() == [[False, True], [True, False]]
+    assert np.isnan(np.ma.getdata(made)).tolist() == [[False, False], [True, False]]
+
+
+def test_the_page_has_what_was_left_out_as_bits_of_its_own(capture: Capture) -> None:
+    data, chunks = document([capture], [()], [frozenset(capture.layout)], [None], title="", bits=8)
+    for site in data["items"][0]["kinds"][0]["sites"]:
+        reach = capture.reach[Site("decoder", site["layer"])]
+        assert reach.unselected is not None
+        raw = zlib.decompress(base64.b64decode(chunks[site["reach"]["unselected"]]))
+        bits = np.unpackbits(np.frombuffer(raw, np.uint8), count=T * T)
+        assert (bits.reshape(1, T, T).astype(bool) == reach.unselected).all()
+
+
+def test_equal_layers_share_a_mask_and_others_do_not() -> None:
+    allowed = np.tri(4, dtype=bool)[None]
+    assert KeyMask.of(allowed, unselected=np.zeros((1, 4, 4), bool)).unselected is None
+    few = allowed & ~np.eye(4, k=-2, dtype=bool)
+    mask = KeyMask.of(few, unselected=allowed & ~few)
+    assert mask.bits is not None
+    assert mask.unselected is not None
+
+
+def test_a_weight_taken_apart_says_that_its_key_was_not_selected(
+    model: Any, kept: dict[int, NDArray[np.bool_]]
+) -> None:
+    from attnviz.drawing.reasons import steps
+
+    held = av.capture(Prompt(ids=IDS), model=model, why="1.0")
+    left_out = int(np.flatnonzero(~kept[1][T - 1])[0])
+    for query, key, said in (
+        (T - 1, left_out, "the layer's indexer did not select this key"),
+        (T - 2, T - 1, "the query may not attend to this key"),
+    ):
+        cells = [
+            cell for column in steps(held.why("1.0", query, key)).columns for cell in column.cells
+        ]
+        assert said in cells
