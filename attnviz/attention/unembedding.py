@@ -3,7 +3,9 @@
 The last normalization divides by σ(x) and is linear beside that, so what is added to the stream
 adds p · d to the logit of token t, with d = (u - mean u) / σ and u = γ ⊙ W_U[t] (RMS normalization:
 d = u / σ); β W_U[t] and the head's own bias come on top (Elhage et al. 2021, "A Mathematical
-Framework for Transformer Circuits"). Everything is for a
+Framework for Transformer Circuits"). Where an LM head has more layers
+(:class:`~attnviz.core.source.HeadLayers`), W_U[t] goes back through them first, what their
+activation leaves of each channel held. Everything is for a
 :class:`~attnviz.core.source.Readout` with a table. Shapes: D width, V vocabulary.
 """
 
@@ -54,6 +56,36 @@ def gain(norm: Normalization, given: Array) -> Array:
     return made
 
 
+def _slopes(readout: Readout, streams: Array) -> tuple[Array, Array]:
+    """What an LM head's activation leaves of each channel, f(y) / y, [..., D], and its σ, [...]."""
+    head = readout.head
+    assert head is not None
+    xp = arrays.of(streams).xp
+    given = scaled_once(readout, streams, streams)
+    given = given if readout.shift is None else given + exact(readout.shift)
+    y = given @ exact(head.weight).T
+    y = y if head.bias is None else y + exact(head.bias)
+    made = exact(head.act(y))
+    one = xp.ones_like(y)
+    return made / xp.where(y == 0, one, y), deviation(head.norm, made)
+
+
+def _before_head(readout: Readout, streams: Array, rows: Array) -> tuple[Array, Array]:
+    """Directions [n, D] behind an LM head's layers as they are before them, and their constants."""
+    head = readout.head
+    assert head is not None
+    slopes, sigmas = _slopes(readout, streams)
+    constants = arrays.of(rows).xp.zeros_like(rows[:, 0])
+    if head.norm.shift is not None:
+        constants = constants + rows @ exact(head.norm.shift)
+    u = exact(head.norm.scale) * rows
+    u = u - u.mean(-1)[..., None] if head.norm.centred else u
+    u = u / sigmas[..., None] * slopes
+    if head.bias is not None:
+        constants = constants + u @ exact(head.bias)
+    return u @ exact(head.weight), constants
+
+
 def direction(readout: Readout, stream: Array, token: int, against: int | None) -> Direction:
     """The direction of a token, or of the difference to another.
 
@@ -89,6 +121,9 @@ def directions(readout: Readout, streams: Array, tokens: Array) -> tuple[Array, 
     constants: Array = arrays.of(rows).xp.zeros_like(rows[:, 0])
     if readout.bias is not None:
         constants = constants + exact(readout.bias[tokens])
+    if readout.head is not None:
+        rows, more = _before_head(readout, streams, rows)
+        constants = constants + more
     if readout.shift is not None:
         constants = constants + rows @ exact(readout.shift)
     u = exact(readout.scale) * rows
@@ -98,6 +133,18 @@ def directions(readout: Readout, streams: Array, tokens: Array) -> tuple[Array, 
 
 def scaled(readout: Readout, streams: Array, parts: Array) -> Array:
     """γ ⊙ (p - mean p) / σ: parts [..., D] as the matrix of the LM head gets them, in float64."""
+    made = scaled_once(readout, streams, parts)
+    head = readout.head
+    if head is None:
+        return made
+    slopes, sigmas = _slopes(readout, streams)
+    made = made @ exact(head.weight).T * slopes
+    made = made - made.mean(-1)[..., None] if head.norm.centred else made
+    return exact(head.norm.scale) * made / sigmas[..., None]
+
+
+def scaled_once(readout: Readout, streams: Array, parts: Array) -> Array:
+    """The same as the last normalization gives them, before what else an LM head may do."""
     assert readout.scale is not None
     parts = exact(parts)
     parts = parts - parts.mean(-1)[..., None] if readout.centred else parts

@@ -11,7 +11,7 @@ width of a head's values, D width of the residual stream, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, get_args
@@ -320,6 +320,32 @@ class StreamNorms:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class HeadLayers:
+    """What an LM head does before W_U: norm(f(n W + b)), n what the last normalization gives.
+
+    With f(y) / y of every channel of y = n W + b (Φ(y) of GELU) and the σ of its normalization held
+    at their values on a row, that is linear beside the biases.
+
+    Attributes:
+        weight: W transposed, [D, D].
+        act: f, number by number, 0 at 0; for arrays of the kind of ``weight``.
+        norm: the normalization.
+        bias: b, [D], or None.
+    """
+
+    weight: Array
+    act: Callable[[Any], Any]
+    norm: Normalization
+    bias: Array | None = None
+
+    def converted(self, like: Array) -> HeadLayers:
+        """The same as arrays of the kind of another, where that is."""
+        bias = None if self.bias is None else converted(self.bias, like)
+        weight = converted(self.weight, like)
+        return HeadLayers(weight, self.act, self.norm.converted(like), bias)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Sublayer:
     """What a layer does around its attention: the residual connection, and a normalization.
 
@@ -368,6 +394,7 @@ class Readout:
         without_mlp: the layers that have no feed-forward part.
         over: by layer, the normalizations that it puts over the whole stream (post-norm); with
             their σ held (:attr:`Output.deviations`) they carry on what was added before.
+        head: what stands between the last normalization and W_U; None where there is nothing.
         normed: whether there is a last normalization; without one σ is 1 and nothing is centred.
         uncapped: of logits that are capped, the same readout before the cap; None where there is
             no cap.
@@ -390,6 +417,7 @@ class Readout:
     without_mlp: frozenset[int] = frozenset()
     over: Mapping[int, StreamNorms] = field(default_factory=dict)
     normed: bool = True
+    head: HeadLayers | None = None
     uncapped: Readout | None = None
     cap: float = 0.0
 
@@ -422,13 +450,14 @@ class Readout:
         after = {layer: norm.converted(like) for layer, norm in self.after.items()}
         biases = {layer: converted(bias, like) for layer, bias in self.biases.items()}
         over = {layer: norms.converted(like) for layer, norms in self.over.items()}
+        head = None if self.head is None else self.head.converted(like)
         shares, scales = (
             tuple(x if isinstance(x, float) else converted(x, like) for x in factors)
             for factors in (self.shares, self.residual_scales)
         )
         return replace(
             self, table=table, scale=scale, shift=shift, bias=bias, after=after, shares=shares,
-            residual_scales=scales, biases=biases, over=over,
+            residual_scales=scales, biases=biases, over=over, head=head,
         )  # fmt: skip
 
 
@@ -633,4 +662,5 @@ def held(source: Source) -> tuple[Held, ...]:
     readout = source.readout().summed
     kinds |= {"after": None} if readout.after else {}
     kinds |= {"over": None} if readout.over else {}
+    kinds |= {"head": None} if readout.head is not None else {}
     return tuple(kinds)

@@ -129,8 +129,9 @@ def _copying(
     """The report with what heads copy."""
     source, embedding = model.source, model.source.embedding()
     readout = source.readout()
-    reason = readout.reason or embedding.reason or model.source.no_sum
-    if embedding.tokens is None or readout.table is None or model.source.no_sum:
+    head = "" if readout.head is None else "its LM head has an activation before its last matrix"
+    reason = readout.reason or head or embedding.reason or model.source.no_sum
+    if embedding.tokens is None or readout.table is None or head or model.source.no_sum:
         model.reasons["copying"] = reason
         return report
     chosen = _tokens(embedding, settings, len(readout.table))

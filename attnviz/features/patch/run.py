@@ -380,5 +380,7 @@ def example(source: Source, pairs: Sequence[PreparedPair]) -> PairExample:
 def affordable(source: Source) -> int:
     """How many tokens may run at once in an eighth of the memory."""
     vocabulary = source.vocab_size or 0
-    each = 4 * (64 * 64 + (0 if source.readout().table is not None else 3 * vocabulary))
+    readout = source.readout()
+    alone = readout.table is not None and readout.head is None  # the LM head at one position
+    each = 4 * (64 * 64 + (0 if alone else 3 * vocabulary))
     return int(min(max(physical_memory() // (8 * each), 256), 4096))

@@ -65,8 +65,8 @@ class PatchBench:
     @cached_property
     def _readout(self) -> Readout | None:
         """How states become logits at one position, where that is known."""
-        readout = self.source.readout()
-        return readout if readout.table is not None and not self.source.no_logits else None
+        readout, able = self.source.readout(), not self.source.no_logits
+        return readout if readout.table is not None and readout.head is None and able else None
 
     def forward(
         self,

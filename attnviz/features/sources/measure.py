@@ -266,7 +266,7 @@ def _shares(texts: Sequence[_Text], side: str, seed: int) -> tuple[SourceShare, 
 
 def _notes(source: Source, used: Sequence[_Text], none: int, texts: int) -> Iterator[str]:
     yield HELD
-    yield from held_notes({*held(source)} - {"over"})  # said of every normalization
+    yield from held_notes({*held(source)} - {"over", "head"})  # said above, and behind a score
     if none:
         yield f"{none} of {texts} texts have no row that counts."
     if said := few_groups(len(used)) or word_of("sources: each", len(used)):

@@ -246,7 +246,7 @@ def _reads(
 def _notes(result: Sources, source: Source) -> Iterator[str]:
     """What the reader must not miss."""
     yield HELD
-    yield from held_notes({*held(source)} - {"over"})  # said of every normalization
+    yield from held_notes({*held(source)} - {"over", "head"})  # said above, and behind a score
     if result.softcap is not None:
         yield (
             f"The model caps its scores, {result.softcap:g} tanh(score / {result.softcap:g}), "

@@ -20,7 +20,7 @@ from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.projection import Projections
 from attnviz.models.hooked.qk_hook import QKHook
 
-_UNSEEN = "the product of its weights and values was not seen"
+_UNSEEN = "no product of the weights that it returns with values was seen"
 
 
 @dataclass(frozen=True)

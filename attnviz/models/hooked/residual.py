@@ -24,6 +24,7 @@ from attnviz.attention.unembedding import deviation
 from attnviz.core.heads import Site
 from attnviz.core.source import Normalization, OutputProjection, Readout
 from attnviz.models.hooked.layer_sums import LayerSum, ModuleCall, scale_between
+from attnviz.models.hooked.lm_head import head_layers
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.norms import close, normalization
 from attnviz.models.hooked.stack import Stack
@@ -147,8 +148,11 @@ def find_residual(
             first = state.reshape(states[0].shape)[0].clone()  # some layers flatten the batch
             ran[id(module)] = ModuleCall(module, args, kwargs, first)
 
+    body = {id(module) for module in network.body.modules()}
+    decodes = all(site.kind == "decoder" for site in projections)  # of others that is not sought
+    beside = [m for m in network.model.modules() if decodes and id(m) not in body]
     with torch.no_grad(), contextlib.ExitStack() as undo:
-        for module in modules:
+        for module in [*modules, *beside]:
             undo.callback(module.register_forward_hook(left, with_kwargs=True).remove)
         undo.enter_context(stack.keeping(states))
         output = network.run(items, logits=True)
@@ -166,7 +170,7 @@ def find_residual(
         if added is None:
             return _none(_not_added(number, attends=weight is not None))
         sums.append(added)
-    readout = _readout(network, modules, ran, states[-1][0], output)
+    readout = _readout(network, modules, beside, ran, states[-1][0], output)
     no_sum = _no_sum(sums, by_layer)
     if readout.summed.table is None:
         over = any(added.over for added in sums)
@@ -228,6 +232,7 @@ def _factors(factors: Sequence[Any]) -> tuple[Any, ...]:
 def _readout(
     network: HookedModel,
     modules: Sequence[nn.Module],
+    beside: Sequence[nn.Module],
     ran: Mapping[int, ModuleCall],
     last: Tensor,
     output: Mapping[str, Any],
@@ -259,6 +264,14 @@ def _readout(
             weight, norm.scale, norm.eps, norm.shift, bias, norm.centred, normed=not same
         )
         return Readout(None, reason=why, uncapped=before, cap=cap)
+    if factor is None:
+        calls = {id(module): ran[id(module)] for module in beside if id(module) in ran}
+        layers = head_layers(calls, final, logits, weight, bias)
+        if layers is not None:
+            return Readout(
+                weight, norm.scale, norm.eps, norm.shift, bias, norm.centred,
+                normed=not same, head=layers,
+            )  # fmt: skip
     if factor is None or (factor != 1.0 and bias is not None):
         return Readout(None, reason=unknown)
     shift = norm.shift if norm.shift is None or factor == 1.0 else norm.shift * factor

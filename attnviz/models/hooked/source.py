@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Self, TypeVar, overload
 
 import torch
@@ -14,10 +14,9 @@ from torch import Tensor
 
 from attnviz.attention.blocks import check_numbers
 from attnviz.core.cuts import Cut
-from attnviz.core.generation import Generation
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.origins import Origin
-from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo, called
 from attnviz.core.source import (
     PLAIN,
@@ -32,19 +31,17 @@ from attnviz.core.source import (
     Start,
     Sublayer,
 )
-from attnviz.core.tokens import Sides, Tokens
-from attnviz.errors import ModelError, UsageError
-from attnviz.models import limits
-from attnviz.models.chat import as_text
-from attnviz.models.gating import Gated, kept, merged
+from attnviz.core.tokens import Sides
+from attnviz.errors import ModelError
+from attnviz.models.gating import kept, merged
 from attnviz.models.hooked.agreement import lengths, real
 from attnviz.models.hooked.eager import check_room, hand_out, returned
 from attnviz.models.hooked.eager_outputs import EagerOutputs, find_outputs
-from attnviz.models.hooked.generating import stepwise
 from attnviz.models.hooked.interface import WatchedPass, hooking
 from attnviz.models.hooked.linear_maps import LinearMaps
-from attnviz.models.hooked.network import WRITES_AT_MOST, HookedModel, Item, without_end
+from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.passage import Passage
+from attnviz.models.hooked.prompting import Prompted
 from attnviz.models.hooked.qk_hook import QKHook
 from attnviz.models.hooked.reading import Anatomy, find_anatomy
 from attnviz.models.hooked.recurrences import States, find_states
@@ -53,9 +50,7 @@ from attnviz.models.hooked.stack import Stack, find_layers, find_stack
 from attnviz.models.hooked.sublayers import Sublayers, find_sublayers
 from attnviz.models.hooked.survey import Survey, sample
 from attnviz.models.hooked.tokenizer import Texts
-from attnviz.models.replies import compared
 from attnviz.models.running import begin, running
-from attnviz.models.spans import needs_offsets, spanned
 
 _WINDOWS = ("sliding_window", "window_size", "local_attention")
 """Where configurations keep the size of a sliding window."""
@@ -83,7 +78,7 @@ def _layers_of(start: Start | None) -> tuple[int, int | None]:
     return (0, None) if start is None else (start.layer, start.end)
 
 
-class Hooked(Gated):
+class Hooked(Prompted):
     """A transformers model as a source of attention (:class:`~attnviz.core.source.Source`).
 
     Attributes:
@@ -126,60 +121,6 @@ class Hooked(Gated):
     def layout(self) -> Layout:
         """Which heads it has; layers without attention have none."""
         return self._survey.layout
-
-    @property
-    def max_tokens(self) -> int | None:
-        """The longest sequence that the configuration names, else the tokenizer, or None.
-
-        Tokenizers often say less than their model takes (256 beside 8,192).
-        """
-        return self._network.max_tokens or self._texts.max_tokens
-
-    def _longest(self, prompt: Prompt) -> int | None:
-        """The most tokens of a prompt that may run."""
-        return limits.longest(prompt, self.max_tokens, self._network.learned_positions)
-
-    @property
-    def vocab_size(self) -> int | None:
-        """The number of token ids."""
-        return self._network.vocab_size
-
-    def prepare(self, prompt: Prompt) -> Inputs:
-        """Tokenize a prompt; an encoder-decoder model without a target writes one greedily.
-
-        Ids are taken as they are: nothing is added to them.
-
-        Raises:
-            InputError: too long, or ids that are not in the vocabulary.
-            UsageError: options that this model does not take.
-            ModelError: a text, and no tokenizer in the model's folder.
-        """
-        limits.check_prompt(prompt, decoder=self._network.seq2seq)
-        prompt, told = as_text(prompt, self._texts.render, self._name)
-        notes = list(told)
-        tokens = self._read(prompt, notes)
-        return self._inputs(prompt, tokens, Item(tokens.ids), notes)
-
-    def _inputs(self, prompt: Prompt, tokens: Tokens, item: Item, notes: list[str]) -> Inputs:
-        """The tokens on both axes; a decoder's are the target or what it writes of the item."""
-        if not self._network.seq2seq:
-            kind = self._survey.kind or "encoder"
-            if prompt.generate is not None:
-                tokens = self._go_on(tokens, item, prompt, notes)
-            inputs = Inputs({kind: Sides(tokens, tokens)}, tuple(notes))
-            return inputs if prompt.reply is None else compared(self, inputs, prompt.reply)
-        target = self._target(prompt, item, notes)
-        sides: dict[SiteKind, Sides] = {
-            "encoder": Sides(tokens, tokens),
-            "decoder": Sides(target, target),
-            "cross": Sides(target, tokens),
-        }
-        return Inputs({kind: sides[kind] for kind in self.layout.kinds}, tuple(notes))
-
-    @property
-    def no_logits(self) -> str:
-        """Why the model gives no logits; empty where it does."""
-        return self._network.no_logits
 
     @property
     def no_gates(self) -> str:
@@ -430,7 +371,9 @@ class Hooked(Gated):
             return found.named(self._states.names) if found.readout.summed.mixers else found
         known = self._eager.projections
         if not known:
-            return Residual(Readout(None, reason=self.no_gates), no_sum=self.no_gates)
+            more = "; W_O and values are then looked for only where no token sees a later one"
+            why = self.no_gates + (more if self._survey.kind != "decoder" else "")
+            return Residual(Readout(None, reason=why), no_sum=self.no_gates)
         stack = self._layers if self._eager.plan else None
         missing = next(((s.layer, out) for s, out in known.items() if out.weight is None), None)
         if missing is not None:
@@ -508,10 +451,6 @@ class Hooked(Gated):
         """How the residual stream becomes logits, where that was proved on the model itself."""
         return self._residual.readout
 
-    def tokens(self, ids: Sequence[int]) -> Tokens:
-        """What ids stand for; ``#id`` where there is no tokenizer to name them."""
-        return self._texts.tokens(ids)
-
     def _forward_eagerly(
         self, items: Sequence[Item], observers: Sequence[Observer], *, logits: bool, terms: bool
     ) -> Mapping[str, Any]:
@@ -558,75 +497,6 @@ class Hooked(Gated):
             )
         return rest
 
-    def _read(self, prompt: Prompt, notes: list[str]) -> Tokens:
-        """The tokens of the encoder or of the only stack."""
-        limit, positions = self._longest(prompt), None
-        encode = partial(
-            self._texts.encode,
-            prompt.text or "",
-            prompt.pair,
-            special=prompt.special_tokens,
-            words=prompt.words,
-            located=needs_offsets(prompt),
-        )
-        if prompt.ids is not None:
-            tokens = self._texts.tokens(prompt.ids)
-        else:
-            tokens, positions = encode()
-        limits.check_ids(tokens.ids, self._network.vocab_size)
-        note = limits.check_length(len(tokens), limit, truncate=prompt.truncate)
-        if note and limit is not None:
-            notes.append(note)
-            if prompt.ids is not None:
-                tokens = self._texts.tokens(limits.cut(tokens.ids, tokens.special, limit))
-            else:
-                tokens, positions = encode(limit=limit)
-        return spanned(tokens, prompt, positions, notes)
-
-    def _target(self, prompt: Prompt, source: Item, notes: list[str]) -> Tokens:
-        """The tokens of the decoder: the target, or what the model writes."""
-        if prompt.target is None:
-            return self._decoded(prompt, source, notes)
-        if prompt.generate is not None:
-            raise UsageError(
-                "{target} and {generate} both give the decoder's text; give one",
-                target=prompt.target,
-                generate=prompt.generate.tokens,
-            )
-        labels = self._texts.target(prompt.target, special=prompt.special_tokens)
-        ids = self._network.teach(labels)
-        limits.check_ids(ids, self._network.target_vocab_size)
-        limit = self._longest(prompt)
-        what = "the target text"
-        note = limits.check_length(len(ids), limit, truncate=prompt.truncate, what=what)
-        if note:
-            notes.append(note)
-        return self._texts.tokens(ids[:limit])
-
-    def _go_on(self, tokens: Tokens, item: Item, prompt: Prompt, notes: list[str]) -> Tokens:
-        """The tokens and what a decoder writes after them."""
-        generation = prompt.generate
-        assert generation is not None
-        if item.features:
-            reason = (
-                f"{self._name} was given a picture or a sound, after which attnviz "
-                "generates no text"
-            )
-            raise limits.no_writer(generation, reason)
-        limits.check_generation(generation, len(tokens), self._longest(prompt))
-        if self._survey.kind != "decoder" or not self._network.can_write:
-            reason = self.no_logits or f"{self._name} generates no text"
-            raise limits.no_writer(generation, reason)
-        with limits.telling(generation, tokens, self._texts.text) as tell:
-            if self._standing or self._cuts({}, torch.empty(0)):  # a model's own knows neither
-                new = stepwise(self._following, tokens.ids, generation, self._network.ends(), tell)
-            else:
-                new = self._network.write(item, generation, tell)
-        whole = self._texts.tokens([*tokens.ids, *new])
-        whole = replace(whole, written=len(new), spans=tokens.spans)
-        notes.append(limits.written(whole, generation))
-        return whole
-
     def _following(self, ids: Sequence[int]) -> Tensor:
         """The logits [V] that follow some ids, with the gates that stand."""
         tokens = self._texts.tokens(ids)
@@ -634,37 +504,3 @@ class Hooked(Gated):
         logits = self.forward([inputs], request=ForwardRequest(hidden=False, logits=True)).logits
         assert logits is not None
         return logits[0, -1]
-
-    def _decoded(self, prompt: Prompt, source: Item, notes: list[str]) -> Tokens:
-        """The decoder's text as the model writes it: as asked, or greedily where nobody asked."""
-        if not self._network.can_write:
-            raise UsageError(
-                "{} has no weights to generate text with",
-                self._name,
-                remedy="give the decoder's text with {target}",
-                target=...,
-            )
-        asked, limit = prompt.generate, self._longest(prompt)
-        if asked is not None:
-            limits.check_generation(asked, 1, limit)
-            with limits.telling(asked, None, self._texts.text) as tell:
-                ids = self._network.write(source, asked, tell)
-        else:
-            room = WRITES_AT_MOST if limit is None else max(limit - 1, 1)
-            how = Generation(min(WRITES_AT_MOST, room))
-            # a cache of its own kind is one more thing that can fail
-            ids = self._network.write(source, how, cache=False)
-            ids = without_end(ids, self._network.ends())
-        tokens = replace(self._texts.tokens(ids), written=len(ids) - 1)
-        if asked is None:
-            notes.append(f"Decoder text generated greedily: {self._texts.plain(ids)}")
-        else:
-            notes.append(limits.written(tokens, asked))
-        return tokens
-
-    def _item(self, inputs: Inputs) -> Item:
-        if not self._network.seq2seq:
-            tokens = inputs.sides[self._survey.kind or "encoder"].queries
-            return Item(tokens.ids, tokens.segments)
-        source, target = inputs.sides["cross"].keys, inputs.sides["cross"].queries
-        return Item(source.ids, source.segments, target.ids)

@@ -37,6 +37,8 @@ SPLIT = {
     "minimax": ("model.layers", "self_attn.o_proj", "mlp"),
 }
 """Post-norm decoders, and one that normalizes and scales the stream before each part."""
+PLACES = {**SPLIT, "modernbert-decoder": ("model.layers", "attn.Wo", "mlp")}
+"""With it, one whose LM head has a matrix, GELU and a normalization before the last matrix."""
 GATED = tuple(name for name in SPLIT if name not in ("trocr", "openai-gpt"))
 
 
@@ -52,7 +54,7 @@ def named(request: Any) -> tuple[str, Any, Source, Logits]:
 
 def modules_of(name: str, model: Any) -> list[tuple[nn.Module, nn.Module]]:
     """Of every layer W_O, or what mixes tokens without, and what else it adds."""
-    place, projection, beside = SPLIT[name]
+    place, projection, beside = PLACES[name]
     found = []
     for layer in model.get_submodule(place):
         linear = name == "minimax" and layer.block_type == "linear_attention"
@@ -70,9 +72,14 @@ def held(module: Any) -> Callable[[Tensor], Tensor]:
         x = x - x.mean(-1, keepdim=True) if centred else x
         sigma = (x.square().mean(-1, keepdim=True) + eps).sqrt().detach()
         made = x / sigma * module.weight
-        return made + module.bias if centred else made
+        return made if getattr(module, "bias", None) is None else made + module.bias
 
     return forward
+
+
+def sloped(module: nn.Module) -> Callable[[Tensor], Tensor]:
+    """An activation as a factor on what it gets, which gets no gradient."""
+    return lambda y: y * (type(module).forward(module, y) / y).detach()
 
 
 @contextlib.contextmanager
@@ -83,6 +90,10 @@ def linear(name: str, model: Any) -> Iterator[None]:
         for norm in norms:
             norm.forward = held(norm)
             undo.callback(delattr, norm, "forward")
+        if name not in SPLIT:
+            act = model.lm_head.act
+            act.forward = sloped(act)
+            undo.callback(delattr, act, "forward")
         for both in modules_of(name, model):
             for module in both:
                 undo.callback(module.register_forward_hook(cut).remove)
@@ -123,10 +134,36 @@ def derivative(name: str, model: Any, module: Any, columns: slice | None, logit:
 def test_every_part_is_the_derivative_with_the_normalizations_held(
     named: tuple[str, Any, Source, Logits],
 ) -> None:
-    name, model, source, report = named
+    every_part_is_the_derivative(*named)
+
+
+@pytest.mark.parametrize("biases", [False, True])
+def test_a_head_of_several_layers_is_held_too(biases: bool) -> None:
+    name = "modernbert-decoder"
+    config = built(dict(families())[name]).config
+    config.update(dict.fromkeys(("classifier_bias", "norm_bias", "decoder_bias"), biases))
+    torch.manual_seed(0)
+    model = transformers.AutoModelForCausalLM.from_config(config).eval().requires_grad_(False)
+    for parameter in model.parameters():
+        parameter.data.normal_(0, 0.4).add_(float(parameter.ndim < 2))
+    source = av.load(model)
+    model = copy.deepcopy(model).double()
+    report = av.logits(Prompt(ids=IDS), model=source)
+    every_part_is_the_derivative(name, model, source, report)
+    with torch.no_grad():
+        own = model(torch.tensor([IDS])).logits[0, -1]
+    assert report.sum == pytest.approx(float(own.max()), rel=1e-5)
+    assert any("LM head's activation" in told for told in report.notes)
+    the_lens_adds_up(source, report)
+    pair = av.Pair(IDS, (5, 9, 3, 31, 17, 12, 3, 9, 2, 31, 7), 4, 6)
+    assert len(av.patch([pair], model=source).effects) == len(source.layout)
+    assert "activation" in " ".join(av.circuits(model=source).reasons.values())
+
+
+def every_part_is_the_derivative(name: str, model: Any, source: Source, report: Logits) -> None:
     token = report.predictions[0].id
     largest = max(abs(part.value) for part in report.parts)
-    near = 1e-5 if name == "minimax" else 1e-6
+    near = 1e-6 if name in SPLIT and name != "minimax" else 1e-5
     modules, compared = modules_of(name, model), 0
     for part in report.parts:
         if part.layer is None or part.kind == "bias":
@@ -158,7 +195,10 @@ def test_parts_add_up_to_the_models_own_logit_in_float32(
 def test_the_lens_adds_up_at_every_state_and_reads_what_heads_write(
     named: tuple[str, Any, Source, Logits],
 ) -> None:
-    source, report = named[2:]
+    the_lens_adds_up(*named[2:])
+
+
+def the_lens_adds_up(source: Source, report: Logits) -> None:
     lens = av.lens(Prompt(ids=IDS), position="all", model=source)
     assert lens.reason == ""
     assert len(lens.cells) == 4 * len(IDS)
@@ -184,6 +224,12 @@ def test_what_cannot_be_told_of_such_layers_is_refused_in_one_line(
 ) -> None:
     name, _, source, _ = named
     pair = av.Pair(IDS, (5, 9, 3, 31, 17, 12, 3, 9, 2, 31, 7), 4, 6)
+    if name == "minimax":  # what its layer with a state carries from token to token is no sum
+        with pytest.raises(ModelError, match="layer 1 has no attention") as refused:
+            av.sources(Prompt(ids=IDS), select="2.3", model=source)
+        assert "\n" not in str(refused.value)
+    else:
+        assert av.sources(Prompt(ids=IDS), select="2.3", model=source).notes
     if name not in GATED:
         with pytest.raises(ModelError, match="code of their own"):
             av.patch([pair], model=source)

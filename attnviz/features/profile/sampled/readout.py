@@ -38,6 +38,7 @@ _AT_ONCE = 1 << 24
 
 Floats = NDArray[np.float64]
 
+_HEAD = "its LM head has several layers, and what these leave of a row is not kept for every row"
 _OVER = (
     "its layers normalize the sums, and the scales of these, which what a row wrote goes through, "
     "are not kept for every row"
@@ -53,8 +54,8 @@ def with_words(distribution: Distribution, sums: HeadSums, source: Source) -> Di
         source: the model.
     """
     readout = source.readout()
-    if readout.over:
-        readout = Readout(None, reason=_OVER)
+    if readout.over or readout.head is not None:
+        readout = Readout(None, reason=_OVER if readout.over else _HEAD)
     heads = []
     vocabulary = _Vocabulary(source, readout)
     for number, head in enumerate(distribution.heads):
