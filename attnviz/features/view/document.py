@@ -227,6 +227,7 @@ def _kinds(
                 "sites": sites,
                 "quantity": capture.quantity,
                 "whole": capture.layout.whole,
+                "mixers": list(capture.layout.mixers),
                 "formula": QUANTITIES[capture.quantity].formula,
                 "full": full,
                 "error": error,

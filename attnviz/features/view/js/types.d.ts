@@ -37,6 +37,8 @@ export interface KindData {
   quantity: string; formula: string; full: number; error: number;
   /** whether what counts as a head is a layer */
   whole: boolean;
+  /** what each layer of a hybrid is, those without heads too; empty elsewhere */
+  mixers: string[];
   /** which of the page's planes has these heads; null where their likeness is not known */
   alike: number | null;
   /** what the opening head shows, the query and key to see it at, and how sure that is */
