@@ -128,13 +128,13 @@ function pairUnder() {
 /** What a layer of a hybrid is, beside its row. @param {State} state @param {(Head | null)[][]} lines of the row */
 function besideRow(state, lines) {
   const head = lines[0]?.find((other) => other);
-  const name = state.sort === "model" && !isFolded(state) && head ? kindOf(state).mixers[head.site.layer] : "";
+  const name = state.sort === "model" && !isFolded(state) && head ? kindOf(state).mixers?.[head.site.layer] : "";
   return name ? [make("div", { class: "row-kind" }, name)] : [];
 }
 
 /** The layers of a hybrid that have no heads, and so no row. @param {State} state */
 function mixersSaid(state) {
-  const { mixers } = kindOf(state);
+  const { mixers = [] } = kindOf(state);
   const rows = new Set(kindOf(state).sites.map(({ layer }) => layer));
   /** @type {Map<string, number[]>} */
   const others = new Map();
@@ -148,7 +148,7 @@ function drawLegend(state) {
   const steps = Array.from({ length: 17 }, (_, i) => `rgb(${colors.subarray(48 * i - 3 * Number(i === 16), 48 * i - 3 * Number(i === 16) + 3).join(" ")})`);
   const end = { map: `each map’s largest ${nounOf(state)}, by the square root`, row: `each row’s largest ${nounOf(state)}`, one: fullSaid(state) }[state.scale] || "";
   const masked = kindOf(state).sites.some(({ reach }) => reach && (reach.causal || reach.window !== null || reach.bits));
-  const unselected = kindOf(state).sites.some(({ reach }) => reach && reach.unselected !== null);
+  const unselected = kindOf(state).sites.some(({ reach }) => reach?.unselected != null);
   fill(byId("overview-legend"), ...legend(steps, "0", end, masked, unselected));
 }
 
