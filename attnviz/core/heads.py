@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import total_ordering
 from typing import Literal
 
@@ -80,10 +80,13 @@ class Layout:
     """Which heads a model has: for each kind of site, the number of heads in each layer.
 
     ``whole`` says that what counts as a head is a layer, all its heads together: ``4.*``.
+    ``mixers`` says of a stack some of whose layers have no heads what each layer is: ``attention``,
+    ``gated delta rule``; it is empty elsewhere, and not compared.
     """
 
     heads: Mapping[SiteKind, tuple[int, ...]]
     whole: bool = False
+    mixers: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def kinds(self) -> tuple[SiteKind, ...]:

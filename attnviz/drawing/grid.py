@@ -48,11 +48,12 @@ class Grid:
     """The heads of one kind of site.
 
     ``cells[layer][head]`` is None where there is no such head in the report; all rows are as long
-    as the widest layer.
+    as the widest layer. ``mixers`` are what the layers of a hybrid are, empty elsewhere.
     """
 
     title: str
     cells: tuple[tuple[Cell | None, ...], ...]
+    mixers: tuple[str, ...] = ()
 
     @property
     def layers(self) -> int:
@@ -94,7 +95,7 @@ def grids(report: ScoredHeads) -> tuple[Grid, ...]:
                     row.append(Cell(best.name, strength, best.few_rows, best.of))
             rows.append(tuple(row))
         title = KIND_TITLES[kind] if len(report.layout.kinds) > 1 else ""
-        out.append(Grid(title, tuple(rows)))
+        out.append(Grid(title, tuple(rows), report.layout.mixers))
     return tuple(out)
 
 
@@ -114,3 +115,11 @@ def tally(report: ScoredHeads) -> tuple[tuple[str | None, int], ...]:
     named = in_order(name for name in counts if name is not None)
     order: list[str | None] = [*named, None]
     return tuple((name, counts[name]) for name in order if name in counts)
+
+
+def by_mixer(mixers: Sequence[str]) -> list[tuple[str, list[int]]]:
+    """The kinds of layers of a hybrid, each with the numbers of its layers, the first one first."""
+    layers: dict[str, list[int]] = {}
+    for layer, name in enumerate(mixers):
+        layers.setdefault(name, []).append(layer)
+    return list(layers.items())

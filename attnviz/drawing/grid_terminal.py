@@ -10,8 +10,8 @@ from rich.text import Text
 
 from attnviz.core.scores import ScoredHeads
 from attnviz.drawing.folded import Strong, folded, is_long
-from attnviz.drawing.grid import Cell, Grid, few_note, grids, tally
-from attnviz.drawing.labels import signs, tick_step
+from attnviz.drawing.grid import Cell, Grid, by_mixer, few_note, grids, tally
+from attnviz.drawing.labels import ranges, signs, tick_step
 from attnviz.drawing.palette import FEW, NO_ROLE, ink, mix
 from attnviz.drawing.renderable import coloured, renderable
 from attnviz.scoring.roles import drawn
@@ -52,6 +52,7 @@ def heads_grid(console: Console, options: ConsoleOptions, report: ScoredHeads) -
         if is_long(grid.layers, grid.heads, layout[2]):
             layout = _LIST, 1, layout[2]
             yield from folded(_strong(grid, options, colors), options, "a role")
+            yield from _kinds(grid, options)
         else:
             yield from _lines(grid, gutter, layout, options, colors)
         yield Text("")
@@ -76,6 +77,8 @@ def _lines(
     grid: Grid, gutter: int, layout: tuple[int, int, int], options: ConsoleOptions, colors: bool
 ) -> Iterator[Text]:
     tile, gap, chunk = layout
+    room = options.max_width - gutter - min(chunk, grid.heads) * (tile + gap)
+    named = bool(grid.mixers) and max(map(len, grid.mixers)) + 1 <= room
     step = tick_step(-(-(len(str(grid.heads - 1)) + 1) // (tile + gap)))
     yield Text(signs("layer ↓  head →", options.ascii_only), "dim")
     for first in range(0, grid.heads, chunk):
@@ -94,11 +97,26 @@ def _lines(
             line.append(f"{layer:>{gutter - 1}} ", "dim")
             for index in columns:
                 line.append_text(_tile(row[index], tile, gap, options, colors))
-            if colors and gap and line.plain.endswith(" "):
+            if named and not first:
+                line.append(f" {grid.mixers[layer]}", "dim")
+            elif colors and gap and line.plain.endswith(" "):
                 line.right_crop(gap)
             elif not colors:
                 line.rstrip()
             yield line
+
+    if not named:
+        yield from _kinds(grid, options)
+
+
+def _kinds(grid: Grid, options: ConsoleOptions) -> Iterator[Text]:
+    """What the layers of a hybrid are, in a line, where it does not stand beside each."""
+    if grid.mixers:
+        said = "; ".join(
+            f"{name}: layer{'s' * (len(layers) > 1)} {ranges(layers)}"
+            for name, layers in by_mixer(grid.mixers)
+        )
+        yield Text(signs(said, options.ascii_only), "dim")
 
 
 def _tile(cell: Cell | None, tile: int, gap: int, options: ConsoleOptions, colors: bool) -> Text:

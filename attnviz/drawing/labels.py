@@ -409,3 +409,14 @@ def closing(info: SourceInfo, *between: str) -> str:
     """The model and how it ran, in one line."""
     ran = (f"{info.backend} backend", *between, f"{info.device} {info.dtype}")
     return " · ".join((model_name(info), *ran))
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """All of some layers: ``0-11``, ``1, 3, 5``, ``0-4, 6-10``."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)

@@ -110,7 +110,7 @@ class _NormBased:
             return layout
         counts = {kind: tuple(map(bool, layout.heads[kind])) for kind in layout.kinds}
         heads = {kind: tuple(map(int, heads)) for kind, heads in counts.items()}
-        return Layout(heads, whole=True)
+        return Layout(heads, whole=True, mixers=layout.mixers)
 
     def forward(
         self,

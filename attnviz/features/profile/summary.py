@@ -17,7 +17,6 @@ from attnviz.drawing.labels import counted
 from attnviz.features.profile import likeness
 from attnviz.features.profile.deciding import Decisions, decide
 from attnviz.features.profile.examples import SORTS, Examples
-from attnviz.features.profile.kinds import KINDS
 from attnviz.features.profile.parts import Distribution
 from attnviz.features.profile.result import ExampleRow, HeadProfile, Profile, Share
 from attnviz.features.profile.sampled.described import distribution
@@ -30,6 +29,7 @@ from attnviz.scoring.plugins import user_defined
 from attnviz.scoring.published import SINK_LENGTH, SINK_THRESHOLD
 from attnviz.scoring.roles import ROLES
 from attnviz.scoring.scores import SCORES
+from attnviz.scoring.token_kinds import KINDS
 from attnviz.statistics.clusters import few_groups
 from attnviz.statistics.copies import factor
 from attnviz.statistics.coverage import word

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.prompt import Inputs
 from attnviz.features.profile.examples import Examples
-from attnviz.features.profile.kinds import KINDS, kinds
 from attnviz.features.profile.likeness import Divergences, sample_size
 from attnviz.features.profile.passing import DISTANCES, Passed
 from attnviz.features.profile.sampled.sums import HeadSums
 from attnviz.scoring.scores import SCORES
 from attnviz.scoring.sums import Sums, comparable
+from attnviz.scoring.token_kinds import KINDS, kinds
 from attnviz.statistics.exact import Exact
 
 TENTHS = 10

@@ -22,13 +22,20 @@ from attnviz.core.source import ForwardRequest, Source
 from attnviz.core.tokens import Tokens
 from attnviz.features.sinks.activations import Largest, by_layer, largest
 from attnviz.features.sinks.costs import TextCosts, costs
-from attnviz.features.sinks.observe import SinkObserver, SinkSums
-from attnviz.features.sinks.result import HeadSink, LayerActivation, NormOf
+from attnviz.features.sinks.observe import SinkObserver, SinkSums, classed
+from attnviz.features.sinks.result import (
+    GATE_CLASSES,
+    GateByToken,
+    HeadSink,
+    LayerActivation,
+    NormOf,
+)
 from attnviz.statistics.clusters import ClusterSums
 
 Floats = NDArray[np.float64]
 V = TypeVar("V")
 _FIGURES = ("share", "chance", "weight", "norm", "written", "learned", "output", "gate")
+_GATES = tuple(f"gate {name}" for name in GATE_CLASSES)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -58,20 +65,26 @@ def measured(source: Source, inputs: Inputs) -> TextSinks:
     """Where every head's attention rests on a text."""
     tokens = predicted(inputs)
     whole = norm_of(source) == "output"
-    observer = SinkObserver(len(tokens), lambda site: source.output(site).weight if whole else None)
+    observer = SinkObserver(tokens, lambda site: source.output(site).weight if whole else None)
     shown = source.start_kind is not None
     output = source.forward([inputs], [observer], ForwardRequest(hidden=False, states=shown))
-    parts = [_figures(observer.layers[site]) for site in _sites(source)]
+    counts = np.bincount(classed(tokens), minlength=len(GATE_CLASSES))
+    parts = [_figures(observer.layers[site], counts) for site in _sites(source)]
     return TextSinks(
         tokens,
         np.concatenate([places for places, _ in parts]),
-        {name: np.concatenate([figures[name] for _, figures in parts]) for name in _FIGURES},
+        {
+            name: np.concatenate([figures[name] for _, figures in parts])
+            for name in (*_FIGURES, *_GATES)
+        },
         largest(output.states),
     )
 
 
-def _figures(sums: SinkSums) -> tuple[NDArray[np.int64], dict[str, Floats]]:
-    """The sinks of a layer's heads, [H], and their figures."""
+def _figures(
+    sums: SinkSums, counts: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], dict[str, Floats]]:
+    """The sinks of a layer's heads, [H], and their figures; ``counts`` are rows of every class."""
     weight = sums.weight
     heads = np.arange(len(weight))
     places = weight.argmax(1)
@@ -88,8 +101,10 @@ def _figures(sums: SinkSums) -> tuple[NDArray[np.int64], dict[str, Floats]]:
         "written": nothing,
         "learned": sums.learned / max(1, sums.count),
         "output": nothing,
-        "gate": sums.gate / max(1, sums.count),
+        "gate": sums.gate.sum(1) / max(1, sums.count),
     }
+    for name, gate, count in zip(_GATES, sums.gate.T, counts.tolist(), strict=True):
+        figures[name] = gate / count if count else nothing
     if (norms >= 0).any():
         some = np.maximum(norms, 0)
         own = some[heads, places]
@@ -116,7 +131,10 @@ def sinks_of(
     """
     sinks = []
     for number, head in enumerate(source.layout):
-        values = {name: [text.figures[name][number] for text in texts] for name in _FIGURES}
+        values = {
+            name: [text.figures[name][number] for text in texts] for name in (*_FIGURES, *_GATES)
+        }
+        gates = [mean(values.pop(name)) for name in _GATES]
         places = [int(text.places[number]) for text in texts]
         named = [text.tokens.texts[place] for text, place in zip(texts, places, strict=True)]
         (position, at), (token, times) = _most(places), _most(named)
@@ -130,6 +148,9 @@ def sinks_of(
                 token_texts=times,
                 chance=float(np.mean(values.pop("chance"))),
                 **{name: mean(some) for name, some in values.items()},
+                gates=GateByToken(*gates)
+                if any(gate.value is not None for gate in gates)
+                else None,
                 without=_cost([costs.without.get(head) for costs in spent]),
                 without_sink=_cost([costs.without_sink.get(head) for costs in spent]),
             )

@@ -16,6 +16,9 @@ from attnviz.core import arrays
 from attnviz.core.arrays import Array, exact, to_numpy
 from attnviz.core.heads import Site
 from attnviz.core.source import Rows
+from attnviz.core.tokens import Tokens
+from attnviz.features.sinks.result import GATE_CLASSES
+from attnviz.scoring.token_kinds import KINDS, kinds
 
 Floats = NDArray[np.float64]
 
@@ -34,7 +37,8 @@ class SinkSums:
         norms: [H, S], of what each key's value adds with all of the weight.
         output: [H], of ‖z‖, z what W_O gets of a head.
         learned: [H], of the weight on a learned sink that is no key.
-        gate: [H], of the openness of the gate on a head's output; NaN where there is none.
+        gate: [H, C], of the openness of the gate on a head's output, by the class of the query's
+            token; NaN where there is none.
         count: rows with some weight on keys or on that sink.
     """
 
@@ -48,16 +52,27 @@ class SinkSums:
     count: int
 
 
+def classed(tokens: Tokens) -> NDArray[np.intp]:
+    """[T], the class of every token, a place in :data:`GATE_CLASSES`: the first that it is of."""
+    table = kinds(tokens)
+    classes = np.full(len(tokens), GATE_CLASSES.index("other"), np.intp)
+    for name in ("repeated", "punctuation"):
+        classes[table[KINDS.index(name)] > 0] = GATE_CLASSES.index(name)
+    classes[:1] = GATE_CLASSES.index("first")
+    return classes
+
+
 class SinkObserver:
     """An observer of a single text.
 
     Args:
-        length: tokens of it.
+        tokens: of it.
         projection: see :data:`Projection`.
     """
 
-    def __init__(self, length: int, projection: Projection) -> None:
-        self._length, self._projection = length, projection
+    def __init__(self, tokens: Tokens, projection: Projection) -> None:
+        self._length, self._projection = len(tokens), projection
+        self._classes = classed(tokens)
         self.layers: dict[Site, SinkSums] = {}
 
     def observe(self, rows: Rows) -> None:
@@ -86,7 +101,9 @@ class SinkObserver:
             sums.learned += count - total.sum(-1)
         none = np.full((heads, count), np.nan)
         openness = none if rows.openness is None else to_numpy(exact(rows.openness)[0])
-        sums.gate += openness.sum(-1)
+        classes = self._classes[rows.start : rows.start + count]
+        for place in range(len(GATE_CLASSES)):
+            sums.gate[:, place] += openness[:, classes == place].sum(-1)
         if rows.values is not None:
             xp = arrays.of(rows.values).xp
             sums.output += to_numpy(xp.linalg.norm(exact(written(rows)[0]), None, -1).sum(-1))
@@ -97,10 +114,8 @@ class SinkObserver:
 
     def _empty(self, heads: int) -> SinkSums:
         zero, zeros = np.zeros((heads, self._length)), np.zeros(heads)
-        few = zero[:1]
-        return SinkSums(
-            zero, few.copy(), few.copy(), zero - 1, zeros, zeros.copy(), zeros.copy(), 0
-        )
+        few, gate = zero[:1], np.zeros((heads, len(GATE_CLASSES)))
+        return SinkSums(zero, few.copy(), few.copy(), zero - 1, zeros, zeros.copy(), gate, 0)
 
     def _norms(self, site: Site, values: Array, heads: int) -> Floats:
         """[H, keys], of v W_O where that is known, else of v."""

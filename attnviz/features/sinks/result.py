@@ -17,6 +17,30 @@ MASSIVE, TIMES = 100.0, 1000.0
 """An activation larger than the first, and so many times the median, is massive (Sun et al.)."""
 
 
+GATE_CLASSES = ("first", "punctuation", "repeated", "other")
+"""What a query's token is, for the gate on a head's output: the first of these that holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class GateByToken:
+    """How far the gate on a head's output is open, by the token whose row it is.
+
+    Each text counts once, with the mean over its rows of that class. No value where no text has
+    any, or where a head has no gate.
+
+    Attributes:
+        first: at position 0.
+        punctuation: elsewhere, without a letter or digit.
+        repeated: at other tokens that occurred before.
+        other: at the rest.
+    """
+
+    first: Interval = UNKNOWN
+    punctuation: Interval = UNKNOWN
+    repeated: Interval = UNKNOWN
+    other: Interval = UNKNOWN
+
+
 @dataclass(frozen=True, slots=True)
 class HeadSink:
     """Where a head's attention rests. The sink of a text is the key with the most weight in all.
@@ -36,6 +60,7 @@ class HeadSink:
         learned: weight on a learned sink that is no key; 0 for none.
         output: the mean norm of the head's output, against the mean over the heads of its layer.
         gate: how far the gate on its output is open, over all rows; no value without a gate.
+        gates: the same by the token; None without a gate.
         without: what it costs to set the head's output to zero; None where it was not measured.
         without_sink: the same where the sink's weight goes to the other keys, in proportion.
     """
@@ -54,6 +79,7 @@ class HeadSink:
     learned: Interval
     output: Interval
     gate: Interval = UNKNOWN
+    gates: GateByToken | None = None
     without: Interval | None = None
     without_sink: Interval | None = None
 
@@ -141,6 +167,12 @@ class Sinks(Renderable, Result):
         return tuple(sorted(some, key=lambda head: -self.rests_with(head)))
 
     @property
+    def gated(self) -> tuple[HeadSink, ...]:
+        """The heads with a gate, the one first that is most shut at the first token."""
+        some = [head for head in self.heads if head.gates is not None]
+        return tuple(sorted(some, key=_opens))
+
+    @property
     def dormant(self) -> tuple[HeadSink, ...]:
         """The heads whose output is small for their layer."""
         return tuple(head for head in self.heads if self.is_dormant(head))
@@ -152,3 +184,9 @@ class Sinks(Renderable, Result):
 
     def __repr__(self) -> str:
         return f"<Sinks {self.source.model}, {len(self.sinks)} of {len(self.heads)} heads>"
+
+
+def _opens(head: HeadSink) -> float:
+    """How much further a gate is open at the first token than at other tokens."""
+    gates = head.gates or GateByToken()
+    return (gates.first.value or 0.0) - (gates.other.value or 0.0)

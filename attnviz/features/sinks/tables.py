@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attnviz.drawing.tables import Row, spread, which_head
-from attnviz.features.sinks.result import Sinks
+from attnviz.features.sinks.result import GATE_CLASSES, GateByToken, Sinks
 
 
 def rows(result: Sinks) -> list[Row]:
@@ -22,9 +22,18 @@ def rows(result: Sinks) -> list[Row]:
             "learned": head.learned.value,
             "output": head.output.value,
             **spread("gate", head.gate),
+            **_by_token(head.gates),
             "dormant": result.is_dormant(head),
             **spread("without", head.without),
             **spread("without_sink", head.without_sink),
         }
         for head in result.heads
     ]
+
+
+def _by_token(gates: GateByToken | None) -> Row:
+    """How far a gate is open at tokens of every class, empty without one."""
+    row: Row = {}
+    for name in GATE_CLASSES:
+        row |= spread(f"gate_{name}", None if gates is None else getattr(gates, name))
+    return row

@@ -12,7 +12,7 @@ from attnviz.drawing.labels import shorten
 from attnviz.drawing.renderable import table_of
 from attnviz.drawing.terminal import Line
 from attnviz.drawing.tiles import Tile, TileGrid
-from attnviz.features.sinks.result import Sinks
+from attnviz.features.sinks.result import GATE_CLASSES, GateByToken, Sinks
 from attnviz.features.sinks.words import (
     activation_line,
     ends,
@@ -50,6 +50,13 @@ def parts(result: Sinks, *, top: int = 12) -> Iterator[RenderableType]:
             "weight times norm; output: of the head, against its layer",
             "dim",
         )
+    if result.gated:
+        yield gates_table(result, top)
+        yield Line(
+            "how far the gate on a head's output is open, by the token that attends: the first, "
+            "punctuation, one that was there before, any other; most shut at the first on top",
+            "dim",
+        )
     yield Line(summary(result))
     learned = max((head.learned.value or 0.0 for head in result.heads), default=0.0)
     if learned > 0:
@@ -83,5 +90,18 @@ def sinks_table(result: Sinks, top: int) -> Table:
         row += [times(head.norm), share(head.written), times(head.output)]
         row += [share(head.gate)] if gated else []
         row += [signed(head.without), signed(head.without_sink)] if costs else []
+        table.add_row(*row)
+    return table
+
+
+def gates_table(result: Sinks, top: int) -> Table:
+    """The gates on heads' outputs by the token that attends, with intervals over texts."""
+    table = table_of("head", ">gate", *(f">{name}" for name in GATE_CLASSES), fold=False)
+    for head in result.gated[:top]:
+        gates = head.gates or GateByToken()
+        row = [result.layout.name(head.head), share(head.gate)]
+        for name in GATE_CLASSES:
+            gate = getattr(gates, name)
+            row.append(share(gate) + (f" ({ends(gate)})" if gate.low is not None else ""))
         table.add_row(*row)
     return table

@@ -227,6 +227,7 @@ def _kinds(
                 "sites": sites,
                 "quantity": capture.quantity,
                 "whole": capture.layout.whole,
+                **({"mixers": capture.layout.mixers} if capture.layout.mixers else {}),
                 "formula": QUANTITIES[capture.quantity].formula,
                 "full": full,
                 "error": error,
@@ -322,17 +323,11 @@ def _reach(
         each = len(reach.bits) > 1
         bits = {"chunk": len(chunks), "each": each}
         chunks.append(deflated(np.packbits(reach.bits[indices] if each else reach.bits).tobytes()))
-    unselected = None
+    known = {"causal": reach.causal, "window": reach.window, "sink": reach.sink, "bits": bits}
     if reach.unselected is not None:
-        unselected = len(chunks)
+        known["unselected"] = len(chunks)
         chunks.append(deflated(np.packbits(reach.unselected).tobytes()))
-    return {
-        "causal": reach.causal,
-        "window": reach.window,
-        "sink": reach.sink,
-        "bits": bits,
-        "unselected": unselected,
-    }
+    return known
 
 
 def _own_reach(capture: Capture, head: Head) -> KeyMask:

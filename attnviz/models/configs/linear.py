@@ -6,11 +6,24 @@ Sizes are those of the families' own code: Qwen3-Next and Qwen3.5 update by the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from attnviz.attention.spec import LinearState
 from attnviz.models.configs.keys import Config, whole
+from attnviz.models.configs.reach import LISTS
+
+ATTENTION = "attention"
+_WORDS: Sequence[tuple[str, str]] = (
+    ("linear", "linear attention"),
+    ("mamba2", "Mamba-2"),
+    ("mamba", "Mamba"),
+    ("conv", "convolution"),
+    ("recurrent", "recurrence"),
+    ("mlp", "MLP alone"),
+    ("moe", "MLP alone"),
+)
+"""What a layer without heads is, by a part of its name in the config."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +42,32 @@ def state_of(config: Config, family: str) -> LinearState | None:
     """
     read = _READERS.get(family)
     return None if read is None else read(config)
+
+
+def mixers(config: Config, heads: Sequence[int]) -> tuple[str, ...]:
+    """What every layer of a stack is; empty where all of them have heads.
+
+    Args:
+        config: the fields of config.json, with the list of kinds of layers where there is one.
+        heads: how many each layer has.
+    """
+    if all(heads):
+        return ()
+    lists = (config.get(name) for name in LISTS)
+    fitting = (names for names in lists if isinstance(names, Sequence) and len(names) == len(heads))
+    names: Sequence[object] = next(fitting, [""] * len(heads))
+    family = str(config.get("model_type") or "")
+    return tuple(
+        ATTENTION if count else _mixer(config, family, str(name).lower())
+        for name, count in zip(names, heads, strict=True)
+    )
+
+
+def _mixer(config: Config, family: str, name: str) -> str:
+    """What a layer without heads is, by its name in the config."""
+    kind = next((said for part, said in _WORDS if part in name), "no attention")
+    state = state_of(config, family) if kind == "linear attention" else None
+    return state.rule if state is not None else kind
 
 
 def _gated_delta(config: Config) -> LinearState:

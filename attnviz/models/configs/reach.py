@@ -11,7 +11,8 @@ from attnviz.models.configs.keys import Config, shown
 KeyMask = Literal["full", "window", "chunk", "none"]
 """All keys, those of a sliding window, those of the query's own chunk; none: no attention."""
 
-_LISTS = ("layer_types", "layers_block_type", "layer_block_types")
+LISTS = ("layer_types", "layers_block_type", "layer_block_types")
+"""Where configs name every layer's kind."""
 _WORDS: Sequence[tuple[str, KeyMask]] = (
     ("linear", "none"),  # before "attention": linear_attention keeps a state, no keys
     ("sliding", "window"),
@@ -51,7 +52,7 @@ def reaches(
     Raises:
         ModelError: a list of another length, or numbers that are no layers.
     """
-    for name in _LISTS:
+    for name in LISTS:
         if config.get(name) is not None:
             return [_reach(word) for word in _names(config, name, layers)]
     linear = config.get("linear_attn_config")

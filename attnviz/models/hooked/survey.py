@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,8 @@ from attnviz.core.heads import SITE_KINDS, Layout, Site, SiteKind
 from attnviz.core.provenance import Backend
 from attnviz.core.source import OutputProjection, Rows
 from attnviz.errors import ModelError
+from attnviz.models.configs.linear import mixers
+from attnviz.models.configs.reach import LISTS
 from attnviz.models.containers import one_line
 from attnviz.models.hooked.agreement import Maps, Trace, compare, is_low, lengths, real
 from attnviz.models.hooked.eager import returned
@@ -110,6 +112,8 @@ def _survey(network: HookedModel, name: str) -> Survey:
     sites = [site if kind is None else Site(kind, site.layer) for site in chosen.maps]
     heads = [weights.shape[1] for weights in chosen.maps.values()]
     layout = _layout(dict(zip(sites, heads, strict=True)), _depth(network, kind))
+    if kind is not None:
+        layout = replace(layout, mixers=_mixers(network.config, layout.heads[kind]))
     absent = [kind for kind in SITE_KINDS if network.seq2seq and kind not in layout.kinds]
     if absent:
         exactness += f"; {' and '.join(absent)} attention is not from token to token and left out"
@@ -306,6 +310,17 @@ def _layout(heads: Mapping[Site, int], depth: int) -> Layout:
             layers = max(layers, depth)
             kinds[kind] = tuple(heads.get(Site(kind, layer), 0) for layer in range(layers))
     return Layout(kinds)
+
+
+def _mixers(config: Any, heads: Sequence[int]) -> tuple[str, ...]:
+    """What every layer of a hybrid is, by its config; lists that it makes itself are properties."""
+    if all(heads):
+        return ()
+    listed = {name: getattr(config, name) for name in LISTS if getattr(config, name, None)}
+    try:
+        return mixers({**config.to_dict(), **listed}, heads)
+    except ModelError:  # a size that makes no sense, of a config that is not read otherwise
+        return ()
 
 
 def _shape(weights: Tensor) -> str:

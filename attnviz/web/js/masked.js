@@ -3,7 +3,7 @@ import { scheme } from "./palette.js";
 /** What cells are called whose query may not attend to their key. */
 export const NOT_ALLOWED = "not allowed";
 
-/** What cells are called whose key the layer's indexer did not select for the query. */
+/** What cells are called whose key an indexer did not select. */
 export const NOT_SELECTED = "not selected";
 
 const COLORS = { light: "#d9d9d9", dark: "#3c4048" };

@@ -25,6 +25,7 @@ from attnviz.core.heads import Layout
 from attnviz.core.made import Made
 from attnviz.corpus import batches
 from attnviz.corpus import texts as corpus
+from attnviz.drawing.paint import LEVELS
 from attnviz.errors import InputError, OutputError, UsageError
 from attnviz.features.export import names, scored
 from attnviz.features.export.gallery import page
@@ -416,7 +417,7 @@ def test_the_pictures_show_the_weights(tmp_path: Path) -> None:
     captured = av.capture("the keys to the cabinet are lost", model=MODEL)
     weights = captured[av.select("0.1", captured)[0]]
     pixels = np.asarray(Image.open(next((tmp_path / "maps").glob("*/*.png"))))
-    levels = np.round(weights / weights.max() * 238).astype(int)
+    levels = np.round(weights / weights.max() * (LEVELS - 1)).astype(int)
     row = next(n for n, line in enumerate(pixels) if (line < 240).sum() > 40)
     runs = [int(v) for v in pixels[row + 3][pixels[row + 3] < 240]]
     seen = [value for n, value in enumerate(runs) if n == 0 or value != runs[n - 1]]

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from io import StringIO
+from typing import Any
+
 import pytest
+from rich.console import Console
 
 import attnviz as av
+from attnviz.drawing.grid_terminal import heads_grid
+from attnviz.models.configs.linear import mixers
 from tests.cli.calling import SENTENCE
 
 
@@ -48,3 +55,55 @@ def test_a_report_prints_its_grid_and_its_evidence() -> None:
     assert "chance" in text
     assert "demo-gpt2 · native backend" in text
     assert "\x1b" not in text
+
+
+HYBRIDS = {
+    "qwen3_5_text": ["gated delta rule", "attention", "gated delta rule"],
+    "kimi_linear": ["Kimi delta attention", "attention", "Kimi delta attention"],
+}
+
+
+@pytest.mark.parametrize("family", HYBRIDS)
+def test_the_grid_names_what_every_layer_of_a_hybrid_is(family: str) -> None:
+    from transformers import CONFIG_MAPPING
+
+    from tests.families import built
+
+    model = built(CONFIG_MAPPING[family])
+    report = av.heads(av.Prompt(ids=(5, 9, 2, 31, 17, 12, 3)), model=model)
+    assert list(report.layout.mixers) == HYBRIDS[family]
+    lines = str(report).splitlines()[2:5]
+    assert [line.split()[0] for line in lines] == ["0", "1", "2"]
+    for line, name in zip(lines, HYBRIDS[family], strict=True):
+        assert line.endswith(f" {name}")
+    back = type(report).from_json(report.to_json())
+    assert back.layout.mixers == report.layout.mixers
+    assert str(back) == str(report)
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        ({"layers_block_type": ["mamba", "attention", "mlp"]}, ["Mamba", "attention", "MLP alone"]),
+        ({"layer_types": ["conv", "full_attention", "mamba2"]}, ["convolution", None, "Mamba-2"]),
+        ({"layer_types": ["recurrent", "attention", "rwkv"]}, ["recurrence", None, "no attention"]),
+        ({"layer_types": ["linear_attention"] * 3}, ["linear attention", None, "linear attention"]),
+        ({"layer_types": ["conv"]}, ["no attention", None, "no attention"]),
+        ({}, ["no attention", None, "no attention"]),
+    ],
+)
+def test_layers_without_heads_are_named_by_the_config(
+    names: dict[str, Any], said: list[str | None]
+) -> None:
+    assert list(mixers(names, (0, 4, 0))) == [name or "attention" for name in said]
+    assert mixers(names, (4, 4, 4)) == ()
+
+
+def test_a_grid_without_room_names_kinds_of_layers_below() -> None:
+    report = av.heads("the cat and the cat", model="demo-gpt2")
+    assert not report.layout.mixers
+    named = replace(report.layout, mixers=("attention", "a long name of a kind", "attention", "b"))
+    console = Console(width=40, file=StringIO(), color_system=None)
+    console.print(heads_grid(replace(report, layout=named)))
+    said = " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]
+    assert "attention: layers 0, 2; a long name of a kind: layer 1; b: layer 3" in said

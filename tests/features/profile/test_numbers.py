@@ -15,11 +15,11 @@ from attnviz.core.heads import Head
 from attnviz.core.scores import Estimate
 from attnviz.features.profile import saved
 from attnviz.features.profile.examples import scores_shown
-from attnviz.features.profile.kinds import KINDS
 from attnviz.features.profile.likeness import distances
 from attnviz.features.profile.result import Profile
 from attnviz.scoring.roles import ROLES
 from attnviz.scoring.scores import SCORES
+from attnviz.scoring.token_kinds import KINDS
 from tests import reference_scores
 from tests.features.profile.corpus import grouped, lines, sentences
 

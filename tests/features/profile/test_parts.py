@@ -18,7 +18,6 @@ from attnviz.corpus import texts
 from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.errors import InputError, UsageError
 from attnviz.features.profile import work
-from attnviz.features.profile.kinds import KINDS, kinds
 from attnviz.features.profile.likeness import (
     Comparing,
     Divergences,
@@ -31,6 +30,7 @@ from attnviz.features.profile.likeness import (
 from attnviz.features.profile.passing import DISTANCES, Passing
 from attnviz.features.profile.tasks import SEGMENT, key_of, mixed, tasks
 from attnviz.features.profile.windows import limit, windows
+from attnviz.scoring.token_kinds import KINDS, kinds
 from tests.features.profile.corpus import lines, sentences
 
 

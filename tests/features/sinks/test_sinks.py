@@ -16,12 +16,13 @@ import attnviz as av
 from attnviz.cli import app
 from attnviz.core.heads import Layout, Site
 from attnviz.core.source import Rows
+from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, UsageError
 from attnviz.features.sinks.activations import largest
 from attnviz.features.sinks.costs import _without_key
 from attnviz.features.sinks.measure import mean
-from attnviz.features.sinks.observe import SinkObserver
-from attnviz.features.sinks.result import Sinks
+from attnviz.features.sinks.observe import SinkObserver, classed
+from attnviz.features.sinks.result import GATE_CLASSES, Sinks
 from attnviz.models.folder import locate
 from tests.models import tiny
 
@@ -29,6 +30,9 @@ TEXT = (
     "The keys to the cabinet are on the table because the keys to the cabinet were lost by the old "
     "man who lived near the river."
 )
+GATED: dict[str, Any] = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+GATED |= {"num_key_value_heads": 1, "head_dim": 8, "intermediate_size": 24, "vocab_size": 24}
+GATED |= {"layer_types": ["full_attention"] * 2, "pad_token_id": None, "bos_token_id": 0}
 OTHERS = ("A small boat waited at the quay.", "Nobody knew why.", "Two horses stood by the gate.")
 
 
@@ -130,6 +134,75 @@ def test_a_row_goes_round_its_sink() -> None:
     np.testing.assert_allclose(_without_key(sunk, 0)[0, 0].sum(-1), [0.5, 0.5, 0.5], rtol=1e-6)
 
 
+def plain_tokens(texts: tuple[str, ...], special: tuple[bool, ...] | None = None) -> Tokens:
+    """Tokens of words of their own."""
+    return Tokens(
+        texts=texts,
+        special=special or (False,) * len(texts),
+        separators=(False,) * len(texts),
+        words=tuple(range(len(texts))),
+        segments=(0,) * len(texts),
+    )
+
+
+def test_every_token_is_of_one_class() -> None:
+    texts = ("the", ".", "the", ",", "cat", ".", "cat")
+    names = [GATE_CLASSES[place] for place in classed(plain_tokens(texts))]
+    assert names == [
+        "first", "punctuation", "repeated", "punctuation", "other", "punctuation", "repeated"
+    ]  # fmt: skip
+    assert GATE_CLASSES[classed(plain_tokens((".", "a")))[0]] == "first"
+
+
+def test_gates_by_token_are_those_of_the_model_s_own_projections(tmp_path: Path) -> None:
+    """Qwen3-Next: sigmoid of the gate's half of W_Q, averaged by hand over each class of rows."""
+    torch.manual_seed(0)
+    config = transformers.AutoConfig.for_model("qwen3_5_text", **GATED)
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    ids = [(3, 9, 7, 9, 4), (5, 6, 5, 6, 5, 6), (8, 1)]
+    found = av.sinks([av.Prompt(ids=some) for some in ids], model=model)
+    opened: dict[tuple[int, str], list[float]] = {}
+    for some in ids:
+        seen: list[torch.Tensor] = []
+        handles = [
+            layer.self_attn.q_proj.register_forward_hook(
+                lambda _, __, out, seen=seen: seen.append(out[0])
+            )
+            for layer in model.model.layers
+        ]
+        with torch.no_grad():
+            model(torch.tensor([some]))
+        for handle in handles:
+            handle.remove()
+        kinds = ["first", *("repeated" if n in some[:i] else "other" for i, n in enumerate(some))]
+        kinds = [kinds[0], *kinds[2:]]
+        for layer, out in enumerate(seen):
+            gate = out.view(len(some), 2, 2, 8)[:, :, 1].sigmoid().mean(-1)  # [T, H]
+            for head in range(2):
+                for kind in set(kinds):
+                    own = [float(gate[i, head]) for i, name in enumerate(kinds) if name == kind]
+                    opened.setdefault((2 * layer + head, kind), []).append(float(np.mean(own)))
+    for number, head in enumerate(found.heads):
+        assert head.gates is not None
+        for kind in ("first", "repeated", "other"):
+            mean_ = getattr(head.gates, kind).value
+            assert mean_ == pytest.approx(np.mean(opened[number, kind]), abs=1e-5)
+        assert head.gates.punctuation.value is None
+    assert Sinks.from_json(found.to_json()) == found
+    shut = [head.gates.first.value - head.gates.other.value for head in found.gated if head.gates]
+    assert shut == sorted(shut)
+    assert "most shut at the first" in str(found)
+    rows = found.to_records()
+    assert rows[0]["gate_first"] == found.heads[0].gates.first.value  # type: ignore[union-attr]
+
+
+def test_models_without_a_gate_have_none_by_token(found: Sinks) -> None:
+    assert not found.gated
+    assert all(head.gates is None for head in found.heads)
+    assert "gate" not in str(found)
+    assert found.to_records()[0]["gate_other"] is None
+
+
 def test_a_sink_may_stand_anywhere() -> None:
     """Head 0 rests on key 2 with values of nothing, head 1 is uniform; in blocks of two rows."""
     length = 6
@@ -140,7 +213,8 @@ def test_a_sink_may_stand_anywhere() -> None:
     weights = (weights / weights.sum(-1, keepdim=True))[None].float()
     values = torch.ones(1, 2, length, 4)
     values[0, 0, 2] = 0
-    observer = SinkObserver(length, lambda site: None)
+    texts = tuple("abcdef")
+    observer = SinkObserver(plain_tokens(texts), lambda site: None)
     site = Site("decoder", 0)
     for first in range(0, length, 2):
         rows = slice(first, first + 2)

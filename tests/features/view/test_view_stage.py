@@ -164,6 +164,21 @@ def test_keys_that_were_not_selected_are_told_from_those_that_are_not_allowed(
     assert (back.reach[site].unselected == left_out).all()
 
 
+def test_the_rows_of_a_hybrid_say_what_their_layers_are(shared: Opened, tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    capture = made(2, 2, words(6), causal=True)
+    kinds = ("attention", "attention", "gated delta rule")
+    layout = replace(capture.layout, heads={"decoder": (2, 2, 0)}, mixers=kinds)
+    shared.open(write_page(tmp_path, "hybrid", replace(capture, layout=layout)), again=True)
+    rows = shared.page.locator("#overview-tiles .row .row-kind").all_inner_texts()
+    assert rows == ["attention", "attention"]
+    assert "Without heads: layer 2 (gated delta rule)." in shared.text("#overview-said")
+    shared.open(write_page(tmp_path, "plain", capture), again=True)
+    assert shared.page.locator(".row-kind").count() == 0
+    assert "Without heads" not in shared.text("#overview-said")
+
+
 def test_masks_of_single_heads_come_along(shared: Opened, tmp_path: Path) -> None:
     """A window and bits of every head; NPZ brings them back."""
     from dataclasses import replace

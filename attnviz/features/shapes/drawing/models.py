@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from attnviz.attention.costs import cache_elements, parameters
 from attnviz.attention.spec import AttentionSpec, RunSizes
+from attnviz.drawing.labels import ranges
 from attnviz.errors import Message
 from attnviz.features.shapes.costs.compare import DEFAULT_TOKENS, stack_of
 from attnviz.features.shapes.costs.decode import cache_bytes
@@ -50,7 +51,7 @@ def model_table(model: ModelSpec) -> Table:
         rows.append(
             Row(
                 (
-                    cell(_counted(group.layers), "strong", _ranges(group.layers)),
+                    cell(_counted(group.layers), "strong", ranges(group.layers)),
                     cell(f"{kind}{group.label}{extras}"),
                     cell(heads, "H"),
                     cell(spec.head_dim, "d", spec.head_dim),
@@ -64,7 +65,7 @@ def model_table(model: ModelSpec) -> Table:
     rows += [
         Row(
             (
-                cell(_counted(group.layers), "strong", _ranges(group.layers)),
+                cell(_counted(group.layers), "strong", ranges(group.layers)),
                 cell(f"linear, {group.state.rule}"),
                 cell(str(group.state.heads), "H"),
                 cell(group.state.value_dim, "d", group.state.value_dim),
@@ -201,20 +202,9 @@ def _cache_note(model: ModelSpec, run: RunSizes) -> str:
     return text + "."
 
 
-def _ranges(numbers: tuple[int, ...]) -> str:
-    """All of some layers: ``0-11``, ``1, 3, 5``, ``0-4, 6-10``."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
-
-
 def _counted(numbers: tuple[int, ...]) -> str:
     """``0-11``, ``0, 2``, or how many where a list would be long: ``52 layers``."""
-    shown = _ranges(numbers)
+    shown = ranges(numbers)
     return shown if shown.count(",") < 2 else plural(len(numbers), "layer")
 
 

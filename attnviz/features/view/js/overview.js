@@ -125,13 +125,30 @@ function pairUnder() {
   return r >= 0 && c >= 0 && r < queries.at.length && c < keys.at.length ? `q${queries.from[r]}k${keys.from[c]}` : "";
 }
 
+/** What a layer of a hybrid is, beside its row. @param {State} state @param {(Head | null)[][]} lines of the row */
+function besideRow(state, lines) {
+  const head = lines[0]?.find((other) => other);
+  const name = state.sort === "model" && !isFolded(state) && head ? kindOf(state).mixers?.[head.site.layer] : "";
+  return name ? [make("div", { class: "row-kind" }, name)] : [];
+}
+
+/** The layers of a hybrid that have no heads, and so no row. @param {State} state */
+function mixersSaid(state) {
+  const { mixers = [] } = kindOf(state);
+  const rows = new Set(kindOf(state).sites.map(({ layer }) => layer));
+  /** @type {Map<string, number[]>} */
+  const others = new Map();
+  mixers.forEach((name, layer) => { if (!rows.has(layer) && name !== "attention") others.set(name, [...(others.get(name) || []), layer]); });
+  return [...others].map(([name, layers]) => `Without heads: ${layers.length === 1 ? "layer" : "layers"} ${layers.join(", ")} (${name}).`);
+}
+
 /** What the colours of the maps mean. @param {State} state */
 function drawLegend(state) {
   const colors = rampOf(state.palette);
   const steps = Array.from({ length: 17 }, (_, i) => `rgb(${colors.subarray(48 * i - 3 * Number(i === 16), 48 * i - 3 * Number(i === 16) + 3).join(" ")})`);
   const end = { map: `each map’s largest ${nounOf(state)}, by the square root`, row: `each row’s largest ${nounOf(state)}`, one: fullSaid(state) }[state.scale] || "";
   const masked = kindOf(state).sites.some(({ reach }) => reach && (reach.causal || reach.window !== null || reach.bits));
-  const unselected = kindOf(state).sites.some(({ reach }) => reach && reach.unselected !== null);
+  const unselected = kindOf(state).sites.some(({ reach }) => reach?.unselected != null);
   fill(byId("overview-legend"), ...legend(steps, "0", end, masked, unselected));
 }
 
@@ -211,7 +228,7 @@ function build(state) {
     const title = make("div", { class: "row-title" }, state.sort === "model" ? make("span", { class: "hidden" }, "layer ") : "", group.title);
     if (state.sort === "model") title.style.flexBasis = `${sideOf(state)}px`;
     if (group.color) title.style.setProperty("--role", group.color);
-    const row = make("div", { class: `row ${state.sort === "model" ? "model" : "role"}`, role: "group", "aria-label": state.sort === "model" ? `layer ${group.title}` : group.title }, title, tiles);
+    const row = make("div", { class: `row ${state.sort === "model" ? "model" : "role"}`, role: "group", "aria-label": state.sort === "model" ? `layer ${group.title}` : group.title }, title, tiles, ...besideRow(state, group.heads));
     strips.set(row, { canvas, lines: group.heads });
     return row;
   });
@@ -358,7 +375,7 @@ export const overview = {
     const few = headsOf(state).some(({ data }) => data.roles[0]?.few) ? ` (${page.few} on fewer than ${page.fewRows} rows)` : "";
     const small = measured.size < NAMED;
     const coded = `Below a map: ${measured.size < SIGNED ? "the colour of " : small ? "" : `its ${kindOf(state).whole ? "layer" : "head"} and `}${tintSaid(state, "") || `${measured.size < SIGNED ? "" : "the sign of "}what it does, else of its sink${measured.size < SIGNED ? "" : few}.`}${small ? ` Pointing says which head it is${state.sort === "model" ? "; layers are numbered at the left, heads on top" : ""}.` : ""}`;
-    const said = [` downwards, keys across; ${words}.${folded}`, coded, ...cutSaid(state, isCut(state))].join(" ");
+    const said = [` downwards, keys across; ${words}.${folded}`, coded, ...mixersSaid(state), ...cutSaid(state, isCut(state))].join(" ");
     drawLegend(state);
     markToken(state, null);
     const place = byId("overview-said");

@@ -498,8 +498,8 @@ export function allowedText(state, masked) {
 /**
  * The numbers of heads as they are shown, a line a pair of query and key. Beside each weight stands
  * how far it can be off; both are empty where the query may not attend to the key, and `allowed` says
- * whether it may in any of the heads; where an indexer selects keys, `selected` says whether this one is,
- * of those that are not blocked otherwise. The first line's note says what was done to the weights.
+ * whether it may in any of the heads, `selected` whether an indexer kept a key that is not blocked
+ * otherwise. The first line's note says what was done to the weights.
  * @param {State} state
  * @param {string[]} ids
  * @returns {Generator<string[]>}

@@ -119,7 +119,7 @@ async function allNpz() {
   // which keys are allowed, as attnviz/models/reaches.py reads it
   const reach = arrays.attentions ? sites.flatMap((site, layer) => (site.reach ? [{
     sites: [[kind, layer]], causal: site.reach.causal, window: site.reach.window, sink: site.reach.sink,
-    masks: site.reach.bits ? (site.reach.bits.each ? count : 1) : 0, unselected: site.reach.unselected !== null,
+    masks: site.reach.bits ? (site.reach.bits.each ? count : 1) : 0, unselected: site.reach.unselected != null,
   }] : [])) : [];
   if (reach.length) arrays.reach_bits = byteArray(sites.map(reachBits));
   const meta = { ...(reach.length ? { reach } : {}), model: item.model, written: item.axes[queries].written, exactness: `${precision(state)}, saved from a page`, kinds: [kind], title, bits: page.bits, error, quantity };

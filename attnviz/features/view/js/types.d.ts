@@ -22,9 +22,9 @@ export interface TermsData {
 export interface HeadData { index: number; top: number; whole: boolean; roles: HeadRole[]; scores: ScoreValue[]; sink: number | null; terms: TermsData | null }
 /**
  * Which keys queries may attend to: by distance, or in bits of every head (`each`) or of all of them.
- * `unselected` are bits of the keys that the layer's indexer did not select; null where none selects.
+ * `unselected` are bits of the keys that the layer's indexer did not select, where one selects.
  */
-export interface ReachData { causal: boolean; window: number | null; sink: boolean; bits: { chunk: number; each: boolean } | null; unselected: number | null }
+export interface ReachData { causal: boolean; window: number | null; sink: boolean; bits: { chunk: number; each: boolean } | null; unselected?: number }
 /** `reach` is null where it is not known which keys may be attended to. */
 export interface SiteData { layer: number; causal: boolean; chunk: number; heads: HeadData[]; reach: ReachData | null }
 /** `opening` is the head to show first. */
@@ -37,6 +37,8 @@ export interface KindData {
   quantity: string; formula: string; full: number; error: number;
   /** whether what counts as a head is a layer */
   whole: boolean;
+  /** what each layer of a hybrid is, those without heads too */
+  mixers?: string[];
   /** which of the page's planes has these heads; null where their likeness is not known */
   alike: number | null;
   /** what the opening head shows, the query and key to see it at, and how sure that is */

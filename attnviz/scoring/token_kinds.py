@@ -1,4 +1,4 @@
-"""Kinds of tokens that attention can go to."""
+"""Kinds of tokens: what attention can go to, and what a gate is open at."""
 
 from __future__ import annotations
 
