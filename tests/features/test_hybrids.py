@@ -128,9 +128,13 @@ def test_paths_skip_what_is_between(hybrid: tuple[Source, Any]) -> None:
 
 
 def test_what_needs_plain_layers_is_refused_with_the_reason(hybrid: tuple[Source, Any]) -> None:
-    for ask in (
-        lambda: av.circuits(model=hybrid[0]),
-        lambda: av.sources(Prompt(ids=IDS), model=hybrid[0], select="1.0"),
-    ):
-        with pytest.raises(ModelError, match="layer 0 has no attention"):
-            ask()
+    with pytest.raises(ModelError, match="layer 0 has no attention"):
+        av.circuits(model=hybrid[0])
+
+
+def test_scores_have_what_layers_without_attention_add_as_one_source(
+    hybrid: tuple[Source, Any],
+) -> None:
+    result = av.sources(Prompt(ids=IDS), model=hybrid[0], select="1.0")
+    assert result.sum == pytest.approx(result.score, abs=1e-4)
+    assert "mixer 0" in [origin.name(result.layout) for origin in result.key_origins]

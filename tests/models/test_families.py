@@ -129,6 +129,9 @@ UNBUILT = listed(
 )
 """Families that transformers 5.23 does not run from such sizes and ids alone."""
 
+WITHOUT_SINKS = ("granite_swa", "granitemoe_swa")
+"""Families whose eager attention returns weights as if there were no learned sinks."""
+
 QUICK = listed(
     "apertus cwm exaone4 exaone_moe gemma3_text glm glm4 hy_v3 jamba kolibri1 longt5 minimax "
     "nanochat qwen3_next"
@@ -236,7 +239,8 @@ def test_maps_are_eagers_and_what_is_not_known_has_a_reason(kind: str, family: s
         ours = [weights for site, weights in recorder.maps().items() if site.kind == side]
         assert len(ours) == len(theirs)
         for weights, native in zip(ours, theirs, strict=True):
-            np.testing.assert_allclose(weights, native, rtol=0, atol=1e-5)
+            whole = weights.sum(-1, keepdims=True) if family in WITHOUT_SINKS else 1.0
+            np.testing.assert_allclose(weights / whole, native, rtol=0, atol=1e-5)
     prompt = Prompt(ids=IDS)
     assert "\n" not in refused(lambda: av.heads(prompt, model=source))
     assert "\n" not in refused(lambda: av.logits(prompt, model=source))
