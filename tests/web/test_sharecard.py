@@ -58,7 +58,7 @@ def drawn(found: NDArray[np.int64], paper: NDArray[np.int64]) -> NDArray[np.bool
     return np.asarray(np.abs(found - paper).max(-1) > 8)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=SLOW)])
 @pytest.mark.parametrize(
     "name",
     [

@@ -21,6 +21,7 @@ from tests.features.view.test_view_page import axe
 from tests.viewing import Opened, opened, until
 
 LAYERS, HEADS, WIDTH = 4, 6, 32
+SLOW = pytest.mark.slow
 STATE = f"text={TEXT.replace(' ', '+')}"
 SEEN = """() => ({
     heads: [...document.querySelectorAll('.river-head')].map(e => e.getAttribute('aria-label')),
@@ -228,8 +229,8 @@ def test_a_question_about_a_map_is_not_answered_by_the_river(page: Opened, path:
     assert dot.evaluate(color) != asked
 
 
-@pytest.mark.parametrize("width", [390, 768, 1024])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, *(pytest.param(n, marks=SLOW) for n in (768, 1024))])
+@pytest.mark.parametrize("scheme", [pytest.param("light", marks=SLOW), "dark"])
 def test_it_fits_and_axe_finds_nothing(browser: Any, path: Path, width: int, scheme: str) -> None:
     size = {"width": width, "height": 844}
     with opened(browser, color_scheme=scheme, viewport=size, reduced_motion="reduce") as page:

@@ -106,7 +106,9 @@ def test_a_page_by_keyboard_pointer_and_search(browser: Any, written: Path) -> N
         context.close()
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
+@pytest.mark.parametrize(
+    ("width", "scheme"), [pytest.param(1440, "light", marks=pytest.mark.slow), (390, "dark")]
+)
 def test_nothing_is_wider_than_the_screen(browser: Any, written: Path, width, scheme) -> None:
     context = browser.new_context(
         viewport={"width": width, "height": 844}, color_scheme=scheme, has_touch=width < 500

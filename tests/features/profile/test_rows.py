@@ -446,7 +446,7 @@ def target(sentence: Sentence, word: int, relation: str) -> int:
     return own[-1] if own else word
 
 
-@pytest.mark.parametrize("relation", ["governor", "object"])
+@pytest.mark.parametrize("relation", ["governor", pytest.param("object", marks=pytest.mark.slow)])
 def test_a_planted_syntactic_head_is_a_behaviour_where_a_treebank_says_so(
     relation, tmp_path
 ) -> None:
@@ -478,7 +478,7 @@ def test_a_planted_syntactic_head_is_a_behaviour_where_a_treebank_says_so(
     assert not {"governor", "subject", "object", "dependent"} & set(shares(texts=texts))
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_random_weights_have_no_behaviours(seed) -> None:
     source = av.load("demo-gpt2", untrained=seed)
     profile = av.profile(texts=sentences(120), model=source, select="all")
@@ -546,6 +546,7 @@ def row_content(path: Path) -> dict[str, Any]:
     return {**content(path), "texts of rows": sorted(sample.texts.items())}
 
 
+@pytest.mark.slow
 def test_the_same_head_in_two_checkpoints_is_compared_by_its_rules() -> None:
     some = sentences(120)
     models = (av.load("demo-gpt2", untrained=0), av.load("demo-gpt2"))
