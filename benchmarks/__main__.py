@@ -10,6 +10,7 @@ from benchmarks.table import show
 TABLES = {
     "startup": "Whole processes",
     "models": "Models of a billion parameters",
+    "hybrids": "Layers with a state",
     "arrays": "NumPy and torch",
     "streaming": "Scores on the fly",
     "ablation": "Heads ablated",
