@@ -183,6 +183,11 @@ def count(names: Sequence[str]) -> int | None:
     return total
 
 
+def has_documents(names: Sequence[str]) -> bool:
+    """Whether one of some files says by itself which texts belong together: a treebank."""
+    return any(_suffix(name) in _TREEBANKS for name in names)
+
+
 def _sensed(folder: str) -> list[str]:
     """The pictures in a folder, or the sounds; InputError where it holds both."""
     with system_errors(InputError, f"cannot read {folder}"):

@@ -98,7 +98,7 @@ def profile(
         version("attnviz"),
         settings.seed,
         settings.interval == "simultaneous",
-        settings.group is not None,
+        settings.group is not None or (not settings.whole and corpus.has_documents(names)),
         _matching(source) if settings.quantity == "weights" else None,
     )
     for evidence in beside:

@@ -475,6 +475,7 @@ def test_a_planted_syntactic_head_is_a_behaviour_where_a_treebank_says_so(
     found = shares(files=path)
     assert found[relation].value == pytest.approx(looked / all_, abs=0.06)
     assert found[relation].value > 3 * found[relation].chance
+    assert av.profile(path, model=source).grouped
     assert not {"governor", "subject", "object", "dependent"} & set(shares(texts=texts))
 
 
