@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 from warnings import warn
 
@@ -102,7 +101,7 @@ def prompt_of(what: str | Prompt) -> Prompt:
             raise InputError(f"the {name} is not valid UTF-8; save it as UTF-8") from None
     if prompt.ids is not None and not prompt.ids:
         raise InputError("the list of ids is empty; give at least one")
-    for file in (*prompt.images, *(() if prompt.audio is None else (Path(prompt.audio),))):
+    for file in prompt.files:
         check_file(file)
     check_spans(prompt)
     return prompt
@@ -303,7 +302,7 @@ def _prepared(prompt: Prompt, source: Source, options: MapOptions) -> Ready:
         maps, empty, reach = recorder.maps(), recorder.empty_rows(), recorder.reach()
         terms = opening[0].result() if opening else {}
         if options.origins and opening and options.without is None:
-            from attnviz.models.decomposition import with_origins
+            from attnviz.models.following import with_origins
 
             terms = with_origins(source, noted, terms)
         return Captured(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -83,13 +83,21 @@ class Prompt:
         )
 
     @property
+    def files(self) -> tuple[Path, ...]:
+        """The files of pictures, in order, and of a sound."""
+        return self.images if self.audio is None else (*self.images, Path(self.audio))
+
+    @property
     def texts(self) -> tuple[str, ...]:
         """What was typed, in the order in which it is read, and the names of files."""
         said = [str(message["content"]) for message in self.chat or () if message.get("content")]
         typed = (self.text, *said, self.pair, self.target)
-        sounds = () if self.audio is None else (Path(self.audio),)
-        named = (file.name for file in (*self.images, *sounds))
+        named = (file.name for file in self.files)
         return tuple(text for text in (*named, *typed) if text is not None)
+
+    def cut_to(self, text: str) -> Prompt:
+        """The same of a part of its text, in which words no longer stand where they were found."""
+        return replace(self, text=text, words=None)
 
 
 @dataclass(frozen=True, slots=True)

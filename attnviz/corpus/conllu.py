@@ -75,6 +75,11 @@ class Sentence:
         return next((value.strip() for key, _, value in said if key.strip() == name), None)
 
 
+def stripped(relation: str) -> str:
+    """A relation without its subtype: ``nmod:poss`` is ``nmod``."""
+    return relation.partition(":")[0]
+
+
 def spoken(words: Sequence[str]) -> Prompt:
     """Words with spaces between them, and where they stand."""
     spans, end = [], 0

@@ -79,10 +79,8 @@ class Text:
     @cached_property
     def sensed(self) -> tuple[str, ...]:
         """A hash of its picture or sound; empty for text alone."""
-        sounds = () if self.prompt.audio is None else (self.prompt.audio,)
-        given = (*self.prompt.images, *sounds)
         with system_errors(InputError, f"cannot read {self.place}"):
-            return tuple(hashlib.sha256(contents(file)).hexdigest() for file in given)
+            return tuple(hashlib.sha256(contents(file)).hexdigest() for file in self.prompt.files)
 
     @cached_property
     def digest(self) -> str:

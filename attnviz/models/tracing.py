@@ -11,7 +11,6 @@ what mixes tokens without attention, can be held whole, each as one variable.
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -24,6 +23,7 @@ from attnviz.core.origins import Origin
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Rows, Source
 from attnviz.models.traced import StreamPart, TracedPass
+from attnviz.models.turns import Turns
 
 _PRODUCTS = frozenset({"matmul", "__matmul__", "mm"})
 _SUMS = frozenset({"add", "__add__", "__radd__", "add_", "__iadd__"})
@@ -71,19 +71,17 @@ class Tracing(TorchFunctionMode):
     @contextlib.contextmanager
     def holding(self, parts: Sequence[tuple[Origin, nn.Module]]) -> Iterator[None]:
         """Inside the ``with`` block, make what each of some modules gives a variable."""
-        ran: Counter[int] = Counter()
+        turns = Turns((module, origin) for origin, module in parts)
 
         def gave(module: nn.Module, args: Any, output: Any) -> Any:
-            own = [origin for origin, part in parts if part is module]
-            origin = own[ran[id(module)] % len(own)]  # a module may serve several layers
-            ran[id(module)] += 1
+            origin = turns.next(module)
             several = isinstance(output, tuple | list)
             state = output[0] if several else output
             whole = self._leaf(StreamPart("part", state.detach().clone(), origin=origin))
             return (whole, *output[1:]) if several else whole
 
         with contextlib.ExitStack() as undo:
-            for module in {id(module): module for _, module in parts}.values():
+            for module in turns.modules:
                 undo.callback(module.register_forward_hook(gave).remove)
             yield
 

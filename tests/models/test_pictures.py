@@ -28,7 +28,8 @@ from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.models.hooked import vision_language
-from attnviz.models.hooked.picture_layout import _shape, ramp, tiles_of
+from attnviz.models.hooked.picture_layout import _shape
+from attnviz.models.hooked.picture_tiles import ramp, tiles_of
 from tests.models.tiny_pictures import build, transformers
 from tests.models.tiny_senses import build as build_vit
 

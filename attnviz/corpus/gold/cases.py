@@ -13,11 +13,11 @@ from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import Source
 from attnviz.core.split import by_field, sides
 from attnviz.corpus.batches import batches, tokenize
-from attnviz.corpus.conllu import Sentence
+from attnviz.corpus.conllu import Sentence, stripped
 from attnviz.corpus.gold.pointing import present
 from attnviz.corpus.gold.settings import SyntaxSettings
 from attnviz.corpus.gold.tally import HitTally
-from attnviz.corpus.gold.treebank import PUNCTUATION, commented, stripped
+from attnviz.corpus.gold.treebank import PUNCTUATION, commented
 from attnviz.corpus.gold.work import Gold, Task
 from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.errors import InputError, UsageError

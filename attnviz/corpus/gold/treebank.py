@@ -81,8 +81,3 @@ def sentences(names: Sequence[str], *, strict: bool) -> tuple[list[Sentence], li
         why = f"{bad[0].place}: {bad[0].reason}; " if bad else "no sentence in it; "
         raise InputError(f"{', '.join(names)} has nothing usable: {why}{LOOKS}")
     return good, bad
-
-
-def stripped(relation: str) -> str:
-    """A relation without its subtype: ``nmod:poss`` is ``nmod``."""
-    return relation.partition(":")[0]

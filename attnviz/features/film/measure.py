@@ -313,7 +313,7 @@ def _prompts(pieces: Sequence[_Piece]) -> list[Prompt | str]:
     prompts: list[Prompt | str] = []
     for piece in pieces:
         prompt, words = piece.text.prompt, piece.inputs.texts[:1]
-        prompts.append(replace(prompt, text=words[0], words=None) if words else prompt)
+        prompts.append(prompt.cut_to(words[0]) if words else prompt)
     return prompts
 
 

@@ -113,9 +113,7 @@ def _pieces(text: Text, segment: int) -> Iterator[Piece]:
             end = space if space > 0 else end
         words = whole[start:end]
         if words.strip():
-            yield Piece(
-                replace(text, prompt=replace(text.prompt, text=words, words=None)), key, part
-            )
+            yield Piece(replace(text, prompt=text.prompt.cut_to(words)), key, part)
             part += 1
         start = end
 

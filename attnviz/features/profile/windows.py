@@ -90,7 +90,7 @@ def _cut(prompt: Prompt, source: Source, longest: int, stride: int | None) -> It
     def attempt(first: int, count: int) -> Inputs | None:
         words = text[spans[first][0] : spans[first + count - 1][1]].strip()
         try:
-            inputs = source.prepare(replace(prompt, text=words, words=None))
+            inputs = source.prepare(prompt.cut_to(words))
         except InputError:
             if len(words) < 2:
                 raise

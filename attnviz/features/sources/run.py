@@ -28,7 +28,8 @@ from attnviz.features.sources.result import (
 )
 from attnviz.features.sources.settings import SourcesSettings
 from attnviz.features.sources.split import Floats, SplitHead, split
-from attnviz.models.decomposition import Parts, check_layers
+from attnviz.models.decomposition import Parts
+from attnviz.models.following import check_layers
 from attnviz.models.qk_recorder import QKRecorder, reason
 from attnviz.scoring.observe import Recorder
 from attnviz.scoring.passes import observe
@@ -113,7 +114,7 @@ def one_head(source: Source, name: str) -> Head:
 
     Raises:
         UsageError: several heads; ModelError: see
-            :func:`~attnviz.models.decomposition.check_layers`.
+            :func:`~attnviz.models.following.check_layers`.
     """
     head = named_head(name, source.layout)
     check_layers(source, head)

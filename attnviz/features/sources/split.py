@@ -26,7 +26,8 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.reasons import HeadTerms
 from attnviz.core.source import Source
 from attnviz.errors import ModelError
-from attnviz.models.decomposition import Decomposition, Parts, decompositions
+from attnviz.models.decomposition import Decomposition, Parts
+from attnviz.models.following import decompositions
 
 Floats = NDArray[np.float64]
 

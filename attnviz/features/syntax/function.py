@@ -11,9 +11,9 @@ from attnviz import files as paths
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.interface import interface
 from attnviz.core.progress import Progress
-from attnviz.corpus.conllu import Sentence
+from attnviz.corpus.conllu import Sentence, stripped
 from attnviz.corpus.gold.settings import SyntaxSettings
-from attnviz.corpus.gold.treebank import PUNCTUATION, stripped
+from attnviz.corpus.gold.treebank import PUNCTUATION
 from attnviz.corpus.gold.treebank import sentences as read_sentences
 from attnviz.features.syntax.compare import compare
 from attnviz.features.syntax.result import Syntax, no_relation

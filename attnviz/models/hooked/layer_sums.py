@@ -51,6 +51,10 @@ _DEPENDENT = 1e-9
 """Smallest eigenvalue, of the largest, of tensors that are no combinations of each other."""
 
 
+Attended = list[tuple[Normalization | None, Tensor]]
+"""What W_O gave, and that behind normalizations."""
+
+
 @dataclass(frozen=True, eq=False)
 class ModuleCall:
     """A module that has run.
@@ -111,6 +115,12 @@ class LayerSum:
     places: StreamNorms | None = None
 
 
+def calls_inside(layer: nn.Module, ran: Mapping[int, ModuleCall]) -> list[ModuleCall]:
+    """What ran in a layer, itself left out, in the order of its modules."""
+    return [call for module in layer.modules() if module is not layer
+            and (call := ran.get(id(module))) is not None]  # fmt: skip
+
+
 def layer_sum(
     layer: nn.Module,
     projection: Tensor | None,
@@ -127,9 +137,8 @@ def layer_sum(
         entered: what entered the layer, [T, D].
         left: what left it.
     """
-    inside = [call for module in layer.modules() if module is not layer
-              and (call := ran.get(id(module))) is not None]  # fmt: skip
-    attended: list[tuple[Normalization | None, Tensor]] = []
+    inside = calls_inside(layer, ran)
+    attended: Attended = []
     if projection is not None:
         attended = attended_of(inside, projection)
         if not attended or attended[0][1].shape != left.shape:
@@ -233,9 +242,7 @@ def mixes_tokens(call: ModuleCall, inside: Sequence[ModuleCall]) -> bool:
     return not close(later, call.left[1:])
 
 
-def attended_of(
-    inside: Sequence[ModuleCall], projection: Tensor
-) -> list[tuple[Normalization | None, Tensor]]:
+def attended_of(inside: Sequence[ModuleCall], projection: Tensor) -> Attended:
     """What W_O gave, and that behind each RMS normalization that takes it."""
     attended = None
     for call in inside:

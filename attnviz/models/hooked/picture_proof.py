@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attnviz.models.hooked.picture_layout import GivenPicture, Pixels, SeenCrop
+from attnviz.models.hooked.picture_layout import GivenPicture, SeenCrop
+from attnviz.models.hooked.picture_tiles import Pixels
 
 _TRIED = 6
 """Patches, spread over the pictures."""

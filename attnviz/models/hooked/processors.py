@@ -23,7 +23,8 @@ from attnviz.errors import ModelError
 from attnviz.models.decoding import read_picture, read_sound
 from attnviz.models.external_errors import refusing
 from attnviz.models.hooked.logging import silenced
-from attnviz.models.hooked.picture_layout import GivenPicture, ramp, tiles_of, unscaled
+from attnviz.models.hooked.picture_layout import GivenPicture
+from attnviz.models.hooked.picture_tiles import ramp, tiles_of, unscaled
 
 REGISTER = "[REG{}]"
 """What register tokens are called (Darcet et al. 2023, arXiv:2309.16588)."""

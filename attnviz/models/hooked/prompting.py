@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import cast
@@ -34,10 +34,8 @@ class Prompted(Gated):
     _survey: Survey
     _texts: Texts
     _name: str
-
-    def _following(self, ids: Sequence[int]) -> Tensor:
-        """The logits [V] that follow some ids, with the gates that stand."""
-        raise NotImplementedError
+    _following: Callable[[Sequence[int]], Tensor]
+    """The logits [V] that follow some ids, with the gates that stand."""
 
     @property
     def max_tokens(self) -> int | None:

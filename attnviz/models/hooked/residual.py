@@ -11,7 +11,6 @@ head's matrix. Where one of these does not hold, logits are not split.
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -29,6 +28,7 @@ from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.norms import close, normalization
 from attnviz.models.hooked.stack import Stack
 from attnviz.models.hooked.stream_norms import explained
+from attnviz.models.turns import Turns
 
 
 @dataclass
@@ -83,15 +83,11 @@ class Residual:
             added: filled.
             first: the layer at which passes begin.
         """
-        parts = [(n, part) for n, layer in enumerate(self.layers) if n >= first
-                 for part in layer.parts]  # fmt: skip
-        modules = {id(part.module): part.module for _, part in parts}
-        ran: Counter[int] = Counter()
+        layers = list(enumerate(self.layers))[first:]
+        parts = Turns((part.module, (n, part)) for n, layer in layers for part in layer.parts)
 
         def gave(module: nn.Module, args: Any, out: Any) -> None:
-            own = [(n, part) for n, part in parts if part.module is module]
-            number, part = own[ran[id(module)] % len(own)]  # a module may serve several layers
-            ran[id(module)] += 1
+            number, part = parts.next(module)
             state, factor = _tensor(out), part.factor
             if isinstance(factor, Tensor) or factor != 1:
                 state = (state * factor).to(state.dtype)
@@ -100,24 +96,22 @@ class Residual:
             kept = added.mixers if part.mixer else added.mlps
             kept[number] = kept[number] + state if number in kept else state
 
-        norms = [
-            (n, norm, module)
-            for n, layer in enumerate(self.layers)
-            if n >= first and layer.places is not None
+        norms = Turns(
+            (module, (n, norm))
+            for n, layer in layers
+            if layer.places is not None
             for norm, module in zip(layer.places.norms, layer.over, strict=True)
-        ]
+        )
 
         def divided(module: nn.Module, args: Any, kwargs: Any, out: Any) -> None:
-            own = [(n, norm) for n, norm, some in norms if some is module]
-            number, norm = own[ran[id(module)] % len(own)]
-            ran[id(module)] += 1
+            number, norm = norms.next(module)
             got = args[0] if args else kwargs["hidden_states"]
             added.deviations.setdefault(number, []).append(deviation(norm, got))
 
         with contextlib.ExitStack() as undo:
-            for module in modules.values():
+            for module in parts.modules:
                 undo.callback(module.register_forward_hook(gave).remove)
-            for norm in {id(module): module for *_, module in norms}.values():
+            for norm in norms.modules:
                 undo.callback(norm.register_forward_hook(divided, with_kwargs=True).remove)
             yield
 

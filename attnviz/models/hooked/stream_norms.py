@@ -20,11 +20,13 @@ from attnviz.core.source import Normalization, StreamNorms
 from attnviz.models.hooked.agreement import is_low
 from attnviz.models.hooked.layer_sums import (
     HOW,
+    Attended,
     Fit,
     LayerSum,
     ModuleCall,
     as_sum,
     attended_of,
+    calls_inside,
     first_item,
     fitted,
     layer_sum,
@@ -92,9 +94,8 @@ def normed_sum(
     Returns:
         None where no such way is found, or no normalization is on it.
     """
-    inside = [call for module in layer.modules() if module is not layer
-              and (call := ran.get(id(module))) is not None]  # fmt: skip
-    attended: list[tuple[Normalization | None, Tensor]] = []
+    inside = calls_inside(layer, ran)
+    attended: Attended = []
     if projection is not None:
         attended = attended_of(inside, projection)
         if not attended or attended[0][1].shape != left.shape:

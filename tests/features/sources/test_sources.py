@@ -19,7 +19,8 @@ from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.sources import split as splitting
 from attnviz.features.sources.measure import _sides
 from attnviz.features.sources.result import Sources, SourceShares
-from attnviz.models.decomposition import Decomposition, follow
+from attnviz.models.decomposition import Decomposition
+from attnviz.models.following import follow
 from attnviz.models.hooked.source import Hooked
 from tests.models import tiny
 from tests.repeated import REPEATED

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.tokens import Tokens
-from attnviz.corpus.conllu import Sentence
+from attnviz.corpus.conllu import Sentence, stripped
 from attnviz.scoring.axes import is_punctuation
 from attnviz.scoring.block import LOCAL_WINDOW
 
@@ -125,7 +125,7 @@ class Known:
     def arcs(self) -> tuple[str, ...]:
         """Of each token's word to that, without subtypes; empty for none."""
         names = () if self.sentence is None else self.sentence.relations
-        plain = [name.partition(":")[0] for name in names]
+        plain = [*map(stripped, names)]
         return tuple(plain[word] if 0 <= word < len(plain) else "" for word in self.words)
 
     @cached_property

@@ -213,8 +213,9 @@ class TaskRows:
         sums.along_rows += np.bincount(stretch, minlength=BINS)
         both = np.stack([joined("entropy"), joined("sink")], 2)[:, rows].astype(np.float64)
         self._float["along"] += (bins @ np.nan_to_num(both)).swapaxes(1, 2)
-        self._uniform(watch, item, layers, rows, (one_hot, bins))
-        self._pairs(known, layers, rows)
+        names = token_keys(known.tokens.texts)
+        self._uniform(watch, item, layers, rows, (one_hot, bins), names)
+        self._pairs(names, layers, rows)
         self._moments(watch, item, rows)
         self._sampled(watch, item, rows, bits, text, values, written, of[1])
 
@@ -252,11 +253,11 @@ class TaskRows:
         layers: Sequence[LayerRows],
         rows: NDArray[np.int64],
         hot: tuple[Floats, Floats],
+        names: Hashes,
     ) -> None:
         """What uniform attention would do in each layer; equal masks are worked out once."""
         known, h = watch.known[item], len(self._sums.heads)
         features = watch.features(item)
-        names = token_keys(known.tokens.texts)
         made: list[tuple[LayerRows, Floats, Floats, tuple[Hashes, NDArray[np.int64]]]] = []
         for number, layer in enumerate(layers):
             same = next(
@@ -276,8 +277,7 @@ class TaskRows:
             self._float["uniform_along"][number] += same[2]
             self._counted[h + number].append((same[3][0], same[3][1].astype(np.int64)))
 
-    def _pairs(self, known: Known, layers: Sequence[LayerRows], rows: NDArray[np.int64]) -> None:
-        names = token_keys(known.tokens.texts)
+    def _pairs(self, names: Hashes, layers: Sequence[LayerRows], rows: NDArray[np.int64]) -> None:
         keys = np.concatenate([layer.key for layer in layers])[:, rows]
         for head, own in enumerate(keys):
             pairs, counts = np.unique(paired(names[rows], names[own]), return_counts=True)
