@@ -13,12 +13,13 @@ needs them.
 """
 
 from attnviz.attention.spec import RunSizes
+from attnviz.features.shapes import models, verified  # noqa: F401 - Answer reads their views
 from attnviz.features.shapes.answers.costs import compare, presets, sweep
 from attnviz.features.shapes.answers.subject import Layer, Model
 from attnviz.features.shapes.answers.walks import diagram, verify, walk
 from attnviz.features.shapes.answers.worked import Example, animate, numbers, scaling
 from attnviz.features.shapes.result import Answer
-from attnviz.features.shapes.worked import result  # noqa: F401 - Answer reads its views
+from attnviz.features.shapes.worked import result  # noqa: F401 - likewise
 
 __all__ = [
     "Answer",

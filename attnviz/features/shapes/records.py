@@ -2,72 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from attnviz.attention.costs import cache_elements, crossing, parameters, weights_elements
+from attnviz.attention.costs import cache_elements, crossing, weights_elements
 from attnviz.attention.spec import AttentionSpec, LayerAxes, RunSizes
 from attnviz.attention.symbolic import Amount
-from attnviz.features.shapes import parts, result
+from attnviz.features.shapes import parts
+from attnviz.features.shapes.result import WalkAnswer
 
 if TYPE_CHECKING:
     from attnviz.features.shapes.table import Printed
     from attnviz.features.shapes.walk.steps import Step, Walk
-    from attnviz.features.shapes.walk.verify import Verification
-    from attnviz.models.configs.families import LayerGroup
-    from attnviz.models.configs.linear import StateGroup
-    from attnviz.models.configs.model import ModelSpec
 
 
-def walk_answer(walk: Walk, printed: Printed, *, explain: bool, layers: int) -> result.WalkAnswer:
+def walk_answer(walk: Walk, printed: Printed, *, explain: bool, layers: int) -> WalkAnswer:
     """A fresh layer, step by step."""
-    return result.WalkAnswer(**printed._asdict(), **_of_layer(walk, explain=explain, layers=layers))
-
-
-def model_answer(
-    model: ModelSpec, walk: Walk, printed: Printed, *, explain: bool
-) -> result.ModelAnswer:
-    """A model's layers, and the walk through its main one."""
-    return result.ModelAnswer(
-        **printed._asdict(), model=_model(model), **_of_layer(walk, explain=explain, layers=1)
-    )
-
-
-def diagram_answer(
-    walk: Walk,
-    printed: Printed,
-    *,
-    explain: bool,
-    layers: int,
-    model: ModelSpec | None = None,
-    files: Sequence[Path] = (),
-) -> result.DiagramAnswer:
-    """A layer that is drawn."""
-    return result.DiagramAnswer(
-        **printed._asdict(),
-        model=None if model is None else _model(model),
-        files=tuple(map(str, files)),
-        **_of_layer(walk, explain=explain, layers=layers),
-    )
-
-
-def verify_answer(
-    verification: Verification,
-    printed: Printed,
-    *,
-    attention: int | None = None,
-    whole: int | None = None,
-) -> result.VerifyAnswer:
-    """The comparisons, and of a model the parameters that were counted."""
-    return result.VerifyAnswer(
-        **printed._asdict(),
-        subject=verification.subject,
-        equal=not verification.failures,
-        checks=verification.checks,
-        attention_parameters=attention,
-        whole_parameters=whole,
-    )
+    return WalkAnswer(**printed._asdict(), **of_layer(walk, explain=explain, layers=layers))
 
 
 def layer_sizes(spec: AttentionSpec) -> parts.LayerSizes:
@@ -115,7 +65,7 @@ def formula(value: Amount) -> parts.Formula:
     return parts.Formula(value.value, value.written("d"))
 
 
-def _of_layer(walk: Walk, *, explain: bool, layers: int) -> dict[str, Any]:
+def of_layer(walk: Walk, *, explain: bool, layers: int) -> dict[str, Any]:
     """The fields of every answer that walks through one layer."""
     spec, run, learned, flops = walk.spec, walk.run, walk.parameters, walk.flops
     return {
@@ -154,50 +104,4 @@ def _step(step: Step, *, explain: bool) -> parts.StepCosts:
         flops=formula(step.flops),
         bytes=None if step.bytes is None else formula(step.bytes),
         why=step.why if explain else None,
-    )
-
-
-def _model(model: ModelSpec) -> parts.ModelLayers:
-    return parts.ModelLayers(
-        name=model.name,
-        family=model.family,
-        partial=model.partial or None,
-        source=model.source or None,
-        attention_parameters=model.attention_parameters,
-        whole_parameters=model.whole,
-        share=model.share,
-        dtype=model.dtype,
-        idle_layers=model.idle,
-        groups=tuple(map(_group, model.groups)),
-        states=tuple(map(_states, model.states)),
-    )
-
-
-def _states(group: StateGroup) -> parts.StateLayers:
-    state = group.state
-    return parts.StateLayers(
-        label=state.rule,
-        layers=group.layers,
-        heads=state.heads,
-        key_dim=state.key_dim,
-        value_dim=state.value_dim,
-        state_elements=state.elements,
-        convolution_elements=state.inputs,
-    )
-
-
-def _group(group: LayerGroup) -> parts.LikeLayers:
-    from attnviz.models.configs.model import group_parameters
-
-    spec = group.spec
-    return parts.LikeLayers(
-        label=group.label,
-        layers=tuple(group.layers),
-        shared=group.shared,
-        layer=layer_sizes(spec),
-        parameters_per_layer=parameters(spec).total,
-        parameters=group_parameters(group),
-        cache_elements_per_token=(
-            cache_elements(spec) if spec.causal or spec.kind == "cross" else None
-        ),
     )

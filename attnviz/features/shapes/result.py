@@ -11,14 +11,7 @@ from typing import Any, ClassVar, Literal, Self, cast
 
 from attnviz.core.record import SCHEMAS, Record, check_schema
 from attnviz.errors import InputError
-from attnviz.features.shapes.parts import (
-    Compared,
-    LayerCosts,
-    LayerRun,
-    LayerSizes,
-    ModelLayers,
-    StepCosts,
-)
+from attnviz.features.shapes.parts import LayerCosts, LayerRun, LayerSizes, StepCosts
 from attnviz.features.shapes.table import Draw, Table
 
 VIEWS: dict[str, type[Answer]] = {}
@@ -120,38 +113,3 @@ class WalkAnswer(LayerAnswer):
     """A fresh layer, step by step."""
 
     view: Literal["walk"] = "walk"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelAnswer(LayerAnswer):
-    """A model's layers, and the walk through its main kind of layer."""
-
-    view: Literal["model"] = "model"
-    model: ModelLayers
-
-
-@dataclass(frozen=True, kw_only=True)
-class DiagramAnswer(LayerAnswer):
-    """A layer that is drawn, perhaps a model's, perhaps into files."""
-
-    view: Literal["diagram"] = "diagram"
-    model: ModelLayers | None = None
-    files: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class VerifyAnswer(Answer):
-    """The closed forms beside a real layer, or beside a model's parameters.
-
-    Attributes:
-        subject: what was run or counted. equal: whether every comparison is.
-        checks: the comparisons.
-        attention_parameters: counted in a model. whole_parameters: all of its; None for a layer.
-    """
-
-    view: Literal["verify"] = "verify"
-    subject: str
-    equal: bool
-    checks: tuple[Compared, ...]
-    attention_parameters: int | None = None
-    whole_parameters: int | None = None

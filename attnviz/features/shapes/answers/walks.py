@@ -11,13 +11,15 @@ from attnviz.attention.spec import RunSizes
 from attnviz.errors import InputError, UsageError
 from attnviz.features.shapes.answers.pictures import FIGURES, Out, save
 from attnviz.features.shapes.answers.subject import Layer, Model, Subject, in_dtype, spec_of_subject
-from attnviz.features.shapes.result import DiagramAnswer, ModelAnswer, VerifyAnswer, WalkAnswer
 from attnviz.features.shapes.table import Printed
 from attnviz.files import wrote
 
 if TYPE_CHECKING:
-    from attnviz.features.shapes.parts import Compared
+    from attnviz.features.shapes.models import DiagramAnswer, ModelAnswer
+    from attnviz.features.shapes.result import WalkAnswer
+    from attnviz.features.shapes.verified import Compared, VerifyAnswer
     from attnviz.features.shapes.walk.steps import Walk
+    from attnviz.features.shapes.walk.verify import Verification
     from attnviz.models.configs.model import ModelSpec
     from attnviz.models.parameter_count import ParameterCount
 
@@ -38,13 +40,14 @@ def walk(
         SizeError, UsageError: sizes that do not go together. ModelError: see :meth:`Model.read`.
     """
     from attnviz.features.shapes.drawing.walk import walk_printed
-    from attnviz.features.shapes.records import model_answer, walk_answer
+    from attnviz.features.shapes.records import walk_answer
 
     walked, layers, model = _walked(subject, run)
     printed = walk_printed(walked, explain=explain, layers=layers)
     if model is None:
         return walk_answer(walked, printed, explain=explain, layers=layers)
     from attnviz.features.shapes.drawing.models import model_printed
+    from attnviz.features.shapes.models import model_answer
 
     return model_answer(model, walked, model_printed(model, walked.run, printed), explain=explain)
 
@@ -63,7 +66,7 @@ def diagram(
     Raises:
         AttnvizError: as for :func:`walk` and for saving a picture.
     """
-    from attnviz.features.shapes.records import diagram_answer
+    from attnviz.features.shapes.models import diagram_answer
 
     walked, layers, model = _walked(subject, run)
     if out is None:
@@ -117,7 +120,6 @@ def verify(subject: Subject, run: RunSizes = DEFAULT_RUN) -> VerifyAnswer:
         InputError: no weights there. AttnvizError: as for :func:`walk`.
     """
     from attnviz.features.shapes.drawing.models import verify_printed
-    from attnviz.features.shapes.records import verify_answer
     from attnviz.features.shapes.walk.verify import (
         DEFAULT_S,
         DEFAULT_T,
@@ -135,7 +137,7 @@ def verify(subject: Subject, run: RunSizes = DEFAULT_RUN) -> VerifyAnswer:
         if spec.kind == "cross":
             run = replace(run, context_length=run.context_length or DEFAULT_S)
         result = verify(walk(spec, run))
-        return verify_answer(result, verify_printed(result))
+        return _verified(result, verify_printed(result))
     from attnviz.models.configs.families import FAMILIES
 
     model = subject.read()
@@ -169,7 +171,27 @@ def verify(subject: Subject, run: RunSizes = DEFAULT_RUN) -> VerifyAnswer:
         result = replace(result, checks=(*result.checks, *checks))
     printed = verify_printed(result)
     printed = printed._replace(notes=(*printed.notes, ran, *skipped, note))
-    return verify_answer(result, printed, attention=parameters.attention, whole=parameters.whole)
+    return _verified(result, printed, attention=parameters.attention, whole=parameters.whole)
+
+
+def _verified(
+    verification: Verification,
+    printed: Printed,
+    *,
+    attention: int | None = None,
+    whole: int | None = None,
+) -> VerifyAnswer:
+    """The answer: the comparisons, and of a model the parameters that were counted."""
+    from attnviz.features.shapes.verified import VerifyAnswer
+
+    return VerifyAnswer(
+        **printed._asdict(),
+        subject=verification.subject,
+        equal=not verification.failures,
+        checks=verification.checks,
+        attention_parameters=attention,
+        whole_parameters=whole,
+    )
 
 
 def _ran(

@@ -12,7 +12,6 @@ from attnviz.errors import Message
 from attnviz.features.shapes.costs.compare import DEFAULT_TOKENS, stack_of
 from attnviz.features.shapes.costs.decode import cache_bytes
 from attnviz.features.shapes.drawing.units import percent, plural, size
-from attnviz.features.shapes.parts import Compared
 from attnviz.features.shapes.table import (
     Column,
     Printed,
@@ -23,6 +22,7 @@ from attnviz.features.shapes.table import (
     numbers,
     table_of,
 )
+from attnviz.features.shapes.verified import Compared
 from attnviz.features.shapes.walk.verify import Verification
 from attnviz.models.configs.linear import StateGroup
 from attnviz.models.configs.model import ModelSpec, group_parameters

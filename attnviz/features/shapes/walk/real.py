@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz.attention.spec import AttentionSpec, RunSizes
-from attnviz.features.shapes.parts import Compared
+from attnviz.features.shapes.verified import Compared
 from attnviz.features.shapes.walk.examples import bucket
 from attnviz.features.shapes.walk.steps import walk
 from attnviz.models.configs.families import LayerGroup

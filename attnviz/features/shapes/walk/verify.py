@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from attnviz.errors import UsageError
-from attnviz.features.shapes.parts import Compared
+from attnviz.features.shapes.verified import Compared
 from attnviz.features.shapes.walk.steps import Step, Walk
 from attnviz.models.configs.model import ModelSpec, group_parameters
 
