@@ -62,8 +62,8 @@ def lost_edges(
         return lost
     places = on.arange(first, end, on.int64, cut.rows)[:, None]
     itself = places == on.arange(keys.start, keys.stop, on.int64, cut.rows)  # [r, s]
-    kept: Array = lost & ~(spared[..., None] & itself)
-    return kept
+    removed: Array = lost & ~(spared[..., None] & itself)
+    return removed
 
 
 def applied(

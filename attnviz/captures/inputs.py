@@ -293,8 +293,8 @@ def _prepared(prompt: Prompt, source: Source, options: MapOptions) -> Ready:
 
     def run(shown: Source, quantity: str) -> Capture:
         recorder = Recorder([inputs], heads)
-        opened = taken if quantity == "weights" else ()
-        opening = [QKRecorder(source, inputs, opened)] if opened else []
+        traced = taken if quantity == "weights" else ()
+        opening = [QKRecorder(source, inputs, traced)] if traced else []
         noted = observed(
             source, inputs, recorder, *opening, off=options.without, shown=shown,
             terms=bool(opening),

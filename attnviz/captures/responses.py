@@ -78,8 +78,8 @@ def _chosen(choices: Sequence[Any], item: int | None) -> Mapping[str, Any]:
     number = item or 0
     if not 0 <= number < len(choices) or not isinstance(choices[number], Mapping):
         raise UsageError("the server's response has {}; there is no {item}", count, item=number)
-    one: Mapping[str, Any] = choices[number]
-    return one
+    choice: Mapping[str, Any] = choices[number]
+    return choice
 
 
 def _ids(given: Any) -> tuple[int, ...]:

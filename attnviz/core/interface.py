@@ -57,7 +57,7 @@ def interface(function: Callable[..., R]) -> Callable[..., R]:
     order = sorted(parameters.values(), key=lambda option: option.kind)
     signature = Signature(order, return_annotation=types.get("return", Signature.empty))
 
-    placed = set(own.parameters) - set(records)
+    by_place = set(own.parameters) - set(records)
 
     @wraps(function)
     def called(*args: Any, **kwargs: Any) -> R:
@@ -80,7 +80,7 @@ def interface(function: Callable[..., R]) -> Callable[..., R]:
                 _check(parameters[name], given.arguments[name])
         made = {
             name: kind(**{
-                field: given.arguments[field] if field in placed else given.arguments.pop(field)
+                field: given.arguments[field] if field in by_place else given.arguments.pop(field)
                 for field in declarations(kind) if field in given.arguments
             })
             for name, kind in records.items()

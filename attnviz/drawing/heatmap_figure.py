@@ -135,8 +135,8 @@ def build(
             lines = _short(spelled(title, missing), lines, ruler, title_size, room)
         breaks = (sentence_breaks(sides.queries), sentence_breaks(sides.keys))
         pools = (rows.pool(dpi), cols.pool(dpi))
-        placed = (rows, cols, turned, pools, breaks, unselected(given))
-        panels.append(Panel(lines, shades(array, style, top), array, hidden(given), *placed))
+        layout = (rows, cols, turned, pools, breaks, unselected(given))
+        panels.append(Panel(lines, shades(array, style, top), array, hidden(given), *layout))
     shared = all(sides == maps[0][2] for _, _, sides in maps)
     notes = [note for note in (spelled(caption, missing), style.left_out) if note]
     if _in_column(maps) and paper.current().title is None:

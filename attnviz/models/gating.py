@@ -164,7 +164,7 @@ def _is_number(value: Any) -> bool:
     )
 
 
-def kept(past: Past | None, items: int, like: Array) -> tuple[tuple[Array, Array], ...]:
+def past_of_batch(past: Past | None, items: int, like: Array) -> tuple[tuple[Array, Array], ...]:
     """Keys and values of every layer for a batch, as arrays of the kind of another.
 
     Args:

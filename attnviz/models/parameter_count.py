@@ -86,8 +86,8 @@ def count_names(sizes: Iterable[tuple[str, int]], origin: str) -> ParameterCount
         own = towers.setdefault(tower, {})
         own[key] = own.get(key, 0) + size
     for key in linear:
-        for counted in (layers, *towers.values()):
-            counted.pop(key, None)
+        for numbers in (layers, *towers.values()):
+            numbers.pop(key, None)
     return ParameterCount(layers, towers, whole, origin)
 
 

@@ -102,16 +102,16 @@ def _by_box(query: SpanQuery, tokens: Tokens, picture: Picture | None, notes: li
     at = {place: number for number, place in enumerate(tokens.places) if place}
 
     def patches(of: Callable[[Crop], list[tuple[int, int]]]) -> list[int]:
-        found = ((crop.row + row, column) for crop in mine for row, column in of(crop))
-        return [at[place] for place in found if place in at]
+        cells = ((crop.row + row, column) for crop in mine for row, column in of(crop))
+        return [at[place] for place in cells if place in at]
 
-    found = patches(lambda crop: crop.covered(box.edges))
-    if not found:
-        found = patches(lambda crop: crop.with_centre(box.edges))
+    covered = patches(lambda crop: crop.covered(box.edges))
+    if not covered:
+        covered = patches(lambda crop: crop.with_centre(box.edges))
         notes.append(f"Span '{name}' covers half of no patch; that with its centre is taken.")
-    if not found:
+    if not covered:
         raise InputError(f"span {name!r} lies where the model sees nothing of the picture")
-    return Span(name, runs(sorted(found)), box=box)
+    return Span(name, runs(sorted(covered)), box=box)
 
 
 def _by_tokens(query: SpanQuery, length: int) -> Span:

@@ -24,8 +24,8 @@ def bins(values: NDArray[np.floating[Any]]) -> Integers:
     """The bins of some numbers, in their order; 0 and -0 share one."""
     bits = (np.asarray(values, np.float32) + np.float32(0)).view(np.int32)
     ordered = bits ^ ((bits >> 31) & 0x7FFFFFFF)
-    kept: Integers = (ordered >> _DROPPED).astype(np.int64)
-    return kept
+    binned: Integers = (ordered >> _DROPPED).astype(np.int64)
+    return binned
 
 
 def lower(numbers: Integers) -> NDArray[np.float64]:

@@ -35,7 +35,7 @@ def flow(
     Raises:
         AttnvizError: see :mod:`attnviz.errors`.
     """
-    followed: tuple[tuple[Direction, str | int | None], ...] = (
+    asked: tuple[tuple[Direction, str | int | None], ...] = (
         ("to", settings.position),
         ("from", settings.source),
     )
@@ -46,12 +46,12 @@ def flow(
         prompt = prompt_of(text)
         source = light(source_for(prompt, model))
         inputs = source.prepare(prompt)
-        for direction, token in followed:
+        for direction, token in asked:
             if token is not None:
                 named(direction, str(token), nodes(inputs))  # now, not when all has run
         result = run(source, inputs, settings.method, tell)
         result = replace(result, identity=model.identity)
-    for direction, token in followed:
+    for direction, token in asked:
         if token is not None:
             result = follow(result, direction, str(token))
     return result

@@ -68,8 +68,8 @@ def added(
             shift = carrying.shifts(toward, layer)
             bias = bias if shift is None else bias + shift
             parts = ((mlps[layer], fed), (mixers.get(layer), attended))
-            sums[1:] = [bias, *(none if part is None else (exact(part) * way).sum(-1)
-                                for part, way in parts)]  # fmt: skip
+            sums[1:] = [bias, *(none if part is None else (exact(part) * direction).sum(-1)
+                                for part, direction in parts)]  # fmt: skip
             toward = carrying.inside(toward, layer)
         columns = on.xp.stack([(before * toward).sum(-1), *sums], 1)
         whole = columns.sum(-1) + heads.sum(-1)

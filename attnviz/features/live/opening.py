@@ -41,7 +41,7 @@ the word's probability goes at least where the head of the switch is off."""
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Arc:
     """A head that looks from one place to another."""
 
     head: str
@@ -66,7 +66,7 @@ class Opening:
     text: str
     at: int
     answer: int | None
-    looks: tuple[Look, ...]
+    looks: tuple[Arc, ...]
     switch: str | None
 
 
@@ -83,9 +83,9 @@ def opening(source: Native, text: str | None = None) -> Opening | None:
     mask = model.vocabulary.mask
     if model.words and mask is not None:
         texts = [sentence.format(model.vocabulary.texts[mask]) for sentence in MASKED]
-        found = [_filled(source, one, mask) for one in ([text] if text else texts)]
-        return max(filter(None, found), key=lambda pair: pair[0], default=(0.0, None))[1]
-    sides = [_beside(source, one) for one in ([text] if text else PLAIN)]
+        openings = [_filled(source, each, mask) for each in ([text] if text else texts)]
+        return max(filter(None, openings), key=lambda pair: pair[0], default=(0.0, None))[1]
+    sides = [_beside(source, each) for each in ([text] if text else PLAIN)]
     return max(filter(None, sides), key=lambda pair: pair[0], default=(0.0, None))[1]
 
 
@@ -124,7 +124,7 @@ def _repeated(source: Native, text: str) -> Opening | None:
         and ablated.shares[answer] <= SURE * plain.shares[answer]
     )
     last = len(ids) - 1
-    looks = (Look(reader, last, key), Look(writer, key, key - 1))
+    looks = (Arc(reader, last, key), Arc(writer, key, key - 1))
     return Opening(text, last, answer, looks, writer) if sure else None
 
 
@@ -150,25 +150,25 @@ def _filled(source: Native, text: str, mask: int) -> tuple[float, Opening] | Non
             asked = ForwardRequest(logits=True)
             logits = source.forward([inputs], [] if off else [recorder], asked).logits
         assert logits is not None
-        found: NDArray[np.floating[Any]] = arrays.to_numpy(
+        probabilities: NDArray[np.floating[Any]] = arrays.to_numpy(
             arrays.of(logits).softmax(logits[0, at], None)
         )
-        return found
+        return probabilities
 
     plain = shares()
     answer = int(plain.argmax())
     rows = np.stack(list(recorder.maps().values()))[:, :, at]
     keys = rows.argmax(-1)
     looks = [
-        Look(f"{layer}.{head}", at, int(keys[layer, head]))
+        Arc(f"{layer}.{head}", at, int(keys[layer, head]))
         for layer, head in zip(*np.nonzero(rows.max(-1) >= SURE), strict=True)
         if keys[layer, head] != at and not sides.queries.special[keys[layer, head]]
     ]
-    falls = [(float(plain[answer] - shares(look.head)[answer]), look) for look in looks]
-    fall, look = max(falls, key=lambda pair: pair[0], default=(0.0, None))
-    if look is None or plain[answer] < SURE or fall < SURE * plain[answer]:
+    falls = [(float(plain[answer] - shares(arc.head)[answer]), arc) for arc in looks]
+    fall, arc = max(falls, key=lambda pair: pair[0], default=(0.0, None))
+    if arc is None or plain[answer] < SURE or fall < SURE * plain[answer]:
         return None
-    return fall, Opening(text, at, answer, (look,), look.head)
+    return fall, Opening(text, at, answer, (arc,), arc.head)
 
 
 def _beside(source: Native, text: str) -> tuple[float, Opening] | None:
@@ -189,7 +189,7 @@ def _beside(source: Native, text: str) -> tuple[float, Opening] | None:
     both = np.minimum(*(some[head] for some, head in zip(beside, heads, strict=True)))
     at = int(inner[both.argmax()])
     looks = tuple(
-        Look(f"{layer}.{head}", at, at + step)
+        Arc(f"{layer}.{head}", at, at + step)
         for (layer, head), step in zip(heads, (-1, 1), strict=True)
     )
     if min(some[head].mean() for some, head in zip(beside, heads, strict=True)) < SURE:

@@ -52,8 +52,8 @@ def _layer_label(part: LogitPart, each: int, last: int) -> str:
     first = (part.layer or 0) // each * each
     end = min(first + each - 1, last)
     if end == first:
-        one = {"head": "heads", "mlp": "MLP"}.get(part.kind) or part.name
-        return f"layer {first} {one}"
+        name = {"head": "heads", "mlp": "MLP"}.get(part.kind) or part.name
+        return f"layer {first} {name}"
     several = {"head": "heads", "mlp": "MLPs"}.get(part.kind, "mixers without attention")
     return f"layers {first}–{end} {several}"
 

@@ -59,11 +59,11 @@ def families_table(families: Sequence[Family]) -> RenderableType:
     return table
 
 
-def kept_table(kept: Sequence[KeptEntry]) -> RenderableType:
+def kept_table(entries: Sequence[KeptEntry]) -> RenderableType:
     """What is kept of earlier measurements, by what it is."""
     table = table_of("kept", "of", ">entries", ">size")
     sizes: dict[tuple[str, str], list[int]] = {}
-    for entry in kept:
+    for entry in entries:
         sizes.setdefault((entry.what or "damaged files", entry.model), []).append(entry.size)
     for (what, model), all_ in sizes.items():
         cells = visible(what), model and visible(model), str(len(all_)), human_bytes(sum(all_))

@@ -47,8 +47,8 @@ def _measures(heads: dict[str, HeadProfile]) -> Iterator[Measure]:
 def _explained(behaviours: Behaviours) -> dict[str, float | None]:
     """The share of rows that each rule explains, none of those that no rule was found for."""
     shares = {name: share.value for name, share in behaviours.shares.items()}
-    found = {f"rule {name}": shares.get(name, 0.0) for name in RELATIONS}
-    return found | {"no rule": behaviours.unexplained.value}
+    explained = {f"rule {name}": shares.get(name, 0.0) for name in RELATIONS}
+    return explained | {"no rule": behaviours.unexplained.value}
 
 
 def _habits(head: HeadProfile) -> Iterator[str]:

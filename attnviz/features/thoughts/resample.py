@@ -78,8 +78,8 @@ def resampled(
         rows.append(shelf.recall("a sentence of a trace written anew", about, make, pack, unpack))
     told(count, count)
     ids, stop = list(tokens.ids), sentences[count - 1].stop
-    kept = (Continuation(_log_p(source, ids[:stop], ids[stop:], _answer(sentences)), False),)
-    return _judged([*rows, kept])
+    original = (Continuation(_log_p(source, ids[:stop], ids[stop:], _answer(sentences)), False),)
+    return _judged([*rows, original])
 
 
 def answer_at(sentences: Sequence[Sentence]) -> int:

@@ -107,10 +107,10 @@ def _parts(text: str, first: int) -> tuple[Range, Range, bool]:
     """Where thoughts and an answer stand in a text, and whether tags say so."""
     for opening, closing in TAGS:
         start, stop = text.find(opening), text.find(closing)
-        opened = start >= 0 and (stop < 0 or start < stop)
-        if not opened and stop < first:
+        tagged = start >= 0 and (stop < 0 or start < stop)
+        if not tagged and stop < first:
             continue
-        inside = start + len(opening) if opened else first
+        inside = start + len(opening) if tagged else first
         if stop < 0:
             return (inside, len(text)), (len(text), len(text)), True
         return (inside, stop), (stop + len(closing), len(text)), True

@@ -241,10 +241,10 @@ def gemma3n(config: Config, keys: Keys) -> tuple[LayerGroup, ...]:
     read = []
     for group in groups:
         spec, width = replace(group.spec, scaled=False), group.spec.head_dim
-        borrowed = replace(spec, borrowed=True, extras=(("norm of Q", width),))
+        shared = replace(spec, borrowed=True, extras=(("norm of Q", width),))
         for label, like, numbers in (
             (group.label, spec, [i for i in group.layers if i < own]),
-            (f"{group.label}, borrowed keys", borrowed, [i for i in group.layers if i >= own]),
+            (f"{group.label}, borrowed keys", shared, [i for i in group.layers if i >= own]),
         ):
             if numbers:
                 read.append(LayerGroup(label, tuple(numbers), like))

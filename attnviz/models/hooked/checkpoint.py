@@ -139,10 +139,8 @@ def _refuse_much_larger(builder: Any, config: Any, folder: Path, name: str) -> N
     Raises:
         ModelError: it has more parameters than that.
     """
-    stored = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
-    limit = max(
-        stored * (16 if getattr(config, "quantization_config", None) else 2), _FEW_PARAMETERS
-    )
+    size = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+    limit = max(size * (16 if getattr(config, "quantization_config", None) else 2), _FEW_PARAMETERS)
     try:
         with torch.device("meta"):
             parameters = sum(p.numel() for p in _fresh(builder, config).parameters())
@@ -151,7 +149,7 @@ def _refuse_much_larger(builder: Any, config: Any, folder: Path, name: str) -> N
     if parameters > limit:
         raise ModelError(
             f"{name}: a {config.model_type} model of this config.json has {parameters:,} "
-            f"parameters, its weights take {human_bytes(stored)}; the two files belong to "
+            f"parameters, its weights take {human_bytes(size)}; the two files belong to "
             "different models"
         )
 

@@ -59,18 +59,18 @@ def find_outputs(network: HookedModel, layout: Layout, items: Sequence[Item]) ->
         return EagerOutputs()
     heard = hook.values(returned(output, "decoder"))
     unseen = OutputProjection(None, None, _UNSEEN)
-    found = {
+    outputs = {
         site: projections.seen[heard[site][0]] if site in heard else unseen
         for site in layout.sites
         if layout.heads[site.kind][site.layer]
     }
-    if any(out.weight is None for out in found.values()):
-        return EagerOutputs(found)
+    if any(out.weight is None for out in outputs.values()):
+        return EagerOutputs(outputs)
     modules = {
         weight.data_ptr(): id(module)
         for module in network.body.modules()
         if isinstance(weight := getattr(module, "weight", None), nn.Parameter)
     }
-    plan = tuple((modules[out.weight.data_ptr()], site) for site, out in found.items()
+    plan = tuple((modules[out.weight.data_ptr()], site) for site, out in outputs.items()
                  if out.weight is not None)  # fmt: skip
-    return EagerOutputs(found, plan)
+    return EagerOutputs(outputs, plan)

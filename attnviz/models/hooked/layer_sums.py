@@ -349,15 +349,15 @@ def _solved(gram: Tensor, rows: Tensor, most: float) -> list[tuple[int, Tensor]]
     scaled = among / size[..., None] / size[..., None, :]
     least = torch.linalg.eigvalsh(scaled)
     sound = (least[..., 0] > _DEPENDENT * least[..., -1]).all(1)
-    found = []
+    solutions = []
     for n in torch.nonzero(sound).flatten().tolist():
         factors = torch.linalg.solve(scaled[n], left[n] / size[n]) / size[n]
         whole = gram[:, -1, -1]
         rest = whole - (factors * left[n]).sum(-1)
         used = (factors.abs().amax(0) > 1e-3).all()
         if bool(used) and float(rest.sum()) <= most * float(whole.sum()):
-            found.append((n, factors))
-    return found
+            solutions.append((n, factors))
+    return solutions
 
 
 def _rounded(factors: Sequence[Factor], tensors: Sequence[Tensor], left: Tensor) -> list[Factor]:

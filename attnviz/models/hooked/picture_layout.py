@@ -315,22 +315,22 @@ def sheet(crops: Sequence[SeenCrop]) -> tuple[Picture, list[SeenCrop]]:
         (seen,) = crops
         crop = seen.crop
         return Picture(seen.pixels, crop.rows, crop.columns, crop.name, (crop,)), [seen]
-    placed, row = list[SeenCrop](), 0
+    laid_out, row = list[SeenCrop](), 0
     for seen in crops:
-        placed.append(replace(seen, crop=replace(seen.crop, row=row)))
+        laid_out.append(replace(seen, crop=replace(seen.crop, row=row)))
         row += seen.crop.rows + 1
     rows, columns = row - 1, max(seen.crop.columns for seen in crops)
     own = [max(seen.pixels.shape[0] / seen.crop.rows, seen.pixels.shape[1] / seen.crop.columns)
            for seen in crops]  # fmt: skip
     step = min(max(1, round(max(own))), _LARGEST)
     pixels = np.full((rows * step, columns * step, 3), 255, np.uint8)
-    for seen in placed:
+    for seen in laid_out:
         high, wide = seen.crop.rows * step, seen.crop.columns * step
         top = seen.crop.row * step
         pixels[top : top + high, :wide] = _scaled(seen.pixels, wide, high)
     names = ", ".join(dict.fromkeys(seen.crop.name for seen in crops))
-    picture = Picture(pixels, rows, columns, names, tuple(seen.crop for seen in placed))
-    return picture, placed
+    picture = Picture(pixels, rows, columns, names, tuple(seen.crop for seen in laid_out))
+    return picture, laid_out
 
 
 def _scaled(pixels: Pixels, wide: int, high: int) -> Pixels:
@@ -342,7 +342,7 @@ def _scaled(pixels: Pixels, wide: int, high: int) -> Pixels:
     return np.asarray(Image.fromarray(pixels).resize((wide, high)), np.uint8)
 
 
-def placed(tokens: Tokens, pieces: Sequence[int], crops: Sequence[SeenCrop]) -> Tokens:
+def with_places(tokens: Tokens, pieces: Sequence[int], crops: Sequence[SeenCrop]) -> Tokens:
     """Tokens of a text with the places of those of pictures in it.
 
     A patch is called by its row and column in its crop; ``2:3,4`` in the second of several

@@ -83,13 +83,13 @@ class QKHook(TorchFunctionMode):
             By layer, the number of its call among those that multiplied, and the values,
             [B, G, S, d_v]; of layers where weights times values are what that product gave.
         """
-        found, heard = {}, iter(enumerate(h for h in self._heard if h.value is not None))
+        products, heard = {}, iter(enumerate(h for h in self._heard if h.value is not None))
         for site, weights in returned.items():
             call = next(((n, h) for n, h in heard if _same(h.weights, weights)), None)
             made = None if call is None else _values(call[1], weights)
             if call is not None and made is not None:
-                found[site] = (call[0], made)
-        return found
+                products[site] = (call[0], made)
+        return products
 
     def _multiplied(
         self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any

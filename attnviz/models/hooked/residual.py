@@ -93,8 +93,8 @@ class Residual:
                 state = (state * factor).to(state.dtype)
             else:
                 state = state.clone()  # Falcon adds to it in place
-            kept = added.mixers if part.mixer else added.mlps
-            kept[number] = kept[number] + state if number in kept else state
+            sums = added.mixers if part.mixer else added.mlps
+            sums[number] = sums[number] + state if number in sums else state
 
         norms = Turns(
             (module, (n, norm))

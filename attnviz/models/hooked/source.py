@@ -33,7 +33,7 @@ from attnviz.core.source import (
 )
 from attnviz.core.tokens import Sides
 from attnviz.errors import ModelError
-from attnviz.models.gating import kept, merged
+from attnviz.models.gating import merged, past_of_batch
 from attnviz.models.hooked.agreement import lengths, real
 from attnviz.models.hooked.eager import check_room, hand_out, returned
 from attnviz.models.hooked.eager_outputs import EagerOutputs, find_outputs
@@ -232,7 +232,7 @@ class Hooked(Prompted):
                         around.enter_context(self._sublayers.handing(run))
                     around.enter_context(self._watched(stack, request, start, states, added))
                     keeps = request.keep or request.past is not None
-                    before = kept(request.past, len(items), here) if keeps else None
+                    before = past_of_batch(request.past, len(items), here) if keeps else None
                     output = self._network.run(
                         items, segments=self._texts.segments, logits=request.logits, past=before
                     )
@@ -247,8 +247,8 @@ class Hooked(Prompted):
         past = Past(output["kept"]) if request.keep and "kept" in output else None
         mlps, mixers = self._parts(added, len(items), states, request)
         deviations = {
-            n: torch.stack([some.reshape(len(items), -1) for some in kept], -1)
-            for n, kept in added.deviations.items()
+            n: torch.stack([some.reshape(len(items), -1) for some in deviation], -1)
+            for n, deviation in added.deviations.items()
         }
         return Output(last, scores, tuple(states), mlps, past, mixers, deviations)
 
@@ -367,8 +367,10 @@ class Hooked(Prompted):
         if self.info.backend == "hooked":
             layers = None if self._network.seq2seq else self._layers
             projections = self._survey.projections
-            found = find_residual(self._network, layers, projections, sample(self._network))
-            return found.named(self._states.names) if found.readout.summed.mixers else found
+            residual = find_residual(self._network, layers, projections, sample(self._network))
+            return (
+                residual.named(self._states.names) if residual.readout.summed.mixers else residual
+            )
         known = self._eager.projections
         if not known:
             more = "; W_O and values are then looked for only where no token sees a later one"
@@ -380,8 +382,8 @@ class Hooked(Prompted):
             layer, out = missing
             why = f"layer {layer} cannot be split over its heads, since {out.reason}"
             return Residual(Readout(None, reason=why), no_sum=self.no_gates)
-        found = find_residual(self._network, stack, known, sample(self._network))
-        return replace(found, no_sum=self.no_gates)
+        residual = find_residual(self._network, stack, known, sample(self._network))
+        return replace(residual, no_sum=self.no_gates)
 
     @_Tried
     def _states(self) -> States:

@@ -28,9 +28,9 @@ from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.picture_layout import (
     GivenPicture,
     SeenCrop,
-    placed,
     seen_crops,
     sheet,
+    with_places,
 )
 from attnviz.models.hooked.picture_processor import load_processor
 from attnviz.models.hooked.picture_proof import embedded, proved
@@ -121,7 +121,7 @@ class VisionLanguage(Hooked):
             )
             return tokens, None
         picture, crops = sheet(crops)
-        return placed(tokens, pieces, crops), picture
+        return with_places(tokens, pieces, crops), picture
 
     def _holds(
         self,

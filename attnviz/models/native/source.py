@@ -46,7 +46,7 @@ from attnviz.errors import InputError, Message, ModelError, UsageError
 from attnviz.models import limits, text
 from attnviz.models.external_errors import refusing
 from attnviz.models.folder import Located, ends
-from attnviz.models.gating import Gated, converted, kept, merged
+from attnviz.models.gating import Gated, converted, merged, past_of_batch
 from attnviz.models.native.changed import changed
 from attnviz.models.native.network import Cache, Network
 from attnviz.models.native.words import Words
@@ -341,7 +341,7 @@ class Native(Gated):
         with tracking:
             cache = None
             if request.keep or request.past is not None:
-                cache = Cache(kept(request.past, len(batch), like))
+                cache = Cache(past_of_batch(request.past, len(batch), like))
             if start is None:
                 done = 0 if cache is None else cache.length
                 first, x = 0, network.embed(ids[:, done:], segments[:, done:], start=done)

@@ -11,7 +11,7 @@ import torch
 from transformers import BertForMaskedLM, BertModel, GPT2LMHeadModel
 
 import attnviz as av
-from attnviz.features.live.opening import MASKED, PLAIN, TEXT, Look, Opening, opening
+from attnviz.features.live.opening import MASKED, PLAIN, TEXT, Arc, Opening, opening
 from attnviz.models.demo import DEMOS
 from attnviz.models.native.source import Native
 from tests.features.live.test_live import settled, started
@@ -64,7 +64,7 @@ def reference(off: tuple[int, int] | None = None) -> tuple[float, torch.Tensor]:
 def test_two_heads_in_a_row_are_found_and_do_what_is_said() -> None:
     found = opening(native("demo-gpt2"))
     assert found is not None
-    assert found.looks == (Look("3.0", LAST, PLACE), Look("1.4", PLACE, PLACE - 1))
+    assert found.looks == (Arc("3.0", LAST, PLACE), Arc("1.4", PLACE, PLACE - 1))
     assert (found.at, found.switch) == (LAST, "1.4")
     share, weights = reference()
     without, after = reference(WRITER)
@@ -196,7 +196,7 @@ def test_of_a_masked_model_the_head_that_matters_at_the_mask_is_found() -> None:
     found = opening(native("demo-bert"))
     assert found is not None
     assert found.text == MASKED[0].format("[MASK]")
-    assert (found.at, found.looks, found.switch) == (2, (Look("0.5", 2, 3),), "0.5")
+    assert (found.at, found.looks, found.switch) == (2, (Arc("0.5", 2, 3),), "0.5")
     share, weights = filled()
     assert share > 0.9
     assert weights[0, 5, 3] > 0.9

@@ -330,12 +330,12 @@ class _Head:
         at = pair_keys(list(names))
         counts = sums.pairs.count(number, at).tolist()
         uniform = (sums.pairs.count(layer, at) / PAIR_UNIT).tolist()
-        kept = []
+        pairs = []
         for (query, key), rows, expected in zip(names, counts, uniform, strict=True):
             if rows - error >= _LEAST_PAIRS and rows - error > expected > 0:
-                kept.append(TokenPair(query, key, rows, expected, rows / expected))
-        kept.sort(key=lambda pair: (pair.expected - pair.rows, pair.query, pair.key))
-        yield from kept[:PAIRS]
+                pairs.append(TokenPair(query, key, rows, expected, rows / expected))
+        pairs.sort(key=lambda pair: (pair.expected - pair.rows, pair.query, pair.key))
+        yield from pairs[:PAIRS]
 
     def _along(self) -> Iterator[Stretch]:
         sums = self._sums

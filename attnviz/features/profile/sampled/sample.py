@@ -147,9 +147,10 @@ class RowSample:
         """Keep the rows with the smallest bits of all."""
         every = (self, *others)
         bits = np.concatenate([each.columns["hash"] for each in every])
-        kept = np.argsort(bits, kind="stable")[:ROWS]
+        smallest = np.argsort(bits, kind="stable")[:ROWS]
         self.columns = {
-            name: np.concatenate([each.columns[name] for each in every])[kept] for name in COLUMNS
+            name: np.concatenate([each.columns[name] for each in every])[smallest]
+            for name in COLUMNS
         }
         for other in others:
             self.whole.update(other.whole)

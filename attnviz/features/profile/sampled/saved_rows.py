@@ -57,11 +57,11 @@ def header(rows: HeadSums) -> RowsHeader:
 
 def arrays(rows: HeadSums) -> dict[str, NDArray[Any]]:
     """By their names in the file."""
-    kept: dict[str, NDArray[Any]] = {"rows": rows.rows, "along_rows": rows.along_rows}
-    kept |= {f"histograms.{name}": getattr(rows.histograms, name) for name in _BINS}
-    kept |= {"pairs.counts": rows.pairs.counts, "pairs.total": rows.pairs.total}
+    columns: dict[str, NDArray[Any]] = {"rows": rows.rows, "along_rows": rows.along_rows}
+    columns |= {f"histograms.{name}": getattr(rows.histograms, name) for name in _BINS}
+    columns |= {"pairs.counts": rows.pairs.counts, "pairs.total": rows.pairs.total}
     for name, exact in rows.exact().items():
-        kept[f"{name}.whole"], kept[f"{name}.part"] = exact.whole, exact.part
+        columns[f"{name}.whole"], columns[f"{name}.part"] = exact.whole, exact.part
     sample = rows.sample
     places = {text: n for n, text in enumerate(_strings(sample))}
     for name in COLUMNS:
@@ -69,18 +69,18 @@ def arrays(rows: HeadSums) -> dict[str, NDArray[Any]]:
         if name in _NAMES:
             numbers = [places[text] for text in column.ravel()]
             column = np.array(numbers, np.int32).reshape(column.shape)
-        kept[f"sample.{name}"] = column
+        columns[f"sample.{name}"] = column
     whole = [sample.whole[bits] for bits in sorted(sample.whole)]
     heads = len(rows.heads)
-    kept["whole.lengths"] = np.array([row.weights.shape[1] for row in whole], np.int64)
-    kept["whole.weights"] = np.concatenate(
+    columns["whole.lengths"] = np.array([row.weights.shape[1] for row in whole], np.int64)
+    columns["whole.weights"] = np.concatenate(
         [row.weights for row in whole] or [np.zeros((heads, 0), np.uint16)], 1
     )
     for name in rows.moments:
-        kept[f"whole.{name}"] = np.array([row.vectors[name] for row in whole], np.float32)
-    kept["whole.sigma"] = np.array([row.sigma for row in whole], np.float64)
-    kept["whole.next"] = np.array([row.next for row in whole], np.int64)
-    return {f"rows.{name}": array for name, array in kept.items()}
+        columns[f"whole.{name}"] = np.array([row.vectors[name] for row in whole], np.float32)
+    columns["whole.sigma"] = np.array([row.sigma for row in whole], np.float64)
+    columns["whole.next"] = np.array([row.next for row in whole], np.int64)
+    return {f"rows.{name}": array for name, array in columns.items()}
 
 
 def read(heads: Sequence[Head], said: RowsHeader | None, arrays: Arrays) -> HeadSums | None:

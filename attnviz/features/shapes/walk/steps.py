@@ -215,10 +215,10 @@ class _Tracer:
             self.project("w_index_k", "k_I", "X", (a.b, a.new, index))
         if self.run.cache is not None:
             letters = "r" + "+dᵣ" * bool(spec.rope_dim) + "+dᵢ" * (spec.indexer is not None)
-            kept = "c; k_rope" + "; k_I" * (spec.indexer is not None)
+            cached = "c; k_rope" + "; k_I" * (spec.indexer is not None)
             width = Dim(letters, cache_elements(spec))
             memory = product((a.b, a.s, width), self.run.cache_width)
-            self.add("cache", kept, (a.b, a.s, width), "append: cache + new", memory=memory)
+            self.add("cache", cached, (a.b, a.s, width), "append: cache + new", memory=memory)
         if spec.indexer is not None:
             self.select(spec.indexer, source)
         for name, result, width, dim in (
