@@ -221,8 +221,8 @@ class Output:
     Attributes:
         hidden: [B, T, D], the last layer's states, normalized where the model ends with a
             normalization; of the decoder in an encoder-decoder model. None unless asked for.
-        logits: [B, T, V] of the LM head; None unless asked for and there is one, see
-            :attr:`Source.no_logits`.
+        logits: [B, T, V] of the LM head, or at some positions; None unless asked for and there is
+            one, see :attr:`Source.no_logits`.
         states: what enters each layer that ran, and what leaves the last one before any closing
             normalization, [B, T, D] each; empty unless asked for.
         mlps: what each layer's feed-forward part adds to the residual stream, [B, T, D] each, 0 of
@@ -525,6 +525,8 @@ class ForwardRequest:
         hidden: whether the last hidden states are needed; without them (and without logits and
             states) the pass ends when the last layer has attended.
         logits: whether the LM head runs.
+        logits_at: at which of the positions that run, in their order and the same in every item;
+            None for all. The LM head may take as long as several layers.
         states: whether the states between the layers are kept.
         mlps: whether what the feed-forward parts add is kept, for models with a
             :meth:`Source.readout`.
@@ -547,6 +549,7 @@ class ForwardRequest:
     cuts: Cuts | None = None
     hidden: bool = True
     logits: bool = False
+    logits_at: tuple[int, ...] | None = None
     states: bool = False
     mlps: bool = False
     residuals: bool = False
@@ -555,6 +558,17 @@ class ForwardRequest:
     start: Start | None = None
     keep: bool = False
     past: Past | None = None
+
+
+def at_positions(rows: Array, positions: Sequence[int] | None) -> Array:
+    """Some positions of every item, in their order, [B, T, ...] -> [B, n, ...]; all for None."""
+    if positions is None:
+        return rows
+    first, stop = positions[0], positions[-1] + 1
+    on = arrays.of(rows)
+    whole = len(positions) == stop - first  # without a copy, which logits are too large for
+    some: Array = rows[:, slice(first, stop) if whole else on.asarray(positions, on.int64, rows)]
+    return some
 
 
 PLAIN = ForwardRequest()

@@ -57,6 +57,7 @@ def gradients(source: Source, trials: Sequence[Trial], metric: Metric) -> Tensor
             gates={site: Gate(share) for site, share in shares.items()},
             hidden=not metric.logits,
             logits=metric.logits,
+            logits_at=metric.logits_at(trials),
             grad=True,
         ),
     )

@@ -61,22 +61,31 @@ class Metric:
         """Whether it compares with the full model, and is 0 there, with gradient 0."""
         return self.name in DISTANCES or (self.user is not None and self.user.distance)
 
+    def logits_at(self, trials: Sequence[Trial]) -> tuple[int, ...] | None:
+        """At which positions of a batch it looks at logits; None where it looks at none."""
+        if not self.logits:
+            return None
+        return tuple(sorted({position for trial in trials for position in trial.positions}))
+
     def of(self, full: Output, changed: Output, trials: Sequence[Trial]) -> list[Array]:
         """The value at every position that counts, [n] in float64 for each trial.
 
         Args:
-            full: of the whole model, one item for each trial.
+            full: of the whole model, one item for each trial; logits at :meth:`logits_at`.
             changed: of the ablated one (or the same).
             trials: in the order of the batch axis.
         """
         other = self._looked_at(changed)
         whole = arrays.converted(self._looked_at(full), other) if self.compares else other
         on = arrays.of(other)
+        at = self.logits_at(trials)
+        place = None if at is None else {position: n for n, position in enumerate(at)}
         values = []
         for number, trial in enumerate(trials):
             parts = []
             for part in self._parts(trial, other.shape[-1]):
-                places = on.asarray(part.positions, on.int64, other)
+                of_part = part.positions if place is None else [place[p] for p in part.positions]
+                places = on.asarray(of_part, on.int64, other)
                 rows = self.at(whole[number, places], other[number, places], part)
                 parts.append(arrays.exact(rows))
             values.append(on.xp.concatenate(parts))

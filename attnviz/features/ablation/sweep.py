@@ -16,7 +16,6 @@ from attnviz.captures.trials import Trial
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
 from attnviz.core.heads import Layout, Site
-from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Gate, Output, Source, Start
 from attnviz.errors import ModelError
 from attnviz.features.ablation.fills import Fills
@@ -96,7 +95,7 @@ def sweep(
     for layer, numbers in _by_start(groups, source):
         for first in range(0, len(numbers), at_once):
             some = numbers[first : first + at_once]
-            changed = _pass(source, batch, [groups[n] for n in some], metric, fills, full, layer)
+            changed = _pass(source, trials, [groups[n] for n in some], metric, fills, full, layer)
             for place, number in enumerate(some):
                 rows = slice(place * len(batch), (place + 1) * len(batch))
                 ablated[number] = metric.of(full.output, _cut(changed, rows), trials)
@@ -109,7 +108,10 @@ def whole(source: Source, trials: Sequence[Trial], metric: Metric) -> Full:
     output = source.forward(
         [trial.inputs for trial in trials],
         request=ForwardRequest(
-            hidden=not metric.logits, logits=metric.logits, states=source.start_kind is not None
+            hidden=not metric.logits,
+            logits=metric.logits,
+            logits_at=metric.logits_at(trials),
+            states=source.start_kind is not None,
         ),
     )
     base = metric.of(output, output, trials)
@@ -152,7 +154,7 @@ def _by_start(groups: Sequence[Group], source: Source) -> Iterator[tuple[int | N
 
 def _pass(
     source: Source,
-    batch: Sequence[Inputs],
+    trials: Sequence[Trial],
     groups: Sequence[Group],
     metric: Metric,
     fills: Fills | None,
@@ -161,11 +163,12 @@ def _pass(
 ) -> Output:
     """One pass with the batch repeated for each group."""
     return source.forward(
-        list(batch) * len(groups),
+        [trial.inputs for trial in trials] * len(groups),
         request=ForwardRequest(
-            gates=gates_of(groups, source.layout, len(batch), fills),
+            gates=gates_of(groups, source.layout, len(trials), fills),
             hidden=not metric.logits,
             logits=metric.logits,
+            logits_at=metric.logits_at(trials),
             start=None if layer is None else Start(layer, full.output.states[layer]),
         ),
     )

@@ -30,6 +30,7 @@ from attnviz.core.source import (
     Readout,
     Start,
     Sublayer,
+    at_positions,
 )
 from attnviz.core.tokens import Sides
 from attnviz.errors import ModelError
@@ -244,6 +245,7 @@ class Hooked(Prompted):
                     )
         last = output.get("last_hidden_state")
         scores = output.get("logits") if request.logits else None
+        scores = None if scores is None else at_positions(scores, request.logits_at)
         past = Past(output["kept"]) if request.keep and "kept" in output else None
         mlps, mixers = self._parts(added, len(items), states, request)
         deviations = {

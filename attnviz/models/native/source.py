@@ -39,6 +39,7 @@ from attnviz.core.source import (
     Reading,
     Readout,
     Sublayer,
+    at_positions,
 )
 from attnviz.core.threads import one_blas_thread
 from attnviz.core.tokens import Sides, Tokens
@@ -374,7 +375,7 @@ class Native(Gated):
             last = network.close(x)
             return Output(
                 last,
-                None if words is None else words(last),
+                None if words is None else words(at_positions(last, request.logits_at)),
                 tuple(states),
                 tuple(added),
                 Past(cache.layers) if cache is not None and request.keep else None,

@@ -49,6 +49,16 @@ def test_every_head_equals_a_whole_gated_pass(source, metric) -> None:
         torch.testing.assert_close(values.ablated[number][0], expected, atol=1e-5, rtol=1e-3)
 
 
+@pytest.mark.parametrize("at", [(0,), (1, 2), (0, 3)])
+def test_logits_at_some_positions_are_those_of_all(source, at) -> None:
+    if source.no_logits:
+        pytest.skip("no LM head")
+    inputs = inputs_of(source, IDS, TARGET)
+    whole = source.forward([inputs], request=ForwardRequest(logits=True)).logits
+    some = source.forward([inputs], request=ForwardRequest(logits=True, logits_at=at)).logits
+    assert torch.equal(some, whole[:, list(at)])
+
+
 def test_fills_have_the_length_of_their_own_side(source) -> None:
     """Encoder and decoder of other lengths, each filled by position."""
     inputs, other = inputs_of(source, IDS, TARGET), inputs_of(source, IDS[::-1], TARGET[::-1])

@@ -14,7 +14,7 @@ import attnviz as av
 from attnviz.captures import trials
 from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs, Prompt
-from attnviz.core.source import ForwardRequest, Gate
+from attnviz.core.source import PLAIN, ForwardRequest, Gate
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.ablation import fills, gradient, metrics, reference, sweep
 from attnviz.models.demo import DEMOS
@@ -111,6 +111,34 @@ def test_metrics_by_hand(gpt2) -> None:
     cosine = (a * b).sum(-1) / np.linalg.norm(a, axis=-1) / np.linalg.norm(b, axis=-1)
     found = sweep.sweep(gpt2, tested, group, metrics.HIDDEN)
     assert np.allclose(found.ablated[0][0], 1 - cosine, atol=1e-6)
+
+
+def test_trials_look_at_their_own_positions(gpt2, monkeypatch) -> None:
+    """The LM head runs where some trial of the batch looks, and nowhere else."""
+    places = ((2, 4), (0, 4), (1,))
+    tested = [replace(trial, positions=some, targets=tuple(trial.targets[n] for n in some))
+              for trial, some in zip(causal(gpt2), places, strict=True)]  # fmt: skip
+    group = every_head(gpt2.layout)[10:11]
+    (head,) = group[0].heads
+    gates = {head.site: Gate(1 - torch.eye(6)[head.index])}
+    other = gpt2.forward(
+        [trial.inputs for trial in tested], request=ForwardRequest(gates=gates, logits=True)
+    )
+    asked = []
+    forward = type(gpt2).forward
+
+    def noted(self, batch, observers=(), request=PLAIN):
+        asked.append(request.logits_at)
+        return forward(self, batch, observers, request)
+
+    monkeypatch.setattr(type(gpt2), "forward", noted)
+    values = sweep.sweep(gpt2, tested, group, metrics.LOSS)
+    assert asked == [(0, 1, 2, 4)] * 2
+    for trial, logits, losses in zip(tested, other.logits, values.ablated[0], strict=True):
+        expected = F.cross_entropy(
+            logits[list(trial.positions)], torch.tensor(trial.targets), reduction="none"
+        )
+        torch.testing.assert_close(losses, expected.double(), atol=1e-4, rtol=1e-4)
 
 
 # --- identities ----------------------------------------------------------------------------------
