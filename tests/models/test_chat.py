@@ -234,12 +234,15 @@ def test_a_chat_beside_a_text_is_refused() -> None:
 @pytest.mark.parametrize(
     "jinja",
     [
-        LOOP.replace("INNER", ""),
+        pytest.param(LOOP.replace("INNER", ""), marks=pytest.mark.slow),
         LOOP.replace("INNER", "more and more of it"),
         DOUBLED,
         pytest.param("{{ 'a' * 10**10 }}", marks=on_linux),
         pytest.param("{{ 'a'|center(10**10) }}", marks=on_linux),
-        "{% if messages[0].content != 'a' %}" + LOOP.replace("INNER", "") + "{% endif %}a",
+        pytest.param(
+            "{% if messages[0].content != 'a' %}" + LOOP.replace("INNER", "") + "{% endif %}a",
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["time", "output", "doubled", "repeated", "padded", "only-with-a-mark"],
 )

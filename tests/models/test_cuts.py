@@ -21,6 +21,7 @@ from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import ForwardRequest, Output, Rows, Source, Start
 from attnviz.errors import ModelError
 from attnviz.models import pretrained
+from tests import mostly_slow
 from tests.models.tiny import HEADS, SEQ2SEQ, hooked_only, inputs_of, transformers
 
 FAMILIES = (
@@ -126,7 +127,7 @@ def logits_of(source: Source, inputs: Inputs, request: ForwardRequest) -> Tensor
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", mostly_slow(FAMILIES, "gpt2", "bert", "gemma2", "bart"))
 def test_a_cut_equals_an_edited_eager_model(family: str, method: CutMethod, folders: Any) -> None:
     source, folder = load(family, folders, "hooked")
     kind = kind_of(family)

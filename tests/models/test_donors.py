@@ -16,6 +16,7 @@ from attnviz.core.source import PARTS, Donor, ForwardRequest, Gate, Part, Source
 from attnviz.errors import ModelError
 from attnviz.models import pretrained
 from attnviz.models.demo import DEMOS
+from tests import mostly_slow
 from tests.models.tiny import EAGER, GAIN, inputs_of
 
 transformers = pytest.importorskip("transformers")
@@ -24,12 +25,15 @@ UNGATED = tuple(part for part in PARTS if part != "gate")
 """What each of these models has; gates of models that have them are in test_held."""
 
 TINY = ("gpt2", "bert", "llama", "gemma2", "gpt_oss", "t5", "bart")
+FAMILIES = mostly_slow(
+    ["demo-gpt2", "demo-bert", *TINY], "demo-gpt2", "demo-bert", "llama", "gpt_oss", "bart"
+)
 CLEAN = ((7, 21, 30, 4, 18, 11, 5), (5, 9, 2, 31, 17, 12, 3))
 OTHER = ((7, 20, 30, 9, 18, 12, 5), (5, 9, 8, 31, 16, 12, 3))
 TARGET = (2, 14, 8, 39, 26)
 
 
-@pytest.fixture(params=["demo-gpt2", "demo-bert", *TINY], scope="module")
+@pytest.fixture(params=FAMILIES, scope="module")
 def source(request: pytest.FixtureRequest, folders: Any) -> Source:
     name = request.param
     if name in TINY:

@@ -16,6 +16,7 @@ from attnviz.errors import ModelError
 from attnviz.models import pretrained
 from attnviz.models.untrained import FreshConfig
 from attnviz.scoring.observe import Recorder
+from tests import mostly_slow
 from tests.models.tiny import GAIN, hooked_only, inputs_of
 
 FRESH = {
@@ -31,11 +32,16 @@ TINY = (
     *("gpt2", "bert", "modernbert", "llama", "mistral", "qwen2", "qwen3", "gemma2", "gpt_neox"),
     *("opt", "phi", "cohere", "granite", "deepseek_v3", "gpt_oss", "t5", "bart", "marian"),
 )
+FAMILIES = mostly_slow(
+    [*FRESH, "demo-gpt2", "demo-bert", "minilm", *TINY],
+    *("gqa", "mla", "cross", "demo-gpt2", "demo-bert", "llama", "gemma2", "deepseek_v3"),
+    *("gpt_oss", "t5", "bart"),
+)
 IDS = ((7, 21, 30, 4, 18, 11, 5, 27, 33, 14), (5, 9, 2, 31, 17, 12))
 TARGETS = ((2, 14, 8, 39, 26, 5, 7), (2, 9, 31, 30, 12))
 
 
-@pytest.fixture(params=[*FRESH, "demo-gpt2", "demo-bert", "minilm", *TINY], scope="module")
+@pytest.fixture(params=FAMILIES, scope="module")
 def source(request: pytest.FixtureRequest, minilm: str, folders: Any) -> Source:
     name = request.param
     if name in TINY:

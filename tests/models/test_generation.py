@@ -27,11 +27,13 @@ from attnviz.models.native.writing import write
 from attnviz.models.pretrained import load
 from attnviz.scoring.shown import shown_sides
 from attnviz.scoring.words import in_words
+from tests import mostly_slow
 from tests.models.tiny import LONG, LONGEST, SEQ2SEQ, SHORT, Folders, hooked_only
 
 transformers = pytest.importorskip("transformers")
 
 DECODERS = ("llama", "qwen3", "mistral", "gemma2", "gpt_neox", "opt", "gpt_oss", "phi", "cohere")
+FAMILIES = mostly_slow(("gpt2", *DECODERS), "gpt2", "llama", "gemma2", "gpt_oss")
 TEXT = "one two three one two"
 
 
@@ -68,7 +70,7 @@ def test_demo_gpt2_writes_what_transformers_generates(backend: Any) -> None:
 
 
 @pytest.mark.parametrize("ids", [SHORT, LONG, SHORT[:1]])
-@pytest.mark.parametrize("family", ["gpt2", *DECODERS])
+@pytest.mark.parametrize("family", FAMILIES)
 def test_tiny_models_write_what_transformers_generates(
     family: str, ids: tuple[int, ...], folders: Folders
 ) -> None:
@@ -93,7 +95,7 @@ def test_decoders_beside_encoders_write_what_transformers_generates(
     assert inputs.sides["cross"].keys.written == 0
 
 
-@pytest.mark.parametrize("family", ["gpt2", *DECODERS])
+@pytest.mark.parametrize("family", FAMILIES)
 def test_attention_is_that_of_the_finished_text_to_the_bit(family: str, folders: Folders) -> None:
     source = load(str(folders(family, words=True)))
     hooked_only(source) if family != "gpt2" else None

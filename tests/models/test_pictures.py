@@ -30,6 +30,7 @@ from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.models.hooked import vision_language
 from attnviz.models.hooked.picture_layout import _shape
 from attnviz.models.hooked.picture_tiles import ramp, tiles_of
+from tests import mostly_slow
 from tests.models.tiny_pictures import build, transformers
 from tests.models.tiny_senses import build as build_vit
 
@@ -49,6 +50,7 @@ READ = {
     "mistral3": (8, ((24, 48), (48, 16))),
 }
 """Pixels of a token, and widths and heights of two pictures that the processor does not scale."""
+FAMILIES = mostly_slow(READ, "qwen2_5_vl", "gemma3", "idefics3")
 TILED = ("internvl", "idefics3", "llava_next", "llava_onevision")
 
 Pictures = Callable[..., list[Path]]
@@ -140,7 +142,7 @@ def attend_to_nothing(source: Any) -> None:
     assert found == 2, "the tower has two layers"
 
 
-@pytest.mark.parametrize("family", READ)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_maps_are_those_of_eager_attention(
     family: str, sources: Any, pictures: Pictures, tmp_path: Path
 ) -> None:
@@ -161,7 +163,7 @@ def test_maps_are_those_of_eager_attention(
         np.testing.assert_allclose(ours, weights[0], rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("family", READ)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_a_change_of_a_patch_moves_its_tokens_alone(
     family: str, tmp_path: Path, pictures: Pictures, sources: Any
 ) -> None:
@@ -195,7 +197,7 @@ def _size(names: list[str]) -> tuple[int, int]:
     return max(rows) + 1, max(columns) + 1
 
 
-@pytest.mark.parametrize("family", READ)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_every_picture_stands_in_the_sheet_at_its_size(
     family: str, sources: Any, pictures: Pictures
 ) -> None:
@@ -222,7 +224,7 @@ def test_every_picture_stands_in_the_sheet_at_its_size(
 
 
 @pytest.mark.parametrize("size", [(50, 70), (70, 50)])
-@pytest.mark.parametrize("family", READ)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_a_scaled_or_padded_picture_is_where_its_boxes_say(
     family: str, size: tuple[int, int], sources: Any, pictures: Pictures
 ) -> None:
@@ -513,7 +515,7 @@ def test_bad_boxes_get_one_clear_line(
     assert "image is for vision models" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("family", READ)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_logits_are_those_of_the_whole_model(family: str, sources: Any, pictures: Pictures) -> None:
     source = sources(family)
     assert source.no_logits == ""

@@ -29,6 +29,7 @@ def book(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_every_link_leads_somewhere(book: Path) -> None:
     for page in book.iterdir():
         text = page.read_text()
@@ -42,6 +43,7 @@ def test_every_link_leads_somewhere(book: Path) -> None:
     assert len((book / "1.4.html").read_bytes()) < 5e6
 
 
+@pytest.mark.slow
 def test_one_click_leads_from_a_card_to_its_rows_and_back(browser: Any, book: Path) -> None:
     context = browser.new_context()
     page = context.new_page()

@@ -22,6 +22,7 @@ from attnviz.core.prompt import Prompt
 from attnviz.core.source import Source
 from attnviz.errors import ModelError
 from attnviz.features.logits.result import Logits
+from tests import mostly_slow
 from tests.families import IDS, built, families
 
 transformers = pytest.importorskip("transformers")
@@ -37,12 +38,13 @@ SPLIT = {
     "minimax": ("model.layers", "self_attn.o_proj", "mlp"),
 }
 """Post-norm decoders, and one that normalizes and scales the stream before each part."""
+FAMILIES = mostly_slow(SPLIT, "marian", "openai-gpt", "minimax")
 PLACES = {**SPLIT, "modernbert-decoder": ("model.layers", "attn.Wo", "mlp")}
 """With it, one whose LM head has a matrix, GELU and a normalization before the last matrix."""
 GATED = tuple(name for name in SPLIT if name not in ("trocr", "openai-gpt"))
 
 
-@pytest.fixture(scope="module", params=SPLIT)
+@pytest.fixture(scope="module", params=FAMILIES)
 def named(request: Any) -> tuple[str, Any, Source, Logits]:
     single = built(dict(families())[request.param])
     model = copy.deepcopy(single).double()
@@ -238,7 +240,9 @@ def test_what_cannot_be_told_of_such_layers_is_refused_in_one_line(
         av.patch([pair], paths="0.1 -> 2.*.q", model=source)
 
 
-@pytest.mark.parametrize("name", [name for name in SPLIT if name != "minimax"])
+@pytest.mark.parametrize(
+    "name", mostly_slow([name for name in SPLIT if name != "minimax"], "marian", "openai-gpt")
+)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_normalizations_that_change_little_are_seen(name: str, dtype: torch.dtype) -> None:
     """As transformers draws it γ is 1 and what layers add is small: a plain sum is near."""
