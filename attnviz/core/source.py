@@ -480,6 +480,13 @@ class Reading:
         scale: factor on the scores.
         turned: queries and keys are turned by their positions (rotary embeddings) before they meet.
         causal: whether no query sees a later key.
+        normed: W_Q and W_K of queries and keys that are normalized (RMS) before they meet, with the
+            γ of that in them, so that scores are theirs but for two σ, which depend on the text;
+            None where they are not, or not known, and ``query`` and ``key`` are None beside it.
+        before: what goes over the stream that enters, once the layer has read it, before what its
+            heads write is added, in order; σ of these and of ``after`` depends on the text.
+        gain: what every channel of the sum over the heads is multiplied with before it is added,
+            [D], the γ of a normalization of it too, but for its σ; None where that is 1.
         reason: why a matrix is missing, as the end of a sentence.
     """
 
@@ -493,6 +500,9 @@ class Reading:
     scale: float = 1.0
     turned: bool = False
     causal: bool = True
+    normed: tuple[Array, Array] | None = None
+    before: tuple[Normalization, ...] = ()
+    gain: Array | None = None
     reason: str = ""
 
 

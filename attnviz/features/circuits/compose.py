@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, array, exact, to_numpy
 from attnviz.core.source import Normalization, OutputProjection, Reading
-from attnviz.features.circuits.fold import centred, folded, passed, widened
+from attnviz.features.circuits.fold import centred, folded, passed, written
 from attnviz.features.circuits.result import Chance, Side
 
 DRAWS = 100
@@ -40,11 +40,13 @@ class Ends:
         write: [H, d, D], which has the norms that W_V W_O has; None where it is not known.
         read: [H, D, d] by side, likewise.
         after: what is done to all that is written before the next layer.
+        before: what is done to what earlier layers have written, before that.
     """
 
     write: Array | None
     read: Mapping[Side, Array]
     after: tuple[Normalization, ...] = ()
+    before: tuple[Normalization, ...] = ()
 
 
 def ends(reading: Reading, output: OutputProjection) -> Ends:
@@ -52,17 +54,18 @@ def ends(reading: Reading, output: OutputProjection) -> Ends:
     read: dict[Side, Array] = {}
     write = None
     if reading.value is not None and output.weight is not None:
-        out = widened(output.weight)  # [H, d_v, D]
+        out = written(reading, output)  # [H, d_v, D]
         out = centred(out) if reading.norm is not None and reading.norm.centred else out
         value = repeated(folded(reading.norm, reading.value), len(out))
         write = arrays.of(value).triangle(value) @ out
         read["V"] = value @ _lower(_turned(out))
-    if reading.query is not None and reading.key is not None:
-        query = folded(reading.norm, reading.query)
-        key = repeated(folded(reading.norm, reading.key), len(query))
+    meeting = reading.normed or (reading.query, reading.key)
+    if meeting[0] is not None and meeting[1] is not None:
+        query = folded(reading.norm, meeting[0])
+        key = repeated(folded(reading.norm, meeting[1]), len(query))
         read["Q"] = query @ _lower(key)
         read["K"] = key @ _lower(query)
-    return Ends(write, read, reading.after)
+    return Ends(write, read, reading.after, reading.before)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +109,8 @@ def pairs(layers: Sequence[Ends], *, mean_goes: bool) -> Iterator[LayerPair]:
                     ratio = between(write, read)
                     p = matched(ratio, write, read, room)
                     yield LayerPair(first, second, side, ratio, p, ranks, write.shape[2])
-            for norm in layers[second].after:
+            earlier = layers[second].before if second > first else ()
+            for norm in (*earlier, *layers[second].after):
                 write = passed(norm, write)
 
 

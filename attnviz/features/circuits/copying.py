@@ -35,7 +35,7 @@ from attnviz.core.source import (
     Start,
 )
 from attnviz.features.circuits.compose import repeated
-from attnviz.features.circuits.fold import centred, divided, folded, widened
+from attnviz.features.circuits.fold import centred, divided, folded, widened, written
 from attnviz.features.circuits.result import Chance, Copying
 
 DRAWS = 100
@@ -92,7 +92,7 @@ class ReadTokens:
         """Of every head of a layer; the layer needs values and W_O."""
         assert reading.value is not None
         assert output.weight is not None
-        out = widened(output.weight)  # [H, d_v, D]
+        out = written(reading, output)  # [H, d_v, D]
         value = folded(reading.norm, reading.value)  # [G, D, d_v]
         value = repeated(value, len(out))
         read = divided(reading.norm, self.embedded)
@@ -100,9 +100,9 @@ class ReadTokens:
         others = _scores(out, self._centred.T @ read, value)
         xp, heads = arrays.of(out).xp, []
         for score, other, w_v, w_o in zip(scores, others, value, out, strict=True):
-            written = read @ w_v  # [V, d_v]
-            raised = (written * (self._centred @ w_o.T)).sum(1)  # of the token itself
-            spread = xp.sqrt(((written @ (w_o @ self._deviation @ w_o.T)) * written).sum(1))
+            taken = read @ w_v  # [V, d_v]
+            raised = (taken * (self._centred @ w_o.T)).sum(1)  # of the token itself
+            spread = xp.sqrt(((taken @ (w_o @ self._deviation @ w_o.T)) * taken).sum(1))
             own = exact(raised / spread.clip(xp.finfo(spread.dtype).tiny)).mean().item()
             heads.append(Copying(score, other, own))
         return tuple(heads)
@@ -130,7 +130,7 @@ class ReadTokens:
         """
         assert reading.value is not None
         assert output.weight is not None
-        out = widened(output.weight)
+        out = written(reading, output)
         value = repeated(folded(reading.norm, reading.value), len(out))
         rank, width = out.shape[1:]
         on = arrays.of(out)
@@ -141,8 +141,8 @@ class ReadTokens:
             drawn = drawn - drawn.mean(2)[:, :, None]
         left, away = on.orthogonal(drawn)
         of = on.arange(0, MATCHED, on.int64, out) % len(out)
-        written = sizes[of][:, :, None] * away.swapaxes(1, 2)
-        return _scores(written, self._meeting(reading.norm), left)
+        outputs = sizes[of][:, :, None] * away.swapaxes(1, 2)
+        return _scores(outputs, self._meeting(reading.norm), left)
 
     def _meeting(self, norm: Normalization | None) -> Array:
         """W_U N, [D, D], made once for all layers that divide alike."""
@@ -171,7 +171,7 @@ def _drawn(seed: int, shape: tuple[int, ...], like: Array) -> Array:
 def unknown(readings: Sequence[Reading], outputs: Sequence[OutputProjection]) -> Mapping[int, str]:
     """The layers whose values or W_O are not known, and why."""
     return {
-        number: reading.reason or output.reason
+        number: output.reason or reading.reason
         for number, (reading, output) in enumerate(zip(readings, outputs, strict=True))
         if reading.value is None or output.weight is None
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
-from attnviz.core.source import Normalization
+from attnviz.core.source import Normalization, OutputProjection, Reading
 
 
 def widened(x: Array) -> Array:
@@ -36,6 +36,13 @@ def passed(norm: Normalization, weight: Array) -> Array:
     """What is written, [..., D], as it leaves a normalization of the whole, but for σ and β."""
     weight = centred(weight) if norm.centred else weight
     return weight * widened(norm.scale)
+
+
+def written(reading: Reading, output: OutputProjection) -> Array:
+    """W_O of every head, [H, d_v, D], as it is added to the stream, but for σ."""
+    assert output.weight is not None
+    weight = widened(output.weight)
+    return weight if reading.gain is None else weight * widened(reading.gain)
 
 
 def centred(x: Array) -> Array:

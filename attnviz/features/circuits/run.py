@@ -35,6 +35,17 @@ class _Model:
         count = self.source.layout.heads[site.kind][site.layer]
         return [Head(site, index) for index in range(count)]
 
+    @property
+    def attending(self) -> list[int]:
+        """The layers that have heads."""
+        return [number for number in range(len(self.sites)) if self.heads(number)]
+
+    def missing(self) -> str:
+        """Why no matrix of queries is known of some layer that attends."""
+        readings = [self.readings[number] for number in self.attending]
+        unknown = (r.reason for r in readings if r.query is None and r.normed is None)
+        return next(unknown, "")
+
 
 def run(
     source: Source,
@@ -59,7 +70,8 @@ def run(
         source, sites, [source.reading(s) for s in sites], [source.output(s) for s in sites]
     )
     if all(reading.value is None and reading.query is None for reading in model.readings):
-        raise _nothing(source, source.no_sum or model.readings[0].reason)
+        first = model.readings[model.attending[0]]
+        raise _nothing(source, source.no_sum or first.reason)
     report = Circuits(source=source.info, layout=source.layout, seed=settings.seed)
     with no_gradients():
         report = _edges(report, model, settings, chosen, progress)
@@ -85,11 +97,11 @@ def _edges(
     if model.source.no_sum:
         model.reasons["edges"] = model.source.no_sum
         return report
-    if len(model.sites) < 2:
-        model.reasons["edges"] = "it has one layer, and heads can only feed heads of later layers"
+    if len(model.attending) < 2:
+        one = "it has one layer" if len(model.sites) < 2 else "one layer of it attends"
+        model.reasons["edges"] = f"{one}, and heads can only feed heads of later layers"
         return report
-    missing = next((r.reason for r in model.readings if r.query is None), "")
-    if missing:
+    if missing := model.missing():
         model.reasons["Q and K"] = missing
     layers = [compose.ends(*parts) for parts in zip(model.readings, model.outputs, strict=True)]
     strongest = Strongest(settings.edges, None if chosen is None else frozenset(chosen))
@@ -130,19 +142,21 @@ def _copying(
     source, embedding = model.source, model.source.embedding()
     readout = source.readout()
     head = "" if readout.head is None else "its LM head has an activation before its last matrix"
-    reason = readout.reason or head or embedding.reason or model.source.no_sum
-    if embedding.tokens is None or readout.table is None or head or model.source.no_sum:
+    over = _over(model)
+    reason = readout.reason or head or embedding.reason or source.no_sum or over
+    if reason or embedding.tokens is None or readout.table is None:
         model.reasons["copying"] = reason
         return report
     chosen = _tokens(embedding, settings, len(readout.table))
     raising = copying.words(readout, chosen)
     embedded = embedding.tokens[chosen]
     missing = copying.unknown(model.readings, model.outputs)
-    if missing:
-        model.reasons["copying"] = next(iter(missing.values()))
-    layers = [number for number in range(len(model.sites)) if number not in missing]
-    work = [("plain", embedded, layers)]
-    if source.start_kind is not None and len(model.sites) > 1:
+    unknown = [missing[number] for number in model.attending if number in missing]
+    if unknown:
+        model.reasons["copying"] = unknown[0]
+    layers = [number for number in model.attending if number not in missing]
+    work = [("plain", embedded, layers)] if layers else []
+    if source.start_kind is not None and any(layers):
         progress("tokens through the first layer", 0, 1)
         work.append(("first", copying.after_first(source, embedded), [n for n in layers if n]))
     scores: dict[str, dict[Head, Copying]] = {"plain": {}, "first": {}}
@@ -168,6 +182,14 @@ def _copying(
         copying_matched=matched,
         tokens=len(chosen),
     )
+
+
+def _over(model: _Model) -> str:
+    """Why what heads write does not come to the logits as it is; empty where it does."""
+    for number, reading in enumerate(model.readings):
+        if reading.before or reading.after:
+            return f"layer {number} normalizes the sum of its input and what it adds (post-norm)"
+    return ""
 
 
 def _tokens(embedding: Embedding, settings: CircuitsSettings, words: int) -> NDArray[np.int64]:
@@ -212,6 +234,17 @@ def _notes(report: Circuits, model: _Model) -> Iterator[str]:
             "Heads' outputs are multiplied with gates before W_O, which depend on the text: edges "
             "and copying are of open gates."
         )
+    if "after" in held(model.source):
+        yield (
+            "What heads write is normalized before it is added: edges and copying have the γ of "
+            "that, and not its scale, which depends on the text."
+        )
+    if any(reading.normed is not None for reading in model.readings):
+        yield (
+            "Queries and keys are normalized before they meet: Q and K edges have the γ of that, "
+            "and not its scale, which depends on the text."
+        )
+    yield from _skipped(model)
     if any(reading.after for reading in model.readings):
         yield (
             "Each layer normalizes the sum: edges follow the direct path through every "
@@ -221,3 +254,22 @@ def _notes(report: Circuits, model: _Model) -> Iterator[str]:
              "positions": "No scores by position"}  # fmt: skip
     for what, reason in model.reasons.items():
         yield f"{named[what]} for {report.source.model}: {reason}."
+
+
+def _skipped(model: _Model) -> Iterator[str]:
+    """What is said of layers that mix tokens without heads."""
+    mixers = dict.fromkeys(model.source.readout().summed.mixers.values())
+    without = len(model.sites) - len(model.attending)
+    if without:
+        count = f"{without} of {len(model.sites)} layers have"
+        count = count if without > 1 else f"1 of {len(model.sites)} layers has"
+        kinds = f" ({', '.join(mixers)})" if mixers else ""
+        yield (
+            f"{count} no attention{kinds} and no heads here; edges go past them, along the "
+            "residual stream."
+        )
+    elif mixers:
+        yield (
+            f"Layers also mix tokens without attention ({', '.join(mixers)}): that has no heads "
+            "here."
+        )

@@ -3,14 +3,15 @@
 Modules are not known by name, and families keep the three matrices apart, side by side or
 interleaved by head. In the pass of a few short texts, a column of a layer's queries is, number for
 number, a column of what one of its linear layers gave: at the first position, where rotary
-embeddings turn nothing. Whether it is so at the second position as well tells whether they turn.
+embeddings turn nothing. Whether it is so at the second position as well tells whether they turn. Between the
+two may stand an RMS normalization of queries and keys, which multiplies columns with its γ.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 from attnviz.core.heads import Site
 from attnviz.core.source import Embedding, Reading
 from attnviz.models.hooked.interface import WatchedPass, hooking
+from attnviz.models.hooked.layer_sums import LayerSum
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.norms import close, normalization
 from attnviz.models.hooked.stack import Stack
@@ -45,6 +47,23 @@ class _Linear:
 
 
 @dataclass(frozen=True)
+class _Norm:
+    """A module that may be a normalization: what it got and gave, [B, T, n] and before that."""
+
+    module: Any
+    entered: Tensor
+    left: Tensor
+
+    def gains(self) -> Tensor | None:
+        """γ of every column, [n]; None where it is no RMS normalization without a shift."""
+        norm = normalization(self.module, self.entered, self.left)
+        if norm is None or norm.centred or norm.shift is not None:
+            return None
+        scale: Tensor = norm.scale
+        return scale.repeat(self.entered.shape[2:].numel() // len(scale))
+
+
+@dataclass(frozen=True)
 class _Part:
     """Queries, keys or values as columns of one linear layer.
 
@@ -53,22 +72,33 @@ class _Part:
         columns: [heads · width] numbers of columns.
         factor: by which they were multiplied.
         turned: whether that holds at the first position only.
+        gains: γ of a normalization behind it, of every column; None for no normalization.
     """
 
     linear: _Linear
     columns: Tensor
     factor: float
     turned: bool
+    gains: Tensor | None = None
 
     def matrix(self, heads: int) -> Tensor:
         """[heads, D, width]."""
         rows = self.linear.weight()[self.columns] * self.factor
+        rows = rows if self.gains is None else rows * self.gains[:, None].to(rows.dtype)
         return rows.view(heads, -1, rows.shape[1]).transpose(1, 2)
 
     def bias(self, heads: int) -> Tensor | None:
         """[heads, width], or None."""
         bias = self.linear.module.bias
         return None if bias is None else (bias.detach()[self.columns] * self.factor).view(heads, -1)
+
+
+@dataclass
+class _Before:
+    """What ran before a call of the attention function: linear layers, and normalizations."""
+
+    linear: list[_Linear] = field(default_factory=list)
+    norms: list[_Norm] = field(default_factory=list)
 
 
 @dataclass
@@ -80,19 +110,25 @@ class _Watch:
     """
 
     texts: int
-    calls: list[tuple[Tensor, Tensor, Tensor, float, list[_Linear]]] = field(default_factory=list)
-    _linear: list[_Linear] = field(default_factory=list)
+    calls: list[tuple[Tensor, Tensor, Tensor, float, _Before]] = field(default_factory=list)
+    _before: _Before = field(default_factory=lambda: _Before())
 
     def attended(self, query: Tensor, key: Tensor, value: Tensor, scale: float) -> None:
         """The attention function was called."""
-        self.calls.append((query, key, value, scale, self._linear))
-        self._linear = []
+        self.calls.append((query, key, value, scale, self._before))
+        self._before = _Before()
 
     def ran(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         """A linear layer has run."""
         if args and isinstance(args[0], Tensor) and isinstance(output, Tensor):
             read, gave = (x.reshape(self.texts, -1, x.shape[-1]) for x in (args[0], output))
-            self._linear.append(_Linear(module, read, gave))
+            self._before.linear.append(_Linear(module, read, gave))
+
+    def scaled(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        """A module with a vector for its weight has run."""
+        if args and isinstance(args[0], Tensor) and isinstance(output, Tensor):
+            if args[0].shape == output.shape and args[0].shape[0] == self.texts:
+                self._before.norms.append(_Norm(module, args[0], output))
 
 
 @dataclass(frozen=True)
@@ -128,6 +164,8 @@ def find_anatomy(
         for module in network.body.modules():
             if isinstance(module, nn.Linear | Conv1D):
                 undo.callback(module.register_forward_hook(watch.ran).remove)
+            elif getattr(getattr(module, "weight", None), "ndim", 0) == 1:
+                undo.callback(module.register_forward_hook(watch.scaled).remove)
         undo.enter_context(stack.keeping(states))
         undo.enter_context(hooking(run))
         network.run(items)
@@ -136,6 +174,20 @@ def find_anatomy(
         for number, site in enumerate(sites)
     }
     return Anatomy(readings, _embedding(network, items, states[0]))
+
+
+def around(reading: Reading, layer: LayerSum) -> Reading:
+    """A reading with what its layer does to the stream, and to what its heads write.
+
+    Numbers with which all channels are multiplied alike are left out, as σ is.
+    """
+    gain = None if layer.norm is None else layer.norm.scale
+    if isinstance(layer.attention, Tensor):
+        gain = layer.attention if gain is None else gain * layer.attention
+    if layer.places is None:
+        return replace(reading, gain=gain)
+    norms, heads = layer.places.norms, layer.places.heads
+    return replace(reading, gain=gain, before=norms[:heads], after=norms[heads:])
 
 
 def _texts(network: HookedModel) -> list[Item]:
@@ -148,8 +200,9 @@ def _texts(network: HookedModel) -> list[Item]:
 
 def _reading(layer: nn.Module, state: Tensor, watch: _Watch, number: int, site: Site) -> Reading:
     """What the heads of one layer read."""
-    query, key, value, scale, linear = watch.calls[number]
-    q, k, v = (_find(part, linear) for part in (query, key, value))
+    query, key, value, scale, before = watch.calls[number]
+    v = _find(value, before.linear)
+    q, k = (_find(p, before.linear) or _normalized(p, before) for p in (query, key))
     unknown = "are not what one matrix makes of the normalized stream"
     if v is None or v.turned:
         return Reading(reason=f"its values {unknown}")
@@ -167,6 +220,11 @@ def _reading(layer: nn.Module, state: Tensor, watch: _Watch, number: int, site: 
         return Reading(value=made, norm=norm, scale=scale, causal=causal,
                        reason=f"its queries and keys {unknown}")  # fmt: skip
     heads, shared = query.shape[1], key.shape[1]
+    if q.gains is not None or k.gains is not None:
+        return Reading(value=made, norm=norm, scale=scale, causal=causal,
+                       turned=q.turned or k.turned,
+                       normed=(q.matrix(heads), k.matrix(shared)),
+                       reason="its queries and keys are normalized by head")  # fmt: skip
     return Reading(
         q.matrix(heads),
         k.matrix(shared),
@@ -196,6 +254,22 @@ def _find(part: Tensor, linear: Iterable[_Linear]) -> _Part | None:
                 chosen = torch.tensor(known, device=part.device)
                 turned = not torch.equal(gave[..., chosen], columns)
                 return _Part(layer, chosen, factor, turned)
+    return None
+
+
+def _normalized(part: Tensor, before: _Before) -> _Part | None:
+    """The same of a part that is columns of a normalization of columns of a linear layer."""
+    columns = part.permute(0, 2, 1, 3).flatten(2)  # [B, T, heads * width]
+    for norm in before.norms:
+        entered, left = norm.entered.flatten(2), norm.left.flatten(2)
+        whole = _find(columns[:, :, None].transpose(1, 2), [_Linear(norm.module, entered, left)])
+        if whole is None or whole.factor != 1.0:
+            continue
+        read = _find(entered[..., whole.columns][:, None], before.linear)
+        gains = norm.gains()
+        if read is not None and not read.turned and gains is not None:
+            gains = gains[whole.columns]
+            return _Part(read.linear, read.columns, read.factor, whole.turned, gains)
     return None
 
 

@@ -165,7 +165,7 @@ def find_residual(
             return _none(_not_added(number, attends=weight is not None))
         sums.append(added)
     readout = _readout(network, modules, beside, ran, states[-1][0], output)
-    no_sum = _no_sum(sums, by_layer)
+    no_sum = _no_sum(sums)
     if readout.summed.table is None:
         over = any(added.over for added in sums)
         reason = f"{readout.reason}, and {no_sum}" if over else readout.reason
@@ -196,24 +196,17 @@ def _not_added(number: int, *, attends: bool) -> str:
     return f"layer {number} does not simply add attention and a feed-forward part to its input"
 
 
-def _no_sum(sums: Sequence[LayerSum], projections: Mapping[int, OutputProjection]) -> str:
-    """Why what heads write does not reach later layers as it is; empty where it does."""
+def _no_sum(sums: Sequence[LayerSum]) -> str:
+    """Why what heads write does not reach later layers in a known way; empty where it does.
+
+    Layers that mix tokens without attention add to it, as MLPs do.
+    """
     for number, added in enumerate(sums):
-        if number not in projections:
-            return f"layer {number} has no attention, so that what it adds has no heads"
-        if any(part.mixer for part in added.parts):
-            return f"layer {number} mixes tokens beside its attention, with no heads of that"
-        if added.norm is not None:
-            return f"layer {number} normalizes what its heads write before it is added"
-    for number, added in enumerate(sums):
-        if added.over:
-            return f"layer {number} normalizes the sum of its input and what it adds (post-norm)"
-        if isinstance(added.attention, Tensor):
-            return f"layer {number} multiplies every channel of what it writes with another number"
-        if added.attention != 1.0:
-            return f"it adds what a layer writes {added.attention:g} times"
-        if isinstance(added.residual, Tensor) or added.residual != 1.0:
-            return f"layer {number} multiplies what enters it before it adds to that"
+        if isinstance(added.residual, Tensor):
+            return (
+                f"layer {number} multiplies every channel of what enters it with another number "
+                "before it adds to that"
+            )
     return ""
 
 

@@ -44,7 +44,7 @@ from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.passage import Passage
 from attnviz.models.hooked.prompting import Prompted
 from attnviz.models.hooked.qk_hook import QKHook
-from attnviz.models.hooked.reading import Anatomy, find_anatomy
+from attnviz.models.hooked.reading import Anatomy, around, find_anatomy
 from attnviz.models.hooked.recurrences import States, find_states
 from attnviz.models.hooked.residual import AddedParts, Residual, find_residual
 from attnviz.models.hooked.stack import Stack, find_layers, find_stack
@@ -443,7 +443,9 @@ class Hooked(Prompted):
         """W_Q, W_K and W_V of a layer, where they were proved on the model itself."""
         if self.info.backend == "eager":
             return Reading(reason=self.no_gates)
-        return self._anatomy.readings.get(site, Reading(reason="the layer has no attention"))
+        reading = self._anatomy.readings.get(site, Reading(reason="the layer has no attention"))
+        layers = self._residual.layers
+        return around(reading, layers[site.layer]) if layers else reading
 
     def embedding(self) -> Embedding:
         """The tables that what enters the first layer was proved to be made of."""
