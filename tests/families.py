@@ -80,8 +80,13 @@ def families() -> Iterator[tuple[str, Any]]:
                 yield name, config
 
 
-def built(config: Any) -> Any:
-    """A tiny random model of a configuration's class, all of its vectors random too."""
+def built(config: Any, **more: Any) -> Any:
+    """A tiny random model of a configuration's class, all of its vectors random too.
+
+    Args:
+        config: the class.
+        more: further sizes, by their names.
+    """
     from transformers import AutoModelForCausalLM
 
     default = config().to_dict()
@@ -92,7 +97,7 @@ def built(config: Any) -> Any:
         sizes["layer_types"] = [*kinds[:2], kinds[0]] if len(kinds) > 1 else kinds * 3
     if "kv_lora_rank" in sizes:  # latent attention shares no keys
         sizes["num_key_value_heads"] = 4
-    sizes |= MORE.get(config.model_type, {})
+    sizes |= MORE.get(config.model_type, {}) | more
     with torch.device("meta"):  # sizes of other names would fill the memory
         first = AutoModelForCausalLM.from_config(config(**sizes))
     if sum(p.numel() for p in first.parameters()) > 5_000_000:

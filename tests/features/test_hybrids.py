@@ -11,7 +11,6 @@ import torch
 import attnviz as av
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import Source
-from attnviz.errors import ModelError
 from tests.families import IDS, built, families
 from tests.features.patch.test_patch import Pair, PlainLoop, patch
 
@@ -125,11 +124,6 @@ def test_paths_skip_what_is_between(hybrid: tuple[Source, Any]) -> None:
     (path,) = found.edges
     assert path.denoise is not None
     assert path.denoise.share == pytest.approx(restored / gap, abs=1e-4)
-
-
-def test_what_needs_plain_layers_is_refused_with_the_reason(hybrid: tuple[Source, Any]) -> None:
-    with pytest.raises(ModelError, match="layer 0 has no attention"):
-        av.circuits(model=hybrid[0])
 
 
 def test_scores_have_what_layers_without_attention_add_as_one_source(

@@ -3,14 +3,14 @@
 Modules are not known by name, and families keep the three matrices apart, side by side or
 interleaved by head. In the pass of a few short texts, a column of a layer's queries is, number for
 number, a column of what one of its linear layers gave: at the first position, where rotary
-embeddings turn nothing. Whether it is so at the second position as well tells whether they turn. Between the
-two may stand an RMS normalization of queries and keys, which multiplies columns with its γ.
+embeddings turn nothing. Whether it is so at the second position as well tells whether they turn.
+Between the two may stand an RMS normalization of queries and keys, whose γ their columns then have.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -48,11 +48,18 @@ class _Linear:
 
 @dataclass(frozen=True)
 class _Norm:
-    """A module that may be a normalization: what it got and gave, [B, T, n] and before that."""
+    """A module that may be a normalization: what it got and gave."""
 
     module: Any
     entered: Tensor
     left: Tensor
+
+    def views(self, length: int) -> Iterator[_Norm]:
+        """The same as [B, T, ...], whether heads come after tokens or before them."""
+        if self.entered.shape[1] == length:
+            yield self
+        if self.entered.ndim == 4 and self.entered.shape[2] == length:
+            yield _Norm(self.module, self.entered.transpose(1, 2), self.left.transpose(1, 2))
 
     def gains(self) -> Tensor | None:
         """γ of every column, [n]; None where it is no RMS normalization without a shift."""
@@ -111,7 +118,7 @@ class _Watch:
 
     texts: int
     calls: list[tuple[Tensor, Tensor, Tensor, float, _Before]] = field(default_factory=list)
-    _before: _Before = field(default_factory=lambda: _Before())
+    _before: _Before = field(default_factory=_Before)
 
     def attended(self, query: Tensor, key: Tensor, value: Tensor, scale: float) -> None:
         """The attention function was called."""
@@ -126,9 +133,10 @@ class _Watch:
 
     def scaled(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         """A module with a vector for its weight has run."""
-        if args and isinstance(args[0], Tensor) and isinstance(output, Tensor):
-            if args[0].shape == output.shape and args[0].shape[0] == self.texts:
-                self._before.norms.append(_Norm(module, args[0], output))
+        if not args or not isinstance(args[0], Tensor) or not isinstance(output, Tensor):
+            return
+        if args[0].shape == output.shape and len(output) == self.texts and output.ndim > 2:
+            self._before.norms.append(_Norm(module, args[0], output))
 
 
 @dataclass(frozen=True)
@@ -260,7 +268,8 @@ def _find(part: Tensor, linear: Iterable[_Linear]) -> _Part | None:
 def _normalized(part: Tensor, before: _Before) -> _Part | None:
     """The same of a part that is columns of a normalization of columns of a linear layer."""
     columns = part.permute(0, 2, 1, 3).flatten(2)  # [B, T, heads * width]
-    for norm in before.norms:
+    views = (view for ran in before.norms for view in ran.views(part.shape[2]))
+    for norm in views:
         entered, left = norm.entered.flatten(2), norm.left.flatten(2)
         whole = _find(columns[:, :, None].transpose(1, 2), [_Linear(norm.module, entered, left)])
         if whole is None or whole.factor != 1.0:

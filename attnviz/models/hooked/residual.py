@@ -167,8 +167,10 @@ def find_residual(
     readout = _readout(network, modules, beside, ran, states[-1][0], output)
     no_sum = _no_sum(sums)
     if readout.summed.table is None:
-        over = any(added.over for added in sums)
-        reason = f"{readout.reason}, and {no_sum}" if over else readout.reason
+        reason = readout.reason
+        over = next((number for number, added in enumerate(sums) if added.over), None)
+        if over is not None:
+            reason += f", and {_normalizes_sum(over)}"
         return Residual(replace(readout, reason=reason), tuple(sums), no_sum)
     known = replace(
         readout.summed,
@@ -184,6 +186,11 @@ def find_residual(
     )  # fmt: skip
     readout = known if readout.uncapped is None else replace(readout, uncapped=known)
     return Residual(readout, tuple(sums), no_sum)
+
+
+def _normalizes_sum(number: int) -> str:
+    """What is said of a post-norm layer."""
+    return f"layer {number} normalizes the sum of its input and what it adds (post-norm)"
 
 
 def _not_added(number: int, *, attends: bool) -> str:

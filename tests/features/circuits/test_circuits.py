@@ -26,7 +26,7 @@ from attnviz.features.circuits.result import SIDES, Circuits
 from attnviz.features.circuits.run import CircuitsSettings, run
 from attnviz.models import pretrained
 from attnviz.models.untrained import FreshConfig
-from tests.models.tiny import LONG, VOCABULARY, build, hooked_only
+from tests.models.tiny import GAIN, LONG, VOCABULARY, build, hooked_only
 
 transformers = pytest.importorskip("transformers")
 
@@ -139,14 +139,17 @@ def test_composition_against_dense_matrices(name: str, models: Any) -> None:
     assert checked == len(report.edges) == 48
 
 
-def test_both_backends_find_the_same(models: Any) -> None:
-    (native, _), (hooked, _) = models("gpt2"), models("gpt2", "hooked")
+@pytest.mark.parametrize("name", ["gpt2", "bert"])
+def test_both_backends_find_the_same(name: str, models: Any) -> None:
+    (native, _), (hooked, _) = models(name), models(name, "hooked")
     hooked_only(hooked)
     one, other = (run(source, CircuitsSettings()) for source in (native, hooked))
+    assert len(one.edges) == len(other.edges) == 48
     for a, b in zip(one.edges, other.edges, strict=True):
         assert (a.side, a.writer, a.reader) == (b.side, b.writer, b.reader)
         assert a.ratio == pytest.approx(b.ratio, rel=1e-4)
-    for head in native.layout:
+    assert one.plain.keys() == other.plain.keys()
+    for head in one.plain:
         assert one.copying()[head].score == pytest.approx(other.copying()[head].score, abs=1e-3)
         assert one.by_position[head].first == pytest.approx(other.by_position[head].first, abs=1e-5)
 
@@ -279,7 +282,7 @@ def test_rotary_models_say_what_holds(models: Any) -> None:
 
 
 def test_what_is_not_known_is_not_shown(tmp_path: Path) -> None:
-    build("qwen3", tmp_path / "q", 3.0, words=True)
+    build("gpt_oss", tmp_path / "q", GAIN.get("gpt_oss", 3.0), words=True)
     source = pretrained.load(str(tmp_path / "q"), backend="hooked")
     hooked_only(source)
     found = run(source, CircuitsSettings())
@@ -298,14 +301,14 @@ def test_what_is_not_known_is_not_shown(tmp_path: Path) -> None:
 def test_a_model_of_which_nothing_is_known_is_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    build("lfm2", tmp_path, 3.0, words=True)  # its first layer is a convolution
+    build("deepseek_v3", tmp_path, 3.0, words=True)  # latent attention
     capsys.readouterr()
     with pytest.raises(ModelError, match=r"nothing can be read .* one layer"):
         av.circuits(model=FreshConfig())
     assert main(["circuits", "--model", str(tmp_path)]) == 1
     told = capsys.readouterr()
     assert told.out == ""
-    assert "layer 0 has no attention" in told.err
+    assert "its values are not what one matrix makes" in told.err
     assert told.err.count("\n") == 1
 
 

@@ -21,6 +21,7 @@ from attnviz.features.sources.measure import _sides
 from attnviz.features.sources.result import Sources, SourceShares
 from attnviz.models.decomposition import Decomposition
 from attnviz.models.following import follow
+from attnviz.models.hooked.residual import _none, _not_added
 from attnviz.models.hooked.source import Hooked
 from tests.models import tiny
 from tests.repeated import REPEATED
@@ -323,7 +324,7 @@ def test_heads_behind_a_layer_that_does_not_add_up_are_refused_at_once(
     """What the layer carries from token to token was shown as what the tokens' embeddings add."""
     tiny.build("lfm2", tmp_path, 3.0, words=True)
     source = av.load(str(tmp_path))
-    monkeypatch.setattr(type(source), "stream_parts", ())
+    monkeypatch.setitem(vars(source), "_residual", _none(_not_added(0, attends=False)))
     prompt = Prompt(ids=tiny.SHORT)
     reason = source.no_sum
     assert "layer 0 has no attention" in reason
