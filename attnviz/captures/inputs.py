@@ -309,7 +309,7 @@ def _prepared(prompt: Prompt, source: Source, options: MapOptions) -> Ready:
             source.info, layout, noted, maps, empty, reach, quantity, terms, recorder.listed
         )
 
-    same = quantity != "weights" and not layout.whole and not quantity_named(quantity).states
+    same = quantity != "weights" and not layout.whole and not quantity_named(quantity).signed
     weights = None if not same else partial(run, source, "weights")
     return Ready(inputs, layout, heads, partial(run, shown, quantity), weights)
 

@@ -109,7 +109,8 @@ class MapSettings(Settings):
     quantity: str = setting(
         "weights",
         "weights; norm, of what heads write (‖αf(x)‖); norm-residual or norm-residual-ln, of "
-        "layers; linear, the coefficients of values in linear attention and Mamba-2.",
+        "layers; linear, the coefficients of values in linear attention and Mamba-2; indexer, the "
+        "scores by which sparse attention chooses keys.",
         metavar="QUANTITY",
     )
 

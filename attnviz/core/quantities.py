@@ -21,6 +21,7 @@ class Quantity:
         norm: see ``residual``.
         states: whether it is of layers with a state (linear attention), which have no weights; such
             values have signs.
+        ranks: whether it only ranks keys for attention: values have signs, and rows no sum.
     """
 
     formula: str
@@ -29,6 +30,12 @@ class Quantity:
     residual: bool = False
     norm: bool = False
     states: bool = False
+    ranks: bool = False
+
+    @property
+    def signed(self) -> bool:
+        """Whether values have signs."""
+        return self.states or self.ranks
 
 
 QUANTITIES: Mapping[str, Quantity] = {
@@ -45,18 +52,30 @@ QUANTITIES: Mapping[str, Quantity] = {
         True,
     ),
     "linear": Quantity("coefficient of v", "what linear layers pass on of each value", states=True),
+    "indexer": Quantity("index score", "how an indexer ranks keys", layers=True, ranks=True),
 }
 """Weights; norms of weighted values (Kobayashi et al. 2020, arXiv:2004.10102); the same of whole
 layers with the residual connection and layer normalization (2021, arXiv:2109.07152); coefficients
-of values in linear attention and state-space layers (:mod:`attnviz.attention.linear`)."""
+of values in linear attention and state-space layers (:mod:`attnviz.attention.linear`); what sparse
+attention chooses its keys by (arXiv:2512.02556)."""
 
 
 def check_unsigned(name: str, where: str) -> None:
     """UsageError for a quantity with signs, where maps are shown from 0 on."""
-    if quantity_named(name).states:
+    if quantity_named(name).signed:
         raise UsageError(
             "{quantity} has signs, which {} does not show; draw it with attnviz heatmap",
             where,
+            quantity=name,
+        )
+
+
+def check_scored(name: str) -> None:
+    """UsageError for a quantity that is no share of a row, of which nothing can be scored."""
+    if quantity_named(name).ranks:
+        raise UsageError(
+            "{quantity} ranks keys and is no share of a row, so that it has no scores; draw it "
+            "with attnviz heatmap, or capture it",
             quantity=name,
         )
 

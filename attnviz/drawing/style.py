@@ -110,7 +110,7 @@ class Style(Settings, panel=STYLE):
     @property
     def signed(self) -> bool:
         """Whether the maps have signs; the middle of their colours is then 0."""
-        return QUANTITIES[self.quantity].states
+        return QUANTITIES[self.quantity].signed
 
     @property
     def noun(self) -> str:

@@ -24,7 +24,7 @@ from attnviz.core import arrays
 from attnviz.core.arrays import Array
 from attnviz.core.heads import Layout
 from attnviz.core.prompt import Inputs
-from attnviz.core.quantities import Quantity, quantity_named
+from attnviz.core.quantities import Quantity, check_scored, quantity_named
 from attnviz.core.source import PLAIN, ForwardRequest, Observer, Output, Rows, Source
 from attnviz.errors import ModelError, UsageError
 
@@ -62,8 +62,24 @@ def with_quantity(
                 quantity=quantity,
             )
         return cast("Source", states(shares=shares))
+    if what.ranks:
+        if shares:
+            check_scored(quantity)
+        return _indexed(source, quantity)
     _check(source, quantity, what)
     return cast("Source", _NormBased(source, what, beside, shares=shares))
+
+
+def _indexed(source: Source, quantity: str) -> Source:
+    """The model with the scores of its indexers for maps; ModelError for a model without one."""
+    indexed = getattr(source, "indexed", None)
+    if indexed is None:
+        raise ModelError(
+            "{quantity} is of sparse attention, whose indexers choose keys, and {} has none",
+            source.info.model,
+            quantity=quantity,
+        )
+    return cast("Source", indexed())
 
 
 def _check(source: Source, quantity: str, what: Quantity) -> None:

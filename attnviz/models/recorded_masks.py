@@ -44,7 +44,11 @@ def pack(capture: Capture) -> tuple[list[dict[str, Any]], NDArray[np.uint8]]:
 
 
 def unpack(
-    entries: Any, bits: NDArray[Any] | None, maps: Mapping[Site, NDArray[Any]]
+    entries: Any,
+    bits: NDArray[Any] | None,
+    maps: Mapping[Site, NDArray[Any]],
+    *,
+    ranks: bool = False,
 ) -> dict[Site, KeyMask]:
     """The reaches that a file says its maps have.
 
@@ -52,6 +56,7 @@ def unpack(
         entries: what :func:`pack` wrote, or whatever stands in its place.
         bits: the array of that name, if there is one.
         maps: [H, T, S] by site.
+        ranks: whether maps rank keys, those too that were not selected.
 
     Raises:
         ValueError: not what :func:`pack` writes, or a weight where no key was allowed.
@@ -80,6 +85,7 @@ def unpack(
         beyond = ~reach.allowed(queries, keys)
         if unselected is not None and not (beyond | ~unselected).all():
             raise ValueError("keys that are allowed and were not selected")
+        beyond = beyond & ~unselected if ranks and unselected is not None else beyond
         if any((maps[site].astype(np.bool_) & beyond).any() for site in sites):
             raise ValueError("weights on keys that were not allowed")
         by_site |= dict.fromkeys(sites, reach)

@@ -22,7 +22,7 @@ from attnviz.core.capture import Capture
 from attnviz.core.heads import SITE_KINDS, Head, Layout, Site, SiteKind
 from attnviz.core.key_mask import KeyMask
 from attnviz.core.prompt import Inputs
-from attnviz.core.quantities import QUANTITIES
+from attnviz.core.quantities import QUANTITIES, check_scored
 from attnviz.core.scores import SINK, HeadScores
 from attnviz.core.source import Rows
 from attnviz.scoring.axes import Axes
@@ -366,6 +366,7 @@ def score_capture(capture: Capture, names: Sequence[str] | None = None) -> Score
         names: the scores to compute; all by default.
     """
     observer = ScoreObserver([capture.inputs], capture.layout, names, listed=capture.kept)
+    check_scored(capture.quantity)
     signed = QUANTITIES[capture.quantity].states
     for rows in blocks(capture):
         observer.observe(replace(rows, weights=sizes(rows.weights)) if signed else rows)

@@ -53,8 +53,10 @@ def capture(model: Any) -> Capture:
     return av.capture(Prompt(ids=IDS), model=model)
 
 
-def by_hand(weights: Arrays, states: NDArray[np.float64], heads: int) -> NDArray[np.bool_]:
-    """[T, T], the keys that a query keeps: one query, head and key at a time, in float64."""
+def by_hand(
+    weights: Arrays, states: NDArray[np.float64], heads: int
+) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    """The keys that a query keeps, and all scores, [T, T]: one number at a time, in float64."""
     width, rope = len(weights["wk.weight"]), SIZES["qk_rope_head_dim"]
 
     def turned(vector: NDArray[np.float64], place: int) -> NDArray[np.float64]:
@@ -67,6 +69,7 @@ def by_hand(weights: Arrays, states: NDArray[np.float64], heads: int) -> NDArray
         return out
 
     kept = np.zeros((len(states), len(states)), bool)
+    every = np.zeros(kept.shape)
     keys: list[NDArray[np.float64]] = []
     for place, x in enumerate(states):
         k = weights["wk.weight"] @ x
@@ -85,12 +88,19 @@ def by_hand(weights: Arrays, states: NDArray[np.float64], heads: int) -> NDArray
         if place >= K:  # where the line is drawn there is no tie
             assert scores[order[K - 1]] > scores[order[K]] + 1e-4
         kept[place, order[:K]] = True
-    return kept
+        every[place, : place + 1] = np.array(scores) / np.sqrt(width * heads)
+    return kept, every
 
 
 @pytest.fixture(scope="module")
-def kept(model: Any) -> dict[int, NDArray[np.bool_]]:
-    """By layer, the keys that stay, from the weights and what goes into each layer."""
+def kept(indexed: Any) -> dict[int, NDArray[np.bool_]]:
+    """By layer, the keys that stay."""
+    return {layer: kept for layer, (kept, _) in indexed.items()}
+
+
+@pytest.fixture(scope="module")
+def indexed(model: Any) -> dict[int, tuple[NDArray[np.bool_], NDArray[np.float64]]]:
+    """By layer, the keys that stay and the scores of all, from the weights and what enters it."""
     states: dict[int, NDArray[np.float64]] = {}
     handles = [
         layer.self_attn.register_forward_pre_hook(
@@ -324,3 +334,108 @@ def test_a_weight_taken_apart_says_that_its_key_was_not_selected(
             cell for column in steps(held.why("1.0", query, key)).columns for cell in column.cells
         ]
         assert said in cells
+
+
+def test_index_scores_are_those_of_an_indexer_done_by_hand(
+    model: Any, capture: Capture, indexed: Any, tmp_path: Path
+) -> None:
+    scores = av.capture(Prompt(ids=IDS), model=model, quantity="indexer")
+    assert scores.layout.whole
+    assert [head.name for head in scores.layout] == ["0.0", "1.0"]
+    for site, maps in scores.maps.items():
+        kept, expected = indexed[site.layer]
+        assert maps.shape == (1, T, T)
+        assert np.abs(maps[0] - expected).max() < 1e-5 * np.abs(expected).max()
+        assert (scores.reach[site].allowed(T, T)[0] == kept).all()
+        assert (scores.reach[site].unselected == capture.reach[site].unselected).all()
+    back = av.read(av.write_capture(scores, tmp_path / "c.npz"))
+    assert back.quantity == "indexer"
+    for site, maps in scores.maps.items():
+        assert (back.maps[site] == maps).all()
+
+
+@pytest.mark.parametrize("family", ["deepseek_v32", "glm_moe_dsa", "axk2", "hy_v4"])
+def test_the_highest_index_scores_are_the_keys_that_attention_is_left(family: str) -> None:
+    """Beside what the model's own indexers returned, in their order."""
+    from tests import families
+
+    kinds = dict(families.families())
+    if family not in kinds:
+        pytest.skip(f"this transformers has no {family}")
+    own = families.built(kinds[family])
+    prompt = Prompt(ids=IDS)
+    weights = av.capture(prompt, model=own)
+    scores = av.capture(prompt, model=own, quantity="indexer")
+    assert weights.source.backend == "hooked"
+    order: dict[int, Any] = {}
+    for number, layer in enumerate(own.model.layers):
+        indexer = getattr(layer.self_attn, "indexer", None)
+        if indexer is not None:
+            indexer.register_forward_hook(
+                lambda m, args, out, number=number: order.update({number: out[0].numpy()})
+            )
+    own(torch.tensor([IDS]))
+    assert [site.layer for site in scores.maps] == sorted(order)
+    for site, maps in scores.maps.items():
+        allowed = weights.reach[site].allowed(T, T)[0]
+        for query, row in enumerate(maps[0]):
+            best = -np.sort(-row[: query + 1])[:5]
+            own_order = order[site.layer][query][: len(best)]
+            assert set(own_order) == set(np.flatnonzero(allowed[query]))
+            assert row[own_order].tolist() == best.tolist()
+
+
+def test_index_scores_have_no_scores_of_heads(model: Any, capture: Capture) -> None:
+    from attnviz.errors import ModelError, UsageError
+
+    prompt = Prompt(ids=IDS)
+    scores = av.capture(prompt, model=model, quantity="indexer")
+    for run in (
+        lambda: av.heads(prompt, model=model, quantity="indexer"),
+        lambda: av.heads(scores),
+    ):
+        with pytest.raises(UsageError, match="ranks keys and is no share of a row"):
+            run()
+    with pytest.raises(UsageError, match="has signs, which the page does not show"):
+        av.view(prompt, model=model, quantity="indexer")
+    with pytest.raises(ModelError, match="is of sparse attention"):
+        av.heatmap("a b c", model="demo-gpt2", quantity="indexer")
+    picture = av.heatmap(prompt, "1.*", model=model, quantity="indexer")
+    assert picture.roles == {}
+    assert "not selected" in shown(picture)
+    assert "−" in shown(picture)
+    assert av.heatmap(prompt, model=model, quantity="indexer").maps[0][0].layer == 0
+
+
+def test_index_scores_of_a_batch_are_those_of_each_text(model: Any) -> None:
+    from attnviz.captures.inputs import source_for
+    from attnviz.captures.settings import ModelSettings
+    from attnviz.models.norm_based import with_quantity
+    from attnviz.scoring.observe import Recorder
+
+    source = source_for(Prompt(ids=IDS), ModelSettings(model=model), None)
+    shown = with_quantity(source, "indexer", shares=False)
+    items = [source.prepare(Prompt(ids=IDS)), source.prepare(Prompt(ids=IDS[:9]))]
+    recorder, alone = Recorder(items), Recorder(items[1:])
+    shown.forward(items, [recorder])
+    shown.forward(items[1:], [alone])
+    for site, maps in recorder.maps(1).items():
+        np.testing.assert_allclose(maps, alone.maps()[site], atol=1e-5)
+        assert (recorder.reach(1)[site].allowed(9, 9) == alone.reach()[site].allowed(9, 9)).all()
+
+
+def test_scores_that_did_not_choose_the_keys_are_refused(
+    model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from attnviz.errors import ModelError
+    from attnviz.models.hooked.index_maps import Choosing
+
+    taken = Choosing.taken
+
+    def other(self: Choosing, items: int, keys: int) -> Any:
+        call = taken(self, items, keys)
+        return None if call is None else (call[0], (call[1] + 1) % keys)
+
+    monkeypatch.setattr(Choosing, "taken", other)
+    with pytest.raises(ModelError, match="are not those with its indexer's highest scores"):
+        av.capture(Prompt(ids=IDS), model=model, quantity="indexer")

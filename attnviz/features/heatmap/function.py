@@ -13,9 +13,10 @@ from attnviz.captures.selection import clearest
 from attnviz.captures.settings import ModelSettings
 from attnviz.captures.tiled import is_long
 from attnviz.core.capture import Capture
+from attnviz.core.heads import Layout
 from attnviz.core.interface import interface
 from attnviz.core.progress import Progress
-from attnviz.core.quantities import quantity_named
+from attnviz.core.quantities import Quantity, quantity_named
 from attnviz.core.spans import said_cut
 from attnviz.drawing.palette import SIGNED
 from attnviz.drawing.style import Style
@@ -66,10 +67,11 @@ def heatmap(
         source = light(source_for(text, model, named))
         identity, model = model.identity, ModelSettings(model=source)
         inputs = replace(source.prepare(text), texts=text.texts)
-        signed = quantity_named(quantity).states
-        looked = with_quantity(source, quantity, shares=True) if signed else source
+        what = quantity_named(quantity)
+        signed = what.signed
+        looked = with_quantity(source, quantity, shares=what.states) if signed else source
         among = len(looked.layout) if select is None else 0
-        select = select or clearest(inputs, looked)
+        select = select or _first(looked.layout, what) or clearest(inputs, looked)
         if is_long(inputs) and signed:
             raise UsageError(
                 "{quantity} has signs, which maps of long texts do not show; take a shorter text",
@@ -82,7 +84,7 @@ def heatmap(
             return replace(tiles, among=among, identity=identity)
     else:
         among = sum(map(text.holds, text.layout)) if select is None else 0
-        select = select or clearest(text)
+        select = select or _first(text.layout, quantity_named(text.quantity)) or clearest(text)
     held = capture(text, model=model.model, select=select, quantity=quantity)
     style = style.but(quantity=held.quantity)
     if style.signed:
@@ -115,5 +117,11 @@ def heatmap(
                 weights, shown, sides, wanted, words=style.words, hide_sink=style.hide_sink
             )
         maps.append((head, weights, shown))
-    roles = {scores.head: scores.roles for scores in score_capture(held).result()}
+    scored = () if quantity_named(held.quantity).ranks else score_capture(held).result()
+    roles = {scores.head: scores.roles for scores in scored}
     return Heatmap(held, tuple(maps), roles, style, said, among=among, identity=identity)
+
+
+def _first(layout: Layout, what: Quantity) -> str:
+    """The first map, where a quantity has no scores to choose by; empty where it has."""
+    return next(iter(layout)).qualified if what.ranks else ""

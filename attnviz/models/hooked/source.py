@@ -38,6 +38,7 @@ from attnviz.models.gating import merged, past_of_batch
 from attnviz.models.hooked.agreement import lengths, real
 from attnviz.models.hooked.eager import check_room, hand_out, returned
 from attnviz.models.hooked.eager_outputs import EagerOutputs, find_outputs
+from attnviz.models.hooked.index_maps import IndexMaps, indexed_layers
 from attnviz.models.hooked.interface import WatchedPass, hooking
 from attnviz.models.hooked.linear_maps import LinearMaps
 from attnviz.models.hooked.network import HookedModel, Item
@@ -415,6 +416,27 @@ class Hooked(Prompted):
             )
         kind = self._survey.kind or "decoder"
         return LinearMaps(self, self.body, kind, self._states, shares=shares)
+
+    @_Tried
+    def _indexed(self) -> list[int]:
+        """The layers that have an indexer, tried when they are first needed."""
+        if self._network.seq2seq or self._network.sample is not None or self.no_gates:
+            return []
+        tokens = self._texts.tokens(sample(self._network)[0].ids)
+        return indexed_layers(self, [Inputs({"decoder": Sides(tokens, tokens)})])
+
+    def indexed(self) -> IndexMaps:
+        """The model with the scores of its indexers for maps.
+
+        Raises:
+            ModelError: none of its layers chooses keys by one.
+        """
+        if not self._indexed:
+            raise ModelError(
+                f"{self._name} has no index scores: none of its layers hands the attention "
+                "function the keys that an indexer chose"
+            )
+        return IndexMaps(self, self._indexed)
 
     @property
     def stream_parts(self) -> tuple[tuple[Origin, torch.nn.Module], ...]:

@@ -112,7 +112,7 @@ def _maps(fields: Mapping[str, Array], name: str) -> Iterator[FileProblem]:
         return
     meta = meta_of(dict(fields))
     known = QUANTITIES.get(meta.get("quantity", "weights"))
-    if (array < 0).any() and not (known is not None and known.states):
+    if (array < 0).any() and not (known is not None and known.signed):
         yield _first(name, array < 0, "weights after softmax, 0 or more", array)
         return
     if meta.get("quantity", "weights") != "weights":

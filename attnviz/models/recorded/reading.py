@@ -90,7 +90,7 @@ def _capture(path: Path, fields: dict[str, Any], item: int | None) -> Capture:
     rows = span_of(fields["tokens"], item)
     columns = span_of(fields["source_tokens"], item) if "source_tokens" in fields else rows
     known = QUANTITIES.get(str(meta.get("quantity", "weights")))
-    signed = known is not None and known.states
+    signed = known is not None and known.signed
     maps: dict[Site, Array] = {}
     heads: dict[SiteKind, tuple[int, ...]] = {}
     sides: dict[SiteKind, Sides] = {}
@@ -111,7 +111,8 @@ def _capture(path: Path, fields: dict[str, Any], item: int | None) -> Capture:
     reach: dict[Site, KeyMask] = {}
     if "reach" in meta:
         try:
-            reach = recorded_masks.unpack(meta["reach"], fields.get(recorded_masks.BITS), maps)
+            bits, ranks = fields.get(recorded_masks.BITS), known is not None and known.ranks
+            reach = recorded_masks.unpack(meta["reach"], bits, maps, ranks=ranks)
         except (ValueError, TypeError, KeyError, OverflowError) as error:
             raise InputError(
                 f"{path}: what it says of allowed keys does not fit its maps ({one_line(error)}); "
