@@ -13,8 +13,11 @@ all channels of the values. With a state S [d_v, d] that starts at 0:
   Δ_t x_t B_tᵀ and o_t = S_t C_t + D x_t, hence c_ts = (C_t · B_s) Δ_s exp(Σ_{r=s+1..t} Δ_r A), and
   D more where s = t.
 
-Coefficients have signs and their rows do not add up to 1. Mamba-1 has one for each channel
-(arXiv:2403.01590) and is not here.
+- Lightning attention (MiniMax-01, arXiv:2501.08313) has S_t = λ S_{t-1} + k_t v_tᵀ with a λ for each
+  head, hence c_ts = λ^{t-s} q_t · k_s.
+
+Coefficients have signs and their rows do not add up to 1. What forgets in every channel otherwise
+is in :mod:`attnviz.attention.channels`.
 
 Notation: B batch, H heads, T tokens, d width of keys, d_v width of values.
 """
@@ -43,6 +46,7 @@ class Recurrence:
         write: β or Δ, [B, H, T]: how much of a value is written.
         erases: whether what a key held is taken out before (the delta rule).
         skip: D, [H], what of its own value every output has besides; None for nothing.
+        called: what it is where nothing is erased.
     """
 
     query: Tensor
@@ -52,12 +56,13 @@ class Recurrence:
     write: Tensor
     erases: bool
     skip: Tensor | None = None
+    called: str = "Mamba-2"
 
     @property
     def name(self) -> str:
         """What computes it: the rule or the model that it is known from."""
         if not self.erases:
-            return "Mamba-2"
+            return self.called
         return "gated delta rule" if self.decay.ndim == 3 else "Kimi delta attention"
 
     def blocks(self, rows: int | None = None) -> Iterator[tuple[int, Tensor]]:

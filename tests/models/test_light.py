@@ -69,7 +69,7 @@ def test_roles_are_the_same(source: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "quantity", [name for name, one in QUANTITIES.items() if name != "weights" and not one.states]
+    "quantity", [name for name, one in QUANTITIES.items() if name != "weights" and not one.signed]
 )
 def test_quantities_are_the_same(source: Any, quantity: str) -> None:
     if quantity == "norm-residual-ln" and source.layout.kinds == ("decoder",):

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnviz.attention.linear import Recurrence
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import (
@@ -25,7 +24,7 @@ from attnviz.core.source import (
     Rows,
     Source,
 )
-from attnviz.models.hooked.recurrences import States, recording
+from attnviz.models.hooked.recurrences import Layer, States, recording
 from attnviz.scoring.observe import sizes
 
 
@@ -65,7 +64,7 @@ class LinearMaps:
         if not observers:
             return self._source.forward(batch, (), request)
 
-        def heard(layer: int, recurrence: Recurrence, output: Tensor) -> None:
+        def heard(layer: int, recurrence: Layer, output: Tensor) -> None:
             if layer < len(self.layout.heads[self._kind]):
                 self._tell(Site(self._kind, layer), recurrence, observers)
 
@@ -73,7 +72,7 @@ class LinearMaps:
         with recording(self._body, heard):
             return self._source.forward(batch, (), replace(request, hidden=True))
 
-    def _tell(self, site: Site, recurrence: Recurrence, observers: Sequence[Observer]) -> None:
+    def _tell(self, site: Site, recurrence: Layer, observers: Sequence[Observer]) -> None:
         with torch.no_grad():
             for start, block in recurrence.blocks():
                 shown = sizes(block) if self._shares else block

@@ -1,9 +1,11 @@
 """Layers with a state in a hooked model: what their recurrences read, recorded while they run.
 
-transformers computes the gated delta rule, Kimi delta attention and Mamba-2's scan in functions of
-their own, the same in every family that has such layers. While a pass is recorded, each of these
-runs inside one of ours, which notes what it was given and what it gave; nothing of a family's code
-is repeated. That the coefficients of :class:`~attnviz.attention.linear.Recurrence` times the values
+transformers computes the gated delta rule, Kimi delta attention, the scans of Mamba and Mamba-2 and
+RWKV's sums in functions of their own, the same in every family that has such layers. While a pass is
+recorded, each of these runs inside one of ours, which notes what it was given and what it gave;
+nothing of a family's code is repeated. Lightning attention has no function: queries, keys and values
+are what one masks the padding of, and the layer's normalization gets what it gave. That the
+coefficients of :class:`~attnviz.attention.linear.Recurrence` times the values
 are what the function gave is proved on the model itself before they are shown.
 """
 
@@ -23,13 +25,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from attnviz.attention.channels import ChannelRecurrence, SelectiveScan, WeightedKeys
 from attnviz.attention.linear import Recurrence
 from attnviz.errors import ModelError
 from attnviz.models.hooked.agreement import is_low
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.norms import TOLERANCE, TOLERANCE_LOW
 
-Heard = Callable[[int, Recurrence, Tensor], None]
+Layer = Recurrence | ChannelRecurrence
+Heard = Callable[[int, Layer, Tensor], None]
 """Gets the layer, what its recurrence read, and what it gave, [B, H, T, d_v]."""
 
 _PATCHING = threading.RLock()
@@ -60,7 +64,9 @@ def find_states(network: HookedModel, items: Sequence[Item]) -> States:
     names: dict[int, str] = {}
     errors: list[float] = []
 
-    def heard(layer: int, recurrence: Recurrence, output: Tensor) -> None:
+    def heard(layer: int, recurrence: Layer, output: Tensor) -> None:
+        if layer in heads:
+            raise ModelError("its layers run the scan of Mamba in several parts")
         heads[layer], names[layer] = output.shape[1], recurrence.name
         apart = (recurrence.output() - output.float()).abs().max()
         errors.append(float(apart / output.float().abs().max().clamp_min(1e-30)))
@@ -72,8 +78,8 @@ def find_states(network: HookedModel, items: Sequence[Item]) -> States:
         return States(reason=str(error))
     if not heads:
         return States(
-            reason="none of its layers runs the gated delta rule, Kimi delta attention or the scan "
-            "of Mamba-2 as transformers has them"
+            reason="none of its layers runs the gated delta rule, Kimi delta attention, lightning "
+            "attention, RWKV-4 or the scan of Mamba or Mamba-2 as transformers has them"
         )
     worst = max(errors)
     if not worst <= (TOLERANCE_LOW if is_low(network.dtype) else TOLERANCE):
@@ -90,7 +96,7 @@ def recording(body: nn.Module, heard: Heard) -> Iterator[None]:
     owner, layer = threading.get_ident(), [-1]
 
     def entering(module: Any, args: Any) -> None:
-        layer[0] = module.layer_idx
+        layer[0] = _number(module)
 
     def stand_in(own: Any, read: Any, module: ModuleType) -> Any:
         signature = inspect.signature(own)
@@ -102,14 +108,19 @@ def recording(body: nn.Module, heard: Heard) -> Iterator[None]:
                 given = signature.bind(*args, **kwargs)
                 given.apply_defaults()
                 state = out[0] if isinstance(out, tuple) else out
-                heard(layer[0], read(given.arguments, module), state.detach().transpose(1, 2))
+                known = read(given.arguments, module)
+                state = state.detach()
+                if isinstance(known, SelectiveScan):  # [B, D, T]
+                    state = state.mT
+                state = state[:, :, None] if state.ndim == 3 else state  # [B, T, H, d_v]
+                heard(layer[0], known, state.transpose(1, 2))
             return out
 
         return running
 
     with _PATCHING, contextlib.ExitStack() as undo:
         for part in body.modules():
-            if type(getattr(part, "layer_idx", None)) is int:
+            if _number(part) >= 0:
                 undo.callback(part.register_forward_pre_hook(entering).remove)
         for module in {sys.modules[type(part).__module__] for part in body.modules()}:
             for name, read in _READ.items():
@@ -117,6 +128,54 @@ def recording(body: nn.Module, heard: Heard) -> Iterator[None]:
                 if own is not None:
                     undo.callback(partial(setattr, module, name, own))
                     setattr(module, name, stand_in(own, read, module))
+        lightning = [part for part in body.modules() if hasattr(part, "slope_rate")]
+        if lightning:
+            undo.enter_context(_lightning(lightning, heard))
+        yield
+
+
+def _number(module: Any) -> int:
+    """The layer that a module says it belongs to; -1 where it does not say."""
+    numbers = (getattr(module, name, None) for name in ("layer_idx", "layer_id"))
+    return next((number for number in numbers if type(number) is int), -1)
+
+
+@contextlib.contextmanager
+def _lightning(layers: Sequence[Any], heard: Heard) -> Iterator[None]:
+    """Tell of lightning attention: q, k and v side by side for each head, as it masks them."""
+    owner, masked = threading.get_ident(), list[Tensor]()
+    name = "apply_mask_to_padding_states"
+    module = sys.modules[type(layers[0]).__module__]
+    own = getattr(module, name)
+
+    def masking(*args: Any, **kwargs: Any) -> Any:
+        out = own(*args, **kwargs)
+        if threading.get_ident() == owner:
+            masked[:] = [out.detach()]
+        return out
+
+    def normalizing(layer: Any, args: Any) -> None:
+        if not masked:
+            raise ModelError("its lightning attention has no queries, keys and values at one place")
+        parts = masked.pop().float()
+        parts = parts.unflatten(2, (layer.num_attention_heads, -1)).transpose(1, 2)
+        query, key, value = parts.chunk(3, -1)
+        decay = -layer.slope_rate.detach().float().reshape(1, -1, 1).expand(query.shape[:3])
+        write = torch.ones_like(decay)
+        known = Recurrence(
+            query, key, value, decay, write, erases=False, called="lightning attention"
+        )
+        gave = args[0].detach().unflatten(2, (layer.num_attention_heads, -1)).transpose(1, 2)
+        heard(layer.layer_idx, known, gave)
+
+    with contextlib.ExitStack() as undo:
+        for layer in layers:
+            hook = layer.norm.register_forward_pre_hook(
+                lambda norm, args, layer=layer: normalizing(layer, args)
+            )
+            undo.callback(hook.remove)
+        undo.callback(partial(setattr, module, name, own))
+        setattr(module, name, masking)
         yield
 
 
@@ -160,9 +219,39 @@ def _scan(given: Mapping[str, Any], module: Any) -> Recurrence:
     return Recurrence(query, key, value, decay, write, erases=False, skip=skip)
 
 
-_READ: Mapping[str, Callable[[Mapping[str, Any], Any], Recurrence]] = {
+def _selective(given: Mapping[str, Any], module: Any) -> SelectiveScan:
+    """Of ``mamba_selective_scan``."""
+    value, step = (given[name].detach().mT for name in ("hidden_states", "dt"))
+    if given.get("delta_bias") is not None:
+        step = step + given["delta_bias"].detach().to(step.dtype)
+    step = F.softplus(step) if given.get("delta_softplus") else step
+    key, query = (given[name].detach().float().mT for name in ("B", "C"))
+    skip, gate = given.get("D"), given.get("z")
+    return SelectiveScan(
+        value.float()[:, None],
+        query,
+        key,
+        given["A"].detach().float(),
+        step.float(),
+        None if skip is None else skip.detach().float(),
+        None if gate is None else F.silu(gate.detach().float()).mT[:, None],
+    )
+
+
+def _weighted(given: Mapping[str, Any], module: Any) -> WeightedKeys:
+    """Of ``rwkv_linear_attention``."""
+    if given.get("state") is not None:
+        raise ModelError("its layers begin with a state of an earlier text")
+    value, key = (given[name].detach().float() for name in ("value", "key"))
+    decay, bonus = (given[name].detach().float() for name in ("time_decay", "time_first"))
+    return WeightedKeys(value[:, None], key, decay.exp(), bonus)
+
+
+_READ: Mapping[str, Callable[[Mapping[str, Any], Any], Layer]] = {
     "torch_chunk_gated_delta_rule": _delta,
     "chunk_kimi_delta_attention": _delta,
     "mamba2_chunk_scan": _scan,
+    "mamba_selective_scan": _selective,
+    "rwkv_linear_attention": _weighted,
 }
 """transformers' functions, and how what they are given is read."""
