@@ -62,8 +62,38 @@ MORE: dict[str, dict[str, Any]] = {
     "nemotron_h": {"layers_block_type": ["mamba", "attention", "mlp"]},
     "kimi_linear": {"mlp_layer_types": ["dense"] * 3, "num_key_value_heads": 4},
     "mpt": {"expansion_ratio": 2},
+    "bailing_hybrid": {"num_expert_group": 1, "num_experts_per_token": 1, "num_key_value_heads": 4,
+                       "mlp_layer_types": ["dense"] * 3},
+    "blenderbot": {"encoder_layers": 3},
+    "dbrx": {"attn_config": {"kv_n_heads": 2, "clip_qkv": 8.0, "rope_theta": 1e4},
+             "ffn_config": {"ffn_hidden_size": 24, "moe_num_experts": 4, "moe_top_k": 1}},
+    "dory": {"num_hidden_layers": 6, "n_input_layers": 2, "n_recurrent_layers": 2,
+             "n_output_layers": 2,
+             "layer_types": ["sliding_attention", "mlp", "full_attention", "mlp",
+                             "sliding_attention", "mlp"]},
+    "dots1": {"n_shared_experts": 1, "n_routed_experts": 4, "num_experts_per_tok": 1},
+    "falcon_mamba": {"intermediate_size": 32, "state_size": 4, "time_step_rank": 2},
+    "gpt_neo": {"attention_types": [[["global", "local"], 1], [["global"], 1]]},
+    "granitemoehybrid": {"layer_types": ["mamba", "attention", "mamba"],
+                         "shared_intermediate_size": 24},
+    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "mamba_dt_rank": 2},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention", "conv"], "num_dense_layers": 1},
+    "longcat_flash": {"moe_topk": 2, "zero_expert_num": 2, "expert_ffn_hidden_size": 8,
+                      "qk_head_dim": 8},
+    "mamba": {"intermediate_size": 32, "state_size": 4, "time_step_rank": 2},
+    "mamba2": {"num_heads": 4, "head_dim": 8, "state_size": 8, "expand": 2, "chunk_size": 4},
+    "qwen4_exp_text": {"indexer_n_heads": 4, "indexer_kv_heads": 1, "indexer_head_dim": 4,
+                       "indexer_budget": 4, "indexer_compress_ratio": 2, "hc_lowrank": 4},
+    "rwkv": {"attention_hidden_size": 16, "intermediate_size": 24},
+    "zamba": {"num_hidden_layers": 5, "attn_layer_period": 2, "attn_layer_offset": 1,
+              "attention_hidden_size": 32, "attention_head_dim": 8, "mamba_dt_rank": 2,
+              "num_key_value_heads": 4},
+    "zamba2": {"num_hidden_layers": 4, "layers_block_type": ["mamba", "hybrid"] * 2,
+               "hybrid_layer_ids": [1, 3], "attention_hidden_size": 32, "attention_head_dim": 8,
+               "n_mamba_heads": 4, "mamba_headdim": 8, "kv_channels": 4, "num_query_groups": 4,
+               "num_key_value_heads": 4, "adapter_rank": 2, "chunk_size": 4},
     "bert-generation": {"is_decoder": True},
-}
+}  # fmt: skip
 
 
 def families() -> Iterator[tuple[str, Any]]:
@@ -89,15 +119,7 @@ def built(config: Any, **more: Any) -> Any:
     """
     from transformers import AutoModelForCausalLM
 
-    default = config().to_dict()
-    sizes = {name: value for name, value in SMALL.items() if name in default}
-    layers = default.get("layer_types")
-    if isinstance(layers, list) and layers:
-        kinds = list(dict.fromkeys(layers))
-        sizes["layer_types"] = [*kinds[:2], kinds[0]] if len(kinds) > 1 else kinds * 3
-    if "kv_lora_rank" in sizes:  # latent attention shares no keys
-        sizes["num_key_value_heads"] = 4
-    sizes |= MORE.get(config.model_type, {}) | more
+    sizes = sizes_of(config()) | more
     with torch.device("meta"):  # sizes of other names would fill the memory
         first = AutoModelForCausalLM.from_config(config(**sizes))
     if sum(p.numel() for p in first.parameters()) > 5_000_000:
@@ -109,15 +131,37 @@ def built(config: Any, **more: Any) -> Any:
     return model.requires_grad_(False)
 
 
+def sizes_of(default: Any) -> dict[str, Any]:
+    """Small sizes for a configuration, and for those of its parts."""
+    known = default.to_dict()
+    sizes = {name: value for name, value in SMALL.items() if name in known}
+    layers = known.get("layer_types")
+    if isinstance(layers, list) and layers:
+        kinds = list(dict.fromkeys(layers))
+        sizes["layer_types"] = [*kinds[:2], kinds[0]] if len(kinds) > 1 else kinds * 3
+    if "kv_lora_rank" in sizes:  # latent attention shares no keys
+        sizes["num_key_value_heads"] = 4
+    for name in default.sub_configs:
+        part = getattr(default, name, None)
+        if part is not None:
+            sizes[name] = {"model_type": part.model_type} | sizes_of(part)
+    return sizes | MORE.get(default.model_type, {})
+
+
 def ablation(source: Source, model: Any) -> str:
     """One head ablated, and its rows of W_O set to zero: the largest difference of logits."""
+    if source.no_gates:
+        return "–"
     site = next(s for s in source.layout.sites if source.layout.heads[s.kind][s.layer])
     out = source.output(site)
-    if source.no_gates or out.weight is None:
+    if out.weight is None:
         return "–"
+    place = out.weight.data_ptr()  # some layers share one module
+    alike = [s for s in source.layout.sites
+             if (w := source.output(s).weight) is not None and w.data_ptr() == place]  # fmt: skip
     batch, share = [source.prepare(Prompt(ids=IDS))], torch.ones(len(out.weight))
     share[1] = 0
-    request = ForwardRequest(gates={site: Gate(share)}, logits=True)
+    request = ForwardRequest(gates={s: Gate(share) for s in alike}, logits=True)
     ours = source.forward(batch, (), request).logits
     if "norm" in out.held:
         return "–"

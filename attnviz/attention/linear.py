@@ -13,8 +13,8 @@ all channels of the values. With a state S [d_v, d] that starts at 0:
   Δ_t x_t B_tᵀ and o_t = S_t C_t + D x_t, hence c_ts = (C_t · B_s) Δ_s exp(Σ_{r=s+1..t} Δ_r A), and
   D more where s = t.
 
-- Lightning attention (MiniMax-01, arXiv:2501.08313) has S_t = λ S_{t-1} + k_t v_tᵀ with a λ for each
-  head, hence c_ts = λ^{t-s} q_t · k_s.
+- Lightning attention (MiniMax-01, arXiv:2501.08313) has S_t = λ S_{t-1} + v_t k_tᵀ with a λ for
+  each head, hence c_ts = λ^{t-s} q_t · k_s.
 
 Coefficients have signs and their rows do not add up to 1. What forgets in every channel otherwise
 is in :mod:`attnviz.attention.channels`.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from attnviz.errors import UsageError
+from attnviz.core.heads import Layout
+from attnviz.errors import ModelError, UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,18 @@ def check_unsigned(name: str, where: str) -> None:
             "{quantity} has signs, which {} does not show; draw it with attnviz heatmap",
             where,
             quantity=name,
+        )
+
+
+def check_attends(name: str, layout: Layout) -> None:
+    """ModelError for a model none of whose layers attends."""
+    if not len(layout):
+        raise ModelError(
+            "{} has no layer that attends, only layers with a state ({})",
+            name,
+            ", ".join(dict.fromkeys(layout.mixers)),
+            remedy="see their coefficients with {quantity}",
+            quantity="linear",
         )
 
 

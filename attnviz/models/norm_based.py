@@ -24,7 +24,7 @@ from attnviz.core import arrays
 from attnviz.core.arrays import Array
 from attnviz.core.heads import Layout
 from attnviz.core.prompt import Inputs
-from attnviz.core.quantities import Quantity, check_scored, quantity_named
+from attnviz.core.quantities import Quantity, check_attends, check_scored, quantity_named
 from attnviz.core.source import PLAIN, ForwardRequest, Observer, Output, Rows, Source
 from attnviz.errors import ModelError, UsageError
 
@@ -52,6 +52,7 @@ def with_quantity(
     """
     what = quantity_named(quantity)
     if quantity == "weights":
+        check_attends(source.info.model, source.layout)
         return source
     if what.states:
         states = getattr(source, "states", None)
@@ -66,6 +67,7 @@ def with_quantity(
         if shares:
             check_scored(quantity)
         return _indexed(source, quantity)
+    check_attends(source.info.model, source.layout)
     _check(source, quantity, what)
     return cast("Source", _NormBased(source, what, beside, shares=shares))
 

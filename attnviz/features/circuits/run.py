@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from attnviz.core.arrays import no_gradients
 from attnviz.core.heads import Head, Site
 from attnviz.core.progress import Progress
+from attnviz.core.quantities import check_attends
 from attnviz.core.source import Embedding, OutputProjection, Reading, Source, held
 from attnviz.errors import ModelError
 from attnviz.features.circuits import compose, copying, positions
@@ -65,6 +66,7 @@ def run(
         ModelError: nothing can be known of this model's matrices.
     """
     settings.check()
+    check_attends(source.info.model, source.layout)
     sites = source.layout.sites
     model = _Model(
         source, sites, [source.reading(s) for s in sites], [source.output(s) for s in sites]

@@ -27,7 +27,7 @@ Factor = float | Tensor
 """A number, or one for each channel, [D]."""
 
 _MOST = 2
-"""Modules beside attention whose outputs a layer adds."""
+"""Modules beside attention whose outputs a layer adds; and a mixer where it has no attention."""
 
 
 class How(NamedTuple):
@@ -152,7 +152,7 @@ def layer_sum(
         if call.left.shape == left.shape and not any(torch.equal(call.left, t) for t in taken):
             distinct.append(call)
     attentions: list[tuple[Normalization | None, Tensor | None]] = [*attended] or [(None, None)]
-    for count in range(_MOST + 1):
+    for count in range(_MOST + 1 + (projection is None)):
         for how in HOW:
             for norm, attention in attentions:
                 fixed = [entered] if attention is None else [entered, attention]
@@ -193,8 +193,8 @@ def as_sum(
     both = sorted(zip(fit.calls, fit.factors, strict=True),
                   key=lambda part: order[id(part[0].module)])  # fmt: skip
     mixes = [mixes_tokens(call, inside) for call, _ in both]
-    if attention is None and len(both) == _MOST:
-        mixes = [True, False]
+    if attention is None and len(both) >= _MOST:
+        mixes = [number == 0 for number in range(len(both))]
     parts = (
         LayerPart(call.module, factor, _name(call, inside, layer) if mixer else "")
         for (call, factor), mixer in zip(both, mixes, strict=True)

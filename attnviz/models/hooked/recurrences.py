@@ -1,12 +1,12 @@
 """Layers with a state in a hooked model: what their recurrences read, recorded while they run.
 
 transformers computes the gated delta rule, Kimi delta attention, the scans of Mamba and Mamba-2 and
-RWKV's sums in functions of their own, the same in every family that has such layers. While a pass is
-recorded, each of these runs inside one of ours, which notes what it was given and what it gave;
-nothing of a family's code is repeated. Lightning attention has no function: queries, keys and values
-are what one masks the padding of, and the layer's normalization gets what it gave. That the
-coefficients of :class:`~attnviz.attention.linear.Recurrence` times the values
-are what the function gave is proved on the model itself before they are shown.
+RWKV's sums in functions of their own, the same in every family that has such layers. While a pass
+is recorded, each of these runs inside one of ours, which notes what it was given and what it gave;
+nothing of a family's code is repeated. Lightning attention has no function: queries, keys and
+values are what one masks the padding of, and the layer's normalization gets what it gave. That the
+coefficients of :class:`~attnviz.attention.linear.Recurrence` times the values are what the function
+gave is proved on the model itself before they are shown.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.origins import Origin
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo, called
+from attnviz.core.quantities import check_attends
 from attnviz.core.source import (
     PLAIN,
     Embedding,
@@ -127,6 +128,8 @@ class Hooked(Prompted):
     @property
     def no_gates(self) -> str:
         """Why its attention cannot be gated; empty where it can."""
+        if not len(self.layout):
+            return "none of its layers attends"
         if self.info.backend == "hooked":
             return ""
         return f"{self._network.family} models compute it in code of their own (eager backend)"
@@ -181,8 +184,7 @@ class Hooked(Prompted):
         here = torch.empty(0, device=self._network.device)
         standing = merged(self._standing, request.gates or {}, here)
         cuts = self._cuts(request.cuts or {}, here)
-        if (request.gates or request.donors or cuts) and self.no_gates:
-            raise ModelError(f"attention of {self._name} cannot be gated: {self.no_gates}")
+        self._check(observers, gated=bool(request.gates or request.donors or cuts))
         stack = None if start is None and not request.states else self._layers
         late = start is not None and stack is not None and start.layer < len(stack.layers)
         lacking = stack is None or (start is not None and not stack.starts)
@@ -254,6 +256,13 @@ class Hooked(Prompted):
             for n, deviation in added.deviations.items()
         }
         return Output(last, scores, tuple(states), mlps, past, mixers, deviations)
+
+    def _check(self, observers: Sequence[Observer], *, gated: bool) -> None:
+        """Refuse to watch or to change attention where there is none, or none that is ours."""
+        if observers:
+            check_attends(self._name, self.layout)
+        if gated and self.no_gates:
+            raise ModelError(f"attention of {self._name} cannot be gated: {self.no_gates}")
 
     @contextlib.contextmanager
     def _watched(

@@ -183,7 +183,8 @@ def find_layers(
 def _listed(body: nn.Module, plan: Sequence[tuple[int, Site]]) -> nn.ModuleList | None:
     """The list whose item number l holds the attention module of layer l, for every layer."""
     for listed in body.modules():
-        if not isinstance(listed, nn.ModuleList) or len(listed) <= max(s.layer for _, s in plan):
+        deep = max((site.layer for _, site in plan), default=0)
+        if not isinstance(listed, nn.ModuleList) or len(listed) <= deep:
             continue
         inside = [{id(module) for module in layer.modules()} for layer in listed]
         if all(module in inside[site.layer] for module, site in plan):

@@ -30,6 +30,7 @@ from attnviz.models.hooked.interface import NAME, WatchedPass, hooking, register
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.passage import Passage
 from attnviz.models.hooked.projection import NO_LAYER, HeldProjections, Projections
+from attnviz.models.hooked.recurrences import find_states
 
 _LENGTHS = ((11, 6), (7, 3))
 """Tokens of the two items of the comparison: of the encoder or only stack, and of the decoder."""
@@ -87,6 +88,8 @@ def _survey(network: HookedModel, name: str) -> Survey:
     chosen = eager if reason else hooked
     low = is_low(network.dtype)
     if not chosen.maps or (reason and eager.fault):
+        if not (eager.maps or hooked.maps) and (stateful := _without_attention(network, items)):
+            return stateful
         raise ModelError(
             "{}: this {} model gives no attention weights: eager: {}; hooked: {}",
             name,
@@ -125,6 +128,28 @@ def _survey(network: HookedModel, name: str) -> Survey:
     plan = tuple(zip(hooked.modules, sites, strict=True))
     projections = dict(zip(sites, hooked.projections, strict=True))
     return Survey("hooked", exactness, "", layout, kind, plan, projections)
+
+
+def _without_attention(network: HookedModel, items: Sequence[Item]) -> Survey | None:
+    """What is known of a stack whose layers have a state and of which none attends.
+
+    Returns:
+        None for any other model.
+    """
+    if network.seq2seq or network.sample is not None:
+        return None
+    network.switch("eager")
+    try:
+        states = find_states(network, items)
+    except Exception:  # as above, of a model that cannot run
+        return None
+    if not states.heads:
+        return None
+    depth = max(_depth(network, "decoder"), max(states.heads) + 1)
+    mixers = tuple(states.names.get(layer, "no attention") for layer in range(depth))
+    layout = Layout({"decoder": (0,) * depth}, mixers=mixers)
+    exactness = f"hooked, outputs of layers with a state within {states.error:.1e}"
+    return Survey("hooked", exactness, "", layout, "decoder")
 
 
 def sample(network: HookedModel) -> list[Item]:
