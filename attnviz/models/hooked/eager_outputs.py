@@ -8,7 +8,7 @@ as of hooked models (:mod:`attnviz.models.hooked.projection`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ from attnviz.models.hooked.eager import returned
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.projection import Projections
 from attnviz.models.hooked.qk_hook import QKHook
+from attnviz.models.hooked.unsplit import why_unsplit
 
 _UNSEEN = "no product of the weights that it returns with values was seen"
 
@@ -65,7 +66,9 @@ def find_outputs(network: HookedModel, layout: Layout, items: Sequence[Item]) ->
         if layout.heads[site.kind][site.layer]
     }
     if any(out.weight is None for out in outputs.values()):
-        return EagerOutputs(outputs)
+        why = {site: replace(out, reason=why_unsplit(network.family, out.reason))
+               for site, out in outputs.items() if out.weight is None}  # fmt: skip
+        return EagerOutputs(outputs | why)
     modules = {
         weight.data_ptr(): id(module)
         for module in network.body.modules()

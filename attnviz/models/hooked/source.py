@@ -385,8 +385,13 @@ class Hooked(Prompted):
             )
         known = self._eager.projections
         if not known:
-            more = "; W_O and values are then looked for only where no token sees a later one"
-            why = self.no_gates + (more if self._survey.kind != "decoder" else "")
+            why = self.no_gates
+            if self._survey.kind != "decoder":
+                why = (
+                    f"{self._network.family} models compute attention in code of their own and "
+                    "tokens see later ones; what heads write is looked for in such code only where "
+                    "no token does"
+                )
             return Residual(Readout(None, reason=why), no_sum=self.no_gates)
         stack = self._layers if self._eager.plan else None
         missing = next(((s.layer, out) for s, out in known.items() if out.weight is None), None)

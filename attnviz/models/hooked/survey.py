@@ -31,6 +31,7 @@ from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.passage import Passage
 from attnviz.models.hooked.projection import NO_LAYER, HeldProjections, Projections
 from attnviz.models.hooked.recurrences import find_states
+from attnviz.models.hooked.unsplit import why_unsplit
 
 _LENGTHS = ((11, 6), (7, 3))
 """Tokens of the two items of the comparison: of the encoder or only stack, and of the decoder."""
@@ -236,6 +237,9 @@ def _hooked_pass(network: HookedModel, items: Sequence[Item]) -> Trace:
     if any(projection.weight is None for projection in seen):
         held = _held_projections(network, items, len(seen))
         seen = [_proved(out, held.get(n)) for n, out in enumerate(seen)]
+        seen = [out if out.weight is not None else
+                replace(out, reason=why_unsplit(network.family, out.reason))
+                for out in seen]  # fmt: skip
     return Trace(maps, _states(output), "", modules, tuple(seen))
 
 
