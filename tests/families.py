@@ -163,7 +163,7 @@ def ablation(source: Source, model: Any) -> str:
     share[1] = 0
     request = ForwardRequest(gates={s: Gate(share) for s in alike}, logits=True)
     ours = source.forward(batch, (), request).logits
-    if "norm" in out.held:
+    if "norm" in out.held or ours is None:
         return "–"
     kept = out.weight[1].clone()
     out.weight[1] = 0  # a view of the model's own matrix

@@ -100,6 +100,7 @@ def tiled(
             tiles.allowed(),
             tuple(head_scores for head_scores in scored if head_scores.head in chosen),
             sum(observer.empty_rows for observer in scores),
+            tiles.unselected(),
         ),
         shown.layout,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,8 @@ class Tiled:
         allowed: bool [⌈n/b⌉, ⌈m/b⌉] of every layer, the tiles in which any key may be attended to.
         scores: what these heads do, over the whole text.
         empty_rows: query rows without any key, counted once a layer.
+        unselected: bool likewise, those of the other tiles some of whose keys an indexer left out;
+            of layers that have such.
     """
 
     source: SourceInfo
@@ -61,9 +63,12 @@ class Tiled:
     allowed: Mapping[Site, NDArray[np.bool_]]
     scores: tuple[HeadScores, ...]
     empty_rows: int = 0
+    unselected: Mapping[Site, NDArray[np.bool_]] = field(default_factory=dict)
 
     def shown(self, head: Head, what: str) -> Any:
         """A head's tiles [⌈n/b⌉, ⌈m/b⌉] as they are drawn, masked where no key is allowed.
+
+        Among these, tiles whose keys an indexer did not select hold no number.
 
         Args:
             head: which.
@@ -76,4 +81,6 @@ class Tiled:
             lengths = np.minimum(self.size, len(self.rows) - starts)
             values = np.divide(tiles.sums, lengths[:, None], dtype=np.float32)
         hidden = ~self.allowed[head.site]
+        if head.site in self.unselected:
+            values = np.where(self.unselected[head.site], np.float32(np.nan), values)
         return np.ma.MaskedArray(values, hidden) if hidden.any() else values

@@ -63,7 +63,11 @@ class TileObserver:
             part = to_torch(rows.allowed[(None,) * (4 - rows.allowed.ndim)])
             part = part.expand(-1, -1, *rows.weights.shape[2:])[0, :, queries, keys]
             allowed = part.any(0)
-        self._kept[site].add(weights, allowed, first - self._rows.start, left - self._keys.start)
+        layer, start = self._kept[site], first - self._rows.start
+        layer.add(weights, allowed, start, left - self._keys.start)
+        if rows.unselected is not None:  # of all keys, those too that no query of a block may see
+            across = slice(self._keys.start, self._keys.stop)
+            layer.leave(to_torch(rows.unselected)[0, :, queries, across].any(0), start)
 
     def maps(self) -> dict[Head, TiledMap]:
         """The tiles of every head."""
@@ -77,6 +81,14 @@ class TileObserver:
         """The tiles of every layer in which some key may be attended to."""
         return {site: layer.allowed.cpu().numpy() for site, layer in self._kept.items()}
 
+    def unselected(self) -> Mapping[Site, NDArray[np.bool_]]:
+        """Those in which none may be, and an indexer left some out; of layers with such tiles."""
+        left_out = {
+            site: (layer.unselected & ~layer.allowed).cpu().numpy()
+            for site, layer in self._kept.items()
+        }
+        return {site: tiles for site, tiles in left_out.items() if tiles.any()}
+
 
 class _Layer:
     """The tiles of some heads of a layer."""
@@ -87,6 +99,7 @@ class _Layer:
         self.largest = torch.zeros(heads, down, across)
         self.sums = torch.zeros(heads, down, across, dtype=torch.float64)
         self.allowed = torch.zeros(down, across, dtype=torch.bool)
+        self.unselected = torch.zeros(down, across, dtype=torch.bool)
         self.keys = torch.full((heads, len(rows), keep), -1, dtype=torch.int32)
         self.weights = torch.zeros(heads, len(rows), keep)
 
@@ -111,6 +124,14 @@ class _Layer:
             self.allowed[tile, columns] |= free[inside].any(0)
         if self.keep:
             self._keep(cut, tops, start, first)
+
+    def leave(self, left_out: Tensor, start: int) -> None:
+        """Note the keys [r, m] that an indexer left out for the rows from one on."""
+        after = -left_out.shape[1] % self.size
+        gone = F.pad(left_out, (0, after)).unflatten(-1, (-1, self.size)).any(-1).cpu()  # type: ignore[no-untyped-call]
+        tiles = torch.arange(start, start + len(gone)) // self.size
+        for tile in tiles.unique().tolist():
+            self.unselected[tile] |= gone[tiles == tile].any(0)
 
     def _keep(self, cut: Tensor, tops: Tensor, start: int, first: int) -> None:
         """Keep the largest weights of rows of tiles [H, r, C, b]."""

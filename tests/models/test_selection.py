@@ -439,3 +439,75 @@ def test_scores_that_did_not_choose_the_keys_are_refused(
     monkeypatch.setattr(Choosing, "taken", other)
     with pytest.raises(ModelError, match="are not those with its indexer's highest scores"):
         av.capture(Prompt(ids=IDS), model=model, quantity="indexer")
+
+
+def test_tiles_of_a_long_text_tell_what_was_left_out(
+    model: Any, capture: Capture, kept: dict[int, NDArray[np.bool_]]
+) -> None:
+    """Tiles of two tokens in which no key stays and some were left out."""
+    from attnviz.captures.inputs import source_for
+    from attnviz.captures.settings import ModelSettings
+    from attnviz.captures.tiled import tiled
+    from attnviz.core.made import Made
+    from attnviz.core.tiled import TILES
+    from attnviz.features.view.long.page import page
+
+    source = source_for(Prompt(ids=IDS), ModelSettings(model=model), None)
+    inputs = source.prepare(Prompt(ids=IDS))
+
+    def pooled(cells: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        side = -(-T // 2)
+        padded = np.zeros((2 * side, 2 * side), bool)
+        padded[:T, :T] = cells
+        return padded.reshape(side, 2, side, 2).any((1, 3))
+
+    tiles, layout = tiled(source, inputs, lambda *_: (2, 4))
+    for site, allowed in tiles.allowed.items():
+        past = np.tri(T, dtype=bool)
+        stays, left_out = pooled(kept[site.layer]), pooled(past & ~kept[site.layer])
+        assert (allowed == stays).all()
+        assert (tiles.unselected[site] == (left_out & ~stays)).all()
+        assert tiles.unselected[site].any()
+        for what in TILES:
+            shown_tiles = tiles.shown(layout.head(f"{site.layer}.0"), what)
+            assert (np.isnan(np.ma.getdata(shown_tiles)) == (left_out & ~stays)).all()
+            assert (np.ma.getmaskarray(shown_tiles) == ~stays).all()
+    written = page(tiles, layout, title="t", made=Made("m")).decode()
+    data = json.loads(written.split('id="data">')[1].split("</script>")[0])
+    for n, (site, left_out) in enumerate(tiles.unselected.items()):
+        codes = np.frombuffer(zlib.decompress(base64.b64decode(data["masks"][n])), np.uint8)
+        assert (codes.reshape(left_out.shape) == tiles.allowed[site] + 2 * left_out).all()
+
+
+def test_a_small_map_of_an_explanation_tells_what_was_left_out(
+    model: Any, kept: dict[int, NDArray[np.bool_]], tmp_path: Path
+) -> None:
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Whitespace
+    from transformers import PreTrainedTokenizerFast
+
+    from attnviz.features.explain.result import UNSELECTED as LEFT_OUT
+
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(WordLevel({f"w{n}": n for n in range(41)}, "w0")), unk_token="w0"
+    )
+    tokenizer.backend_tokenizer.pre_tokenizer = Whitespace()  # type: ignore[assignment]
+    report = av.explain(" ".join(f"w{n}" for n in IDS), model=av.load(model, tokenizer=tokenizer))
+    assert report.heads
+    for head in report.shown_heads:
+        cells = np.array(head.map)
+        past = np.tri(T, dtype=bool)
+        assert ((cells == LEFT_OUT) == (past & ~kept[head.head.layer])).all()
+        assert (cells >= LEFT_OUT).all()
+        assert min(head.weights) >= 0
+    assert av.read(report.save(tmp_path / "e.json")) == report
+    svg = report.save(tmp_path / "e.svg").read_text()
+    assert "did not select the key" in svg
+    plain = av.explain("the cat and the cat", model="demo-gpt2")
+    assert "did not select" not in plain.save(tmp_path / "p.svg").read_text()
+    from PIL import Image
+
+    with Image.open(report.save(tmp_path / "e.png")) as image:
+        colors = {color for _, color in image.convert("RGB").getcolors(1 << 24)}
+    assert rgb(UNSELECTED) in colors

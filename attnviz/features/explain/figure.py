@@ -16,9 +16,10 @@ from attnviz.drawing.fonts import BASE_FAMILY, Ruler, spelled
 from attnviz.drawing.headed import MARGIN, HeadedFigure
 from attnviz.drawing.labels import percent, shorten, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors, masked_color
+from attnviz.drawing.palette import UNSELECTED as NOT_SELECTED
 from attnviz.drawing.signed import BLUE, ORANGE, signed
 from attnviz.features.explain import words
-from attnviz.features.explain.result import Explain, ExplainedHead
+from attnviz.features.explain.result import UNSELECTED, Explain, ExplainedHead
 
 _LINE = 0.2
 _BARS = 1.7
@@ -35,6 +36,7 @@ _DRAWN = (
     "Maps: queries downwards, keys across, coloured by the square root of the weight; grey is not "
     "allowed, the row of the prediction is framed."
 )
+_SELECTED = " Pink: the layer's indexer did not select the key."
 
 Bars = Sequence[tuple[str, float, str]]
 """A name, a value and how it is written."""
@@ -45,7 +47,9 @@ def draw(result: Explain, dpi: float) -> Figure:
     """The figure: what is said of all heads above, a column for each head below."""
     tokens = [shorten(visible(token), _LONGEST) for token in result.tokens]
     title = words.title(result)
-    below = [words.said(result), *words.summary(result), words.measured(result), _DRAWN]
+    selects = any(UNSELECTED in row for head in result.shown_heads for row in head.map)
+    drawn = _DRAWN + _SELECTED * selects
+    below = [words.said(result), *words.summary(result), words.measured(result), drawn]
     sheet = HeadedFigure(title, below, dpi, tokens)
     tokens, ruler, families = list(map(sheet.text, tokens)), sheet.ruler, sheet.families
     charts = [*_charts(result, tokens, sheet.missing)]
@@ -149,12 +153,14 @@ def _map(
     axes: Axes, result: Explain, head: ExplainedHead, tokens: list[str], families: list[str]
 ) -> None:
     """All its weights, by their square root; the row of the prediction marked."""
-    weights = np.array(head.map) / 1000
+    weights = np.sqrt(np.array(head.map).clip(0) / 1000)
+    left_out = np.array(head.map) == UNSELECTED
+    weights[left_out] = -1
     masked = np.zeros(weights.shape, bool) if result.masked else ~np.tri(len(weights), dtype=bool)
     colors = LinearSegmentedColormap.from_list(DEFAULT_PALETTE, anchors(DEFAULT_PALETTE))
     axes.imshow(
-        np.ma.array(np.sqrt(weights), mask=masked),
-        cmap=colors.with_extremes(bad=masked_color(DEFAULT_PALETTE)),
+        np.ma.array(weights, mask=masked),
+        cmap=colors.with_extremes(bad=masked_color(DEFAULT_PALETTE), under=NOT_SELECTED),
         vmin=0, vmax=1, interpolation="nearest", aspect="auto",
     )  # fmt: skip
     axes.axhspan(result.position - 0.5, result.position + 0.5, fill=False, edgecolor=ORANGE)

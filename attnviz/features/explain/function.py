@@ -19,12 +19,13 @@ from attnviz.core.source import Source
 from attnviz.errors import InputError, ModelError
 from attnviz.features.ablation.function import ablate
 from attnviz.features.ablation.result import Ablation, Effect
-from attnviz.features.explain.result import Explain, ExplainedHead
+from attnviz.features.explain.result import UNSELECTED, Explain, ExplainedHead
 from attnviz.features.explain.settings import ExplainSettings
 from attnviz.features.logits.function import logits
 from attnviz.features.logits.result import Logits, Prediction
 from attnviz.features.sources.function import sources
 from attnviz.features.sources.result import MEAN, SideSum, Sources
+from attnviz.scoring.replay import unselected_in
 
 HEADS = 3
 """Heads that are told about one by one."""
@@ -147,6 +148,9 @@ def _told(
         weights = np.ma.filled(maps[head].astype(np.float64), 0.0)
         row = weights[contrast.position]
         small = len(weights) <= MAP
+        left_out = unselected_in(maps.reach.get(head.site))
+        shown = np.rint(1000 * weights).astype(int)
+        shown = shown if left_out is None else np.where(left_out, UNSELECTED, shown)
         explained.append(
             ExplainedHead(
                 head=head,
@@ -155,9 +159,7 @@ def _told(
                 weights=tuple(row.tolist()),
                 position=int(row.argmax()),
                 keys=keys,
-                map=tuple(map(tuple, np.rint(1000 * weights).astype(int).tolist()))
-                if small
-                else (),
+                map=tuple(map(tuple, shown.tolist())) if small else (),
                 effect=effects[name],
                 reason=reason,
             )

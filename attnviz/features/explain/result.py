@@ -17,6 +17,10 @@ from attnviz.features.sources.result import SideSum
 ChosenBy = Literal["votes", "ablation"]
 
 
+UNSELECTED = -1
+"""What stands in a small map for a key that an indexer left out."""
+
+
 @dataclass(frozen=True, slots=True)
 class ExplainedHead:
     """One of the heads that count most.
@@ -30,7 +34,8 @@ class ExplainedHead:
         position: of the token with the largest weight.
         keys: the sources of that key, the largest first, of its score less the mean of all other
             keys; empty where they cannot be told.
-        map: weights [T, S] in thousandths; empty for longer texts.
+        map: weights [T, S] in thousandths, :data:`UNSELECTED` where the layer's indexer did not
+            select the key; empty for longer texts.
         effect: what happens to the answer's lead without it.
         reason: why its keys are not split; empty where they are.
     """

@@ -1,4 +1,4 @@
-import { maskedColor } from "./masked.js";
+import { MASKED, maskedColor } from "./masked.js";
 import { rgb } from "./palette.js";
 
 /**
@@ -11,7 +11,7 @@ import { rgb } from "./palette.js";
  * @property {Uint8ClampedArray} colors 256 of them, as bytes r, g, b
  * @property {(row: number) => number} factor 1 over the weight that gets the full colour
  * @property {boolean} [root] whether colours go by the square root, so that small weights show
- * @property {((cell: number) => boolean | number | undefined) | null} [masked] whether the query may not attend to the key
+ * @property {((cell: number) => boolean | number | undefined) | null} [masked] whether the query may not attend to the key, or how as `MASKED` says
  */
 
 /**
@@ -20,16 +20,16 @@ import { rgb } from "./palette.js";
  */
 export function shades({ values, rows, columns, from = 0, colors, factor, root = false, masked = null }) {
   const out = new Uint8ClampedArray(4 * rows * columns);
-  const off = rgb(maskedColor());
+  const off = [null, rgb(maskedColor()), rgb(maskedColor(MASKED.selected))]; // by `MASKED`
   for (let r = 0, i = 0; r < rows; r++) {
     const full = factor(r);
     for (let c = 0; c < columns; c++, i++) {
       const share = Math.min(1, Math.max(0, values[from + i] * full));
       const step = 3 * Math.round(255 * (root ? Math.sqrt(share) : share));
-      const hidden = masked?.(i);
-      out[4 * i] = hidden ? off[0] : colors[step];
-      out[4 * i + 1] = hidden ? off[1] : colors[step + 1];
-      out[4 * i + 2] = hidden ? off[2] : colors[step + 2];
+      const hidden = off[Number(masked?.(i) ?? 0)];
+      out[4 * i] = hidden ? hidden[0] : colors[step];
+      out[4 * i + 1] = hidden ? hidden[1] : colors[step + 1];
+      out[4 * i + 2] = hidden ? hidden[2] : colors[step + 2];
       out[4 * i + 3] = 255;
     }
   }

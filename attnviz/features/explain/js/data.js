@@ -1,4 +1,5 @@
 import { byId } from "./dom.js";
+import { MASKED } from "./masked.js";
 import { ramp, readable, scheme } from "./palette.js";
 import { shades } from "./shades.js";
 import { changeColor } from "./signed.js";
@@ -30,7 +31,11 @@ export function mapOf(head) {
   const rows = data.tokens.length;
   const pixels = shades({
     values: head.map.flat(), rows, columns: rows, colors: ramp(data.palette), factor: () => 1, root: true,
-    masked: data.causal ? (cell) => cell % rows > Math.trunc(cell / rows) : null,
+    masked: (cell) => {
+      const [query, key] = [Math.trunc(cell / rows), cell % rows];
+      if (head.map[query][key] < 0) return MASKED.selected;
+      return data.causal && key > query ? MASKED.allowed : 0;
+    },
   });
   return { rows, columns: rows, pixels, queries: data.tokens, keys: data.tokens, side: MAP, marked: data.position };
 }

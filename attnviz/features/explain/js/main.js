@@ -45,7 +45,7 @@ function card(head) {
   box.append(make("h3", {}, "its key comes from"));
   if (head.reason) box.append(make("p", { class: "small" }, head.reason));
   box.append(...head.keys.map(([name, share]) => barLine(name, signedBar(share, most), head.shares ? wholePercent(share) : signedText(share))));
-  if (head.map.length) box.append(make("h3", {}, "all its weights, queries downwards"), make("div", { class: "map", tabindex: 0, role: "group", "aria-label": `map of head ${head.name}` }, mapCanvas(mapOf(head), `attention weights of head ${head.name}`)));
+  if (head.map.length) box.append(make("h3", {}, `all its weights, queries downwards${head.map.flat().some((weight) => weight < 0) ? "; pink: not selected by the layer's indexer" : ""}`), make("div", { class: "map", tabindex: 0, role: "group", "aria-label": `map of head ${head.name}` }, mapCanvas(mapOf(head), `attention weights of head ${head.name}`)));
   return box;
 }
 

@@ -40,8 +40,10 @@ def page(tiles: Tiled, layout: Layout, *, title: str, made: Made) -> bytes:
     masks: dict[bytes, int] = {}
     heads = []
     for head, head_tiles in tiles.maps.items():
-        allowed = tiles.allowed[head.site]
-        mask = masks.setdefault(allowed.tobytes(), len(masks))
+        codes = tiles.allowed[head.site].astype(np.uint8)
+        if head.site in tiles.unselected:
+            codes[tiles.unselected[head.site]] = _UNSELECTED
+        mask = masks.setdefault(codes.tobytes(), len(masks))
         name = layout.name(head)
         heads.append(
             {
@@ -68,7 +70,7 @@ def page(tiles: Tiled, layout: Layout, *, title: str, made: Made) -> bytes:
         "queries": typed,
         "keys": None if sides.keys == sides.queries else read,
         "causal": all(_causal(tiles, allowed) for allowed in tiles.allowed.values()),
-        "masks": [_bits(raw, shape) for raw in masks],
+        "masks": list(map(deflated, masks)),
         "heads": heads,
         "palette": anchors(DEFAULT_PALETTE),
         "closing": f"{model_name(tiles.source)} · {tiles.source.backend} backend · "
@@ -103,6 +105,8 @@ def kept_weights(heads: int, rows: int, budget: float) -> int:
     return int(min(32, max(1, budget / (heads * rows * _ENTRY))))
 
 
+_UNSELECTED = 2
+"""What a tile's mask is where an indexer left its keys out; 1 where some are allowed, else 0."""
 _ENTRY = 3.6
 """Bytes of a weight in a page: three, which deflate little, in base64."""
 
@@ -134,11 +138,6 @@ def _codes(values: NDArray[np.float32], top: float) -> NDArray[np.uint8]:
     shares = np.sqrt(values.astype(np.float64) / top) if top > 0 else np.zeros(values.shape)
     codes: NDArray[np.uint8] = np.rint(shares.clip(0, 1) * _STEPS).astype(np.uint8)
     return codes
-
-
-def _bits(raw: bytes, shape: tuple[int, ...]) -> str:
-    allowed = np.frombuffer(raw, np.bool_).reshape(shape)
-    return deflated(allowed.astype(np.uint8).tobytes())
 
 
 def _part(tiles: Tiled, queries: int, keys: int) -> str:

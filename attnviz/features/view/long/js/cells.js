@@ -1,4 +1,5 @@
 import { data, KEYS, LENGTH, ROWS } from "./data.js";
+import { MASKED } from "./masked.js";
 
 /** @typedef {import("./types.js").Part} Part */
 /** @typedef {import("./types.js").Cells} Cells */
@@ -51,16 +52,19 @@ export function cells(tiles, kept, part, sum) {
     for (let c = 0; c < columns; c++) {
       const [row, key] = [part.row + r * cell, part.key + c * cell];
       let free = false;
+      let leftOut = false;
       for (let a = Math.floor((row - ROWS.from) / size); ROWS.from + a * size < Math.min(row + cell, ROWS.to); a++) {
         for (let b = Math.floor((key - KEYS.from) / size); KEYS.from + b * size < Math.min(key + cell, KEYS.to); b++) {
           const at = a * across + b;
-          free ||= tiles.allowed[at] > 0;
+          free ||= tiles.allowed[at] === 1;
+          leftOut ||= tiles.allowed[at] === 2;
           if (cell < size) continue;
           if (sum) found.values[r * columns + c] += tiles.sums[at];
           else found.values[r * columns + c] = Math.max(found.values[r * columns + c], tiles.largest[at]);
         }
       }
-      if (!free || (data.causal && key > row + cell - 1)) found.masked[r * columns + c] = 1;
+      const later = data.causal && key > row + cell - 1;
+      if (!free || later) found.masked[r * columns + c] = leftOut && !later ? MASKED.selected : MASKED.allowed;
     }
   }
   if (cell < size && kept) fromRows(found, kept, part, sum);

@@ -1,5 +1,6 @@
 import { colors, data, reach, tilesOf } from "./data.js";
 import { byId, fill, make } from "./dom.js";
+import { MASKED } from "./masked.js";
 import { shades } from "./shades.js";
 
 /** More heads than this stand in layers that are folded. */
@@ -31,7 +32,7 @@ async function draw(n, canvas) {
   }
   canvas.width = columns;
   canvas.height = rows;
-  const pixels = shades({ values, rows, columns, colors, root: true, factor: () => 1 / (data.heads[n].top || 1), masked: (i) => !free[i] });
+  const pixels = shades({ values, rows, columns, colors, root: true, factor: () => 1 / (data.heads[n].top || 1), masked: (i) => (free[i] & 1 ? 0 : free[i] & 2 ? MASKED.selected : MASKED.allowed) });
   canvas.getContext("2d")?.putImageData(new ImageData(pixels, columns, rows), 0, 0);
 }
 

@@ -11,6 +11,7 @@ import { startFrame } from "./frame.js";
 import { again, mark, startHeads } from "./heads.js";
 import { startHelpByKey } from "./help.js";
 import { legend } from "./legend.js";
+import { MASKED, maskedText } from "./masked.js";
 import { setAddress } from "./observed.js";
 import { prepared } from "./painter.js";
 import { ABOVE, BELOW, drawMap, LEFT, RIGHT, topOf, word } from "./picture.js";
@@ -88,7 +89,7 @@ function tellAll({ cells: found, kept }) {
   canvas.setAttribute("aria-label", `map of ${data.heads[head].said}: ${where}. Drag, or keys plus and minus, zoom; arrows move.`);
   const top = topOf(found, sum, head, part.side >= LENGTH);
   const steps = [0, 0.25, 0.5, 0.75, 1].map((share) => { const i = 3 * Math.round(255 * share); return `rgb(${colors[i]} ${colors[i + 1]} ${colors[i + 2]})`; });
-  fill(byId("legend"), ...legend(steps, "0", `${shown(top)}${sum || part.side < LENGTH ? ", the largest in sight" : ""} (by the square root)`, found.masked.some(Boolean)));
+  fill(byId("legend"), ...legend(steps, "0", `${shown(top)}${sum || part.side < LENGTH ? ", the largest in sight" : ""} (by the square root)`, found.masked.includes(MASKED.allowed), found.masked.includes(MASKED.selected)));
   const finer = found.cell < data.size;
   fill(byId("exact"), finer
     ? `Drawn from the ${data.kept} largest weights of each row: ${wholePercent(Math.min(1, found.covered))} of the weight of these rows. No other weight of a row here is above ${shown(found.below)}.`
@@ -198,7 +199,7 @@ function tip(at) {
   const i = ((at[0] - state.part.row) / cell) * columns + (at[1] - state.part.key) / cell;
   const name = (/** @type {string[]} */ texts, /** @type {number} */ n, /** @type {number} */ end) => `${range(n, cell, end)} ${word(texts[n])}${cell > 1 ? " …" : ""}`;
   const finer = cell < data.size && values[i] === 0;
-  const said = masked[i] ? "not allowed" : finer ? `below ${shown(now.cells.below)}` : `${state.sum ? "sum" : cell > 1 ? "largest" : "weight"} ${shown(values[i])}`;
+  const said = masked[i] ? maskedText(masked[i]) : finer ? `below ${shown(now.cells.below)}` : `${state.sum ? "sum" : cell > 1 ? "largest" : "weight"} ${shown(values[i])}`;
   fill(byId("tip"), `query ${name(queries, at[0], ROWS.to)} → key ${name(keys, at[1], KEYS.to)}: ${said}`);
   return said;
 }
