@@ -205,10 +205,12 @@ def row(name: str, config: Any) -> list[str]:
 
 def page(rows: list[list[str]], version: str) -> str:
     """The lines of all families below what they mean."""
-    ran = sum(bool(row[2]) for row in rows)
+    ran = sum(row[2] not in ("", "0") for row in rows)
+    states = sum(row[2] == "0" for row in rows)
     split = sum(row[3].replace("e-", "").isdigit() for row in rows)
     lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    return "\n".join([HEAD.format(version=version, all=len(rows), ran=ran, split=split), *lines])
+    counts = {"all": len(rows), "ran": ran, "states": states, "split": split}
+    return "\n".join([HEAD.format(version=version, **counts), *lines])
 
 
 def main(names: list[str]) -> None:
@@ -233,9 +235,10 @@ HEAD = """# Families of transformers
 
 Each family of transformers {version} that maps to a causal LM, built tiny and random from its
 configuration and read like any model: `python -m tests.families` makes this page. {all} families,
-of which {ran} are built and give attention; of these {split} have their logits split over heads. A
-family that is not built has sizes under names that `tests/families.py` does not know, which says
-nothing about it.
+of which {ran} are built and give attention; of these {split} have their logits split over heads.
+{states} more have no attention, and layers with a state whose coefficients are shown. A family that
+is not built has sizes under names that `tests/families.py` does not know, which says nothing about
+it.
 
 *maps*: the backend, and the largest difference of a weight from eager attention; *logits*: how far
 the sum over heads, MLPs and embeddings is from the logit, or why there is none; *ablation*: a

@@ -129,9 +129,10 @@ class _Layer:
         """Note the keys [r, m] that an indexer left out for the rows from one on."""
         after = -left_out.shape[1] % self.size
         gone = F.pad(left_out, (0, after)).unflatten(-1, (-1, self.size)).any(-1).cpu()  # type: ignore[no-untyped-call]
-        tiles = torch.arange(start, start + len(gone)) // self.size
-        for tile in tiles.unique().tolist():
-            self.unselected[tile] |= gone[tiles == tile].any(0)
+        for tile in range(start // self.size, (start + len(gone) - 1) // self.size + 1):
+            first = max(tile * self.size - start, 0)
+            inside = gone[first : (tile + 1) * self.size - start]
+            self.unselected[tile] |= inside.any(0)
 
     def _keep(self, cut: Tensor, tops: Tensor, start: int, first: int) -> None:
         """Keep the largest weights of rows of tiles [H, r, C, b]."""

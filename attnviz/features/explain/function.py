@@ -149,8 +149,8 @@ def _told(
         row = weights[contrast.position]
         small = len(weights) <= MAP
         left_out = unselected_in(maps.reach.get(head.site))
-        shown = np.rint(1000 * weights).astype(int)
-        shown = shown if left_out is None else np.where(left_out, UNSELECTED, shown)
+        cells = np.rint(1000 * weights).astype(int)
+        cells = cells if left_out is None else np.where(left_out, UNSELECTED, cells)
         explained.append(
             ExplainedHead(
                 head=head,
@@ -159,7 +159,7 @@ def _told(
                 weights=tuple(row.tolist()),
                 position=int(row.argmax()),
                 keys=keys,
-                map=tuple(map(tuple, shown.tolist())) if small else (),
+                map=tuple(map(tuple, cells.tolist())) if small else (),
                 effect=effects[name],
                 reason=reason,
             )

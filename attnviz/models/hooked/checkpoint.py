@@ -216,7 +216,10 @@ def _with_words(config: Any) -> list[Any]:
 
 def has_words(model: Any) -> bool:
     """Whether a loaded model has an LM head."""
-    return isinstance(model, tuple(_with_words(model.config)))
+    if isinstance(model, tuple(_with_words(model.config))):
+        return True  # and the language model alone of one that sees, whose part its config is
+    named = type(model).__name__.endswith("CausalLM") and model.base_model is not model
+    return named and model.get_output_embeddings() is not None
 
 
 def body_of(model: Any) -> Any:

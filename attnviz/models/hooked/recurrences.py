@@ -36,6 +36,8 @@ Layer = Recurrence | ChannelRecurrence
 Heard = Callable[[int, Layer, Tensor], None]
 """Gets the layer, what its recurrence read, and what it gave, [B, H, T, d_v]."""
 
+_MASKING = "apply_mask_to_padding_states"
+"""What masks the padding of a layer's queries, keys and values."""
 _PATCHING = threading.RLock()
 """Functions of transformers' modules are everybody's: one pass at a time is recorded."""
 
@@ -129,7 +131,7 @@ def recording(body: nn.Module, heard: Heard) -> Iterator[None]:
                     undo.callback(partial(setattr, module, name, own))
                     setattr(module, name, stand_in(own, read, module))
         lightning = [part for part in body.modules() if hasattr(part, "slope_rate")]
-        if lightning:
+        if lightning and hasattr(sys.modules[type(lightning[0]).__module__], _MASKING):
             undo.enter_context(_lightning(lightning, heard))
         yield
 
@@ -144,9 +146,8 @@ def _number(module: Any) -> int:
 def _lightning(layers: Sequence[Any], heard: Heard) -> Iterator[None]:
     """Tell of lightning attention: q, k and v side by side for each head, as it masks them."""
     owner, masked = threading.get_ident(), list[Tensor]()
-    name = "apply_mask_to_padding_states"
     module = sys.modules[type(layers[0]).__module__]
-    own = getattr(module, name)
+    own = getattr(module, _MASKING)
 
     def masking(*args: Any, **kwargs: Any) -> Any:
         out = own(*args, **kwargs)
@@ -158,15 +159,14 @@ def _lightning(layers: Sequence[Any], heard: Heard) -> Iterator[None]:
         if not masked:
             raise ModelError("its lightning attention has no queries, keys and values at one place")
         parts = masked.pop().float()
-        parts = parts.unflatten(2, (layer.num_attention_heads, -1)).transpose(1, 2)
-        query, key, value = parts.chunk(3, -1)
+        heads = (*parts.shape[:2], layer.num_attention_heads, -1)
+        query, key, value = parts.view(heads).transpose(1, 2).chunk(3, -1)
         decay = -layer.slope_rate.detach().float().reshape(1, -1, 1).expand(query.shape[:3])
         write = torch.ones_like(decay)
         known = Recurrence(
             query, key, value, decay, write, erases=False, called="lightning attention"
         )
-        gave = args[0].detach().unflatten(2, (layer.num_attention_heads, -1)).transpose(1, 2)
-        heard(layer.layer_idx, known, gave)
+        heard(layer.layer_idx, known, args[0].detach().view(heads).transpose(1, 2))
 
     with contextlib.ExitStack() as undo:
         for layer in layers:
@@ -174,8 +174,8 @@ def _lightning(layers: Sequence[Any], heard: Heard) -> Iterator[None]:
                 lambda norm, args, layer=layer: normalizing(layer, args)
             )
             undo.callback(hook.remove)
-        undo.callback(partial(setattr, module, name, own))
-        setattr(module, name, masking)
+        undo.callback(partial(setattr, module, _MASKING, own))
+        setattr(module, _MASKING, masking)
         yield
 
 

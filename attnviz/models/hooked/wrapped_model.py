@@ -31,7 +31,9 @@ class WrappedModel(HookedModel):
     def __init__(self, model: Any) -> None:
         self.model, self.device = model, model.device
         self.seq2seq = bool(getattr(model.config, "is_encoder_decoder", False))
-        self.no_logits = "" if has_words(model) else f"{type(model).__name__} has no LM head"
+        headless = model.get_output_embeddings() is None
+        why = "has no LM head" if headless else "has an LM head that is not known to be one"
+        self.no_logits = "" if has_words(model) else f"{type(model).__name__} {why}"
         self._implementation = "eager"
         with self.lock, as_it_was(model):
             self.body = model.base_model if self.no_logits else body_of(model)
