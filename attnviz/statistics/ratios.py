@@ -21,7 +21,7 @@ from attnviz.statistics.clusters import LEAST, LEVEL
 from attnviz.statistics.exact import Floats
 from attnviz.statistics.families import POWER
 from attnviz.statistics.simultaneous import ENOUGH, REPLICATES, poisson
-from attnviz.statistics.student import half_width
+from attnviz.statistics.student import half_width, half_widths
 
 _SAME = 1e-9
 _AT_ONCE = 2048
@@ -83,6 +83,30 @@ def ratios(
         joint = _width(a, b, value, list(dict.fromkeys(names)), seed, level) * error
     apart = np.where(np.isnan(joint), half, joint) + POWER * error
     return Ratios(value, value - half, value + half, value - joint, value + joint, apart)
+
+
+def own_intervals(a: Floats, b: Floats, names: Sequence[str]) -> tuple[Floats, Floats]:
+    """Each one's own interval of K ratios with denominators of their own.
+
+    Args:
+        a: [n, K], numerators.
+        b: [n, K], denominators.
+        names: [n], of the clusters that they belong to.
+
+    Returns:
+        Both ends, [K]; NaN from fewer than :data:`LEAST` clusters with a denominator, or where
+        their ratios do not differ.
+    """
+    a, b = clustered(names, a), clustered(names, b)
+    counts, total = (b > 0).sum(0), b.sum(0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = a.sum(0) / total
+        squares = ((a - value * b) ** 2).sum(0)
+        error = np.sqrt(counts / (counts - 1) * squares) / total
+    known = (counts >= LEAST) & (error > _SAME)
+    error = np.where(known, error, np.nan)
+    half = half_widths(np.maximum(counts - 1, 1), LEVEL) * error
+    return value - half, value + half
 
 
 def mean(values: Floats, names: Sequence[str]) -> tuple[float, float, float]:

@@ -55,7 +55,7 @@ def _gazes(result: Spans, said: dict[str, list[str]]) -> list[Measure]:
             if look.share is None:
                 continue
             head = result.layout.name(weights.head)
-            values[head] = (look.share, None, None)
+            values[head] = (look.share, look.low, look.high)
             said[head].append(
                 f"gaze at {gaze.box} {plain_share(look.share)}, {times(look.lift)} chance"
             )

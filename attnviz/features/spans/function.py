@@ -22,7 +22,7 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.spans import ELSEWHERE, EVERY, LAST
 from attnviz.errors import Setting, UsageError
-from attnviz.features.spans.gaze import Looking
+from attnviz.features.spans.gaze import Looking, pictured
 from attnviz.features.spans.measure import (
     Groups,
     Measuring,
@@ -123,7 +123,9 @@ def _of_texts(
         quantity=quantity,
         spans=measuring.spans(),
         heads=measuring.heads(),
-        gazes=looking.gazes(seen, looked.layout),
+        gazes=looking.gazes(
+            seen, [pictured(inputs.picture) for inputs, _ in distinct_pairs], looked.layout
+        ),
         notes=(*told, *copies, *([few] if few and len(texts) > 1 else [])),
     )
 

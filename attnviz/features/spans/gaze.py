@@ -6,13 +6,16 @@ is
     Σ_rows Σ_{j in box} α_ij / Σ_rows Σ_{j in picture} α_ij,
 
 the part on the box of the weight that reaches the picture. Its chance is the box's part of the
-picture's tokens that these rows may attend to. How much reaches the picture stands beside it. Heads
+picture's tokens that these rows may attend to. How much reaches the picture stands beside it. From
+five pictures on it has an interval over pictures, of a ratio of sums: words of a text, and texts
+about one picture, are not independent of each other. Heads
 that track the region being described are the gaze heads of Gandikota & Bau 2026, arXiv:2606.14703,
 who score them by a correlation over passes about several regions; this is one region's weight.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -24,6 +27,7 @@ from attnviz.core.spans import Span
 from attnviz.core.tokens import Tokens
 from attnviz.features.spans.observe import SpanSums
 from attnviz.features.spans.result import WORDS, Gaze, HeadGaze
+from attnviz.statistics.ratios import own_intervals
 
 Groups = list[Sequence[int]]
 
@@ -63,11 +67,21 @@ class Looking:
         spans = {span.name: span for span in tokens.spans}
         return [group for name in self.boxes for group in _both(spans.get(name), tokens, picture)]
 
-    def gazes(self, texts: Sequence[SpanSums], layout: Layout) -> tuple[Gaze, ...]:
-        """What every head gives to each box, from sums over :meth:`rows` and :meth:`keys`."""
-        return tuple(self._gazes(texts, layout)) if self.boxes else ()
+    def gazes(
+        self, texts: Sequence[SpanSums], groups: Sequence[str], layout: Layout
+    ) -> tuple[Gaze, ...]:
+        """What every head gives to each box, from sums over :meth:`rows` and :meth:`keys`.
 
-    def _gazes(self, texts: Sequence[SpanSums], layout: Layout) -> Iterator[Gaze]:
+        Args:
+            texts: the sums of each.
+            groups: of each text, see :func:`pictured`.
+            layout: the heads.
+        """
+        return tuple(self._gazes(texts, groups, layout)) if self.boxes else ()
+
+    def _gazes(
+        self, texts: Sequence[SpanSums], groups: Sequence[str], layout: Layout
+    ) -> Iterator[Gaze]:
         values, chances, rows = (
             np.sum([getattr(sums, name) for sums in texts], axis=0)
             for name in ("values", "chances", "rows")
@@ -78,6 +92,9 @@ class Looking:
                 count = rows[:, source, on_picture]
                 if not count.any():
                     continue
+                each = [np.stack([sums.values[:, source, place] for sums in texts])
+                        for place in (on_box, on_picture)]  # fmt: skip
+                ends = np.stack(own_intervals(*each, groups)).clip(0, 1)  # [2, N]
                 yield Gaze(
                     box,
                     name,
@@ -87,10 +104,16 @@ class Looking:
                             values[n, source, on_box : on_picture + 1],
                             chances[n, source, on_box : on_picture + 1],
                             int(count[n]),
+                            ends[:, n],
                         )
                         for n in range(len(layout))
                     ),
                 )
+
+
+def pictured(picture: Picture | None) -> str:
+    """What tells the picture of a text from others: texts about one picture belong together."""
+    return "" if picture is None else hashlib.sha256(picture.pixels.tobytes()).hexdigest()
 
 
 def _both(span: Span | None, tokens: Tokens, picture: Picture | None) -> Groups:
@@ -107,8 +130,10 @@ def _both(span: Span | None, tokens: Tokens, picture: Picture | None) -> Groups:
     return [span.positions, own]
 
 
-def _of_head(values: Sequence[float], chances: Sequence[float], rows: int) -> HeadGaze:
-    """From sums on a box and on its picture."""
+def _of_head(
+    values: Sequence[float], chances: Sequence[float], rows: int, ends: Sequence[float]
+) -> HeadGaze:
+    """From sums on a box and on its picture, and the ends of the interval, NaN for none."""
     if not rows:
         return HeadGaze(None, None, None, None)
     box, picture = map(float, values)
@@ -119,4 +144,5 @@ def _of_head(values: Sequence[float], chances: Sequence[float], rows: int) -> He
         chance,
         None if share is None or not chance else share / chance,
         picture / rows,
+        *(None if np.isnan(end) else float(end) for end in ends),
     )

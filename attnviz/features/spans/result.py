@@ -112,12 +112,17 @@ class HeadGaze:
         chance: the box's share of the picture's tokens that the rows may attend to.
         lift: share / chance.
         on_picture: the mean weight of a row on the whole picture.
+        low: of the share's 95 % interval over pictures (texts about one belong together); None from
+            fewer than five, or where none differ. ``high`` likewise.
+        high: the other end.
     """
 
     share: float | None
     chance: float | None
     lift: float | None
     on_picture: float | None
+    low: float | None = None
+    high: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

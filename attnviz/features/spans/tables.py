@@ -6,7 +6,7 @@ from attnviz.drawing.tables import HEAD, Row, spread, which_head
 from attnviz.features.spans.result import WORDS, Spans
 
 _SHARE = ("low", "high", "joint_low", "joint_high", "sure", "chance", "lift", "per_token", "rows")
-_GAZE = ("gaze", "gaze_chance", "gaze_lift", "on_picture")
+_GAZE = ("gaze", "gaze_low", "gaze_high", "gaze_chance", "gaze_lift", "on_picture")
 COLUMNS = (
     *HEAD, "span", "share", *_SHARE, *_GAZE, "accuracy", "accuracy_low", "accuracy_high", "margin",
     "margin_low", "margin_high",
@@ -31,6 +31,8 @@ def rows(result: Spans) -> list[Row]:
                 "share": share.mean,
                 **{name: getattr(share, name) for name in _SHARE},
                 "gaze": None if look is None else look.share,
+                "gaze_low": None if look is None else look.low,
+                "gaze_high": None if look is None else look.high,
                 "gaze_chance": None if look is None else look.chance,
                 "gaze_lift": None if look is None else look.lift,
                 "on_picture": None if look is None else look.on_picture,

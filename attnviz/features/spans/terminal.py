@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from attnviz.core.heads import Head
+from attnviz.core.interval import Interval
 from attnviz.core.spans import ELSEWHERE
 from attnviz.drawing.labels import shorten, visible
 from attnviz.drawing.shares import interval, percent, plain_percent, points
@@ -130,10 +131,16 @@ def _matrix(result: Spans, head: SpanWeights) -> Table:
 
 def gaze_table(result: Spans, top: int, to: str | None = None) -> Table:
     """The heads that look at boxes of pictures most, against chance."""
-    table = _table(("head", "gaze at", "from", "%", "chance", "lift", "% on picture", "rows"))
+    sure = any(look.low is not None for _, _, look in result.looks(to))
+    ends = ("95 %",) * sure
+    table = _table(
+        ("head", "gaze at", "from", "%", *ends, "chance", "lift", "% on picture", "rows")
+    )
     for head, gaze, look in result.looks(to)[:top]:
         cells = [result.layout.name(head), visible(gaze.box), visible(gaze.rows)]
-        cells += [plain_percent(look.share), plain_percent(look.chance), times(look.lift)]
+        cells += [plain_percent(look.share)]
+        cells += [interval(Interval(look.share, look.low, look.high))] * sure
+        cells += [plain_percent(look.chance), times(look.lift)]
         table.add_row(*cells, plain_percent(look.on_picture), f"{gaze.count:,}")
     return table
 

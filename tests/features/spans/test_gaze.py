@@ -198,3 +198,41 @@ def test_gaze_stands_beside_heads(planted: tuple[Path, Path], tmp_path: Path) ->
     assert "gaze at sun 0.62, \u00d72.5 chance" in page.read_text("utf-8").replace(
         "\\u00d7", "\u00d7"
     )
+
+
+def test_gaze_over_pictures_has_an_interval(tmp_path: Path) -> None:
+    """By leaving pictures apart: the delta method done one picture at a time, two texts of one."""
+    from scipy.stats import t
+
+    build("gemma3", tmp_path)
+    source = av.load(str(tmp_path))
+    prompts, groups = [], [0, 0, 1, 2, 3, 4, 5]
+    for number, group in enumerate(groups):
+        pixels = np.random.default_rng(group).integers(0, 256, (32, 48, 3), np.uint8)
+        path = tmp_path / f"{number}.png"
+        Image.fromarray(pixels).save(path)
+        text = TEXT if number != 1 else "what is that ?"
+        prompts.append(Prompt(text, image=path, spans={"a": "box:0,0,20,20"}))
+    found: Spans = av.spans(prompts, model=source)
+    alone = [av.spans(prompt, model=source).gazes[0] for prompt in prompts]
+    (gaze,) = (gaze for gaze in found.gazes if gaze.rows == WORDS)
+    for n, look in enumerate(gaze.heads):
+        reach = [(own.heads[n].share or 0, (own.heads[n].on_picture or 0) * own.count)
+                 for own in alone]  # fmt: skip
+        a = [
+            sum(s * b for g, (s, b) in zip(groups, reach, strict=True) if g == k) for k in range(6)
+        ]
+        b = [sum(b for g, (_, b) in zip(groups, reach, strict=True) if g == k) for k in range(6)]
+        p = sum(a) / sum(b)
+        rest = sum((x - p * y) ** 2 for x, y in zip(a, b, strict=True))
+        half = float(t.ppf(0.975, 5)) * math.sqrt(6 / 5 * rest) / sum(b)
+        assert look.share == pytest.approx(p, abs=1e-6)
+        assert look.low == pytest.approx(p - half, rel=1e-3, abs=1e-6)
+        assert look.high == pytest.approx(p + half, rel=1e-3, abs=1e-6)
+        assert look.low < look.share < look.high
+    assert found == Spans.from_json(found.to_json())
+    told = str(found)
+    assert "95 %" in told[told.index("gaze at") :]
+    few: Spans = av.spans(prompts[:5], model=source)  # of four pictures
+    assert {(look.low, look.high) for gaze in few.gazes for look in gaze.heads} == {(None, None)}
+    assert all(gaze.heads[0].low is None for gaze in alone)
