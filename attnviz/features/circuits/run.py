@@ -100,8 +100,8 @@ def _edges(
         model.reasons["edges"] = model.source.no_sum
         return report
     if len(model.attending) < 2:
-        one = "it has one layer" if len(model.sites) < 2 else "one layer of it attends"
-        model.reasons["edges"] = f"{one}, and heads can only feed heads of later layers"
+        few = "it has one layer" if len(model.sites) < 2 else "one layer of it attends"
+        model.reasons["edges"] = f"{few}, and heads can only feed heads of later layers"
         return report
     if missing := model.missing():
         model.reasons["Q and K"] = missing

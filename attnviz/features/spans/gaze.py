@@ -92,9 +92,11 @@ class Looking:
                 count = rows[:, source, on_picture]
                 if not count.any():
                     continue
-                each = [np.stack([sums.values[:, source, place] for sums in texts])
-                        for place in (on_box, on_picture)]  # fmt: skip
-                ends = np.stack(own_intervals(*each, groups)).clip(0, 1)  # [2, N]
+                there, picture = (
+                    np.stack([sums.values[:, source, place] for sums in texts])
+                    for place in (on_box, on_picture)
+                )  # [G, N]
+                ends = np.stack(own_intervals(there, picture, groups), 1).clip(0, 1)  # [N, 2]
                 yield Gaze(
                     box,
                     name,
@@ -104,7 +106,7 @@ class Looking:
                             values[n, source, on_box : on_picture + 1],
                             chances[n, source, on_box : on_picture + 1],
                             int(count[n]),
-                            ends[:, n],
+                            ends[n].tolist(),
                         )
                         for n in range(len(layout))
                     ),

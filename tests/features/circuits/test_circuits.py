@@ -143,15 +143,17 @@ def test_composition_against_dense_matrices(name: str, models: Any) -> None:
 def test_both_backends_find_the_same(name: str, models: Any) -> None:
     (native, _), (hooked, _) = models(name), models(name, "hooked")
     hooked_only(hooked)
-    one, other = (run(source, CircuitsSettings()) for source in (native, hooked))
-    assert len(one.edges) == len(other.edges) == 48
-    for a, b in zip(one.edges, other.edges, strict=True):
+    first, second = (run(source, CircuitsSettings()) for source in (native, hooked))
+    assert len(first.edges) == len(second.edges) == 48
+    for a, b in zip(first.edges, second.edges, strict=True):
         assert (a.side, a.writer, a.reader) == (b.side, b.writer, b.reader)
         assert a.ratio == pytest.approx(b.ratio, rel=1e-4)
-    assert one.plain.keys() == other.plain.keys()
-    for head in one.plain:
-        assert one.copying()[head].score == pytest.approx(other.copying()[head].score, abs=1e-3)
-        assert one.by_position[head].first == pytest.approx(other.by_position[head].first, abs=1e-5)
+    assert first.plain.keys() == second.plain.keys()
+    for head in first.plain:
+        assert first.copying()[head].score == pytest.approx(second.copying()[head].score, abs=1e-3)
+        assert first.by_position[head].first == pytest.approx(
+            second.by_position[head].first, abs=1e-5
+        )
 
 
 def test_random_matrices_meet_as_theory_says(report: Circuits) -> None:
