@@ -480,7 +480,8 @@ class Hooked(Prompted):
         if self.info.backend == "eager":
             return Reading(reason=self.no_gates)
         reading = self._anatomy.readings.get(site, Reading(reason="the layer has no attention"))
-        layers = self._residual.layers
+        looked = self._single is not None and self._network.sample is None
+        layers = self._residual.layers if looked else ()
         return around(reading, layers[site.layer]) if layers else reading
 
     def embedding(self) -> Embedding:
