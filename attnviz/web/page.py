@@ -40,6 +40,7 @@ def html_page(
     script: str,
     of: Record | Made,
     still: str,
+    headline: str = "",
     compiled: bool = False,
     **parts: str,
 ) -> bytes:
@@ -57,10 +58,12 @@ def html_page(
         of: the result that it shows, which goes into it for :func:`attnviz.read`; where it shows
             no single one, what made it. Either stands in its footer, on one line.
         still: what it shows where no script runs, as HTML.
+        headline: what was found, on top in large letters; the title where there is none.
         compiled: whether it may compile WebAssembly that lies in the page; no script from text.
         parts: others, each as it goes into the page; they are not looked into.
     """
     parts |= {"title": html.escape(title), "style": style, "script": script}
+    parts["headline"] = html.escape(headline or title).replace(" %", "\u00a0%")
     shared = {name: _shared(f"{name}.html") for name in ("head", "theme", "save", "tools")}
     shared["tools"] = _filled(shared["tools"], shared)
     shared["still"] = f'<noscript><div class="still">{still or _NOTHING}</div></noscript>'
@@ -73,7 +76,13 @@ def html_page(
 
 
 def result_page(
-    package: str, result: Record, *rules: str, title: str, still: str, data: Any
+    package: str,
+    result: Record,
+    *rules: str,
+    title: str,
+    still: str,
+    data: Any,
+    headline: str = "",
 ) -> bytes:
     """The page of a result, as UTF-8: the template, the style and the module ``main`` of a package.
 
@@ -84,6 +93,7 @@ def result_page(
         title: plain text; it is escaped.
         still: what it shows where no script runs, as HTML.
         data: what its script draws, as JSON takes it.
+        headline: see :func:`html_page`.
     """
     template, style, script = parts(package, "main")
     return html_page(
@@ -94,6 +104,7 @@ def result_page(
         script=script,
         of=result,
         still=still,
+        headline=headline,
         data=safe_json(data),
     )
 

@@ -49,7 +49,7 @@ def _data(report: Diff) -> dict[str, Any]:
     return {
         "before": visible(report.before),
         "after": visible(report.after),
-        "below": words.below(report),
+        "below": f"{words.title(report)} · {words.below(report)}",
         "same": words.same(report),
         "align": report.align,
         "origin": list(map(visible, origin)),

@@ -11,6 +11,8 @@ from attnviz.features.diff.result import OTHER_UNITS, Diff, FigureChange, HeadCh
 
 UP = -1
 """More weight in the second run is blue, less is orange: the sign that is orange."""
+_SHORT = 40
+"""Letters of the names of two runs that a headline has room for."""
 MEANING = "blue: more in the second run, orange: less"
 
 
@@ -26,7 +28,8 @@ def same(report: Diff) -> bool:
 
 def headline(report: Diff) -> str:
     """What was found, in a sentence about heads."""
-    runs = f"{visible(report.before)} and {visible(report.after)}"
+    before, after = visible(report.before), visible(report.after)
+    runs = f"{before} and {after}" if len(before) + len(after) <= _SHORT else "the two runs"
     if same(report):
         return f"Nothing changed: no head differs between {runs}"
     first = report.heads[0] if report.heads else None

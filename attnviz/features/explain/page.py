@@ -57,7 +57,10 @@ def page(result: Explain) -> bytes:
         "causal": not result.masked,
         "signed": SCHEMES,
     }
-    return result_page(__package__, result, title=title, still=still(result), data=data)
+    said = minus(words.headline(result))
+    return result_page(
+        __package__, result, title=title, headline=said, still=still(result), data=data
+    )
 
 
 def _readable(tokens: Sequence[str]) -> list[str]:

@@ -36,6 +36,22 @@ def title(result: Explain) -> str:
     return f"Why does {model} say {answer}?"
 
 
+def headline(result: Explain) -> str:
+    """Which heads speak for it, and what is left of its lead without them; else the question."""
+    names = [result.layout.name(head.head) for head in result.heads]
+    if not names or (result.chosen_by == "votes" and (result.heads[0].vote or 0.0) <= 0):
+        return title(result)
+    first = result.prediction(result.answer)
+    of = f"{quoted(result.answer)} ({percent(first.probability)})"
+    many = len(names) > 1
+    heads = f"{'Heads' if many else 'Head'} {listing(names)}"
+    lead = f"lead of {result.lead:.2f} logits changes by {changes(result.together)}"
+    if result.chosen_by != "votes":
+        return f"Without {heads[0].lower()}{heads[1:]} the {lead}: they count most for {of}"
+    speak, them = ("speak", "them") if many else ("speaks", "it")
+    return f"{heads} {speak} most for {of}; without {them} its {lead}"
+
+
 def said(result: Explain) -> str:
     """The prediction and the runner-up."""
     first, other = result.prediction(result.answer), result.prediction(result.against)

@@ -44,6 +44,7 @@ def document(film: Film) -> dict[str, Any]:
         "loss": _curve(film.loss),
         "context": _curve(film.in_context),
         "baselines": [[visible(name), value] for name, value in film.baselines.items()],
+        "first": places[words.clearest(film).head] if film.formations else 0,
         "formed": [
             {"head": places[formation.head], "score": formation.score, "role": formation.role}
             for formation in film.formations
@@ -79,7 +80,7 @@ def _head(film: Film, head: HeadFilm) -> dict[str, Any]:
         "scores": {name: _curve(curve) for name, curve in head.scores.items()},
         "roles": head.roles,
         "effect": _curve(head.effect),
-        "life": list(life(film, head)),
+        "life": list(map(minus, life(film, head))),
     }
 
 

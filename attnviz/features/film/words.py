@@ -121,13 +121,18 @@ def title(film: Film) -> str:
     return f"Heads during training: {name}" if name else f"Heads during training, {_steps(film)}"
 
 
+def clearest(film: Film) -> Formation:
+    """The formation with the largest rise, of a film with any."""
+    return max(film.formations, key=lambda formation: formation.most - formation.least)
+
+
 def headline(film: Film) -> str:
     """The clearest thing that happened, in a sentence about heads."""
     name = run_name(film)
     of = f" of {name}" if name else ""
     if not film.formations:
         return f"No head{of} takes on a role, {_steps(film)}"
-    first = max(film.formations, key=lambda formation: formation.most - formation.least)
+    first = clearest(film)
     kind = _KINDS.get(first.role, first.role)
     article = "an" if kind[0] in "aeiou" else "a"
     return (

@@ -42,7 +42,10 @@ def page(result: Knockout) -> bytes:
         "colors": SCHEMES,
         "notes": [minus(note) for note in result.notes],
     }
-    return result_page(__package__, result, title=title, still=still(result), data=data)
+    said = data["said"]
+    return result_page(
+        __package__, result, title=title, headline=said, still=still(result), data=data
+    )
 
 
 def _effect(result: Knockout, effect: CutEffect) -> dict[str, Any]:

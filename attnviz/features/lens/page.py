@@ -41,10 +41,11 @@ def page(result: Lens) -> bytes:
             position=...,
         )
     title = words.title(result)
+    said = words.sentence(result, result.positions[-1])
     names = _Names()
     data = {
         "title": title,
-        "said": words.sentence(result, result.positions[-1]),
+        "said": said,
         "masked": result.masked,
         "layers": [words.label(row[0].layer) for row in result.states()],
         "positions": result.positions,
@@ -58,7 +59,9 @@ def page(result: Lens) -> bytes:
         "reason": f"What a layer added is not shown: {result.reason}." if result.reason else "",
         "closing": closing(result.source),
     }
-    return result_page(__package__, result, title=title, still=still(result), data=data)
+    return result_page(
+        __package__, result, title=title, headline=said, still=still(result), data=data
+    )
 
 
 class _Names:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from attnviz.drawing.labels import counted, model_name, percent, shorten, visible
+from attnviz.drawing.signed import signed
 from attnviz.features.lens.result import HeadWrites, Lens, LensCell, RowShare
 
 EMBEDDINGS = "embed"
@@ -27,6 +28,32 @@ def title(result: Lens) -> str:
         )
         return f"{model_name(result.source)}: what each head writes {where}"
     return f"{model_name(result.source)}: what each layer already knows"
+
+
+def clearest(result: Lens) -> HeadWrites:
+    """Of heads the one that raises the logit of one word most."""
+    return max(result.heads, key=lambda writes: max((w.value for w in writes.raises), default=0.0))
+
+
+def headline(result: Lens) -> str:
+    """What the clearest head raises, in a sentence."""
+    writes = clearest(result)
+    name = result.layout.name(writes.head)
+    if not writes.raises:
+        return f"No head raises a word, {title(result)}"
+    first = writes.raises[0]
+    where = (
+        at(result, result.positions[0])
+        if result.rows == 1
+        else f"on average over {counted(result.rows, 'row')}"
+    )
+    said = (
+        f"Of all heads {name} raises one word most {where}: {visible(first.token)}, by "
+        f"{signed(first.value)} logits"
+    )
+    if writes.in_text is not None:
+        said += f"; the word that it raises most stands in the text in {share(writes.in_text)}"
+    return said
 
 
 def at(result: Lens, position: int, *, ascii_only: bool = False) -> str:

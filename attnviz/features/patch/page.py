@@ -33,6 +33,7 @@ def page(result: Patch) -> bytes:
     title = words.title(result)
     data = {
         "title": title,
+        "headline": words.headline(result),
         "quote": words.quote(result),
         "task": words.model_does(result),
         "measured": words.circuit_measure(result),
@@ -52,7 +53,15 @@ def page(result: Patch) -> bytes:
         "faithful": circuit.faithful.share,
         "palette": list(anchors(DEFAULT_PALETTE)),
     }  # fmt: skip
-    return result_page(__package__, result, DRAWN, title=title, still=still(result), data=data)
+    return result_page(
+        __package__,
+        result,
+        DRAWN,
+        title=title,
+        headline=words.headline(result),
+        still=still(result),
+        data=data,
+    )
 
 
 def _nodes(result: Patch, made: Graph) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from attnviz.drawing.labels import counted, visible
+from attnviz.drawing.labels import counted, model_name, visible
 from attnviz.drawing.signed import signed
 from attnviz.features.patch.result import (
     Circuit,
@@ -215,6 +215,22 @@ def interval_percent(share: PatchShare) -> str:
     return (
         f" (joint 95 % interval {100 * share.joint_low:.0f} to {100 * share.joint_high:.0f} %)"
     ).replace("-", MINUS)
+
+
+def headline(result: Patch) -> str:
+    """What a circuit keeps, and what as many heads drawn at random keep."""
+    circuit = result.circuit
+    assert circuit is not None
+    size, heads, share = len(circuit.members), len(result.layout), circuit.faithful
+    keep = "keeps" if size == 1 else "keep"
+    known = ""
+    if share.low is not None and share.high is not None:
+        known = f" (95 % interval {100 * share.low:.0f} to {100 * share.high:.0f} %)"
+    return (
+        f"{size} of {heads} heads of {model_name(result.source)} {keep} {percent(share.share)}"
+        f"{known.replace('-', MINUS)} of the gap in {metric(result)}; {size} drawn at random keep "
+        f"{percent(mean(circuit.random))}"
+    )
 
 
 def _quote_circuit(result: Patch, circuit: Circuit) -> str:

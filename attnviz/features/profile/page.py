@@ -86,7 +86,10 @@ def page(result: Profile, *, links: Mapping[str, str] | None = None, command: st
         "closing": closing(result.source),
         "lines": _lines(result),
     }
-    return result_page(__package__, result, title=title, still=still(result), data=data)
+    said = words.headline(names[0], distribution.heads[0].behaviours)
+    return result_page(
+        __package__, result, title=title, headline=said, still=still(result), data=data
+    )
 
 
 def _about(result: Profile, distribution: Distribution) -> str:
@@ -112,6 +115,7 @@ def _lines(result: Profile) -> list[list[str]]:
 def _head(result: Profile, head: HeadDistribution) -> dict[str, Any]:
     return {
         "name": result.layout.name(head.head),
+        "headline": words.headline(result.layout.name(head.head), head.behaviours),
         "roles": [role.title for role in result[head.head].scores.roles],
         "rows": [_row(row) for row in head.rows],
         "deciles": {

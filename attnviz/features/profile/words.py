@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from attnviz.drawing.labels import percent
+from attnviz.features.profile.parts import Behaviours
 from attnviz.scoring.block import LOCAL_WINDOW
 
 RELATIONS: Mapping[str, str] = {
@@ -71,6 +73,34 @@ CRITERIA: Mapping[str, str] = {
 def relation(name: str) -> str:
     """A relation or a class in words; its name where nobody here knows it."""
     return RELATIONS.get(name, CLASSES.get(name, name))
+
+
+def headline(name: str, behaviours: Behaviours) -> str:
+    """The rule of a head that holds in most rows, with its interval and what chance gives.
+
+    Args:
+        name: of the head.
+        behaviours: its rules.
+    """
+    rules = [
+        (leaf.path, relation(key), share)
+        for leaf in behaviours.tree
+        for key, share in leaf.rules
+        if share.value is not None
+    ]
+    if not rules:
+        return f"Head {name}: no rule says which key it looks at most"
+    path, key, share = max(rules, key=lambda rule: (rule[2].value or 0.0) * rule[2].rows)
+    ends = ""
+    if share.low is not None and share.high is not None:
+        ends = f" [{percent(share.low)}, {percent(share.high)}]"
+    rows = "rows" if path else "all rows"
+    where = f" where {when(path)}" if path else ""
+    chance = "" if share.chance is None else f", by chance {percent(share.chance)}"
+    return (
+        f"Head {name} looks most at {key} in {percent(share.value or 0.0)}{ends} of {rows}{where}"
+        f"{chance}"
+    )
 
 
 def when(path: Sequence[tuple[str, bool]]) -> str:

@@ -27,7 +27,10 @@ def page(result: Thoughts) -> bytes:
         "traces": [_trace(result, trace) for trace in result.traces],
         "notes": [minus(note) for note in result.notes],
     }
-    return result_page(__package__, result, title=title, still=still(result), data=data)
+    said = data["said"]
+    return result_page(
+        __package__, result, title=title, headline=said, still=still(result), data=data
+    )
 
 
 def _head(result: Thoughts, head: ReceiverHead) -> dict[str, Any]:

@@ -33,6 +33,20 @@ export function startPage() {
   startEmbed();
 }
 
+/** What is folded, and open on paper. @type {HTMLDetailsElement[]} */
+let unfolded = [];
+
+/** On paper nothing can be opened. */
+function unfold() {
+  unfolded.push(.../** @type {NodeListOf<HTMLDetailsElement>} */ (document.querySelectorAll(".how:not([open])")));
+  for (const part of unfolded) part.open = true;
+}
+
+function fold() {
+  for (const part of unfolded) part.open = false;
+  unfolded = [];
+}
+
 /**
  * A page does that, takes the theme that is picked, and is light on paper.
  * @param {() => void} redraw what has colours of its own
@@ -47,10 +61,12 @@ export function startFrame(redraw) {
   });
   addEventListener("beforeprint", () => {
     document.documentElement.dataset.print = "";
+    unfold();
     redraw();
   });
   addEventListener("afterprint", () => {
     delete document.documentElement.dataset.print;
+    fold();
     redraw();
   });
 }

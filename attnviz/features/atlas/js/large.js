@@ -15,7 +15,9 @@ function link(name) {
 /** Three numbers in large letters: heads with a role, the clearest role, the costliest head. */
 export function drawLarge() {
   const named = heads.filter(({ does }) => does);
-  const facts = [fact(`${named.length} of ${heads.length}`, "", "heads have a role")];
+  const draws = named[0]?.stays?.of || 0;
+  const sure = named.filter(({ stays }) => stays && stays.does === stays.of).length;
+  const facts = [fact(`${named.length} of ${heads.length}`, draws ? `, ${sure} of them in all ${draws} draws of the texts` : "", "heads have a role")];
   /** @type {Record<string, number>} */
   const lift = {};
   for (const { name, does, scores } of named) lift[name] = (does && scores[does.score]?.mean) || 0;
@@ -27,7 +29,7 @@ export function drawLarge() {
   const [costliest] = heads.filter(({ effect }) => effect).sort((one, other) => (other.effect?.effect || 0) - (one.effect?.effect || 0));
   if (costliest?.effect && metric) {
     const { effect, low, high } = costliest.effect;
-    facts.push(fact(`${figure(effect, true)}`, interval(low, high), `${metric.unit} of ${metric.name} without head `, link(costliest.name)));
+    facts.push(fact(figure(effect, true), interval(low, high, (end) => figure(end, true)), `${metric.unit} of ${metric.name} without head `, link(costliest.name)));
   }
   fill(byId("large"), ...facts);
 }

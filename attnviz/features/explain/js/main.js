@@ -50,7 +50,7 @@ function card(head) {
 }
 
 function draw() {
-  fill(byId("about"), data.said);
+  fill(byId("about"), `${data.title} ${data.said[0].toUpperCase()}${data.said.slice(1)}.`);
   const widest = largest(data.sums) || 1;
   fill(byId("text"), ...tinted(data.sums, (value) => tintOf(value / widest), signedText));
   fill(byId("summary"), ...data.summary.map((sentence) => make("p", {}, sentence)));

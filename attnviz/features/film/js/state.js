@@ -5,7 +5,7 @@ import { observed, setAddress } from "./observed.js";
 
 /** @returns {State} */
 function start() {
-  return { step: count - 1, head: data.formed.length ? data.formed[0].head : 0 };
+  return { step: count - 1, head: data.first };
 }
 
 const store = observed(start());

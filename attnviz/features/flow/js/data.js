@@ -6,8 +6,8 @@ export const data = JSON.parse(byId("data").textContent || "");
 
 export const count = data.tokens.length;
 export const depth = data.columns.length;
-/** Height of a token's row. */
-export const ROW = count <= 40 ? 22 : count <= 120 ? 16 : 12;
+/** Height of a token's row: as much as a window has room for. */
+export const ROW = count <= 22 ? 32 : count <= 40 ? 22 : count <= 120 ? 16 : 12;
 
 /** Shares [n * n], row by row. @param {string} text base64 of 16-bit numbers, little-endian */
 function table(text) {

@@ -206,7 +206,8 @@ function limit() {
 startFrame(draw);
 startHelpByKey([["↑ ↓", "from token to token"], ["← →", "from layer to layer"], ["Enter", "hold what is followed"], ["Home", "the first token"], ["End", "the last token"], ["Esc", "show all"]]);
 startSaving("attnviz-flow", (painter) => drawWhole(painter, drawn, chosen, shown), numbers, { card: untitled((painter) => drawWhole(painter, drawn, chosen, shown), 24) });
-fill(byId("about"), `${data.through[0].toUpperCase()}${data.through.slice(1)}. ${data.formula[0].toUpperCase()}${data.formula.slice(1)}.`);
+fill(byId("about"), data.through);
+fill(byId("measured"), `${data.formula[0].toUpperCase()}${data.formula.slice(1)}.`);
 fill(byId("method"), data.called);
 for (const [name, value] of Object.entries(TERMS[data.method] || {})) byId("method").setAttribute(name, value);
 fill(byId("closing"), data.closing);

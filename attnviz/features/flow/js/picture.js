@@ -54,7 +54,7 @@ function drawLines(painter, lines, chosen, left, top, width) {
     const [share, layer, from, to] = one;
     const x = left + layer * step;
     painter.curve(x, top + (from + 0.5) * ROW, x + step, top + (to + 0.5) * ROW, quiet(one) ? colors.stays : colors.flow,
-      Math.max(share * Math.min(ROW - 3, 18), 0.5), 0.12 + 0.78 * Math.sqrt(Math.min(share, 1)));
+      Math.max(share * Math.min(ROW - 3, 24), 0.5), 0.12 + 0.78 * Math.sqrt(Math.min(share, 1)));
   }
   if (chosen) for (const node of chosen.nodes) painter.dot(left + clamp(chosen.layer * step, 4, width - 4), top + (node + 0.5) * ROW, 4, colors.flow);
 }

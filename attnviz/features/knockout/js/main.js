@@ -130,8 +130,7 @@ function* lines() {
   }
 }
 
-fill(byId("about"), data.metric);
-fill(byId("said"), data.said);
+fill(byId("about"), data.title);
 fill(byId("spans"), table(["part", "tokens", "text"], data.spans.map(([name, tokens, text]) => [make("bdi", {}, name), String(tokens), make("bdi", {}, text)])));
 fill(byId("measured"), data.measured);
 fill(byId("notes"), data.notes.join(" "));

@@ -10,6 +10,7 @@ from typing import Any
 
 from attnviz.drawing.labels import closing, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
+from attnviz.drawing.signed import minus
 from attnviz.drawing.still import still
 from attnviz.features.lens import words
 from attnviz.features.lens.result import HeadWrites, Lens, TokenEffect
@@ -27,6 +28,7 @@ def heads_page(result: Lens) -> bytes:
     data = {
         "title": words.title(result),
         "chance": words.chance(result),
+        "first": result.heads.index(words.clearest(result)),
         "several": result.rows > 1,
         "rows": _lines(result),
         "heads": [_head(result, writes) for writes in result.heads],
@@ -38,7 +40,12 @@ def heads_page(result: Lens) -> bytes:
         "closing": closing(result.source),
     }
     return result_page(
-        __package__, result, title=words.title(result), still=still(result), data=data
+        __package__,
+        result,
+        title=words.title(result),
+        headline=minus(words.headline(result)),
+        still=still(result),
+        data=data,
     )
 
 

@@ -19,6 +19,8 @@ const END = { layer: data.layers.length - 1, column: data.tokens.length - 1 };
 let held = null;
 /** @type {Place} */
 let last = END;
+/** So much of the width is little. */
+const LITTLE = 0.3;
 /** Columns that a card has room for. */
 const CARD = 10;
 
@@ -51,6 +53,14 @@ function bring(box) {
   const { offsetLeft: left, offsetTop: top, offsetWidth: width, offsetHeight: height } = box;
   wide.scrollLeft = clamp(wide.scrollLeft, left + width + 8 - wide.clientWidth, Math.max(0, left - 80));
   wide.scrollTop = clamp(wide.scrollTop, top + 2 * height - wide.clientHeight, Math.max(0, top - 2 * height));
+}
+
+/** Words are cut rather than scrolled for, where little is missing. */
+function fit() {
+  const wide = byId("wide");
+  grid.classList.remove("tight");
+  const missing = wide.scrollWidth - wide.clientWidth;
+  grid.classList.toggle("tight", missing > 1 && missing < LITTLE * wide.clientWidth);
 }
 
 /** @param {Place} place @param {boolean} hold */
@@ -119,7 +129,7 @@ function pressed(event) {
   event.preventDefault();
 }
 
-fill(byId("about"), data.said);
+fill(byId("about"), data.title);
 for (const name of /** @type {const} */ (["checked", "reason", "closing"])) fill(byId(name), data[name]);
 fill(byId("legend"), ...legend([...data.palette], "probability 0", "1", false));
 const grid = byId("grid");
@@ -137,6 +147,8 @@ grid.addEventListener("click", (event) => {
   if (place) choose(place, !(held && held.layer === place.layer && held.column === place.column));
 });
 grid.addEventListener("keydown", pressed);
+fit();
+addEventListener("resize", fit);
 addEventListener("hashchange", () => {
   const next = recalled();
   if (next) choose(next, true);

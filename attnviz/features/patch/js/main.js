@@ -17,13 +17,17 @@ import { term } from "./words.js";
 
 /** @type {import("./types.js").Data} */
 const data = JSON.parse(byId("data").textContent || "");
-// as in graph.py, which bends the arrows
-const STEP = 115;
+// as in graph.py, which bends the arrows; on a phone heads stand closer, so that letters stay large
+const NARROW = innerWidth <= 600;
+const STEP = NARROW ? 84 : 115;
 const RISE = 110;
-const RADIUS = 22;
+/** Half of a node's box. */
+const [HALF, TALL] = [40, 22];
+/** Edges with their number: the strongest, in so many places along each where there is room. */
+const [NUMBERED, PLACES] = [5, [0.5, 0.4, 0.6, 0.3, 0.7]];
 
 const reach = Math.max(1, ...data.nodes.map((node) => Math.abs(node.x)));
-const wide = 2 * reach * STEP + 230;
+const wide = 2 * reach * STEP + (NARROW ? 150 : 230);
 const high = data.levels.length * RISE + 20;
 /** @type {Map<string, Node>} */
 const nodes = new Map(data.nodes.map((node) => [node.name, node]));
@@ -35,18 +39,38 @@ function place(node) {
   return [wide / 2 + node.x * STEP, high - 50 - node.level * RISE];
 }
 
-/** The way of an edge, from rim to rim. @param {Arrow} arrow */
-function way(arrow) {
+/** The points of an edge's curve, from rim to rim. @param {Arrow} arrow @returns {[number, number][]} */
+function bent(arrow) {
   const [start, end] = [arrow.start, arrow.end].map((name) => /** @type {Node} */ (nodes.get(name)));
   const [[x1, y1], [x2, y2]] = [place(start), place(end)];
   const [mx, my] = [(x1 + x2) / 2 + arrow.bend * (y1 - y2), (y1 + y2) / 2 + arrow.bend * (x2 - x1)];
   /** @param {number} x @param {number} y @param {number} room */
   const rim = (x, y, room) => {
     const long = Math.hypot(mx - x, my - y) || 1;
-    return [x + ((mx - x) / long) * room, y + ((my - y) / long) * room];
+    const [across, down] = [(mx - x) / long, (my - y) / long];
+    const out = room + Math.min(HALF / Math.max(Math.abs(across), 1e-6), TALL / Math.max(Math.abs(down), 1e-6));
+    return /** @type {[number, number]} */ ([x + across * out, y + down * out]);
   };
-  const [a, b] = [rim(x1, y1, RADIUS), rim(x2, y2, RADIUS + 9)];
-  return `M${a} Q${mx},${my} ${b}`;
+  return [rim(x1, y1, 0), [mx, my], rim(x2, y2, 9)];
+}
+
+/** @param {Arrow} arrow */
+function way(arrow) {
+  const [start, middle, end] = bent(arrow);
+  return `M${start} Q${middle} ${end}`;
+}
+
+/** @type {[number, number][]} */
+const taken = [];
+/** Where the number of an edge lies on no node and no other number. @param {Arrow} arrow @returns {[number, number]} */
+function free(arrow) {
+  const [a, m, b] = bent(arrow);
+  const spots = PLACES.map((t) => /** @type {[number, number]} */ ([0, 1].map((n) => (1 - t) ** 2 * a[n] + 2 * t * (1 - t) * m[n] + t * t * b[n])));
+  const clear = ([x, y] = [0, 0]) => data.nodes.map(place).every(([u, v]) => Math.abs(u - x) > HALF + 20 || Math.abs(v - y) > TALL + 10)
+    && taken.every(([u, v]) => Math.abs(u - x) > 44 || Math.abs(v - y) > 18);
+  const spot = spots.find(clear) || spots[0];
+  taken.push(spot);
+  return spot;
 }
 
 /** @param {Arrow} arrow */
@@ -95,7 +119,7 @@ const edges = new Map();
 /** @type {Map<Node, SVGElement>} */
 const shapes = new Map();
 data.levels.forEach((name, level) => {
-  if (name !== "logits") svg.append(draw("text", { class: "level", x: 4, y: high - 46 - level * RISE }, name));
+  if (name !== "logits") svg.append(draw("text", { class: "level", x: 4, y: high - 46 - level * RISE }, NARROW ? name.replace("layer ", "") : name));
 });
 for (const side of Object.keys(data.fed)) {
   svg.append(draw("defs", {}, draw("marker", { id: `tip-${side}`, viewBox: "0 0 10 10", refX: 5, refY: 5, markerWidth: 12,
@@ -115,18 +139,27 @@ for (const arrow of [...data.arrows].reverse()) {
 }
 for (const node of data.nodes) {
   const [x, y] = place(node);
-  const color = node.color || "#f2f2f2";
-  const shape = draw("g", { class: "node", role: "button", "aria-label": node.role ? `${node.name} ${node.role}` : node.name });
-  if (node.rows) shape.append(draw("circle", { cx: x, cy: y, r: RADIUS, fill: color }));
-  else shape.append(draw("rect", { x: x - 34, y: y - 15, width: 68, height: 30, rx: 7 }));
-  shape.append(draw("text", { x, y, fill: inkOn(...rgb(color)) }, node.name));
-  if (node.role) shape.append(" ", draw("text", { class: "role", x: x + RADIUS + 5, y }, node.role));
+  const shape = draw("g", { class: node.color ? "node" : "node quiet", role: "button", "aria-label": node.role ? `${node.name} ${node.role}` : node.name });
+  const half = node.rows ? HALF : 34;
+  const tall = node.rows ? TALL : 15;
+  const [tone, ink] = node.color ? [node.color, inkOn(...rgb(node.color))] : ["var(--box)", "var(--text)"];
+  shape.append(draw("rect", { x: x - half, y: y - tall, width: 2 * half, height: 2 * tall, rx: node.rows ? TALL : 7, fill: tone }));
+  shape.append(draw("text", { x, y: node.role ? y - 7 : y, fill: ink }, node.name));
+  if (node.role) shape.append(" ", draw("text", { class: "role", x, y: y + 9, fill: ink }, node.role));
   if (node.rows) listen(shape, node);
   shapes.set(node, shape);
   svg.append(shape);
 }
 
-fill(byId("title"), data.title);
+for (const arrow of data.arrows.slice(0, NUMBERED)) {
+  const [x, y] = free(arrow);
+  const text = wholePercent(arrow.share);
+  const half = 4 * text.length + 2;
+  svg.append(draw("g", { class: "number" }, draw("rect", { x: x - half, y: y - 9, width: 2 * half, height: 18, rx: 5 }),
+    draw("text", { x, y, fill: `var(--${arrow.side})` }, text)));
+}
+
+fill(byId("about"), data.title);
 fill(byId("quote"), data.quote);
 fill(byId("task"), data.task);
 fill(byId("measured"), data.measured);
@@ -157,7 +190,7 @@ byId("save-png").addEventListener("click", async () => {
 byId("save-svg").addEventListener("click", () => download(standingAlone(svg, wide, high), "attnviz-circuit.svg"));
 byId("save-csv").addEventListener("click", () => download(csvOf(edgeLines()), "attnviz-circuit.csv"));
 startShareCard({
-  headline: () => `${data.title} keeps ${wholePercent(data.faithful)} of the gap between clean and corrupted prompts`,
+  headline: () => data.headline,
   picture: () => pictured(svg, wide, high), name: () => "attnviz-circuit", hand: download,
 });
 startHelpByKey([["Tab", "from head to head and edge to edge"], ["Esc", "let go"]]);

@@ -19,6 +19,7 @@ export interface Arrow {
 }
 export interface Data {
   title: string;
+  headline: string;
   quote: string;
   task: string;
   measured: string;

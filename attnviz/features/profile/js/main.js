@@ -30,6 +30,7 @@ function draw() {
   byId("heads").classList.toggle("two", shown.length > 1);
   fill(byId("heads"), ...shown.map(({ part }) => part));
   fill(byId("count"), plural(shown.reduce((sum, { count }) => sum + count, 0), "row"));
+  fill(byId("headline"), heads.find(({ name }) => name === head)?.headline || data.title);
   document.title = `${head} · ${data.title}`;
 }
 

@@ -9,7 +9,7 @@ export type Singular = [number, number, string[], string[], string[], string[]];
 export interface Leaf { where: string; share: number; rules: [string, ...Share][] }
 export interface Calibration { role: string; holds: Share; possible: number; residue: [string, number, number[]][] }
 export interface Head {
-  name: string; roles: string[]; rows: Row[]; deciles: Record<string, Decile[]>; rules: Leaf[];
+  name: string; headline: string; roles: string[]; rows: Row[]; deciles: Record<string, Decile[]>; rules: Leaf[];
   shares: Record<string, Share>; unexplained: Share; halves: [number, number]; calibrations: Calibration[];
   classes: [string, string, number, number, number][]; pairs: [string, string, number, number, number][]; pairError: number;
   specific: [string, number, number][]; unspecific: [string, number, number][];

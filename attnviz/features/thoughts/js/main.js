@@ -218,8 +218,7 @@ function* lines() {
   }
 }
 
-fill(byId("about"), "sentences of a reasoning trace");
-fill(byId("said"), data.said);
+fill(byId("about"), data.title);
 fill(byId("which"), ...which());
 byId("which").hidden = data.traces.length < 2;
 const reliable = data.reliability === null ? "" : ` Split-half reliability ${fixed(data.reliability, 2)}.`;

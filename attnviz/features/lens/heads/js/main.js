@@ -55,7 +55,7 @@ function choose(n, told = false) {
   fill(byId("lowers"), ...effects("lowers most", head.lowers));
   fill(byId("recurring"), ...(head.recurring.length ? [make("h3", {}, "recurs among the five it raises most"), ...head.recurring.map(([word, share]) => barLine(word, bar(share), wholePercent(share)))] : []));
   if (told) say(`head ${head.name} raises ${head.raises.slice(0, 3).map(([word]) => word).join(", ")}`);
-  setAddress(n ? `#head=${head.name}` : "");
+  setAddress(n !== data.first ? `#head=${head.name}` : "");
 }
 
 /** @param {KeyboardEvent} event */
@@ -92,7 +92,7 @@ function drawWhole(painter) {
   return { width: Math.max(left + across * wide + 10, painter.measure(data.title, 14, 650) + 20, 470), height: end + 30 };
 }
 
-fill(byId("about"), data.several ? "read out by the last normalization and the LM head, the mean over rows" : "read out by the last normalization and the LM head");
+fill(byId("about"), `${data.title}, read out by the last normalization and the LM head${data.several ? ", the mean over rows" : ""}`);
 fill(byId("closing"), data.closing);
 fill(byId("legend"), ...legend([...data.palette], "length of what a head writes: 0", fixed(most, 2), false));
 const grid = byId("grid");
@@ -110,5 +110,6 @@ grid.addEventListener("keydown", pressed);
 startHelpByKey([["arrow keys", "another head"]]);
 startFrame(() => {});
 startSaving("attnviz-lens-heads", drawWhole, () => data.table, { card: untitled(drawWhole, 26) });
-choose(Math.max(0, data.heads.findIndex(({ name }) => `#head=${name}` === decodeURIComponent(location.hash))));
+const asked = data.heads.findIndex(({ name }) => `#head=${name}` === decodeURIComponent(location.hash));
+choose(asked < 0 ? data.first : asked);
 document.documentElement.dataset.busy = "0";

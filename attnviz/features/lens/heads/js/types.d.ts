@@ -5,5 +5,7 @@ export interface Head {
   recurring: [string, number][]; inText: string | null;
 }
 export interface Data {
-  title: string; chance: string; several: boolean; rows: string[]; heads: Head[]; table: string[][]; palette: string[]; closing: string;
+  title: string; chance: string; several: boolean;
+  /** the number of the head that the page opens on */
+  first: number; rows: string[]; heads: Head[]; table: string[][]; palette: string[]; closing: string;
 }

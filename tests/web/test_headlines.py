@@ -1,0 +1,176 @@
+"""One headline a page, a finding with its figure; figures that fill their stage; what is folded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import attnviz as av
+from tests import ROOT
+from tests.viewing import opened
+from tests.web.family import MAKE, SETTLED
+
+FOUND = {
+    "lens": " becomes the most probable word in the last layer, with ",
+    "lens-heads": "Of all heads ",
+    "flow": " takes in most from ",
+    "patch": " heads of demo-gpt2 keep ",
+    "explain": " speak most for ",
+    "film": " becomes a",
+    "knockout": "Where the last token cannot attend to first, the prediction moves by ",
+    "thoughts": "Later sentences move most without ",
+    "diff": " changed most between ",
+    "profile": "Head 1.4 looks most at the token before in ",
+}
+"""Words of the sentence that stands on top of each page."""
+
+
+def _profile(folder: Path) -> Path:
+    texts = ROOT / "sample_inputs" / "sentences.txt"
+    return av.profile(texts, select="1.4").save(folder / "profile.html")
+
+
+def _film(folder: Path) -> Path:
+    film = av.read(ROOT / "sample_inputs" / "phases" / "demo-gpt2.json")
+    return film.save(folder / "film.html")
+
+
+OWN = {"profile": _profile, "film": _film}
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("headlines")
+    return {name: (MAKE | OWN)[name](folder) for name in FOUND}
+
+
+def visit(page: Any, path: Path, width: int, height: int) -> None:
+    page.set_viewport_size({"width": width, "height": height})
+    page.goto(path.as_uri())
+    page.evaluate(SETTLED)
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_a_page_has_one_headline_with_its_figure(
+    browser: Any, pages: dict[str, Path], name: str
+) -> None:
+    with opened(browser) as shown:
+        shown.documents.add(pages[name].as_uri())
+        for width, letters in ((1440, "28px"), (390, "18px")):
+            visit(shown.page, pages[name], width, 900)
+            assert shown.page.locator("h1").count() == 1
+            said = shown.page.inner_text("h1")
+            assert FOUND[name] in said
+            assert any(map(str.isdigit, said))
+            assert shown.page.eval_on_selector("h1", "h => getComputedStyle(h).fontSize") == letters
+            assert shown.page.evaluate("document.documentElement.scrollWidth") <= width
+        largest = shown.page.evaluate(
+            "Math.max(...[...document.querySelectorAll('body :not(h1, h1 *)')]"
+            ".filter(e => e.checkVisibility() && e.innerText)"
+            ".map(e => parseFloat(getComputedStyle(e).fontSize)))"
+        )
+        assert largest <= 18
+        assert shown.page.inner_text("#about, #origin, #below") != said
+
+
+@pytest.mark.parametrize("name", ["flow", "patch", "film"])
+def test_how_it_was_measured_is_folded_and_open_on_paper(
+    browser: Any, pages: dict[str, Path], name: str
+) -> None:
+    with opened(browser) as shown:
+        shown.documents.add(pages[name].as_uri())
+        visit(shown.page, pages[name], 1440, 900)
+        assert not shown.page.is_visible(".how > :not(summary)")
+        shown.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        assert len(shown.page.inner_text(".how > :nth-child(2)")) > 40
+        shown.page.evaluate("dispatchEvent(new Event('afterprint'))")
+        assert not shown.page.is_visible(".how > :not(summary)")
+        shown.page.focus(".how > summary")
+        shown.page.keyboard.press("Enter")
+        assert shown.page.is_visible(".how > :not(summary)")
+
+
+def test_cells_of_a_lens_fill_its_width(browser: Any, pages: dict[str, Path]) -> None:
+    with opened(browser) as shown:
+        shown.documents.add(pages["lens"].as_uri())
+        for width in (1024, 1440):
+            visit(shown.page, pages["lens"], width, 900)
+            empty, over = shown.page.eval_on_selector(
+                "#wide",
+                "e => [e.clientWidth - e.firstChild.offsetWidth, e.scrollWidth - e.clientWidth]",
+            )
+            assert empty <= 1
+            assert over <= 1
+
+
+def test_rows_of_a_flow_are_32_pixels_high(browser: Any, pages: dict[str, Path]) -> None:
+    with opened(browser) as shown:
+        shown.documents.add(pages["flow"].as_uri())
+        visit(shown.page, pages["flow"], 1440, 900)
+        rows = shown.page.eval_on_selector_all(
+            "#before .row", "all => all.map(e => e.offsetHeight)"
+        )
+        assert set(rows) == {32}
+
+
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (1024, 768)])
+def test_a_circuit_fits_its_window(
+    browser: Any, pages: dict[str, Path], width: int, height: int
+) -> None:
+    with opened(browser, color_scheme="dark") as shown:
+        shown.documents.add(pages["patch"].as_uri())
+        visit(shown.page, pages["patch"], width, height)
+        assert (
+            shown.page.eval_on_selector("main", "e => e.getBoundingClientRect().bottom") <= height
+        )
+        strongest = sorted(
+            (abs(link.edge.first.share) for link in av.read(pages["patch"]).circuit.links),
+            reverse=True,
+        )[:5]
+        numbers = shown.page.locator(".number text").all_text_contents()
+        assert len(numbers) == len(strongest) > 0
+        read = sorted(abs(int(n.replace("−", "-").split("\xa0")[0].split(" ")[0])) for n in numbers)
+        assert read == sorted(round(100 * share) for share in strongest)
+
+
+INSIDE = """() => [...document.querySelectorAll('.node')].flatMap(node => {
+    const box = node.querySelector('rect').getBoundingClientRect();
+    return [...node.querySelectorAll('text')].map(text => text.getBoundingClientRect())
+        .filter(b => b.left < box.left || b.right > box.right || b.top < box.top - 1
+            || b.bottom > box.bottom + 1).map(b => node.textContent); })"""
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
+def test_labels_of_a_circuit_stand_in_its_nodes(
+    browser: Any, pages: dict[str, Path], width: int, scheme: str
+) -> None:
+    with opened(browser, color_scheme=scheme) as shown:
+        shown.documents.add(pages["patch"].as_uri())
+        visit(shown.page, pages["patch"], width, 844)
+        assert shown.page.evaluate(INSIDE) == []
+        grounds = shown.page.eval_on_selector_all(
+            ".node.quiet rect", "all => all.map(e => getComputedStyle(e).fill)"
+        )
+        assert grounds, "heads without a role, and the logits"
+        assert set(grounds) == {"rgb(255, 255, 255)" if scheme == "light" else "rgb(35, 41, 51)"}
+
+
+def test_pages_open_on_the_head_of_their_headline(browser: Any, pages: dict[str, Path]) -> None:
+    for name, heading in (("film", "#name"), ("lens-heads", "#name")):
+        with opened(browser) as shown:
+            shown.documents.add(pages[name].as_uri())
+            visit(shown.page, pages[name], 1440, 900)
+            head = shown.page.inner_text(heading).split()[1]
+            assert f" {head} " in shown.page.inner_text("h1")
+    lens = av.read(pages["lens-heads"])
+    most = max(lens.heads, key=lambda writes: writes.raises[0].value)
+    with opened(browser) as shown:
+        shown.documents.add(pages["lens-heads"].as_uri())
+        visit(shown.page, pages["lens-heads"], 1440, 900)
+        assert shown.page.inner_text("#name") == f"Head {lens.layout.name(most.head)}"
+        assert shown.page.inner_text("#raises .bar-line bdi >> nth=0") in shown.page.inner_text(
+            "h1"
+        )
+        assert "#head" not in shown.page.url
