@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -82,6 +83,8 @@ def day() -> datetime:
     return datetime.fromtimestamp(int(epoch), UTC) if epoch.isdecimal() else datetime.now(UTC)
 
 
+_READ = re.compile(r"@([^\s,@]*/[^\s,@]*)")
+"""A file that an argument is read from, as ``@circuit.json``, in a folder."""
 _COMMAND: ContextVar[str] = ContextVar("command", default="")
 _CURRENT: ContextVar[Made | None] = ContextVar("made", default=None)
 
@@ -152,6 +155,7 @@ def _argument(text: str) -> str:
     name, equals, value = text.rpartition("=")
     if os.sep in value and (os.path.exists(value) or not any(map(str.isspace, value))):
         value = called(value)
+    value = _READ.sub(lambda file: f"@{called(file[1])}", value)
     return _cut(f"{name}{equals}{value}")
 
 

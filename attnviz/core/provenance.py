@@ -44,6 +44,17 @@ class SourceInfo:
         return self.backend == "untrained" or self.exactness.startswith(RANDOM)
 
 
+def own_name(place: str) -> str:
+    """A file, or a line of one, as results and pages name it: of a machine's path the last part.
+
+    Args:
+        place: as it was given; a path from where one stands (``data/a.txt``) stays as it is.
+    """
+    if os.path.isabs(place) or place.startswith((".", "~")):
+        return PurePath(place).name or place
+    return place
+
+
 _ANY_MODELS = (
     r"(hf|pytorch|safetensors|weights|models?|(checkpoint|ckpt|epoch|step|iter|run|version|v)s?"
     r"[-_.]?\d*|\d+|final|best|last|latest|out|output|outputs|results|snapshots|[0-9a-f]{40})"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from attnviz.core.prompt import Prompt
+from attnviz.core.provenance import own_name
 from attnviz.corpus.lines import Problem, decoded, no_text, open_bytes, shown, whole_number
 
 _COLUMNS = 10
@@ -114,7 +115,7 @@ def sentences(name: str) -> Iterator[tuple[int, int, Sentence | Problem]]:
             words, heads, relations, rows = sentence
             place = f"{shown(name)}:{first}"
             named = [c.partition("=")[2].strip() for c in comments if c.startswith("sent_id")]
-            title = named[0] if named and named[0] else place
+            title = named[0] if named and named[0] else own_name(place)
             yield (
                 number,
                 first,

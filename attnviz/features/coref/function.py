@@ -10,6 +10,7 @@ from attnviz import files as paths
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.interface import interface
 from attnviz.core.progress import Progress
+from attnviz.core.provenance import own_name
 from attnviz.core.split import field_of
 from attnviz.corpus.texts import InvalidRecord
 from attnviz.features.coref.entities import documents, is_treebank
@@ -63,4 +64,4 @@ def _broken(bad: Sequence[InvalidRecord]) -> dict[str, int]:
     """How much of a treebank cannot be used; the first of it is named."""
     if not bad:
         return {}
-    return {f"sentences or documents that cannot be used, first {bad[0].place}": len(bad)}
+    return {f"sentences or documents that cannot be used, first {own_name(bad[0].place)}": len(bad)}

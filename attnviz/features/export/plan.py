@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from attnviz.core.heads import Head, Layout, SiteKind
+from attnviz.core.provenance import own_name
 from attnviz.core.scores import Score
 from attnviz.core.spans import said_cut
 from attnviz.core.tokens import Sides
@@ -207,7 +208,7 @@ class FilePlan:
 
 
 def _input(item: Input) -> dict[str, Any]:
-    fields: dict[str, Any] = {"input": item.place, "id": item.name, "text": item.text}
+    fields: dict[str, Any] = {"input": own_name(item.place), "id": item.name, "text": item.text}
     if isinstance(item, Text):
         for name in ("pair", "target"):
             value = getattr(item.prompt, name)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from attnviz.captures.copies import repeated
 from attnviz.core.fingerprint import fingerprint
+from attnviz.core.provenance import own_name
 from attnviz.core.scores import Role
 from attnviz.drawing.labels import counted
 from attnviz.errors import InputError, UsageError
@@ -97,7 +98,7 @@ def summarize(
         maps=_maps(steps),
         probed=first.probes,
         metric=first.metric,
-        files=tuple(first.files),
+        files=tuple(map(own_name, first.files)),
     )
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from attnviz.core.fingerprint import fingerprint
 from attnviz.core.heads import Head, Layout
 from attnviz.core.measures import SinkRate
+from attnviz.core.provenance import own_name
 from attnviz.core.scores import Estimate, HeadScores
 from attnviz.drawing.labels import counted
 from attnviz.features.profile import likeness
@@ -102,9 +103,9 @@ def summarize(state: State, *, stability: bool = False) -> Profile:
         },
         alike_texts=len(tally.alike),
         bad_count=state.bad_count,
-        bad=tuple((bad.place, bad.reason) for bad in state.bad),
+        bad=tuple((own_name(bad.place), bad.reason) for bad in state.bad),
         empty_rows=tally.empty,
-        files=tuple(name for run in state.runs for name in run.names),
+        files=tuple(own_name(name) for run in state.runs for name in run.names),
         quantity=about.settings.quantity,
         sink_rate=_sink_rate(tally) if about.settings.quantity == "weights" else None,
         matching=about.matching,
@@ -314,7 +315,7 @@ def _examples(examples: Examples, number: int, head: Head) -> dict[str, tuple[Ex
                         title,
                         float(examples.values[at]),
                         shown.number,
-                        shown.place,
+                        own_name(shown.place),
                         shown.window,
                         shown.text,
                         row,

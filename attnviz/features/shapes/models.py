@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from attnviz.attention.costs import cache_elements, parameters
+from attnviz.core.provenance import own_name
 from attnviz.features.shapes.parts import LayerSizes
 from attnviz.features.shapes.records import layer_sizes, of_layer
 from attnviz.features.shapes.result import LayerAnswer
@@ -127,7 +128,7 @@ def diagram_answer(
     return DiagramAnswer(
         **printed._asdict(),
         model=None if model is None else _model(model),
-        files=tuple(map(str, files)),
+        files=tuple(own_name(str(name)) for name in files),
         **of_layer(walk, explain=explain, layers=layers),
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.provenance import own_name
 from attnviz.core.scores import Role
 from attnviz.features.profile.parts import (
     Behaviours,
@@ -113,7 +114,7 @@ class _Texts:
         for key, first in self._places:
             text = self._sample.texts[key]
             tokens = text.tokens[first : first + _SHOWN_TOKENS + 32]
-            shown.append(SampledText(text.number, text.place, text.window, first, tokens))
+            shown.append(SampledText(text.number, own_name(text.place), text.window, first, tokens))
         return tuple(shown)
 
 

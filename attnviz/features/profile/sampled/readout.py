@@ -22,6 +22,7 @@ from attnviz.attention.unembedding import moved
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, array, converted, to_numpy, top
 from attnviz.core.heads import Head
+from attnviz.core.provenance import own_name
 from attnviz.core.source import Normalization, Readout, Source
 from attnviz.features.profile.parts import Distribution, SampledRow, Singular
 from attnviz.features.profile.sampled.sample import WHOLE
@@ -121,7 +122,10 @@ def _read(
 
 def _keys(distribution: Distribution, sums: HeadSums) -> list[int]:
     """The key of each text that is shown."""
-    keys = {(text.number, text.place, text.window): key for key, text in sums.sample.texts.items()}
+    keys = {
+        (text.number, own_name(text.place), text.window): key
+        for key, text in sums.sample.texts.items()
+    }
     return [keys[text.number, text.place, text.window] for text in distribution.texts]
 
 
