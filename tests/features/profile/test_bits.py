@@ -208,7 +208,7 @@ def test_a_task_that_kills_is_reported_as_bad(corpus, monkeypatch) -> None:
     found = av.profile(corpus[0], model=MODEL, jobs=1)
     assert found.texts == 64
     assert found.bad_count == 7  # six texts and a line that is none
-    assert found.bad[0] == (f"{corpus[0]}:65", "2 processes crashed on it")
+    assert found.bad[0] == (f"{Path(corpus[0]).name}:65", "2 processes crashed on it")
 
 
 def test_strict_stops_at_the_first_bad_text(corpus, tmp_path) -> None:
