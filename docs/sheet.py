@@ -39,10 +39,10 @@ COMMANDS = {
 }
 _RENAMED = {"--texts": "--lines", "--gold": "--conllu"}
 """Options of :data:`COMMANDS` as they were called before."""
-SHOWN = ((WIDE, "light", 560), ((1024, 768), "dark", 400), (PHONE, "light", 190))
+SHOWN = ((WIDE, "light", 500), ((1024, 768), "dark", 356), (PHONE, "light", 170))
 """Windows, by touch where they are narrow; their theme, and how wide they are drawn."""
-_COLOURS, _GAP = 64, 8
-_DAY = "1767225600"
+_COLOURS, _GAP = 256, 8
+_DAY = "1764000000"
 
 
 def write(tree: Path, folder: Path, renamed: Mapping[str, str]) -> dict[str, Path]:

@@ -36,7 +36,7 @@ PARTS = {
                "sinks", "retrieval", "syntax", "profile", "diff", "film", "shapes", "view", "live",
                "atlas", "export", "models", "python", "watching", "servers", "plugins", "recording",
                "mcp", "ci", "scale"),
-    "Reference": ("options", "api/index", "glossary", "pages"),
+    "Reference": ("options", "api/index", "glossary", "pages", "sheet"),
     "Trust": ("claims", "seeds", "proofs", "families", "benchmarks", "architecture"),
     "More": ("gallery", "repo/CONTRIBUTING", "repo/SECURITY", "repo/CHANGELOG",
              "repo/attnviz/models/demo/demo-gpt2/MODEL_CARD",
