@@ -280,9 +280,7 @@ def test_a_page_gives_its_result_back(shown: Opened, pages: dict[str, Path]) -> 
 AXE = "axe.run({rules: {'label-content-name-mismatch': {enabled: true}}})"
 
 
-@pytest.mark.parametrize(
-    "name", ["gallery", "long", "shapes", "flow", "film", "lens", "patch", "sheet"]
-)
+@pytest.mark.parametrize("name", [*PAGES, "sheet"])
 @pytest.mark.parametrize(
     ("width", "scheme"), [pytest.param(1280, "light", marks=pytest.mark.slow), (390, "dark")]
 )

@@ -37,7 +37,11 @@ def _film(folder: Path) -> Path:
     return film.save(folder / "film.html")
 
 
-OWN = {"profile": _profile, "film": _film}
+def _atlas(folder: Path) -> Path:
+    return av.atlas(ROOT / "sample_inputs" / "sentences.txt").save(folder / "atlas.html")
+
+
+OWN = {"profile": _profile, "film": _film, "atlas": _atlas}
 
 
 @pytest.fixture(scope="module")
@@ -174,3 +178,25 @@ def test_pages_open_on_the_head_of_their_headline(browser: Any, pages: dict[str,
             "h1"
         )
         assert "#head" not in shown.page.url
+
+
+def test_the_sentence_of_view_and_the_numbers_of_an_atlas_are_headlines(
+    browser: Any, tmp_path: Path
+) -> None:
+    for name, letters in (("view", "#opening button"), ("atlas", "#large .number")):
+        path = (MAKE | OWN)[name](tmp_path)
+        with opened(browser) as shown:
+            shown.documents.add(path.as_uri())
+            visit(shown.page, path, 1440, 900)
+            sizes = "all => all.map(e => getComputedStyle(e).fontSize)"
+            assert set(shown.page.eval_on_selector_all(letters, sizes)) == {"28px"}
+            if name == "atlas":
+                assert shown.page.locator(letters).count() == 3
+                doubts = shown.page.locator("#large .small").all_inner_texts()
+                assert all("[" in doubt or " draws of the texts" in doubt for doubt in doubts)
+                assert not shown.page.is_visible("#summary")
+                assert shown.page.locator("#summary li").count() >= 3
+            else:
+                assert "head" in shown.page.inner_text("#doubt")
+                visit(shown.page, path, 390, 844)
+                assert set(shown.page.eval_on_selector_all(letters, sizes)) == {"18px"}

@@ -11,15 +11,15 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-import attnviz as av
-from tests.viewing import opened
+from attnviz.core.tokens import Tokens
+from attnviz.features.flow.run import run_recorded
+from tests.viewing import made, opened
 from tests.web.family import MAKE, SETTLED, STATES
 
 SIZE = (1200, 630)
 MARGIN = 56
 SLOW = pytest.mark.slow
 QUICK = ("view", "lens", "knockout")
-LONG = "The cat did not cross the road because it was " + "far " * 30 + "too {}."
 
 
 @pytest.fixture(scope="module")
@@ -29,9 +29,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def long(folder: Path) -> Path:
-    """A page whose headline quotes two long texts."""
-    found = av.diff(LONG.format("tired"), LONG.format("wide"), align="position")
-    return found.save(folder / "long-diff.html")
+    """A page whose headline names two long tokens."""
+    tokens = Tokens(tuple(f"{'a long word ' * 14}{n}" for n in range(5)))
+    found = run_recorded(made(2, 2, tokens, causal=True))
+    return found.save(folder / "long-flow.html")
 
 
 def card(browser: Any, path: Path, scheme: str, state: str = "", **sizes: Any) -> Image.Image:

@@ -21,7 +21,6 @@ def page(result: Knockout) -> bytes:
     rows, keys = words.axes(result)
     data = {
         "title": title,
-        "said": minus(words.sentence(result)),
         "measured": words.measure(result),
         "closing": closing(result.source),
         "unit": "points" if result.metric == "prob" else result.unit,
@@ -42,9 +41,13 @@ def page(result: Knockout) -> bytes:
         "colors": SCHEMES,
         "notes": [minus(note) for note in result.notes],
     }
-    said = data["said"]
     return result_page(
-        __package__, result, title=title, headline=said, still=still(result), data=data
+        __package__,
+        result,
+        title=title,
+        headline=minus(words.sentence(result)),
+        still=still(result),
+        data=data,
     )
 
 

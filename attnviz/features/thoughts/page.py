@@ -17,7 +17,6 @@ def page(result: Thoughts) -> bytes:
     title = words.title(result)
     data = {
         "title": title,
-        "said": minus(words.sentence(result)),
         "measured": words.measure(result),
         "closing": closing(result.source),
         "apart": result.apart,
@@ -27,9 +26,13 @@ def page(result: Thoughts) -> bytes:
         "traces": [_trace(result, trace) for trace in result.traces],
         "notes": [minus(note) for note in result.notes],
     }
-    said = data["said"]
     return result_page(
-        __package__, result, title=title, headline=said, still=still(result), data=data
+        __package__,
+        result,
+        title=title,
+        headline=minus(words.sentence(result)),
+        still=still(result),
+        data=data,
     )
 
 

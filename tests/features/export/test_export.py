@@ -457,7 +457,7 @@ def test_manifest_lines_say_everything(tmp_path: Path) -> None:
     export(source, tmp_path / "maps", layout="heads,overview")
     lines = manifest(tmp_path / "maps")
     first, last = lines[0], lines[-1]
-    assert (first["id"], first["text"], first["input"]) == ("k1", "the keys", f"{source}:1")
+    assert (first["id"], first["text"], first["input"]) == ("k1", "the keys", f"{source.name}:1")
     assert (first["site"], first["layer"], first["index"]) == ("encoder", 0, 0)
     assert first["head"] == "0.0"
     assert first["tokens"] == {"queries": ["the", "keys"]}

@@ -25,7 +25,7 @@ from attnviz.features.film.function import read_film
 from attnviz.features.film.measure import in_context
 from attnviz.features.film.result import Film
 from attnviz.features.film.summary import unpacked
-from attnviz.features.film.words import spans
+from attnviz.features.film.words import clearest, spans
 from tests import ROOT
 from tests.features.view.test_view_page import axe
 from tests.reference_scores import score as reference
@@ -311,7 +311,7 @@ class TestPage:
             look.keyboard.press("ArrowRight")
         maps = unpacked(two)
         assert maps is not None
-        head = next(n for n, h in enumerate(two.heads) if h.head == two.formations[0].head)
+        head = next(n for n, h in enumerate(two.heads) if h.head == clearest(two).head)
         weight = round(maps[-1, head, 5, 4] / 255, 3)
         said = re.search(r"\(5\) → .* \(4\): (.*)", look.inner_text("#cell"))
         assert said is not None

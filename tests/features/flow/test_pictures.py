@@ -241,7 +241,7 @@ def test_what_is_said_of_tokens_is_a_sentence(tab: Opened, tmp_path: Path) -> No
     end = flow.total[6].copy()
     own, end[6] = end[6], 0
     other = int(end.argmax())
-    assert tab.text("h1") == (
+    assert tab.text("h1").replace("\u00a0", " ") == (
         f"made by hand: w6 (6) keeps {100 * own:.0f} % of itself and takes in most from "
         f"w{other} ({other}), {100 * end[other]:.0f} %"
     )

@@ -286,7 +286,7 @@ def test_the_page_tells_of_what_is_pointed_at(found: Patch, tmp_path: Path, brow
     assert page.locator("g.node").count() == 8
     names = "all => all.map(one => [one.getAttribute('aria-label'), one.textContent])"
     assert all(name == text for name, text in page.eval_on_selector_all("g.node", names))
-    page.hover("g.node[aria-label^='2.0'] circle")
+    page.hover("g.node[aria-label^='2.0'] rect")
     assert page.inner_text("#name").lower() == "2.0, induction"
     assert "restores alone" in page.inner_text("#known")
     assert page.locator("#map canvas").count() == 1

@@ -2,7 +2,7 @@
 // and what the model writes meanwhile.
 import { curve } from "./curve.js";
 import { byId, fill, make, table } from "./dom.js";
-import { csvOf, download, standingAlone } from "./download.js";
+import { csvOf, download, pageTitle, standingAlone } from "./download.js";
 import { startShareCard } from "./sharecard.js";
 import { fitted } from "./painter.js";
 import { startFrame } from "./frame.js";
@@ -35,7 +35,8 @@ function drawMatrix() {
     const cells = data.keys.map((key) => {
       const effect = whole.find((one) => one.from === row && one.to === key);
       if (!effect) return make("td", {});
-      const button = make("button", { type: "button", "aria-pressed": String(effect === chosen), "aria-label": effect.does }, signedText(effect.value) + (effect.sure ? "*" : ""));
+      const text = signedText(effect.value) + (effect.sure ? "*" : "");
+      const button = make("button", { type: "button", "aria-pressed": String(effect === chosen), "aria-label": `${text}: ${effect.does}` }, text);
       const color = changeColor(ends, (WORST * effect.value) / most);
       button.style.background = `rgb(${color.join(" ")})`;
       button.style.color = inkOn(...color);
@@ -141,7 +142,7 @@ byId("save-svg").addEventListener("click", () => {
   if (drawn instanceof SVGElement) download(standingAlone(drawn, 480, 220), "attnviz-knockout.svg");
 });
 byId("save-csv").addEventListener("click", () => download(csvOf(lines()), "attnviz-knockout.csv"));
-startShareCard({ headline: () => data.said, picture: () => drawCells, name: () => "attnviz-knockout", hand: download });
+startShareCard({ headline: pageTitle, picture: () => drawCells, name: () => "attnviz-knockout", hand: download });
 startHelpByKey([["Tab", "from pair to pair"], ["Enter", "choose a pair"]]);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawMatrix);
 startFrame(show);

@@ -4,7 +4,7 @@ export interface Effect {
   weight: number; value: number; ends: [number, number] | null; control: number | null; sure: boolean | null; does: string;
 }
 export interface Data {
-  title: string; said: string; measured: string; closing: string; unit: string; metric: string;
+  title: string; measured: string; closing: string; unit: string; metric: string;
   /** the sign of a change for the worse; 0 for a distance */
   worse: number;
   window: number; draws: number; rows: string[]; keys: string[];

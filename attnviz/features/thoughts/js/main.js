@@ -2,7 +2,7 @@
 // moves without it; side by side, since they may differ.
 import { arcs } from "./arcs.js";
 import { byId, fill, make } from "./dom.js";
-import { csvOf, download } from "./download.js";
+import { csvOf, download, pageTitle } from "./download.js";
 import { startFrame } from "./frame.js";
 import { startHelpByKey } from "./help.js";
 import { fitted } from "./painter.js";
@@ -229,7 +229,7 @@ fill(byId("closing"), data.closing);
 byId("save-png").hidden = true; // the policy lets no picture in that a canvas could take
 byId("save-svg").hidden = true; // arcs without their sentences say nothing
 byId("save-csv").addEventListener("click", () => download(csvOf(lines()), "attnviz-thoughts.csv"));
-startShareCard({ headline: () => data.said, picture: () => drawMost, name: () => "attnviz-thoughts", hand: download });
+startShareCard({ headline: pageTitle, picture: () => drawMost, name: () => "attnviz-thoughts", hand: download });
 startHelpByKey([["Tab", "from sentence to sentence"], ["Enter", "hold a sentence"]]);
 new ResizeObserver(drawArcs).observe(byId("trace"));
 startFrame(show);

@@ -17,7 +17,7 @@ export interface Trace {
   feeds: [number, number][][];
 }
 export interface Data {
-  title: string; said: string; measured: string; closing: string;
+  title: string; measured: string; closing: string;
   apart: number; draws: number; reliability: number | null;
   heads: Head[]; traces: Trace[]; notes: string[];
 }
