@@ -67,10 +67,10 @@ class ModelSettings(Settings, panel=MODEL):
             heads(layout)
 
     def loading(self, **more: Any) -> Callable[[], Source]:
-        """Loads it, also in another process."""
-        from attnviz.captures.loading import load
+        """Loads it, also in another process; see :func:`attnviz.captures.loading.light`."""
+        from attnviz.captures.loading import load_light
 
-        return partial(load, **self.asked(), **more)
+        return partial(load_light, **self.asked(), **more)
 
     def again(self, source: Source) -> Callable[[], Source] | None:
         """Loads the same model in another process; None for one that is in this process alone.

@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
+
+    from attnviz.core.arrays import Array
 
 _ASKED = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -66,6 +70,11 @@ def one_blas_thread() -> Iterator[None]:
     """
     with _blas().limit(limits=1, user_api="blas"):
         yield
+
+
+def one_thread_for(x: Array) -> AbstractContextManager[Any]:
+    """:func:`one_blas_thread` for products of an array of NumPy's outside of a pass."""
+    return one_blas_thread() if isinstance(x, np.ndarray) else nullcontext()
 
 
 def threads() -> tuple[object, ...]:

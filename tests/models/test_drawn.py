@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -12,6 +13,7 @@ from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest
 from attnviz.errors import UsageError
 from attnviz.models import pretrained
+from attnviz.models.native.drawn import NormalDraws
 from attnviz.models.native.source import Native
 from attnviz.models.untrained import FreshConfig
 from attnviz.scoring.observe import Recorder
@@ -49,6 +51,24 @@ def test_the_seed_decides_and_the_tokens_stay(name: str, backend: Any) -> None:
     assert same(maps(one), maps(again))
     assert not same(maps(one), maps(other))
     assert not same(maps(one), maps(trained))
+
+
+@pytest.mark.parametrize("seed", [0, 7, (5 << 32) + 3])
+def test_normal_numbers_are_those_of_torch(seed: int) -> None:
+    """Tensor after tensor, whatever their sizes."""
+    generator, draws = torch.Generator().manual_seed(seed), NormalDraws(seed)
+    for shape in ((128, 32), (7, 5), (16,), (3, 17), (2, 4, 4)):
+        theirs = torch.randn(shape, generator=generator).numpy()
+        np.testing.assert_allclose(draws.take(*shape), theirs, atol=1e-6, rtol=1e-6)
+    assert draws.take(3, 2).shape == (3, 2)
+
+
+def test_a_drawn_model_is_the_same_without_torch() -> None:
+    source = av.load("demo-gpt2", untrained=2)
+    for site in source.layout.sites:
+        mine, theirs = source.light.output(site).weight, source.output(site).weight
+        assert isinstance(mine, np.ndarray)
+        assert (mine == theirs.numpy()).all()
 
 
 @needs_transformers_5

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,7 @@ TEXTS = (
     "One, two, one, two, one, two!",
 )
 CLOSE = 1e-6
+SAMPLES = Path(__file__).parents[2] / "sample_inputs"
 
 
 @pytest.fixture(scope="module", params=["demo-gpt2", "demo-bert", "minilm"])
@@ -152,8 +155,46 @@ def test_what_ran_is_named() -> None:
 
 
 def test_what_runs_elsewhere_is_its_own_light_model() -> None:
-    for source in (av.load("demo-gpt2", dtype="bfloat16"), av.load("demo-gpt2", untrained=0)):
+    shuffled = av.load("demo-gpt2", untrained=0, scale="trained")
+    for source in (av.load("demo-gpt2", dtype="bfloat16"), shuffled):
         assert source.light is source
+
+
+@pytest.mark.parametrize("kind", ["z", "q", "pattern", "mlp", "residual", "attention"])
+@pytest.mark.parametrize("metric", ["logit-diff", "kl", "prob"])
+def test_patches_are_the_same(kind: str, metric: str) -> None:
+    """Of prompts of one length and of two, and by way of a function that wants tensors."""
+    from attnviz.features.patch.measure import PatchMeter, PatchPlan
+    from attnviz.features.patch.metrics import metric_of
+    from attnviz.features.patch.pairs import Pair, prepare
+    from attnviz.features.patch.targets import key_heads, targets, trials
+
+    source = av.load("demo-gpt2")
+    longer = {} if kind == "pattern" else {"align": "word"}
+    several = [Pair("The man smiled because", "The woman smiled because", " he", " she")]
+    if longer:
+        several.append(Pair("The boy smiled because", "The old queen smiled because", " he", " she",
+                            clean_span=(2, 3), corrupted_span=(2, 4)))  # fmt: skip
+    both = []
+    for model in (source, source.light):
+        ready = prepare(model, several, **longer)
+        chosen = targets(model, kind, None, key_heads(model, ready[0]))
+        plan = PatchPlan(
+            tuple(ready), metric_of(metric, ready), trials(chosen, "head", ()), ("denoise", "noise")
+        )
+        both.append([PatchMeter(model, plan)((number,))[0] for number in range(len(ready))])
+    for theirs, ours in zip(*both, strict=True):
+        assert np.abs(theirs.patched - theirs.corrupted).max() > 1e-3
+        np.testing.assert_allclose(ours.patched, theirs.patched, atol=2e-5, rtol=2e-6)
+        assert (ours.wins, ours.top) == (theirs.wins, theirs.top)
+
+
+def test_what_goes_on_with_a_text_is_the_same() -> None:
+    source = av.load("demo-gpt2")
+    for how in (av.Generation(6), av.Generation(6, temperature=1.5, top_p=0.9, seed=3)):
+        prompt = av.Prompt("the heart fire light king river", generate=how)
+        ours, theirs = (model.prepare(prompt) for model in (source.light, source))
+        assert ours.sides == theirs.sides
 
 
 def test_weights_stay_in_their_file_until_they_are_read(tmp_path: Any) -> None:
@@ -182,6 +223,7 @@ assert main(sys.argv[1:]) == 0
 sys.__stdout__.write(" ".join({"torch", "matplotlib", "scipy"} & sys.modules.keys()))
 """
 TEXT = "The keys to the cabinet are on the table"
+GOLD = ("--gold", "treebank.conllu", "--gold", "pronouns.tsv")
 COMMANDS = {
     "heads": [TEXT],
     "heads of an encoder": [TEXT, "--model", "demo-bert"],
@@ -208,12 +250,28 @@ COMMANDS = {
     "flow": [TEXT],
     "export": ["sentences.txt", "--out-dir", "maps", "--jobs", "1"],
     "circuits": [],
+    "patch": ["pairs.jsonl"],
+    "patch of paths": ["pairs.jsonl", "--paths", "2.3 -> 3.*"],
+    "patch of a circuit": ["--task", "induction-swap", "--count", "24", "--circuit", "2"],
+    "syntax": ["treebank.conllu", "--sentences", "1"],
+    "syntax by trees": ["treebank.conllu", "--also", "trees,rooted-trees"],
+    "coref": ["pronouns.tsv", "--model", "demo-bert"],
+    "retrieval": ["needles.jsonl", "--lengths", "48", "--depths", "0.5", "--draws", "1"],
+    "retrieval of words": ["--lengths", "48", "--count", "2", "--draws", "1"],
+    "atlas": [*GOLD, "--texts", "a.txt", "-o", "atlas.html"],
+    "heads of what it writes": [TEXT, "--generate", "3"],
     "live": ["-o", "live.html"],
     "show": ["a.json"],
     "diff": ["a.json", "a.json"],
 }
 """Commands that need no torch on models of the native backend."""
-NEEDED = {"heatmap drawn": "matplotlib", "export": "matplotlib", "circuits": "scipy"}
+NEEDED = {
+    "heatmap drawn": "matplotlib",
+    "export": "matplotlib",
+    "circuits": "scipy",
+    "syntax by trees": "scipy",
+    "atlas": "scipy",
+}
 """What else takes long to import, of those that need it."""
 
 
@@ -223,6 +281,12 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Any:
     av.write_capture(av.capture(TEXT), folder / "a.npz")
     av.heads(TEXT).save(folder / "a.json")
     (folder / "sentences.txt").write_text("\n".join(TEXTS))
+    (folder / "a.txt").write_text("\n".join(TEXTS[:2]))
+    for name in ("treebank.conllu", "pronouns.tsv"):
+        shutil.copy(SAMPLES / name, folder)
+    for name in ("pairs.jsonl", "needles.jsonl"):
+        lines = (SAMPLES / name).read_text("utf-8").splitlines()[:3]
+        (folder / name).write_text("\n".join(lines), "utf-8")
     return folder
 
 

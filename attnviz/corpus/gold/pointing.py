@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from attnviz.core import arrays
+from attnviz.core.arrays import Array
 from attnviz.core.heads import Layout, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Rows
@@ -36,31 +36,32 @@ class WordMaps:
         width: W, words of the longest sentence.
     """
 
-    def __init__(self, batch: Sequence[Inputs], device: str | torch.device = "cpu") -> None:
+    def __init__(self, batch: Sequence[Inputs]) -> None:
         sides = [next(iter(inputs.sides.values())).queries for inputs in batch]
         self._length = max(map(len, sides))
         self.width = max(max(tokens.words, default=-1) for tokens in sides) + 1
-        self._device = "cpu" if str(device).startswith("mps") else device  # it has no float64
-        member = torch.zeros(len(sides), self._length, self.width, dtype=torch.float64)
+        member = np.zeros((len(sides), self._length, self.width))
         for number, tokens in enumerate(sides):
             for token, word in enumerate(tokens.words):
                 if word >= 0:
                     member[number, token, word] = 1
-        share = member / member.sum(1, keepdim=True).clamp(min=1)
-        self._member = member[:, None].to(self._device)  # [B, 1, T, W]
-        self._share = share.transpose(1, 2)[:, None].to(self._device)  # [B, 1, W, T]
-        self._sums: dict[Site, Tensor] = {}
+        share = member / member.sum(1, keepdims=True).clip(1)
+        self._member = arrays.array(member[:, None])  # [B, 1, T, W]
+        self._share = arrays.array(share.swapaxes(1, 2)[:, None])  # [B, 1, W, T]
+        self._sums: dict[Site, Array] = {}
 
-    def add(self, rows: Rows) -> Tensor | None:
+    def add(self, rows: Rows) -> Array | None:
         """Take in a block; [B, H, W, W] in float64 with the layer's last one, else None."""
         _, _, count, width = rows.weights.shape
-        weights = rows.weights.to(self._device).double()
+        weights = _exact(rows.weights)
+        self._member = arrays.converted(self._member, weights)
+        self._share = arrays.converted(self._share, weights)
         keys = slice(rows.key_start, rows.key_start + width)
         queries = slice(rows.start, rows.start + count)
         to_words = weights @ self._member[:, :, keys]
         maps = self._share[..., queries] @ to_words
         before = self._sums.pop(rows.site, None)
-        maps = maps if before is None else before + maps
+        maps = maps if before is None else arrays.converted(before, maps) + maps
         if queries.stop < self._length:
             self._sums[rows.site] = maps
             return None
@@ -73,7 +74,6 @@ class Pointing:
     Args:
         batch: the sentences, in the order of the batch axis.
         layout: the N heads.
-        device: where the weights are.
         candidates: [W, W] for each sentence, whether a head may point from the first word to the
             second; by default to every other word that has a token.
     """
@@ -82,20 +82,19 @@ class Pointing:
         self,
         batch: Sequence[Inputs],
         layout: Layout,
-        device: str | torch.device = "cpu",
         candidates: Sequence[NDArray[np.bool_]] | None = None,
     ) -> None:
-        self._maps = WordMaps(batch, device)
+        self._maps = WordMaps(batch)
         width = self._maps.width
-        there = torch.zeros(len(batch), width, dtype=torch.bool)
+        there = np.zeros((len(batch), width), np.bool_)
         for number, inputs in enumerate(batch):
             words = _tokens(inputs).words
             there[number, [word for word in words if word >= 0]] = True
-        other = there[:, :, None] & there[:, None, :] & ~torch.eye(width, dtype=torch.bool)
+        other = there[:, :, None] & there[:, None, :] & ~np.eye(width, dtype=np.bool_)
         for number, wanted in enumerate(candidates or ()):
-            allowed = torch.from_numpy(wanted[:width, :width])
+            allowed = wanted[:width, :width]
             other[number, : len(allowed), : len(allowed)] &= allowed
-        self._other = other[:, None].to(self._maps._device)
+        self._other = arrays.array(other[:, None])
         self._alike = candidates is None  # whether both directions have the same candidates
         self._hits: dict[Site, NDArray[np.int64]] = {}
         self._sites = tuple(dict.fromkeys(head.site for head in layout))
@@ -105,14 +104,24 @@ class Pointing:
         maps = self._maps.add(rows)
         if maps is None:
             return
-        back = maps if self._alike else maps.masked_fill(~self._other.transpose(2, 3), -1.0)
-        maps = maps.masked_fill_(~self._other, -1.0)
-        both = torch.stack([maps.argmax(3), back.argmax(2)], 2)  # [B, H, 2, W]
-        self._hits[rows.site] = both.cpu().numpy()
+        xp = arrays.of(maps).xp
+        self._other = other = arrays.converted(self._other, maps)
+        ahead = xp.where(other, maps, -1.0)
+        back = ahead if self._alike else xp.where(other.swapaxes(2, 3), maps, -1.0)
+        both = xp.stack([ahead.argmax(3), back.argmax(2)], 2)  # [B, H, 2, W]
+        self._hits[rows.site] = arrays.to_numpy(both)
 
     def heads(self, item: int) -> NDArray[np.int64]:
         """[N, 2, W]: the word that each head points to from each word, by row and by column."""
         return np.concatenate([self._hits[site][item] for site in self._sites])
+
+
+def _exact(weights: Array) -> Array:
+    """In float64, where they are; of devices that have none (MPS) in NumPy."""
+    on = arrays.of(weights)
+    if on.largest_float(weights) == on.float64:
+        return arrays.exact(weights)
+    return arrays.array(arrays.doubles(weights))
 
 
 def _tokens(inputs: Inputs) -> Tokens:

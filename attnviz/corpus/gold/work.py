@@ -49,7 +49,7 @@ class Task:
 
 def hits_of(source: Source, task: Task) -> Hits:
     """How many cases of each document and relation each head finds, [N, 2]."""
-    observer = Pointing(task.batch, source.layout, source.info.device)
+    observer = Pointing(task.batch, source.layout)
     observe(source, task.batch, observer)
     keys: dict[Key, int] = {}
     right, owners = [], []

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from attnviz import __version__
 from attnviz.captures.inputs import capture
+from attnviz.captures.loading import light
 from attnviz.captures.settings import Attaching, ModelSettings
 from attnviz.core.heads import Head
 from attnviz.core.interface import interface
@@ -109,7 +110,7 @@ def atlas(
         texts.resolve(antecedents)
     if treebanks:
         read_sentences(treebanks, strict=False)  # now, not when the profile is done
-    source = model.load()
+    source = light(model.load())
     for evidence in beside:
         evidence.result.check_model(evidence.name, source.info, source.layout, model.identity)
     rows = None if out_dir is None else selection(source.layout)
@@ -132,7 +133,6 @@ def atlas(
     def ablate() -> Ablation:
         return run_ablate(
             list(islice(_prompts(names, source, limit), ABLATED)),
-            estimate=None if source.no_logits else "plain",
             progress=lambda part, done, total: progress(f"ablate: {part}", done, total),
             model=source,
         )

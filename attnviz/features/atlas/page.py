@@ -175,7 +175,6 @@ def _effect(head: AtlasHead, ranks: Mapping[Head, int]) -> dict[str, Any] | None
         "effect": effect.change,
         "low": effect.first.joint_low,
         "high": effect.first.joint_high,
-        "gradient": effect.gradient,
         "rank": ranks[head.head],
         "needed": head.needed,
     }  # fmt: skip

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from attnviz import files as paths
+from attnviz.captures.loading import light
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.interface import interface
 from attnviz.core.progress import Progress
@@ -42,14 +43,14 @@ def coref(
     names = paths.listed(files)
     if is_treebank(names):
         texts, bad = documents(names, strict=settings.strict)
-        source = model.load()
+        source = light(model.load())
         result = run_mentions(
             source, texts, settings, skipped=_broken(bad), load=model.again(source),
             progress=progress,
         )  # fmt: skip
     else:
         pairs, neither, bad = choices(names, strict=settings.strict, part=field_of(settings.split))
-        source = model.load()
+        source = light(model.load())
         skipped = {
             "rows that cannot be used": len(bad),
             "neither name or both are the antecedent": neither,

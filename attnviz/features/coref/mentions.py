@@ -114,8 +114,7 @@ class MentionTask:
 
 def point(source: Source, task: MentionTask) -> Bools:
     """Whether each head finds the antecedents, by row and by column, [C, N, 2], in order."""
-    info, layout = source.info, source.layout
-    observer = Pointing(task.batch, layout, info.device, task.candidates)
+    observer = Pointing(task.batch, source.layout, task.candidates)
     observe(source, task.batch, observer)
     answers = []
     for number, (words, right) in enumerate(zip(task.words, task.right, strict=True)):

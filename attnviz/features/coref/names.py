@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core import arrays
 from attnviz.core.fingerprint import fingerprint
 from attnviz.core.heads import Layout, Site
 from attnviz.core.progress import Progress
@@ -38,15 +39,15 @@ class NameTask:
 class _Choosing:
     """An observer that keeps the weights between pronoun, A and B, [H, 3, 3] for each text."""
 
-    def __init__(self, task: NameTask, layout: Layout, device: str) -> None:
-        self._maps = WordMaps(task.batch, device)
+    def __init__(self, task: NameTask, layout: Layout) -> None:
+        self._maps = WordMaps(task.batch)
         self._by_site: dict[Site, NDArray[np.float64]] = {}
         self._sites = tuple(dict.fromkeys(head.site for head in layout))
 
     def observe(self, rows: Rows) -> None:
         maps = self._maps.add(rows)
         if maps is not None:
-            self._by_site[rows.site] = maps.cpu().numpy()
+            self._by_site[rows.site] = arrays.to_numpy(maps)
 
     def weights(self, item: int, order: Sequence[int]) -> NDArray[np.float64]:
         """[N, 3, 3] from and to pronoun, A and B."""
@@ -57,7 +58,7 @@ class _Choosing:
 
 def choose(source: Source, task: NameTask) -> Bools:
     """Whether each head chooses A, [B, N, 2]: by the pronoun's row, and by its column."""
-    observer = _Choosing(task, source.layout, source.info.device)
+    observer = _Choosing(task, source.layout)
     observe(source, task.batch, observer)
     chosen = []
     for number, order in enumerate(task.orders):

@@ -16,14 +16,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attnviz.captures.activations import Activations
+from attnviz.core import arrays
 from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Normalization, Part, Source, Start
 from attnviz.features.patch.paths import Path, outputs, written
 from attnviz.features.patch.runs import PatchBench, RunPair
-
-TOKENS = 512
-"""Of a batch at most: slopes of every head's inputs are kept for all of it."""
 
 _READ: tuple[Part, ...] = ("q", "k", "v")
 
@@ -44,7 +42,8 @@ def scores(
     mixes = [step / steps for step in range(1, steps + 1)] or [0.0]
     slopes: dict[tuple[Site | None, Part | None], Tensor] = {}
     for mix in mixes:
-        entering = corrupted.states[0] + mix * (clean.states[0] - corrupted.states[0])
+        first, last = (arrays.to_torch(run.states[0]) for run in (corrupted, clean))
+        entering = first + mix * (last - first)
         for key, slope in _slopes(bench, runs, entering).items():
             slopes[key] = slopes[key].add_(slope) if key in slopes else slope
     senders = list(dict.fromkeys(path.sender for path in paths))
@@ -69,7 +68,7 @@ def _difference(source: Source, runs: RunPair, head: Head) -> Tensor:
     """δ of a sender, clean minus corrupted, [N, T, D]."""
     both = (runs.clean, runs.corrupted)
     clean, corrupted = (written(source, outputs(run), head) for run in both)
-    return clean - corrupted
+    return arrays.to_torch(clean - corrupted)
 
 
 def _slopes(
@@ -111,6 +110,7 @@ def _through(
 ) -> dict[Part, Tensor]:
     """From slopes of q, k and v [N, rows, T, d] to those of the stream they are read from."""
     reading = source.reading(site)
+    norm = None if reading.norm is None else reading.norm.converted(state)
     matrices: dict[Part, Tensor | None] = {
         "q": None if reading.turned else reading.query,
         "k": None if reading.turned else reading.key,
@@ -121,8 +121,9 @@ def _through(
         matrix = matrices[part]
         if matrix is None:
             continue
-        read = torch.einsum("nhtd,hed->nhte", slope, _folded(matrix, reading.norm).to(slope.dtype))
-        upstream[part] = _back(reading.norm, state, read)
+        folded = _folded(arrays.converted(matrix, state), norm).to(slope.dtype)
+        read = torch.einsum("nhtd,hed->nhte", slope, folded)
+        upstream[part] = _back(norm, state, read)
     rest = [part for part in slopes if part not in upstream]
     if rest:
         upstream |= _tracked(source, batch, site, state, {part: slopes[part] for part in rest})

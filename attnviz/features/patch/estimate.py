@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from attnviz.core import arrays
 from attnviz.core.heads import Site
 from attnviz.core.source import Donor
 from attnviz.features.patch.runs import PatchBench, RunPair
@@ -36,7 +37,7 @@ def estimates(
     shares: dict[Site, torch.Tensor] = {}
     donors: dict[Site, list[Donor]] = {}
     for site, theirs in runs.clean.values[part].items():
-        values = moved(theirs, places)
+        values = arrays.to_torch(moved(theirs, places))
         shares[site] = values.new_zeros(values.shape[:3]).requires_grad_()
         donors[site] = [Donor(part, values, shares[site])]
     base = runs.corrupted
@@ -44,7 +45,8 @@ def estimates(
     total = bench.metric.of(logits, runs.clean.logits, runs.pairs).sum()
     slopes = dict(zip(shares, torch.autograd.grad(total, list(shares.values())), strict=True))
     if where is not None:
-        slopes = {site: slope * where[:, None] for site, slope in slopes.items()}
+        there = torch.from_numpy(where).to(logits.device)[:, None]
+        slopes = {site: slope * there for site, slope in slopes.items()}
     by_head = {site: slope.sum(2) for site, slope in slopes.items()}  # [N, heads]
     return np.stack(
         [

@@ -11,13 +11,12 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
+from attnviz.core import arrays
 from attnviz.core.heads import Site
 from attnviz.core.source import Source
 from attnviz.corpus.running import answered, executor
-from attnviz.features.patch import edges, paths
-from attnviz.features.patch.estimate import estimates
+from attnviz.features.patch import paths
 from attnviz.features.patch.metrics import PairMetric
 from attnviz.features.patch.pairs import PreparedPair
 from attnviz.features.patch.paths import Mlps, Path
@@ -56,7 +55,7 @@ class PatchPlan:
     at: str = ""
     tokens: int = 4096
     estimate: bool = False
-    means: Mapping[Site, Tensor] | None = None
+    means: Mapping[Site, Floats] | None = None
     paths: tuple[Path, ...] = ()
     mlps: Mlps = "frozen"
     steps: int | None = None
@@ -65,7 +64,7 @@ class PatchPlan:
     @property
     def at_once(self) -> int:
         """Tokens in a batch at most."""
-        return self.tokens if self.steps is None else min(self.tokens, edges.TOKENS)
+        return self.tokens if self.steps is None else min(self.tokens, paths.ESTIMATED_TOKENS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +108,14 @@ class PatchMeter:
         values = [np.zeros((0, len(pairs)))] * len(plan.directions)
         guessed = np.zeros((0, len(pairs)))
         if plan.steps is not None:
+            from attnviz.features.patch import edges
+
             guessed = edges.scores(bench, runs, plan.paths, plan.steps)
         else:
             values = [self._patched(runs, direction) for direction in plan.directions]
         if plan.estimate:
+            from attnviz.features.patch.estimate import estimates
+
             guessed = estimates(bench, runs, [trial.target for trial in plan.trials], plan.at)
         clean, corrupted = unpatched(plan.metric, runs)
         return [
@@ -127,32 +130,31 @@ class PatchMeter:
         """The metric of every run in one direction, [trials or paths, N]."""
         plan, bench = self._plan, self._bench
         if plan.paths:
-            patched = paths.sweep(
+            return paths.sweep(
                 bench, runs, plan.paths, direction, mlps=plan.mlps, tokens=plan.tokens
             )
-        else:
-            patched = sweep(
-                bench, runs, plan.trials, direction, at=plan.at, tokens=plan.tokens,
-                fill=None if plan.fill is None else FILLS[plan.fill],
-            )  # fmt: skip
-        return patched.numpy()
+        return sweep(
+            bench, runs, plan.trials, direction, at=plan.at, tokens=plan.tokens,
+            fill=None if plan.fill is None else FILLS[plan.fill],
+        )  # fmt: skip
 
 
-def _with_means(runs: RunPair, means: Mapping[Site, Tensor]) -> RunPair:
+def _with_means(runs: RunPair, means: Mapping[Site, Floats]) -> RunPair:
     """The same with means in place of what the corrupted run's heads gave."""
     own = runs.corrupted.values["z"]
     length = next(iter(own.values())).shape[2]
-    put = {
-        site: means[site][:length].transpose(0, 1).to(z.dtype).expand(*z.shape)
-        for site, z in own.items()
-    }
+    put = {}
+    for site, z in own.items():
+        on = arrays.of(z)
+        mean = on.asarray(means[site][:length].swapaxes(0, 1), z.dtype, z)
+        put[site] = on.xp.broadcast_to(mean, z.shape)
     return replace(runs, corrupted=replace(runs.corrupted, values={"z": put}))
 
 
 def unpatched(metric: PairMetric, runs: RunPair) -> tuple[list[float], list[float]]:
     """The metric on the clean and on the corrupted runs, by pair."""
     clean, corrupted = (
-        metric.of(run.logits, runs.clean.logits, runs.pairs).detach().tolist()
+        arrays.to_numpy(metric.of(run.logits, runs.clean.logits, runs.pairs)).tolist()
         for run in (runs.clean, runs.corrupted)
     )
     return clean, corrupted

@@ -14,20 +14,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
-
+from attnviz.core import arrays
+from attnviz.core.arrays import Array
 from attnviz.errors import InputError, UsageError
 from attnviz.features.patch.pairs import Pair, PreparedPair
 from attnviz.scoring import plugins
 from attnviz.scoring.user_measures import METRICS as USERS
 from attnviz.scoring.user_measures import given_metric
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 MetricName = Literal["logit-diff", "prob", "log-prob", "kl", "loss"]
-Function = Callable[[Tensor, Pair], Any]
+Function = Callable[["Tensor", Pair], Any]
 """Logits [V] of one run and its pair, to one number."""
 
 UNITS = {"logit-diff": "logits", "prob": "", "log-prob": "nats", "loss": "nats", "kl": "nats"}
@@ -47,8 +48,8 @@ class PairMetric:
     unit: str
     function: Function | None = None
 
-    def of(self, logits: Tensor, clean: Tensor, pairs: Sequence[PreparedPair]) -> Tensor:
-        """A value for each run, float64 [n · N].
+    def of(self, logits: Array, clean: Array, pairs: Sequence[PreparedPair]) -> Array:
+        """A value for each run, float64 [n · N]; of a function of a user's, a tensor.
 
         Args:
             logits: [n · N, V], n runs of the same N pairs.
@@ -60,23 +61,33 @@ class PairMetric:
         """
         runs = len(logits) // len(pairs)
         if self.function is not None:
-            each = zip(logits, list(pairs) * runs, strict=True)
+            import torch
+
+            each = zip(arrays.to_torch(logits), list(pairs) * runs, strict=True)
             return torch.stack([self._one(row, ready) for row, ready in each])
-        scores = logits if logits.dtype == torch.float64 else logits.float()
-        answer = torch.tensor([pair.answer for pair in pairs], device=logits.device).repeat(runs)
+        on = arrays.of(logits)
+        xp = on.xp
+        scores = logits if logits.dtype == on.float64 else on.cast(logits, on.float32)
+        tokens = [(pair.answer, pair.against or 0) for pair in pairs] * runs
+        picked = on.asarray(tokens, on.int64, logits)  # [n · N, 2]
         if self.name == "logit-diff":
-            other = torch.tensor([pair.against or 0 for pair in pairs], device=logits.device)
-            picked = scores.gather(1, torch.stack([answer, other.repeat(runs)], 1)).double()
-            return picked[:, 0] - picked[:, 1]
+            both = arrays.exact(on.at_indices(scores, picked))
+            return both[:, 0] - both[:, 1]
+        after = on.log_softmax(scores)
         if self.name == "kl":
-            before = clean.to(scores.dtype).log_softmax(-1).repeat(runs, 1)
-            return (before.exp() * (before - scores.log_softmax(-1))).sum(-1).double()
-        loss = F.cross_entropy(scores, answer, reduction="none").double()
-        return {"loss": loss, "log-prob": -loss, "prob": (-loss).exp()}[self.name]
+            before = on.log_softmax(on.cast(arrays.converted(clean, scores), scores.dtype))
+            before = xp.tile(before, (runs, 1))
+            distance: Array = (xp.exp(before) * (before - after)).sum(-1)
+            return arrays.exact(distance)
+        likely: Array = arrays.exact(on.at_indices(after, picked[:, :1]))[:, 0]
+        values: dict[str, Array] = {"loss": -likely, "log-prob": likely, "prob": xp.exp(likely)}
+        return values[self.name]
 
     def _one(self, logits: Tensor, ready: PreparedPair) -> Tensor:
-        assert self.function is not None
+        from torch import Tensor
+
         with plugins.running(f"metric {self.name!r}, given pair {ready.number + 1},"):
+            assert self.function is not None
             value = self.function(logits, ready.pair)
             number = value if isinstance(value, Tensor) else _number(value)
             single = number is not None and number.numel() == 1
@@ -90,6 +101,8 @@ class PairMetric:
 
 
 def _number(value: object) -> Tensor | None:
+    import torch
+
     try:
         return torch.tensor(float(value), dtype=torch.float64)  # type: ignore[arg-type]
     except (TypeError, ValueError):

@@ -17,12 +17,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.captures.activations import Activations
+from attnviz.core import arrays
+from attnviz.core.arrays import Array
 from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.source import Donor, ForwardRequest, Kept, Part, Source, Start
+from attnviz.core.threads import one_thread_for
 from attnviz.errors import ModelError, SelectionError
 from attnviz.features.patch.result import Direction, Side
 from attnviz.features.patch.runs import PatchBench, PatchRun, RunPair
@@ -31,6 +34,8 @@ from attnviz.scoring.select import select
 Mlps = Literal["frozen", "free"]
 KEPT: tuple[Kept, ...] = ("z", "written", "gate")
 """What paths take from both runs."""
+ESTIMATED_TOKENS = 512
+"""Of a batch at most whose paths are estimated: slopes of every head's inputs are kept for it."""
 
 _ARROW = re.compile(r"\s*(?:->|→)\s*")
 _INPUT = re.compile(r"(?P<heads>.+)\.(?P<side>[qkv])")
@@ -160,16 +165,19 @@ def check(source: Source, mlps: Mlps) -> None:
             )
 
 
-def outputs(run: PatchRun) -> Mapping[Site, Tensor]:
+def outputs(run: PatchRun) -> Mapping[Site, Array]:
     """The heads' outputs of a run as W_O gets them, which are z where nothing stands between."""
     return run.values.get("written") or run.values["z"]
 
 
-def written(source: Source, values: Mapping[Site, Tensor], head: Head) -> Tensor:
+def written(source: Source, values: Mapping[Site, Array], head: Head) -> Array:
     """What a head writes, z W_O: [N, T, D], of outputs [N, H, T, d_v] by layer as W_O gets them."""
     weight = source.output(head.site).weight
     assert weight is not None
-    return values[head.site][:, head.index] @ weight[head.index].to(values[head.site].dtype)
+    own = values[head.site][:, head.index]
+    matrix: Array = arrays.of(own).cast(arrays.converted(weight[head.index], own), own.dtype)
+    with one_thread_for(own):
+        return own @ matrix
 
 
 def sweep(
@@ -180,7 +188,7 @@ def sweep(
     *,
     mlps: Mlps = "frozen",
     tokens: int = 4096,
-) -> Tensor:
+) -> NDArray[np.float64]:
     """The metric of every path's run, float64 [paths, N].
 
     Args:
@@ -194,7 +202,7 @@ def sweep(
     base, donor = runs.base(direction), runs.donor(direction)
     entered = _Entered(bench.source, base, donor, mlps)
     at_once = max(1, tokens // (len(base.batch) * base.states[0].shape[1]))
-    changes = torch.zeros(len(paths), len(base.batch), dtype=torch.float64)
+    changes = np.zeros((len(paths), len(base.batch)))
     by_layer: dict[int, list[int]] = {}
     last = len(base.states) - 1
     for number, path in enumerate(paths):
@@ -205,46 +213,49 @@ def sweep(
             some = numbers[first : first + at_once]
             logits = _logits(bench, base, [paths[n] for n in some], layer, entered)
             values = bench.metric.of(logits, runs.clean.logits, runs.pairs)
-            changes[some] = values.view(len(some), -1).cpu()
+            changes[some] = arrays.to_numpy(values).reshape(len(some), -1)
     return changes
 
 
 def _logits(
     bench: PatchBench, base: PatchRun, paths: Sequence[Path], layer: int, entered: _Entered
-) -> Tensor:
+) -> Array:
     """[n · N, V] of n paths whose receivers are in one layer, or of all to the logits."""
-    batch, at = list(base.batch) * len(paths), base.at.repeat(len(paths))
+    batch, at = list(base.batch) * len(paths), np.tile(base.at, len(paths))
     site = paths[0].site
     if site is None:
-        states = torch.cat([entered(path.sender, layer) for path in paths])
-        return bench.forward(batch, at, start=Start(layer, states))[1]
+        states = [entered(path.sender, layer) for path in paths]
+        start = Start(layer, arrays.of(states[0]).xp.concatenate(states))
+        return bench.forward(batch, at, start=start)[1]
     senders = list(dict.fromkeys(path.sender for path in paths))
     inputs = _inputs(bench.source, base, site, [entered(sender, layer) for sender in senders])
     count, donors = len(base.batch), list[Donor]()
     for part, values in inputs.items():
-        share = values.new_zeros(len(paths), count, values.shape[2])
+        on = arrays.of(values)
+        share = on.zeros((len(paths), count, values.shape[2]), values.dtype, values)
         for number, path in enumerate(paths):
             if path.side == part:
                 share[number, :, path.row] = 1
-        theirs = torch.cat([values[senders.index(path.sender)] for path in paths])
-        donors.append(Donor(part, theirs, share.flatten(0, 1)))
+        theirs = on.xp.concatenate([values[senders.index(path.sender)] for path in paths])
+        donors.append(Donor(part, theirs, share.reshape(-1, share.shape[2])))
     start = Start(layer, base.states[layer])
     return bench.forward(batch, at, donors={site: donors}, start=start)[1]
 
 
 def _inputs(
-    source: Source, base: PatchRun, site: Site, states: Sequence[Tensor]
-) -> dict[Part, Tensor]:
+    source: Source, base: PatchRun, site: Site, states: Sequence[Array]
+) -> dict[Part, Array]:
     """Queries, keys and values [senders, N, heads, T, d] that a layer makes of some states."""
     parts: tuple[Literal["q", "k", "v"], ...] = ("q", "k", "v")
     activations = Activations(parts, [site])
+    entering = arrays.of(states[0]).xp.concatenate(list(states))
     source.forward(
         list(base.batch) * len(states),
         [activations],
-        ForwardRequest(start=Start(site.layer, torch.cat(list(states)), site.layer + 1)),
+        ForwardRequest(start=Start(site.layer, entering, site.layer + 1)),
     )
     made = {part: activations.values[part][site] for part in parts}
-    return {part: x.view(len(states), -1, *x.shape[1:]) for part, x in made.items()}
+    return {part: x.reshape(len(states), -1, *x.shape[1:]) for part, x in made.items()}
 
 
 class _Entered:
@@ -252,10 +263,10 @@ class _Entered:
 
     def __init__(self, source: Source, base: PatchRun, donor: PatchRun, mlps: Mlps) -> None:
         self.source, self.base, self.donor, self.mlps = source, base, donor, mlps
-        self._states: dict[Head, tuple[Tensor, ...]] = {}
-        self._difference: dict[Head, Tensor] = {}
+        self._states: dict[Head, tuple[Array, ...]] = {}
+        self._difference: dict[Head, Array] = {}
 
-    def __call__(self, sender: Head, layer: int) -> Tensor:
+    def __call__(self, sender: Head, layer: int) -> Array:
         """[N, T, D]; the number of layers for what leaves the last one."""
         if self.mlps == "frozen":
             if sender not in self._difference:
@@ -268,20 +279,17 @@ class _Entered:
             self._states[sender] = self._free(sender)
         return self._states[sender][layer - sender.layer]
 
-    def _free(self, sender: Head) -> tuple[Tensor, ...]:
+    def _free(self, sender: Head) -> tuple[Array, ...]:
         """The states from the sender's layer on, MLPs free."""
         base, donors = self.base, {}
-        count = len(base.batch)
         for site, own in base.values["z"].items():
             if site.layer < sender.layer:
                 continue
-            donors[site] = [Donor("z", own, own.new_ones(count, own.shape[1]))]
+            donors[site] = [_whole("z", own)]
             if (gate := base.values.get("gate", {}).get(site)) is not None:
-                donors[site].append(Donor("gate", gate, gate.new_ones(count, gate.shape[1])))
+                donors[site].append(_whole("gate", gate))
         own, theirs = base.values["z"][sender.site], self.donor.values["z"][sender.site]
-        mixed = own.clone()
-        mixed[:, sender.index] = theirs[:, sender.index]
-        first = Donor("z", mixed, own.new_ones(count, own.shape[1]))
+        first = _whole("z", _exchanged(own, theirs, sender.index))
         donors[sender.site] = [first, *self._gates(sender)]
         start = Start(sender.layer, base.states[sender.layer])
         request = ForwardRequest(donors=donors, start=start, states=True)
@@ -292,6 +300,18 @@ class _Entered:
         own = self.base.values.get("gate", {}).get(sender.site)
         if own is None:
             return []
-        mixed = own.clone()
-        mixed[:, sender.index] = self.donor.values["gate"][sender.site][:, sender.index]
-        return [Donor("gate", mixed, own.new_ones(len(own), own.shape[1]))]
+        theirs = self.donor.values["gate"][sender.site]
+        return [_whole("gate", _exchanged(own, theirs, sender.index))]
+
+
+def _whole(part: Part, values: Array) -> Donor:
+    """Values in place of those of every head."""
+    on = arrays.of(values)
+    return Donor(part, values, on.full(tuple(values.shape[:2]), 1, values.dtype, values))
+
+
+def _exchanged(own: Array, theirs: Array, head: int) -> Array:
+    """A run's values [N, H, T, d] with another's of one head."""
+    mixed: Array = arrays.of(own).copied(own)
+    mixed[:, head] = theirs[:, head]
+    return mixed

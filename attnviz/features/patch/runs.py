@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.captures.activations import Activations
+from attnviz.core import arrays
+from attnviz.core.arrays import Array
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import (
@@ -24,9 +26,12 @@ from attnviz.core.source import (
     Source,
     Start,
 )
+from attnviz.core.threads import one_thread_for
 from attnviz.features.patch.metrics import PairMetric
 from attnviz.features.patch.pairs import PreparedPair
 from attnviz.features.patch.result import Direction
+
+Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -44,11 +49,11 @@ class PatchRun:
     """
 
     batch: tuple[Inputs, ...]
-    at: Tensor
-    values: Mapping[Kept, Mapping[Site, Tensor]]
-    states: tuple[Tensor, ...]
-    mlps: tuple[Tensor, ...]
-    logits: Tensor
+    at: Integers
+    values: Mapping[Kept, Mapping[Site, Array]]
+    states: tuple[Array, ...]
+    mlps: tuple[Array, ...]
+    logits: Array
 
 
 class PatchBench:
@@ -71,7 +76,7 @@ class PatchBench:
     def forward(
         self,
         batch: Sequence[Inputs],
-        at: Tensor,
+        at: Integers,
         *,
         observers: Sequence[Observer] = (),
         donors: Donors | None = None,
@@ -80,7 +85,7 @@ class PatchBench:
         states: bool = False,
         mlps: bool = False,
         grad: bool = False,
-    ) -> tuple[Output, Tensor]:
+    ) -> tuple[Output, Array]:
         """A pass, and its logits [B, V] at one position of each item.
 
         Only there does the LM head run, where the model's readout is known.
@@ -94,16 +99,19 @@ class PatchBench:
                 mlps=mlps, grad=grad, start=start,
             ),
         )  # fmt: skip
-        items = torch.arange(len(batch), device=at.device)
-        with torch.set_grad_enabled(grad):
+        ends = output.logits if readout is None else output.hidden
+        assert ends is not None
+        on = arrays.of(ends)
+        items, places = (on.asarray(n, on.int64, ends) for n in (np.arange(len(batch)), at))
+        with contextlib.nullcontext() if grad else arrays.no_gradients(), one_thread_for(ends):
+            last = ends[items, places]
             if readout is None:
-                assert output.logits is not None
-                return output, output.logits[items, at]
-            assert output.hidden is not None
+                return output, last
             assert readout.table is not None
-            hidden = output.hidden[items, at]
-            hidden = hidden if readout.factor == 1 else hidden * readout.factor
-            return output, F.linear(hidden, readout.table, readout.bias)
+            last = last if readout.factor == 1 else last * readout.factor
+            table = arrays.converted(readout.table, last)
+            bias = None if readout.bias is None else arrays.converted(readout.bias, last)
+            return output, on.linear(last, table, bias)
 
     def run(
         self,
@@ -115,7 +123,7 @@ class PatchBench:
     ) -> PatchRun:
         """One of the two runs, with what is to be taken from it."""
         source = self.source
-        places = torch.tensor(at, device=source.info.device)
+        places = np.array(at, np.int64)
         activations = Activations(parts, source.layout.sites)
         output, logits = self.forward(
             batch, places, observers=[activations] if parts else [], mlps=mlps,
@@ -148,7 +156,7 @@ class RunPair:
         """The run that is patched from."""
         return self.clean if direction == "denoise" else self.corrupted
 
-    def places(self, direction: Direction) -> Tensor | None:
+    def places(self, direction: Direction) -> Integers | None:
         """For every position of the base its place in the donor, [N, T], -1 for none.
 
         None where all are the same.
@@ -166,7 +174,7 @@ class RunPair:
                         back[theirs] = mine
                 partner = back
             rows.append(partner)
-        return torch.tensor(rows, device=self.clean.at.device)
+        return np.array(rows, np.int64)
 
 
 def both(

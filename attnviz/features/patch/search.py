@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
-from torch import Tensor
 
 from attnviz.captures.activations import Activations
+from attnviz.core import arrays
 from attnviz.core.heads import Head, Site
 from attnviz.core.source import Source
 from attnviz.core.split import Values
 from attnviz.errors import InputError, UsageError
 from attnviz.features.patch import circuit, judge, paths
-from attnviz.features.patch.measure import PatchPlan, PatchSums
+from attnviz.features.patch.measure import Floats, PatchPlan, PatchSums
 from attnviz.features.patch.notes import not_done
 from attnviz.features.patch.pairs import PreparedPair
 from attnviz.features.patch.paths import Path
@@ -154,7 +154,7 @@ class Search:
         self,
         numbers: Sequence[int],
         sets: Sequence[Patching],
-        means: Mapping[Site, Tensor] | None = None,
+        means: Mapping[Site, Floats] | None = None,
     ) -> list[PatchSums]:
         """The metric of pairs with sets of heads corrupted, or at their means."""
         plan = replace(
@@ -246,11 +246,11 @@ class Search:
         edges = judge.edges(links, again, DIRECTIONS, judged_names, self.seed, {})
         return list(zip(edges, chosen.values(), strict=True))
 
-    def _means(self, pairs: Sequence[PreparedPair]) -> tuple[dict[Site, Tensor], str]:
+    def _means(self, pairs: Sequence[PreparedPair]) -> tuple[dict[Site, Floats], str]:
         """Mean outputs [T, H, d_v] over clean and corrupted prompts, and what they are over."""
         longest = max(max(pair.lengths) for pair in self.pairs)
         same = {length for pair in self.pairs for length in pair.lengths} == {longest}
-        sums: dict[Site, Tensor] = {}
+        sums: dict[Site, Floats] = {}
         count = 0
         for numbers in batches(pairs, self.plan.tokens):
             for side in ("clean", "corrupted"):
@@ -258,11 +258,14 @@ class Search:
                 batch = [getattr(pairs[n], side) for n in numbers]
                 observe(self.source, batch, activations)
                 for site, z in activations.values["z"].items():
-                    total = z.double().sum(0).transpose(0, 1)  # [T, H, d_v]
-                    total = total if same else total.sum(0, keepdim=True)
+                    total = arrays.doubles(z).sum(0).swapaxes(0, 1)  # [T, H, d_v]
+                    total = total if same else total.sum(0, keepdims=True)
                     sums[site] = sums[site] + total if site in sums else total
                 count += len(batch) * (1 if same else batch[0].length)
-        means = {site: (values / count).expand(longest, -1, -1) for site, values in sums.items()}
+        means = {
+            site: np.broadcast_to(values / count, (longest, *values.shape[1:]))
+            for site, values in sums.items()
+        }
         return means, "positions" if same else "tokens"
 
     def _described(
@@ -283,7 +286,7 @@ class Search:
         return roles, {
             head: tuple(
                 tuple(round(float(value), 3) for value in row)
-                for row in maps[head.site][0, head.index].cpu()
+                for row in arrays.to_numpy(maps[head.site][0, head.index])
             )
             for head in members
         }

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
+from attnviz.core import arrays
+from attnviz.core.arrays import Array
 from attnviz.core.heads import Site
 from attnviz.core.source import Donor, Part, Start
 from attnviz.features.patch.pairs import PreparedPair
 from attnviz.features.patch.result import Direction
-from attnviz.features.patch.runs import PatchBench, RunPair
+from attnviz.features.patch.runs import Integers, PatchBench, RunPair
 from attnviz.features.patch.targets import Patching, Target
 from attnviz.scoring.user_measures import Outputs, UserFill
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 
 def sweep(
@@ -29,7 +34,7 @@ def sweep(
     at: str = "",
     tokens: int = 4096,
     fill: UserFill | None = None,
-) -> Tensor:
+) -> Floats:
     """The metric of every patched run, float64 [trials, N].
 
     Args:
@@ -44,18 +49,18 @@ def sweep(
     base = runs.base(direction)
     where = marked(runs, direction, at)
     at_once = max(1, tokens // (len(base.batch) * max(item.length for item in base.batch)))
-    changes = torch.zeros(len(trials), len(base.batch), dtype=torch.float64)
+    changes = np.zeros((len(trials), len(base.batch)))
     patching = _Patching(bench, runs, direction, where, fill)
     for layer, numbers in _by_start(trials, bench):
         for first in range(0, len(numbers), at_once):
             some = numbers[first : first + at_once]
             logits = patching.logits([trials[n] for n in some], layer)
             values = bench.metric.of(logits, runs.clean.logits, runs.pairs)
-            changes[some] = values.view(len(some), -1).detach().cpu()
+            changes[some] = arrays.to_numpy(values).reshape(len(some), -1)
     return changes
 
 
-def marked(runs: RunPair, direction: Direction, at: str) -> Tensor | None:
+def marked(runs: RunPair, direction: Direction, at: str) -> Bools | None:
     """Which positions of the base run are patched, bool [N, T]; None for all that have partners.
 
     Args:
@@ -67,11 +72,11 @@ def marked(runs: RunPair, direction: Direction, at: str) -> Tensor | None:
     if places is None and not at:
         return None
     length = max(item.length for item in base.batch)
-    mask = torch.ones(len(base.batch), length, dtype=torch.bool, device=base.at.device)
+    mask = np.ones((len(base.batch), length), np.bool_)
     if places is not None:
         mask &= places >= 0
     if at:
-        chosen = torch.zeros_like(mask)
+        chosen = np.zeros_like(mask)
         for row, pair in enumerate(runs.pairs):
             chosen[row, list(positions(pair, direction, at))] = True
         mask &= chosen
@@ -105,7 +110,7 @@ def positions(pair: PreparedPair, direction: Direction, at: str) -> Iterator[int
         yield place % length
 
 
-def moved(values: Tensor, places: Tensor | None) -> Tensor:
+def moved(values: Array, places: Integers | None) -> Array:
     """Another run's values [N, heads, T, width] at the places of this run's positions.
 
     Args:
@@ -114,8 +119,11 @@ def moved(values: Tensor, places: Tensor | None) -> Tensor:
     """
     if places is None:
         return values
-    index = places.clamp(min=0)[:, None, :, None]
-    return values.gather(2, index.expand(-1, values.shape[1], -1, values.shape[3]))
+    on = arrays.of(values)
+    items = on.arange(0, len(values), on.int64, values)[:, None]
+    taken = values.swapaxes(1, 2)[items, on.asarray(places.clip(0), on.int64, values)]
+    there: Array = on.contiguous(taken.swapaxes(1, 2))
+    return there
 
 
 def _by_start(
@@ -139,14 +147,14 @@ class _Patching:
         bench: PatchBench,
         runs: RunPair,
         direction: Direction,
-        where: Tensor | None,
+        where: Bools | None,
         fill: UserFill | None = None,
     ) -> None:
         self.fill = fill
         self.bench, self.base, self.donor = bench, runs.base(direction), runs.donor(direction)
         self.where, self.places = where, runs.places(direction)
 
-    def logits(self, trials: Sequence[Patching], layer: int | None) -> Tensor:
+    def logits(self, trials: Sequence[Patching], layer: int | None) -> Array:
         """[n · N, V] of n trials that begin at one layer."""
         base = self.base
         donors: dict[Site, list[Donor]] = {}
@@ -156,15 +164,16 @@ class _Patching:
             start = None if layer is None else Start(layer, base.states[layer])
         else:
             assert layer is not None
-            start = Start(layer, torch.cat([self._state(trial, layer) for trial in trials]))
-        _, logits = self.bench.forward(
-            list(base.batch) * len(trials), base.at.repeat(len(trials)), donors=donors, start=start
-        )
+            states = [self._state(trial, layer) for trial in trials]
+            start = Start(layer, arrays.of(states[0]).xp.concatenate(states))
+        at = np.tile(base.at, len(trials))
+        batch = list(base.batch) * len(trials)
+        _, logits = self.bench.forward(batch, at, donors=donors, start=start)
         return logits
 
     def _donors(self, trials: Sequence[Patching]) -> dict[Site, list[Donor]]:
-        shares: dict[tuple[Site, Part], Tensor] = {}
-        values: dict[tuple[Site, Part], Tensor] = {}
+        shares: dict[tuple[Site, Part], NDArray[np.float32]] = {}
+        values: dict[tuple[Site, Part], Array] = {}
         count = len(self.base.batch)
         some = self.where is not None or any(trial.position is not None for trial in trials)
         for number, trial in enumerate(trials):
@@ -174,14 +183,18 @@ class _Patching:
                 if key not in shares:
                     theirs = moved(self.donor.values[part][site], self.places)
                     values[key] = theirs = self._filled(site, theirs) if part != "gate" else theirs
-                    size = (len(trials), count, theirs.shape[1])
-                    shares[key] = theirs.new_zeros((*size, theirs.shape[2]) if some else size)
+                    size: tuple[int, ...] = (len(trials), count, theirs.shape[1])
+                    size = (*size, theirs.shape[2]) if some else size
+                    shares[key] = np.zeros(size, np.float32)
                 mask = self._mask(trial, shares[key].shape[3])[:, None] if some else True
-                shares[key][number][:, list(rows)] = mask * shares[key].new_ones(())
+                shares[key][number][:, list(rows)] = mask
         donors: dict[Site, list[Donor]] = {}
         for (site, part), share in shares.items():
-            whole = share.flatten(0, 1)
-            donors.setdefault(site, []).append(Donor(part, values[site, part], whole))
+            theirs = values[site, part]
+            whole = arrays.of(theirs).asarray(
+                share.reshape(-1, *share.shape[2:]), theirs.dtype, theirs
+            )
+            donors.setdefault(site, []).append(Donor(part, theirs, whole))
         return donors
 
     def _parts(self, target: Target, part: Part) -> Iterator[tuple[Site, Part, tuple[int, ...]]]:
@@ -192,41 +205,42 @@ class _Patching:
             if site in gates:
                 yield site, "gate", rows
 
-    def _filled(self, site: Site, theirs: Tensor) -> Tensor:
+    def _filled(self, site: Site, theirs: Array) -> Array:
         """What takes a place: the other run's values [N, H, T, d], or what a user makes of them."""
         if self.fill is None:
             return theirs
-        own, filled = self.base.values["z"][site], theirs.clone()
+        own = self.base.values["z"][site]
+        filled: Array = arrays.of(theirs).copied(theirs)
         for number, item in enumerate(self.base.batch):
             tokens = item.sides[site.kind].queries
             real = slice(0, len(tokens))
-            seen = Outputs(
-                own[number, :, real].transpose(0, 1).clone(),
-                theirs[number, :, real].transpose(0, 1).clone(),
-                site,
-                tokens,
+            outputs, other = (
+                arrays.to_torch(arrays.of(z).copied(z[number, :, real].swapaxes(0, 1)))
+                for z in (own, theirs)
             )
-            filled[number, :, real] = self.fill.at(seen).transpose(0, 1)
+            made = self.fill.at(Outputs(outputs, other, site, tokens))
+            filled[number, :, real] = arrays.converted(made, filled).swapaxes(0, 1)
         return filled
 
-    def _mask(self, trial: Patching, length: int) -> Tensor:
+    def _mask(self, trial: Patching, length: int) -> Bools:
         """Bool [N, length], which positions one trial patches."""
         count = len(self.base.batch)
         if trial.position is not None:
-            mask = torch.zeros(count, length, dtype=torch.bool, device=self.base.at.device)
+            mask = np.zeros((count, length), np.bool_)
             mask[:, trial.position] = True
             return mask if self.where is None else mask & self.where
         if self.where is not None:
             return self.where
-        return torch.ones(count, length, dtype=torch.bool, device=self.base.at.device)
+        return np.ones((count, length), np.bool_)
 
-    def _state(self, trial: Patching, layer: int) -> Tensor:
+    def _state(self, trial: Patching, layer: int) -> Array:
         """The states [N, T, D] that a patched residual stream or MLP leaves."""
         base, donor = self.base, self.donor
-        mask = self._mask(trial, base.states[layer].shape[1])[..., None]
-        if trial.target.component == "mlp":
-            theirs = moved(donor.mlps[layer - 1][:, None], self.places)[:, 0]
-            changed = base.states[layer] - base.mlps[layer - 1] + theirs
-        else:
-            changed = moved(donor.states[layer][:, None], self.places)[:, 0]
-        return torch.where(mask, changed, base.states[layer])
+        own, mlp = base.states[layer], trial.target.component == "mlp"
+        on = arrays.of(own)
+        given = donor.mlps[layer - 1] if mlp else donor.states[layer]
+        theirs = arrays.converted(moved(given[:, None], self.places)[:, 0], own)
+        changed = own - base.mlps[layer - 1] + theirs if mlp else theirs
+        mask = on.asarray(self._mask(trial, own.shape[1])[..., None], on.bool_, own)
+        state: Array = on.xp.where(mask, changed, own)
+        return state

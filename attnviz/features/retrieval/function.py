@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from attnviz.captures.loading import light
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.interface import interface
 from attnviz.core.progress import Progress
@@ -43,7 +44,7 @@ def retrieval(
         UsageError: lengths that do not fit; AttnvizError: see :mod:`attnviz.errors`.
     """
     read = None if needles is None else read_needles(str(needles))
-    source = model.load()
+    source = light(model.load())
     control = None
     named = isinstance(model.model, str | Path) and model.model != "fresh"
     if settings.control and named:

@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from attnviz.core import arrays
 from attnviz.core.heads import Layout, Site
 from attnviz.core.source import Rows
 
@@ -60,8 +59,8 @@ class NeedleObserver:
 
     def __init__(self, watched: Sequence[WatchedRows], layout: Layout) -> None:
         self._watched, self._layout = watched, layout
-        self._top: dict[tuple[Site, int], Tensor] = {}  # [H, steps]
-        self._sums: dict[tuple[Site, int], Tensor] = {}  # [H, K + 1], the last is chance
+        self._top: dict[tuple[Site, int], Integers] = {}  # [H, steps]
+        self._sums: dict[tuple[Site, int], Floats] = {}  # [H, K + 1], the last is chance
 
     def observe(self, rows: Rows) -> None:
         """Take in one block."""
@@ -72,31 +71,27 @@ class NeedleObserver:
     def result(self, item: int) -> SeenRows:
         """What was seen in one prompt of the batch."""
         sites = tuple(dict.fromkeys(head.site for head in self._layout))
-        top = torch.cat([self._top[site, item] for site in sites])
+        top = np.concatenate([self._top[site, item] for site in sites])
         first, end = self._watched[item].question
-        sums = torch.cat([self._sums[site, item] for site in sites]) / max(1, end - first)
-        weights = sums.numpy()
-        return SeenRows(top.numpy(), weights[:, :-1], weights[:, -1])
+        weights = np.concatenate([self._sums[site, item] for site in sites]) / max(1, end - first)
+        return SeenRows(top, weights[:, :-1], weights[:, -1])
 
     def _step(self, rows: Rows, item: int, watched: WatchedRows) -> None:
         weights = rows.weights[item]  # [H, r, s]
         count = weights.shape[1]
         strongest = self._top.setdefault(
-            (rows.site, item), torch.full((len(weights), len(watched.steps)), -1)
+            (rows.site, item), np.full((len(weights), len(watched.steps)), -1)
         )
         for number, row in enumerate(watched.steps):
             if rows.start <= row < rows.start + count:
-                strongest[:, number] = (
-                    weights[:, row - rows.start].argmax(-1).cpu() + rows.key_start
-                )
+                keys = arrays.to_numpy(weights[:, row - rows.start].argmax(-1))
+                strongest[:, number] = keys + rows.key_start
 
     def _question(self, rows: Rows, item: int, watched: WatchedRows) -> None:
         weights = rows.weights[item]
         heads, count, width = weights.shape
         first, end = watched.document
-        sums = self._sums.setdefault(
-            (rows.site, item), torch.zeros(heads, end - first + 1, dtype=torch.float64)
-        )
+        sums = self._sums.setdefault((rows.site, item), np.zeros((heads, end - first + 1)))
         some = slice(
             max(watched.question[0] - rows.start, 0), max(watched.question[1] - rows.start, 0)
         )
@@ -104,10 +99,12 @@ class NeedleObserver:
         if not weights[:, some].shape[1] or left >= right:
             return
         keys = slice(left - rows.key_start, right - rows.key_start)
-        sums[:, left - first : right - first] += weights[:, some, keys].cpu().double().sum(1)
+        sums[:, left - first : right - first] += arrays.doubles(weights[:, some, keys]).sum(1)
         if rows.allowed is None:
             sums[:, -1] += weights[:, some].shape[1] * (right - left) / width
             return
-        mask = rows.allowed.expand(len(rows.weights), -1, count, width)[item][:, some].cpu()
-        share = mask[..., keys].double().sum(-1) / mask.double().sum(-1).clamp(min=1)  # [1 or H, q]
+        allowed = rows.allowed[item if len(rows.allowed) > 1 else 0]
+        whole = np.broadcast_to(arrays.to_numpy(allowed), (len(allowed), count, width))
+        mask = whole[:, some].astype(np.float64)
+        share = mask[..., keys].sum(-1) / mask.sum(-1).clip(1)  # [1 or H, q]
         sums[:, -1] += share.sum(-1)

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
+from attnviz.core import arrays
 from attnviz.core.heads import Layout
 from attnviz.core.progress import Progress
 from attnviz.core.source import Rows, Source
@@ -89,9 +89,9 @@ class _Pairs:
 class _Reading:
     """An observer that keeps the features [M, 2N], or only their weighted sum [M]."""
 
-    def __init__(self, task: CombineTask, layout: Layout, device: str) -> None:
+    def __init__(self, task: CombineTask, layout: Layout) -> None:
         self.pairs = _Pairs(task.task)
-        self._maps = WordMaps(task.task.batch, device)
+        self._maps = WordMaps(task.task.batch)
         self._weights, self._heads = task.weights, len(layout)
         sites = [head.site for head in layout]
         self._first = {site: sites.index(site) for site in dict.fromkeys(sites)}
@@ -105,12 +105,13 @@ class _Reading:
         if maps is None:
             return
         pairs = self.pairs
+        on = arrays.of(maps)
         item, word, other = (
-            torch.from_numpy(n).to(maps.device) for n in (pairs.item, pairs.word, pairs.other)
+            on.asarray(n, on.int64, maps) for n in (pairs.item, pairs.word, pairs.other)
         )
         first = self._first[rows.site]
         for start, (i, j) in ((first, (word, other)), (first + self._heads, (other, word))):
-            weights = maps[item, :, i, j].cpu().numpy()  # [M, H]
+            weights = arrays.to_numpy(maps[item, :, i, j])  # [M, H]
             columns = slice(start, start + weights.shape[1])
             if self._weights is None:
                 self.features[:, columns] = weights
@@ -120,7 +121,7 @@ class _Reading:
 
 def read_features(source: Source, task: CombineTask) -> Answer:
     """Features, starts and gold pairs; with weights, whether each dependent's head is found."""
-    observer = _Reading(task, source.layout, source.info.device)
+    observer = _Reading(task, source.layout)
     observe(source, task.task.batch, observer)
     pairs = observer.pairs
     if task.weights is None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from attnviz import files as paths
+from attnviz.captures.loading import light
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.interface import interface
 from attnviz.core.progress import Progress
@@ -38,7 +39,7 @@ def syntax(
     """
     sentences, bad = read_sentences(paths.listed(files), strict=settings.strict)
     _check_relations(settings, sentences)
-    source = model.load()
+    source = light(model.load())
     result = compare(
         source,
         sentences,

@@ -73,7 +73,7 @@ def _held_out(
 
 def _parse(source: Source, sentence: Sentence, task: Task, best: dict[str, RelationHead]) -> Parse:
     """One sentence, with the arcs of some relations."""
-    observer = Pointing(task.batch, source.layout, source.info.device)
+    observer = Pointing(task.batch, source.layout)
     observe(source, task.batch, observer)
     pointed, heads = observer.heads(0), list(source.layout)
     arcs = []

@@ -24,6 +24,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core import arrays
 from attnviz.core.heads import Layout, Site
 from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
@@ -149,9 +150,9 @@ def _cycle(parent: Integers) -> Integers | None:
 class _Growing:
     """An observer that counts the dependencies in every head's tree, [N] for each sentence."""
 
-    def __init__(self, task: Task, layout: Layout, device: str, method: TreeMethod) -> None:
+    def __init__(self, task: Task, layout: Layout, method: TreeMethod) -> None:
         self._method, self._roots = method, [gold.root for gold in task.gold]
-        self._maps = WordMaps(task.batch, device)
+        self._maps = WordMaps(task.batch)
         self._gold = [
             _edges(inputs, gold) for inputs, gold in zip(task.batch, task.gold, strict=True)
         ]
@@ -164,7 +165,7 @@ class _Growing:
         if maps is None:
             return
         hits = []
-        given = zip(maps.cpu().numpy(), self._gold, self._roots, strict=True)
+        given = zip(arrays.to_numpy(maps), self._gold, self._roots, strict=True)
         for sentence_maps, (words, pairs), root in given:
             edges = np.zeros((len(sentence_maps), 0), np.bool_)
             if len(pairs):
@@ -199,7 +200,7 @@ def _owners(inputs: Inputs) -> Sequence[int]:
 
 def tree_hits(source: Source, task: Task, *, method: TreeMethod) -> Mapping[int, Integers]:
     """How many dependencies of each document are in each head's trees, [N]."""
-    observer = _Growing(task, source.layout, source.info.device, method)
+    observer = _Growing(task, source.layout, method)
     observe(source, task.batch, observer)
     hits: dict[int, Integers] = {}
     for item, gold in enumerate(task.gold):

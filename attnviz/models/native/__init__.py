@@ -41,17 +41,18 @@ def load(located: Located, where: str, precision: str, control: Control | None =
     """
     settings = config.read(located.config)
     reader = tokenizer.load(located.folder, settings.family.tokenizer)
-    plain = where == "cpu" and precision == "float32" and control is None
+    shuffled = control is not None and control.scale == "trained"
+    plain = where == "cpu" and precision == "float32" and not shuffled
     target = None if plain else _placed(where, precision)
 
     def open_weights() -> Weights:
         return Weights(located.weights, settings.family, target)
 
-    if control is not None and target is not None:
+    if control is not None:
         from attnviz.models.native.drawn import NO_WORDS, DrawnWeights, ShuffledWeights
 
-        if control.scale == "default":
-            drawn = DrawnWeights(located.config, settings, control.seed, *target)
+        if not shuffled:
+            drawn = DrawnWeights(located.config, settings, control.seed, target)
             return Native(located, build(settings, drawn), reader, lambda: NO_WORDS)
         with open_weights() as weights:
             network = build(settings, ShuffledWeights(weights, control.seed))

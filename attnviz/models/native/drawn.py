@@ -2,19 +2,67 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
+from attnviz.core import arrays
+from attnviz.core.arrays import Array
 from attnviz.models.controls import shuffled
 from attnviz.models.native.config import Config
 from attnviz.models.native.families import GPT2
 from attnviz.models.native.weights import Weights
 
+if TYPE_CHECKING:
+    import torch
+
+Numbers = NDArray[np.float32]
+
 NO_WORDS = "its weights are untrained"
 _RANGE = 0.02
+_GROUP, _BITS = 16, 24
+
+
+class NormalDraws:
+    """What ``torch.randn`` draws of a seed, in float32, without torch: equal to 1e-6.
+
+    Mersenne Twister (Matsumoto & Nishimura 1998), of each output the low 24 bits, and the two
+    numbers that Box & Muller (1958) make of each two, in groups of 16.
+
+    Args:
+        seed: as torch's generator takes it, of which it uses 32 bits.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._twister = np.random.RandomState(seed & 0xFFFFFFFF)
+
+    def take(self, *shape: int) -> Numbers:
+        """The next numbers."""
+        count = math.prod(shape)
+        uniform = self._uniform(max(count, _GROUP))
+        whole = len(uniform) - len(uniform) % _GROUP
+        drawn = _normal(uniform[:whole])
+        if len(uniform) > whole:  # the last sixteen are drawn anew
+            kept = drawn[: len(uniform) - _GROUP]
+            drawn = np.concatenate([kept, _normal(self._uniform(_GROUP))])
+        return drawn[:count].reshape(shape)
+
+    def _uniform(self, count: int) -> Numbers:
+        """From 0 to before 1."""
+        bits = self._twister.randint(0, 1 << 32, count, np.uint32)
+        bits &= (1 << _BITS) - 1
+        return bits.astype(np.float32) * np.float32(2.0**-_BITS)
+
+
+def _normal(uniform: Numbers) -> Numbers:
+    """Normal numbers of as many uniform ones, [16 n]: 8 radii and 8 angles make 16."""
+    radius, angle = uniform.reshape(-1, 2, _GROUP // 2).swapaxes(0, 1)
+    radius = np.sqrt(np.float32(-2) * np.log(1 - radius))
+    angle = np.float32(2 * math.pi) * angle
+    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], 1).reshape(-1)
 
 
 class DrawnWeights:
@@ -27,7 +75,7 @@ class DrawnWeights:
     Args:
         raw: the model's ``config.json``; ``config`` as it was read.
         seed: of every tensor, in the order in which they are taken.
-        device: where tensors go; ``dtype``: in which precision.
+        target: where tensors go, and in which precision; None for NumPy arrays in float32.
     """
 
     def __init__(
@@ -35,41 +83,43 @@ class DrawnWeights:
         raw: Mapping[str, Any],
         config: Config,
         seed: int,
-        device: torch.device,
-        dtype: torch.dtype,
+        target: tuple[torch.device, torch.dtype] | None,
     ) -> None:
-        self._generator = torch.Generator().manual_seed(seed)
+        self._draws, self._target = NormalDraws(seed), target
         self._range = float(raw.get("initializer_range", _RANGE))
         self._added = (2 * config.layers) ** -0.5 if config.family is GPT2 else 1.0
-        self._device, self._dtype = device, dtype
 
-    def take(self, name: str, *shape: int) -> Tensor:
+    def take(self, name: str, *shape: int) -> Array:
         """The tensor of this name."""
         if name.endswith(".bias"):
-            drawn = torch.zeros(shape)
+            drawn = np.zeros(shape, np.float32)
         elif len(shape) == 1:
-            drawn = torch.ones(shape)
+            drawn = np.ones(shape, np.float32)
         else:
             scale = self._range * (self._added if name.endswith("c_proj.weight") else 1.0)
-            drawn = scale * torch.randn(shape, generator=self._generator)
-        return drawn.to(self._device, self._dtype)
+            drawn = self._draws.take(*shape)
+            drawn *= np.float32(scale)
+        made = arrays.array(drawn)
+        return made if self._target is None else arrays.to_torch(made).to(*self._target)
 
     def check_all_taken(self) -> None:
         """Nothing is left over where nothing is stored."""
 
 
 class ShuffledWeights:
-    """The tensors of a checkpoint, the entries of each in random order.
+    """The tensors of a checkpoint, the entries of each in random order, which torch draws.
 
     Args:
-        weights: the checkpoint, open.
+        weights: the checkpoint, open, as tensors.
         seed: of the order, in the order in which tensors are taken.
     """
 
     def __init__(self, weights: Weights, seed: int) -> None:
+        import torch
+
         self._weights, self._generator = weights, torch.Generator().manual_seed(seed)
 
-    def take(self, name: str, *shape: int) -> Tensor:
+    def take(self, name: str, *shape: int) -> Array:
         """The tensor of this name."""
         return shuffled(self._weights.take(name, *shape), self._generator)
 

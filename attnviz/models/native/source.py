@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
-from importlib import import_module
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -78,6 +79,16 @@ MOST_TOKENS, MOST_SHARED = 320, 1 << 32
 faster there by a tenth to a fifth. Models of a few million parameters gain nothing from it."""
 
 
+def _version(library: str) -> str:
+    """Of a library, which need not be imported for that."""
+    module = sys.modules.get(library)
+    if module is not None:
+        return str(module.__version__)
+    from importlib.metadata import version
+
+    return version(library)
+
+
 def _once(gate: Gate | None, donors: Sequence[Donor], items: int) -> bool:
     """Whether a layer may attend once for runs that its gate or donors tell apart afterwards."""
     if any(donor.part in ("q", "k", "v") for donor in donors):
@@ -125,7 +136,7 @@ class Native(Gated):
     def info(self) -> SourceInfo:
         """Where its weights come from, and the versions of what runs it."""
         ran = self._ran or {"numpy" if self._either else "torch"}
-        versions = {name: str(import_module(name).__version__) for name in sorted(ran)}
+        versions = {name: _version(name) for name in sorted(ran)}
         return replace(self._info, versions=versions | dict(self._info.versions))
 
     @info.setter
@@ -275,20 +286,20 @@ class Native(Gated):
         from attnviz.models.native.writing import write
 
         limits.check_generation(generation, len(tokens), limit)
-        words = self._whole_model._words_on_torch
+        kind, ids = self._stored.config.family.kind, list(tokens.ids)
+        item = Inputs({kind: Sides(tokens, tokens)})
+        network, words = self._running([item], grad=False)
         reason = f"{self._name} reads texts in both directions and generates none"
-        if self._stored.config.family.kind == "decoder":
+        if kind == "decoder":
             reason = words if isinstance(words, str) else ""
         if reason or isinstance(words, str):
             raise limits.no_writer(generation, reason)
-        ids, network = list(tokens.ids), self._whole_model._on_torch
         like = network.tokens
         prompt = arrays.of(like).asarray([ids], arrays.of(like).int64, like)
         standing, cuts = converted(self._standing, like), self._cuts({}, like)
-        item = Inputs({network.config.family.kind: Sides(tokens, tokens)})
         with (
             limits.telling(generation, tokens, self._reader.text) as tell,
-            running(self._name, [item], like.device, grad=False, states=False),
+            self._tracking([item], like),
         ):
             for token in write(network, words, prompt, generation, self._ends, standing, cuts):
                 ids.append(token)
@@ -319,11 +330,8 @@ class Native(Gated):
         request: ForwardRequest = PLAIN,
     ) -> Output:
         """Run a batch; see :class:`~attnviz.core.source.Source`."""
-        whole_model, start = self._whole_model, request.start
-        network, head = self._network, self._words if request.logits else ""
-        if request.grad or self._long(batch):
-            network = whole_model._on_torch
-            head = whole_model._words_on_torch if request.logits else ""
+        start = request.start
+        network, head = self._running(batch, grad=request.grad, words=request.logits)
         like, words = network.tokens, head if isinstance(head, Words) else None
         ids, segments, padding = self._arrange(batch, like)
         whole = request.hidden or request.states or request.mlps or words is not None
@@ -334,12 +342,7 @@ class Native(Gated):
         }
         cuts = self._cuts(request.cuts or {}, like)
         kept_on = request.states or request.mlps
-        self._ran.add("numpy" if isinstance(like, np.ndarray) else "torch")
-        if isinstance(like, np.ndarray):
-            tracking = running_on_numpy(self._name, batch)
-        else:
-            tracking = running(self._name, batch, like.device, grad=request.grad, states=kept_on)
-        with tracking:
+        with self._tracking(batch, like, grad=request.grad, states=kept_on):
             cache = None
             if request.keep or request.past is not None:
                 cache = Cache(past_of_batch(request.past, len(batch), like))
@@ -453,6 +456,25 @@ class Native(Gated):
         words, network = changed(self._words, change), changed(self._network, change)
         made = Native(self._located, network, self._tokenizer, lambda: words)
         return made.light if self._either else made
+
+    def _running(
+        self, batch: Sequence[Inputs], *, grad: bool, words: bool = True
+    ) -> tuple[Network, Words | str]:
+        """What a batch runs on, and the LM head where it is wanted, of one kind of arrays."""
+        if grad or self._long(batch):
+            model = self._whole_model
+            return model._on_torch, model._words_on_torch if words else ""
+        return self._network, self._words if words else ""
+
+    def _tracking(
+        self, batch: Sequence[Inputs], like: Array, *, grad: bool = False, states: bool = False
+    ) -> AbstractContextManager[None]:
+        """A pass where ``like`` is; see :func:`~attnviz.models.running.running`."""
+        if isinstance(like, np.ndarray):
+            self._ran.add("numpy")
+            return running_on_numpy(self._name, batch)
+        self._ran.add("torch")
+        return running(self._name, batch, like.device, grad=grad, states=states)
 
     def _long(self, batch: Sequence[Inputs]) -> bool:
         """Whether a pass is for torch; its sizes alone say so, whatever runs beside it."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-import torch
-from torch import Tensor
+import numpy as np
 
+from attnviz.core import arrays
+from attnviz.core.arrays import Array
 from attnviz.core.cuts import Cuts
 from attnviz.core.generation import Choice, Generation
 from attnviz.core.source import Gates, Observer
@@ -17,7 +18,7 @@ from attnviz.models.native.words import Words
 def write(
     network: Network,
     words: Words,
-    ids: Tensor,
+    ids: Array,
     generation: Generation,
     ends: Collection[int],
     gates: Gates,
@@ -38,10 +39,12 @@ def write(
     """
     choose, cache = Choice(generation), Cache()
     for _ in range(generation.tokens):
-        first = network.embed(ids, torch.zeros_like(ids), start=cache.length)
+        on = arrays.of(ids)
+        segments = on.zeros(tuple(ids.shape), on.int64, ids)
+        first = network.embed(ids, segments, start=cache.length)
         *_, last = network.run(first, 0, None, observers, gates, donors={}, cuts=cuts, cache=cache)
         token = choose(words(network.close(last[:, -1:]))[0, 0])
         yield token
         if token in ends:
             return
-        ids = ids.new_tensor([[token]])
+        ids = on.asarray(np.array([[token]]), on.int64, ids)

@@ -66,7 +66,7 @@ def test_its_figures_are_those_of_the_commands(sentences: Path, demo: Atlas) -> 
         assert one.profile.estimates == profile[one.head].estimates
         assert one.profile.scores == profile[one.head].scores
     lines = [line for line in sentences.read_text("utf-8").splitlines() if line.strip()]
-    costs = {e.heads: e for e in av.ablate(lines, estimate="plain").effects if len(e.heads) == 1}
+    costs = {e.heads: e for e in av.ablate(lines).effects if len(e.heads) == 1}
     for one in demo.heads:
         assert one.effect == costs[(one.head,)]
     drawn = document(demo)["heads"]

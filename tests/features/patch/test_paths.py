@@ -173,8 +173,8 @@ def test_estimates_are_slopes_of_the_exact_paths(gpt2: Any) -> None:
 
     small = replace(batch, clean=replace(batch.clean, values={"z": near}))
     moved = paths.sweep(bench, small, PATHS, "denoise")
-    start = bench.metric.of(batch.corrupted.logits, batch.clean.logits, ready)
-    found = ((moved - start) / step).numpy()
+    start = bench.metric.of(batch.corrupted.logits, batch.clean.logits, ready).numpy()
+    found = (moved - start) / step
     np.testing.assert_allclose(found, scores, atol=0.12, rtol=0.06)
 
 
@@ -197,8 +197,8 @@ def test_estimates_of_other_models(family: str, folders: Any) -> None:
     }
     small = replace(batch, clean=replace(batch.clean, values={"z": near}))
     moved = paths.sweep(bench, small, every, "denoise")
-    start = bench.metric.of(batch.corrupted.logits, batch.clean.logits, ready)
-    found = ((moved - start) / 0.01).numpy()
+    start = bench.metric.of(batch.corrupted.logits, batch.clean.logits, ready).numpy()
+    found = (moved - start) / 0.01
     size = np.abs(scores).max()
     np.testing.assert_allclose(found, scores, atol=0.05 * size)
     assert size > 0

@@ -52,7 +52,7 @@ function lines(head) {
   if (!does && !rests) out.push(["no role with enough evidence"]);
   if (effect && metric) {
     const sure = metric.distance ? "a distance, which is never below zero" : effect.needed === null ? "not judged: that takes two methods and several texts" : effect.needed ? "needed by two methods" : "not shown to be needed";
-    out.push([`ablated: ${metric.name} ${figure(effect.effect, true)} ${metric.unit}${interval(effect.low, effect.high, (value) => figure(value, true))}, rank ${effect.rank}; ${sure}${effect.gradient === null ? "" : `; gradient ${figure(effect.gradient)}`}`]);
+    out.push([`ablated: ${metric.name} ${figure(effect.effect, true)} ${metric.unit}${interval(effect.low, effect.high, (value) => figure(value, true))}, rank ${effect.rank}; ${sure}`]);
   }
   for (const { relation, direction, accuracy, low, high, count, offset_accuracy } of relations) {
     out.push([`finds ${relation} ${wholePercent(accuracy)}${interval(low, high, wholePercent)} of ${plural(count, "held-out case")} (${direction === "to_head" ? "where the dependent looks" : "who looks at the dependent"}); best offset ${wholePercent(offset_accuracy)}`]);

@@ -1,6 +1,6 @@
 export interface Role { name: string; score: string; mean: number; chance: number | null; rows: number; possible: number | null }
 export interface Score { mean: number | null; chance: number | null; rows: number; texts: number; low: number | null; high: number | null }
-export interface Effect { effect: number; low: number | null; high: number | null; gradient: number | null; rank: number; needed: boolean | null }
+export interface Effect { effect: number; low: number | null; high: number | null; rank: number; needed: boolean | null }
 export interface Relation { relation: string; direction: string; accuracy: number; low: number | null; high: number | null; count: number; offset_accuracy: number; margin: number }
 export interface Coreference { accuracy: number; low: number | null; high: number | null; baseline: string; baseline_accuracy: number; count: number }
 /** What the writer was measured to add on texts, as a share of the contrast between the reader's keys. */
