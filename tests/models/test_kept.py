@@ -82,7 +82,7 @@ def test_another_model_has_its_own(place: Path, demo: Any) -> None:
         assert demo.contents is None
         recall(demo, make)
     assert make.times == 6, "while a head is off nothing is kept and nothing is taken"
-    assert len(kept.entries()) == 4, "untrained ones are drawn anew, and are not known"
+    assert len(kept.entries()) == 5, "those before training are known by their numbers"
 
 
 def test_other_code_threads_and_machines_have_their_own(

@@ -74,9 +74,10 @@ MOST_WEIGHTS, MOST_PRODUCTS = 1 << 25, 1 << 35
 """Attention weights and multiplications of a pass, of all layers, above which it runs on torch:
 its threads then save more than importing it takes."""
 
-MOST_TOKENS, MOST_SHARED = 320, 1 << 32
-"""Tokens and multiplications of a batch of several texts; above both it runs on torch, which is
-faster there by a tenth to a fifth. Models of a few million parameters gain nothing from it."""
+MOST_TOKENS, SMALL = 400, 1 << 22
+"""Tokens of a batch of several texts above which it runs on torch, which is faster there by a
+quarter; and multiplications a token up to which a model's batches do not: they are over before
+torch is imported."""
 
 
 def _version(library: str) -> str:
@@ -482,9 +483,8 @@ class Native(Gated):
         tokens = len(batch) * longest
         weights = config.layers * config.heads * tokens * longest
         matrices = config.layers * config.width * (4 * config.width + 2 * config.inner)
-        products = matrices * tokens
-        several = len(batch) > 1 and tokens > MOST_TOKENS and products > MOST_SHARED
-        return several or weights > MOST_WEIGHTS or products > MOST_PRODUCTS
+        several = len(batch) > 1 and tokens > MOST_TOKENS and matrices > SMALL
+        return several or weights > MOST_WEIGHTS or matrices * tokens > MOST_PRODUCTS
 
     def _arrange(self, batch: Sequence[Inputs], like: Array) -> tuple[Array, Array, Array | None]:
         """Ids and segments, int64 [B, T], and which tokens are real, bool [B, T] or None."""
