@@ -15,7 +15,8 @@ from benchmarks.table import Row
 
 RUNS = 7
 SENTENCE = "The keys to the cabinet are on the table"
-SENTENCES = Path(__file__).parent.parent / "sample_inputs" / "sentences.txt"
+SAMPLES = Path(__file__).parent.parent / "sample_inputs"
+SENTENCES = SAMPLES / "sentences.txt"
 USUAL_SCRIPT = """
 import sys
 from transformers import AutoModel, AutoTokenizer
@@ -59,6 +60,9 @@ def measure() -> list[Row]:
         ("attnviz heatmap", [*attnviz, "heatmap", SENTENCE], torch, 0.25),
         ("attnviz view", [*attnviz, "view", SENTENCE, "-o", str(page)], torch, 0.4),
         ("attnviz profile", [*attnviz, "profile", str(SENTENCES)], torch, 0.5),
+        ("attnviz patch", [*attnviz, "patch", str(SAMPLES / "pairs.jsonl")], torch, 0.8),
+        ("attnviz syntax", [*attnviz, "syntax", str(SAMPLES / "treebank.conllu")], torch, 0.6),
+        ("attnviz coref", [*attnviz, "coref", str(SAMPLES / "pronouns.tsv")], torch, 0.6),
         ("attnviz demo", [*attnviz, "demo", "-o", str(page)], torch, 1.7),
         ("the usual AutoModel script", [python, "-c", USUAL_SCRIPT, model, SENTENCE], torch, None),
         ("attnviz shapes", shapes, light, 1.5),
