@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 import attnviz as av
@@ -103,7 +104,7 @@ def compared(
     target: float,
 ) -> Row:
     """One sweep against one loop."""
-    ours: list[Tensor] = []
+    ours: list[NDArray[np.float64]] = []
     theirs: list[float] = []
     ratio, detail = paired(
         lambda: ours.append(sweep.sweep(bench, runs, every, "denoise")[:, 0]),

@@ -13,7 +13,7 @@ from attnviz.errors import UsageError
 from attnviz.features.film.track import SCORED, Tracker, checked_settings, folder_for, warned
 
 
-class HeadsCallback(TrainerCallback):
+class HeadsCallback(TrainerCallback):  # type: ignore[misc]
     """Measures heads while transformers' ``Trainer`` trains, see :func:`attnviz.track`.
 
         trainer = Trainer(model=model, ...)

@@ -102,7 +102,7 @@ def _placed(placement: Placement, device: torch.device, dtype: torch.dtype) -> d
         from transformers import BitsAndBytesConfig
 
         four = placement.load_in == "4bit"
-        asked["quantization_config"] = BitsAndBytesConfig(  # type: ignore[no-untyped-call]
+        asked["quantization_config"] = BitsAndBytesConfig(
             load_in_4bit=four, load_in_8bit=not four, bnb_4bit_compute_dtype=dtype
         )
     return asked

@@ -75,9 +75,9 @@ MOST_WEIGHTS, MOST_PRODUCTS = 1 << 25, 1 << 35
 its threads then save more than importing it takes."""
 
 MOST_TOKENS, SMALL = 400, 1 << 22
-"""Tokens of a batch of several texts above which it runs on torch, which is faster there by a
-quarter; and multiplications a token up to which a model's batches do not: they are over before
-torch is imported."""
+"""Tokens of a batch of several texts above which it runs on torch, which is faster there; and
+multiplications a token up to which a model's batches do not: they are over before torch is
+imported."""
 
 
 def _version(library: str) -> str:

@@ -11,6 +11,7 @@ import transformers
 
 from attnviz.errors import ModelError, UsageError
 from attnviz.features.shapes import function as answers
+from attnviz.features.shapes import verified
 from attnviz.features.shapes.walk import real
 from attnviz.models.configs.model import read_config
 from attnviz.models.configs.presets import presets
@@ -37,7 +38,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-def run(family: str) -> list[real.Compared]:
+def run(family: str) -> list[verified.Compared]:
     config = {"model_type": family, **CASES[family]}
     model = read_config(config, family)
     assert real.can_run(model)
