@@ -10,8 +10,6 @@ from contextvars import ContextVar
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
@@ -74,6 +72,8 @@ def one_blas_thread() -> Iterator[None]:
 
 def one_thread_for(x: Array) -> AbstractContextManager[Any]:
     """:func:`one_blas_thread` for products of an array of NumPy's outside of a pass."""
+    import numpy as np  # not with this module: worker processes start without it
+
     return one_blas_thread() if isinstance(x, np.ndarray) else nullcontext()
 
 
