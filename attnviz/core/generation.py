@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from attnviz.core import arrays
 from attnviz.core.arguments import check_fields
-from attnviz.core.arrays import Array
+
+if TYPE_CHECKING:
+    from attnviz.core.arrays import Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +58,18 @@ class Choice:
     """Chooses tokens one after the other; the same logits and seed give the same tokens."""
 
     def __init__(self, generation: Generation) -> None:
+        import numpy as np  # not with this module: worker processes start without it
+
         self._how, self._draw = generation, np.random.default_rng(generation.seed or 0)
 
     def __call__(self, logits: Array) -> int:
         """The next token of logits [V]; the lowest id where several are as likely."""
         if self._how.greedy:
             return int(logits.argmax())
+        import numpy as np
+
+        from attnviz.core import arrays
+
         scores = arrays.doubles(logits) / (self._how.temperature or 1.0)
         likely = np.exp(scores - scores.max())
         order = np.argsort(-likely, kind="stable")
