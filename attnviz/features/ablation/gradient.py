@@ -51,18 +51,20 @@ def gradients(source: Source, trials: Sequence[Trial], metric: Metric) -> Tensor
         for site in layout.sites
         if layout.heads[site.kind][site.layer]
     }
+    at = metric.logits_at(trials)
     output = source.forward(
         [trial.inputs for trial in trials],
         request=ForwardRequest(
             gates={site: Gate(share) for site, share in shares.items()},
             hidden=not metric.logits,
             logits=metric.logits,
-            logits_at=metric.logits_at(trials),
+            logits_at=at,
             grad=True,
         ),
     )
     with torch.enable_grad():
-        total = torch.stack([values.sum() for values in metric.of(Output(), output, trials)]).sum()
+        values = metric.of(Output(), output, trials, at)
+        total = torch.stack([of_trial.sum() for of_trial in values]).sum()
     if not total.requires_grad:
         raise UsageError("{} has no gradient; leave {estimate} out", metric.name, estimate=...)
     slopes = torch.autograd.grad(total, list(shares.values()))

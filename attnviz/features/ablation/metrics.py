@@ -67,18 +67,24 @@ class Metric:
             return None
         return tuple(sorted({position for trial in trials for position in trial.positions}))
 
-    def of(self, full: Output, changed: Output, trials: Sequence[Trial]) -> list[Array]:
+    def of(
+        self,
+        full: Output,
+        changed: Output,
+        trials: Sequence[Trial],
+        at: Sequence[int] | None = None,
+    ) -> list[Array]:
         """The value at every position that counts, [n] in float64 for each trial.
 
         Args:
-            full: of the whole model, one item for each trial; logits at :meth:`logits_at`.
+            full: of the whole model, one item for each trial.
             changed: of the ablated one (or the same).
             trials: in the order of the batch axis.
+            at: the positions that both are of; None for all.
         """
         other = self._looked_at(changed)
         whole = arrays.converted(self._looked_at(full), other) if self.compares else other
         on = arrays.of(other)
-        at = self.logits_at(trials)
         place = None if at is None else {position: n for n, position in enumerate(at)}
         values = []
         for number, trial in enumerate(trials):

@@ -43,10 +43,12 @@ class Full:
     Attributes:
         base: the metric, as in :class:`BatchValues`.
         output: with the states between layers; logits only where the metric compares with them.
+        at: the positions whose logits are looked at; None for all, or where none are.
     """
 
     base: list[Array]
     output: Output
+    at: tuple[int, ...] | None
 
 
 def check(source: Source, metric: Metric) -> None:
@@ -98,24 +100,25 @@ def sweep(
             changed = _pass(source, trials, [groups[n] for n in some], metric, fills, full, layer)
             for place, number in enumerate(some):
                 rows = slice(place * len(batch), (place + 1) * len(batch))
-                ablated[number] = metric.of(full.output, _cut(changed, rows), trials)
+                ablated[number] = metric.of(full.output, _cut(changed, rows), trials, full.at)
             told(len(some))
     return BatchValues(full.base, ablated)
 
 
 def whole(source: Source, trials: Sequence[Trial], metric: Metric) -> Full:
     """Run the whole model once for all that is ablated."""
+    at = metric.logits_at(trials)
     output = source.forward(
         [trial.inputs for trial in trials],
         request=ForwardRequest(
             hidden=not metric.logits,
             logits=metric.logits,
-            logits_at=metric.logits_at(trials),
+            logits_at=at,
             states=source.start_kind is not None,
         ),
     )
-    base = metric.of(output, output, trials)
-    return Full(base, output if metric.compares else replace(output, hidden=None, logits=None))
+    base = metric.of(output, output, trials, at)
+    return Full(base, output if metric.compares else replace(output, hidden=None, logits=None), at)
 
 
 def gates_of(
@@ -168,7 +171,7 @@ def _pass(
             gates=gates_of(groups, source.layout, len(trials), fills),
             hidden=not metric.logits,
             logits=metric.logits,
-            logits_at=metric.logits_at(trials),
+            logits_at=full.at,
             start=None if layer is None else Start(layer, full.output.states[layer]),
         ),
     )
