@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from attnviz.core.arguments import check_fields
-
-if TYPE_CHECKING:
-    from attnviz.core.arrays import Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,31 +48,3 @@ class Generation:
         """Hand a piece of text to whoever watches it grow."""
         if self.tell is not None:
             self.tell(piece)
-
-
-class Choice:
-    """Chooses tokens one after the other; the same logits and seed give the same tokens."""
-
-    def __init__(self, generation: Generation) -> None:
-        import numpy as np  # not with this module: worker processes start without it
-
-        self._how, self._draw = generation, np.random.default_rng(generation.seed or 0)
-
-    def __call__(self, logits: Array) -> int:
-        """The next token of logits [V]; the lowest id where several are as likely."""
-        if self._how.greedy:
-            return int(logits.argmax())
-        import numpy as np
-
-        from attnviz.core import arrays
-
-        scores = arrays.doubles(logits) / (self._how.temperature or 1.0)
-        likely = np.exp(scores - scores.max())
-        order = np.argsort(-likely, kind="stable")
-        chances = likely[order] / likely.sum()
-        before = chances.cumsum() - chances
-        chances = chances * (before < (1.0 if self._how.top_p is None else self._how.top_p))
-        ends = chances.cumsum()
-        drawn = self._draw.random() * ends[-1]
-        place = int(np.searchsorted(ends, drawn, side="right"))
-        return int(order[min(place, int((chances > 0).sum()) - 1)])

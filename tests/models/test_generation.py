@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import attnviz as av
-from attnviz.core.generation import Choice, Generation
+from attnviz.core.generation import Generation
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import Rows
 from attnviz.core.tokens import Sides, Tokens
@@ -21,6 +21,7 @@ from attnviz.drawing.labels import row_labels
 from attnviz.drawing.panels import sentence_breaks
 from attnviz.errors import AttnvizError, InputError, UsageError
 from attnviz.models import recorded
+from attnviz.models.choice import Choice
 from attnviz.models.demo import DEMOS
 from attnviz.models.hooked.interface import WatchedPass, hooking
 from attnviz.models.native.writing import write
