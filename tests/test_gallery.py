@@ -60,15 +60,21 @@ def test_every_page_has_its_pictures_and_its_command() -> None:
     assert sum(path.stat().st_size for path in kept) < 1_500_000
 
 
+@pytest.fixture
+def camera(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A browser for what takes pictures of pages."""
+    browser = chromium()
+    if browser is None:
+        pytest.skip("NO BROWSER, SO PICTURES ARE NOT TAKEN: install chromium")
+    monkeypatch.setenv("CHROMIUM", browser)
+
+
+@pytest.mark.usefixtures("camera")
 @pytest.mark.slow
 def test_a_picture_is_the_same_when_it_is_taken_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where a pass took another time, and on a later day."""
-    browser = chromium()
-    if browser is None:
-        pytest.skip("NO BROWSER, SO PICTURES ARE NOT TAKEN: install chromium")
-    monkeypatch.setenv("CHROMIUM", browser)
     taken = []
     for n, day in enumerate(("1767225600", "1777225600")):
         monkeypatch.setenv("SOURCE_DATE_EPOCH", day)
@@ -94,15 +100,10 @@ def test_every_page_is_shown_before_and_after() -> None:
     assert sum(path.stat().st_size for path in kept) < 2_000_000
 
 
-def test_the_sheet_shows_three_windows_side_by_side(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("camera")
+def test_the_sheet_shows_three_windows_side_by_side(tmp_path: Path) -> None:
     from PIL import Image
 
-    browser = chromium()
-    if browser is None:
-        pytest.skip("NO BROWSER, SO PICTURES ARE NOT TAKEN: install chromium")
-    monkeypatch.setenv("CHROMIUM", browser)
     page = av.flow("the cat and the dog").save(tmp_path / "flow.html")
     with ThreadPoolExecutor(1) as pool:  # another test's browser may run in this thread
         pool.submit(sheet.draw, {"flow": page}, "after", tmp_path).result()

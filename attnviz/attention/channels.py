@@ -18,6 +18,7 @@ Notation: B batch, T tokens, D channels, N width of the state.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -28,7 +29,7 @@ from attnviz.attention.linear import BLOCK_NUMBERS
 
 
 @dataclass(frozen=True, eq=False)
-class ChannelRecurrence:
+class ChannelRecurrence(ABC):
     """A layer as :class:`~attnviz.attention.linear.Recurrence`, with a coefficient per channel.
 
     Attributes:
@@ -38,13 +39,13 @@ class ChannelRecurrence:
     value: Tensor
 
     @property
+    @abstractmethod
     def name(self) -> str:
         """What computes it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def channels(self, rows: int) -> Iterator[tuple[int, Tensor]]:
         """Coefficients of every channel, in blocks of so many rows: [B, r, s, D], as ``blocks``."""
-        raise NotImplementedError
 
     def blocks(self, rows: int | None = None) -> Iterator[tuple[int, Tensor]]:
         """The map in blocks of rows, from the first.
