@@ -25,7 +25,7 @@ from attnviz.files import human_bytes, like_a_file
 from attnviz.models.decoding import check_file
 from attnviz.models.fresh_config import FreshConfig
 from attnviz.models.memory import beyond
-from attnviz.models.norm_based import with_quantity
+from attnviz.models.quantity import with_quantity
 from attnviz.scoring import select as selection
 from attnviz.scoring.groups import check_groups
 from attnviz.scoring.observe import Recorder

@@ -17,7 +17,7 @@ from attnviz.core.spans import places
 from attnviz.core.tiled import Tiled
 from attnviz.core.tokens import Tokens
 from attnviz.errors import Setting, UsageError
-from attnviz.models.norm_based import with_quantity
+from attnviz.models.quantity import with_quantity
 from attnviz.scoring import select as selection
 from attnviz.scoring.observe import ScoreObserver
 

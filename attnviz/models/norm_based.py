@@ -1,6 +1,6 @@
 """A model whose maps are what its heads write, in place of where they look.
 
-:func:`weighed` gives a source whose observers see norms of weighted values where they would see
+:func:`norm_based` gives a source whose observers see norms of weighted values where they would see
 weights, block by block as these: ‖α f(x)‖ of every head, or ‖Σ α f(x) + x‖ of every layer, with its
 layer normalization or without (:mod:`attnviz.attention.contributions`).
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 from attnviz.attention.contributions import (
     Writes,
@@ -24,64 +24,28 @@ from attnviz.core import arrays
 from attnviz.core.arrays import Array
 from attnviz.core.heads import Layout
 from attnviz.core.prompt import Inputs
-from attnviz.core.quantities import Quantity, check_attends, check_scored, quantity_named
-from attnviz.core.source import PLAIN, ForwardRequest, Observer, Output, Rows, Source
+from attnviz.core.quantities import Quantity, quantity_named
+from attnviz.core.source import ForwardRequest, Observer, Output, Rows, Source
 from attnviz.errors import ModelError, UsageError
+from attnviz.models.other_maps import OtherMaps
 
 
-def with_quantity(
-    source: Source, quantity: str, *, shares: bool, beside: Sequence[Observer] = ()
+def norm_based(
+    source: Source, quantity: str, beside: Sequence[Observer] = (), *, shares: bool
 ) -> Source:
-    """The model with another quantity in its maps.
+    """The model with norms of what its heads or layers write in its maps.
 
     Args:
         source: the model.
-        quantity: a name of :data:`attnviz.core.quantities.QUANTITIES`; for ``weights`` the model
-            itself comes back.
-        shares: divide every row by its sum, as scores need it, which compare with chance; without,
-            maps hold the norms themselves.
-        beside: who sees the model's own rows in every pass that is watched.
-
-    Returns:
-        A source that runs the same passes. Of layers it has one map each
-        (:attr:`~attnviz.core.heads.Layout.whole`).
+        quantity: which of them.
+        beside: see :func:`attnviz.models.quantity.with_quantity`; ``shares`` too.
 
     Raises:
-        UsageError: no such quantity, or one that the model's layers already have.
-        ModelError: what the heads write, or what stands around them, is not known.
+        UsageError, ModelError: as there.
     """
     what = quantity_named(quantity)
-    if quantity == "weights":
-        check_attends(source.info.model, source.layout)
-        return source
-    if what.states:
-        states = getattr(source, "states", None)
-        if states is None:
-            raise ModelError(
-                "{quantity} is of linear attention and state-space layers, and {} has none",
-                source.info.model,
-                quantity=quantity,
-            )
-        return cast("Source", states(shares=shares))
-    if what.ranks:
-        if shares:
-            check_scored(quantity)
-        return _indexed(source, quantity)
-    check_attends(source.info.model, source.layout)
     _check(source, quantity, what)
     return cast("Source", _NormBased(source, what, beside, shares=shares))
-
-
-def _indexed(source: Source, quantity: str) -> Source:
-    """The model with the scores of its indexers for maps; ModelError for a model without one."""
-    indexed = getattr(source, "indexed", None)
-    if indexed is None:
-        raise ModelError(
-            "{quantity} is of sparse attention, whose indexers choose keys, and {} has none",
-            source.info.model,
-            quantity=quantity,
-        )
-    return cast("Source", indexed())
 
 
 def _check(source: Source, quantity: str, what: Quantity) -> None:
@@ -108,17 +72,14 @@ def _check(source: Source, quantity: str, what: Quantity) -> None:
             )
 
 
-class _NormBased:
+class _NormBased(OtherMaps):
     """A source with other maps; everything else is the model's own."""
 
     def __init__(
         self, source: Source, what: Quantity, beside: Sequence[Observer], *, shares: bool
     ) -> None:
-        self._source, self._what, self._shares = source, what, shares
-        self._beside = beside
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._source, name)
+        super().__init__(source)
+        self._what, self._beside, self._shares = what, beside, shares
 
     @property
     def layout(self) -> Layout:
@@ -130,15 +91,10 @@ class _NormBased:
         heads = {kind: tuple(map(int, heads)) for kind, heads in counts.items()}
         return Layout(heads, whole=True, mixers=layout.mixers)
 
-    def forward(
-        self,
-        batch: Sequence[Inputs],
-        observers: Sequence[Observer] = (),
-        request: ForwardRequest = PLAIN,
+    def watched(
+        self, batch: Sequence[Inputs], observers: Sequence[Observer], request: ForwardRequest
     ) -> Output:
-        """Run the model; see :class:`~attnviz.core.source.Source`."""
-        if not observers:
-            return self._source.forward(batch, (), request)
+        """Run the model; see :class:`~attnviz.models.other_maps.OtherMaps`."""
         weighing = NormObserver(self._source, self._what, observers, shares=self._shares)
         request = replace(request, residuals=request.residuals or self._what.residual)
         return self._source.forward(batch, [weighing, *self._beside], request)
@@ -151,7 +107,7 @@ class NormObserver:
         source: the model that runs.
         what: the quantity.
         observers: get it, in the place of weights.
-        shares: see :func:`weighed`.
+        shares: see :func:`norm_based`.
     """
 
     def __init__(

@@ -18,7 +18,7 @@ from attnviz.core.heads import Site
 from attnviz.core.quantities import QUANTITIES
 from attnviz.core.source import Donor, ForwardRequest, Gate, Start
 from attnviz.models.native import source as native
-from attnviz.models.norm_based import with_quantity
+from attnviz.models.quantity import with_quantity
 from attnviz.scoring.observe import Recorder, ScoreObserver
 
 TEXTS = (

@@ -410,7 +410,7 @@ def test_index_scores_have_no_scores_of_heads(model: Any, capture: Capture) -> N
 def test_index_scores_of_a_batch_are_those_of_each_text(model: Any) -> None:
     from attnviz.captures.inputs import source_for
     from attnviz.captures.settings import ModelSettings
-    from attnviz.models.norm_based import with_quantity
+    from attnviz.models.quantity import with_quantity
     from attnviz.scoring.observe import Recorder
 
     source = source_for(Prompt(ids=IDS), ModelSettings(model=model), None)

@@ -30,7 +30,7 @@ from attnviz.errors import UsageError
 from attnviz.features.heads.false_names import false_names
 from attnviz.features.heads.result import Heads
 from attnviz.models.mixing import MixingObserver
-from attnviz.models.norm_based import with_quantity
+from attnviz.models.quantity import with_quantity
 from attnviz.scoring import select as selection
 from attnviz.scoring.observe import ScoreObserver, score_capture
 from attnviz.scoring.passes import following, observe

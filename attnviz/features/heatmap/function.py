@@ -24,7 +24,7 @@ from attnviz.errors import SelectionError, UsageError
 from attnviz.features.heatmap.long import ACROSS, long_heatmap
 from attnviz.features.heatmap.result import Heatmap
 from attnviz.features.heatmap.settings import HeatmapSettings
-from attnviz.models.norm_based import with_quantity
+from attnviz.models.quantity import with_quantity
 from attnviz.scoring import select as selection
 from attnviz.scoring.observe import score_capture
 from attnviz.scoring.replay import allowed_in, unselected_in

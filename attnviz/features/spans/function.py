@@ -36,7 +36,7 @@ from attnviz.features.spans.observe import SpanSums
 from attnviz.features.spans.result import Spans
 from attnviz.features.spans.settings import DocumentSettings, SpansSettings
 from attnviz.features.spans.sheet import sheet
-from attnviz.models.norm_based import with_quantity
+from attnviz.models.quantity import with_quantity
 from attnviz.statistics.clusters import few_groups
 
 

@@ -42,7 +42,7 @@ from attnviz.features.spans.result import (
     Spans,
 )
 from attnviz.features.spans.settings import DocumentSettings
-from attnviz.models.norm_based import with_quantity
+from attnviz.models.quantity import with_quantity
 from attnviz.statistics.clusters import FEW, few_groups
 
 _NAMES = (RIGHT, DISTRACTORS, QUESTION, ANSWER, ELSEWHERE)

@@ -20,7 +20,6 @@ from torch.overrides import TorchFunctionMode
 from attnviz.core.heads import Layout, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import (
-    PLAIN,
     ForwardRequest,
     Observer,
     Output,
@@ -29,6 +28,7 @@ from attnviz.core.source import (
     Source,
 )
 from attnviz.errors import ModelError
+from attnviz.models.other_maps import OtherMaps
 
 _NEVER = torch.finfo(torch.bfloat16).min / 2
 """Scores below this are of keys that a query may not see."""
@@ -105,7 +105,7 @@ class _Ranking:
             observer.observe(shown)
 
 
-class IndexMaps:
+class IndexMaps(OtherMaps):
     """The model with one map for each layer that has an indexer of its own.
 
     Args:
@@ -114,28 +114,20 @@ class IndexMaps:
     """
 
     def __init__(self, source: Source, layers: Sequence[int]) -> None:
-        self._source = source
+        super().__init__(source)
         (kind,) = source.layout.kinds
         count = len(source.layout.heads[kind])
         heads = tuple(int(layer in layers) for layer in range(count))
         self.layout = Layout({kind: heads}, whole=True)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._source, name)
-
     def output(self, site: Site) -> OutputProjection:
         """No W_O: an indexer writes nothing."""
         return OutputProjection(None, None, "an indexer chooses keys and writes nothing")
 
-    def forward(
-        self,
-        batch: Sequence[Inputs],
-        observers: Sequence[Observer] = (),
-        request: ForwardRequest = PLAIN,
+    def watched(
+        self, batch: Sequence[Inputs], observers: Sequence[Observer], request: ForwardRequest
     ) -> Output:
-        """Run the model; see :class:`~attnviz.core.source.Source`."""
-        if not observers:
-            return self._source.forward(batch, (), request)
+        """Run the model; see :class:`~attnviz.models.other_maps.OtherMaps`."""
         with Choosing() as choosing:
             return self._source.forward(batch, [_Ranking(choosing, observers)], request)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +15,6 @@ from torch import Tensor, nn
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import (
-    PLAIN,
     ForwardRequest,
     Observer,
     Output,
@@ -25,10 +23,11 @@ from attnviz.core.source import (
     Source,
 )
 from attnviz.models.hooked.recurrences import Layer, States, recording
+from attnviz.models.other_maps import OtherMaps
 from attnviz.scoring.observe import sizes
 
 
-class LinearMaps:
+class LinearMaps(OtherMaps):
     """The model with its layers with a state in the place of those that attend.
 
     Args:
@@ -43,26 +42,19 @@ class LinearMaps:
     def __init__(
         self, source: Source, body: nn.Module, kind: SiteKind, states: States, *, shares: bool
     ) -> None:
-        self._source, self._body, self._kind, self._shares = source, body, kind, shares
+        super().__init__(source)
+        self._body, self._kind, self._shares = body, kind, shares
         layers = range(max(states.heads) + 1)
         self.layout = Layout({kind: tuple(states.heads.get(layer, 0) for layer in layers)})
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._source, name)
 
     def output(self, site: Site) -> OutputProjection:
         """No W_O: what such a layer gives is normalized and gated first."""
         return OutputProjection(None, None, "what its layers with a state give is normalized first")
 
-    def forward(
-        self,
-        batch: Sequence[Inputs],
-        observers: Sequence[Observer] = (),
-        request: ForwardRequest = PLAIN,
+    def watched(
+        self, batch: Sequence[Inputs], observers: Sequence[Observer], request: ForwardRequest
     ) -> Output:
-        """Run the model; see :class:`~attnviz.core.source.Source`."""
-        if not observers:
-            return self._source.forward(batch, (), request)
+        """Run the model; see :class:`~attnviz.models.other_maps.OtherMaps`."""
 
         def heard(layer: int, recurrence: Layer, output: Tensor) -> None:
             if layer < len(self.layout.heads[self._kind]):
