@@ -257,7 +257,7 @@ class ScoreObserver:
             some = self._kept.get(head.site)
             if head.site in self._totals and (some is None or head.index in some):
                 sink = sinks[number] if sinks[number] >= 0 else None
-                scores.append(HeadScores(head, total.scores(number), total.roles(number), sink))
+                scores.append(total.head(head, number, sink))
         return tuple(scores)
 
     def _scored(self, site: Site) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ Notation in shapes: H heads of a model in the order of its layout, n scores, m s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -16,7 +16,7 @@ from operator import add
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.heads import Layout
+from attnviz.core.heads import Head, Layout
 from attnviz.core.scores import HeadScores, Role, Score
 from attnviz.scoring.roles import assign
 from attnviz.scoring.scores import SCORES
@@ -95,10 +95,18 @@ class Sums:
 
     def of(self, layout: Layout) -> tuple[HeadScores, ...]:
         """Every head of a model with its scores and roles."""
-        return tuple(
-            HeadScores(head, self.scores(number), self.roles(number))
-            for number, head in enumerate(layout)
-        )
+        return tuple(self.head(head, number) for number, head in enumerate(layout))
+
+    def head(self, head: Head, number: int, sink: int | None = None) -> HeadScores:
+        """One head with its scores and roles.
+
+        Args:
+            head: which.
+            number: where its sums stand.
+            sink: the position of its sink, where that is known.
+        """
+        scores = self.scores(number)
+        return HeadScores(head, scores, self._roles(number, scores), sink)
 
     def roles(self, head: int, unsure: Collection[str] = ()) -> tuple[Role, ...]:
         """The roles of one head, see :func:`~attnviz.scoring.roles.assign`.
@@ -107,6 +115,10 @@ class Sums:
             head: its number.
             unsure: scores that are no evidence, since they are not sure.
         """
+        return self._roles(head, {n: s for n, s in self.scores(head).items() if n not in unsure})
+
+    def _roles(self, head: int, scores: Mapping[str, Score]) -> tuple[Role, ...]:
+        """Those that these scores of a head support."""
         rows = np.maximum(self.rows[head], 1)[:, None]  # [n, 1]
         means = (self.shares[head] / rows).tolist()
         shares = {
@@ -114,7 +126,6 @@ class Sums:
             for name, mean in zip(self.names, means, strict=True)
             if SCORES[name].on_targets
         }
-        scores = {n: score for n, score in self.scores(head).items() if n not in unsure}
         return assign(scores, shares, int(self.counted[head]))
 
 

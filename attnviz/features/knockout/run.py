@@ -359,10 +359,7 @@ def _scores(source: Source, texts: Sequence[Inputs]) -> tuple[HeadScores, ...]:
     total = Sums.zero(len(source.layout))
     for inputs in texts:
         total = total + score_batch(source, [inputs]).total()
-    return tuple(
-        HeadScores(head, total.scores(number), total.roles(number))
-        for number, head in enumerate(source.layout)
-    )
+    return total.of(source.layout)
 
 
 def _spans(ready: Sequence[Ready], pairs: Sequence[tuple[str, str]]) -> tuple[CutSpan, ...]:
