@@ -260,10 +260,14 @@ def run(name: str) -> Any:
         "profile": lambda: av.profile(texts=[TEXT, "a b c d"]),
         "syntax": lambda: av.syntax("sample_inputs/treebank.conllu", control=1),
         "retrieval": lambda: av.retrieval(lengths=(60,), depths=(0.5,), count=2),
+        "ablate": lambda: av.ablate([TEXT, "a b c"], model="demo-bert", select="0.*"),
+        "ablate --probe": lambda: av.ablate(probe=True, select="3.*"),
     }[name]()
 
 
-@pytest.mark.parametrize("name", ["heads", "profile", "syntax", "retrieval"])
+@pytest.mark.parametrize(
+    "name", ["heads", "profile", "syntax", "retrieval", "ablate", "ablate --probe"]
+)
 def test_results_are_the_same_bits_with_and_without(
     name: str, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 
@@ -86,6 +86,32 @@ class Means:
             counts = _longer(self._counts[site], counts)
             norms = self._norms[site] + arrays.converted(norms, self._norms[site])
         self._sums[site], self._counts[site], self._norms[site] = sums, counts, norms
+
+    def to_arrays(self) -> dict[str, Array]:
+        """All that they are made of, by name; :meth:`from_arrays` takes it back."""
+        parts = {"sums": self._sums, "counts": self._counts, "norms": self._norms}
+        return {
+            f"{what} {site.kind} {site.layer}": part
+            for what, by_site in parts.items()
+            for site, part in by_site.items()
+        }
+
+    @classmethod
+    def from_arrays(cls, parts: Mapping[str, Array], over: MeanOver) -> Means:
+        """The means whose :meth:`to_arrays` these are; KeyError for anything else.
+
+        Args:
+            parts: by name.
+            over: as those that were written.
+        """
+        means = cls(over)
+        for name in parts:
+            what, kind, layer = name.split()
+            if what == "sums":
+                site = Site(cast("SiteKind", kind), int(layer))
+                counts, norms = (parts[f"{other} {kind} {layer}"] for other in ("counts", "norms"))
+                means._take(site, parts[name], counts, norms)
+        return means
 
     def fills(
         self, lengths: Mapping[SiteKind, int], sites: Iterable[Site] | None = None

@@ -33,6 +33,7 @@ from attnviz.features.ablation.fills import (
     lengths_of,
     resampled,
 )
+from attnviz.models.kept import Shelf, pack_arrays, unpack_arrays
 
 UNMATCHED, MATCHED = "unmatched", "matched"
 """References by name: whatever text there is, or texts in the same state alone."""
@@ -65,9 +66,24 @@ class Pool:
         donors: Sequence[Inputs] | None = None,
     ) -> Pool:
         """Run the texts and take their means; ``donors`` are the same texts unless given."""
-        means = Means(over)
-        for inputs in texts:
-            means.add(source, [inputs])
+
+        def make() -> Means:
+            means = Means(over)
+            for inputs in texts:
+                means.add(source, [inputs])
+            return means
+
+        seen = [
+            [(side.queries.identity, side.queries.segments) for side in inputs.sides.values()]
+            for inputs in texts
+        ]
+        means = Shelf(source).recall(
+            "mean outputs of heads",
+            None if any(inputs.features for inputs in texts) else (seen, over),
+            make,
+            lambda means: pack_arrays(means.to_arrays()),
+            lambda data: Means.from_arrays(unpack_arrays(data), over),
+        )
         return cls(tuple(texts if donors is None else donors), means)
 
 
