@@ -7,7 +7,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"), "1"))
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
-os.environ["ATTNVIZ_CACHE"] = "off"  # what tests measure they measure; test_kept.py has its own
+os.environ["ATTNVIZ_CACHE"] = "off"  # what tests measure they measure; test_cache.py has its own
 os.environ.pop("COLUMNS", None)
 
 import gc

@@ -28,8 +28,8 @@ class ModelEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptEntry:
-    """Something that was measured of a model, and is kept to be used again.
+class CacheEntry:
+    """Something that was measured of a model, and is used again.
 
     Attributes:
         what: it is, such as ``means of heads``; empty for a damaged file.

@@ -33,7 +33,7 @@ from attnviz.features.ablation.fills import (
     lengths_of,
     resampled,
 )
-from attnviz.models.kept import Shelf, pack_arrays, unpack_arrays
+from attnviz.models.cache import Cache, pack_arrays, unpack_arrays
 
 UNMATCHED, MATCHED = "unmatched", "matched"
 """References by name: whatever text there is, or texts in the same state alone."""
@@ -77,7 +77,7 @@ class Pool:
             [(side.queries.identity, side.queries.segments) for side in inputs.sides.values()]
             for inputs in texts
         ]
-        means = Shelf(source).recall(
+        means = Cache(source).recall(
             "mean outputs of heads",
             None if any(inputs.features for inputs in texts) else (seen, over),
             make,

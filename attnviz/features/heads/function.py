@@ -129,7 +129,7 @@ def heads(
 
 def _probed(source: Source, quantity: str) -> tuple[tuple[HeadScores, ...], PrefixMatching | None]:
     """What heads do on repeated random tokens."""
-    from attnviz.models.kept import Shelf, as_records
+    from attnviz.models.cache import Cache, as_records
     from attnviz.scoring.probe import match_prefixes, run_probe
 
     def probed() -> tuple[tuple[HeadScores, ...], PrefixMatching | None]:
@@ -138,7 +138,7 @@ def _probed(source: Source, quantity: str) -> tuple[tuple[HeadScores, ...], Pref
 
     about = None if user_defined() else quantity
     kind = as_records(tuple[tuple[HeadScores, ...], PrefixMatching | None])
-    scored, matching = Shelf(source).recall("probe of heads", about, probed, *kind)
+    scored, matching = Cache(source).recall("probe of heads", about, probed, *kind)
     return scored, matching
 
 

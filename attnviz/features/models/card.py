@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from attnviz.core.model_entry import KeptEntry, ModelEntry
+from attnviz.core.model_entry import CacheEntry, ModelEntry
 from attnviz.drawing.forms import Renderable
 
 
@@ -56,9 +56,9 @@ class Models(Renderable):
 
     Attributes:
         models: by name.
-        kept: what was measured of models and is used again, see :mod:`attnviz.models.kept`; what
+        cached: what was measured of models and is used again, see :mod:`attnviz.models.cache`; what
             was used last first.
-        kept_in: the folder of that; empty where nothing is kept.
+        cache_folder: of that; empty where nothing is cached.
         notes: what to know.
     """
 
@@ -66,8 +66,8 @@ class Models(Renderable):
     command: ClassVar[str] = "models"
 
     models: tuple[ModelEntry, ...]
-    kept: tuple[KeptEntry, ...] = ()
-    kept_in: str = ""
+    cached: tuple[CacheEntry, ...] = ()
+    cache_folder: str = ""
     notes: tuple[str, ...] = ()
 
 

@@ -65,5 +65,5 @@ def models(options: ListedModel, settings: ModelsSettings, output: Output) -> No
     worded = tuple(replace(entry, note=option_names.words(entry.note)) for entry in listed.models)
     result = replace(listed, models=worded)
     output.deliver(result)
-    if result.kept and not output.machine:
-        console.note(["attnviz models --max-mb 0 removes what is kept"], output.quiet)
+    if result.cached and not output.machine:
+        console.note(["attnviz models --max-mb 0 empties the cache"], output.quiet)

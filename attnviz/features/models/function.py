@@ -23,13 +23,15 @@ def models(*, settings: ModelsSettings) -> Models:
     And what is kept of what was measured of models, so that it need not be measured again.
     """
     from attnviz.features.models.catalog import available
-    from attnviz.models import kept
+    from attnviz.models import cache
 
     if settings.max_mb is not None:
-        kept.shrink(int(settings.max_mb * 1e6))
-    place = kept.folder()
+        cache.shrink(int(settings.max_mb * 1e6))
+    folder = cache.folder()
     return Models(
-        models=available(), kept=kept.entries(), kept_in="" if place is None else str(place)
+        models=available(),
+        cached=cache.entries(),
+        cache_folder="" if folder is None else str(folder),
     )
 
 

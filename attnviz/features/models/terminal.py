@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from attnviz.core.model_entry import KeptEntry, ModelEntry
+from attnviz.core.model_entry import CacheEntry, ModelEntry
 from attnviz.drawing.labels import counted, visible
 from attnviz.drawing.renderable import table_of
 from attnviz.drawing.terminal import Line
@@ -29,10 +29,10 @@ def parts(result: Models | ModelCard | Families) -> Iterator[RenderableType]:
         )
     elif isinstance(result, Models):
         yield models_table(result.models)
-        if result.kept:
+        if result.cached:
             yield ""
-            yield kept_table(result.kept)
-            yield Line(f"in {result.kept_in}", "dim")
+            yield cached_table(result.cached)
+            yield Line(f"in {result.cache_folder}", "dim")
     else:
         yield from card_parts(result)
 
@@ -59,9 +59,9 @@ def families_table(families: Sequence[Family]) -> RenderableType:
     return table
 
 
-def kept_table(entries: Sequence[KeptEntry]) -> RenderableType:
-    """What is kept of earlier measurements, by what it is."""
-    table = table_of("kept", "of", ">entries", ">size")
+def cached_table(entries: Sequence[CacheEntry]) -> RenderableType:
+    """What is cached of earlier measurements, by what it is."""
+    table = table_of("cached", "of", ">entries", ">size")
     sizes: dict[tuple[str, str], list[int]] = {}
     for entry in entries:
         sizes.setdefault((entry.what or "damaged files", entry.model), []).append(entry.size)

@@ -35,8 +35,8 @@ from attnviz.features.profile.summary import summarize
 from attnviz.features.profile.windows import limit as limit_of
 from attnviz.features.profile.work import ProfileSettings
 from attnviz.files import listed
+from attnviz.models.cache import Cache, as_records
 from attnviz.models.fresh_config import FreshConfig
-from attnviz.models.kept import Shelf, as_records
 from attnviz.models.quantity import with_quantity
 from attnviz.scoring import plugins
 from attnviz.scoring.probe import match_prefixes
@@ -205,7 +205,7 @@ def _matching(source: Source) -> PrefixMatching | None:
     """As any process would measure it: the last bit depends on the number of threads."""
     kind = as_records(PrefixMatching | None)
     with one_thread():
-        matching: PrefixMatching | None = Shelf(source).recall(
+        matching: PrefixMatching | None = Cache(source).recall(
             "prefix matching", (), lambda: match_prefixes(source), *kind
         )
     return matching

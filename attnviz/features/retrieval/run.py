@@ -42,7 +42,7 @@ from attnviz.features.retrieval.result import (
     RetrievalScore,
 )
 from attnviz.features.retrieval.settings import RetrievalSettings
-from attnviz.models.kept import Shelf, as_records
+from attnviz.models.cache import Cache, as_records
 from attnviz.statistics.clusters import FEW, few_groups
 
 Bools = NDArray[np.bool_]
@@ -317,7 +317,7 @@ def _control(
         return None
     pack = as_records(RetrievalControl)
     about = (settings.seed, table.held_out)
-    control: RetrievalControl = Shelf(source).recall(
+    control: RetrievalControl = Cache(source).recall(
         "needles with random weights", about, partial(_random, load, table, settings, progress),
         *pack,
     )  # fmt: skip

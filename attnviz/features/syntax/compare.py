@@ -18,8 +18,8 @@ from attnviz.features.syntax.relations import run
 from attnviz.features.syntax.result import Syntax, Untrained
 from attnviz.features.syntax.sentences import show
 from attnviz.features.syntax.trees import TreeMethod, grow
+from attnviz.models.cache import Cache, as_records
 from attnviz.models.controls import Control, Scale
-from attnviz.models.kept import Shelf, as_records
 
 Controls = Sequence[tuple[Control, Loader]]
 """The same model with nothing learned in it, and what loads it in any process."""
@@ -79,7 +79,7 @@ def _without(
     progress: Progress,
 ) -> Iterator[Untrained]:
     """The figures of every control."""
-    shelf, pack = Shelf(source), as_records(Untrained)
+    cache, pack = Cache(source), as_records(Untrained)
     for control, load in controls:
 
         def untrained(control: Control = control, load: Loader = load) -> Untrained:
@@ -95,7 +95,7 @@ def _without(
             )
 
         about = (control, settings, sentences, bad)
-        yield shelf.recall("syntax with random weights", about, untrained, *pack)
+        yield cache.recall("syntax with random weights", about, untrained, *pack)
 
 
 def _measured(

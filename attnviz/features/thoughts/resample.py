@@ -24,7 +24,7 @@ from attnviz.core.source import ForwardRequest, Source
 from attnviz.core.tokens import Tokens
 from attnviz.features.thoughts.result import Continuation, Resampled, Sentence
 from attnviz.features.thoughts.sentences import TAGS
-from attnviz.models.kept import Shelf, as_records
+from attnviz.models.cache import Cache, as_records
 from attnviz.statistics.clusters import LEAST, LEVEL
 from attnviz.statistics.exact import Floats
 from attnviz.statistics.student import half_widths
@@ -62,7 +62,7 @@ def resampled(
     """
     tokens = inputs.sides["decoder"].queries
     count = answer_at(sentences)
-    shelf, (pack, unpack) = Shelf(source), as_records(tuple[Continuation, ...])
+    cache, (pack, unpack) = Cache(source), as_records(tuple[Continuation, ...])
     temperature, top_p = 1.0, None
     if how is not None and not how.greedy:
         temperature, top_p = how.temperature or 1.0, how.top_p
@@ -75,7 +75,7 @@ def resampled(
         )  # fmt: skip
         about = (tokens.ids, *((s.start, s.stop) for s in sentences), number, draws, temperature,
                  top_p, *seed)  # fmt: skip
-        rows.append(shelf.recall("a sentence of a trace written anew", about, make, pack, unpack))
+        rows.append(cache.recall("a sentence of a trace written anew", about, make, pack, unpack))
     told(count, count)
     ids, stop = list(tokens.ids), sentences[count - 1].stop
     original = (Continuation(_log_p(source, ids[:stop], ids[stop:], _answer(sentences)), False),)

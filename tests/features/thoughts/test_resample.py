@@ -100,7 +100,7 @@ def test_it_goes_on_where_it_was_interrupted(
     model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ATTNVIZ_CACHE", str(tmp_path))
-    monkeypatch.setattr("attnviz.models.kept.LEAST", 0.0)
+    monkeypatch.setattr("attnviz.models.cache.LEAST", 0.0)
     inputs = model.prepare(Prompt(TEXT))
     split = av.thoughts(TEXT, model=model, draws=0, method="attention").traces[0].sentences
     made: list[int] = []

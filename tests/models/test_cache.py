@@ -14,8 +14,8 @@ import torch
 import attnviz as av
 from attnviz.core.heads import Head, Site
 from attnviz.features.models.function import models
-from attnviz.models import kept
-from attnviz.models.kept import Shelf, as_records, pack_arrays, unpack_arrays
+from attnviz.models import cache
+from attnviz.models.cache import Cache, as_records, pack_arrays, unpack_arrays
 
 TEXT = "the cat river moon stone the cat river moon"
 
@@ -23,8 +23,8 @@ TEXT = "the cat river moon stone the cat river moon"
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of its own, in which everything is kept however quick it was."""
-    monkeypatch.setenv(kept.VARIABLE, str(tmp_path / "kept"))
-    monkeypatch.setattr(kept, "LEAST", 0.0)
+    monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "kept"))
+    monkeypatch.setattr(cache, "LEAST", 0.0)
     return tmp_path / "kept"
 
 
@@ -40,7 +40,7 @@ class Counted:
 
 
 def recall(source: Any, make: Counted, about: object = (), what: str = "test") -> bytes:
-    return Shelf(source).recall(what, about, make, lambda made: made, bytes)
+    return Cache(source).recall(what, about, make, lambda made: made, bytes)
 
 
 @pytest.fixture
@@ -58,9 +58,9 @@ def test_what_is_kept_is_made_once(place: Path, demo: Any) -> None:
     recall(demo, make, about=1)
     recall(demo, make, what="another")
     assert make.times == 3
-    (entry, *_) = kept.entries()
+    (entry, *_) = cache.entries()
     assert entry.model == "demo-gpt2"
-    assert {entry.what for entry in kept.entries()} == {"test", "another"}
+    assert {entry.what for entry in cache.entries()} == {"test", "another"}
 
 
 def test_another_model_has_its_own(place: Path, demo: Any) -> None:
@@ -82,7 +82,7 @@ def test_another_model_has_its_own(place: Path, demo: Any) -> None:
         assert demo.contents is None
         recall(demo, make)
     assert make.times == 6, "while a head is off nothing is kept and nothing is taken"
-    assert len(kept.entries()) == 5, "those before training are known by their numbers"
+    assert len(cache.entries()) == 5, "those before training are known by their numbers"
 
 
 def test_other_code_threads_and_machines_have_their_own(
@@ -91,10 +91,10 @@ def test_other_code_threads_and_machines_have_their_own(
     make = Counted()
     recall(demo, make)
     for version in (("0.1.1",), ("0.1.0", "another processor")):
-        monkeypatch.setattr(kept, "_version", lambda version=version: version)
+        monkeypatch.setattr(cache, "_version", lambda version=version: version)
         recall(demo, make)
     monkeypatch.undo()
-    monkeypatch.setenv(kept.VARIABLE, str(place))
+    monkeypatch.setenv(cache.VARIABLE, str(place))
     before = torch.get_num_threads()
     torch.set_num_threads(before + 1)
     try:
@@ -102,9 +102,9 @@ def test_other_code_threads_and_machines_have_their_own(
     finally:
         torch.set_num_threads(before)
     assert make.times == 4
-    assert len({kept._version()}) == 1
-    assert "attnviz" not in kept._version()[0:0]
-    assert any(name == "numpy" for name, *_ in kept._version()[2:-1])
+    assert len({cache._version()}) == 1
+    assert "attnviz" not in cache._version()[0:0]
+    assert any(name == "numpy" for name, *_ in cache._version()[2:-1])
 
 
 @pytest.mark.parametrize(
@@ -119,16 +119,16 @@ def test_a_damaged_entry_is_made_again(place: Path, demo: Any, damage: Any) -> N
     assert recall(demo, make) == make.value
     assert make.times == 2
     assert path.read_bytes() == whole
-    kept.entries()  # says it, whatever is in it
+    cache.entries()  # says it, whatever is in it
 
 
 def test_sound_bytes_of_something_else_are_made_again(place: Path, demo: Any) -> None:
     recall(demo, Counted(b"no array"), what="arrays")
-    made = Shelf(demo).recall(
+    made = Cache(demo).recall(
         "arrays", (), lambda: {"x": np.arange(3.0)}, pack_arrays, unpack_arrays
     )
     assert made["x"].tolist() == [0, 1, 2]
-    again = Shelf(demo).recall("arrays", (), dict, pack_arrays, unpack_arrays)
+    again = Cache(demo).recall("arrays", (), dict, pack_arrays, unpack_arrays)
     assert again["x"].tolist() == [0, 1, 2]
 
 
@@ -139,26 +139,26 @@ def test_there_is_room_for_so_much_and_what_was_used_longest_ago_goes(
 
     for number in range(4):
         recall(demo, Counted(bytes(1000)), about=number, what=str(number))
-    by_age = {entry.what: entry for entry in kept.entries()}
+    by_age = {entry.what: entry for entry in cache.entries()}
     for path in place.iterdir():
         what = next(w for w, e in by_age.items() if e.what.encode() in path.read_bytes()[32:50])
         os.utime(path, (int(what), int(what)))
     recall(demo, Counted(), about=0, what="0")  # used now
-    monkeypatch.setattr(kept, "MOST", 3300)
+    monkeypatch.setattr(cache, "MOST", 3300)
     recall(demo, Counted(bytes(1000)), about=4, what="4")
-    assert {entry.what for entry in kept.entries()} == {"0", "3", "4"}
-    monkeypatch.setattr(kept, "LARGEST", 10)
+    assert {entry.what for entry in cache.entries()} == {"0", "3", "4"}
+    monkeypatch.setattr(cache, "LARGEST", 10)
     recall(demo, Counted(bytes(1000)), about=5, what="5")
-    assert "5" not in {entry.what for entry in kept.entries()}
+    assert "5" not in {entry.what for entry in cache.entries()}
 
 
 def test_what_is_quick_is_not_kept(place: Path, demo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "LEAST", 60.0)
+    monkeypatch.setattr(cache, "LEAST", 60.0)
     make = Counted()
     recall(demo, make)
     recall(demo, make)
     assert make.times == 2
-    assert kept.entries() == ()
+    assert cache.entries() == ()
 
 
 def test_nothing_is_kept_where_that_is_said_or_cannot_be(
@@ -166,16 +166,16 @@ def test_nothing_is_kept_where_that_is_said_or_cannot_be(
 ) -> None:
     make = Counted()
     for said in ("off", "OFF", "", "0"):
-        monkeypatch.setenv(kept.VARIABLE, said)
-        assert kept.folder() is None
+        monkeypatch.setenv(cache.VARIABLE, said)
+        assert cache.folder() is None
         recall(demo, make)
     place.write_text("a file in the folder's place")
-    monkeypatch.setenv(kept.VARIABLE, str(place))
+    monkeypatch.setenv(cache.VARIABLE, str(place))
     recall(demo, make)
     assert make.times == 5
     assert recall(demo, make, about=None) == b"made"
-    assert kept.entries() == ()
-    assert kept.shrink(0) == 0
+    assert cache.entries() == ()
+    assert cache.shrink(0) == 0
 
 
 def test_models_in_memory_are_not_known(place: Path) -> None:
@@ -202,20 +202,20 @@ def test_a_hooked_model_is_known_by_its_numbers(place: Path, tmp_path: Path) -> 
 
 WRITES = """
 import os, sys
-from attnviz.models import kept
-kept.LEAST = 0.0
+from attnviz.models import cache
+cache.LEAST = 0.0
 class Source:
     contents = "one model"
     class info:
         model, backend, device, dtype = "m", "native", "cpu", "float32"
 for number in range(60):
     size = 20_000 + number % 7
-    made = kept.Shelf(Source).recall(
+    made = cache.Cache(Source).recall(
         "test", number % 5, lambda: bytes([number % 5]) * 20_000, bytes, bytes
     )
     assert made == bytes([number % 5]) * 20_000, number
     if number % 9 == 0:
-        kept.shrink(30_000)
+        cache.shrink(30_000)
 """
 
 
@@ -272,11 +272,11 @@ def test_results_are_the_same_bits_with_and_without(
     name: str, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = run(name).to_json()
-    count = len(kept.entries())
+    count = len(cache.entries())
     assert count, "something was kept"
     assert run(name).to_json() == first
-    assert len(kept.entries()) == count, "all of it was taken"
-    monkeypatch.setenv(kept.VARIABLE, "off")
+    assert len(cache.entries()) == count, "all of it was taken"
+    monkeypatch.setenv(cache.VARIABLE, "off")
     assert run(name).to_json() == first
 
 
@@ -284,14 +284,14 @@ def test_models_lists_what_is_kept_and_removes_it(place: Path, demo: Any, capsys
     from attnviz.cli import main
 
     assert main(["models"]) == 0
-    assert "kept" not in capsys.readouterr().out
+    assert "cached" not in capsys.readouterr().out
     recall(demo, Counted(bytes(3000)))
     assert main(["models"]) == 0
     said = capsys.readouterr()
-    assert "--max-mb 0 removes what is kept" in said.err
+    assert "--max-mb 0 empties the cache" in said.err
     assert "3.1 kB" in said.out
-    assert models().kept == kept.entries()
+    assert models().cached == cache.entries()
     assert main(["models", "--max-mb", "0.001", "--json"]) == 0
-    assert '"kept": []' in capsys.readouterr().out
+    assert '"cached": []' in capsys.readouterr().out
     assert list(place.iterdir()) == []
     assert main(["models", "--show", "demo-gpt2", "--max-mb", "0"]) == 2

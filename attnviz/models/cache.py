@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from attnviz import files
 from attnviz.core.heads import Head, Site
-from attnviz.core.model_entry import KeptEntry
+from attnviz.core.model_entry import CacheEntry
 from attnviz.core.threads import threads
 from attnviz.errors import AttnvizError, OutputError
 
@@ -64,7 +64,7 @@ def folder() -> Path | None:
     return root / "attnviz"
 
 
-def entries() -> tuple[KeptEntry, ...]:
+def entries() -> tuple[CacheEntry, ...]:
     """What is kept, what was used last first; damaged files are among them, without a name."""
     return tuple(_entry(path, status) for path, status in reversed(_listed(folder())))
 
@@ -86,7 +86,7 @@ def shrink(most: int) -> int:
     return freed
 
 
-class Shelf:
+class Cache:
     """What is kept of one model; nothing where its numbers are not known or nothing may be kept.
 
     Args:
@@ -203,12 +203,12 @@ def _listed(place: Path | None) -> list[tuple[Path, os.stat_result]]:
     return sorted(listed, key=lambda item: (item[1].st_mtime, item[0].name))
 
 
-def _entry(path: Path, status: os.stat_result) -> KeptEntry:
+def _entry(path: Path, status: os.stat_result) -> CacheEntry:
     what = model = ""
     with contextlib.suppress(OSError, ValueError, AttributeError), files.open_regular(path) as file:
         head = json.loads(file.read(1 << 12)[_DIGEST().digest_size :].partition(b"\n")[0])
         what, model = str(head.get("what", "")), str(head.get("model", ""))
-    return KeptEntry(what, model, status.st_size, status.st_mtime)
+    return CacheEntry(what, model, status.st_size, status.st_mtime)
 
 
 def _sweep(place: Path) -> None:
