@@ -36,7 +36,8 @@ def measure() -> list[Row]:
     try:
         with models() as (source, model):
             return [heads(source, model, 32, 1 / 2.8), heads(source, model, 128, 1 / 2.0),
-                    gradients(source, 128)]  # fmt: skip
+                    gradients(source, 128), command(source, model, 32, 1),
+                    command(source, model, 32, None)]  # fmt: skip
     finally:
         torch.set_num_threads(threads)
 
@@ -112,14 +113,35 @@ def gradients(source: Source, length: int) -> Row:
     return Row(f"all gradients, T = {length}", "one forward", ratio, 4.0, detail)
 
 
-def ids(length: int) -> tuple[int, ...]:
-    """Tokens without a pattern."""
-    return tuple((37 * n * n + 11 * n + 3) % VOCABULARY for n in range(length))
+def command(source: Source, model: Any, length: int, draws: int | None) -> Row:
+    """Means of 48 other texts, then all heads by the mean and by so many donors, as `ablate` is.
+
+    Args:
+        source: the model.
+        model: the same in transformers.
+        length: of every text.
+        draws: None for as many as it takes by itself, eight.
+    """
+    others = [Prompt(ids=ids(length, number)) for number in range(1, 49)]
+    ratio, detail = paired(
+        lambda: av.ablate(Prompt(ids=ids(length)), model=source, reference=others, draws=draws),
+        lambda: loop(model, ids(length)),
+        rounds=1,
+    )
+    name = "" if draws is None else f" --draws {draws}"
+    return Row(f"ablate TEXT{name}, T = {length}", "144 passes with a hook", ratio, 1.0, detail)
 
 
-def paired(ours: Callable[[], Any], theirs: Callable[[], Any]) -> tuple[float, str]:
+def ids(length: int, text: int = 0) -> tuple[int, ...]:
+    """Tokens without a pattern; other ones for every text."""
+    return tuple((37 * n * n + 11 * n * (text + 1) + 3 * text) % VOCABULARY for n in range(length))
+
+
+def paired(
+    ours: Callable[[], Any], theirs: Callable[[], Any], rounds: int = ROUNDS
+) -> tuple[float, str]:
     """The ratio of processor times, the median of rounds in turns, after one for warming up."""
-    pairs = [(_seconds(ours), _seconds(theirs)) for _ in range(ROUNDS + 1)][1:]
+    pairs = [(_seconds(ours), _seconds(theirs)) for _ in range(rounds + 1)][1:]
     ratio = statistics.median(a / b for a, b in pairs)
     a, b = (statistics.median(column) for column in zip(*pairs, strict=True))
     return ratio, f"{a:.2f} s, {b:.2f} s"

@@ -23,13 +23,10 @@ from attnviz.errors import AttnvizError
 from attnviz.features.ablation import gradient, sweep
 from attnviz.features.ablation.fills import Fills, Method, users
 from attnviz.features.ablation.metrics import Metric
-from attnviz.features.ablation.reference import Reference
+from attnviz.features.ablation.reference import Reference, batches
 from attnviz.models.memory import physical_memory
 from attnviz.scoring.groups import Group
 from attnviz.scoring.user_measures import FILLS
-
-LARGEST = 16
-"""Trials in a batch at most."""
 
 ROOM = 1 << 28
 """Bytes for the logits and states of a batch: a model of a billion parameters has a vocabulary of
@@ -256,24 +253,6 @@ class Bench:
                     batch_tokens=...,
                 )
             yield answer
-
-
-def batches(lengths: Sequence[int], tokens: int) -> list[tuple[int, ...]]:
-    """Numbers of trials or texts in batches of about the same length, by their lengths alone.
-
-    Args:
-        lengths: of each.
-        tokens: at most so many in a batch, with padding (but always one item).
-    """
-    listed: list[tuple[int, ...]] = []
-    batch: list[int] = []
-    for number in sorted(range(len(lengths)), key=lambda n: (lengths[n], n)):
-        length = lengths[number]
-        if batch and (len(batch) == LARGEST or (len(batch) + 1) * length > tokens):
-            listed.append(tuple(batch))
-            batch = []
-        batch.append(number)
-    return [*listed, tuple(batch)] if batch else listed
 
 
 def affordable(source: Source, metric: Metric) -> int:

@@ -44,6 +44,12 @@ has something of each, which costs as much as the heads of demo-gpt2's layer 3 d
 10, 1.04 with 80)."""
 
 
+LARGEST = 16
+"""Trials in a batch at most."""
+TOKENS = 512
+"""Of reference texts that run at once."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Pool:
     """Texts that fill others.
@@ -69,8 +75,10 @@ class Pool:
 
         def make() -> Means:
             means = Means(over)
-            for inputs in texts:
-                means.add(source, [inputs])
+            lengths = [inputs.length for inputs in texts]
+            most = 0 if any(inputs.features for inputs in texts) else TOKENS
+            for batch in batches(lengths, most):
+                means.add(source, [texts[number] for number in batch])
             return means
 
         seen = [
@@ -300,6 +308,24 @@ def bundled(source: Source, text: Inputs) -> tuple[Inputs, ...]:
         except AttnvizError as error:
             raise _no_reference() from error
     return tuple(texts)
+
+
+def batches(lengths: Sequence[int], tokens: int) -> list[tuple[int, ...]]:
+    """Numbers of trials or texts in batches of about the same length, by their lengths alone.
+
+    Args:
+        lengths: of each.
+        tokens: at most so many in a batch, with padding (but always one item).
+    """
+    listed: list[tuple[int, ...]] = []
+    batch: list[int] = []
+    for number in sorted(range(len(lengths)), key=lambda n: (lengths[n], n)):
+        length = lengths[number]
+        if batch and (len(batch) == LARGEST or (len(batch) + 1) * length > tokens):
+            listed.append(tuple(batch))
+            batch = []
+        batch.append(number)
+    return [*listed, tuple(batch)] if batch else listed
 
 
 def halves(texts: Mapping[int, Inputs], clusters: Sequence[int], seed: int) -> tuple[int, ...]:

@@ -32,12 +32,11 @@ from attnviz.features.ablation.measure import (
     Measured,
     Plan,
     affordable,
-    batches,
 )
 from attnviz.features.ablation.metrics import METRICS, Metric, logit_difference, named
 from attnviz.features.ablation.nearness import nearness
 from attnviz.features.ablation.notes import notes
-from attnviz.features.ablation.reference import Reference
+from attnviz.features.ablation.reference import Reference, batches
 from attnviz.features.ablation.result import Ablation, CurvePoint, Effect
 from attnviz.features.ablation.settings import AblationSettings
 from attnviz.features.ablation.summed import Summed

@@ -18,7 +18,7 @@ from attnviz.cli import main
 from attnviz.core.prompt import Prompt
 from attnviz.corpus.executors import Inline
 from attnviz.errors import AttnvizError, InputError, ModelError, UsageError
-from attnviz.features.ablation import measure, reference, words
+from attnviz.features.ablation import reference, words
 from attnviz.features.ablation.judge import verdict
 from attnviz.features.ablation.result import (
     Ablation,
@@ -461,7 +461,7 @@ def test_interrupted_is_part_and_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
                 raise KeyboardInterrupt
             yield found
 
-    monkeypatch.setattr(measure, "LARGEST", 1)
+    monkeypatch.setattr(reference, "LARGEST", 1)
     monkeypatch.setattr(Inline, "run", interrupted)
     found = av.ablate(TEXTS, select="2.4")
     assert found.partial
