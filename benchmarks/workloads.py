@@ -22,8 +22,9 @@ from attnviz.attention.slices import output_slices
 from attnviz.core.heads import Layout, Site
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.quantities import QUANTITIES
-from attnviz.core.source import Observer, OutputProjection, Source, Sublayer
+from attnviz.core.source import Observer, Source
 from attnviz.core.tokens import Sides, Tokens
+from attnviz.core.weights import OutputProjection, Sublayer
 from attnviz.models.mixing import MixingObserver
 from attnviz.models.norm_based import NormObserver
 from attnviz.models.pretrained import load

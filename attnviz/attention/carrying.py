@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from attnviz.core.arrays import Array, exact
-from attnviz.core.source import Normalization, Readout
+from attnviz.core.weights import Normalization, Readout
 
 
 @dataclass(frozen=True)

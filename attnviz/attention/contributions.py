@@ -25,7 +25,8 @@ from functools import cached_property
 
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
-from attnviz.core.source import Normalization, OutputProjection, Rows
+from attnviz.core.source import Rows
+from attnviz.core.weights import Normalization, OutputProjection
 
 PART_ELEMENTS = 1 << 19
 """Numbers of parts that are in memory at a time: 2 MiB in float32, for a processor's cache."""

@@ -4,9 +4,9 @@ The last normalization divides by σ(x) and is linear beside that, so what is ad
 adds p · d to the logit of token t, with d = (u - mean u) / σ and u = γ ⊙ W_U[t] (RMS normalization:
 d = u / σ); β W_U[t] and the head's own bias come on top (Elhage et al. 2021, "A Mathematical
 Framework for Transformer Circuits"). Where an LM head has more layers
-(:class:`~attnviz.core.source.HeadLayers`), W_U[t] goes back through them first, what their
+(:class:`~attnviz.core.weights.HeadLayers`), W_U[t] goes back through them first, what their
 activation leaves of each channel held. Everything is for a
-:class:`~attnviz.core.source.Readout` with a table. Shapes: D width, V vocabulary.
+:class:`~attnviz.core.weights.Readout` with a table. Shapes: D width, V vocabulary.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, exact
-from attnviz.core.source import Normalization, Readout
+from attnviz.core.weights import Normalization, Readout
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 from attnviz import files
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head
-from attnviz.core.reasons import Reason
 from attnviz.drawing import html
-from attnviz.drawing.forms import printed
 from attnviz.drawing.frames import frame, polars_frame
 from attnviz.errors import SelectionError, UsageError, install
 from attnviz.scoring.replay import allowed_in
 from attnviz.scoring.select import select
+
+if TYPE_CHECKING:
+    from attnviz.captures.why import Why
 
 
 class Captured(Capture):
@@ -55,6 +56,7 @@ class Captured(Capture):
             SelectionError: no such head; UsageError: one whose queries and keys were not kept, or
             no such position.
         """
+        from attnviz.captures.why import Why
         from attnviz.models.qk_recorder import reason
 
         return Why(**vars(reason(self, self._head(head), query, key)))
@@ -149,27 +151,6 @@ class Captured(Capture):
 def captured(capture: Capture) -> Captured:
     """A capture with all that :class:`Captured` adds."""
     return Captured(**{name: getattr(capture, name) for name in capture.__dataclass_fields__})
-
-
-class Why(Reason):
-    """One weight taken apart, as :meth:`Captured.why` returns it."""
-
-    def to_records(self) -> list[dict[str, Any]]:
-        """A row a dimension, the largest product first."""
-        return Reason.to_records(self)
-
-    def to_pandas(self) -> Any:
-        """The same as a ``pandas.DataFrame``; UsageError where pandas is not installed."""
-        return frame(self.to_records())
-
-    def __str__(self) -> str:
-        """The steps from query and key to the weight and what is written with it."""
-        from attnviz.drawing import reasons
-
-        return printed(*reasons.parts(self))
-
-    def __repr__(self) -> str:
-        return f"<Why {self.head}, {self.query} to {self.key}: {self.weight:.4f}>"
 
 
 def capture_path(path: Path) -> None:

@@ -22,7 +22,6 @@ from attnviz.core.quantities import quantity_named
 from attnviz.core.source import Source
 from attnviz.errors import AttnvizWarning, FileNameWarning, InputError, UsageError
 from attnviz.files import human_bytes, like_a_file
-from attnviz.models.decoding import check_file
 from attnviz.models.fresh_config import FreshConfig
 from attnviz.models.memory import beyond
 from attnviz.models.quantity import with_quantity
@@ -102,6 +101,8 @@ def prompt_of(what: str | Prompt) -> Prompt:
     if prompt.ids is not None and not prompt.ids:
         raise InputError("the list of ids is empty; give at least one")
     for file in prompt.files:
+        from attnviz.models.decoding import check_file
+
         check_file(file)
     check_spans(prompt)
     return prompt

@@ -10,12 +10,13 @@ from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.key_mask import KeyMask
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
-from attnviz.core.reasons import HeadTerms
 from attnviz.core.tokens import Sides
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from attnviz.core.reasons import HeadTerms
 
 
 @dataclass(frozen=True, eq=False)

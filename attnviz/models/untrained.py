@@ -24,19 +24,16 @@ from attnviz.attention.slices import input_slices, output_slices
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.provenance import SourceInfo
-from attnviz.core.source import (
-    PLAIN,
+from attnviz.core.source import PLAIN, ForwardRequest, Observer, Output
+from attnviz.core.tokens import Sides, Tokens
+from attnviz.core.weights import (
     Embedding,
-    ForwardRequest,
     Normalization,
-    Observer,
-    Output,
     OutputProjection,
     Reading,
     Readout,
     Sublayer,
 )
-from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.models.device import torch_dtype
 from attnviz.models.fresh_config import FreshConfig

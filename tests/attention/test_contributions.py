@@ -11,7 +11,8 @@ from attnviz.attention import contributions
 from attnviz.attention.attend import attend
 from attnviz.attention.contributions import Writes
 from attnviz.core.heads import Site, SiteKind
-from attnviz.core.source import Gate, Normalization, OutputProjection, Rows
+from attnviz.core.source import Gate, Rows
+from attnviz.core.weights import Normalization, OutputProjection
 
 B, H, G, T, D_V, D = 2, 4, 2, 9, 3, 10
 

@@ -13,7 +13,8 @@ from torch import Tensor
 import attnviz as av
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Prompt
-from attnviz.core.source import ForwardRequest, Normalization, Rows, Source
+from attnviz.core.source import ForwardRequest, Rows, Source
+from attnviz.core.weights import Normalization
 from attnviz.models import pretrained
 from attnviz.models.untrained import FreshConfig
 from tests.models.tiny import GAIN, LONG, hooked_only

@@ -13,7 +13,8 @@ from torch import Tensor
 import attnviz as av
 from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Prompt
-from attnviz.core.source import ForwardRequest, Readout, Rows, Source
+from attnviz.core.source import ForwardRequest, Rows, Source
+from attnviz.core.weights import Readout
 from attnviz.errors import ModelError
 from attnviz.features.patch.metrics import metric_of
 from attnviz.features.patch.runs import PatchBench

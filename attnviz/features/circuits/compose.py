@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, array, exact, to_numpy
-from attnviz.core.source import Normalization, OutputProjection, Reading
+from attnviz.core.weights import Normalization, OutputProjection, Reading
 from attnviz.features.circuits.fold import centred, folded, passed, written
 from attnviz.features.circuits.result import Chance, Side
 

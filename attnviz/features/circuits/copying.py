@@ -25,15 +25,8 @@ from numpy.typing import NDArray
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, exact
 from attnviz.core.prompt import Prompt
-from attnviz.core.source import (
-    ForwardRequest,
-    Normalization,
-    OutputProjection,
-    Reading,
-    Readout,
-    Source,
-    Start,
-)
+from attnviz.core.source import ForwardRequest, Source, Start
+from attnviz.core.weights import Normalization, OutputProjection, Reading, Readout
 from attnviz.features.circuits.compose import repeated
 from attnviz.features.circuits.fold import centred, divided, folded, widened, written
 from attnviz.features.circuits.result import Chance, Copying

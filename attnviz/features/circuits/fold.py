@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
-from attnviz.core.source import Normalization, OutputProjection, Reading
+from attnviz.core.weights import Normalization, OutputProjection, Reading
 
 
 def widened(x: Array) -> Array:

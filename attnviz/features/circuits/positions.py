@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, to_numpy
-from attnviz.core.source import Embedding, Reading
+from attnviz.core.weights import Embedding, Reading
 from attnviz.features.circuits.compose import repeated
 from attnviz.features.circuits.fold import normalized, widened
 from attnviz.features.circuits.result import ByPosition

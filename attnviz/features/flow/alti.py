@@ -20,7 +20,8 @@ from attnviz.core import arrays
 from attnviz.core.arrays import Array, to_numpy
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs
-from attnviz.core.source import Normalization, Rows, Source, Sublayer
+from attnviz.core.source import Rows, Source
+from attnviz.core.weights import Normalization, Sublayer
 from attnviz.errors import ModelError
 from attnviz.features.flow.result import Order
 from attnviz.features.flow.stack import AttentionShares

@@ -29,7 +29,6 @@ from attnviz.core.scores import HeadScores, Mixing
 from attnviz.errors import UsageError
 from attnviz.features.heads.false_names import false_names
 from attnviz.features.heads.result import Heads
-from attnviz.models.mixing import MixingObserver
 from attnviz.models.quantity import with_quantity
 from attnviz.scoring import select as selection
 from attnviz.scoring.observe import ScoreObserver, score_capture
@@ -38,7 +37,9 @@ from attnviz.scoring.plugins import user_defined
 
 if TYPE_CHECKING:
     from attnviz.core.findings import Finding
+    from attnviz.core.prompt import Inputs
     from attnviz.core.source import Source
+    from attnviz.models.mixing import MixingObserver
 
 
 @interface
@@ -91,14 +92,14 @@ def heads(
         named = options.expected(annotated=bool(evidence))
         loaded = light(source_for(prompt, model, named))
         inputs = loaded.prepare(prompt)
-        mixing = MixingObserver(loaded, quantity_named(quantity), [inputs])
-        shown = with_quantity(loaded, quantity, shares=True, beside=[mixing])
+        mixing = _mixing(loaded, quantity, inputs)
+        shown = with_quantity(loaded, quantity, shares=True, beside=mixing)
         observer = ScoreObserver([inputs], shown.layout)
         with ablated(loaded, off, inputs, more_roles) as inputs:
             observe(shown, [inputs], observer, *following(inputs, shown.layout, progress))
             if probe:
                 probed, matching = _probed(loaded, quantity)
-        source, layout, mixed = loaded.info, shown.layout, mixing.result()
+        source, layout, mixed = loaded.info, shown.layout, mixing[0].result() if mixing else ()
         empty, known = observer.empty_rows, dict(model.identity)
     chosen = None if select is None else frozenset(selection.select(select, layout))
     scored = observer.result()
@@ -125,6 +126,15 @@ def heads(
         findings=findings,
     )
     return replace(result, notes=(*notes(inputs, empty), *more))
+
+
+def _mixing(source: Source, quantity: str, inputs: Inputs) -> Sequence[MixingObserver]:
+    """Who watches how much the positions of each layer mix; nobody for weights."""
+    if quantity == "weights":
+        return ()
+    from attnviz.models.mixing import MixingObserver
+
+    return (MixingObserver(source, quantity_named(quantity), [inputs]),)
 
 
 def _probed(source: Source, quantity: str) -> tuple[tuple[HeadScores, ...], PrefixMatching | None]:

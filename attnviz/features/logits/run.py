@@ -15,8 +15,9 @@ from attnviz.core.arrays import Array, exact, on_numpy, to_numpy, top
 from attnviz.core.heads import Head
 from attnviz.core.held import held_notes
 from attnviz.core.prompt import Inputs
-from attnviz.core.source import ForwardRequest, Output, Readout, Source, held
+from attnviz.core.source import ForwardRequest, Output, Source, held
 from attnviz.core.tokens import Tokens
+from attnviz.core.weights import Readout
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.logits.result import (
     HeadAttribution,

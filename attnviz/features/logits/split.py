@@ -23,7 +23,8 @@ from attnviz.attention.unembedding import Direction, gain
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, exact, to_numpy
 from attnviz.core.heads import Head, Site
-from attnviz.core.source import Output, OutputProjection, Readout, Rows, Source
+from attnviz.core.source import Output, Rows, Source
+from attnviz.core.weights import OutputProjection, Readout
 from attnviz.features.logits.result import LogitPart
 
 

@@ -19,7 +19,8 @@ from attnviz.captures.activations import Activations
 from attnviz.core import arrays
 from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs
-from attnviz.core.source import ForwardRequest, Normalization, Part, Source, Start
+from attnviz.core.source import ForwardRequest, Part, Source, Start
+from attnviz.core.weights import Normalization
 from attnviz.features.patch.paths import Path, outputs, written
 from attnviz.features.patch.runs import PatchBench, RunPair
 

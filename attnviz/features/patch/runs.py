@@ -15,18 +15,9 @@ from attnviz.core import arrays
 from attnviz.core.arrays import Array
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs
-from attnviz.core.source import (
-    Donors,
-    ForwardRequest,
-    Gates,
-    Kept,
-    Observer,
-    Output,
-    Readout,
-    Source,
-    Start,
-)
+from attnviz.core.source import Donors, ForwardRequest, Gates, Kept, Observer, Output, Source, Start
 from attnviz.core.threads import one_thread_for
+from attnviz.core.weights import Readout
 from attnviz.features.patch.metrics import PairMetric
 from attnviz.features.patch.pairs import PreparedPair
 from attnviz.features.patch.result import Direction

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from attnviz.core.heads import Site, SiteKind
-from attnviz.core.source import OutputProjection
+from attnviz.core.weights import OutputProjection
 from attnviz.models.hooked.network import Item
 
 TOLERANCE = 1e-4

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from attnviz.core.heads import Layout, Site
-from attnviz.core.source import OutputProjection
+from attnviz.core.weights import OutputProjection
 from attnviz.models.hooked.eager import returned
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.projection import Projections

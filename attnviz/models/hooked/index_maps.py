@@ -19,14 +19,8 @@ from torch.overrides import TorchFunctionMode
 
 from attnviz.core.heads import Layout, Site
 from attnviz.core.prompt import Inputs
-from attnviz.core.source import (
-    ForwardRequest,
-    Observer,
-    Output,
-    OutputProjection,
-    Rows,
-    Source,
-)
+from attnviz.core.source import ForwardRequest, Observer, Output, Rows, Source
+from attnviz.core.weights import OutputProjection
 from attnviz.errors import ModelError
 from attnviz.models.other_maps import OtherMaps
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from attnviz.core.source import Normalization, StreamNorms
+from attnviz.core.weights import Normalization, StreamNorms
 from attnviz.models.hooked.agreement import is_low
 from attnviz.models.hooked.norms import close, normalization
 
@@ -103,7 +103,7 @@ class LayerSum:
         norm: what W_O's output goes through first, or None.
         bias: what is added beside, the same for every token, [D], or None.
         over: the modules that normalize the whole stream, in order, which no sum alone explains.
-        places: the same as :class:`~attnviz.core.source.StreamNorms`; None where there are none.
+        places: the same as :class:`~attnviz.core.weights.StreamNorms`; None where there are none.
     """
 
     parts: tuple[LayerPart, ...]

@@ -14,14 +14,8 @@ from torch import Tensor, nn
 
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs
-from attnviz.core.source import (
-    ForwardRequest,
-    Observer,
-    Output,
-    OutputProjection,
-    Rows,
-    Source,
-)
+from attnviz.core.source import ForwardRequest, Observer, Output, Rows, Source
+from attnviz.core.weights import OutputProjection
 from attnviz.models.hooked.recurrences import Layer, States, recording
 from attnviz.models.other_maps import OtherMaps
 from attnviz.scoring.observe import sizes

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnviz.core.source import HeadLayers
+from attnviz.core.weights import HeadLayers
 from attnviz.models.hooked.layer_sums import ModuleCall, first_item
 from attnviz.models.hooked.norms import close, normalization
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from attnviz.core.source import Normalization
+from attnviz.core.weights import Normalization
 from attnviz.models.hooked.agreement import is_low
 
 TOLERANCE = 1e-5

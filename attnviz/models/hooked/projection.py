@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from attnviz.attention.slices import output_slices
-from attnviz.core.source import OutputProjection
+from attnviz.core.weights import OutputProjection
 from attnviz.models.hooked.agreement import is_low
 from attnviz.models.hooked.passage import Passed
 

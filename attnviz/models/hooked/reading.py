@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from attnviz.core.heads import Site
-from attnviz.core.source import Embedding, Reading
+from attnviz.core.weights import Embedding, Reading
 from attnviz.models.hooked.interface import WatchedPass, hooking
 from attnviz.models.hooked.layer_sums import LayerSum
 from attnviz.models.hooked.network import HookedModel, Item

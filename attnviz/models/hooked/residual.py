@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from attnviz.attention.unembedding import deviation
 from attnviz.core.heads import Site
-from attnviz.core.source import Normalization, OutputProjection, Readout
+from attnviz.core.weights import Normalization, OutputProjection, Readout
 from attnviz.models.hooked.layer_sums import LayerSum, ModuleCall, scale_between
 from attnviz.models.hooked.lm_head import head_layers
 from attnviz.models.hooked.network import HookedModel, Item

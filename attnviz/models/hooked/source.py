@@ -19,21 +19,9 @@ from attnviz.core.origins import Origin
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo, called
 from attnviz.core.quantities import check_attends
-from attnviz.core.source import (
-    PLAIN,
-    Embedding,
-    ForwardRequest,
-    Observer,
-    Output,
-    OutputProjection,
-    Past,
-    Reading,
-    Readout,
-    Start,
-    Sublayer,
-    at_positions,
-)
+from attnviz.core.source import PLAIN, ForwardRequest, Observer, Output, Past, Start, at_positions
 from attnviz.core.tokens import Sides
+from attnviz.core.weights import Embedding, OutputProjection, Reading, Readout, Sublayer
 from attnviz.errors import ModelError
 from attnviz.models.gating import merged, past_of_batch
 from attnviz.models.hooked.agreement import lengths, real

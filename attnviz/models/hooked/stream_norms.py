@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from attnviz.core.source import Normalization, StreamNorms
+from attnviz.core.weights import Normalization, StreamNorms
 from attnviz.models.hooked.agreement import is_low
 from attnviz.models.hooked.layer_sums import (
     HOW,

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from attnviz.core.heads import Site
-from attnviz.core.source import OutputProjection, Sublayer
+from attnviz.core.weights import OutputProjection, Sublayer
 from attnviz.models.hooked.interface import WatchedPass, hooking
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.norms import close, normalization

@@ -19,7 +19,8 @@ from torch import Tensor
 
 from attnviz.core.heads import SITE_KINDS, Layout, Site, SiteKind
 from attnviz.core.provenance import Backend
-from attnviz.core.source import OutputProjection, Rows
+from attnviz.core.source import Rows
+from attnviz.core.weights import OutputProjection
 from attnviz.errors import ModelError
 from attnviz.models.configs.linear import mixers
 from attnviz.models.configs.reach import LISTS

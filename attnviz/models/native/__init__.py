@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attnviz.models.controls import Control
 from attnviz.models.device import torch_dtype
 from attnviz.models.folder import Located
 from attnviz.models.native import config, tokenizer, words
@@ -22,6 +21,8 @@ from attnviz.models.native.weights import Weights
 
 if TYPE_CHECKING:
     import torch
+
+    from attnviz.models.controls import Control
 
 __all__ = ["Native", "Unsupported", "load"]
 

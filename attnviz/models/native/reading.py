@@ -1,13 +1,27 @@
-"""What the heads of a native model read: views of its own tensors."""
+"""The weights of a native model as heads read and write with them: views of its own tensors."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attnviz.attention.slices import input_slices
+from attnviz.attention.slices import input_slices, output_slices
 from attnviz.core.arrays import Array
-from attnviz.core.source import Embedding, Normalization, Reading
+from attnviz.core.weights import (
+    Embedding,
+    Normalization,
+    OutputProjection,
+    Reading,
+    Readout,
+    Sublayer,
+)
 from attnviz.models.native.network import Network, Norm
+from attnviz.models.native.words import Words
+
+POST_NORM = (
+    "each of its layers normalizes the sum of what it gets and what it adds, so that nothing "
+    "reaches the output as it was written"
+)
+"""Why a post-norm model's logits are no sum over heads."""
 
 
 def reading(network: Network, number: int) -> Reading:
@@ -43,6 +57,33 @@ def embedding(network: Network) -> Embedding:
     config = network.config
     norm = None if config.family.pre_norm else _norm(network.norm)
     return Embedding(network.tokens, _used(network), norm)
+
+
+def output(network: Network, number: int) -> OutputProjection:
+    """W_O and b_O of a layer."""
+    out = network.layers[number].out
+    return OutputProjection(output_slices(out.weight, network.config.heads), out.bias)
+
+
+def sublayer(network: Network, number: int) -> Sublayer:
+    """The residual connection around a layer's attention, and its normalization."""
+    norm = _norm(network.layers[number].norm_1)
+    return Sublayer("pre" if network.config.family.pre_norm else "post", norm)
+
+
+def readout(network: Network, words: Words | str) -> Readout:
+    """How the residual stream becomes logits.
+
+    Args:
+        network: the model.
+        words: what follows it, or why that is not known.
+    """
+    if not network.config.family.pre_norm:
+        return Readout(None, reason=POST_NORM)
+    if isinstance(words, str):
+        return Readout(None, reason=words)
+    norm = network.norm
+    return Readout(words.table, norm.weight, norm.eps, norm.bias, words.bias)
 
 
 def _used(network: Network) -> Array:

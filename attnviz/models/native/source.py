@@ -19,7 +19,6 @@ import tokenizers
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from attnviz.attention.slices import output_slices
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
 from attnviz.core.generation import Generation
@@ -29,17 +28,11 @@ from attnviz.core.provenance import SourceInfo, called
 from attnviz.core.source import (
     PLAIN,
     Donor,
-    Embedding,
     ForwardRequest,
     Gate,
-    Normalization,
     Observer,
     Output,
-    OutputProjection,
     Past,
-    Reading,
-    Readout,
-    Sublayer,
     at_positions,
 )
 from attnviz.core.threads import one_blas_thread
@@ -56,18 +49,12 @@ from attnviz.models.running import begin, running, running_on_numpy
 
 if TYPE_CHECKING:
     from attnviz.core.portable import Portable
+    from attnviz.core.weights import Embedding, OutputProjection, Reading, Readout, Sublayer
     from attnviz.models.hooked.tokenizer import Texts
     from attnviz.models.traced import TracedPass
 
 PAIRS = "BERT, DistilBERT and RoBERTa"
 """The families that are trained on two sentences at once."""
-
-
-POST_NORM = (
-    "each of its layers normalizes the sum of what it gets and what it adds, so that nothing "
-    "reaches the output as it was written"
-)
-"""Why a post-norm model's logits are no sum over heads."""
 
 
 MOST_WEIGHTS, MOST_PRODUCTS = 1 << 25, 1 << 35
@@ -407,18 +394,19 @@ class Native(Gated):
             fill(passed, network, network.embedded(ids, segments), output.mlps)
         return passed
 
+    no_sum = ""
+
     def output(self, site: Site) -> OutputProjection:
         """W_O and b_O of a layer."""
-        out = self._network.layers[site.layer].out
-        return OutputProjection(output_slices(out.weight, self._stored.config.heads), out.bias)
+        from attnviz.models.native import reading
+
+        return reading.output(self._network, site.layer)
 
     def sublayer(self, site: Site) -> Sublayer:
         """The residual connection around a layer's attention, and its normalization."""
-        norm = self._network.layers[site.layer].norm_1
-        pre = self._stored.config.family.pre_norm
-        return Sublayer("pre" if pre else "post", Normalization(norm.weight, norm.eps, norm.bias))
+        from attnviz.models.native import reading
 
-    no_sum = ""
+        return reading.sublayer(self._network, site.layer)
 
     def reading(self, site: Site) -> Reading:
         """W_Q, W_K and W_V of a layer, and the normalizations around them."""
@@ -434,12 +422,9 @@ class Native(Gated):
 
     def readout(self) -> Readout:
         """How the residual stream becomes logits; BERT and its like have no such sum."""
-        words, norm = self._words, self._network.norm
-        if not self._stored.config.family.pre_norm:
-            return Readout(None, reason=POST_NORM)
-        if isinstance(words, str):
-            return Readout(None, reason=words)
-        return Readout(words.table, norm.weight, norm.eps, norm.bias, words.bias)
+        from attnviz.models.native import reading
+
+        return reading.readout(self._network, self._words)
 
     def tokens(self, ids: Sequence[int]) -> Tokens:
         """What ids stand for."""

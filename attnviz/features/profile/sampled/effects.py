@@ -19,7 +19,8 @@ from attnviz.captures.trials import is_masked, next_tokens
 from attnviz.core.arrays import to_numpy
 from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs
-from attnviz.core.source import Donor, ForwardRequest, Readout, Source
+from attnviz.core.source import Donor, ForwardRequest, Source
+from attnviz.core.weights import Readout
 from attnviz.features.profile.sampled.watch import chosen_by_site
 
 Floats = NDArray[np.floating[Any]]

@@ -23,7 +23,8 @@ from attnviz.core import arrays
 from attnviz.core.arrays import Array, array, converted, to_numpy, top
 from attnviz.core.heads import Head
 from attnviz.core.provenance import own_name
-from attnviz.core.source import Normalization, Readout, Source
+from attnviz.core.source import Source
+from attnviz.core.weights import Normalization, Readout
 from attnviz.features.profile.parts import Distribution, SampledRow, Singular
 from attnviz.features.profile.sampled.sample import WHOLE
 from attnviz.features.profile.sampled.sums import HeadSums

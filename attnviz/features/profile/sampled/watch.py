@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from attnviz.core.arrays import Array, to_numpy
 from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs
-from attnviz.core.source import OutputProjection, Rows, Terms
+from attnviz.core.source import Rows, Terms
+from attnviz.core.weights import OutputProjection
 from attnviz.errors import ModelError
 from attnviz.features.profile.sampled.relations import CLASSES, Known
 

@@ -1,0 +1,291 @@
+"""What a model says of its weights: matrices, norms, and where they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from attnviz.core import arrays
+from attnviz.core.arrays import Array, converted
+from attnviz.core.held import Held
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OutputProjection:
+    """W_O, cut into heads: Σ_h z_h W_O^h + b_O is what the layer's attention gives.
+
+    Where something is ``held``, it is Σ_h (z_h ⊙ m_h) W_O^h + b_O, with the m_h of a pass in
+    :attr:`Rows.passes`.
+
+    Attributes:
+        weight: [H, d_v, D]; None where it is not known for certain.
+        bias: [D], or None.
+        reason: why there is no weight, empty where there is.
+        held: what the layer multiplies its heads' outputs with before W_O.
+    """
+
+    weight: Array | None
+    bias: Array | None = None
+    reason: str = ""
+    held: tuple[Held, ...] = ()
+
+    def moved_to(self, like: Array) -> OutputProjection:
+        """The same matrix as an array of the kind of another, where that is."""
+        weight = None if self.weight is None else converted(self.weight, like)
+        bias = None if self.bias is None else converted(self.bias, like)
+        return OutputProjection(weight, bias, self.reason, self.held)
+
+    def converted(self, like: Array) -> OutputProjection:
+        """The same matrix as an array of the kind and the type of another, where that is."""
+        weight, bias = _cast(self.weight, like), _cast(self.bias, like)
+        return OutputProjection(weight, bias, self.reason, self.held)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Normalization:
+    """γ ⊙ (x - mean x) / σ + β, layer or RMS normalization; see :class:`Readout`.
+
+    Attributes:
+        scale: γ, [D].
+        eps: ε.
+        shift: β, [D], or None.
+        centred: whether the mean goes.
+    """
+
+    scale: Array
+    eps: float
+    shift: Array | None = None
+    centred: bool = True
+
+    def converted(self, like: Array) -> Normalization:
+        """The same as arrays of the kind of another, where that is."""
+        shift = None if self.shift is None else converted(self.shift, like)
+        return Normalization(converted(self.scale, like), self.eps, shift, self.centred)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StreamNorms:
+    """Normalizations that a layer puts over the whole stream, as post-norm layers do, in order.
+
+    Attributes:
+        norms: each with what the stream is multiplied with behind it in its γ and β.
+        heads: how many of them stand before the sum over the heads, or a mixer, is added.
+        mlp: the same of the feed-forward part.
+    """
+
+    norms: tuple[Normalization, ...]
+    heads: int
+    mlp: int
+
+    def converted(self, like: Array) -> StreamNorms:
+        """The same as arrays of the kind of another, where that is."""
+        return replace(self, norms=tuple(norm.converted(like) for norm in self.norms))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeadLayers:
+    """What an LM head does before W_U: norm(f(n W + b)), n what the last normalization gives.
+
+    With f(y) / y of every channel of y = n W + b (Φ(y) of GELU) and the σ of its normalization held
+    at their values on a row, that is linear beside the biases.
+
+    Attributes:
+        weight: W transposed, [D, D].
+        act: f, number by number, 0 at 0; for arrays of the kind of ``weight``.
+        norm: the normalization.
+        bias: b, [D], or None.
+    """
+
+    weight: Array
+    act: Callable[[Any], Any]
+    norm: Normalization
+    bias: Array | None = None
+
+    def converted(self, like: Array) -> HeadLayers:
+        """The same as arrays of the kind of another, where that is."""
+        bias = None if self.bias is None else converted(self.bias, like)
+        weight = converted(self.weight, like)
+        return HeadLayers(weight, self.act, self.norm.converted(like), bias)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sublayer:
+    """What a layer does around its attention: the residual connection, and a normalization.
+
+    Post-norm (BERT; Vaswani et al. 2017, arXiv:1706.03762) gives norm(x + attention(x)), pre-norm
+    (GPT-2, Llama; Xiong et al. 2020, arXiv:2002.04745) x + attention(norm(x)). In both, x is
+    :attr:`Rows.residual`.
+
+    Attributes:
+        order: which of the two; None where neither is known to hold.
+        norm: the normalization; None where there is none (pre-norm layers may lack it) or it is
+            neither layer nor RMS normalization.
+        reason: why there is no order, as a sentence's end; empty where there is one.
+    """
+
+    order: Literal["post", "pre"] | None
+    norm: Normalization | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Readout:
+    """How the residual stream becomes logits, where it is the sum of what the layers write to it.
+
+    logits = (γ ⊙ (x - mean x) / σ + β) W_U + b with σ² = var x + ε (Ba et al. 2016,
+    arXiv:1607.06450); RMS normalization (Zhang & Sennrich 2019, arXiv:1910.07467) leaves the mean
+    in, σ² = mean x² + ε.
+
+    Attributes:
+        table: W_U transposed, [V, D]; None where there is no such sum.
+        scale: γ, [D].
+        eps: ε.
+        shift: β, [D], or None.
+        bias: b, [V], or None.
+        centred: whether the mean goes.
+        reason: why there is no table, as the end of a sentence; empty where there is.
+        factor: what the model multiplies its logits with; ``scale`` and ``shift`` have it already.
+        after: by layer, the RMS normalization that the sum over the heads (and b_O) goes through
+            before it is added to the stream (Gemma 3, OLMo 2); nothing where it is added as it is.
+        shares: by layer, what the sum over the heads is multiplied with before it is added, a
+            number (Granite) or one for each channel, [D]; nothing where that is 1 everywhere.
+        residual_scales: by layer, what the stream that enters it is multiplied with before anything
+            is added (Doge, Gemma 4), likewise; nothing where that is 1 everywhere.
+        biases: by layer, what it adds beside its parts and b_O, the same for every token, [D].
+        mixers: by layer, what a part is that mixes tokens without attention and adds to the stream:
+            a layer with a state, a convolution.
+        without_mlp: the layers that have no feed-forward part.
+        over: by layer, the normalizations that it puts over the whole stream (post-norm); with
+            their σ held (:attr:`Output.deviations`) they carry on what was added before.
+        head: what stands between the last normalization and W_U; None where there is nothing.
+        normed: whether there is a last normalization; without one σ is 1 and nothing is centred.
+        uncapped: of logits that are capped, the same readout before the cap; None where there is
+            no cap.
+        cap: c, where logits are c tanh(x / c) of the uncapped x; 0 where there is none.
+    """
+
+    table: Array | None
+    scale: Array | None = None
+    eps: float = 0.0
+    shift: Array | None = None
+    bias: Array | None = None
+    centred: bool = True
+    reason: str = ""
+    factor: float = 1.0
+    after: Mapping[int, Normalization] = field(default_factory=dict)
+    shares: tuple[Any, ...] = ()
+    residual_scales: tuple[Any, ...] = ()
+    biases: Mapping[int, Array] = field(default_factory=dict)
+    mixers: Mapping[int, str] = field(default_factory=dict)
+    without_mlp: frozenset[int] = frozenset()
+    over: Mapping[int, StreamNorms] = field(default_factory=dict)
+    normed: bool = True
+    head: HeadLayers | None = None
+    uncapped: Readout | None = None
+    cap: float = 0.0
+
+    def share(self, layer: int) -> Any:
+        """What the sum over a layer's heads is multiplied with before it is added, or [D]."""
+        return self.shares[layer] if self.shares else 1.0
+
+    def onward(self, layer: int) -> Any:
+        """What the layers behind one multiply the stream with that leaves it, or [D].
+
+        Args:
+            layer: its number; -1 for what enters the first.
+        """
+        scale: Any = 1.0
+        for factor in self.residual_scales[layer + 1 :]:
+            scale = scale * factor
+        return scale
+
+    @property
+    def summed(self) -> Readout:
+        """The readout whose logits are a sum: before the cap, where there is one."""
+        return self if self.uncapped is None else self.uncapped
+
+    def converted(self, like: Array) -> Readout:
+        """The same as arrays of the kind of another, where that is."""
+        table, scale, shift, bias = (
+            None if x is None else converted(x, like)
+            for x in (self.table, self.scale, self.shift, self.bias)
+        )
+        after = {layer: norm.converted(like) for layer, norm in self.after.items()}
+        biases = {layer: converted(bias, like) for layer, bias in self.biases.items()}
+        over = {layer: norms.converted(like) for layer, norms in self.over.items()}
+        head = None if self.head is None else self.head.converted(like)
+        shares, scales = (
+            tuple(x if isinstance(x, float) else converted(x, like) for x in factors)
+            for factors in (self.shares, self.residual_scales)
+        )
+        return replace(
+            self, table=table, scale=scale, shift=shift, bias=bias, after=after, shares=shares,
+            residual_scales=scales, biases=biases, over=over, head=head,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """What the heads of a layer read from the residual stream.
+
+    With x the stream as it enters the layer and n = norm(x), q_h = n W_Q^h + b_Q^h, likewise keys
+    and values; scores are ``scale`` · q · k. Queries and keys have width d.
+
+    Attributes:
+        query: W_Q, [H, D, d]; None where it is not known for certain, as for ``key``.
+        key: W_K, [G, D, d].
+        value: W_V, [G, D, d_v]; None where it is not known for certain.
+        query_bias: [H, d], or None.
+        key_bias: [G, d], or None.
+        norm: what the layer reads through; None where it reads the stream as it is.
+        after: what goes over the stream between this layer's attention and the next layer, in
+            order (post-norm models); nothing where the stream is only added to.
+        scale: factor on the scores.
+        turned: queries and keys are turned by their positions (rotary embeddings) before they meet.
+        causal: whether no query sees a later key.
+        normed: W_Q and W_K of queries and keys that are normalized (RMS) before they meet, with the
+            γ of that in them, so that scores are theirs but for two σ, which depend on the text;
+            None where they are not, or not known, and ``query`` and ``key`` are None beside it.
+        before: what goes over the stream that enters, once the layer has read it, before what its
+            heads write is added, in order; σ of these and of ``after`` depends on the text.
+        gain: what every channel of the sum over the heads is multiplied with before it is added,
+            [D], the γ of a normalization of it too, but for its σ; None where that is 1.
+        reason: why a matrix is missing, as the end of a sentence.
+    """
+
+    query: Array | None = None
+    key: Array | None = None
+    value: Array | None = None
+    query_bias: Array | None = None
+    key_bias: Array | None = None
+    norm: Normalization | None = None
+    after: tuple[Normalization, ...] = ()
+    scale: float = 1.0
+    turned: bool = False
+    causal: bool = True
+    normed: tuple[Array, Array] | None = None
+    before: tuple[Normalization, ...] = ()
+    gain: Array | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Embedding:
+    """What enters the first layer.
+
+    Attributes:
+        tokens: W_E, [V, D]; None where it is not known for certain.
+        positions: what position n adds, row n of [P, D]; None where nothing is added.
+        norm: what both go through before the first layer, or None.
+        reason: why there is no table of tokens, as the end of a sentence.
+    """
+
+    tokens: Array | None = None
+    positions: Array | None = None
+    norm: Normalization | None = None
+    reason: str = ""
+
+
+def _cast(array: Array | None, like: Array) -> Array | None:
+    return None if array is None else arrays.of(like).cast(converted(array, like), like.dtype)
