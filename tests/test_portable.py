@@ -17,7 +17,7 @@ import pytest
 from attnviz import __main__ as program
 from attnviz import files
 from attnviz.cli import main
-from attnviz.core import provenance
+from attnviz.core import own_names
 from attnviz.features.export import lock
 from attnviz.models import memory
 
@@ -64,13 +64,13 @@ def test_a_models_path_with_backslashes_is_called_by_its_last_parts(monkeypatch)
     path = types.SimpleNamespace(
         **{name: getattr(ntpath, name) for name in ("isabs", "isdir", "abspath", "expanduser")}
     )
-    monkeypatch.setattr(provenance.os, "path", path)
-    monkeypatch.setattr(provenance, "PurePath", PureWindowsPath)
+    monkeypatch.setattr(own_names.os, "path", path)
+    monkeypatch.setattr(own_names, "PurePath", PureWindowsPath)
     monkeypatch.setenv("USERPROFILE", r"C:\Users\somebody")
-    assert provenance.called(r"C:\Users\somebody\bert-of-mine") == "bert-of-mine"
-    assert provenance.called(r"D:\runs\mine\checkpoint-500") == "mine/checkpoint-500"
+    assert own_names.called(r"C:\Users\somebody\bert-of-mine") == "bert-of-mine"
+    assert own_names.called(r"D:\runs\mine\checkpoint-500") == "mine/checkpoint-500"
     snapshot = r"D:\hub\models--openai--gpt2\snapshots\0123456789012345678901234567890123456789"
-    assert provenance.called(snapshot) == "openai/gpt2"
+    assert own_names.called(snapshot) == "openai/gpt2"
 
 
 def test_a_path_with_backslashes_is_no_name_of_a_hub(capsys) -> None:

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any
 
-from attnviz.core.provenance import called
+from attnviz.core.own_names import called
 
 _LONGEST = 200
 """Characters of an argument; texts that are longer are cut."""

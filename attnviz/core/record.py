@@ -10,14 +10,9 @@ from heads or a record with a head in it, never a place in a list.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields, make_dataclass
-from functools import cache
-from inspect import cleandoc
-from typing import Any, ClassVar, Self, TypedDict, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Self
 
-from attnviz.core.heads import Head, Layout
-from attnviz.core.lengths import check_lengths
 from attnviz.core.made import Made, called_by
 from attnviz.errors import InputError
 
@@ -46,18 +41,9 @@ class Record:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON holds it: dictionaries, lists, strings, finite numbers and None."""
-        import msgspec
+        from attnviz.core import json_types
 
-        written = {
-            f.name: msgspec.to_builtins(
-                getattr(self, f.name), enc_hook=self._written, str_keys=True
-            )
-            for f in fields(self)
-            if f.compare
-        }
-        # tuples become lists, and what is not finite is no JSON
-        plain: dict[str, Any] = json.loads(json.dumps(written, allow_nan=False))
-        return {"schema": self.schema, **plain}
+        return {"schema": self.schema, **json_types.written(self)}
 
     @property
     def made(self) -> Made:
@@ -89,22 +75,12 @@ class Record:
             InputError: another schema or version, or a part that is missing, of another type or of
                 another length (:mod:`attnviz.core.lengths`); the message says which.
         """
-        import msgspec
+        from attnviz.core import json_types
 
         check_schema(cls, document, name)
-        kind: Any = cls
         try:
-            of_model = any(f.name == "layout" for f in fields(cls))
-            known = msgspec.convert(document, _OfModel)["layout"] if of_model else None
-            written = msgspec.convert(document, _written_as(kind), dec_hook=_reader(known))
-            values = {f.name: getattr(written, f.name) for f in fields(cls) if f.compare}
-            for key in _by_head(kind):
-                if known is not None and values[key] is not None:
-                    values[key] = _with_heads(values[key], known, key)
-            record = cls(**values)
-            check_lengths(record)
-            return record
-        except (msgspec.ValidationError, ValueError, RecursionError) as error:
+            return json_types.read(cls, document)
+        except (ValueError, RecursionError) as error:
             raise InputError(
                 f"{name} is damaged: {_said(error)}; make it again with attnviz {cls.command}"
             ) from None
@@ -117,33 +93,14 @@ class Record:
     @classmethod
     def json_schema(cls) -> dict[str, Any]:
         """Of its JSON, from the types."""
-        import msgspec
+        from attnviz.core import json_types
 
-        kind: Any = cls
-        _, parts = msgspec.json.schema_components(
-            [_written_as(kind)], schema_hook=_described, ref_template="#/$defs/{name}"
-        )
-        for part in parts.values():
-            if "description" in part:  # a docstring
-                part["description"] = cleandoc(part["description"])
-        own: dict[str, Any] = parts.pop(cls.__name__)
+        own, parts = json_types.described(cls)
         own["properties"] = {"schema": {"const": cls.schema}, "made": _MADE, **own["properties"]}
         own["required"] = ["schema", *own.get("required", ())]
         schema = {"$schema": SCHEMAS, "$id": cls.schema, **own, "$defs": parts}
         plain: dict[str, Any] = json.loads(json.dumps(schema))  # defaults that are tuples
         return plain
-
-    def _written(self, value: Any) -> Any:
-        """What msgspec does not know: heads by their names, and messages as Python words them."""
-        if isinstance(value, Head):
-            layout = getattr(self, "layout", None)
-            return value.qualified if layout is None else layout.name(value)
-        if isinstance(value, str):  # a message, or a version that compares
-            return str(value)
-        if hasattr(value, "tolist"):  # NumPy's numbers and arrays, as short as comes back equal
-            short = str(value.dtype) == "float32"
-            return (value.astype("U").astype("f8") if short else value).tolist()
-        raise TypeError(f"{type(value).__name__} cannot be written")
 
 
 def parsed(text: str | bytes, name: str) -> Any:
@@ -183,91 +140,3 @@ def check_schema(cls: type[Record], document: Any, name: str) -> None:
             f"with attnviz {cls.command}"
         )
     raise InputError(f"{holds}, not {cls.schema}")
-
-
-@cache
-def _written_as(cls: Any) -> Any:
-    """The class with the fields that are written, and names for heads that are keys."""
-    hints = get_type_hints(cls)
-    listed = []
-    for f in fields(cls):
-        if f.compare:
-            kind = hints[f.name]
-            if f.name in _by_head(cls):
-                kind = _with_names(kind)
-            default = field(default=f.default, default_factory=f.default_factory) if (
-                f.default is not MISSING or f.default_factory is not MISSING
-            ) else field()  # fmt: skip
-            listed.append((f.name, kind, default))
-    made: type = make_dataclass(cls.__name__, listed, kw_only=True, frozen=True)
-    made.__doc__ = cls.__doc__
-    return made
-
-
-@cache
-def _by_head(cls: Any) -> tuple[str, ...]:
-    """The fields that are mappings from heads."""
-    hints = get_type_hints(cls)
-    return tuple(f.name for f in fields(cls) if f.compare and _keyed(hints[f.name]))
-
-
-def _keyed(kind: Any) -> bool:
-    if get_origin(kind) is Mapping or getattr(get_origin(kind), "__name__", "") == "Mapping":
-        return get_args(kind)[0] is Head
-    return any(_keyed(argument) for argument in get_args(kind))
-
-
-def _with_names(kind: Any) -> Any:
-    """The type with names in place of heads as keys."""
-    if get_args(kind) and get_args(kind)[0] is Head:
-        return Mapping[str, get_args(kind)[1]]  # type: ignore[misc]
-    return Mapping[str, get_args(get_args(kind)[0])[1]] | None  # type: ignore[misc]
-
-
-class _OfModel(TypedDict):
-    """What is read first: names of heads mean nothing without it."""
-
-    layout: Layout
-
-
-def _with_heads(by_name: Mapping[str, Any], layout: Layout, field: str) -> dict[Head, Any]:
-    """A mapping from names with heads in their place; ValueError for a name of none."""
-    try:
-        return {layout.head(name): value for name, value in by_name.items()}
-    except ValueError as error:
-        raise ValueError(f"{error} - at `key` in `$.{field}`") from None
-
-
-def _reader(layout: Layout | None) -> Any:
-    """Turns what JSON holds into what msgspec does not know."""
-
-    def read(kind: type, value: Any) -> Any:
-        if get_origin(kind) is not None:
-            return _array(kind, value)
-        if kind is not Head:
-            raise ValueError(f"no {kind.__name__} can be read from JSON")
-        if not isinstance(value, str):
-            raise ValueError(f"Expected the name of a head, got `{type(value).__name__}`")
-        if layout is None:
-            raise ValueError(f"{value[:40]!r} is a head of no layout")
-        return layout.head(value)
-
-    return read
-
-
-def _array(kind: Any, value: Any) -> Any:
-    """A matrix of NumPy's, ``NDArray[np.float32]``; ValueError for what is none."""
-    import numpy as np
-
-    dtype, array = np.dtype(get_args(get_args(kind)[1])[0]), np.asarray(value)
-    if array.ndim != 2 or array.dtype.kind not in ("b" if dtype.kind == "b" else "iuf"):
-        raise ValueError(f"{str(value)[:40]} is not a matrix of {dtype}")
-    return array.astype(dtype)
-
-
-def _described(kind: type) -> dict[str, Any]:
-    """The JSON Schema of what msgspec does not know."""
-    if kind is Head:
-        return {"type": "string"}
-    row = {"type": "array", "items": {"type": ["number", "boolean"]}}
-    return {"type": "array", "items": row}

@@ -106,7 +106,7 @@ def card(model: CardModel, options: CardOptions, settings: CardSettings, output:
 
 def _command(model: str, options: CardOptions, settings: CardSettings) -> str:
     """The same command as anybody may run it, without folders of this machine."""
-    from attnviz.core.provenance import called
+    from attnviz.core.own_names import called
 
     words = ["attnviz", "card", called(model)]
     for name in options.texts or ():

@@ -14,7 +14,7 @@ from attnviz import files as paths
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.bundled import DEFAULT_MODEL
 from attnviz.core.interface import interface
-from attnviz.core.provenance import called
+from attnviz.core.own_names import called
 from attnviz.corpus import texts as corpus
 from attnviz.corpus.sentences import sentences
 from attnviz.drawing.forms import FORMS, picture_format

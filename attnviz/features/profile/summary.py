@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from attnviz.core.fingerprint import fingerprint
 from attnviz.core.heads import Head, Layout
 from attnviz.core.measures import SinkRate
-from attnviz.core.provenance import own_name
+from attnviz.core.own_names import own_name
 from attnviz.core.scores import Estimate, HeadScores
 from attnviz.drawing.labels import counted
 from attnviz.features.profile import likeness

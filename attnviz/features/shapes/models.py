@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from attnviz.attention.costs import cache_elements, parameters
-from attnviz.core.provenance import own_name
+from attnviz.core.own_names import own_name
 from attnviz.features.shapes.parts import LayerSizes
 from attnviz.features.shapes.records import layer_sizes, of_layer
 from attnviz.features.shapes.result import LayerAnswer

@@ -16,8 +16,9 @@ from attnviz.attention.blocks import check_numbers
 from attnviz.core.cuts import Cut
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.origins import Origin
+from attnviz.core.own_names import called
 from attnviz.core.prompt import Inputs
-from attnviz.core.provenance import SourceInfo, called
+from attnviz.core.provenance import SourceInfo
 from attnviz.core.quantities import check_attends
 from attnviz.core.source import PLAIN, ForwardRequest, Observer, Output, Past, Start, at_positions
 from attnviz.core.tokens import Sides

@@ -14,8 +14,9 @@ from attnviz.attention.sizes import MAX_LAYERS
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.key_mask import KeyMask
+from attnviz.core.own_names import called
 from attnviz.core.prompt import Inputs
-from attnviz.core.provenance import SourceInfo, called
+from attnviz.core.provenance import SourceInfo
 from attnviz.core.quantities import QUANTITIES
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError, cut
