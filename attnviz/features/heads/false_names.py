@@ -67,27 +67,26 @@ def named(inputs: Inputs, kind: SiteKind, seed: int = 0) -> float | None:
     draw = np.random.default_rng(seed)
     known, own = np.unique(np.asarray(same), return_inverse=True)
     heads = count // STATES
-    layout, site = Layout({kind: (heads,)}), Site(kind, 0)
-    shares = np.zeros(len(SHARP))
+    queries, keys = [], []
     for _ in range(STATES):
         tokens, places = (
             draw.standard_normal((n, WIDTH), dtype=np.float32) for n in (len(known), length)
         )
         states = (tokens[own] + places) / np.float32(math.sqrt(2))  # [T, WIDTH]
         forms = draw.standard_normal((heads, WIDTH, WIDTH), dtype=np.float32) / WIDTH
-        queries = array((states @ forms)[None])  # [1, H, T, WIDTH]; with states products of SD 1
-        keys = array(np.broadcast_to(states, queries.shape))
-        for place, sharp in enumerate(SHARP):
-            observer = ScoreObserver([inputs], layout)
-            attend_unchecked(
-                queries,
-                keys,
-                keys[..., :1],
-                causal=_CAUSAL[kind],
-                scale=sharp,
-                site=site,
-                observers=[observer],
-            )
-            roles = [any(not role.rests for role in head.roles) for head in observer.result()]
-            shares[place] += sum(roles) / heads / STATES
+        queries += [states @ forms * np.float32(sharp) for sharp in SHARP]
+        keys += [np.broadcast_to(states, (heads, length, WIDTH))] * len(SHARP)
+    observer = ScoreObserver([inputs], Layout({kind: (len(queries) * heads,)}))
+    drawn = array(np.concatenate(keys)[None])  # [1, STATES × SHARP × H, T, WIDTH]
+    attend_unchecked(
+        array(np.concatenate(queries)[None]),
+        drawn,
+        drawn[..., :1],
+        causal=_CAUSAL[kind],
+        scale=1.0,  # products of SD 1, times how sharp
+        site=Site(kind, 0),
+        observers=[observer],
+    )
+    roles = [any(not role.rests for role in head.roles) for head in observer.result()]
+    shares = np.reshape(roles, (STATES, len(SHARP), heads)).mean((0, 2))
     return float(shares.max())
