@@ -56,8 +56,7 @@ class Captured(Capture):
             SelectionError: no such head; UsageError: one whose queries and keys were not kept, or
             no such position.
         """
-        from attnviz.captures.why import Why
-        from attnviz.models.qk_recorder import reason
+        from attnviz.captures.why import Why, reason
 
         return Why(**vars(reason(self, self._head(head), query, key)))
 

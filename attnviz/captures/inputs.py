@@ -14,6 +14,7 @@ from attnviz.captures.captured import Captured
 from attnviz.captures.loading import light
 from attnviz.captures.named import check_spans
 from attnviz.captures.settings import HeadsCheck, MapSettings, ModelSettings
+from attnviz.captures.terms import asked, check_terms
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Layout
 from attnviz.core.interface import interface
@@ -181,8 +182,6 @@ class MapOptions:
         Raises:
             SelectionError: such heads, or a role that there is not; UsageError: no such quantity.
         """
-        from attnviz.models.qk_recorder import asked
-
         if self.without is not None:
             check_groups(self.without, layout, annotated=annotated)
         quantity = quantity_named(self.quantity)
@@ -241,8 +240,6 @@ def prepare(
         InputError: the maps of all that was given until then are too large for this machine.
         AttnvizError: as :func:`captures`.
     """
-    from attnviz.models.qk_recorder import check_terms
-
     options = options or MapOptions()
     source: Source | None = None
     number = needed = 0
@@ -279,8 +276,6 @@ def _captured(capture: Capture, select: str | None) -> Ready:
 
 
 def _prepared(prompt: Prompt, source: Source, options: MapOptions) -> Ready:
-    from attnviz.models.qk_recorder import QKRecorder, asked
-
     select, quantity = options.select, options.quantity
     shown = with_quantity(source, quantity, shares=False)
     layout = shown.layout
@@ -295,7 +290,11 @@ def _prepared(prompt: Prompt, source: Source, options: MapOptions) -> Ready:
     def run(shown: Source, quantity: str) -> Capture:
         recorder = Recorder([inputs], heads)
         traced = taken if quantity == "weights" else ()
-        opening = [QKRecorder(source, inputs, traced)] if traced else []
+        opening: list[QKRecorder] = []
+        if traced:
+            from attnviz.models.qk_recorder import QKRecorder
+
+            opening = [QKRecorder(source, inputs, traced)]
         noted = observed(
             source, inputs, recorder, *opening, off=options.without, shown=shown,
             terms=bool(opening),

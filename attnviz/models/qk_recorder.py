@@ -6,7 +6,7 @@ computed from (:class:`~attnviz.core.source.Terms`); :class:`QKRecorder` keeps t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -15,13 +15,11 @@ from numpy.typing import NDArray
 from attnviz.attention.contributions import transformed
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
-from attnviz.core.capture import Capture
-from attnviz.core.heads import Head, Layout
+from attnviz.core.heads import Head
 from attnviz.core.prompt import Inputs
-from attnviz.core.reasons import HeadTerms, Reason
+from attnviz.core.reasons import HeadTerms
 from attnviz.core.source import Rows, Source, Terms
-from attnviz.errors import ModelError, SelectionError, UsageError
-from attnviz.scoring.select import select
+from attnviz.errors import ModelError
 
 
 class QKRecorder:
@@ -109,84 +107,3 @@ def _array(x: Array) -> NDArray[np.floating]:
     on = arrays.of(x)
     exact = on.cast(x, on.float32) if on.is_half(x) else x
     return arrays.to_numpy(on.copied(on.detached(exact)))
-
-
-def asked(why: str | None, shown: Collection[Head], layout: Layout) -> tuple[Head, ...]:
-    """The heads whose queries and keys are to be kept.
-
-    Args:
-        why: a selection such as ``"4.11"``, or None.
-        shown: the heads that are captured.
-        layout: all that there are.
-
-    Raises:
-        UsageError: layers in the place of heads; SelectionError: no such heads, or some that are
-            not captured.
-    """
-    if why is None:
-        return ()
-    if layout.whole:
-        raise UsageError("{why} explains the weights of single heads, not of layers", why=why)
-    chosen = select(why, layout)
-    missing = [layout.name(head) for head in chosen if head not in shown]
-    if missing:
-        raise SelectionError(
-            "{why} asks about {}, which {select} leaves out", missing[0], why=why, select=...
-        )
-    return chosen
-
-
-def check_terms(capture: Capture, why: str | None) -> None:
-    """UsageError where a capture does not hold the queries and keys that are wanted."""
-    if why is not None:
-        for head in select(why, capture.layout):
-            if head not in capture.terms:
-                raise _unknown(capture, head)
-
-
-def _unknown(capture: Capture, head: Head) -> UsageError:
-    name = capture.layout.name(head)
-    if capture.source.backend == "recorded":
-        return UsageError(
-            "the queries and keys of {} are not known: recorded attention has none; run the "
-            "model itself",
-            name,
-        )
-    return UsageError(
-        "the queries and keys of {} were not kept; capture the text again with {why}",
-        name,
-        why=name,
-    )
-
-
-def reason(capture: Capture, head: Head, query: int, key: int) -> Reason:
-    """One weight of a capture, taken apart.
-
-    Args:
-        capture: with the head's queries and keys.
-        head: which.
-        query: position of the query, from 0 or, negative, from the end; ``key`` of the key.
-        key: see ``query``.
-
-    Raises:
-        UsageError: queries and keys that were not kept, or no such position.
-    """
-    if head not in capture.terms:
-        raise _unknown(capture, head)
-    sides = capture.sides(head)
-    queries, keys = sides.queries.texts, sides.keys.texts
-    row, column = _position("query", query, queries), _position("key", key, keys)
-    reach = capture.reach[head.site].allowed(len(queries), len(keys))
-    allowed = reach[capture.place(head) if len(reach) > 1 else 0][row]
-    shown = float(capture[head][row, column])
-    name = capture.layout.name(head)
-    few = capture.reach[head.site].unselected
-    left_out = few is not None and bool(few[0, row, column])
-    return Reason(name, row, column, queries, keys, capture.terms[head], allowed, shown, left_out)
-
-
-def _position(what: str, place: int, texts: Sequence[str]) -> int:
-    """A position from 0 on."""
-    if type(place) is not int or not -len(texts) <= place < len(texts):
-        raise UsageError("a {} is a position from 0 to {}, not {!r}", what, len(texts) - 1, place)
-    return place % len(texts)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.captures.captured import Captured
+from attnviz.captures.why import reason
 from attnviz.core import arrays
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Layout
@@ -30,7 +31,7 @@ from attnviz.features.sources.settings import SourcesSettings
 from attnviz.features.sources.split import Floats, SplitHead, split
 from attnviz.models.decomposition import Parts
 from attnviz.models.following import check_layers
-from attnviz.models.qk_recorder import QKRecorder, reason
+from attnviz.models.qk_recorder import QKRecorder
 from attnviz.scoring.observe import Recorder
 from attnviz.scoring.passes import observe
 from attnviz.scoring.select import select
