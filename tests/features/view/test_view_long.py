@@ -190,7 +190,7 @@ def test_causal_windows_in_bfloat16(browser: Any, tmp_path: Path) -> None:
     windowed = Shape(
         "windowed",
         "MistralForCausalLM",
-        {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "vocab_size": 4096}
+        {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "vocab_size": 8192}
         | {"num_attention_heads": 2, "num_key_value_heads": 1, "sliding_window": 300},
         "bfloat16",
     )
