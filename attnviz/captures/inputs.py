@@ -371,4 +371,13 @@ def prepared(source: Source, what: Input | Iterable[Input]) -> Sequence[Inputs]:
     prompts = prompts_of(what, NO_MODEL)
     if not prompts:
         raise InputError("no text to measure; give at least one")
+    return prepare_each(source, prompts)
+
+
+def prepare_each(source: Source, prompts: Sequence[Prompt]) -> list[Inputs]:
+    """``source.prepare`` of every prompt; a model that writes may do so side by side, sooner."""
+    together: Callable[[Sequence[Prompt]], list[Inputs]] | None
+    together = getattr(source, "prepare_all", None)
+    if together is not None:
+        return together(prompts)
     return [source.prepare(prompt) for prompt in prompts]

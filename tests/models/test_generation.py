@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import attnviz as av
+from attnviz.captures.inputs import prepare_each
 from attnviz.core.generation import Generation
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import Rows
@@ -94,6 +95,61 @@ def test_decoders_beside_encoders_write_what_transformers_generates(
         assert list(inputs.sides[kind].queries.ids) == whole
         assert inputs.sides[kind].queries.written == len(whole) - 1
     assert inputs.sides["cross"].keys.written == 0
+
+
+def calls(source: Any, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, bool]]:
+    """How many texts each call of the model's own generate has, and whether with a cache."""
+    network, made = source._network, list[tuple[int, bool]]()
+    generate = network.model.generate
+
+    def counted(**arguments: Any) -> torch.Tensor:
+        made.append((len(arguments["inputs"]), arguments["use_cache"]))
+        written: torch.Tensor = generate(**arguments)
+        return written
+
+    monkeypatch.setattr(network.model, "generate", counted)
+    return made
+
+
+@pytest.mark.parametrize("family", SEQ2SEQ)
+def test_decoders_write_several_texts_side_by_side_as_each_alone(
+    family: str, folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source: Any = load(str(folders(family)))
+    texts = [SHORT, LONG, SHORT[:1], *(LONG[n:] + SHORT for n in range(8))]
+    prompts = [Prompt(ids=ids) for ids in texts]
+    alone = [source.prepare(prompt) for prompt in prompts]
+    made = calls(source, monkeypatch)
+    assert prepare_each(source, prompts) == alone
+    several = [(len(prompts), True)]
+    if family == "t5":  # its cache is for as many layers as its encoder has, and fails
+        several.append((len(prompts), False))
+    assert made == [(1, False), *several]
+    written = side(alone[1]).ids
+    whole = generated(
+        folders(family), LONG, len(written) - 1, "AutoModelForSeq2SeqLM", cache=False
+    )
+    assert list(written) == whole
+
+
+def test_a_model_that_writes_otherwise_beside_others_writes_each_alone(
+    folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source: Any = load(str(folders("bart")))
+    prompts = [Prompt(ids=ids) for ids in (LONG, SHORT, SHORT[:1])]
+    alone = [source.prepare(prompt) for prompt in prompts]
+    generate = source._network.model.generate
+
+    def blind(**arguments: Any) -> torch.Tensor:
+        """What a model without a mask would write: padding counts."""
+        arguments["attention_mask"] = torch.ones_like(arguments["attention_mask"])
+        written: torch.Tensor = generate(**arguments)
+        return written
+
+    monkeypatch.setattr(source._network.model, "generate", blind)
+    made = calls(source, monkeypatch)
+    assert prepare_each(source, prompts) == alone
+    assert [texts for texts, _ in made] == [1, 3, 3, 1, 1]
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from attnviz.captures.inputs import prepare_each
 from attnviz.captures.trials import PROBE_SEEDS, Trial, predicted, probe
 from attnviz.core import arrays
 from attnviz.core.heads import Head, Site
@@ -295,7 +296,7 @@ def bundled(source: Source, text: Inputs) -> tuple[Inputs, ...]:
     length = len(predicted(text))
     if text.features:  # a picture or a sound
         raise _no_reference()
-    texts = []
+    prompts = []
     for start in range(len(listed)):
         words, size = "", 0
         for sentence in (*listed[start:], *listed[:start]):
@@ -303,11 +304,11 @@ def bundled(source: Source, text: Inputs) -> tuple[Inputs, ...]:
             size += len(sentence.split())
             if size >= length:
                 break
-        try:
-            texts.append(source.prepare(Prompt(words, truncate=True)))
-        except AttnvizError as error:
-            raise _no_reference() from error
-    return tuple(texts)
+        prompts.append(Prompt(words, truncate=True))
+    try:
+        return tuple(prepare_each(source, prompts))
+    except AttnvizError as error:
+        raise _no_reference() from error
 
 
 def batches(lengths: Sequence[int], tokens: int) -> list[tuple[int, ...]]:

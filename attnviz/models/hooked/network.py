@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from attnviz.core.generation import Generation
+from attnviz.core.threads import one_thread
 from attnviz.errors import ModelError
 from attnviz.models.configs.keys import GUESS
 from attnviz.models.containers import one_line
@@ -25,6 +26,11 @@ from attnviz.models.hooked.logging import silenced
 WRITES_AT_MOST = 32
 """Tokens that an encoder-decoder model generates where no target text is given."""
 
+TOKENS_AT_ONCE = 1 << 12
+"""Read and written by the texts of a batch that are written side by side."""
+
+SMALL = 1 << 22
+"""Weights of a model, below which its passes are for one thread."""
 
 _LOCKS: WeakKeyDictionary[nn.Module, threading.RLock] = WeakKeyDictionary()
 _LOCKING = threading.Lock()
@@ -362,6 +368,68 @@ class HookedModel:
         ):  # Whisper returns it without what stood before it
             written = read
         return tuple(written)
+
+    def write_each(self, items: Sequence[Item], tokens: int) -> list[tuple[int, ...]]:
+        """What an encoder-decoder model writes greedily of several texts, each as if it were alone.
+
+        They are written side by side, with a cache where the model can. That it can shows the
+        shortest, which has most padding beside others: it must be written as it is alone.
+
+        Args:
+            items: what the encoder reads, ids alone.
+            tokens: that are written at most.
+
+        Returns:
+            As :meth:`write`, by item.
+
+        Raises:
+            ModelError: generation fails.
+        """
+        with one_thread() if self._small else contextlib.nullcontext():
+            return self._each(items, tokens)
+
+    @property
+    def _small(self) -> bool:
+        """Whether threads would wait for each other longer than they work."""
+        return sum(weights.numel() for weights in self.model.parameters()) < SMALL
+
+    def _each(self, items: Sequence[Item], tokens: int) -> list[tuple[int, ...]]:
+        """:meth:`write_each` with as many threads as there are."""
+        shortest = min(items, key=lambda item: len(item.ids))
+        alone = self.write(shortest, Generation(tokens), cache=False)
+        for cache in (True, False) if len(items) > 1 else ():
+            with contextlib.suppress(Exception):  # a model's own code; of one text it says what
+                written = self._side_by_side(items, tokens, cache)
+                if written[items.index(shortest)] == alone:
+                    return written
+        return [
+            alone if item is shortest else self.write(item, Generation(tokens), cache=False)
+            for item in items
+        ]
+
+    def _side_by_side(
+        self, items: Sequence[Item], tokens: int, cache: bool
+    ) -> list[tuple[int, ...]]:
+        """:meth:`write_each` without a proof; as many at once as a batch may have."""
+        order = sorted(range(len(items)), key=lambda number: -len(items[number].ids))
+        written: dict[int, tuple[int, ...]] = {}
+        while order:
+            count = max(1, TOKENS_AT_ONCE // (len(items[order[0]].ids) + tokens))
+            some, order = order[:count], order[count:]
+            inputs, mask = self._pad([items[number].ids for number in some])
+            with self.lock, silenced(), torch.no_grad():
+                rows = self.model.generate(
+                    inputs=inputs, attention_mask=mask, max_new_tokens=tokens, num_beams=1,
+                    do_sample=False, use_cache=cache,
+                ).tolist()  # fmt: skip
+            written |= {n: self._ended(row) for n, row in zip(some, rows, strict=True)}
+        return [written[number] for number in range(len(items))]
+
+    def _ended(self, row: Sequence[int]) -> tuple[int, ...]:
+        """What was written up to its end token, without what fills a row behind that."""
+        ends = self.ends()
+        stop = next((at for at, token in enumerate(row) if at and token in ends), len(row))
+        return tuple(row[: stop + 1])
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[list[int]]:

@@ -64,13 +64,40 @@ class Prompted(Gated):
             UsageError: options that this model does not take.
             ModelError: a text, and no tokenizer in the model's folder.
         """
+        return self._inputs(*self._begun(prompt))
+
+    def prepare_all(self, prompts: Sequence[Prompt]) -> list[Inputs]:
+        """:meth:`prepare` of each; texts that an encoder-decoder model writes, side by side."""
+        rooms = {self._room(prompt) for prompt in prompts if _unwritten(prompt)}
+        writes = self._network.seq2seq and self._network.can_write and len(rooms) == 1
+        changed = self._standing or self._cuts({}, torch.empty(0))
+        if not writes or changed or not all(map(_unwritten, prompts)):
+            return [self.prepare(prompt) for prompt in prompts]
+        begun = [self._begun(prompt) for prompt in prompts]
+        written = self._network.write_each([item for _, _, item, _ in begun], *rooms)
+        return [self._inputs(*parts, ids) for parts, ids in zip(begun, written, strict=True)]
+
+    def _begun(self, prompt: Prompt) -> tuple[Prompt, Tokens, Item, list[str]]:
+        """A prompt as the model reads it: its text, its tokens, and what was noted of it."""
         limits.check_prompt(prompt, decoder=self._network.seq2seq)
         prompt, told = as_text(prompt, self._texts.render, self._name)
         notes = list(told)
         tokens = self._read(prompt, notes)
-        return self._inputs(prompt, tokens, Item(tokens.ids), notes)
+        return prompt, tokens, Item(tokens.ids), notes
 
-    def _inputs(self, prompt: Prompt, tokens: Tokens, item: Item, notes: list[str]) -> Inputs:
+    def _room(self, prompt: Prompt) -> int:
+        """How many tokens are written where nobody says how many."""
+        limit = self._longest(prompt)
+        return WRITES_AT_MOST if limit is None else min(WRITES_AT_MOST, max(limit - 1, 1))
+
+    def _inputs(
+        self,
+        prompt: Prompt,
+        tokens: Tokens,
+        item: Item,
+        notes: list[str],
+        written: tuple[int, ...] | None = None,
+    ) -> Inputs:
         """The tokens on both axes; a decoder's are the target or what it writes of the item."""
         if not self._network.seq2seq:
             kind = self._survey.kind or "encoder"
@@ -82,7 +109,7 @@ class Prompted(Gated):
                 if prompt.reply is None
                 else compared(cast(Source, self), inputs, prompt.reply)
             )
-        target = self._target(prompt, item, notes)
+        target = self._target(prompt, item, notes, written)
         sides: dict[SiteKind, Sides] = {
             "encoder": Sides(tokens, tokens),
             "decoder": Sides(target, target),
@@ -124,10 +151,12 @@ class Prompted(Gated):
                 tokens, positions = encode(limit=limit)
         return spanned(tokens, prompt, positions, notes)
 
-    def _target(self, prompt: Prompt, source: Item, notes: list[str]) -> Tokens:
-        """The tokens of the decoder: the target, or what the model writes."""
+    def _target(
+        self, prompt: Prompt, source: Item, notes: list[str], written: tuple[int, ...] | None
+    ) -> Tokens:
+        """The tokens of the decoder: the target, or what the model writes, or has written."""
         if prompt.target is None:
-            return self._decoded(prompt, source, notes)
+            return self._decoded(prompt, source, notes, written)
         if prompt.generate is not None:
             raise UsageError(
                 "{target} and {generate} both give the decoder's text; give one",
@@ -168,7 +197,9 @@ class Prompted(Gated):
         notes.append(limits.written(whole, generation))
         return whole
 
-    def _decoded(self, prompt: Prompt, source: Item, notes: list[str]) -> Tokens:
+    def _decoded(
+        self, prompt: Prompt, source: Item, notes: list[str], written: tuple[int, ...] | None
+    ) -> Tokens:
         """The decoder's text as the model writes it: as asked, or greedily where nobody asked."""
         if not self._network.can_write:
             raise UsageError(
@@ -177,16 +208,15 @@ class Prompted(Gated):
                 remedy="give the decoder's text with {target}",
                 target=...,
             )
-        asked, limit = prompt.generate, self._longest(prompt)
+        asked = prompt.generate
         if asked is not None:
-            limits.check_generation(asked, 1, limit)
+            limits.check_generation(asked, 1, self._longest(prompt))
             with limits.telling(asked, None, self._texts.text) as tell:
                 ids = self._network.write(source, asked, tell)
         else:
-            room = WRITES_AT_MOST if limit is None else max(limit - 1, 1)
-            how = Generation(min(WRITES_AT_MOST, room))
+            how = Generation(self._room(prompt))
             # a cache of its own kind is one more thing that can fail
-            ids = self._network.write(source, how, cache=False)
+            ids = written or self._network.write(source, how, cache=False)
             ids = without_end(ids, self._network.ends())
         tokens = replace(self._texts.tokens(ids), written=len(ids) - 1)
         if asked is None:
@@ -201,3 +231,8 @@ class Prompted(Gated):
             return Item(tokens.ids, tokens.segments)
         source, target = inputs.sides["cross"].keys, inputs.sides["cross"].queries
         return Item(source.ids, source.segments, target.ids)
+
+
+def _unwritten(prompt: Prompt) -> bool:
+    """Whether an encoder-decoder model writes the decoder's text of a prompt unasked."""
+    return prompt.target is None and prompt.generate is None and not prompt.files
