@@ -126,10 +126,9 @@ def test_decoders_write_several_texts_side_by_side_as_each_alone(
         several.append((len(prompts), False))
     assert made == [(1, False), *several]
     written = side(alone[1]).ids
-    whole = generated(
-        folders(family), LONG, len(written) - 1, "AutoModelForSeq2SeqLM", cache=False
-    )
-    assert list(written) == whole
+    room = 32 if family == "t5" else LONGEST - 1  # of a T5 no positions are named
+    whole = generated(folders(family), LONG, room, "AutoModelForSeq2SeqLM", cache=False)
+    assert list(written) == whole[: len(written)]
 
 
 def test_a_model_that_writes_otherwise_beside_others_writes_each_alone(

@@ -145,23 +145,23 @@ class Flow(Renderable, Result):
         For ``to`` a share of the followed position, 1 in every layer; for ``from`` the share of
         position i that is the followed token's; without one the layer's own shares.
         """
-        steps = [layer.shares.astype(np.float64) for layer in self.layers]
+        steps = [layer.shares for layer in self.layers]
         if traced is None:
-            yield from steps
+            for step in steps:
+                yield step.astype(np.float64)
             return
         at = np.zeros(len(self.tokens))
         at[list(traced.positions)] = 1.0
         if traced.direction == "from":
             for step in steps:
                 yield step * at
-                at = step @ at
+                at = step.astype(np.float64) @ at
             return
-        at /= at.sum()
-        tables = []
-        for step in reversed(steps):
-            tables.append(step * at[:, None])
-            at = at @ step
-        yield from reversed(tables)
+        arriving = [at / at.sum()]
+        for step in reversed(steps[1:]):
+            arriving.append(arriving[-1] @ step.astype(np.float64))
+        for step, after in zip(steps, reversed(arriving), strict=True):
+            yield step * after[:, None]
 
 
 def rounded(rows: Sequence[NDArray[Any]] | NDArray[Any]) -> list[list[float]]:

@@ -10,10 +10,11 @@ from attnviz.features.flow.stack import AttentionShares, Table
 
 
 def block(weights: Table) -> AttentionShares:
-    """A layer's mean weights [T, S] with the residual path.
+    """A layer's mean weights [T, S] with the residual path; they are divided in place.
 
     A row that sums to less than 1 (a learned sink, a query without keys) leaves more to the
     residual path.
     """
     sums = weights.sum(axis=1) + 1
-    return AttentionShares(weights / sums[:, None], 1 / sums)
+    weights /= sums[:, None]
+    return AttentionShares(weights, 1 / sums)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from warnings import warn
 
@@ -22,8 +21,9 @@ from attnviz.features.flow.result import METHODS, Direction, Flow, Method, Order
 from attnviz.features.flow.stack import (
     AttentionShares,
     Nodes,
-    mean_weights,
+    layers_of,
     nodes,
+    peak,
     product,
     reached,
     steps,
@@ -66,7 +66,7 @@ def run(
         raise ModelError(f"ALTI needs the vectors that attention moves, and {unknown}; use rollout")
     chosen = _checked(method or ("rollout" if unknown else "alti"))
     all_ = _nodes(inputs, source.layout, chosen)
-    means = MeanWeights(inputs)
+    means = MeanWeights(inputs, all_, layers=chosen != "alti")
     norms: Order | None = None
     if chosen == "alti":
         moved = Contributions(source, inputs, lambda done, count: progress("layers", done, count))
@@ -114,7 +114,7 @@ def run_recorded(
             "capture all of them"
         )
     all_ = _nodes(capture.inputs, capture.layout, chosen)
-    means = MeanWeights(capture.inputs)
+    means = MeanWeights(capture.inputs, all_, layers=True)
     for rows in blocks(capture):
         means.observe(rows)
     return _report(
@@ -143,7 +143,7 @@ def _checked(method: str) -> Method:
 def _nodes(inputs: Inputs, layout: Layout, method: Method) -> Nodes:
     """The tokens, after checking that all their tables can be held."""
     all_ = nodes(inputs)
-    needed = 4 * len(all_) ** 2 * (len(layout.sites) + 8)
+    needed = peak(len(all_), len(layers_of(layout.sites)))
     if over := beyond(needed):
         raise InputError(
             f"the flow of {len(all_)} tokens through {len(layout.sites)} layers takes "
@@ -163,7 +163,7 @@ def _nodes(inputs: Inputs, layout: Layout, method: Method) -> Nodes:
 
 def _rolled(means: MeanWeights) -> dict[Site, AttentionShares]:
     """Rollout's shares of every layer."""
-    return {site: rollout.block(table) for site, table in means.weights.items()}
+    return {site: rollout.block(means.weights.pop(site)) for site in list(means.weights)}
 
 
 def _report(
@@ -173,11 +173,12 @@ def _report(
     means: MeanWeights,
     all_: Nodes,
     method: Method,
-    shares: Mapping[Site, AttentionShares],
+    shares: dict[Site, AttentionShares],
     norms: Order | None,
     progress: Progress,
 ) -> Flow:
-    """All layers together."""
+    """All layers together; what was kept of each is used up on the way."""
+    reach = reached(means.allowed, all_)
     layers = steps(shares, inputs, all_)
     if method == "max-flow":
         total = max_flow(layers, lambda done, count: progress("max-flow", done, count))
@@ -192,8 +193,8 @@ def _report(
         targets=all_.targets,
         layers=layers,
         total=total,
-        weights=mean_weights(means.weights, means.heads, all_),
-        reach=reached(means.allowed, all_),
+        weights=means.mean(),
+        reach=reach,
         notes=(*inputs.notes, _MEANING),
         texts=1,
     )

@@ -7,7 +7,7 @@ source what its cross-attention takes (Ferrando et al. 2022, arXiv:2205.11631).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -81,25 +81,39 @@ def nodes(inputs: Inputs) -> Nodes:
     return Nodes(_joined(source, target), len(source))
 
 
+def peak(count: int, layers: int) -> int:
+    """Bytes that a flow of so many tokens through so many layers takes at its worst.
+
+    Tables of all pairs of tokens, in bytes a pair: every layer's shares (4) to the end, and beside
+    them first which keys each layer allows (1) with the mean of the weights (8) and the products of
+    what is reached (13), then mean, reach (1) and flow (8) with what is compared and drawn of them
+    (19).
+    """
+    return count**2 * (4 * layers + max(layers + 21, 36))
+
+
 def steps(
-    blocks: Mapping[Site, AttentionShares], inputs: Inputs, all_: Nodes
+    blocks: dict[Site, AttentionShares], inputs: Inputs, all_: Nodes
 ) -> tuple[LayerFlow, ...]:
     """Every layer as one table over all tokens.
 
     Args:
-        blocks: of every layer, of cross-attention too.
+        blocks: of every layer, of cross-attention too; used up, for these are large.
         inputs: whose tokens they mix.
         all_: these tokens.
     """
     first = all_.targets
     layers = []
-    for kind, layer in _layers(blocks):
+    for kind, layer in layers_of(blocks):
+        if len(inputs.sides) == 1 and kind in inputs.sides:
+            layers.append(LayerFlow(kind, layer, _mixed(blocks.pop(Site(kind, layer)))))
+            continue
         table = np.eye(len(all_), dtype=np.float32)
         if kind == "encoder":
             stop = len(inputs.sides["encoder"].queries)
-            table[:stop, :stop] = _mixed(blocks[Site("encoder", layer)])
+            table[:stop, :stop] = _mixed(blocks.pop(Site("encoder", layer)))
         else:
-            own, cross = (blocks.get(Site(k, layer)) for k in ("decoder", "cross"))
+            own, cross = (blocks.pop(Site(k, layer), None) for k in ("decoder", "cross"))
             if own is not None:
                 table[first:, first:] = _mixed(own)
             if cross is not None:
@@ -109,34 +123,15 @@ def steps(
     return tuple(layers)
 
 
-def mean_weights(
-    weights: Mapping[Site, Table], heads: Mapping[Site, int], all_: Nodes
-) -> NDArray[np.float64]:
-    """The mean of the weights over all heads and layers of a query, [n, n].
-
-    Args:
-        weights: the mean over heads of every layer, [T, S].
-        heads: how many it has.
-        all_: the tokens.
-    """
-    total = np.zeros((len(all_), len(all_)))
-    heads_at = np.zeros((len(all_), 1))
-    for site, table in weights.items():
-        rows, columns = corner(site.kind, table.shape, all_)
-        total[rows, columns] += heads[site] * np.asarray(table, np.float64)
-        heads_at[rows] += heads[site]
-    return total / np.maximum(heads_at, 1)
-
-
-def reached(allowed: Mapping[Site, NDArray[np.bool_]], all_: Nodes) -> NDArray[np.bool_]:
-    """Which tokens can reach a position through all layers, bool [n, n]."""
+def reached(allowed: dict[Site, NDArray[np.bool_]], all_: Nodes) -> NDArray[np.bool_]:
+    """Which tokens can reach a position through all layers, bool [n, n]; ``allowed`` is used up."""
     reach = np.eye(len(all_), dtype=np.float32)
     kinds: tuple[SiteKind, ...]
-    for kind, layer in _layers(allowed):
+    for kind, layer in layers_of(allowed):
         step = np.eye(len(all_), dtype=np.float32)
         kinds = ("encoder",) if kind == "encoder" else ("decoder", "cross")
         for stack in kinds:
-            table = allowed.get(Site(stack, layer))
+            table = allowed.pop(Site(stack, layer), None)
             if table is not None:
                 rows, columns = corner(stack, table.shape, all_)
                 step[rows, columns] += table
@@ -160,7 +155,7 @@ def product(all_steps: Sequence[LayerFlow]) -> NDArray[np.float64]:
     return total
 
 
-def _layers(sites: Mapping[Site, Any]) -> list[tuple[SiteKind, int]]:
+def layers_of(sites: Iterable[Site]) -> list[tuple[SiteKind, int]]:
     """Stacks and layers in the order in which they run; cross-attention belongs to the decoder."""
     stacks: dict[tuple[SiteKind, int], None] = {}
     for kinds in (("encoder",), ("decoder", "cross")):
@@ -171,7 +166,8 @@ def _layers(sites: Mapping[Site, Any]) -> list[tuple[SiteKind, int]]:
 
 
 def _mixed(block: AttentionShares) -> NDArray[np.float32]:
-    table = np.array(block.shares, np.float32)
+    """Its shares with the residual path on the diagonal, in place."""
+    table = np.asarray(block.shares, np.float32)
     table[np.diag_indices(len(table))] += np.asarray(block.residual, np.float32)
     return table
 

@@ -132,7 +132,9 @@ def beside(report: Flow) -> Iterator[str]:
     ]
     other = int((strongest[0] != strongest[1]).sum())
     total = int(choice.sum())
-    gap = np.where(others, abs(report.total - report.weights), 0)
+    gap = report.total - report.weights
+    np.abs(gap, out=gap)
+    gap *= others
     i, j = np.unravel_index(gap.argmax(), gap.shape)
     yield (
         f"At {other} of {total} positions flow and weights disagree on the top token "
@@ -213,19 +215,19 @@ def drawing(
         most: how many lines there are at most: the strongest.
     """
     steps, names = _merged(report, columns)
-    edges = list(replace(report, layers=steps).edges(report.followed))
-    to = report.followed is not None and report.followed.direction == "to"
-    nodes = _carriers(report, edges, tokens)
+    merged, followed = replace(report, layers=steps), report.followed
+    to = followed is not None and followed.direction == "to"
+    nodes = _carriers(merged, tokens)
     shown = np.isin(np.arange(len(report.tokens)), nodes)
-    lines = []
-    for column, table in enumerate(edges):
+    lines, ends = [], np.zeros(len(shown))
+    for column, table in enumerate(merged.edges(followed)):  # one after the other: they are large
+        if not (to and column):
+            ends = table.sum(axis=0 if to else 1)
         drawn = (table >= least) & shown[:, None] & shown
         for after, before in np.argwhere(drawn).tolist():
             lines.append(FlowLine(column, before, after, float(table[after, before])))
     lines.sort(key=lambda line: line.share)
-    return Drawing(
-        lines[-most:], names, nodes, edges[0].sum(axis=0) if to else edges[-1].sum(axis=1)
-    )
+    return Drawing(lines[-most:], names, nodes, ends)
 
 
 def _merged(report: Flow, most: int) -> tuple[tuple[LayerFlow, ...], list[str]]:
@@ -252,16 +254,17 @@ def _merged(report: Flow, most: int) -> tuple[tuple[LayerFlow, ...], list[str]]:
     return tuple(merged), names
 
 
-def _carriers(report: Flow, edges: list[NDArray[np.float64]], most: int) -> list[int]:
+def _carriers(report: Flow, most: int) -> list[int]:
     """All tokens, or those through which most goes and the followed ones, in order."""
     n = len(report.tokens)
     if n <= most:
         return list(range(n))
     strength = np.zeros(n)
-    shown_share = np.ones((n, n)) if report.followed else 1 - np.eye(n)  # what stays is everywhere
-    for table in edges:
+    for table in report.edges(report.followed):
+        if not report.followed:
+            np.fill_diagonal(table, 0)  # what stays is everywhere
         for side in (0, 1):
-            np.maximum(strength, (table * shown_share).max(axis=side), out=strength)
+            np.maximum(strength, table.max(axis=side), out=strength)
     if report.followed:
         strength[list(report.followed.positions)] = np.inf
     return sorted(np.argsort(-strength, kind="stable")[:most].tolist())

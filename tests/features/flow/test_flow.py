@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import tracemalloc
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 import attnviz as av
 from attnviz.core.capture import Capture
@@ -22,12 +24,12 @@ from attnviz.core.heads import Layout, Site
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.tokens import Sides, Tokens
-from attnviz.errors import InputError, UsageError
+from attnviz.errors import AttnvizWarning, InputError, UsageError
 from attnviz.features import registry
 from attnviz.features.flow import max_flow
 from attnviz.features.flow.result import METHODS, Flow, LayerFlow
 from attnviz.features.flow.run import follow, run, run_recorded
-from attnviz.features.flow.stack import product
+from attnviz.features.flow.stack import peak, product
 from tests.viewing import encoder_decoder
 
 SCHEMA = Flow.json_schema()
@@ -381,3 +383,48 @@ def test_flow_and_weights_disagree_about_the_sink() -> None:
     report = run(source, source.prepare(Prompt(TEXT)))
     inner = slice(1, len(report.tokens) - 1)
     assert report.weights[inner, 0].mean() > 3 * report.total[inner, 0].mean()
+
+
+@pytest.fixture(scope="module")
+def long_model(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A model with room for long texts, and so little else that tables are what memory goes to."""
+    transformers = pytest.importorskip("transformers")
+    config = transformers.GPT2Config(
+        vocab_size=64, n_positions=2048, n_embd=8, n_layer=3, n_head=1, bos_token_id=0,
+        eos_token_id=0,
+    )  # fmt: skip
+    folder = tmp_path_factory.mktemp("long")
+    transformers.GPT2LMHeadModel(config).save_pretrained(folder)
+    return av.load(str(folder))
+
+
+@pytest.mark.parametrize("method", ["alti", "rollout"])
+def test_a_flow_takes_as_much_memory_as_is_said(method: str, long_model: Any) -> None:
+    def ran(count: int) -> int:
+        """Bytes at the peak of a run that is printed."""
+        ids = tuple(number * number % 61 for number in range(count))
+        tracemalloc.start()
+        try:
+            report = av.flow(Prompt(ids=ids), model=long_model, method=method)
+            console = Console(file=io.StringIO(), width=100)
+            for part in report.for_terminal():
+                console.print(part)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    short = ran(16)
+    for count in (600, 900):
+        assert ran(count) - short == pytest.approx(peak(count, 3), rel=0.2)
+
+
+def test_a_flow_that_is_too_large_is_refused_before_any_pass(
+    long_model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("attnviz.models.memory.physical_memory", lambda: 2 * peak(400, 3))
+    monkeypatch.setattr("attnviz.features.flow.run.LARGE", peak(300, 3))
+    with pytest.warns(AttnvizWarning, match=r"300 tokens through 3 layers takes 4\.3 MB"):
+        av.flow(Prompt(ids=(1,) * 300), model=long_model)
+    monkeypatch.setattr(type(long_model), "forward", None)
+    with pytest.raises(InputError, match=r"401 tokens through 3 layers takes .* more than half"):
+        av.flow(Prompt(ids=(1,) * 401), model=long_model)
