@@ -136,6 +136,21 @@ def check_writable(path: Path) -> None:
             )
 
 
+def check_folder(folder: Path) -> None:
+    """Find out that a folder can be neither made nor written into, before any work is done for it.
+
+    Raises:
+        OutputError: something above it is a file, or may not be written.
+    """
+    with system_errors(OutputError, f"cannot write into {folder}"):
+        whole = folder.absolute()
+        there = next(path for path in (whole, *whole.parents) if path.exists())
+        if not there.is_dir():
+            raise OutputError(f"cannot write into {folder}: {there} is no folder; choose another")
+        if not os.access(there, os.W_OK):
+            raise OutputError(f"cannot write into {folder}: permission denied; choose another")
+
+
 def write(path: Path, data: bytes) -> None:
     """Write a file so that it appears whole: a temporary file beside it, then a rename.
 

@@ -40,6 +40,16 @@ class FilesOutput(Quiet):
         common=True,
     )
 
+    @property
+    def forms(self) -> frozenset[str]:
+        """What is asked for: ``page``, ``graph``, ``figure``, ...; a folder is for a page."""
+        from attnviz.drawing.forms import FORMS
+
+        paths = self.out or ()
+        return frozenset(
+            "page" if isdir(path) else FORMS.get(path.suffix.lower(), "") for path in paths
+        )
+
     def check_written(self, *kinds: type[Renderable]) -> None:
         """Refuse what could not be written, before any work is done.
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Iterable
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, cast
 
 from matplotlib import rcParams, rcParamsDefault
@@ -14,16 +13,12 @@ from matplotlib.font_manager import (
     FontEntry,
     FontProperties,
     findfont,
-    findSystemFonts,
     fontManager,
     get_font,
 )
 
 from attnviz.drawing import paper
-from attnviz.errors import UsageError
-
-BASE_FAMILY = "DejaVu Sans"
-"""Comes with matplotlib; has Latin, Greek, Cyrillic, Arabic, Hebrew and most symbols."""
+from attnviz.drawing.families import BASE_FAMILY, first, installed, notice_new_fonts
 
 _PREFERRED = (
     "Noto Sans",
@@ -63,23 +58,14 @@ def _covered(family: str, chars: frozenset[str]) -> frozenset[str]:
     return frozenset(char for char in chars if font.get_char_index(ord(char)))
 
 
-@cache
-def _notice_new_fonts() -> None:
-    """Add fonts that were installed after matplotlib made its list, which it keeps for good."""
-    known = {entry.fname for entry in fontManager.ttflist}
-    for path in sorted(set(findSystemFonts()) - known):
-        with contextlib.suppress(Exception):  # a broken font may raise anything
-            fontManager.addfont(path)
-
-
 def _candidates() -> list[str]:
-    _notice_new_fonts()
+    notice_new_fonts()
 
     def upright(entry: FontEntry) -> bool:
         return entry.style == "normal" and entry.weight in {400, "normal", "regular"}
 
-    installed = {entry.name for entry in fontManager.ttflist if upright(entry)}
-    usable = {name for name in installed if not _UNUSABLE.search(name)} - {BASE_FAMILY}
+    there = {entry.name for entry in fontManager.ttflist if upright(entry)}
+    usable = {name for name in there if not _UNUSABLE.search(name)} - {BASE_FAMILY}
     first = [name for name in _PREFERRED if name in usable]
     sans = sorted(name for name in usable if "sans" in name.lower())
     return list(dict.fromkeys([*first, *sans, *sorted(usable)]))
@@ -93,17 +79,11 @@ def base_family() -> str:
     """
     asked = paper.current().family
     if asked is not None:
-        _notice_new_fonts()
-    families = rcParams["font.family"] if asked is None else [asked]
+        return installed(asked)
+    families = rcParams["font.family"]
     if families in (rcParamsDefault["font.family"], [BASE_FAMILY]):
         return BASE_FAMILY
-    try:
-        path = findfont(FontProperties(family=families), fallback_to_default=asked is None)
-    except ValueError:
-        raise UsageError(
-            "no font {!r} is installed; name a family such as {!r}", asked, BASE_FAMILY
-        ) from None
-    return str(get_font(path).family_name)
+    return first(families)
 
 
 def choose(texts: Iterable[str]) -> tuple[list[str], frozenset[str]]:

@@ -97,7 +97,7 @@ class Paper(Settings, panel=PAPER):
         return family or None, None if size is None else float(size)
 
     def check(self) -> None:
-        """Raise UsageError for a size of text that nobody can read."""
+        """Raise UsageError for a size of text that nobody can read, or a font that is not there."""
         if self.points is not None and not SMALLEST <= self.points <= _LARGEST:
             raise UsageError(
                 "{font} has a size from {}pt to {}pt, not {:g}pt",
@@ -106,6 +106,10 @@ class Paper(Settings, panel=PAPER):
                 self.points,
                 font=...,
             )
+        if self.family is not None:
+            from attnviz.drawing.families import installed
+
+            installed(self.family)
 
     def titled(self, own: str) -> str:
         """The title of a picture that would have its own."""

@@ -24,6 +24,7 @@ from attnviz.core.scores import HeadScores, HeadsOf, Role, Score
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.drawing import (
     canvas,
+    families,
     figure,
     fonts,
 )
@@ -307,8 +308,8 @@ def test_fonts_installed_after_matplotlib_made_its_list_are_found(
     installed = [str(tmp_path / "broken.ttf"), stix]
     monkeypatch.setattr(fonts.fontManager, "ttflist", names)
     assert "STIXGeneral" not in fonts._candidates()
-    monkeypatch.setattr(fonts, "findSystemFonts", lambda: installed)
-    fonts._notice_new_fonts.cache_clear()
+    monkeypatch.setattr(families, "findSystemFonts", lambda: installed)
+    families.notice_new_fonts.cache_clear()
     assert "STIXGeneral" in fonts._candidates()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from attnviz.captures.settings import Attaching, ModelSettings
 from attnviz.cli import console
-from attnviz.cli.declared import command
+from attnviz.cli.declared import changed, command
 from attnviz.cli.options import TextsOptions
 from attnviz.cli.output import Output, TableOptions
 from attnviz.cli.stages import Stages
@@ -79,6 +79,8 @@ def ablate(
     texts: Iterable[Any] | None
     parts = prompt.parts(model, settings.split)
     if options.probe and not prompt.given():
+        if extra := changed(prompt):
+            raise UsageError(f"--probe makes its own tokens; leave out {', '.join(extra)}")
         texts = groups = None
     elif options.group is not None:
         texts, groups = prompt.grouped(model, options.group)

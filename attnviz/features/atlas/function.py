@@ -58,7 +58,7 @@ from attnviz.features.sources.function import sources as run_sources
 from attnviz.features.sources.result import SourceShares
 from attnviz.features.syntax.function import syntax as run_syntax
 from attnviz.features.syntax.result import Syntax
-from attnviz.files import contents, listed, open_regular, place
+from attnviz.files import check_folder, contents, listed, open_regular, place
 from attnviz.scoring.scores import SCORES
 
 ABLATED = 64
@@ -104,6 +104,8 @@ def atlas(
     """
     treebanks, antecedents = split_gold(settings.gold)
     limit = None if settings.limit is None else min(settings.limit, sys.maxsize)
+    if out_dir is not None:
+        check_folder(Path(out_dir))
     names, beside = listed(files), read_evidence(attaching.evidence)
     texts.resolve(names)
     if antecedents:

@@ -73,6 +73,7 @@ def patch(
     from attnviz.features.patch.result import Patch
 
     output.check_written(Patch)
+    _check_forms(output, settings)
     pairs: Pair | str | None = given.pairs
     if given.corrupted is not None:
         if given.answer is None:
@@ -96,3 +97,14 @@ def patch(
     with Stages(output.quiet) as stages:
         result = function.patch(pairs, progress=stages.show, **settings.asked(), **model.asked())
     output.deliver(result, paper.options(), table.first)
+
+
+def _check_forms(output: Output, settings: PatchSettings) -> None:
+    """Refuse a page or a graph of what has none, before anything is measured."""
+    from attnviz.features.patch import words
+
+    forms = output.forms
+    if "page" in forms and settings.circuit is None:
+        raise words.no_page()
+    if "graph" in forms and settings.circuit is None and not (settings.paths or settings.edges):
+        raise words.no_graph()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from attnviz.core.heads import Head, Layout
 from attnviz.drawing.bends import clear_bend
-from attnviz.errors import UsageError
+from attnviz.features.patch import words
 from attnviz.features.patch.result import Link, Member, Patch, PathEffect
 
 LOGITS = "logits"
@@ -88,8 +88,7 @@ def graph(result: Patch) -> Graph:
     """
     circuit = result.circuit
     if circuit is None and not result.edges:
-        raise UsageError("only a circuit or paths make a graph; add {circuit} or {edges}",
-                         circuit="auto", edges=20)  # fmt: skip
+        raise words.no_graph()
     layout = result.layout
     members = {} if circuit is None else {member.head: member for member in circuit.members}
     links = circuit.links if circuit is not None else tuple(Link(e, 0.0) for e in result.edges)

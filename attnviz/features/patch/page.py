@@ -11,7 +11,6 @@ from attnviz.drawing.labels import visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
 from attnviz.drawing.signed import minus
 from attnviz.drawing.still import still
-from attnviz.errors import UsageError
 from attnviz.features.patch import words
 from attnviz.features.patch.graph import FED, LOGITS, Graph, graph
 from attnviz.features.patch.result import Circuit, Patch, PatchShare
@@ -27,8 +26,7 @@ def page(result: Patch) -> bytes:
     """
     circuit = result.circuit
     if circuit is None:
-        raise UsageError("only a circuit has a page; add {circuit}, or draw a picture",
-                         circuit=...)  # fmt: skip
+        raise words.no_page()
     made = graph(result)
     title = words.title(result)
     data = {

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from attnviz.drawing.labels import counted, model_name, visible
 from attnviz.drawing.signed import signed
+from attnviz.errors import UsageError
 from attnviz.features.patch.result import (
     Circuit,
     Direction,
@@ -16,6 +17,22 @@ from attnviz.features.patch.result import (
     TaskScore,
 )
 from attnviz.features.patch.tasks import TASKS
+
+
+def no_page() -> UsageError:
+    """Of a result without a circuit."""
+    return UsageError(
+        "only a circuit has a page; add {circuit}, or draw a picture",
+        circuit=...,
+    )
+
+
+def no_graph() -> UsageError:
+    """Of a result without a circuit and without paths."""
+    return UsageError(
+        "only a circuit or paths make a graph; add {circuit} or {edges}", circuit="auto", edges=20
+    )
+
 
 COMPONENTS = {
     "z": "output",

@@ -140,6 +140,7 @@ def check_free(folder: Path) -> None:
     """OutputError for a folder in which there is something already, or that must stay itself."""
     with system_errors(OutputError, f"cannot write {folder}"):
         if not folder.exists():
+            files.check_folder(folder)
             return
         if not folder.is_dir() or any(folder.iterdir()):
             raise OutputError(f"{folder} is there already; name a folder that is not, or empty")
