@@ -376,8 +376,8 @@ def prepared(source: Source, what: Input | Iterable[Input]) -> Sequence[Inputs]:
 
 def prepare_each(source: Source, prompts: Sequence[Prompt]) -> list[Inputs]:
     """``source.prepare`` of every prompt; a model that writes may do so side by side, sooner."""
-    together: Callable[[Sequence[Prompt]], list[Inputs]] | None
     together = getattr(source, "prepare_all", None)
-    if together is not None:
-        return together(prompts)
-    return [source.prepare(prompt) for prompt in prompts]
+    made: list[Inputs] = (
+        [source.prepare(prompt) for prompt in prompts] if together is None else together(prompts)
+    )
+    return made

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from attnviz.core.made import current, day
 from attnviz.drawing import paper
 from attnviz.drawing.embedding import drawn_tables_only
-from attnviz.drawing.fonts import BASE_FAMILY
+from attnviz.drawing.families import BASE_FAMILY
 from attnviz.drawing.png import said
 from attnviz.drawing.scaling import scale
 from attnviz.drawing.shades import check_pixels

@@ -141,6 +141,31 @@ def test_a_part_that_is_not_there_is_refused_first(
     assert "zzz" in said or "regex" in str(line), said
 
 
+FORMS: dict[str, list[tuple[str, ...]]] = {
+    "heads": [(*TEXT, "--font", "zzz")],
+    "profile": [(*TEXTS, "--font", "zzz"), (*TEXTS, "--out", "zzz.html"), (*TEXTS, "--out", ".")],
+    "ablate": [(*TEXT, "--font", "zzz"), ("--probe", "--span", "zzz=a"),
+               ("--probe", "--pair", "zzz"),
+               (*TEXT, "-s", "0.0", "--out-dir", "pyproject.toml/zzz")],
+    "patch": [("--task", "induction", "--out", "zzz.html"), ("--task", "induction", "--out", "."),
+              ("--task", "induction", "--out", "zzz.dot")],
+    "atlas": [("--texts", *TEXTS, "--out-dir", "pyproject.toml/zzz")],
+}  # fmt: skip
+"""What a result would not have, places where nothing can be, and parts of what is not read."""
+
+
+@pytest.mark.parametrize(
+    ("name", "line"), [(name, line) for name, lines in FORMS.items() for line in lines]
+)
+def test_what_the_result_will_not_have_is_refused_first(
+    name: str, line: tuple[str, ...], capsys
+) -> None:
+    assert main([name, *line, *MODEL]) in (1, 2)
+    said = capsys.readouterr().err
+    assert "no/such" not in said
+    assert any(word in said for word in ("zzz", "page", "circuit", "--probe", "row by row")), said
+
+
 HEADS: dict[str, list[tuple[str, ...]]] = {
     "heads": [(*TEXT, "-s"), (*TEXT, "--without")],
     "heatmap": [(*TEXT, "-s")],

@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from attnviz.drawing import signed_figure
 from attnviz.drawing.canvas import picture
 from attnviz.drawing.charts import GREY
-from attnviz.drawing.fonts import BASE_FAMILY, Ruler, spelled
+from attnviz.drawing.families import BASE_FAMILY
+from attnviz.drawing.fonts import Ruler, spelled
 from attnviz.drawing.headed import MARGIN, HeadedFigure
 from attnviz.drawing.labels import percent, shorten, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors, masked_color

@@ -26,7 +26,7 @@ STATE = ".profile"
 
 def _check_page(out: Sequence[Path], select: str | None, files: Sequence[str]) -> None:
     """UsageError, before anything runs, for a page of no heads."""
-    pages = [path.name for path in out if path.suffix.lower() in (".html", ".htm") or path.is_dir()]
+    pages = [str(path) for path in out if path.suffix.lower() in (".html", ".htm") or path.is_dir()]
     if pages and select is None and not all(name.endswith(STATE) for name in files):
         raise UsageError(
             "{} would show heads row by row; name a few with {select}", pages[0], select="1.4, 3.0"

@@ -7,11 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
-from attnviz.captures.inputs import Input, prompts_of
+from attnviz.captures.inputs import Input, prepare_each, prompts_of
 from attnviz.captures.loading import light
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.interface import interface
 from attnviz.core.progress import Progress
+from attnviz.core.quantities import check_attends
 from attnviz.features.sources.measure import measure
 from attnviz.features.sources.result import MEAN, Sources, SourceShares
 from attnviz.features.sources.run import answer, named_head
@@ -60,7 +61,8 @@ def sources(
     else:
         settings.check_several()
     source = light(model.load(heads=partial(named_head, settings.select)))
-    inputs = [source.prepare(prompt) for prompt in prompts]
+    check_attends(source.info.model, source.layout)
+    inputs = prepare_each(source, prompts)
     result: Sources | SourceShares
     if single:
         result = answer(source, inputs[0], settings)

@@ -58,6 +58,7 @@ def answer(source: Source, inputs: Inputs, asked: SourcesSettings) -> Sources:
         ModelError: the sources cannot be told, or do not add up to the score.
     """
     head = one_head(source, asked.select)
+    _check_places(inputs, head, asked)
     capture = plain(source, inputs, head)
     why, other_key = _asked(capture, head, asked)
     parts = split(source, inputs, head, capture.terms[head])
@@ -157,6 +158,16 @@ def _asked(capture: Capture, head: Head, asked: SourcesSettings) -> tuple[Reason
         if isinstance(place, int) and place not in allowed:
             raise InputError(f"query {at} may not attend to key {place}: the model blocks it")
     return reason(capture, head, at, key), other_key
+
+
+def _check_places(inputs: Inputs, head: Head, asked: SourcesSettings) -> None:
+    """UsageError, before anything runs, for a position that the text does not have."""
+    sides = inputs.sides[head.site.kind]
+    if asked.query is not None:
+        _place("query", asked.query, len(sides.queries))
+    for key in (asked.key, asked.other_key):
+        if isinstance(key, int):
+            _place("key", key, len(sides.keys))
 
 
 def _place(what: str, place: int, length: int) -> int:

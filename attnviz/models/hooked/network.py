@@ -391,7 +391,8 @@ class HookedModel:
     @property
     def _small(self) -> bool:
         """Whether threads would wait for each other longer than they work."""
-        return sum(weights.numel() for weights in self.model.parameters()) < SMALL
+        count: int = sum(weights.numel() for weights in self.model.parameters())
+        return count < SMALL
 
     def _each(self, items: Sequence[Item], tokens: int) -> list[tuple[int, ...]]:
         """:meth:`write_each` with as many threads as there are."""

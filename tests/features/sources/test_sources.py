@@ -257,6 +257,31 @@ def test_what_makes_no_sense(gpt2, error, words: str, options) -> None:
         av.sources(WORDS, **{"select": "2.0", "model": gpt2, **options})
 
 
+@pytest.mark.parametrize("asked", [{"query": 99}, {"key": 99}, {"key": 0, "other_key": 99}])
+def test_a_position_that_is_not_there_is_refused_before_any_pass(
+    asked: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = av.load("demo-gpt2")
+    monkeypatch.setattr(type(source), "forward", None)
+    with pytest.raises(UsageError, match=r"no (query|key) 99: the text has 12 tokens"):
+        av.sources(WORDS, model=source, select="2.0", **asked)
+
+
+def test_a_model_without_attention_says_so_as_other_commands_do(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.MambaConfig(
+        vocab_size=41, hidden_size=16, state_size=4, num_hidden_layers=1, pad_token_id=0,
+        bos_token_id=0, eos_token_id=0,
+    )  # fmt: skip
+    transformers.MambaForCausalLM(config).save_pretrained(tmp_path)
+    said = r"no layer that attends, only .* a state \(Mamba\)"
+    prompt = Prompt(ids=(3, 5, 8))
+    with pytest.raises(ModelError, match=said):
+        av.logits(prompt, model=str(tmp_path))
+    with pytest.raises(ModelError, match=said):
+        av.sources(prompt, model=str(tmp_path), select="0.0")
+
+
 def test_texts_without_rows(gpt2) -> None:
     with pytest.raises(InputError, match="no row of these texts"):
         av.sources(["a few words"], select="2.0", role="induction", model=gpt2)
