@@ -73,12 +73,9 @@ class PairMetric:
         if self.name == "logit-diff":
             both = arrays.exact(on.at_indices(scores, picked))
             return both[:, 0] - both[:, 1]
-        after = on.log_softmax(scores)
         if self.name == "kl":
-            before = on.log_softmax(on.cast(arrays.converted(clean, scores), scores.dtype))
-            before = xp.tile(before, (runs, 1))
-            distance: Array = (xp.exp(before) * (before - after)).sum(-1)
-            return arrays.exact(distance)
+            return arrays.exact(_distance(clean, scores, runs))
+        after = on.log_softmax(scores)
         likely: Array = arrays.exact(on.at_indices(after, picked[:, :1]))[:, 0]
         values: dict[str, Array] = {"loss": -likely, "log-prob": likely, "prob": xp.exp(likely)}
         return values[self.name]
@@ -98,6 +95,20 @@ class PairMetric:
                 "one finite number"
             )
         return number.reshape(()).double()
+
+
+def _distance(clean: Array, logits: Array, runs: int) -> Array:
+    """KL(clean ‖ run) of every run, [n · N], from logits [N, V] and [n · N, V].
+
+    In float32 a sum of differences over the vocabulary is off by some 1e-6, which is all there is
+    of a small distance.
+    """
+    on = arrays.of(logits)
+    exact = on.largest_float(logits)
+    after = on.log_softmax(on.cast(logits, exact)).reshape(runs, *clean.shape)
+    before = on.log_softmax(on.cast(arrays.converted(clean, logits), exact))
+    distance: Array = (on.xp.exp(before) * (before - after)).sum(-1)
+    return distance.reshape(-1)
 
 
 def _number(value: object) -> Tensor | None:
