@@ -83,6 +83,7 @@ def judge(
     method: Method = "max-t",
     seed: int = 0,
     replicates: int = REPLICATES,
+    rounding: float = 0.0,
 ) -> Family:
     """Judge means as a family.
 
@@ -96,20 +97,23 @@ def judge(
         method: see the module.
         seed: of the bootstrap.
         replicates: of the bootstrap.
+        rounding: the error that the rounding of what ``a`` are differences of makes in a mean.
     """
     sums, rows = together(names, a, np.broadcast_to(_wide(b, np.ndim(a)), np.shape(a)))
-    clusters = ClusterSums.of(sums, rows)
-    mean, error = clusters.mean(), clusters.error()
-    known = clusters.known()
+    unit = _unit(sums)
+    clusters = ClusterSums.of(sums / unit, rows)
+    mean, error = clusters.mean() * unit, clusters.error() * unit
+    freedom = np.where(error > rounding, clusters.freedom(), np.nan)
     if method == "max-t":
-        bootstrap = Bootstrap(np.shape(a)[1:], seed, replicates)
-        bootstrap.add(list(dict.fromkeys(names)), sums, rows)
+        bootstrap = Bootstrap(np.shape(a)[1:], seed, replicates, rounding / unit)
+        bootstrap.add(list(dict.fromkeys(names)), sums / unit, rows)
         width = bootstrap.widths(clusters, level)
-        adjusted = _max_t(bootstrap, clusters, null)
+        adjusted = _max_t(bootstrap, clusters, null / unit, level)
     else:
-        width = half_widths(clusters.freedom(), 1 - (1 - level) / max(int(known.sum()), 1))
-        adjusted = holm(two_sided(mean - null, error, clusters.freedom()))
-    half, joint = clusters.half(level), width * error
+        questions = max(int((~np.isnan(freedom)).sum()), 1)
+        width = half_widths(freedom, 1 - (1 - level) / questions)
+        adjusted = holm(two_sided(mean - null, error, freedom))
+    half, joint = half_widths(freedom, level) * error, width * error
     significant = np.nan_to_num(adjusted, nan=1.0) <= 1 - level
     return Family(
         mean,
@@ -162,13 +166,23 @@ def holm(p: ArrayLike) -> Floats:
     return corrected
 
 
-def _max_t(bootstrap: Bootstrap, clusters: ClusterSums, null: float) -> Floats:
+def _unit(sums: Floats) -> Floats:
+    """The power of two in which the largest sum of each mean is from 512 to 1024.
+
+    Sums of squares are kept to a number of binary places, which small ones would not have.
+    """
+    unit: Floats = np.exp2(np.frexp(np.abs(sums).max(0, initial=0))[1] - 10.0)
+    return unit
+
+
+def _max_t(bootstrap: Bootstrap, clusters: ClusterSums, null: Floats, level: float) -> Floats:
     """Adjusted p-values from the largest deviation of every draw, family by family."""
     adjusted = np.full(clusters.count.shape, np.nan)
     families = [part for part in bootstrap.families(clusters) if part.any()]
-    for part in families:
-        most = np.sort(bootstrap.largest(clusters, part))
-        t = np.abs(clusters.mean()[part] - null) / clusters.error()[part]
+    for family in families:
+        most, part = bootstrap.largest(clusters, family, 1 - (1 - level) / len(families))
+        most = np.sort(most)
+        t = np.abs(clusters.mean()[part] - null[part]) / clusters.error()[part]
         beyond = len(most) - np.searchsorted(most, t, side="left")
         p = (1 + beyond) / (1 + len(most))
         adjusted[part] = np.minimum(p * len(families), 1)

@@ -16,17 +16,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.statistics.clusters import LEAST, LEVEL
-from attnviz.statistics.exact import Floats
+from attnviz.statistics.exact import Floats, Integers
+from attnviz.statistics.maximum import ROUNDING, largest, off, width
 from attnviz.statistics.simultaneous import COMMON, ENOUGH, REPLICATES, poisson
 from attnviz.statistics.student import half_widths
 
-_SAME = 1e-6
 _AT_ONCE = 1024
 
 Run = tuple[Floats, NDArray[np.integer[Any]]]
@@ -74,26 +75,34 @@ def differences(
     change, error = (part[0] for part in _drawn(before, after, np.ones((1, texts))))
     count = ((before[1] > 0) | (after[1] > 0)).sum(0)
     least = ENOUGH if texts >= ENOUGH else max(LEAST, COMMON * texts)
-    known = (count >= least) & (error > _SAME * np.abs(change))
+    rounding = _rounding(before, after, count)
+    known = (count >= least) & (error > rounding)
     error = np.where(known, error, np.nan)
     own = np.zeros(known.shape, np.bool_) if apart is None else apart
-    width = np.full(known.shape, np.nan)
+    widths = np.full(known.shape, np.nan)
     weights = poisson(seed, names, REPLICATES) if texts >= ENOUGH else None
     for alone in (False, True):
         family = known & (own == alone)
         if weights is None:
             questions = max(int(family.sum()), 1)
-            width[family] = half_widths(count[family] - 1, 1 - (1 - level) / questions)
+            widths[family] = half_widths(count[family] - 1, 1 - (1 - level) / questions)
             continue
         common = count >= COMMON * texts
         parts = [part for part in (family & common, family & ~common) if part.any()]
+        inside = 1 - (1 - level) / max(len(parts), 1)
         for part in parts:
-            some = [tuple(array[:, part] for array in run) for run in (before, after)]
-            most = _largest(some[0], some[1], change[part], weights)
-            inside = 1 - (1 - level) / len(parts)
-            quantile = float(np.quantile(most, inside, method="higher"))
-            width[part] = quantile if np.isfinite(quantile) else np.nan
-    return Differences(change, change - width * error, change + width * error)
+            votes = partial(_votes, before, after, change, weights, rounding)
+            most, taking = largest(votes, np.flatnonzero(part), inside, _AT_ONCE)
+            widths[taking] = width(most, inside)
+    return Differences(change, change - widths * error, change + widths * error)
+
+
+def _rounding(before: Run, after: Run, count: Integers) -> Floats:
+    """The error that the rounding of both runs makes, [K]."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        squares = sum((a * a).sum(0) / b.sum(0) ** 2 for a, b in (before, after))
+        error: Floats = ROUNDING * np.sqrt(count / np.maximum(count - 1, 1) * squares)
+    return error
 
 
 def _drawn(before: Any, after: Any, weights: Floats) -> tuple[Floats, Floats]:
@@ -117,16 +126,12 @@ def _drawn(before: Any, after: Any, weights: Floats) -> tuple[Floats, Floats]:
     return change, np.sqrt(scale * np.maximum(squares - 2 * cross, 0))
 
 
-def _largest(before: Any, after: Any, change: Floats, weights: Floats) -> Floats:
-    """[R], the most errors of its own that any mean of a draw is off."""
-    largest = np.zeros(len(weights))
-    for first in range(0, len(change), _AT_ONCE):
-        some = slice(first, first + _AT_ONCE)
-        earlier, later = (tuple(np.asarray(x[:, some], np.float64) for x in run)
-                    for run in (before, after))  # fmt: skip
-        drawn, error = _drawn(earlier, later, weights)
-        apart = np.abs(drawn - change[some])
-        with np.errstate(divide="ignore", invalid="ignore"):
-            off = np.where(apart <= 1e-12, 0.0, apart / error)
-        largest = np.maximum(largest, np.nan_to_num(off, nan=0.0, posinf=np.inf).max(1))
-    return largest
+def _votes(
+    before: Run, after: Run, change: Floats, weights: Floats, rounding: Floats, some: Integers
+) -> Floats:
+    """[R, n], by how many errors of its own each of some changes is off in a draw."""
+    earlier, later = (
+        tuple(np.asarray(x[:, some], np.float64) for x in run) for run in (before, after)
+    )
+    drawn, error = _drawn(earlier, later, weights)
+    return off(np.abs(drawn - change[some]), error, rounding[some])

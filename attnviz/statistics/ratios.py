@@ -7,7 +7,8 @@ pairs of prompts. With p = Σa / Σb over G clusters,
 
 is its variance (the delta method; Cochran 1977, Sampling Techniques, chapter 6), and p ± t(G-1)·√v
 its interval. Intervals that hold for all ratios at once are by the bootstrap-t over clusters, as in
-:mod:`attnviz.statistics.simultaneous`: the quantile of the largest |p* - p| / √v*.
+:mod:`attnviz.statistics.simultaneous`: the quantile of the largest |p* - p| / √v*. What varies no
+more than rounding has no interval (:mod:`attnviz.statistics.maximum`).
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnviz.statistics.clusters import LEAST, LEVEL
-from attnviz.statistics.exact import Floats
+from attnviz.statistics.exact import Floats, Integers
 from attnviz.statistics.families import POWER
+from attnviz.statistics.maximum import ROUNDING, largest, off, width
 from attnviz.statistics.simultaneous import ENOUGH, REPLICATES, poisson
 from attnviz.statistics.student import half_width, half_widths
 
-_SAME = 1e-9
 _AT_ONCE = 2048
 
 
@@ -58,7 +59,13 @@ def clustered(names: Sequence[str], values: Floats) -> Floats:
 
 
 def ratios(
-    a: Floats, b: Floats, names: Sequence[str], *, seed: int = 0, level: float = LEVEL
+    a: Floats,
+    b: Floats,
+    names: Sequence[str],
+    *,
+    seed: int = 0,
+    level: float = LEVEL,
+    size: Floats | None = None,
 ) -> Ratios:
     """Judge K ratios with one denominator.
 
@@ -68,7 +75,10 @@ def ratios(
         names: [n], of the clusters that they belong to.
         seed: of the bootstrap.
         level: of the intervals.
+        size: [n], of the numbers that numerators are differences of, which have been rounded; the
+            denominators', unless given, as these are differences of such numbers themselves.
     """
+    sizes = clustered(names, np.abs(b if size is None else size))
     a, b = clustered(names, a), clustered(names, b)
     count, total = len(b), float(b.sum())
     value = a.sum(0) / total
@@ -76,11 +86,13 @@ def ratios(
     if count < LEAST:
         return Ratios(value, none, none, none, none, none)
     error = _error(((a - value * b[:, None]) ** 2).sum(0), count, total)
-    error = np.where(error > _SAME, error, np.nan)
+    least = ROUNDING * _error((sizes**2).sum(), count, total)
+    error = np.where(error > least, error, np.nan)
     half = half_width(count - 1, level) * error
     joint = none
     if count >= ENOUGH:
-        joint = _width(a, b, value, list(dict.fromkeys(names)), seed, level) * error
+        known = np.flatnonzero(~np.isnan(error))
+        joint = _widths(a, b, known, least, list(dict.fromkeys(names)), seed, level) * error
     apart = np.where(np.isnan(joint), half, joint) + POWER * error
     return Ratios(value, value - half, value + half, value - joint, value + joint, apart)
 
@@ -103,7 +115,8 @@ def own_intervals(a: Floats, b: Floats, names: Sequence[str]) -> tuple[Floats, F
         value = a.sum(0) / total
         squares = ((a - value * b) ** 2).sum(0)
         error = np.sqrt(counts / (counts - 1) * squares) / total
-    known = (counts >= LEAST) & (error > _SAME)
+        least = ROUNDING * np.sqrt(counts / (counts - 1) * (b * b).sum(0)) / total
+    known = (counts >= LEAST) & (error > least)
     error = np.where(known, error, np.nan)
     half = half_widths(np.maximum(counts - 1, 1), LEVEL) * error
     return value - half, value + half
@@ -111,32 +124,48 @@ def own_intervals(a: Floats, b: Floats, names: Sequence[str]) -> tuple[Floats, F
 
 def mean(values: Floats, names: Sequence[str]) -> tuple[float, float, float]:
     """The mean over n values and the ends of its 95 % interval; NaN from too few clusters."""
-    interval = ratios(values[:, None], np.ones(len(values)), names)
+    interval = ratios(values[:, None], np.ones(len(values)), names, size=values)
     return float(interval.value[0]), float(interval.low[0]), float(interval.high[0])
 
 
-def _error(squares: Floats, count: int, total: float) -> Floats:
-    error: Floats = np.sqrt(count / (count - 1) * np.maximum(squares, 0)) / abs(total)
+def _error(squares: Floats, count: int, total: Floats | float) -> Floats:
+    error: Floats = np.sqrt(count / (count - 1) * np.maximum(squares, 0)) / np.abs(total)
     return error
 
 
-def _width(
-    a: Floats, b: Floats, value: Floats, names: Sequence[str], seed: int, level: float
-) -> float:
-    """How many standard errors all ratios stay within, in ``level`` of the draws; NaN for none."""
+def _widths(
+    a: Floats,
+    b: Floats,
+    known: Integers,
+    least: Floats,
+    names: Sequence[str],
+    seed: int,
+    level: float,
+) -> Floats:
+    """How many standard errors all ratios stay within, in ``level`` of the draws; NaN for none.
+
+    Args:
+        a: [G, K], sums over clusters.
+        b: [G], likewise.
+        known: the numbers of the ratios with an interval.
+        least: the error that rounding makes.
+        names: [G].
+        seed: see :func:`ratios`.
+        level: likewise.
+    """
     weights = poisson(seed, names, REPLICATES)  # [R, G]
-    total, squares = weights @ b, weights @ (b * b)
-    count, most = len(b), np.zeros(REPLICATES)
-    for first in range(0, a.shape[1], _AT_ONCE):
-        some = a[:, first : first + _AT_ONCE]
+    total, squares, count = weights @ b, weights @ (b * b), len(b)
+    apart = a - a.sum(0) / b.sum() * b[:, None]  # so that what follows subtracts nothing large
+
+    def votes(some: Integers) -> Floats:
+        own = apart[:, some]
         with np.errstate(divide="ignore", invalid="ignore"):
-            drawn = (weights @ some) / total[:, None]
-            spread = weights @ (some * some) - 2 * drawn * (weights @ (some * b[:, None]))
-            spread += drawn * drawn * squares[:, None]
-            errors = np.sqrt(count / (count - 1) * np.maximum(spread, 0)) / np.abs(total)[:, None]
-            apart = np.abs(drawn - value[first : first + _AT_ONCE])
-            # where the clusters of a draw do not differ, its ratio is not off, or infinitely far
-            off = np.where(apart <= _SAME, 0.0, apart / errors)
-        most = np.maximum(most, np.nan_to_num(off, nan=0.0, posinf=np.inf).max(1))
-    quantile = float(np.quantile(most, level, method="higher"))
-    return quantile if np.isfinite(quantile) else float("nan")
+            moved = (weights @ own) / total[:, None]
+            spread = weights @ (own * own) - 2 * moved * (weights @ (own * b[:, None]))
+            spread += moved * moved * squares[:, None]
+            return off(np.abs(moved), _error(spread, count, total[:, None]), least)
+
+    most, part = largest(votes, known, level, _AT_ONCE)
+    widths = np.full(a.shape[1], np.nan)
+    widths[part] = width(most, level)
+    return widths

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from attnviz.statistics.clusters import LEVEL, ClusterSums
 from attnviz.statistics.exact import FixedPoint, Floats, Integers
+from attnviz.statistics.maximum import ROUNDING, largest, off, width
 
 REPLICATES = 1000
 ENOUGH = 20
@@ -85,14 +86,22 @@ class Bootstrap:
         shape: of the array of means.
         seed: another one draws otherwise.
         replicates: how many draws R.
+        rounding: the error that the rounding of what values are differences of makes in a mean, of
+            the shape of the means or a number; see :meth:`least`.
 
     Attributes:
         a, aa, ab: exact sums [R, ...].
         b, bb: int64 [R, ...].
     """
 
-    def __init__(self, shape: tuple[int, ...], seed: int, replicates: int = REPLICATES) -> None:
-        self.seed, self.replicates = seed, replicates
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        seed: int,
+        replicates: int = REPLICATES,
+        rounding: Floats | float = 0.0,
+    ) -> None:
+        self.seed, self.replicates, self.rounding = seed, replicates, rounding
         self.a, self.aa, self.ab = (DrawnSums((replicates, *shape)) for _ in range(3))
         self.b = np.zeros((replicates, *shape), np.int64)
         self.bb = np.zeros((replicates, *shape), np.int64)
@@ -127,26 +136,44 @@ class Bootstrap:
 
         Args:
             sums: of the same clusters.
-            where: n means. Where a replicate's clusters do not differ, its mean is not off at all
-                if it is the mean of all, and else infinitely many errors.
+            where: n means. Where a replicate's clusters do not differ by more than rounding, see
+                :func:`attnviz.statistics.maximum.off`.
         """
         at = (slice(None), where)
         mean, rows, count = self.means(where), self.b[at], sums.count[where]
         squares = self.aa.value(at) - 2 * mean * self.ab.value(at) + mean * mean * self.bb[at]
-        apart = np.abs(mean - sums.mean()[where]) * rows
         with np.errstate(divide="ignore", invalid="ignore"):
-            errors = np.sqrt(count / (count - 1) * np.maximum(squares, 0))
-            return np.nan_to_num(apart / errors, nan=0.0, posinf=np.inf)
+            errors = np.sqrt(count / (count - 1) * np.maximum(squares, 0)) / rows
+        return off(np.abs(mean - sums.mean()[where]), errors, self.least(sums)[where])
 
-    def largest(self, sums: ClusterSums, where: NDArray[np.bool_]) -> Floats:
-        """[R], the largest of :meth:`off` over some means, a few thousand of them at a time."""
-        largest = np.zeros(self.replicates)
-        places = np.flatnonzero(where)
-        for first in range(0, len(places), _MEANS):
-            some = np.zeros(where.size, np.bool_)
-            some[places[first : first + _MEANS]] = True
-            largest = np.maximum(largest, self.off(sums, some.reshape(where.shape)).max(1))
-        return largest
+    def least(self, sums: ClusterSums) -> Floats:
+        """The error that rounding makes: of the values, and of their squares to 2⁻²⁴ here."""
+        squares = ROUNDING**2 * sums.aa.value() + sums.count / _UNIT
+        with np.errstate(divide="ignore", invalid="ignore"):
+            error: Floats = np.sqrt(sums.count / (sums.count - 1) * squares) / sums.b
+        return np.maximum(error, self.rounding)
+
+    def largest(
+        self, sums: ClusterSums, where: NDArray[np.bool_], level: float
+    ) -> tuple[Floats, NDArray[np.bool_]]:
+        """The largest of :meth:`off` over some means, [R], and which of these take part.
+
+        Args:
+            sums: of the same clusters.
+            where: the means.
+            level: see :func:`attnviz.statistics.maximum.largest`.
+        """
+
+        def only(some: Integers) -> NDArray[np.bool_]:
+            part = np.zeros(where.size, np.bool_)
+            part[some] = True
+            return part.reshape(where.shape)
+
+        def votes(some: Integers) -> Floats:
+            return self.off(sums, only(some))
+
+        most, taking = largest(votes, np.flatnonzero(where), level, _MEANS)
+        return most, only(taking)
 
     def widths(self, sums: ClusterSums, level: float = LEVEL, copies: float = 1.0) -> Floats:
         """How many standard errors all means together stay within, in ``level`` of the draws.
@@ -162,17 +189,16 @@ class Bootstrap:
         """
         widths = np.full(sums.count.shape, np.nan)
         families = [part for part in self.families(sums, copies) if part.any()]
-        for part in families:
-            most = self.largest(sums, part)
-            inside = 1 - (1 - level) / len(families)
-            quantile = float(np.quantile(most, inside, method="higher"))
-            widths[part] = quantile if math.isfinite(quantile) else np.nan
+        inside = 1 - (1 - level) / max(len(families), 1)
+        for family in families:
+            most, part = self.largest(sums, family, inside)
+            widths[part] = width(most, inside)
         return widths
 
-    @staticmethod
-    def families(sums: ClusterSums, copies: float = 1.0) -> tuple[NDArray[np.bool_], ...]:
+    def families(self, sums: ClusterSums, copies: float = 1.0) -> tuple[NDArray[np.bool_], ...]:
         """Which means take part as common ones, and which as rare ones."""
-        part = sums.known(copies) & (sums.count / copies >= ENOUGH)
+        differ = np.nan_to_num(sums.error()) > np.nan_to_num(self.least(sums))
+        part = sums.known(copies) & differ & (sums.count / copies >= ENOUGH)
         common = sums.count >= COMMON * sums.count.max(initial=0)
         return part & common, part & ~common
 

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnviz.statistics.clusters import LEAST, LEVEL
-from attnviz.statistics.exact import Floats
+from attnviz.statistics.exact import Floats, Integers
 from attnviz.statistics.families import POWER
+from attnviz.statistics.maximum import ROUNDING, largest, off, width
 from attnviz.statistics.robust import TRIMMED, largest_share
 from attnviz.statistics.simultaneous import ENOUGH
 from attnviz.statistics.student import half_widths
@@ -28,7 +29,6 @@ MANY = 500
 """From so many texts on, the bootstrap's width is that of Student's t (1.01 times at 200)."""
 DRAWS = 1000
 _AT_ONCE = 1 << 22
-_SAME = 1e-9
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -56,7 +56,13 @@ class TrimmedMeans:
 
 
 def trimmed_means(
-    values: Floats, level: float = LEVEL, cut: float = TRIMMED, seed: int = 0, *, joint: bool = True
+    values: Floats,
+    level: float = LEVEL,
+    cut: float = TRIMMED,
+    seed: int = 0,
+    *,
+    joint: bool = True,
+    rounding: float = 0.0,
 ) -> TrimmedMeans:
     """Judge K trimmed means as a family.
 
@@ -66,18 +72,21 @@ def trimmed_means(
         cut: the share of the texts that goes at each end, below one half.
         seed: of the bootstrap.
         joint: without it each by itself, in a fraction of the time; what holds together is NaN.
+        rounding: the error that the rounding of what the values are differences of makes in a
+            mean; at least that of the values themselves is reckoned with.
     """
     count = len(values)
     center, error = _estimates(values, cut)
-    large = _SAME * np.maximum(np.abs(values).max(0, initial=0), 1e-300)
-    error = np.where((count >= LEAST) & (error > large), error, np.nan)
+    own = ROUNDING * np.sqrt((values * values).sum(0)) / max(count, 1) / (1 - 2 * cut)
+    least = np.maximum(own, rounding)
+    error = np.where((count >= LEAST) & (error > least), error, np.nan)
     known = int((~np.isnan(error)).sum())
     freedom = count - 2 * _trimmed(count, cut) - 1
     half = half_widths(freedom, level) * error
     family = max(known, 1) if joint else np.nan
     wide = half_widths(freedom, 1 - (1 - level) / family) * error
     if joint and ENOUGH <= count < MANY and known:
-        wide = _width(values[:, ~np.isnan(error)], level, cut, seed) * error
+        wide = _widths(values, np.flatnonzero(~np.isnan(error)), least, level, cut, seed) * error
     return TrimmedMeans(
         center, center - half, center + half, center - wide, center + wide,
         wide + POWER * error, largest_share(values),
@@ -107,19 +116,31 @@ def _estimates(values: Floats, cut: float) -> tuple[Floats, Floats]:
     return center, error
 
 
-def _width(values: Floats, level: float, cut: float, seed: int) -> float:
-    """How many of its own errors every mean stays within, in ``level`` of the draws."""
-    count, columns = values.shape
+def _widths(
+    values: Floats, known: Integers, least: Floats, level: float, cut: float, seed: int
+) -> Floats:
+    """How many of its own errors every mean stays within, in ``level`` of the draws; NaN for none.
+
+    Args:
+        values: [n, K].
+        known: the numbers of the means that have an interval.
+        least: [K], the error that rounding makes.
+        level: see :func:`trimmed_means`.
+        cut: likewise.
+        seed: likewise.
+    """
+    count = len(values)
     center, _ = _estimates(values, cut)
-    draw = np.random.default_rng([seed, count])
-    at_once = max(1, _AT_ONCE // (count * columns))
-    most = np.zeros(DRAWS)
-    for first in range(0, DRAWS, at_once):
-        some = draw.integers(0, count, (min(at_once, DRAWS - first), count))
-        drawn, error = _estimates(values[some], cut)
-        apart = np.abs(drawn - center)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            off = np.where(apart <= _SAME * np.abs(center), 0.0, apart / error)
-        most[first : first + len(some)] = np.nan_to_num(off, nan=0.0, posinf=np.inf).max(1)
-    quantile = float(np.quantile(most, level, method="higher"))
-    return quantile if np.isfinite(quantile) else float("nan")
+    drawn = np.random.default_rng([seed, count]).integers(0, count, (DRAWS, count))
+
+    def votes(some: Integers) -> Floats:
+        own = values[:, some]
+        at_once = max(1, _AT_ONCE // own.size)
+        parts = [_estimates(own[drawn[n : n + at_once]], cut) for n in range(0, DRAWS, at_once)]
+        means, errors = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return off(np.abs(means - center[some]), errors, least[some])
+
+    most, part = largest(votes, known, level, _AT_ONCE // count)
+    widths = np.full(values.shape[1], np.nan)
+    widths[part] = width(most, level)
+    return widths

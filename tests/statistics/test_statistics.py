@@ -304,8 +304,8 @@ def test_a_mean_takes_part_from_twenty_texts_on() -> None:
     for column, count in enumerate((19, 20, 44, 45)):  # rare: fewer than 3/4 of 45
         a[count:, column], b[count:, column] = 0, 0
     sums = ClusterSums.of(a, b)
-    common, rare = Bootstrap.families(sums)
+    common, rare = Bootstrap((4,), 0, 1).families(sums)
     assert common.tolist() == [False, False, True, True]
     assert rare.tolist() == [False, True, False, False]
-    common, rare = Bootstrap.families(sums, 2.0)  # every text twice
+    common, rare = Bootstrap((4,), 0, 1).families(sums, 2.0)  # every text twice
     assert (common | rare).tolist() == [False, False, True, True]

@@ -66,7 +66,7 @@ def judged(
         noise: see :func:`rounding`.
         smallest: see :func:`smallest_of_interest`.
     """
-    changes = _changes(summed, settings, metric)
+    changes = _changes(summed, settings, metric, noise)
     verdicts = [None if smallest is None else verdict(by, metric.worse, smallest) for by in changes]
     size = [by[0].change * metric.worse for by in changes]
     real = sorted((n for n in range(len(groups)) if abs(size[n]) > noise), key=lambda n: -size[n])
@@ -201,11 +201,11 @@ def _one_less(summed: Summed, settings: AblationSettings) -> list[OneLess] | Non
 
 
 def _changes(
-    summed: Summed, settings: AblationSettings, metric: Metric
+    summed: Summed, settings: AblationSettings, metric: Metric, noise: float
 ) -> list[tuple[Change, ...]]:
     """For each group, the change by each method with its intervals."""
     methods, groups = summed.changes.shape[1:]
-    estimates = together(summed, settings.average, settings.seed)
+    estimates = together(summed, settings.average, settings.seed, noise)
     worse = (summed.changes * metric.worse > 0).mean(0).reshape(-1)
     one_less = _one_less(summed, settings)
     listed = []

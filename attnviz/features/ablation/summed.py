@@ -128,7 +128,7 @@ def centers(summed: Summed, average: str) -> Floats:
     )  # fmt: skip
 
 
-def together(summed: Summed, average: str, seed: int) -> Estimates:
+def together(summed: Summed, average: str, seed: int, rounding: float = 0.0) -> Estimates:
     """All changes, judged as one family.
 
     Args:
@@ -137,12 +137,14 @@ def together(summed: Summed, average: str, seed: int) -> Estimates:
             :data:`ENOUGH` texts); their ``median``, by Bonferroni; or the ``mean`` of all
             positions, by max-T (Holm below :data:`ENOUGH` texts).
         seed: of the bootstrap.
+        rounding: the size of a change that rounding alone makes; what varies no more has no
+            interval of a mean.
     """
     changes = summed.changes.reshape(len(summed.texts), -1)
     rows = np.broadcast_to(summed.rows[:, None], changes.shape)
     if average == "mean":
         method: Method = "max-t" if summed.count >= ENOUGH else "holm"
-        means = judge(changes, rows, summed.names, method=method, seed=seed)
+        means = judge(changes, rows, summed.names, method=method, seed=seed, rounding=rounding)
         return Estimates(
             means.mean, means.low, means.high, (means.joint_low, means.joint_high),
             means.significant, means.largest, means.detectable,
@@ -150,7 +152,7 @@ def together(summed: Summed, average: str, seed: int) -> Estimates:
     sums, counts = copies.together(summed.names, changes, rows)
     values = per_text(sums, counts)
     if average == "trimmed":
-        trimmed = trimmed_means(values, seed=seed)
+        trimmed = trimmed_means(values, seed=seed, rounding=rounding)
         ends = trimmed.joint_low, trimmed.joint_high
         return Estimates(
             trimmed.center, trimmed.low, trimmed.high, ends, (ends[0] > 0) | (ends[1] < 0),

@@ -15,11 +15,10 @@ from attnviz.features.knockout.settings import KnockoutSettings
 from attnviz.statistics.clusters import LEVEL
 from attnviz.statistics.copies import together
 from attnviz.statistics.exact import Floats
+from attnviz.statistics.maximum import ROUNDING
 from attnviz.statistics.robust import per_text
 from attnviz.statistics.trimmed import trimmed_means
 
-ROUNDING = 1e-5
-"""Changes of this share of the metric are no more than rounding."""
 Kind = Literal["all", "heads", "window"]
 
 

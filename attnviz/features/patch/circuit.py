@@ -33,6 +33,7 @@ from attnviz.features.patch.result import (
     Size,
 )
 from attnviz.features.patch.targets import Patching, Target
+from attnviz.statistics.maximum import ROUNDING
 from attnviz.statistics.ratios import mean, ratios
 
 RANDOM = 20
@@ -169,7 +170,7 @@ def nothing(measured: Sequence[PatchSums], names: Sequence[str]) -> bool:
     full = np.array([sums.clean for sums in measured])
     gaps = full - np.array([sums.patched[0][0] for sums in measured])
     _, low, high = mean(gaps, names)
-    return abs(gaps.sum()) < judge.ROUNDING * max(np.abs(full).sum(), 1.0) or low <= 0 <= high
+    return abs(gaps.sum()) < ROUNDING * max(np.abs(full).sum(), 1.0) or low <= 0 <= high
 
 
 def faithfulness(

@@ -15,11 +15,9 @@ from attnviz.features.patch.pairs import PreparedPair
 from attnviz.features.patch.paths import Path
 from attnviz.features.patch.result import Direction, PatchEffect, PatchShare, PathEffect, TaskScore
 from attnviz.features.patch.targets import Patching
+from attnviz.statistics.maximum import ROUNDING
 from attnviz.statistics.ranks import spearman
 from attnviz.statistics.ratios import mean, ratios
-
-ROUNDING = 1e-5
-"""Changes of a smaller share of the gap are rounding."""
 
 
 def baseline(
@@ -152,19 +150,14 @@ def edges(
 def shares(
     changes: Floats, gaps: Floats, names: Sequence[str], seed: int
 ) -> list[list[PatchShare]]:
-    """Shares of a gap, all judged together: changes [pairs, A, B] -> A lists of B.
-
-    What is no more than rounding in every pair has no interval and is none of the family.
-    """
+    """Shares of a gap, all judged together: changes [pairs, A, B] -> A lists of B."""
     pairs, rows, columns = changes.shape
     flat = changes.reshape(pairs, -1)
-    real = np.abs(flat).max(0) > ROUNDING * np.abs(gaps).mean()
-    judged = ratios(flat[:, real], gaps, names, seed=seed)
-    ends = np.full((4, flat.shape[1]), np.nan)
-    ends[:, real] = (judged.low, judged.high, judged.joint_low, judged.joint_high)
-    raw, value = flat.mean(0), flat.sum(0) / gaps.sum()
+    judged = ratios(flat, gaps, names, seed=seed)
+    ends = np.stack([judged.low, judged.high, judged.joint_low, judged.joint_high])
+    raw = flat.mean(0)
     every = [
-        PatchShare(float(raw[n]), float(value[n]), *(known(end) for end in ends[:, n]))
+        PatchShare(float(raw[n]), float(judged.value[n]), *(known(end) for end in ends[:, n]))
         for n in range(flat.shape[1])
     ]
     return [every[row * columns : (row + 1) * columns] for row in range(rows)]
