@@ -63,7 +63,7 @@ def measure() -> list[Row]:
         ("attnviz patch", [*attnviz, "patch", str(SAMPLES / "pairs.jsonl")], torch, 0.8),
         ("attnviz syntax", [*attnviz, "syntax", str(SAMPLES / "treebank.conllu")], torch, 0.6),
         ("attnviz coref", [*attnviz, "coref", str(SAMPLES / "pronouns.tsv")], torch, 0.6),
-        ("attnviz demo", [*attnviz, "demo", "-o", str(page)], torch, 1.7),
+        ("attnviz demo", [*attnviz, "demo", "-o", str(page)], torch, 1.0),
         ("the usual AutoModel script", [python, "-c", USUAL_SCRIPT, model, SENTENCE], torch, None),
         ("attnviz shapes", shapes, light, 1.5),
     ]

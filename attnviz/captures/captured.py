@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from attnviz import files
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head
-from attnviz.drawing import html
 from attnviz.drawing.frames import frame, polars_frame
 from attnviz.errors import SelectionError, UsageError, install
 from attnviz.scoring.replay import allowed_in
@@ -142,6 +141,8 @@ class Captured(Capture):
         )
 
     def _repr_html_(self) -> str:
+        from attnviz.drawing import html
+
         known = {"model": self.source.model, "backend": self.source.backend}
         known |= {"exactness": self.source.exactness, "heads": str(len(self.layout))}
         return html.facts(known | {"tokens": " ".join(self.tokens), "capture": repr(self)})

@@ -117,9 +117,6 @@ def expected(model: object) -> Layout | None:
     Args:
         model: as for :func:`load`.
     """
-    from attnviz.models.configs.layout import layout_of
-    from attnviz.models.folder import locate_config
-
     if model == "fresh":
         model = FreshConfig()
     if isinstance(model, FreshConfig):
@@ -129,6 +126,9 @@ def expected(model: object) -> Layout | None:
     if not isinstance(model, str | Path):
         known = getattr(model, "layout", None)
         return known if isinstance(known, Layout) else None
+    from attnviz.models.configs.layout import layout_of
+    from attnviz.models.folder import locate_config
+
     try:
         config, _ = locate_config(str(model))
     except ModelError:  # loading says it, and more of it

@@ -18,7 +18,7 @@ from attnviz.core.prompt import Prompt
 from attnviz.core.spans import Range, found_in, span_query
 from attnviz.errors import InputError, ModelError, UsageError, cut
 from attnviz.models.bounded import SECONDS, OutOfBounds, bounded
-from attnviz.models.containers import one_line
+from attnviz.models.external_errors import one_line
 
 Chat = Sequence[Mapping[str, Any]]
 Render = Callable[[Chat], str]

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from attnviz.errors import InputError, system_errors
 from attnviz.files import human_bytes
+from attnviz.models.external_errors import one_line
 from attnviz.models.memory import beyond
 
 if TYPE_CHECKING:
@@ -104,11 +105,6 @@ def _listing(path: Path) -> list[str]:
 
 def _listed(name: str, shape: Sequence[int]) -> str:
     return f"{name} [{', '.join(map(str, shape))}]"
-
-
-def one_line(error: BaseException) -> str:
-    """An error's text as one line of at most 200 characters."""
-    return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def _limit(size: int) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.errors import InputError, missing, system_errors
-from attnviz.models.containers import one_line
+from attnviz.models.external_errors import one_line
 
 MOST_PIXELS = 1 << 26
 """A larger picture is refused before it is unpacked."""

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from attnviz.errors import AttnvizError, Message, ModelError
-from attnviz.models.containers import one_line
 
 _PANIC = "PanicException"
 """What Rust's bindings raise where Rust gives up: a BaseException that no module exports."""
@@ -67,3 +66,8 @@ def muted() -> Iterator[None]:
             os.dup2(stderr, 2)
             os.close(stderr)
             os.close(nowhere)
+
+
+def one_line(error: BaseException) -> str:
+    """An error's text as one line of at most 200 characters."""
+    return " ".join(str(error).split())[:200] or type(error).__name__

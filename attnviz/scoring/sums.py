@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.heads import Head, Layout
 from attnviz.core.scores import HeadScores, Role, Score
-from attnviz.scoring.roles import assign
+from attnviz.scoring.roles import MIN_ROWS, ROLES, assign
 from attnviz.scoring.scores import SCORES
 
 Floats = NDArray[np.float64]
@@ -107,6 +107,23 @@ class Sums:
         """
         scores = self.scores(number)
         return HeadScores(head, scores, self._roles(number, scores), sink)
+
+    def may_act(self) -> NDArray[np.bool_]:
+        """[H], whether some score reaches what a role takes that is no place to rest.
+
+        Only such heads can have one; so rivals and conditions need not be looked at for others.
+        """
+        rows = np.maximum(self.rows, 1)
+        means, uniform = self.values / rows, self.chances / rows
+        lifts = np.divide(means, uniform, out=np.zeros_like(means), where=uniform > 0)
+        reached = np.zeros(len(self.values), np.bool_)
+        for role in ROLES.values():
+            for evidence in () if role.rests else role.evidence:
+                if evidence.score in self.names:
+                    n = self.names.index(evidence.score)
+                    enough = (means[:, n] >= evidence.mean) & (lifts[:, n] >= evidence.lift)
+                    reached |= enough & (self.rows[:, n] >= MIN_ROWS)
+        return reached
 
     def roles(self, head: int, unsure: Collection[str] = ()) -> tuple[Role, ...]:
         """The roles of one head, see :func:`~attnviz.scoring.roles.assign`.

@@ -33,25 +33,27 @@ class Coverage(NamedTuple):
 
 
 _SHARES = """
-                                            5        10          20        50       200      1000
-pooled, each: common scores           0/87/44   0/88/44     1/88/50   5/93/56  14/95/72  22/95/83
-pooled, each: rare scores                   -    6/24/7     2/24/13   6/26/21  32/63/60  54/88/86
-pooled, Bonferroni: common scores   29/100/76 22/100/70   30/100/72 46/100/76 70/100/85 90/100/96
-pooled, simultaneous: common scores         -         -   91/100/97 94/100/98 91/100/95 96/100/98
-pooled, simultaneous: rare scores           -         -           - 85/100/89  77/87/78  97/99/98
-macro, each: common scores            1/92/46   0/94/49     2/93/51   2/94/62   5/94/61  14/95/81
-macro, each: rare scores                    -  12/80/20     7/82/29   8/83/42  23/90/77  30/93/90
-macro, Bonferroni: common scores    35/100/77 28/100/70   30/100/69 51/100/81 63/100/84 87/100/93
-ablate, trimmed: all at once        96/100/99 94/100/98 100/100/100 99/100/99 94/100/99         -
-ablate, trimmed: each                20/97/93  12/95/86    20/96/88  14/95/89  14/96/90         -
-ablate, mean: all at once           34/100/47  28/99/42   62/100/62 75/100/75 66/100/66         -
-ablate, mean: each                    2/89/28   2/90/29     8/92/37   4/90/17   5/87/35         -
-diff: all at once                   73/100/92 61/100/90   99/100/99 98/100/99 96/100/98         -
-diff, sink: all at once             65/100/79 65/100/83   98/100/99 82/100/84 93/100/93         -
-sources: each                        54/96/92  51/96/92    51/96/94  48/96/92  49/95/92         -
-sources: all at once                        -         -  99/100/100 96/100/99 95/100/99         -
-trimmed mean                          9/94/84   1/93/63     1/93/66   2/94/69   2/94/80   3/96/90
-median                                      -  23/98/94     4/96/93   4/97/94   2/96/93   1/96/92
+                                            5         10          20         50       200      1000
+pooled, each: common scores           0/88/45    0/88/46     4/89/56    5/93/63   8/95/71  17/94/78
+pooled, each: rare scores                   -     6/26/7     4/25/12    5/27/20  33/64/59  54/88/86
+pooled, Bonferroni: common scores   33/100/68  29/100/69   41/100/73  51/100/82 72/100/92 90/100/95
+pooled, simultaneous: common scores         -          -   88/100/94  91/100/96 92/100/96 95/100/97
+pooled, simultaneous: rare scores           -          -           -  83/100/88  76/88/79  97/98/97
+macro, each: common scores            1/92/43    1/94/53     2/93/59    4/95/68   7/94/85  13/95/91
+macro, each: rare scores                    -   11/79/21     8/82/37    8/84/47  22/90/76  28/94/90
+macro, Bonferroni: common scores    45/100/76  37/100/76   47/100/80  62/100/84 82/100/96 96/100/99
+macro, simultaneous: common scores          -          -   90/100/94  97/100/98 98/100/99 97/100/99
+macro, simultaneous: rare scores            -          -           -  91/100/94 95/100/95 99/100/99
+ablate, trimmed: all at once        96/100/99  94/100/98 100/100/100  99/100/99 94/100/99         -
+ablate, trimmed: each                20/97/93   12/95/86    20/96/88   14/95/89  14/96/90         -
+ablate, mean: all at once           34/100/47   28/99/42   62/100/62  75/100/75 66/100/66         -
+ablate, mean: each                    2/89/28    2/90/29     8/92/37    4/90/17   5/87/35         -
+diff: all at once                   73/100/92  61/100/90   99/100/99  98/100/99 96/100/98         -
+diff, sink: all at once             65/100/79  65/100/83   98/100/99  82/100/84 93/100/93         -
+sources: each                        54/96/92   51/96/92    51/96/94   48/96/92  49/95/92         -
+sources: all at once                        -          -  99/100/100  96/100/99 95/100/99         -
+trimmed mean                          5/93/79    2/94/60     2/93/68    1/95/69   3/94/81   3/95/90
+median                                      -   24/98/94     3/96/92    5/97/94   2/96/92   1/96/92
 """
 """By kind of interval and number of texts, in %: all together, the median one, the worst one."""
 

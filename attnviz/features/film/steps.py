@@ -24,7 +24,8 @@ from attnviz.core.heads import Layout, SiteKind
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.scores import Role
 from attnviz.errors import InputError, system_errors
-from attnviz.models.containers import one_line, read_archive
+from attnviz.models.containers import read_archive
+from attnviz.models.external_errors import one_line
 from attnviz.scoring.scores import SCORES
 from attnviz.scoring.sums import Sums, comparable
 

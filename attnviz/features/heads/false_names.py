@@ -87,6 +87,9 @@ def named(inputs: Inputs, kind: SiteKind, seed: int = 0) -> float | None:
         site=Site(kind, 0),
         observers=[observer],
     )
-    roles = [any(not role.rests for role in head.roles) for head in observer.result()]
-    shares = np.reshape(roles, (STATES, len(SHARP), heads)).mean((0, 2))
+    total = observer.total()
+    acts = total.may_act()
+    for head in acts.nonzero()[0].tolist():
+        acts[head] = any(not role.rests for role in total.roles(head))
+    shares = np.reshape(acts, (STATES, len(SHARP), heads)).mean((0, 2))
     return float(shares.max())

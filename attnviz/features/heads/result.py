@@ -14,7 +14,6 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.result import Result
 from attnviz.core.scores import HeadScores, Mixing, UserDefined
 from attnviz.core.tokens import Sides
-from attnviz.drawing import html
 from attnviz.drawing.forms import Renderable
 
 
@@ -58,6 +57,8 @@ class Heads(Renderable, Result):
 
     def described(self) -> str:
         """Which heads have which role."""
+        from attnviz.drawing import html
+
         return html.described(self)
 
     def __repr__(self) -> str:
@@ -66,4 +67,6 @@ class Heads(Renderable, Result):
         return f"<Heads {about}, {named} of {len(self.heads)} heads with a role>"
 
     def _repr_html_(self) -> str:
+        from attnviz.drawing import html
+
         return html.heads(self, self.to_bytes("png"))

@@ -27,7 +27,8 @@ from attnviz.features.profile.likeness import Divergences
 from attnviz.features.profile.sampled import saved_rows
 from attnviz.features.profile.state import About, Cluster, State
 from attnviz.features.profile.tally import COUNTS
-from attnviz.models.containers import one_line, read_archive
+from attnviz.models.containers import read_archive
+from attnviz.models.external_errors import one_line
 from attnviz.scoring.plugins import user_defined
 from attnviz.statistics.exact import Exact
 from attnviz.statistics.simultaneous import DrawnSums

@@ -10,9 +10,9 @@ import torch
 
 from attnviz.errors import ModelError
 from attnviz.files import human_bytes
-from attnviz.models.containers import one_line
 from attnviz.models.controls import Control, shuffle
 from attnviz.models.device import PLAIN, Placement
+from attnviz.models.external_errors import one_line
 from attnviz.models.hooked.logging import silenced
 from attnviz.models.hooked.network import HookedModel
 

@@ -18,8 +18,7 @@ from attnviz.core.generation import Generation
 from attnviz.core.threads import one_thread
 from attnviz.errors import ModelError
 from attnviz.models.configs.keys import GUESS
-from attnviz.models.containers import one_line
-from attnviz.models.external_errors import refusing
+from attnviz.models.external_errors import one_line, refusing
 from attnviz.models.hooked.generating import Drawn, TokenStreamer
 from attnviz.models.hooked.logging import silenced
 

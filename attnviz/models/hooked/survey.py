@@ -24,7 +24,7 @@ from attnviz.core.weights import OutputProjection
 from attnviz.errors import ModelError
 from attnviz.models.configs.linear import mixers
 from attnviz.models.configs.reach import LISTS
-from attnviz.models.containers import one_line
+from attnviz.models.external_errors import one_line
 from attnviz.models.hooked.agreement import Maps, Trace, compare, is_low, lengths, real
 from attnviz.models.hooked.eager import returned
 from attnviz.models.hooked.interface import NAME, WatchedPass, hooking, register

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from attnviz.core.heads import SiteKind
 from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError
-from attnviz.models.containers import one_line
+from attnviz.models.external_errors import one_line
 from attnviz.models.imported.recording import Imported, Layers
 from attnviz.models.recorded.tokens import marked
 

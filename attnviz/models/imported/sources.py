@@ -17,7 +17,8 @@ from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, UsageError, system_errors
 from attnviz.files import contents, open_regular
 from attnviz.models import arrays
-from attnviz.models.containers import list_arrays, one_line, read_arrays, read_tensors
+from attnviz.models.containers import list_arrays, read_arrays, read_tensors
+from attnviz.models.external_errors import one_line
 from attnviz.models.imported import inseq, named
 from attnviz.models.imported.recording import Imported
 from attnviz.models.recorded import JSON, SUFFIXES, document

@@ -21,7 +21,7 @@ from attnviz.core.quantities import QUANTITIES
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError, cut
 from attnviz.models import media_layout, recorded_masks
-from attnviz.models.containers import one_line
+from attnviz.models.external_errors import one_line
 from attnviz.models.recorded.checks import check_sums, distributions, slack
 from attnviz.models.recorded.fields import BY_KIND, PLAIN, Array, meta_of, read_fields
 from attnviz.models.recorded.tokens import span_of, tokens_of, with_output, with_spans

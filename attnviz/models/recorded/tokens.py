@@ -12,7 +12,7 @@ import numpy as np
 from attnviz.core.spans import Span, check_apart
 from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError
-from attnviz.models.containers import one_line
+from attnviz.models.external_errors import one_line
 from attnviz.models.recorded.fields import FLAGS, Array
 
 _ENDS = {"[SEP]", "</s>"}

@@ -11,6 +11,7 @@ import attnviz as av
 from attnviz.core.heads import Layout
 from attnviz.features.heads.false_names import false_names, named
 from attnviz.features.heads.terminal import chance
+from attnviz.scoring.passes import score_batch
 
 transformers = pytest.importorskip("transformers")
 REPEATED = "the cat river moon stone bread the cat river moon stone"
@@ -59,3 +60,15 @@ def test_it_stands_below_the_table() -> None:
     assert "of 24 heads that attend at random, " in said
     assert chance(0.4, 24).endswith("fewer than one would do something on this text")
     assert "1,024 heads that attend at random, about 92 would" in chance(92.2, 1024)
+
+
+@pytest.mark.parametrize("model", ["demo-gpt2", "demo-bert"])
+def test_only_heads_whose_scores_reach_a_role_are_looked_at(model: str) -> None:
+    source = av.load(model)
+    inputs = source.prepare(av.Prompt(REPEATED))
+    total = score_batch(source, [inputs]).total()
+    acts = [any(not role.rests for role in total.roles(n)) for n in range(len(source.layout))]
+    may = total.may_act()
+    assert any(acts)
+    assert not may.all()
+    assert all(may[n] for n, act in enumerate(acts) if act)
