@@ -8,7 +8,7 @@ bit, and memory holds one window.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from attnviz.core.prompt import Inputs
@@ -94,12 +94,24 @@ def _cut(
 ) -> Iterator[tuple[Tokenized, ...]]:
     """The batches of one window."""
     window.sort(key=lambda candidate: (candidate.inputs.length, candidate.text.number))
-    batch: list[Tokenized] = []
-    for candidate in window:
-        padded = cost(candidate.inputs)  # the last in a batch is the longest
-        if batch and (len(batch) == largest or (len(batch) + 1) * padded > budget):
-            yield tuple(batch)
+    costs = [cost(candidate.inputs) for candidate in window]
+    for batch in packed(costs, budget, largest):
+        yield tuple(window[number] for number in batch)
+
+
+def packed(costs: Sequence[int], budget: int, largest: int) -> Iterator[list[int]]:
+    """Numbers of items in batches, in the order in which they stand, the cheapest first.
+
+    Args:
+        costs: of each item by itself; a padded batch costs as many times as much as its last.
+        budget: how much a batch may cost; a single item may cost more.
+        largest: how many items a batch may hold.
+    """
+    batch: list[int] = []
+    for number, cost in enumerate(costs):
+        if batch and (len(batch) == largest or (len(batch) + 1) * cost > budget):
+            yield batch
             batch = []
-        batch.append(candidate)
+        batch.append(number)
     if batch:
-        yield tuple(batch)
+        yield batch

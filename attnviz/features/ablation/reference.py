@@ -23,6 +23,7 @@ from attnviz.core import arrays
 from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import Source
+from attnviz.corpus.batches import packed
 from attnviz.corpus.sentences import sentences
 from attnviz.errors import AttnvizError, UsageError
 from attnviz.features.ablation.fills import (
@@ -318,15 +319,9 @@ def batches(lengths: Sequence[int], tokens: int) -> list[tuple[int, ...]]:
         lengths: of each.
         tokens: at most so many in a batch, with padding (but always one item).
     """
-    listed: list[tuple[int, ...]] = []
-    batch: list[int] = []
-    for number in sorted(range(len(lengths)), key=lambda n: (lengths[n], n)):
-        length = lengths[number]
-        if batch and (len(batch) == LARGEST or (len(batch) + 1) * length > tokens):
-            listed.append(tuple(batch))
-            batch = []
-        batch.append(number)
-    return [*listed, tuple(batch)] if batch else listed
+    order = sorted(range(len(lengths)), key=lambda n: (lengths[n], n))
+    parts = packed([lengths[number] for number in order], tokens, LARGEST)
+    return [tuple(order[place] for place in part) for part in parts]
 
 
 def halves(texts: Mapping[int, Inputs], clusters: Sequence[int], seed: int) -> tuple[int, ...]:
