@@ -94,7 +94,7 @@ class Cache:
     """
 
     def __init__(self, source: Any) -> None:
-        self._model = str(source.info.model)
+        self._model, self._source = str(source.info.model), source
         place = folder()
         contents = None if place is None else getattr(source, "contents", None)
         info = source.info
@@ -124,24 +124,28 @@ class Cache:
             return make()
         key = _DIGEST(repr((what, about, self._about, _here())).encode("utf-8", "replace"))
         path = place / (key.hexdigest()[:40] + _SUFFIX)
-        data = _read(path)
-        if data is not None:
+        entry = _read(path)
+        if entry is not None:
             with contextlib.suppress(ValueError, KeyError, TypeError, AttnvizError):
+                head, data = json.loads(entry[0]), entry[1]
                 made = unpack(data)
                 with contextlib.suppress(OSError):
                     os.utime(path)
+                if head["ran"]:
+                    self._source.add_versions(dict.fromkeys(head["ran"], ""))
                 return made
         start = time.perf_counter()
-        made = make()
+        with getattr(self._source, "running_on", _unknown)() as ran:
+            made = make()
         if time.perf_counter() - start >= LEAST:
-            self._write(path, what, pack(made))
+            self._write(path, what, pack(made), sorted(ran))
         return made
 
-    def _write(self, path: Path, what: str, data: bytes) -> None:
+    def _write(self, path: Path, what: str, data: bytes, ran: list[str]) -> None:
         """Keep something; a disk that is full or read-only is no reason to stop."""
         if len(data) > LARGEST:
             return
-        head = json.dumps({"what": what, "model": self._model}).encode() + b"\n"
+        head = json.dumps({"what": what, "model": self._model, "ran": ran}).encode() + b"\n"
         with contextlib.suppress(OSError, OutputError):
             path.parent.mkdir(parents=True, exist_ok=True)
             files.place(path, (_DIGEST(head + data).digest(), head, data))
@@ -180,8 +184,13 @@ def _processor() -> str:
     return "; ".join(said)
 
 
-def _read(path: Path) -> bytes | None:
-    """What an entry holds; None where there is none, or a damaged one."""
+def _unknown() -> contextlib.nullcontext[set[str]]:
+    """Of a model that does not say what its passes run on, or says it whatever ran."""
+    return contextlib.nullcontext(set())
+
+
+def _read(path: Path) -> tuple[bytes, bytes] | None:
+    """What stands before an entry, and what it holds; None for none, or a damaged one."""
     try:
         data = files.contents(path, LARGEST + (1 << 16))
     except OSError:
@@ -189,7 +198,8 @@ def _read(path: Path) -> bytes | None:
     size = _DIGEST().digest_size
     if _DIGEST(data[size:]).digest() != data[:size]:
         return None
-    return data[size:].partition(b"\n")[2]
+    head, _, held = data[size:].partition(b"\n")
+    return head, held
 
 
 def _listed(place: Path | None) -> list[tuple[Path, os.stat_result]]:

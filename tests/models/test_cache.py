@@ -280,6 +280,26 @@ def test_results_are_the_same_bits_with_and_without(
     assert run(name).to_json() == first
 
 
+def test_what_is_taken_says_which_library_made_it(place: Path) -> None:
+    """Long batches run on torch; a result that takes what they made names it as they do."""
+
+    def versions(ran: str) -> Any:
+        source: Any = av.load("demo-gpt2").light
+
+        def make() -> bytes:
+            source.add_versions({ran: ""})
+            return b"made"
+
+        assert recall(source, make, what=ran) == b"made"  # type: ignore[arg-type]
+        return source.info.versions
+
+    for ran in ("torch", "numpy"):
+        first = versions(ran)
+        assert ran in first
+        assert versions(ran) == first, "taken, not made"
+    assert "torch" not in first, "what ran before in the process is no part of an entry"
+
+
 def test_models_lists_what_is_kept_and_removes_it(place: Path, demo: Any, capsys) -> None:
     from attnviz.cli import main
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
@@ -135,6 +135,16 @@ class Native(Gated):
     def add_versions(self, versions: Mapping[str, str]) -> None:
         """Say of passes of this model in another process what they ran on."""
         self._ran |= versions.keys() & {"numpy", "torch"}
+
+    @contextmanager
+    def running_on(self) -> Iterator[set[str]]:
+        """The libraries that passes inside the ``with`` block run on, known at its end."""
+        before = self._ran
+        self._ran = ran = set[str]()
+        try:
+            yield ran
+        finally:
+            self._ran = before | ran
 
     @property
     def light(self) -> Native:
