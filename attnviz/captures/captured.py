@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,7 @@ from attnviz.scoring.select import select
 
 if TYPE_CHECKING:
     from attnviz.captures.why import Why
+    from attnviz.drawing.map_files import NamedMap
 
 
 class Captured(Capture):
@@ -68,6 +71,18 @@ class Captured(Capture):
     def source_tokens(self) -> tuple[str, ...]:
         """The text of each position that is attended to; the encoder's where there are two."""
         return self.inputs.sides[self.layout.kinds[-1]].keys.texts
+
+    def named_maps(self) -> list[NamedMap]:
+        """Every map that is held, masked where a key is not allowed, to be written."""
+        from attnviz.drawing.map_files import NamedMap
+
+        maps = []
+        for head in filter(self.holds, self.layout):
+            allowed = allowed_in(self.maps[head.site], head.site.kind, self.reach.get(head.site))
+            mine = allowed[self.place(head) if len(allowed) > 1 else 0]
+            weights = np.ma.array(self[head], mask=~mine)
+            maps.append(NamedMap(head, self.layout.name(head), weights, self.sides(head)))
+        return maps
 
     def to_pandas(self) -> Any:
         """A tidy ``pandas.DataFrame``, a row for each head, query and key that it may attend to.
@@ -153,8 +168,28 @@ def captured(capture: Capture) -> Captured:
     return Captured(**{name: getattr(capture, name) for name in capture.__dataclass_fields__})
 
 
+def only(capture: Capture, heads: Collection[Head]) -> Capture:
+    """The same capture with some of the heads that it holds."""
+    maps, kept = {}, {}
+    for site in capture.maps:
+        indices = [i for i in capture.indices(site) if Head(site, i) in heads]
+        if not indices:
+            continue
+        places = [capture.place(Head(site, i)) for i in indices]
+        maps[site] = capture.maps[site][places]
+        if len(indices) < capture.layout.heads[site.kind][site.layer]:
+            kept[site] = tuple(indices)
+    reach = {}
+    for site, mask in capture.reach.items():
+        reach[site] = mask
+        if site in maps and mask.bits is not None and len(mask.bits) > 1:
+            places = [capture.place(Head(site, i)) for i in kept.get(site, capture.indices(site))]
+            reach[site] = replace(mask, bits=mask.bits[places])
+    return replace(capture, maps=maps, kept=kept, reach=reach)
+
+
 def capture_path(path: Path) -> None:
     """UsageError for a file that attention cannot be written to."""
     from attnviz.models.recorded import SUFFIXES
 
-    files.check_suffix(path, SUFFIXES)
+    files.check_suffix(path, (*SUFFIXES, ".csv", ".json"))

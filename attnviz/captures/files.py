@@ -11,6 +11,7 @@ from attnviz.captures.captured import Captured, captured
 from attnviz.captures.in_memory import tokens_of
 from attnviz.core.capture import Capture
 from attnviz.core.interface import interface
+from attnviz.core.made import Made
 from attnviz.core.tokens import Tokens
 from attnviz.corpus import texts
 from attnviz.errors import InputError, UsageError
@@ -102,14 +103,30 @@ def write_capture(capture: Capture, path: str | Path) -> Path:
     """Write a capture of all layers, for :func:`attnviz.read` and ``--recorded``.
 
     Args:
-        capture: of all layers.
-        path: an .npz or .safetensors file.
+        capture: of all layers; of some for a file to read.
+        path: an .npz or .safetensors file; or .csv, a row for each weight, or .json.
 
     Raises:
         OutputError: it cannot be written, or not in that format.
     """
     path = Path(path)
-    files.write(path, recorded.dump(capture, path.suffix))
+    if path.suffix.lower() not in (".csv", ".json"):
+        files.write(path, recorded.dump(capture, path.suffix))
+        return path
+    from attnviz.drawing.map_files import maps_bytes
+
+    inputs = capture.inputs
+    about = {"model": capture.source.model, "texts": list(inputs.texts)}
+    about |= {"mean": capture.layout.mean or None, "notes": list(inputs.notes)}
+    written = maps_bytes(
+        path.suffix.lower(),
+        captured(capture).named_maps(),
+        capture.layout,
+        quantity=capture.quantity.removesuffix("s"),
+        about=about,
+        made=Made.now(capture.source.model),
+    )
+    files.write(path, written)
     return path
 
 

@@ -10,18 +10,18 @@ from typing import Any
 from warnings import warn
 
 from attnviz.captures.ablated import observed
-from attnviz.captures.captured import Captured
+from attnviz.captures.captured import Captured, captured, only
 from attnviz.captures.loading import light
 from attnviz.captures.named import check_spans
-from attnviz.captures.settings import HeadsCheck, MapSettings, ModelSettings
+from attnviz.captures.settings import HeadsCheck, KeptSettings, ModelSettings
 from attnviz.captures.terms import asked, check_terms
 from attnviz.core.capture import Capture
-from attnviz.core.heads import Head, Layout
+from attnviz.core.heads import Head, Layout, Mean
 from attnviz.core.interface import interface
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.quantities import quantity_named
 from attnviz.core.source import Source
-from attnviz.errors import AttnvizWarning, FileNameWarning, InputError, UsageError
+from attnviz.errors import AttnvizWarning, FileNameWarning, InputError, Setting, UsageError
 from attnviz.files import human_bytes, like_a_file
 from attnviz.models.fresh_config import FreshConfig
 from attnviz.models.memory import beyond
@@ -117,7 +117,7 @@ def capture(
     pair: str | None = None,
     target: str | None = None,
     truncate: bool = False,
-    maps: MapSettings,
+    maps: KeptSettings,
     why: str | None = None,
     model: ModelSettings,
 ) -> Capture:
@@ -143,7 +143,12 @@ def capture(
         text = Prompt(_own(text), pair=pair, target=target, truncate=truncate)
     if tokenizer is not None:
         model = ModelSettings(model=model.load(tokenizer=tokenizer))
-    options = MapOptions(maps.select, maps.without, maps.quantity, why)
+    if why is not None and (maps.words or maps.mean):
+        raise UsageError("{why} is about weights of single tokens; leave out {}",
+                         Setting("words" if maps.words else "mean"), why=...)  # fmt: skip
+    options = MapOptions(
+        maps.select, maps.without, maps.quantity, why, words=maps.words, mean=maps.mean
+    )
     (held,) = captures([text], model=model, options=options)
     return held
 
@@ -152,7 +157,8 @@ def capture(
 class MapOptions:
     """How a text is looked at; the parameters of :func:`capture` of the same names.
 
-    ``origins`` also keeps what the queries and keys of ``why`` were made of.
+    ``origins`` also keeps what the queries and keys of ``why`` were made of; ``words`` merges
+    subwords into words; ``mean`` averages maps.
     """
 
     select: str | None = None
@@ -160,6 +166,8 @@ class MapOptions:
     quantity: str = "weights"
     why: str | None = None
     origins: bool = False
+    words: bool = False
+    mean: Mean | None = None
 
     def expected(self, *, annotated: bool = False) -> HeadsCheck | None:
         """:meth:`check`, for a layout that is known before a model is; None where none is named.
@@ -248,7 +256,7 @@ def prepare(
             check_whole(options.without)
             check_quantity(given, options.quantity)
             check_terms(given, options.why)
-            yield _captured(given, options.select)
+            yield _derived(_captured(given, options.select), options)
             continue
         prompt = prompt_of(given)
         if source is None:
@@ -264,9 +272,32 @@ def prepare(
             )
         if before < LARGE <= needed:
             warn(f"{what_for}; select fewer heads to need less", AttnvizWarning, stacklevel=2)
-        yield ready
+        yield _derived(ready, options)
     if not number:
         raise UsageError("there is nothing to look at; give at least one text or capture")
+
+
+def _derived(ready: Ready, options: MapOptions) -> Ready:
+    """The same with words in place of tokens, and means in place of heads, as asked."""
+    words, mean = options.words, options.mean
+    if not words and mean is None:
+        return ready
+    from attnviz.scoring.merged import capture_in_words, mean_capture, mean_layout
+
+    def change(run: Callable[[], Capture]) -> Capture:
+        held = run()
+        if ready.held and options.select is not None:
+            held = only(held, ready.heads)
+        held = captured(capture_in_words(held) if words else held)
+        return held if mean is None else captured(mean_capture(held, mean))
+
+    layout, heads = ready.layout, ready.heads
+    if mean is not None:
+        layout, heads = mean_layout(layout, heads, mean)
+    weights = None if ready.weights is None else partial(change, ready.weights)
+    return replace(
+        ready, layout=layout, heads=heads, capture=partial(change, ready.capture), weights=weights
+    )
 
 
 def _captured(capture: Capture, select: str | None) -> Ready:

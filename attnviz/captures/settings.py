@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz.core.bundled import DEFAULT_MODEL
+from attnviz.core.heads import Mean
 from attnviz.core.settings import Settings, setting
 
 if TYPE_CHECKING:
@@ -112,6 +113,18 @@ class MapSettings(Settings):
         "layers; linear, the coefficients of values in linear attention and Mamba-2; indexer, the "
         "scores by which sparse attention chooses keys.",
         metavar="QUANTITY",
+    )
+
+
+@dataclass(frozen=True)
+class KeptSettings(MapSettings):
+    """Which maps are kept, and what is made of them."""
+
+    words: bool = setting(False, "Merge subwords into words: sum over keys, mean over queries.")
+    mean: Mean | None = setting(
+        None,
+        "Average the maps of these heads: over the heads of each layer, over layers, or all. A "
+        "mean hides what single heads do, and is not scored.",
     )
 
 

@@ -69,12 +69,13 @@ class FilesOutput(Quiet):
                 kind.check_suffix(path)
             files.check_writable(path)
 
-    def check_pictures(self) -> None:
-        """The same for what has no form but a picture."""
-        from attnviz.drawing.forms import picture_format
+    def check_pictures(self, *more: str) -> None:
+        """The same for what has no form but a picture, and ``more`` suffixes."""
+        from attnviz import files
+        from attnviz.drawing.forms import picture_suffixes
 
         for path in self.out or ():
-            picture_format(path)
+            files.check_suffix(path, (*picture_suffixes(), *more))
         self.check_written()
 
     def save(self, result: Any, **drawn: Any) -> None:

@@ -11,6 +11,9 @@ from typing import Literal
 SiteKind = Literal["encoder", "decoder", "cross"]
 """Where attention happens: an encoder's or a decoder's self-attention, or cross-attention."""
 
+Mean = Literal["heads", "layers", "all"]
+"""What maps are averaged over: the heads of each layer, the layers, or both."""
+
 SITE_KINDS: tuple[SiteKind, ...] = ("encoder", "decoder", "cross")
 SITE_PREFIX: Mapping[SiteKind, str] = {"encoder": "enc", "decoder": "dec", "cross": "cross"}
 _NUMBER = re.compile(r"[0-9]{1,9}")
@@ -80,6 +83,7 @@ class Layout:
     """Which heads a model has: for each kind of site, the number of heads in each layer.
 
     ``whole`` says that what counts as a head is a layer, all its heads together: ``4.*``.
+    ``mean`` says that it is a mean over ``heads``, ``layers`` or ``all``; empty where it is none.
     ``mixers`` says of a stack some of whose layers have no heads what each layer is: ``attention``,
     ``gated delta rule``; it is empty elsewhere, and not compared.
     """
@@ -87,6 +91,7 @@ class Layout:
     heads: Mapping[SiteKind, tuple[int, ...]]
     whole: bool = False
     mixers: tuple[str, ...] = field(default=(), compare=False)
+    mean: Mean | Literal[""] = ""
 
     @property
     def kinds(self) -> tuple[SiteKind, ...]:
@@ -119,8 +124,9 @@ class Layout:
 
     def name(self, head: Head) -> str:
         """The head's short name where that is unambiguous, else the qualified one."""
-        name = head.name if len(self.kinds) == 1 else head.qualified
-        return f"{name.rpartition('.')[0]}.*" if self.whole else name
+        before = "" if len(self.kinds) == 1 else f"{SITE_PREFIX[head.site.kind]}:"
+        layer = "*" if self.mean in ("layers", "all") else head.layer
+        return f"{before}{layer}.{'*' if self.whole or self.mean == 'all' else head.index}"
 
     def head(self, name: str) -> Head:
         """The head of a name, as :meth:`name` gives it.
@@ -129,7 +135,8 @@ class Layout:
             ValueError: no head of this layout has that name.
         """
         layer, _, index = name.rpartition(":")[2].partition(".")
-        index = "0" if self.whole and index == "*" else index
+        index = "0" if index == "*" and (self.whole or self.mean == "all") else index
+        layer = "0" if layer == "*" and self.mean in ("layers", "all") else layer
         if _NUMBER.fullmatch(layer) and _NUMBER.fullmatch(index):
             for kind in self.kinds:
                 head = Head(Site(kind, int(layer)), int(index))

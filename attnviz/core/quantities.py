@@ -83,8 +83,14 @@ def check_attends(name: str, layout: Layout) -> None:
         )
 
 
-def check_scored(name: str) -> None:
-    """UsageError for a quantity that is no share of a row, of which nothing can be scored."""
+def check_scored(name: str, layout: Layout | None = None) -> None:
+    """UsageError for a quantity that is no share of a row, or a mean: neither can be scored."""
+    if layout is not None and layout.mean:
+        raise UsageError(
+            "these maps are means over {}, which hide what single heads do and have no scores; "
+            "draw them with attnviz heatmap",
+            "the heads of each layer" if layout.mean == "heads" else layout.mean,
+        )
     if quantity_named(name).ranks:
         raise UsageError(
             "{quantity} ranks keys and is no share of a row, so that it has no scores; draw it "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -65,7 +66,7 @@ class Tokens:
         """
         chosen = [self.texts[place] for place in places]
         spaced = any(text.startswith((" ", "\n")) for text in self.texts)
-        return "".join(chosen) if spaced else " ".join(chosen).replace(" ##", "")
+        return "".join(chosen) if spaced else re.sub(r" ##|(?<=\w)@@ ", "", " ".join(chosen))
 
     def shown(self, name: str, places: Iterable[int]) -> str:
         """What a span of some name is, at these places: its words, or the box that was named."""

@@ -289,10 +289,14 @@ def hidden(line: str) -> str:
     return f"<!-- {line.replace('-' * 2, '–').replace('>', '›')} -->"
 
 
+def picture_suffixes() -> tuple[str, ...]:
+    """The suffixes of pictures."""
+    return tuple(end for end, form in FORMS.items() if form == "figure")
+
+
 def picture_format(path: Path) -> str:
     """The format that a file's suffix means; UsageError for one that cannot be drawn."""
-    known = [end for end, form in FORMS.items() if form == "figure"]
-    files.check_suffix(path, known)
+    files.check_suffix(path, picture_suffixes())
     return path.suffix.lower().removeprefix(".")
 
 

@@ -302,10 +302,20 @@ def head_title(name: str, roles: Sequence[Role]) -> str:
 
     ``perhaps does`` where all that the head does was seen on few rows.
     """
-    named = f"layer {name.removesuffix('.*')}" if name.endswith(".*") else f"head {name}"
+    named = f"head {name}"
+    if name.endswith(".*"):
+        named = "all heads" if name.endswith("*.*") else f"layer {name.removesuffix('.*')}"
+    elif name.rpartition(":")[2].startswith("*."):
+        named = f"head {name.rpartition('.')[2]} of the layers"
     does = [role.few_rows for role in roles if not role.rests]
     hedge = "perhaps " if does and all(does) else ""
     return named + (f": {hedge}{head_phrase(roles)}" if roles else "")
+
+
+def mean_warning(mean: str) -> str:
+    """What stands below a picture of means."""
+    over = {"heads": "the heads of a layer", "layers": "layers"}.get(mean, "all heads")
+    return f"mean over {over}, which hides what single heads do"
 
 
 def said_alone(text: str) -> str:

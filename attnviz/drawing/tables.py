@@ -29,7 +29,11 @@ def which_head(layout: Layout, *heads: Head) -> Row:
     """
     (head,) = heads if len(heads) == 1 else (None,)
     row: Row = {} if len(layout.kinds) == 1 else {"stack": head and head.site.kind}
-    row |= {"layer": head and head.layer, "index": head and head.index}
+    layer, index = (None, None) if head is None else (head.layer, head.index)
+    if layout.mean:  # which has no layer, or no number in it, of its own
+        layer = layer if layout.mean == "heads" else None
+        index = index if layout.mean == "layers" else None
+    row |= {"layer": layer, "index": index}
     return row | {"head": head and layout.name(head)}
 
 

@@ -20,7 +20,8 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError
-from attnviz.models.recorded import SUM_TOLERANCE, marked
+from attnviz.models.recorded import SUM_TOLERANCE
+from attnviz.models.text import marked
 from attnviz.scoring.replay import allowed_keys
 
 NAMES: Mapping[str, SiteKind | None] = {

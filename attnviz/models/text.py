@@ -1,22 +1,26 @@
 """From token ids to readable :class:`~attnviz.core.tokens.Tokens`, for any tokenizer.
 
-Vocabularies spell their pieces in four ways: GPT-2's bytes as printable characters (``Ġkeys``),
-SentencePiece's word mark (``▁keys``), WordPiece's continuation mark (``##ing``) and a mark at the
-end of a word (``keys</w>``). A :class:`TokenReader` knows which, and turns every id into the text
-it stands for: ``" keys"``, ``" keys"``, ``"##ing"``, ``"keys "``. Bytes that are not whole
-characters are shown in hexadecimal: ``<E2 9A>``. What a token *is* depends on its id alone, so
-typed text and the same ids given by hand make the same Tokens.
+Vocabularies spell their pieces in five ways: GPT-2's bytes as printable characters (``Ġkeys``),
+SentencePiece's word mark (``▁keys``), WordPiece's continuation mark (``##ing``), a mark at the end
+of a word (``keys</w>``) and a mark at the end of a piece that goes on (``key@@``). A
+:class:`TokenReader` knows which, and turns every id into the text it stands for: ``" keys"``,
+``" keys"``, ``"##ing"``, ``"keys "``, ``"key@@"``. Bytes that are not whole characters are shown in
+hexadecimal: ``<E2 9A>``. What a token *is* depends on its id alone, so typed text and the same ids
+given by hand make the same Tokens; only an unknown token also shows what it stands for
+(``[UNK] 🤗``), where a text was typed.
 
-Words: a piece starts a new word where the vocabulary says so (a space in front, or no ``##``) and
-where letters meet punctuation, so that ``" keys"`` and ``"."`` are two words in every vocabulary.
-An apostrophe between letters does not end a word: ``didn't`` is one (UAX #29, rules WB6 and WB7).
+Words: a piece starts a new word where the vocabulary says so (a space in front, no ``##``, no
+``@@`` before it) and where letters meet punctuation, so that ``" keys"`` and ``"."`` are two words
+in every vocabulary. Where pieces carry no mark of a space, the tokenizer's own words and the spaces
+of the text decide. An apostrophe between letters does not end a word: ``didn't`` is one (UAX #29,
+rules WB6 and WB7).
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,8 +31,9 @@ from attnviz.core.tokens import Tokens
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-Spelling = Literal["bytes", "spaces", "whole"]
-"""How pieces mark words: GPT-2's byte characters, spaces (or a mark for them), or ``##``."""
+Spelling = Literal["bytes", "spaces", "whole", "joins"]
+"""How pieces mark words: GPT-2's byte characters, spaces (or a mark for them), ``##`` in front of
+what continues a word (or nothing at all), or ``@@`` behind what goes on."""
 
 SEPARATORS = frozenset(
     [
@@ -54,12 +59,19 @@ Offsets = Sequence[tuple[int, int]]
 """The characters of every token, first and end; empty ranges for tokens that are not in a text."""
 
 _CONTENT = re.compile(r"unk|mask|extra_id|unused", re.IGNORECASE)
+_UNKNOWN = re.compile(r"\W*unk(?:nown)?\W*", re.IGNORECASE)
 _BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _HEX = re.compile(r"(?:<[89A-F][0-9A-F](?: [89A-F][0-9A-F])*>)+")
 _HEX_END = re.compile(_HEX.pattern + "$")
 _MOST_BYTES = 4
 """Of a character in UTF-8."""
 _WORD_END = "</w>"
+_CONTINUES, _GOES_ON = "##", "@@"
+_MARKS = frozenset(
+    ("[CLS]", "[SEP]", "[PAD]", "<s>", "</s>", "<pad>", "<|endoftext|>", "<bos>", "<eos>")
+)
+_ENDS = frozenset(("[SEP]", "</s>"))
+"""Texts of tokens that are taken for a model's own marks, and of those that end a segment."""
 _APOSTROPHES = ("'", "\u2019")
 _ENDINGS = frozenset(("t", "s", "d", "m", "ll", "re", "ve"))
 """What follows the apostrophe of an English contraction or possessive."""
@@ -77,6 +89,42 @@ def _byte_alphabet() -> dict[str, int]:
 _BYTES = _byte_alphabet()
 
 
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """What a tokenizer says of the tokens that it made of typed text.
+
+    Attributes:
+        sentences: the text, and the second one of a pair.
+        offsets: the characters of every token in its sentence.
+        sequences: 0 or 1, the sentence of each token; None for tokens that were added.
+        owners: the tokenizer's own number of the word of each token (``word_ids``).
+    """
+
+    sentences: Sequence[str | None]
+    offsets: Offsets
+    sequences: Sequence[int | None]
+    owners: Sequence[int | None]
+
+    def stood(self, place: int) -> str:
+        """What a token stands for, as it was typed; empty for one that was added."""
+        (start, end), sequence = self.offsets[place], self.sequences[place]
+        return "" if sequence is None else (self.sentences[sequence] or "")[start:end].strip()
+
+    def groups(self) -> tuple[tuple[object, ...], ...]:
+        """A key for each token, the same for neighbours that the tokenizer has in one word."""
+        keys: list[tuple[object, ...]] = []
+        part, before = 0, (None, 0)
+        for place, (start, end) in enumerate(self.offsets):
+            sequence = self.sequences[place]
+            if sequence is not None and sequence == before[0]:
+                between = (self.sentences[sequence] or "")[before[1] : start + 1][:-1]
+                first = (self.sentences[sequence] or "")[start : start + 1]
+                part += bool(between and between.isspace()) or (start < end and first.isspace())
+            keys.append((sequence, self.owners[place], part))
+            before = (sequence, max(end, start))
+        return tuple(keys)
+
+
 @dataclass(frozen=True)
 class TokenReader:
     """Reads the tokens of one vocabulary.
@@ -88,6 +136,7 @@ class TokenReader:
         special: ids of control tokens (``[CLS]``, ``<s>``, ...; not ``[UNK]`` or ``[MASK]``,
             which stand for text).
         separators: ids of the tokens that end a segment.
+        unknown: ids that stand for text without a piece of its own.
     """
 
     piece: Callable[[int], str | None]
@@ -95,6 +144,7 @@ class TokenReader:
     verbatim: frozenset[int] = field(default=frozenset(), repr=False)
     special: frozenset[int] = field(default=frozenset(), repr=False)
     separators: frozenset[int] = frozenset()
+    unknown: frozenset[int] = frozenset()
 
     def text(self, token_id: int) -> str:
         """The readable text of one id; ``#id`` where the vocabulary has no piece for it."""
@@ -113,6 +163,7 @@ class TokenReader:
         segments: Sequence[int] = (),
         added: Sequence[int] | Sequence[bool] = (),
         owners: Sequence[int] | None = None,
+        encoded: Encoded | None = None,
     ) -> Tokens:
         """The record of a token sequence.
 
@@ -122,6 +173,7 @@ class TokenReader:
             added: true for tokens that the tokenizer added, where that is known beyond the ids.
             owners: the word of each token, where somebody else has found the words; see
                 :func:`owners`.
+            encoded: what the tokenizer says of them, where a text was typed.
 
         Returns:
             Tokens; the first token is never a separator, since it ends nothing.
@@ -130,14 +182,28 @@ class TokenReader:
         special = [token_id in self.special for token_id in ids]
         for index, flag in enumerate(added):
             special[index] = special[index] or bool(flag)
+        numbers, shown = owners, texts
+        if numbers is None:
+            groups = None if encoded is None else encoded.groups()
+            numbers = words(texts, special, self.spelling, groups)
+        if encoded is not None:
+            shown = tuple(
+                self._shown(text, encoded.stood(place)) if ids[place] in self.unknown else text
+                for place, text in enumerate(texts)
+            )
         return Tokens(
-            texts=texts,
+            texts=shown,
             ids=tuple(int(token_id) for token_id in ids),
             special=tuple(special),
             separators=tuple(n > 0 and token in self.separators for n, token in enumerate(ids)),
-            words=words(texts, special, self.spelling) if owners is None else tuple(owners),
+            words=tuple(numbers),
             segments=tuple(int(segment) for segment in segments),
         )
+
+    @staticmethod
+    def _shown(text: str, stood: str) -> str:
+        """An unknown token with what it stands for."""
+        return f"{text} {stood}" if stood and stood != text else text
 
 
 def reader(tokenizer: Tokenizer, *, separators: Iterable[int | None] = ()) -> TokenReader:
@@ -153,12 +219,51 @@ def reader(tokenizer: Tokenizer, *, separators: Iterable[int | None] = ()) -> To
         i: t.content for i, t in added.items() if t.special and not _CONTENT.search(t.content)
     }
     return TokenReader(
-        piece=tokenizer.id_to_token,
+        piece=_usual_marks(tokenizer),
         spelling=_spelling(tokenizer),
         verbatim=frozenset(added),
         special=frozenset(control),
         separators=_separators(control, separators),
+        unknown=_unknown(tokenizer, control),
     )
+
+
+def marked(texts: Sequence[str], special: Sequence[bool] | None = None) -> Tokens:
+    """Tokens of which only the texts are known, which may be a vocabulary's raw pieces.
+
+    Args:
+        texts: readable, or as ``convert_ids_to_tokens`` gives them: ``Ġkeys``, ``▁keys``,
+            ``##ing``, ``keys</w>``, ``key@@``; which, all of them together show.
+        special: which are a model's own marks; by default those that look like one.
+    """
+    if special is None:
+        special = tuple(text in _MARKS for text in texts)
+    spelling = _raw_spelling([t for t, own in zip(texts, special, strict=True) if not own])
+    separators = tuple(text in _ENDS for text in texts)
+    if spelling is None:
+        return Tokens(tuple(texts), special=tuple(special), separators=separators)
+    read = tuple(
+        text if own else readable(text, spelling) for text, own in zip(texts, special, strict=True)
+    )
+    return Tokens(
+        read, special=tuple(special), separators=separators, words=words(read, special, spelling)
+    )
+
+
+def _raw_spelling(pieces: Sequence[str]) -> Spelling | None:
+    """How pieces mark words, by the marks that they carry; None where they carry none."""
+    if any(piece[:1] in ("Ġ", "Ċ") for piece in pieces if piece) and all(
+        character in _BYTES for piece in pieces for character in piece
+    ):
+        return "bytes"
+    if any(piece.startswith((_SPACE_MARK, " ")) for piece in pieces):
+        return "spaces"
+    longer = [piece for piece in pieces if piece not in (_WORD_END, _CONTINUES, _GOES_ON)]
+    if any(piece.endswith(_WORD_END) for piece in longer):
+        return "spaces"
+    if any(piece.startswith(_CONTINUES) for piece in longer):
+        return "whole"
+    return "joins" if any(piece.endswith(_GOES_ON) for piece in longer) else None
 
 
 def transformers_reader(tokenizer: Any) -> TokenReader:
@@ -181,6 +286,8 @@ def transformers_reader(tokenizer: Any) -> TokenReader:
         spelling = "bytes"
     elif hasattr(tokenizer, "wordpiece_tokenizer"):
         spelling = "whole"
+    elif _joins(tokenizer.convert_tokens_to_string):
+        spelling = "joins"
     return TokenReader(
         piece=lambda token_id: _slow_piece(tokenizer, token_id),
         spelling=spelling,
@@ -202,7 +309,7 @@ def readable(piece: str, spelling: Spelling) -> str:
         piece: as the vocabulary spells it, for example ``Ġkeys``.
         spelling: the vocabulary's way of spelling.
     """
-    if spelling == "whole":
+    if spelling in ("whole", "joins"):
         return piece
     end = ""
     if piece.endswith(_WORD_END) and piece != _WORD_END:
@@ -240,13 +347,20 @@ def owners(
     return tuple(next((int(n) for n in owner[start:end] if n >= 0), -1) for start, end in offsets)
 
 
-def words(texts: Sequence[str], special: Sequence[bool], spelling: Spelling) -> tuple[int, ...]:
+def words(
+    texts: Sequence[str],
+    special: Sequence[bool],
+    spelling: Spelling,
+    groups: Sequence[object] | None = None,
+) -> tuple[int, ...]:
     """The number of the word each token belongs to, from 0; -1 for special tokens.
 
     Args:
         texts: readable texts of a sequence.
         special: True for tokens that belong to no word.
         spelling: the vocabulary's way of marking words.
+        groups: a key for each token, the same for neighbours that the tokenizer has in one word;
+            it decides where pieces do not mark spaces themselves.
     """
     numbers: list[int] = []
     current, word, before = -1, "", None
@@ -257,10 +371,13 @@ def words(texts: Sequence[str], special: Sequence[bool], spelling: Spelling) -> 
             continue
         end = min(place + _MOST_BYTES, len(texts))
         run = texts[place : next((i for i in range(place, end) if special[i]), end)]
-        starts = before is None or (
-            _starts_word(before, word, run, spelling) and not _contracted(word, run, spelling)
-        )
-        current, word = (current + 1, text) if starts else (current, word + text)
+        if before is not None and groups is not None and spelling == "whole":
+            divided = groups[place] != groups[place - 1]
+        else:
+            divided = before is None or _starts_word(before, word, run, spelling)
+        starts = before is None or (divided and not _contracted(word, run, spelling))
+        bare = text.removesuffix(_GOES_ON) if spelling == "joins" else text
+        current, word = (current + 1, bare) if starts else (current, word + bare)
         numbers.append(current)
         before = text
     return tuple(numbers)
@@ -277,14 +394,19 @@ def _contracted(word: str, run: Sequence[str], spelling: Spelling) -> bool:
     if not word or not _is_letter(word[-1]) or not text.startswith(_APOSTROPHES):
         return False
     after = text[1:] or "".join(run[1:2])
-    return after in _ENDINGS if spelling == "whole" else bool(after) and _is_letter(after[0])
+    if spelling in ("whole", "joins"):
+        return after in _ENDINGS
+    return bool(after) and _is_letter(after[0])
 
 
 def _starts_word(before: str, word: str, run: Sequence[str], spelling: Spelling) -> bool:
     """Whether the first piece of a run starts a word, after the pieces of ``word``."""
     text = run[0]
     if spelling == "whole":
-        return not text.startswith("##")
+        return not text.startswith(_CONTINUES)
+    if spelling == "joins":
+        held = before.removesuffix(_GOES_ON)
+        return held in ("", before) or _is_letter(held[-1]) != _is_letter(text[:1] or " ")
     if not text or not before:
         return False
     if text[0].isspace():
@@ -352,7 +474,48 @@ def _spelling(tokenizer: Tokenizer) -> Spelling:
     if '"ByteLevel"' in state:
         return "bytes"
     marks = (_SPACE_MARK, "Metaspace", "BPEDecoder", _WORD_END)
-    return "spaces" if any(mark in state for mark in marks) else "whole"
+    if any(mark in state for mark in marks) or getattr(tokenizer.model, "end_of_word_suffix", None):
+        return "spaces"
+    if tokenizer.decoder is not None and _joins(tokenizer.decoder.decode):
+        return "joins"
+    return "whole"
+
+
+def _joins(join: Callable[[list[str]], str]) -> bool:
+    """Whether what makes a text of pieces joins one that ends in ``@@`` with the next."""
+    try:
+        return join(["a" + _GOES_ON, "b"]).strip() == "ab"
+    except Exception:
+        return False
+
+
+def _usual_marks(tokenizer: Tokenizer) -> Callable[[int], str | None]:
+    """Give the piece of each id, with ``##`` before what continues, ``</w>`` at a word's end."""
+    prefix = getattr(tokenizer.model, "continuing_subword_prefix", None) or _CONTINUES
+    suffix = getattr(tokenizer.model, "end_of_word_suffix", None) or _WORD_END
+    if (prefix, suffix) == (_CONTINUES, _WORD_END):
+        return tokenizer.id_to_token  # type: ignore[no-any-return]
+
+    def piece(token_id: int) -> str | None:
+        spelled = tokenizer.id_to_token(token_id)
+        if spelled is None or len(spelled) <= len(prefix):
+            return spelled  # type: ignore[no-any-return]
+        if spelled.startswith(prefix):
+            spelled = _CONTINUES + spelled.removeprefix(prefix)
+        ends = spelled.endswith(suffix)
+        return spelled.removesuffix(suffix) + _WORD_END if ends else spelled
+
+    return piece
+
+
+def _unknown(tokenizer: Tokenizer, control: Mapping[int, str]) -> frozenset[int]:
+    """The ids that stand for text without a piece of its own."""
+    named = getattr(tokenizer.model, "unk_token", None)
+    own = None if named is None else tokenizer.token_to_id(named)
+    ids = {
+        i for i, t in tokenizer.get_added_tokens_decoder().items() if _UNKNOWN.fullmatch(t.content)
+    }
+    return frozenset((ids | ({own} - {None})) - control.keys())
 
 
 def _separators(control: dict[int, str], ends: Iterable[int | None]) -> frozenset[int]:

@@ -365,8 +365,8 @@ def score_capture(capture: Capture, names: Sequence[str] | None = None) -> Score
             inferred from the maps, see :func:`~attnviz.scoring.replay.allowed_keys`.
         names: the scores to compute; all by default.
     """
+    check_scored(capture.quantity, capture.layout)
     observer = ScoreObserver([capture.inputs], capture.layout, names, listed=capture.kept)
-    check_scored(capture.quantity)
     signed = QUANTITIES[capture.quantity].states
     for rows in blocks(capture):
         observer.observe(replace(rows, weights=sizes(rows.weights)) if signed else rows)

@@ -122,12 +122,7 @@ def cropped(
     Raises:
         InputError: none of them is in the map.
     """
-    numbered = Sides(
-        *(replace(t, segments=tuple(range(len(t)))) for t in (sides.queries, sides.keys))
-    )
-    if sides.queries == sides.keys:
-        numbered = Sides(numbered.keys, numbered.keys)
-    firsts = shown_sides(numbered, words=words, hide_sink=hide_sink)
+    firsts = shown_sides(_numbered(sides), words=words, hide_sink=hide_sink)
     few = [
         [place for place, first in enumerate(axis.segments) if first in set(wanted)]
         for axis, wanted in zip((firsts.queries, firsts.keys), places, strict=True)
@@ -140,6 +135,35 @@ def cropped(
         queries if rows == columns and shown.queries == shown.keys else _picked(shown.keys, columns)
     )
     return weights[np.ix_(rows, columns)], Sides(queries, keys)
+
+
+def shown_positions(
+    sides: Sides, places: tuple[Sequence[int], Sequence[int]] | None,
+    *, words: bool, hide_sink: bool,
+) -> tuple[list[int], list[int]]:  # fmt: skip
+    """Where the rows and columns of a map stand among all tokens, or all words; as for cropped."""
+    numbered = _numbered(sides)
+    shown = shown_sides(numbered, words=words, hide_sink=hide_sink)
+    each = in_words(numbered) if words else numbered
+    rows, keys = (
+        [
+            listed.segments.index(first)
+            for first in axis.segments
+            if places is None or first in set(places[number])
+        ]
+        for number, (axis, listed) in enumerate(
+            zip((shown.queries, shown.keys), (each.queries, each.keys), strict=True)
+        )
+    )
+    return rows, keys
+
+
+def _numbered(sides: Sides) -> Sides:
+    """The same tokens, each with its position in place of its segment."""
+    numbered = Sides(
+        *(replace(t, segments=tuple(range(len(t)))) for t in (sides.queries, sides.keys))
+    )
+    return Sides(numbered.keys, numbered.keys) if sides.queries == sides.keys else numbered
 
 
 def _kept(sides: Sides) -> tuple[list[int], list[int]]:

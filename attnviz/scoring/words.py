@@ -19,6 +19,8 @@ Map = NDArray[np.floating[Any]]
 
 _BYTES = re.compile(r"(?:<[89A-F][0-9A-F](?: [89A-F][0-9A-F])*>)+")
 """Parts of characters in UTF-8, as texts of tokens show them."""
+GOES_ON = re.compile(r"(?<=\w)@@$")
+"""The mark behind a piece that goes on, as some vocabularies write it."""
 
 
 def merge_words(weights: Map, sides: Sides) -> tuple[Map, Sides]:
@@ -69,7 +71,8 @@ def word_starts(tokens: Tokens) -> tuple[list[int], Tokens]:
 
 def _joined(texts: tuple[str, ...]) -> str:
     """The text of a word: pieces without the mark of continuation, their bytes as characters."""
-    joined = texts[0] + "".join(text.removeprefix("##") for text in texts[1:])
+    bare = [GOES_ON.sub("", text) for text in texts]
+    joined = bare[0] + "".join(text.removeprefix("##") for text in bare[1:])
     return _BYTES.sub(_decoded, joined) if len(texts) > 1 else joined
 
 

@@ -173,3 +173,67 @@ def test_ids_without_a_vocabulary():
     tokens = text.unnamed_reader().tokens([5, 0])
     assert tokens.texts == ("#5", "#0")
     assert tokens.words == (0, 1)
+
+
+def _unmarked(splitter):
+    """A vocabulary whose pieces say nothing of words, as the quick tour of tokenizers builds it."""
+    from tokenizers import Tokenizer, models
+
+    pieces = ["[UNK]", "u", "n", "d", "o", "un", "the", "t", "h", "e", "th", "."]
+    vocabulary = {piece: number for number, piece in enumerate(pieces)}
+    merges = [("u", "n"), ("t", "h"), ("th", "e")]
+    tokenizer = Tokenizer(models.BPE(vocabulary, merges, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = splitter
+    return tokenizer
+
+
+@pytest.mark.parametrize("splitter", ["Whitespace", "WhitespaceSplit", "BertPreTokenizer"])
+def test_where_pieces_have_no_marks_the_tokenizers_own_words_decide(splitter):
+    from tokenizers import pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    from attnviz.models.hooked.tokenizer import Texts
+
+    tokenizer = _unmarked(getattr(pre_tokenizers, splitter)())
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[UNK]")
+    tokens, _ = Texts(fast, "x").encode("undo the undo.")
+    own = fast("undo the undo.").word_ids(0)
+    assert list(tokens.words) == own
+
+
+def test_where_a_tokenizer_has_no_words_the_spaces_of_the_text_decide():
+    from transformers import PreTrainedTokenizerFast
+
+    from attnviz.models.hooked.tokenizer import Texts
+
+    tokenizer = _unmarked(None)
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[UNK]")
+    tokens, _ = Texts(fast, "x").encode("undo the")
+    assert fast("undo the").word_ids(0) == [0] * len(tokens)
+    assert [tokens.words[0]] * 3 == list(tokens.words[:3])
+    assert tokens.words[-1] != tokens.words[0]
+
+
+def test_an_unknown_token_shows_what_it_stands_for():
+    from tokenizers import pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    from attnviz.models.hooked.tokenizer import Texts
+
+    tokenizer = _unmarked(pre_tokenizers.Whitespace())
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[UNK]")
+    tokens, _ = Texts(fast, "x").encode("the ☃ the")
+    assert tokens.texts == ("the", "[UNK] ☃", "the")
+    assert Texts(fast, "x").tokens([0]).texts == ("[UNK]",)
+
+
+def test_marks_of_continuation_may_be_others():
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    vocabulary = {"[UNK]": 0, "un": 1, "~do": 2, "~": 3}
+    model = models.WordPiece(vocabulary, unk_token="[UNK]", continuing_subword_prefix="~")
+    tokenizer = Tokenizer(model)
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokens = text.reader(tokenizer).tokens(tokenizer.encode("undo un").ids)
+    assert tokens.texts == ("un", "##do", "un")
+    assert tokens.words == (0, 0, 1)

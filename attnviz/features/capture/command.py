@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from attnviz.captures.settings import MapSettings
+from attnviz.captures.settings import KeptSettings
 from attnviz.cli import console
 from attnviz.cli.declared import command
 from attnviz.cli.model_options import ModelOptions
@@ -19,14 +19,17 @@ class CaptureFiles(Settings):
     """Where the capture goes."""
 
     out: tuple[Path, ...] = like(
-        FilesOutput, "out", default=..., help="The .npz or .safetensors file; repeatable."
+        FilesOutput,
+        "out",
+        default=...,
+        help="The .npz or .safetensors file, which {recorded} reads, or .csv or .json; repeatable.",
     )
 
 
 @command
 def capture(
     prompt: InputOptions,
-    maps: MapSettings,
+    maps: KeptSettings,
     model: ModelOptions,
     written: CaptureFiles,
     quiet: Quiet,
@@ -38,6 +41,8 @@ def capture(
       attnviz capture "The cat sat on the mat" -o cat.npz
 
       attnviz heads --recorded cat.npz
+
+      attnviz capture "The keyring was unusable" --words --mean heads -o w.csv
     """
     from attnviz import files
     from attnviz.captures import inputs

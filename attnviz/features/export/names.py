@@ -41,6 +41,9 @@ def stem(kind: str, heads: Sequence[Head], layout: Layout) -> str:
     """A picture's name without its suffix: ``L04H11``, ``L04``, ``cross-grid``, ``overview``."""
     first = heads[0]
     before = prefix(first.site.kind, layout)
+    if kind in ("heads", "layers") and layout.mean:
+        part = {"heads": f"L{first.layer:02d}-", "layers": f"H{first.index:02d}-"}
+        return f"{before}{part.get(layout.mean, '') if kind == 'heads' else ''}mean"
     if kind == "heads":
         return f"{before}L{first.layer:02d}H{first.index:02d}"
     if kind == "layers":

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import io
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -16,6 +14,7 @@ from numpy.typing import NDArray
 
 from attnviz import files
 from attnviz.core.tokens import Sides
+from attnviz.drawing.map_files import arrays_bytes
 from attnviz.drawing.shades import unselected
 from attnviz.drawing.style import Style
 from attnviz.errors import OutputError
@@ -102,7 +101,8 @@ def drawn(picture: ExportPicture, style: Style) -> bytes:
     """The bytes of one file."""
     sides, suffix = picture.sides, picture.name.rpartition(".")[2]
     if picture.kind == "weights":
-        return _weights({title: weights for title, _, weights in picture.maps}, sides, suffix)
+        arrays = {title: weights for title, _, weights in picture.maps}
+        return arrays_bytes(arrays, sides, f".{suffix}")
     fast = suffix == "png"
     if picture.kind == "overview":
         maps = {place: weights for _, place, weights in picture.maps}
@@ -141,19 +141,3 @@ def _raster(
     from attnviz.drawing.raster import Raster
 
     return Raster(sides, maps, style, caption=caption, masked=masked, unselected=unselected)
-
-
-def _weights(maps: Mapping[str, Map], sides: Sides, suffix: str) -> bytes:
-    """Weights [T, S] by head, and the tokens as JSON, in the format of a suffix."""
-    tokens = {"queries": list(sides.queries.texts), "keys": list(sides.keys.texts)}
-    if suffix == "npz":
-        out = io.BytesIO()
-        texts: dict[str, Any] = {name: np.array(json.dumps(v)) for name, v in tokens.items()}
-        arrays: dict[str, Any] = {**maps, **texts}
-        np.savez(out, **arrays)
-        return out.getvalue()
-    from safetensors.numpy import save
-
-    # one entry, for safetensors writes several in a random order
-    metadata = {"tokens": json.dumps(tokens)}
-    return save({name: np.ascontiguousarray(array) for name, array in maps.items()}, metadata)

@@ -14,7 +14,7 @@ from attnviz.core.scores import Score
 from attnviz.core.spans import said_cut
 from attnviz.core.tokens import Sides
 from attnviz.corpus.texts import Text
-from attnviz.drawing.labels import caption, head_title
+from attnviz.drawing.labels import caption, head_title, mean_warning
 from attnviz.features.export import names
 from attnviz.features.export.inputs import Input
 from attnviz.features.export.pictures import ExportPicture, Job, Written
@@ -24,6 +24,7 @@ from attnviz.scoring.arrange import leading
 from attnviz.scoring.replay import unselected_in
 from attnviz.scoring.roles import is_called, role_name
 from attnviz.scoring.shown import Map, asked_places, cropped, shown_map, shown_sides
+from attnviz.scoring.words import in_words, merge_words
 
 _JOB_BYTES = 4 << 20
 """Weights that one job holds, as long as it has at least one picture."""
@@ -131,7 +132,10 @@ class FilePlan:
         maps = []
         for head in heads:
             weights = scored.capture[head]
-            if kind != "weights":
+            if kind == "weights" and style.words:
+                sides = scored.capture.inputs.sides[head.site.kind]
+                weights = merge_words(weights[None], sides)[0][0]
+            elif kind != "weights":
                 sides = scored.capture.inputs.sides[head.site.kind]
                 weights = shown_map(
                     weights,
@@ -151,6 +155,8 @@ class FilePlan:
         noun = "layers" if scored.capture.layout.whole else "heads"
         title = f"{len(heads)} {noun}" if kind == "overview" else ""
         below = caption(scored.capture.source, scored.capture.inputs.texts or (scored.input.text,))
+        if scored.capture.layout.mean:
+            below = f"{mean_warning(scored.capture.layout.mean)}; {below}"
         cut = self._cut.get(heads[0].site.kind)
         if cut is not None:
             below = f"{said_cut((self.settings.rows, self.settings.keys), cut)} of {below}"
@@ -159,8 +165,11 @@ class FilePlan:
         )
 
     def _sides(self, site: SiteKind, kind: str) -> Sides:
-        """What stands on the axes of a kind of file; weights are kept by token, all of them."""
-        return self.scored.capture.inputs.sides[site] if kind == "weights" else self._shown[site]
+        """What stands on the axes of a kind of file; weights are all kept, by token or by word."""
+        if kind != "weights":
+            return self._shown[site]
+        sides = self.scored.capture.inputs.sides[site]
+        return in_words(sides) if self.style.words else sides
 
     def _positions(self, site: SiteKind, kind: str) -> dict[str, Any]:
         """Where the tokens stand in their text that a cut picture was asked for."""
@@ -168,6 +177,11 @@ class FilePlan:
             return {}
         rows, keys = (list(positions) for positions in self._cut[site])
         return {"positions": {"queries": rows, "keys": keys}}
+
+    def _name(self, head: Head) -> str:
+        """What a head, or a mean, is called."""
+        layout = self.scored.capture.layout
+        return layout.name(head) if layout.mean else head.name
 
     def line(self, written: Written, common: Mapping[str, Any]) -> dict[str, Any]:
         """What the manifest says of a file.
@@ -193,7 +207,7 @@ class FilePlan:
             "site": first.site.kind,
             "layer": first.layer if kind in ("heads", "layers") else None,
             "index": first.index if single else None,
-            "head": first.name if single else None,
+            "head": self._name(first) if single else None,
             "tokens": tokens,
             **self._positions(first.site.kind, kind),
             "sha256": written.sha256,
@@ -203,7 +217,9 @@ class FilePlan:
             line["roles"] = [role.title for role in scored.scores[first].roles]
             line["scores"] = _scores(scored.scores[first].scores)
         else:
-            line["heads"] = {h.name: [r.title for r in scored.scores[h].roles] for h in heads}
+            line["heads"] = {
+                self._name(h): [r.title for r in scored.scores[h].roles] for h in heads
+            }
         return {**line, **common}
 
 

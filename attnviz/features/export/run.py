@@ -210,7 +210,7 @@ class _Run:
         taken = self._read(items)
         if source is None:
             recorded = cast("Iterator[RecordedInput | InvalidRecord]", taken)
-            return run_recorded(recorded, self._wanted, self._kept)
+            return run_recorded(recorded, self.settings, self._wanted, self._kept)
         texts = cast("Iterator[Text | InvalidRecord]", taken)
         return run_texts(texts, source, self.settings, heads, self._wanted, self._kept)
 
@@ -268,7 +268,10 @@ class _Run:
                 continue
             annotated = self.annotation.given(item)
             mine = [h for h in annotated.capture.layout if h in heads]
-            if not heads:  # recorded attention, where every file has a layout of its own
+            if annotated.capture.layout.mean:
+                mine = list(annotated.scores)
+                self._name(annotated.capture.source.model)
+            elif not heads:  # recorded attention, where every file has a layout of its own
                 try:
                     chosen = self._selected(annotated.capture.layout)
                 except SelectionError as error:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.captures.captured import only
 from attnviz.core.arrays import of
 from attnviz.core.capture import Capture
-from attnviz.core.heads import Head, Layout, Site
+from attnviz.core.heads import Head, Layout, Mean, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.scores import HeadScores
 from attnviz.core.source import Rows, Source
@@ -21,10 +22,12 @@ from attnviz.features.export.inputs import Input, RecordedInput
 from attnviz.features.export.settings import ExportSettings
 from attnviz.files import human_bytes
 from attnviz.models.memory import physical_memory
+from attnviz.scoring.merged import mean_capture
 from attnviz.scoring.observe import Recorder, ScoreObserver, score_capture
 from attnviz.scoring.passes import observe
 from attnviz.scoring.replay import allowed_in
 from attnviz.scoring.scores import SCORES
+from attnviz.scoring.select import select
 
 _BATCH_BYTES = 64 << 20
 """How much the maps of a batch may take; a single input may take more."""
@@ -85,11 +88,12 @@ def run_texts(
         if isinstance(batch, InvalidRecord):
             yield batch
         else:
-            yield from _batch(batch, source, heads, wanted, take, settings.quantity)
+            yield from _batch(batch, source, heads, wanted, take, settings)
 
 
 def run_recorded(
     items: Iterable[RecordedInput | InvalidRecord],
+    settings: ExportSettings,
     wanted: Callable[[Input], bool],
     take: Callable[[Input], None],
 ) -> Iterator[Scored | InvalidRecord]:
@@ -102,8 +106,24 @@ def run_recorded(
             take(item)
             continue
         capture = item.capture
+        if settings.mean is not None or capture.layout.mean:
+            chosen = select(settings.heads or "all", capture.layout)
+            held = only(capture, frozenset(filter(capture.holds, chosen)))
+            yield _averaged(Scored(item, held, {}), settings.mean)
+            continue
         scores = {scored_head.head: scored_head for scored_head in score_capture(capture).result()}
         yield Scored(item, capture, scores)
+
+
+def _averaged(scored: Scored, mean: Mean | None) -> Scored:
+    """The same with means in place of heads, of which none has a score."""
+    capture = scored.capture if mean is None else mean_capture(scored.capture, mean)
+    if not capture.layout.mean:
+        return scored
+    held = [head for head in capture.layout if capture.holds(head)]
+    return replace(
+        scored, capture=capture, scores={head: HeadScores(head, {}, ()) for head in held}
+    )
 
 
 def _small_enough(
@@ -135,7 +155,7 @@ def _batch(
     heads: frozenset[Head],
     wanted: Callable[[Input], bool],
     take: Callable[[Input], None],
-    quantity: str,
+    settings: ExportSettings,
 ) -> Iterator[Scored | InvalidRecord]:
     """Run one batch, all of it or, where nothing in it is wanted, not at all."""
     chosen = [wanted(tokenized.text) for tokenized in batch]
@@ -146,7 +166,7 @@ def _batch(
         return
     inputs = [tokenized.inputs for tokenized in batch]
     recorder = Recorder(inputs, heads)
-    sites = {head.site for head in heads}
+    sites, quantity = {head.site for head in heads}, settings.quantity
     scorer = _EachScored(inputs, source.layout, sites, chosen, shares=quantity != "weights")
     observe(source, inputs, recorder, scorer)
     for place, tokenized in enumerate(batch):
@@ -166,7 +186,7 @@ def _batch(
             quantity=quantity,
             kept=recorder.listed,
         )
-        yield Scored(text, capture, scores)
+        yield _averaged(Scored(text, capture, scores), settings.mean)
 
 
 class _EachScored:

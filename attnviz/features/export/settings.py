@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from attnviz.captures.settings import INPUT, MapSettings, PartSettings
+from attnviz.captures.settings import INPUT, KeptSettings, MapSettings, PartSettings
 from attnviz.core.execution import RUN, Parallel
+from attnviz.core.heads import Mean
 from attnviz.core.parsing import without_clearest
 from attnviz.core.quantities import quantity_named
 from attnviz.core.settings import Settings, like, setting
@@ -65,6 +66,7 @@ class ExportSettings(Settings, panel=PICTURES):
         metavar="FORMAT",
     )
     quantity: str = like(MapSettings, "quantity", panel=PICTURES)
+    mean: Mean | None = like(KeptSettings, "mean", panel=PICTURES)
     special_tokens: bool = setting(
         True, "Leave out the tokens that the tokenizer adds.", panel=INPUT, shown=""
     )
@@ -100,6 +102,10 @@ class ExportSettings(Settings, panel=PICTURES):
         for kinds in (DRAWN, STORED):
             if len(set(kinds) & set(self._formats)) > 1:
                 raise UsageError("{format} takes one of {}", ", ".join(kinds), format=...)
+        if self.mean is not None and (self.role is not None or self.clearest is not None):
+            raise UsageError(
+                "{mean} has no roles and no clearest heads; leave them out", mean=self.mean
+            )
         if not self.layouts:
             raise UsageError("{layout} takes {}, and at least one of them", ", ".join(LAYOUTS),
                              layout=...)  # fmt: skip

@@ -46,6 +46,8 @@ def heatmap(
 
       attnviz heatmap "The keys to the cabinet are on the table" --select 0.3
 
+      attnviz heatmap "The keyring was unusable" --words --mean heads -o w.csv
+
       attnviz heatmap --file essay.txt --select 0.3 --rows 100-160 --keys 0-80 --scale log
 
       attnviz heatmap --image cat.png --model google/vit-base-patch16-224 -s 11.0 --query 3,4
@@ -53,10 +55,11 @@ def heatmap(
     from attnviz.captures.notes import notes
     from attnviz.drawing import terminal
     from attnviz.drawing.folded import rows_shown
+    from attnviz.drawing.map_files import SUFFIXES
     from attnviz.features.heatmap import function
     from attnviz.features.heatmap.long import ACROSS, LINES
 
-    output.check_pictures()
+    output.check_pictures(*SUFFIXES)
     text = prompt.read(model, quiet=output.quiet)
     with console.waiting("running the model", output.quiet) as tell:
         picture = function.heatmap(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,11 +13,13 @@ from attnviz.captures.selection import clearest
 from attnviz.captures.settings import ModelSettings
 from attnviz.captures.tiled import is_long
 from attnviz.core.capture import Capture
-from attnviz.core.heads import Layout
+from attnviz.core.heads import Head, Layout, SiteKind
 from attnviz.core.interface import interface
 from attnviz.core.progress import Progress
+from attnviz.core.prompt import Inputs
 from attnviz.core.quantities import Quantity, quantity_named
 from attnviz.core.spans import said_cut
+from attnviz.core.tokens import Sides
 from attnviz.drawing.palette import SIGNED
 from attnviz.drawing.style import Style
 from attnviz.errors import SelectionError, UsageError
@@ -28,7 +30,13 @@ from attnviz.models.quantity import with_quantity
 from attnviz.scoring import select as selection
 from attnviz.scoring.observe import score_capture
 from attnviz.scoring.replay import allowed_in, unselected_in
-from attnviz.scoring.shown import asked_places, cropped, shown_map, shown_sides
+from attnviz.scoring.shown import (
+    asked_places,
+    cropped,
+    shown_map,
+    shown_positions,
+    shown_sides,
+)
 
 
 @interface
@@ -67,28 +75,57 @@ def heatmap(
         source = light(source_for(text, model, named))
         identity, model = model.identity, ModelSettings(model=source)
         inputs = replace(source.prepare(text), texts=text.texts)
-        what = quantity_named(quantity)
+        what, mean = quantity_named(quantity), settings.mean
         signed = what.signed
         looked = with_quantity(source, quantity, shares=what.states) if signed else source
-        among = len(looked.layout) if select is None else 0
-        select = select or _first(looked.layout, what) or clearest(inputs, looked)
-        if is_long(inputs) and signed:
-            raise UsageError(
-                "{quantity} has signs, which maps of long texts do not show; take a shorter text",
-                quantity=quantity,
-            )
+        among = len(looked.layout) if select is None and mean is None else 0
+        if mean is None:
+            select = select or _first(looked.layout, what) or clearest(inputs, looked)
         if is_long(inputs):
+            _check_long(inputs, settings, signed=signed)
+            assert select is not None
             tiles = long_heatmap(
                 source, inputs, select, quantity, cut, settings.tiles, style, across, progress
             )
             return replace(tiles, among=among, identity=identity)
     else:
-        among = sum(map(text.holds, text.layout)) if select is None else 0
-        select = select or _first(text.layout, quantity_named(text.quantity)) or clearest(text)
-    held = capture(text, model=model.model, select=select, quantity=quantity)
+        mean = settings.mean
+        among = sum(map(text.holds, text.layout)) if select is None and mean is None else 0
+        if mean is None and not text.layout.mean:
+            select = select or _first(text.layout, quantity_named(text.quantity)) or clearest(text)
+    held = capture(text, model=model.model, select=select, quantity=quantity, mean=mean)
     style = style.but(quantity=held.quantity)
     if style.signed:
         style = style.but(palette=SIGNED)
+    heads = _heads(held, None if mean is not None else select)
+    maps, said, positions = _shown(held, heads, cut, style)
+    unscored = quantity_named(held.quantity).ranks or bool(held.layout.mean)
+    scored = () if unscored else score_capture(held).result()
+    roles = {scores.head: scores.roles for scores in scored}
+    return Heatmap(
+        held, tuple(maps), roles, style, said, among=among, identity=identity, positions=positions
+    )
+
+
+def _check_long(inputs: Inputs, settings: HeatmapSettings, *, signed: bool) -> None:
+    """Refuse what tiles of a long text do not show, UsageError."""
+    if signed:
+        raise UsageError(
+            "{quantity} has signs, which maps of long texts do not show; take a shorter text",
+            quantity=settings.quantity,
+        )
+    if settings.mean is not None:
+        raise UsageError(
+            "a text of {:,} tokens is shown as tiles, without {mean}; shorten it",
+            inputs.length,
+            mean=settings.mean,
+        )
+
+
+def _heads(held: Capture, select: str | None) -> tuple[Head, ...]:
+    """Select the heads to draw; of means, all that are held where none is named."""
+    if select is None:
+        return tuple(filter(held.holds, held.layout))
     heads = selection.select(select, held.layout)
     missing = [head for head in heads if not held.holds(head)]
     if missing:
@@ -96,7 +133,16 @@ def heatmap(
             f"the capture does not hold {held.layout.name(missing[0])}; capture it again "
             "with a selection that does"
         )
-    maps, said = [], ""
+    return heads
+
+
+def _shown(
+    held: Capture, heads: Sequence[Head], cut: tuple[str | None, str | None], style: Style
+) -> tuple[list[tuple[Head, Any, Sides]], str, dict[SiteKind, tuple[list[int], list[int]]]]:
+    """Make each map as it is drawn; with what was cut, in words, and where its axes stand."""
+    maps: list[tuple[Head, Any, Sides]] = []
+    positions: dict[SiteKind, tuple[list[int], list[int]]] = {}
+    said = ""
     for head in heads:
         layer, sides = held.maps[head.site], held.sides(head)
         reach = allowed_in(layer, head.site.kind, held.reach.get(head.site))
@@ -110,6 +156,7 @@ def heatmap(
             hide_sink=style.hide_sink,
             unselected=unselected_in(held.reach.get(head.site)),
         )
+        wanted = None
         if cut != (None, None):
             wanted = asked_places(cut, sides)
             said = said_cut(cut, wanted)
@@ -117,9 +164,11 @@ def heatmap(
                 weights, shown, sides, wanted, words=style.words, hide_sink=style.hide_sink
             )
         maps.append((head, weights, shown))
-    scored = () if quantity_named(held.quantity).ranks else score_capture(held).result()
-    roles = {scores.head: scores.roles for scores in scored}
-    return Heatmap(held, tuple(maps), roles, style, said, among=among, identity=identity)
+        if head.site.kind not in positions:
+            positions[head.site.kind] = shown_positions(
+                sides, wanted, words=style.words, hide_sink=style.hide_sink
+            )
+    return maps, said, positions
 
 
 def _first(layout: Layout, what: Quantity) -> str:

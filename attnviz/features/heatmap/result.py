@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz import files
 from attnviz.core.capture import Capture
-from attnviz.core.heads import Head, Site
+from attnviz.core.heads import Head, Site, SiteKind
 from attnviz.core.media import Picture, patch_grid, patch_name
 from attnviz.core.scores import Role
 from attnviz.core.tokens import Sides
 from attnviz.drawing.figure import heatmap_figure, mosaic_figure, overlay_figure
-from attnviz.drawing.forms import Figured
-from attnviz.drawing.labels import caption, head_title, model_name, percent, visible
+from attnviz.drawing.forms import Figured, picture_suffixes
+from attnviz.drawing.labels import (
+    caption,
+    head_title,
+    mean_warning,
+    model_name,
+    percent,
+    visible,
+)
+from attnviz.drawing.map_files import SUFFIXES, NamedMap, maps_bytes
 from attnviz.drawing.style import Style
 from attnviz.errors import SelectionError, UsageError
+from attnviz.scoring.merged import WORDS_NOTE
 from attnviz.scoring.query_selection import SelectedQuery, selected_query
 
 if TYPE_CHECKING:
@@ -38,7 +49,8 @@ class Heatmap(Figured):
     the heads do, ``style`` how they look, ``cut`` which rows and keys of the text they are, in
     words, where they are not all; ``cells`` what a cell is, where it is a tile of tokens; ``among``
     how many heads the one was chosen from, 0 where the heads were named; ``identity`` what no other
-    model shares, where that is known.
+    model shares, where that is known; ``positions`` where rows and columns stand among all tokens
+    or words, by kind of layer.
     """
 
     capture: Capture
@@ -49,6 +61,55 @@ class Heatmap(Figured):
     cells: str = ""
     among: int = 0
     identity: Mapping[str, Any] = field(default_factory=dict)
+    positions: Mapping[SiteKind, tuple[Sequence[int], Sequence[int]]] = field(default_factory=dict)
+
+    def save(self, path: str | Path, **options: Any) -> Path:
+        """Draw into a file, or write the numbers: its suffix decides.
+
+        ``.csv`` has a row for each weight, ``.json`` the maps as lists, ``.npz`` and
+        ``.safetensors`` an array for each head under its name, and the tokens or words on both
+        axes. With ``words`` they are of words, as drawn; of what is not allowed there is no row,
+        null or 0.
+
+        Args:
+            path: where to.
+            options: what a paper asks of a picture, see :meth:`figure`.
+        """
+        path = Path(path)
+        files.check_suffix(path, (*picture_suffixes(), *SUFFIXES))
+        files.write(path, self.to_bytes(path.suffix, **options))
+        return path
+
+    def to_bytes(self, suffix: str, **options: Any) -> bytes:
+        """What :meth:`save` writes into a file of that suffix, ``.png`` or ``csv``."""
+        suffix = "." + suffix.lower().removeprefix(".")
+        if suffix not in SUFFIXES:
+            return super().to_bytes(suffix, **options)
+        if self.cells:
+            raise UsageError(
+                "the cells of a long text are tiles, not weights; take a part of it with {rows} "
+                "and {keys}, or attnviz capture", rows=..., keys=...,
+            )  # fmt: skip
+        layout, inputs = self.capture.layout, self.capture.inputs
+        return maps_bytes(
+            suffix,
+            [
+                NamedMap(
+                    head, layout.name(head), weights, sides, self.positions.get(head.site.kind)
+                )
+                for head, weights, sides in self.maps
+            ],
+            layout,
+            quantity=self.capture.quantity.removesuffix("s"),
+            about={
+                "model": self.capture.source.model,
+                "texts": list(inputs.texts),
+                "words": self.style.words,
+                "mean": layout.mean or None,
+                "notes": [*inputs.notes, *[WORDS_NOTE] * self.style.words],
+            },
+            made=self.made,
+        )
 
     def _draw(self, format: str) -> Any:
         if len(self.maps) > _PANELS:
@@ -111,6 +172,8 @@ class Heatmap(Figured):
         """The model and the text, as they stand below."""
         said = caption(self.capture.source, self.capture.inputs.texts)
         said = f"{self.cut} of {said}" if self.cut else said
+        if self.capture.layout.mean:
+            said = f"{mean_warning(self.capture.layout.mean)}; {said}"
         return f"{self.cells}; {said}" if self.cells else said
 
     @property

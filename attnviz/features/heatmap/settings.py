@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from attnviz.captures.settings import MapSettings, PartSettings
+from attnviz.captures.settings import KeptSettings, PartSettings
+from attnviz.core.heads import Mean
 from attnviz.core.settings import like, setting
 
 
@@ -13,8 +14,9 @@ from attnviz.core.settings import like, setting
 class HeatmapSettings(PartSettings):
     """Which maps, and what their cells show."""
 
-    select: str | None = like(MapSettings, "select")
-    quantity: str = like(MapSettings, "quantity", common=True)
+    select: str | None = like(KeptSettings, "select")
+    quantity: str = like(KeptSettings, "quantity", common=True)
+    mean: Mean | None = like(KeptSettings, "mean", common=True)
     tiles: Literal["max", "sum"] = setting(
         "max",
         "What a cell shows of a text of more than 2,048 tokens, which is a tile of tokens: the "

@@ -45,7 +45,7 @@ def alike(
     """
     groups: dict[tuple[str, str, frozenset[Head]], list[int]] = {}
     for number, (capture, some) in enumerate(zip(captures, heads, strict=True)):
-        whole = capture.layout.whole
+        whole = capture.layout.whole or bool(capture.layout.mean)
         key = (capture.source.model, capture.quantity, frozenset(() if whole else some))
         groups.setdefault(key, []).append(number)
     out: list[Mapping[SiteKind, Alike]] = [{} for _ in captures]

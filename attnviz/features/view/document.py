@@ -14,13 +14,13 @@ import numpy as np
 
 from attnviz.core.capture import Capture
 from attnviz.core.findings import Finding
-from attnviz.core.heads import Head, Site, SiteKind
+from attnviz.core.heads import Head, Layout, Site, SiteKind
 from attnviz.core.key_mask import KeyMask
 from attnviz.core.quantities import QUANTITIES
 from attnviz.core.scores import HeadScores, Role, Score
 from attnviz.core.tokens import Tokens
 from attnviz.drawing.grid import KIND_TITLES
-from attnviz.drawing.labels import counted, head_phrase, origin, percent, visible
+from attnviz.drawing.labels import counted, head_phrase, head_title, origin, percent, visible
 from attnviz.drawing.palette import (
     DEFAULT_PALETTE,
     FEW,
@@ -40,8 +40,13 @@ from attnviz.features.view.terms import pack_terms
 from attnviz.scoring.arrange import leading
 from attnviz.scoring.roles import ANNOTATED, FEW_ROWS, MIN_ROWS, SHOWN, drawn
 from attnviz.scoring.scores import SCORES
-from attnviz.scoring.words import word_starts
+from attnviz.scoring.words import GOES_ON, word_starts
 
+_AVERAGED = {
+    "heads": ", means over heads",
+    "layers": ", means over layers",
+    "all": ", the mean of all heads",
+}
 _LABEL = 80
 _CODE = 5
 _TEXT = 2000
@@ -198,6 +203,7 @@ def _kinds(
                     "reach": None,
                     "heads": [
                         _head(i, top, whole, scored.get(Head(site, i)))
+                        | _called(capture.layout, Head(site, i))
                         for i, top, whole in zip(indices, packed.tops, packed.whole, strict=True)
                     ],
                 }
@@ -211,6 +217,7 @@ def _kinds(
         if capture.quantity != "weights":
             full = max(head["top"] for site in sites for head in site["heads"]) or 1.0
         ours = [scored[h] for h in chosen if h in scored and h.site.kind == kind]
+        ours = [] if capture.layout.mean else ours
         # a page that explains some heads opens on one of these
         ours = [scored_head for scored_head in ours if scored_head.head in capture.terms] or ours
         opening = min(ours, key=leading) if ours else None
@@ -219,7 +226,10 @@ def _kinds(
         kinds.append(
             {
                 "kind": kind,
-                "title": KIND_TITLES[kind] + (", one map a layer" if capture.layout.whole else ""),
+                "title": KIND_TITLES[kind]
+                + _AVERAGED.get(
+                    capture.layout.mean, ", one map a layer" if capture.layout.whole else ""
+                ),
                 "queries": queries,
                 "keys": keys,
                 "opening": opening.head.name if opening else "",
@@ -235,6 +245,13 @@ def _kinds(
             }
         )
     return kinds
+
+
+def _called(layout: Layout, head: Head) -> dict[str, str]:
+    """The name and the title of a mean; nothing for a head, which its numbers name."""
+    if not layout.mean:
+        return {}
+    return {"called": layout.name(head), "title": head_title(layout.name(head), ())}
 
 
 def _plane(alike: Alike) -> dict[str, Any]:
@@ -285,7 +302,7 @@ def _axis(tokens: Tokens) -> dict[str, Any]:
         if place and tokens.words[place] == tokens.words[place - 1]:
             bare = bare.removeprefix("##") or bare
         gaps.append(int(gap))
-        inline.append(visible(bare))
+        inline.append(visible(GOES_ON.sub("", bare)))
     starts, words = word_starts(tokens)
     return {
         "labels": [visible(text) for text in tokens.texts],

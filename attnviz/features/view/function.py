@@ -28,6 +28,7 @@ from attnviz.core.made import Made
 from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
 from attnviz.core.quantities import check_unsigned
+from attnviz.core.scores import HeadScores
 from attnviz.core.source import Source
 from attnviz.drawing.labels import counted
 from attnviz.errors import InputError, ModelError, SelectionError, UsageError
@@ -90,7 +91,7 @@ def view(
     loaded = alone(text, named := model, settings)
     if loaded.inputs is not None:
         others = {"other_model": other, "why": settings.why, "evidence": evidence,
-                  "ablate": ablate or None}  # fmt: skip
+                  "ablate": ablate or None, "mean": settings.mean}  # fmt: skip
         check_long(loaded.inputs, others)
         return long_view(
             loaded.model.load(), loaded.inputs, settings, page,
@@ -104,9 +105,7 @@ def view(
                          "page of each", other_model=..., evidence=...)  # fmt: skip
     given, least_bits = read_evidence(evidence), page.bits or 8
     ready, least = [], 0
-    options = MapOptions(
-        select, ablated, settings.quantity, settings.why, origins=settings.why is not None
-    )
+    options = _options(settings, select, given)
     source: Source | None = None
     if ablate:
         source = _ablated(text := list(looks_of(text)), model)
@@ -119,7 +118,7 @@ def view(
     looked = [
         run.weights() if run.weights else held for run, held in zip(ready, several, strict=True)
     ]
-    heads = [_held(capture, select) for capture in several]
+    heads = [_held(capture, None if settings.mean else select) for capture in several]
     second = [number for number, run in enumerate(ready) if run.weights]
     size = partial(
         viewer.estimate,
@@ -137,12 +136,12 @@ def view(
     findings: tuple[Finding, ...] = ()
     for run, held in zip(ready, looked, strict=True):
         known = {} if run.held or not given else model.identity
-        own = score_capture(held).result()
+        own = _scored(held)
         both, more, findings = attach(given, own, held.source, held.layout, known)
         scores.append(both)
         said |= dict.fromkeys(more)
     written = [
-        (several[number], score_capture(several[number]).result()) if number in second else None
+        (several[number], _scored(several[number])) if number in second else None
         for number in range(len(several))
     ]
     names = [capture.source.model for capture in several]
@@ -165,6 +164,23 @@ def view(
         runs=() if other is None else _told_apart(names),
     )
     return Viewer(html, title, tuple(several), tuple(said))
+
+
+def _options(settings: ViewSettings, select: str | None, given: Sequence[Attached]) -> MapOptions:
+    """How texts are looked at; UsageError for results on single heads beside means."""
+    if settings.mean is not None and given:
+        raise UsageError("{evidence} is of single heads; leave out {mean}", evidence=..., mean=...)
+    origins = settings.why is not None
+    return MapOptions(
+        select, settings.without, settings.quantity, settings.why, origins, mean=settings.mean
+    )
+
+
+def _scored(capture: Capture) -> Sequence[HeadScores]:
+    """The scores of a capture's heads; of means, none."""
+    if not capture.layout.mean:
+        return score_capture(capture).result()
+    return [HeadScores(head, {}, ()) for head in capture.layout if capture.holds(head)]
 
 
 def _alike(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from attnviz.captures.settings import MapSettings
+from attnviz.captures.settings import KeptSettings, MapSettings
+from attnviz.core.heads import Mean
 from attnviz.core.parsing import without_clearest
 from attnviz.core.settings import like, setting
 from attnviz.errors import UsageError
@@ -29,6 +30,7 @@ class ViewSettings(MapSettings):
         "alone.",
         common=True,
     )
+    mean: Mean | None = like(KeptSettings, "mean")
     rows: str | None = setting(
         None,
         "Only these queries of a single text: tokens such as 4000-4400, or the name of a span. The "
@@ -69,6 +71,12 @@ class ViewSettings(MapSettings):
                 "{other_model} shows two runs, and {ablate} is of one model: make a page of each",
                 other_model=...,
                 ablate=...,
+            )
+        if self.mean is not None and (self.ablate or self.why or self.clearest is not None):
+            raise UsageError(
+                "{mean} hides what single heads do; leave out what is of heads (ablate, why, "
+                "clearest)",
+                mean=self.mean,
             )
         if self.ablate and self.without is not None:
             raise UsageError(

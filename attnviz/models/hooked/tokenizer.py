@@ -11,6 +11,7 @@ from attnviz.errors import InputError, Message, ModelError, UsageError
 from attnviz.models.external_errors import muted, provoke, refusing
 from attnviz.models.hooked.logging import silenced
 from attnviz.models.text import (
+    Encoded,
     Offsets,
     TokenReader,
     offsets_in_text,
@@ -69,6 +70,7 @@ class Texts:
             UsageError: a pair, where the tokenizer does not set the sentences apart.
         """
         located = located or words is not None
+        fast = bool(getattr(self._tokenizer, "is_fast", False))
         if located and not getattr(self._tokenizer, "is_fast", True):
             raise ModelError(
                 f"the tokenizer of {self._name} does not say which characters its tokens stand "
@@ -81,14 +83,20 @@ class Texts:
             truncation=limit is not None,
             max_length=limit,
             return_special_tokens_mask=True,
-            return_offsets_mapping=located,
+            return_offsets_mapping=located or fast,
         )
         offsets = offsets_in_text(read["offset_mapping"], read.sequence_ids(0)) if located else None
+        encoded = None
+        if fast:
+            encoded = Encoded(
+                (text, pair), read["offset_mapping"], read.sequence_ids(0), read.word_ids(0)
+            )
         tokens = self._reader.tokens(
             read["input_ids"],
             segments=read.get("token_type_ids", ()),
             added=read["special_tokens_mask"] if special else (),
             owners=None if words is None or offsets is None else owners(text, words, offsets),
+            encoded=encoded,
         )
         if not len(tokens):
             raise InputError("the tokenizer makes no tokens of this text; give at least one word")

@@ -18,7 +18,7 @@ from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError
 from attnviz.models.external_errors import one_line
 from attnviz.models.imported.recording import Imported, Layers
-from attnviz.models.recorded.tokens import marked
+from attnviz.models.text import marked
 
 Array = NDArray[Any]
 
@@ -114,7 +114,7 @@ def _tokens(listed: Any) -> Tokens:
     texts = [str(_plain(token)["token"]) for token in listed]
     if not texts:
         raise ValueError("there are no tokens")
-    return marked(tuple(text.replace("Ġ", " ").replace("▁", " ") for text in texts))
+    return marked(texts)
 
 
 def _array(given: Any) -> Array | None:

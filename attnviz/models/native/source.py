@@ -516,8 +516,13 @@ class Native(Gated):
         owners = None
         if prompt.words is not None:
             owners = text.owners(prompt.text or "", prompt.words, offsets)
+        sentences = (prompt.text, prompt.pair)
         tokens = self._reader.tokens(
-            read.ids, segments=read.type_ids, added=read.special_tokens_mask, owners=owners
+            read.ids,
+            segments=read.type_ids,
+            added=read.special_tokens_mask,
+            owners=owners,
+            encoded=text.Encoded(sentences, read.offsets, read.sequence_ids, read.word_ids),
         )
         return tokens, offsets
 

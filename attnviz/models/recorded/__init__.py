@@ -13,7 +13,6 @@ from __future__ import annotations
 from attnviz.models.recorded.checks import MOST_ROUNDED, MOST_ROUNDED_SUM, SUM_TOLERANCE
 from attnviz.models.recorded.fields import JSON, SCHEMA, SUFFIXES
 from attnviz.models.recorded.reading import load, load_all
-from attnviz.models.recorded.tokens import marked
 from attnviz.models.recorded.writing import dump
 
 __all__ = [
@@ -26,5 +25,4 @@ __all__ = [
     "dump",
     "load",
     "load_all",
-    "marked",
 ]

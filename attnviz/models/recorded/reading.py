@@ -6,13 +6,13 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from attnviz.attention.sizes import MAX_LAYERS
 from attnviz.core.capture import Capture
-from attnviz.core.heads import Layout, Site, SiteKind
+from attnviz.core.heads import Layout, Mean, Site, SiteKind
 from attnviz.core.key_mask import KeyMask
 from attnviz.core.own_names import called
 from attnviz.core.prompt import Inputs
@@ -129,7 +129,8 @@ def _capture(path: Path, fields: dict[str, Any], item: int | None) -> Capture:
             sink = site in reach and reach[site].sink
             check_sums(path, site, weights, slack(meta, weights.shape[-1]), sink=sink)
     empty = sum(int((~m.any(-1)).any(0).sum()) for m in maps.values())
-    layout = Layout(heads, whole=meta.get("whole") is True)
+    mean = meta.get("mean") if meta.get("mean") in get_args(Mean) else ""
+    layout = Layout(heads, whole=meta.get("whole") is True, mean=mean)
     inputs = _placed(path, Inputs(sides), fields, meta, (queries, keys))
     return Capture(_info(path, meta), layout, inputs, maps, empty, reach, what)
 

@@ -14,9 +14,7 @@ from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError
 from attnviz.models.external_errors import one_line
 from attnviz.models.recorded.fields import FLAGS, Array
-
-_ENDS = {"[SEP]", "</s>"}
-_MARKS = {"[CLS]", "[SEP]", "[PAD]", "<s>", "</s>", "<pad>", "<|endoftext|>", "<bos>", "<eos>"}
+from attnviz.models.text import marked
 
 
 def tokens_of(path: Path, fields: dict[str, Any], prefix: str, item: int | None) -> Tokens | None:
@@ -46,16 +44,14 @@ def tokens_of(path: Path, fields: dict[str, Any], prefix: str, item: int | None)
             values: dict[str, Any] = {
                 f: tuple(as_type.get(f, int)(x) for x in v) for f, v in flags.items()
             }
-            return Tokens(listed, **values)
+            tokens = Tokens(listed, **values)
+            if "words" in values:
+                return tokens
+            read = marked(listed, tokens.special)
+            return replace(tokens, texts=read.texts, words=read.words)
         return marked(listed)
     except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"{path}: {one_line(error)}; record it again") from None
-
-
-def marked(texts: tuple[str, ...]) -> Tokens:
-    """Tokens of which only the texts are known: those that are a model's own marks are special."""
-    special = tuple(text in _MARKS for text in texts)
-    return Tokens(texts, special=special, separators=tuple(text in _ENDS for text in texts))
 
 
 def with_output(tokens: Tokens, meta: dict[str, Any]) -> Tokens:

@@ -62,6 +62,7 @@ def dump(capture: Capture, suffix: str) -> bytes:
         meta["layers"] = gaps
     meta["versions"] = dict(capture.source.versions)
     meta |= {"quantity": capture.quantity, "whole": layout.whole}
+    meta |= {"mean": layout.mean} if layout.mean else {}
     named = {"": sides.queries} | ({"source_": sides.keys} if kinds[-1] == "cross" else {})
     beside, said = media_layout.pack(capture.inputs, named)
     arrays |= beside

@@ -223,7 +223,7 @@ export function headsOf(state) {
   if (!found) {
     found = kind.sites.flatMap((site) => site.heads.map((data, row) => {
       const id = `${site.layer}.${data.index}`;
-      const [name, title] = kind.whole ? [`${site.layer}.*`, `layer ${site.layer}`] : [id, `head ${id}`];
+      const [name, title] = data.called ? [data.called, data.title || ""] : kind.whole ? [`${site.layer}.*`, `layer ${site.layer}`] : [id, `head ${id}`];
       return { id, name, title, place: 0, site, row, data };
     }));
     found.forEach((head, place) => { head.place = place; });

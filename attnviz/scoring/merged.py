@@ -1,0 +1,161 @@
+"""Captures made of captures: maps of words, and means over heads or layers.
+
+A mean is a picture of many heads at once and no head: what one of them does is averaged away, so
+that it has a name of its own (``4.*``, ``*.3``, ``*.*``) and no scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.core.capture import Capture
+from attnviz.core.heads import Head, Layout, Mean, Site
+from attnviz.core.key_mask import KeyMask
+from attnviz.errors import UsageError
+from attnviz.scoring.replay import allowed_in
+from attnviz.scoring.words import in_words, merge_words
+
+Maps = NDArray[np.floating[Any]]
+
+WORDS_NOTE = (
+    "Maps are of words: the sum over a word's tokens as keys, the mean over its tokens as queries."
+)
+_OVER = {"heads": "the heads of each layer", "layers": "the layers", "all": "all heads"}
+
+
+def mean_note(mean: Mean) -> str:
+    """What a reader of a mean must know, as a sentence."""
+    return (
+        f"Maps are means over {_OVER[mean]}: a mean hides what single heads do, and says of none "
+        "that it does it."
+    )
+
+
+def capture_in_words(capture: Capture) -> Capture:
+    """The same capture with subwords merged into words, on both axes.
+
+    A word may attend to another if one of its tokens may attend to one of the other's.
+    """
+    maps, reach = {}, {}
+    for site, layer in capture.maps.items():
+        sides, known = capture.inputs.sides[site.kind], capture.reach.get(site)
+        maps[site] = merge_words(layer, sides)[0]
+        allowed = _merged(allowed_in(layer, site.kind, known), sides)
+        reach[site] = KeyMask.of(
+            allowed,
+            sink=known is not None and known.sink,
+            unselected=None
+            if known is None or known.unselected is None
+            else _merged(known.unselected, sides) & ~allowed[:1],
+        )
+    kept: dict[int, Any] = {}
+    sides_of = {}
+    for kind, sides in capture.inputs.sides.items():
+        merged = in_words(sides)
+        queries = kept.setdefault(id(sides.queries), merged.queries)
+        keys = kept.setdefault(id(sides.keys), merged.keys)
+        sides_of[kind] = replace(merged, queries=queries, keys=keys)
+    inputs = replace(
+        capture.inputs, sides=sides_of, notes=(*capture.inputs.notes, WORDS_NOTE), features={}
+    )
+    return replace(
+        capture, inputs=inputs, maps=maps, reach=reach, terms={}, empty_rows=_empty(maps)
+    )
+
+
+def mean_layout(
+    layout: Layout, heads: Collection[Head], mean: Mean
+) -> tuple[Layout, frozenset[Head]]:
+    """The layout of a mean over some heads, and the means that it holds.
+
+    Raises:
+        UsageError: one that was taken already, or over the heads of layers that have one map each.
+    """
+    if layout.mean:
+        raise UsageError("these maps are means already; leave out {mean}", mean=mean)
+    if layout.whole and mean == "heads":
+        raise UsageError(
+            "these maps are one for each layer already; {mean} takes layers here", mean=...
+        )
+    counts: dict[Any, tuple[int, ...]] = {}
+    for kind in layout.kinds:
+        if mean == "heads":
+            counts[kind] = tuple(min(count, 1) for count in layout.heads[kind])
+        else:
+            counts[kind] = (max(layout.heads[kind]) if mean == "layers" else 1,)
+    taken = Layout(counts, whole=mean == "heads", mean=mean)
+    return taken, frozenset(_of(head, mean) for head in heads)
+
+
+def mean_capture(capture: Capture, mean: Mean) -> Capture:
+    """The mean of the maps that a capture holds, over the heads of a layer, layers or all.
+
+    A key is allowed where one of the heads allows it; layers count alike in a mean over layers,
+    heads alike in one over all.
+
+    Raises:
+        UsageError: see :func:`mean_layout`; layers with maps of different sizes.
+    """
+    held = [head for head in capture.layout if capture.holds(head)]
+    layout, _ = mean_layout(capture.layout, held, mean)
+    groups: dict[Head, list[Head]] = {}
+    for head in held:
+        groups.setdefault(_of(head, mean), []).append(head)
+    reach_of = {
+        site: allowed_in(layer, site.kind, capture.reach.get(site))
+        for site, layer in capture.maps.items()
+    }
+    rows: dict[Site, list[tuple[int, Maps, NDArray[np.bool_]]]] = {}
+    for group, heads in sorted(groups.items()):
+        if len({capture[head].shape for head in heads}) > 1:
+            raise UsageError("{mean} needs maps of one size; these layers have several", mean=mean)
+        total = np.zeros(capture[heads[0]].shape, np.float64)
+        allowed = np.zeros(total.shape, bool)
+        for head in heads:
+            masks = reach_of[head.site]
+            total += capture[head]
+            allowed |= masks[capture.place(head) if len(masks) > 1 else 0]
+        weights = (total / len(heads)).astype(capture[heads[0]].dtype)
+        rows.setdefault(group.site, []).append((group.index, weights, allowed))
+    maps = {site: np.stack([weights for _, weights, _ in listed]) for site, listed in rows.items()}
+    sinks = _sinks(capture)
+    reach = {
+        site: KeyMask.of(np.stack([allowed for *_, allowed in listed]), sink=site.kind in sinks)
+        for site, listed in rows.items()
+    }
+    kept = {
+        site: tuple(index for index, *_ in listed)
+        for site, listed in rows.items()
+        if len(listed) < layout.heads[site.kind][site.layer]
+    }
+    inputs = replace(capture.inputs, notes=(*capture.inputs.notes, mean_note(mean)))
+    return replace(
+        capture, layout=layout, inputs=inputs, maps=maps, reach=reach, kept=kept, terms={}
+    )
+
+
+def _of(head: Head, mean: Mean) -> Head:
+    """The mean that a head is a part of."""
+    layer = head.layer if mean == "heads" else 0
+    return Head(Site(head.site.kind, layer), head.index if mean == "layers" else 0)
+
+
+def _sinks(capture: Capture) -> frozenset[str]:
+    """The kinds of layers some of which have a learned sink."""
+    return frozenset(site.kind for site, mask in capture.reach.items() if mask.sink)
+
+
+def _merged(allowed: NDArray[np.bool_], sides: Any) -> NDArray[np.bool_]:
+    """Which words may attend to which, bool [H or 1, T', S']."""
+    merged: NDArray[np.bool_] = merge_words(allowed.astype(np.float32), sides)[0] > 0
+    return merged
+
+
+def _empty(maps: Mapping[Site, Maps]) -> int:
+    """How many query rows of any layer have no weight at all."""
+    return sum(int((~layer.any(-1)).any(0).sum()) for layer in maps.values())

@@ -1,0 +1,109 @@
+"""What people reported of words and of means over heads: address, case, and that it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import attnviz as av
+
+TEXT = "The keyring was unusable"
+
+
+def _words() -> None:
+    """The weights from word to word, as numbers."""
+    tokens, words = (
+        av.capture(TEXT, model="demo-bert"),
+        av.capture(TEXT, model="demo-bert", words=True),
+    )
+    assert words.tokens == ("[CLS]", "the", "keyring", "was", "unusable", "[SEP]")
+    map_ = tokens["1.2"]
+    assert words["1.2"][2, 4] == pytest.approx(map_[2:4, 5:7].sum(1).mean(), abs=1e-6)
+
+
+def _all_heads() -> None:
+    """One map of all heads and layers, for which a sum over words is asked."""
+    whole = av.capture(TEXT, model="demo-bert")
+    mean = av.capture(TEXT, model="demo-bert", mean="all", words=True)
+    by_hand = np.stack(list(whole.maps.values())).astype(np.float64).mean((0, 1))
+    ((row,),) = mean.maps.values()
+    assert row[2, 4] == pytest.approx(by_hand[2:4, 5:7].sum(1).mean(), abs=1e-6)
+    assert any("hides what single heads do" in note for note in mean.inputs.notes)
+
+
+REPORTS: list[tuple[str, Callable[[], None]]] = [
+    ("https://github.com/jessevig/bertviz/issues/23", _words),
+    ("https://github.com/jessevig/bertviz/issues/111", _all_heads),
+]
+
+
+@pytest.mark.parametrize(("address", "case"), REPORTS, ids=[row[0] for row in REPORTS])
+def test_a_report(address: str, case: Callable[[], None]) -> None:
+    assert address.startswith("https://")
+    case()
+
+
+def test_bertweet_phobert_and_ctrl_join_what_their_vocabularies_join(tmp_path: Path) -> None:
+    """Pieces that go on end in ``@@``; a stop is a word of its own, as in every vocabulary."""
+    import json
+
+    from transformers import BertweetTokenizer, CTRLTokenizer, PhobertTokenizer
+
+    from attnviz.models.hooked.tokenizer import Texts
+    from attnviz.scoring.words import word_starts
+
+    pieces = ["c@@", "a@@", "t", ".", "t@@", "he", "cat@@"]
+    (tmp_path / "vocab.txt").write_text("".join(f"{p} {n}\n" for n, p in enumerate(pieces)))
+    (tmp_path / "codes").write_text("h e</w> 1\n")
+    (tmp_path / "vocab.json").write_text(
+        json.dumps({p: n for n, p in enumerate([*pieces, "<unk>"])})
+    )
+    (tmp_path / "merges").write_text("#version: 0.2\nh e</w>\n")
+    tokenizers = [
+        BertweetTokenizer(str(tmp_path / "vocab.txt"), str(tmp_path / "codes")),
+        PhobertTokenizer(str(tmp_path / "vocab.txt"), str(tmp_path / "codes")),
+        CTRLTokenizer(str(tmp_path / "vocab.json"), str(tmp_path / "merges")),
+    ]
+    for tokenizer in tokenizers:
+        tokens, _ = Texts(tokenizer, "x").encode("the cat .", special=False)
+        assert tokens.texts == ("t@@", "he", "c@@", "a@@", "t", ".")
+        assert word_starts(tokens)[1].texts == ("the", "cat", ".")
+        joined = Texts(tokenizer, "x").tokens(tokenizer.convert_tokens_to_ids(["cat@@", "."]))
+        assert word_starts(joined)[1].texts == ("cat", ".")
+
+
+RAW = [
+    (["[CLS]", "The", "un", "##happi", "##ness", ".", "[SEP]"], "[CLS] The unhappiness . [SEP]"),
+    (["The", "Ġun", "happi", "ness", "."], "The unhappiness ."),
+    (["<s>", "▁The", "▁un", "happi", "ness", "."], "<s> The unhappiness ."),
+    (["the</w>", "un", "happi", "ness</w>", ".</w>"], "the unhappiness ."),
+    (["the", "un@@", "happi@@", "ness", "."], "the unhappiness ."),
+    (["Ġna", "Ã¯", "ve", "Ċ"], "naïve \n"),
+    (["##", "un", "@@", "▂x"], "## un @@ ▂x"),  # marks alone are text
+    (["Ġużeppi", "kiel", "ħobż"], "Ġużeppi kiel ħobż"),  # a letter of Maltese
+]
+
+
+@pytest.mark.parametrize(("pieces", "words"), RAW)
+def test_raw_pieces_merge(pieces: list[str], words: str) -> None:
+    from attnviz.scoring.words import word_starts
+
+    count = len(pieces)
+    weights = np.full((1, 1, count, count), 1 / count, np.float32)
+    held = av.from_arrays(weights, pieces, kind="encoder")
+    merged = word_starts(held.inputs.sides["encoder"].queries)[1].texts
+    assert " ".join(text.strip(" ") for text in merged) == words
+
+
+def test_recorded_pieces_merge_too(tmp_path: Path) -> None:
+    """A file with raw pieces, and one whose flags say nothing of words."""
+    from attnviz.scoring.words import word_starts
+
+    weights = np.full((1, 1, 3, 3), 1 / 3, np.float32)
+    for more in ({}, {"special": np.array([True, False, False])}):
+        np.savez(tmp_path / "x.npz", attentions=weights, tokens=["[CLS]", "un", "##do"], **more)
+        sides = av.read(tmp_path / "x.npz").inputs.sides["encoder"]
+        assert word_starts(sides.queries)[1].texts == ("[CLS]", "undo")

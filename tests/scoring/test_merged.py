@@ -1,0 +1,138 @@
+"""Captures of words and means of captures, against sums and means by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import attnviz as av
+from attnviz.errors import UsageError
+from attnviz.features.export.function import export
+
+TEXT = "The keyring was unusable"
+NAMES = {"heads": ["0.*", "1.*"], "layers": ["*.0", "*.1", "*.2", "*.3"], "all": ["*.*"]}
+
+
+@pytest.fixture(scope="module")
+def held() -> av.Capture:
+    """Two layers of four heads of a decoder."""
+    return av.capture(TEXT, model="demo-gpt2", select="0-1.0-3")
+
+
+@pytest.mark.parametrize("mean", ["heads", "layers", "all"])
+def test_a_mean_is_the_mean(held: av.Capture, mean: str) -> None:
+    whole = np.stack(list(held.maps.values())).astype(np.float64)
+    axes = {"heads": (1,), "layers": (0,), "all": (0, 1)}[mean]
+    made = av.capture(held, mean=mean)
+    maps = np.concatenate(list(made.maps.values()))
+    expected = whole.mean(axes).reshape(maps.shape)
+    np.testing.assert_allclose(maps, expected, atol=1e-7)
+    shown = [made.layout.name(head) for head in made.layout if made.holds(head)]
+    assert shown == NAMES[mean]
+    assert [made.layout.head(name) for name in shown] == list(filter(made.holds, made.layout))
+
+
+@pytest.mark.parametrize("mean", ["heads", "layers", "all"])
+def test_a_mean_is_never_scored_as_a_head(held: av.Capture, mean: str) -> None:
+    made = av.capture(held, mean=mean)
+    with pytest.raises(UsageError, match="no scores"):
+        av.heads(made)
+    with pytest.raises(UsageError, match="means already"):
+        av.capture(made, mean="all")
+    picture = av.heatmap(held, mean=mean)
+    assert not picture.roles
+    assert "hides what single heads do" in picture.caption
+    assert picture.to_bytes("png")
+
+
+def test_only_the_heads_that_are_selected_count(held: av.Capture) -> None:
+    made = av.heatmap(held, "1.0, 1.3", mean="heads")
+    ((head, weights, _),) = made.maps
+    assert held.layout.name(head) == "1.0"
+    expected = (held["1.0"] + held["1.3"]) / 2
+    np.testing.assert_allclose(np.ma.filled(weights, 0), expected, atol=1e-7)
+
+
+def test_words_keep_what_may_be_attended_to(held: av.Capture) -> None:
+    made = av.capture(held, words=True)
+    tokens = held.inputs.sides["decoder"].queries
+    assert len(made.tokens) == 1 + max(tokens.words) + 1
+    (reach, *_) = made.reach.values()
+    assert reach.causal
+    np.testing.assert_allclose(made["0.0"].sum(1), 1, atol=1e-6)
+
+
+def test_numbers_by_word_in_files(held: av.Capture, tmp_path: Path) -> None:
+    made, picture = av.capture(held, words=True), av.heatmap(held, "1.2", words=True)
+    for suffix in ("csv", "json", "npz", "safetensors"):
+        picture.save(tmp_path / f"w.{suffix}")
+    lines = (tmp_path / "w.csv").read_text().splitlines()
+    assert lines[0].startswith("layer,index,head,query,key,query_token,key_token,weight")
+    count = len(made.tokens)
+    assert len(lines) == 1 + count * (count + 1) // 2
+    document = json.loads((tmp_path / "w.json").read_text())
+    listed = np.array(document["maps"][0]["weights"], float)
+    np.testing.assert_allclose(np.nan_to_num(listed), made["1.2"], atol=1e-7)
+    assert document["words"] is True
+    assert "sum over" in " ".join(document["notes"])
+    arrays = np.load(tmp_path / "w.npz")
+    np.testing.assert_array_equal(arrays["1.2"], np.nan_to_num(listed).astype("f4"))
+    assert tuple(json.loads(str(arrays["keys"]))) == made.tokens
+
+
+def test_rows_that_are_cut_keep_their_places(held: av.Capture) -> None:
+    picture = av.heatmap(held, "1.2", rows="2-3", hide="sink")
+    document = json.loads(picture.to_bytes("json"))
+    assert document["maps"][0]["positions"]["queries"] == [2, 3]
+    assert document["maps"][0]["positions"]["keys"][0] == 1
+
+
+def test_a_capture_of_words_comes_back_from_its_file(tmp_path: Path) -> None:
+    whole = av.capture(TEXT, model="demo-bert", words=True)
+    av.write_capture(whole, tmp_path / "w.npz")
+    again = av.read(tmp_path / "w.npz")
+    assert again.tokens == whole.tokens
+    np.testing.assert_array_equal(again["0.1"], whole["0.1"])
+    mean = av.capture(TEXT, model="demo-bert", mean="heads")
+    av.write_capture(mean, tmp_path / "m.npz")
+    back = av.read(tmp_path / "m.npz")
+    assert back.layout == mean.layout
+    with pytest.raises(UsageError, match="no scores"):
+        av.heads(back)
+    av.write_capture(whole, tmp_path / "w.csv")
+    assert "unusable" in (tmp_path / "w.csv").read_text()
+
+
+def test_an_export_of_words_has_their_numbers(tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text(TEXT + "\n")
+    options = {"model": "demo-bert", "jobs": 1, "format": "png,npz"}
+    export(tmp_path / "t.txt", tmp_path / "w", words=True, select="1.2", **options)
+    (file,) = (tmp_path / "w").rglob("*.npz")
+    arrays = np.load(file)
+    expected = av.capture(TEXT, model="demo-bert", words=True)
+    np.testing.assert_allclose(arrays["L01H02"], expected["1.2"], atol=1e-6)
+    assert tuple(json.loads(str(arrays["queries"]))) == expected.tokens
+    export(tmp_path / "t.txt", tmp_path / "m", mean="heads", select="0-1.*", **options)
+    names = sorted(path.name for path in (tmp_path / "m").rglob("L*.png"))
+    assert names == ["L00-mean.png", "L01-mean.png"]
+    with pytest.raises(UsageError, match="no roles"):
+        export(tmp_path / "t.txt", tmp_path / "n", mean="heads", role="first", **options)
+
+
+def test_a_page_of_means_names_them_and_scores_none(held: av.Capture, tmp_path: Path) -> None:
+    av.view(held, mean="layers").save(tmp_path / "m.html")
+    page = (tmp_path / "m.html").read_text()
+    assert '"called":"*.0"' in page.replace(" ", "")
+    assert "hides what single heads do" in page
+    with pytest.raises(UsageError, match="single heads"):
+        av.view(held, mean="layers", why="0.1")
+
+
+def test_the_help_finds_means_and_words() -> None:
+    from attnviz.core.questions import nearest
+
+    assert "--mean heads" in nearest("average over heads")[0].command
+    assert "--words" in nearest("weights by word")[0].command
