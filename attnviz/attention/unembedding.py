@@ -67,7 +67,8 @@ def _slopes(readout: Readout, streams: Array) -> tuple[Array, Array]:
     y = y if head.bias is None else y + exact(head.bias)
     made = exact(head.act(y))
     one = xp.ones_like(y)
-    return made / xp.where(y == 0, one, y), deviation(head.norm, made)
+    slopes = made / xp.where(y == 0, one, y)
+    return slopes, one[..., 0] if head.norm is None else deviation(head.norm, made)
 
 
 def _before_head(readout: Readout, streams: Array, rows: Array) -> tuple[Array, Array]:
@@ -76,10 +77,12 @@ def _before_head(readout: Readout, streams: Array, rows: Array) -> tuple[Array, 
     assert head is not None
     slopes, sigmas = _slopes(readout, streams)
     constants = arrays.of(rows).xp.zeros_like(rows[:, 0])
-    if head.norm.shift is not None:
-        constants = constants + rows @ exact(head.norm.shift)
-    u = exact(head.norm.scale) * rows
-    u = u - u.mean(-1)[..., None] if head.norm.centred else u
+    u = rows
+    if head.norm is not None:
+        if head.norm.shift is not None:
+            constants = constants + rows @ exact(head.norm.shift)
+        u = exact(head.norm.scale) * rows
+        u = u - u.mean(-1)[..., None] if head.norm.centred else u
     u = u / sigmas[..., None] * slopes
     if head.bias is not None:
         constants = constants + u @ exact(head.bias)
@@ -139,6 +142,8 @@ def scaled(readout: Readout, streams: Array, parts: Array) -> Array:
         return made
     slopes, sigmas = _slopes(readout, streams)
     made = made @ exact(head.weight).T * slopes
+    if head.norm is None:
+        return made
     made = made - made.mean(-1)[..., None] if head.norm.centred else made
     return exact(head.norm.scale) * made / sigmas[..., None]
 

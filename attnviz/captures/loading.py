@@ -106,6 +106,17 @@ def light(source: Source) -> Source:
     return same
 
 
+def answering(source: Source) -> Source:
+    """The same model for questions on what it predicts: a classifier's labels, or words.
+
+    Raises:
+        ModelError: a classifier whose head is not known.
+    """
+    labelled = getattr(source, "labelled", None)
+    asked: Source = source if labelled is None else labelled()
+    return asked
+
+
 def load_light(model: Any, **more: Any) -> Source:
     """:func:`light` of what :func:`load` gives."""
     return light(load(model, **more))

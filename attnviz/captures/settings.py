@@ -80,7 +80,7 @@ class ModelSettings(Settings, panel=MODEL):
         """
         from attnviz.captures.loading import light, load, load_light
 
-        if hasattr(self.model, "prepare"):
+        if hasattr(self.model, "prepare") or getattr(source, "labels", None) is not None:
             return None
         return partial(load_light if light(source) is source else load, **self.asked())
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from attnviz.core.labels import Labels
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import Source
 from attnviz.core.spans import no_span
@@ -57,9 +58,27 @@ def predicted(inputs: Inputs) -> Tokens:
     return list(inputs.sides.values())[-1].queries
 
 
+def labels_of(source: Source) -> Labels | None:
+    """The labels that a classifier predicts; None for a model that predicts words."""
+    found: Labels | None = getattr(source, "labels", None)
+    return found
+
+
 def is_masked(source: Source) -> bool:
-    """Whether its predictions are those of a masked model."""
-    return source.layout.kinds == ("encoder",)
+    """Whether its predictions are those of a masked model; labels are none."""
+    return source.layout.kinds == ("encoder",) and labels_of(source) is None
+
+
+def answer_texts(source: Source, ids: Sequence[int]) -> tuple[str, ...]:
+    """What a model's predictions are called: the labels, or the tokens of these ids."""
+    labels = labels_of(source)
+    return source.tokens(ids).texts if labels is None else labels.texts(ids)
+
+
+def answer_place(source: Source, tokens: Tokens) -> int:
+    """Where the prediction of a text is looked at, of a model that fills no masks."""
+    labels = labels_of(source)
+    return len(tokens) - 1 if labels is None else labels.position(tokens)
 
 
 def next_tokens(text: int, inputs: Inputs) -> list[Trial]:
@@ -107,9 +126,9 @@ def everywhere(text: int, inputs: Inputs) -> list[Trial]:
     return [Trial(text, inputs, tuple(plain or range(len(tokens))))]
 
 
-def last(text: int, inputs: Inputs) -> list[Trial]:
-    """One trial: the prediction that follows the last token."""
-    return [Trial(text, inputs, (len(predicted(inputs)) - 1,))]
+def last(text: int, inputs: Inputs, source: Source) -> list[Trial]:
+    """One trial: the prediction that follows the last token, or the label of the text."""
+    return [Trial(text, inputs, (answer_place(source, predicted(inputs)),))]
 
 
 def at_mask(text: int, inputs: Inputs, mask: int) -> list[Trial]:
@@ -179,8 +198,11 @@ def one_token(source: Source, word: str) -> int:
         word: as it is written, or ``#391`` for the token of that id.
 
     Raises:
-        InputError: it is several tokens, or none.
+        InputError: it is several tokens, or none; or no label.
     """
+    labels = labels_of(source)
+    if labels is not None:
+        return labels.number(word)
     if _NUMBERED.fullmatch(word) and int(word[1:]) < (source.vocab_size or 0):
         return int(word[1:])
     if not word.strip():

@@ -409,5 +409,6 @@ def held(source: Source) -> tuple[Held, ...]:
     readout = source.readout().summed
     kinds |= {"after": None} if readout.after else {}
     kinds |= {"over": None} if readout.over else {}
-    kinds |= {"head": None} if readout.head is not None else {}
+    if readout.head is not None:
+        kinds["pool" if readout.head.norm is None else "head"] = None
     return tuple(kinds)

@@ -93,20 +93,22 @@ class HeadLayers:
     Attributes:
         weight: W transposed, [D, D].
         act: f, number by number, 0 at 0; for arrays of the kind of ``weight``.
-        norm: the normalization.
+        norm: the normalization; None where there is none, as in a classifier's pooler, whose W may
+            be wider or narrower.
         bias: b, [D], or None.
     """
 
     weight: Array
     act: Callable[[Any], Any]
-    norm: Normalization
+    norm: Normalization | None
     bias: Array | None = None
 
     def converted(self, like: Array) -> HeadLayers:
         """The same as arrays of the kind of another, where that is."""
         bias = None if self.bias is None else converted(self.bias, like)
         weight = converted(self.weight, like)
-        return HeadLayers(weight, self.act, self.norm.converted(like), bias)
+        norm = None if self.norm is None else self.norm.converted(like)
+        return HeadLayers(weight, self.act, norm, bias)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

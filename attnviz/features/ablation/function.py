@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from attnviz.captures.inputs import NO_MODEL, Input, prepared, prompts_of
-from attnviz.captures.loading import light
+from attnviz.captures.loading import answering, light
 from attnviz.captures.named import check_span
 from attnviz.captures.settings import Attaching, ModelSettings
 from attnviz.core.execution import Parallel
@@ -90,7 +90,7 @@ def ablate(
             check_span(settings.position.removeprefix("span:"), text)
     if not isinstance(reference, str | None):
         reference = prompts_of(reference, NO_MODEL)
-    source = light(model.load(heads=there))
+    source = answering(light(model.load(heads=there)))
     study = Study(
         source,
         None if text is None else prepared(source, text),

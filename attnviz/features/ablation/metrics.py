@@ -141,11 +141,12 @@ KL = Metric("kl", _kl)
 HIDDEN = Metric("hidden", _hidden, logits=False, unit="1 - cosine")
 
 
-def logit_difference(answer: int, against: int) -> Metric:
-    """The logit of one id minus that of another."""
+def logit_difference(answer: int, against: int | None) -> Metric:
+    """The logit of one id minus that of another, if there is one."""
 
     def at(_: Array, logits: Array, __: Trial) -> Array:
-        return arrays.exact(logits[:, answer]) - arrays.exact(logits[:, against])
+        logit: Array = arrays.exact(logits[:, answer])
+        return logit if against is None else logit - arrays.exact(logits[:, against])
 
     return Metric("logit-diff", at, unit="logits", worse=-1)
 

@@ -178,13 +178,36 @@ def _user_defined(metric: Metric, settings: AblationSettings) -> tuple[UserDefin
 
 def _metric(study: Study) -> Metric:
     settings, source = study.settings, study.source
-    if settings.answer is not None and settings.against is not None:
-        answer, against = (trials.one_token(source, w) for w in (settings.answer, settings.against))
+    labels = trials.labels_of(source)
+    if settings.answer is not None:
+        answer = trials.one_token(source, settings.answer)
+        if settings.against is None and labels is None:
+            raise UsageError(
+                "{answer} and {against} go together: the token that should win, and the other",
+                answer=...,
+                against=...,
+            )
+        if settings.against is None:
+            name = labels.names[answer] if labels is not None else ""
+            study.notes.append(f"Measured by the logit of the label {name!r}, with none taken off.")
+            return logit_difference(answer, None)
+        against = trials.one_token(source, settings.against)
         if answer == against:
             raise UsageError(f"{settings.answer!r} and {settings.against!r} are one token")
         return logit_difference(answer, against)
     if settings.metric is not None:
-        return named(settings.metric)
+        metric = named(settings.metric)
+        if labels is not None and metric.name == "loss":
+            raise UsageError(
+                "a classifier predicts no next token; take {metric}, or name a label with {answer}",
+                metric="kl",
+                answer=...,
+            )
+        return metric
+    if labels is not None and len(labels.names) == 1:
+        return logit_difference(0, None)
+    if labels is not None:
+        return METRICS["kl"]
     if source.no_logits:
         study.notes.append(
             f"Measured by the last hidden states (1 - cosine), since {source.no_logits}."
@@ -211,6 +234,10 @@ def _whole(study: Study, metric: Metric) -> Iterator[Trial]:
     """The texts with masks or without, or repeated random tokens, measured wherever they can be."""
     source, settings = study.source, study.settings
     if study.texts is None:
+        if trials.labels_of(source) is not None:
+            raise UsageError(
+                "{probe} asks for next tokens, which a classifier does not predict", probe=...
+            )
         if trials.is_masked(source) and metric.logits:
             raise UsageError(
                 "{probe} asks for next tokens, which a masked model does not predict", probe=...
@@ -220,8 +247,12 @@ def _whole(study: Study, metric: Metric) -> Iterator[Trial]:
     hides = trials.is_masked(source) and metric.logits
     mask = trials.mask_id(source) if hides else -1
     for number, inputs in enumerate(study.texts):
-        if metric.name == "logit-diff":
-            tested = trials.at_mask(number, inputs, mask) if hides else trials.last(number, inputs)
+        if metric.name == "logit-diff" or (metric.logits and trials.labels_of(source) is not None):
+            tested = (
+                trials.at_mask(number, inputs, mask)
+                if hides
+                else trials.last(number, inputs, source)
+            )
         elif metric.name == "hidden":
             tested = trials.everywhere(number, inputs)
         elif not hides:

@@ -161,7 +161,7 @@ class AblationSettings(Settings):
 
     def check(self) -> None:
         """Raise UsageError for what does not exist or does not go together."""
-        if (self.answer is None) != (self.against is None):
+        if self.answer is None and self.against is not None:
             raise UsageError(
                 "{answer} and {against} go together: the token that should win, and the other",
                 answer=...,

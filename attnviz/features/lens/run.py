@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from attnviz.captures.activations import Activations
-from attnviz.captures.trials import MASKS, is_masked, one_token, predicted
+from attnviz.captures.trials import (
+    MASKS,
+    answer_texts,
+    is_masked,
+    labels_of,
+    one_token,
+    predicted,
+)
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
 from attnviz.core.heads import Site
@@ -51,7 +58,8 @@ def run(source: Source, inputs: Inputs, question: LensSettings) -> Lens:
     targets = own.argmax(-1) if asked is None else on.full((len(own),), asked, on.int64, own)
     states = at(output.states, places)
     reading = readings(
-        source, inputs, states, own, targets, length=len(tokens), top=question.predictions
+        source, inputs, states, own, targets, length=len(tokens),
+        top=min(question.predictions, own.shape[-1]),
     )  # fmt: skip
     parts: Sequence[Added | None] = [None] * len(reading.rank)
     if not reason:
@@ -69,9 +77,9 @@ def run(source: Source, inputs: Inputs, question: LensSettings) -> Lens:
         tokens=texts,
         masked=masked,
         positions=tuple(places),
-        token="" if asked is None else source.tokens([asked]).texts[0],
-        followed=source.tokens(targets.tolist()).texts,
-        next=() if masked else tuple(texts[n + 1] if n + 1 < len(texts) else "" for n in places),
+        token="" if asked is None else answer_texts(source, [asked])[0],
+        followed=answer_texts(source, targets.tolist()),
+        next=_next(texts, places) if not masked and labels_of(source) is None else (),
         cells=_cells(source, reading, places, parts),
         difference=reading.difference,
         reason=reason,
@@ -80,13 +88,20 @@ def run(source: Source, inputs: Inputs, question: LensSettings) -> Lens:
     )
 
 
+def _next(texts: Sequence[str], places: Sequence[int]) -> tuple[str, ...]:
+    """Give the token that follows each place; an empty text behind the last."""
+    return tuple(texts[n + 1] if n + 1 < len(texts) else "" for n in places)
+
+
 def chosen(source: Source, tokens: Tokens, position: Position) -> list[int]:
     """The positions that are read, at least one.
 
     Raises:
         UsageError: there is no such position; InputError: a masked model's text has no mask.
     """
-    length = len(tokens)
+    length, labels = len(tokens), labels_of(source)
+    if labels is not None and labels.place != "each":
+        return [labels.position(tokens, None if position == "all" else position)]
     if isinstance(position, int):
         if not -length <= position < length:
             raise UsageError(f"there is no position {position}: the text has {length} tokens")
@@ -115,7 +130,7 @@ def _parts(
 ) -> Sequence[Added]:
     """What made one logit of every state, in the order of the readings."""
     mlps = list(at(output.mlps, places))
-    names = source.tokens(tokens.tolist()).texts
+    names = answer_texts(source, tokens.tolist())
     tokens, values = (table.reshape(states.shape[:2]) for table in (tokens, arrays.exact(values)))
     mixers = {layer: part[0][list(places)] for layer, part in output.mixers.items()}
     deviations = {layer: part[0][list(places)] for layer, part in output.deviations.items()}
@@ -145,4 +160,4 @@ def _cells(
 def _named(source: Source, ids: Array) -> zip[tuple[int, str]]:
     """Every id with its text, each once."""
     distinct = sorted(set(ids.reshape(-1).tolist()))
-    return zip(distinct, source.tokens(distinct).texts, strict=True)
+    return zip(distinct, answer_texts(source, distinct), strict=True)

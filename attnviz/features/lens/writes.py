@@ -18,7 +18,7 @@ from attnviz.attention.carrying import Carrying
 from attnviz.attention.unembedding import gain, moved, scaled
 from attnviz.captures.activations import Activations
 from attnviz.captures.copies import same_as
-from attnviz.captures.trials import predicted
+from attnviz.captures.trials import answer_texts, predicted
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
 from attnviz.core.fingerprint import fingerprint
@@ -196,11 +196,11 @@ def _writes(
     ends = []
     for sign in (1, -1):
         best = arrays.top(sign * effect, top)
-        texts = source.tokens(best).texts
+        texts = answer_texts(source, best)
         ends.append(tuple(TokenEffect(text, id_, float(effect[id_]))
                           for text, id_ in zip(texts, best, strict=True)))  # fmt: skip
     often = [(id_, n) for id_, n in sums.raised.most_common(RECURRING) if n > 1]
-    texts = source.tokens([id_ for id_, _ in often]).texts if often else ()
+    texts = answer_texts(source, [id_ for id_, _ in often]) if often else ()
     recurring = tuple(
         RecurringToken(text, id_, n / rows) for text, (id_, n) in zip(texts, often, strict=True)
     )

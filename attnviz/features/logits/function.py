@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from attnviz.captures.inputs import Input, prompts_of
-from attnviz.captures.loading import light
+from attnviz.captures.loading import answering, light
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.interface import interface
 from attnviz.features.logits.result import Logits
@@ -28,6 +28,6 @@ def logits(text: Input, *, settings: LogitsSettings, model: ModelSettings) -> Lo
         AttnvizError: see :mod:`attnviz.errors`; ModelError where the parts do not add up.
     """
     (prompt,) = prompts_of(text, "holds no logits, since those need the model")
-    source = light(model.load())
+    source = answering(light(model.load()))
     result = run(source, source.prepare(prompt), settings)
     return replace(result, identity=model.identity)

@@ -9,7 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.attention.unembedding import direction, words
-from attnviz.captures.trials import MASKS, is_masked, one_token, predicted
+from attnviz.captures.trials import (
+    MASKS,
+    answer_texts,
+    is_masked,
+    labels_of,
+    one_token,
+    predicted,
+)
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, exact, on_numpy, to_numpy, top
 from attnviz.core.heads import Head
@@ -57,7 +64,7 @@ def run(source: Source, inputs: Inputs, question: LogitsSettings) -> Logits:
         raise ModelError(f"{source.info.model} predicts no words: {source.no_logits}")
     tokens, own = predicted(inputs), source.readout()
     readout = own.summed
-    places = _places(tokens, question.position, masked=is_masked(source))
+    places = _places(source, tokens, question.position)
     asked = [
         None if w is None else one_token(source, w) for w in (question.answer, question.against)
     ]
@@ -120,16 +127,18 @@ def _before_cap(
     return replace(report, uncapped=whole, cap=cap, notes=(*report.notes, note))
 
 
-def _places(tokens: Tokens, position: Position, *, masked: bool) -> list[int]:
+def _places(source: Source, tokens: Tokens, position: Position) -> list[int]:
     """The positions that are looked at, at least one."""
-    length = len(tokens)
+    length, labels = len(tokens), labels_of(source)
+    if labels is not None and (position != "all" or labels.place != "each"):
+        return [labels.position(tokens, None if position == "all" else position)]
     if position == "all":
         return list(range(length))
     if isinstance(position, int):
         if not -length <= position < length:
             raise UsageError(f"there is no position {position}: the text has {length} tokens")
         return [position % length]
-    if not masked:
+    if not is_masked(source):
         return [length - 1]
     places = [n for n, text in enumerate(tokens.texts) if text in MASKS]
     if not places:
@@ -150,15 +159,16 @@ def _predictions(
     wanted: Sequence[int],
 ) -> Iterator[Prediction]:
     """The top words at each position, then those that were asked for, then what does follow."""
-    follows = not is_masked(source)
+    labels = labels_of(source)
+    follows = not is_masked(source) and labels is None
     for place, scores in logits.items():
         ids = top(scores, count)
         marks = dict.fromkeys(wanted, "asked")
         if follows and place + 1 < len(tokens):
             marks.setdefault(tokens.ids[place + 1], "next")
         listed = ids + [id_ for id_ in marks if id_ not in ids]
-        shares = on_numpy.softmax(scores, None)
-        for id_, text in zip(listed, source.tokens(listed).texts, strict=True):
+        shares = on_numpy.softmax(scores, None) if labels is None else labels.share(scores)
+        for id_, text in zip(listed, answer_texts(source, listed), strict=True):
             rank = int((scores > scores[id_]).sum()) + 1
             logit, share = float(scores[id_]), float(shares[id_])
             yield Prediction(place, text, id_, logit, share, rank, marks.get(id_, ""))
@@ -202,7 +212,7 @@ def _split(
     votes = []
     for head, moved in zip(strongest, rises, strict=True):
         ends = [top(moved, WORDS), top(-moved, WORDS)]
-        raises, lowers = (source.tokens(ids).texts for ids in ends)
+        raises, lowers = (answer_texts(source, ids) for ids in ends)
         seen = tuple(_seen(report.tokens, watch, head, sources[head]))
         votes.append(HeadAttribution(head, values[head], seen, raises, lowers))
     return _with(report, source, total, parts, votes, sources)
@@ -254,4 +264,4 @@ def _without(report: Logits, readout: Readout, source: Source) -> Logits:
 
 
 def _text(source: Source, token: int) -> str:
-    return source.tokens([token]).texts[0]
+    return answer_texts(source, [token])[0]

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from attnviz.captures.loading import light
+from attnviz.captures.loading import answering, light
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.interface import interface
 from attnviz.core.progress import Progress
@@ -59,7 +59,7 @@ def patch(
     if callable(settings.fill):
         settings = settings.but(fill=given_fill(settings.fill).name)
     given = pairs_of(pairs, settings.task, settings.group, settings.split)
-    source = light(model.load(heads=partial(check_heads, settings)))
+    source = answering(light(model.load(heads=partial(check_heads, settings))))
     study = PatchStudy(
         source,
         given,

@@ -206,7 +206,7 @@ def _ready(source: Source, number: int, pair: Pair, align: Align, mask: int | No
         raise InputError(
             f"answer and against are the same token {pair.answer!r}; name two that differ"
         )
-    at = tuple(_predicts(number, inputs, mask) for inputs in (clean, corrupted))
+    at = tuple(_predicts(source, number, inputs, mask) for inputs in (clean, corrupted))
     partner = _partners(clean, corrupted, pair, align)
     mine, theirs = predicted(clean).ids, predicted(corrupted).ids
     span = tuple(i for i, j in enumerate(partner) if j < 0 or mine[i] != theirs[j])
@@ -243,15 +243,18 @@ def _token(source: Source, word: str | int) -> int:
         raise InputError("the answer, or what it is held against, is empty; name a token")
     if isinstance(word, str):
         return trials.one_token(source, word)
+    labels = trials.labels_of(source)
+    if labels is not None:
+        return labels.number(f"#{word}")
     if not 0 <= word < (source.vocab_size or 0):
         raise InputError(f"id {word} is not in the vocabulary of {source.vocab_size:,} tokens")
     return word
 
 
-def _predicts(number: int, inputs: Inputs, mask: int | None) -> int:
+def _predicts(source: Source, number: int, inputs: Inputs, mask: int | None) -> int:
     """The position whose logits are looked at."""
     if mask is None:
-        return len(predicted(inputs)) - 1
+        return trials.answer_place(source, predicted(inputs))
     (trial,) = trials.at_mask(number, inputs, mask)
     return trial.positions[0]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from attnviz.captures.trials import predicted
+from attnviz.captures.trials import answer_texts, predicted
 from attnviz.core.fingerprint import fingerprint
 from attnviz.core.heads import Layout, Site
 from attnviz.core.progress import Progress
@@ -372,8 +372,8 @@ def example(source: Source, pairs: Sequence[PreparedPair]) -> PairExample:
     """The first pair, as it is shown."""
     pair = pairs[0]
     clean, corrupted = (predicted(inputs).texts for inputs in (pair.clean, pair.corrupted))
-    against = "" if pair.against is None else source.tokens([pair.against]).texts[0]
-    answer = source.tokens([pair.answer]).texts[0]
+    against = "" if pair.against is None else answer_texts(source, [pair.against])[0]
+    answer = answer_texts(source, [pair.answer])[0]
     return PairExample(clean, corrupted, answer, against, pair.at[0])
 
 

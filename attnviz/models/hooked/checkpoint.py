@@ -92,6 +92,46 @@ def load_network(
             raise ModelError(f"{name} does not fit on {device}: {one_line(error)}") from error
 
 
+def load_classifier(folder: Path, name: str, device: torch.device, dtype: torch.dtype) -> Any:
+    """Load the classifier that a checkpoint names, with every weight of its head.
+
+    Raises:
+        ModelError: transformers has no such class or cannot load it, or weights are missing.
+    """
+    with silenced():
+        import transformers
+
+        config = _config(folder, name)
+        named = (getattr(config, "architectures", None) or [""])[0]
+        builder = getattr(transformers, named, None)
+        if builder is None or getattr(config, "is_encoder_decoder", False):
+            raise ModelError(f"{name}: labels of {named or config.model_type} are not read")
+        try:
+            model, report = builder.from_pretrained(
+                folder,
+                config=config,
+                dtype=dtype,
+                attn_implementation="eager",
+                use_safetensors=True,
+                local_files_only=True,
+                trust_remote_code=False,
+                ignore_mismatched_sizes=True,
+                output_loading_info=True,
+            )
+        except Exception as error:  # transformers raises whatever its parts raise
+            raise ModelError(
+                f"{name}: transformers cannot load {named}: {one_line(error)}"
+            ) from error
+        _made_up(report, model, body_of(model), name)
+        wrong = [*report["missing_keys"], *map(str, report["mismatched_keys"])]
+        if wrong:
+            raise ModelError(
+                f"{name}: its label head is not in its weights ({sorted(wrong)[0]} is missing or "
+                "of another shape)"
+            )
+        return model.to(device)
+
+
 def _placed(placement: Placement, device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
     """What ``from_pretrained`` takes for it."""
     asked: dict[str, Any] = {}

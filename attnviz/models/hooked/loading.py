@@ -66,5 +66,5 @@ def load(
     if "image" in network.reads and not network.seq2seq:
         return VisionLanguage(network, surveyed, texts, name, reason, folder=path)
     source = Hooked(network, surveyed, texts, name, reason)
-    source.own = True
+    source.own, source.folder = True, path
     return source

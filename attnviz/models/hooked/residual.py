@@ -243,6 +243,12 @@ def _readout(
     if norm is None:
         why = "its last normalization is neither layer nor RMS normalization"
         return Readout(None, reason=why)
+    labels: Any = getattr(network, "labels", None)
+    if labels is not None:  # proved where it was found
+        return Readout(
+            labels.table, norm.scale, norm.eps, norm.shift, labels.bias, norm.centred,
+            normed=not same, head=labels.layers,
+        )  # fmt: skip
     head: Any = network.model.get_output_embeddings()
     weight, bias = (_values(getattr(head, name, None)) for name in ("weight", "bias"))
     logits = output["logits"][0]

@@ -7,7 +7,8 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Self, TypeVar, overload
+from pathlib import Path
+from typing import Any, Self, TypeVar, cast, overload
 
 import torch
 from torch import Tensor
@@ -75,9 +76,11 @@ class Hooked(Prompted):
 
     Attributes:
         own: whether attnviz loaded it, so that nobody else's hooks can be in it.
+        folder: where it lies, if attnviz loaded it from there.
     """
 
     own = False
+    folder: Path | None = None
 
     def __init__(
         self, network: HookedModel, survey: Survey, texts: Texts, name: str, reason: str = ""
@@ -108,6 +111,29 @@ class Hooked(Prompted):
                 numbers = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
                 digest.update(numbers.data)
         return digest.hexdigest()
+
+    def labelled(self) -> Self:
+        """The same model with its labels in place of words, where it is a classifier."""
+        from attnviz.models.hooked import labels
+
+        model: Any = self._network.model
+        if isinstance(self, labels.LabelSource) or self.info.untrained:
+            return self
+        if type(model).__name__.endswith(labels.SUFFIXES):
+            return cast(Self, self._labels)
+        if self.folder is None or not labels.is_classifier(model.config.architectures):
+            return self
+        return cast(Self, self._labels)
+
+    @_Tried
+    def _labels(self) -> Hooked:
+        """The source of its labels, found when it is first needed."""
+        from attnviz.models.hooked import labels
+
+        if self.folder is None:
+            return labels.borrow_labels(self)
+        device, dtype = self._network.device, self._network.dtype
+        return labels.load_labels(self.folder, self._name, device, dtype)
 
     @property
     def layout(self) -> Layout:

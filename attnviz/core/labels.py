@@ -1,0 +1,107 @@
+"""Labels that a fine-tuned classifier gives a text or each of its tokens, in place of words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from attnviz.core.tokens import Tokens
+from attnviz.errors import InputError, UsageError, cut
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Place = Literal["first", "last", "each"]
+"""The token whose final state is read: [CLS] and its like, the last one, or each its own."""
+_NUMBERED = re.compile(r"#([0-9]{1,6})")
+_LISTED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """What a label head tells apart, and where it reads it.
+
+    Attributes:
+        names: of the labels, in the order of the logits.
+        place: of the token whose final state it reads.
+        shares: how logits become shares: one label of several (``softmax``), each on its own
+            (``sigmoid``, several labels at once), or not at all (``none``, regression).
+        pad: the id that is no last token; None where there is none.
+    """
+
+    names: tuple[str, ...]
+    place: Place
+    shares: Literal["softmax", "sigmoid", "none"] = "softmax"
+    pad: int | None = None
+
+    def number(self, name: str) -> int:
+        """Find a label by its name, or ``#2`` by its number.
+
+        Raises:
+            InputError: no such label, or several of that name.
+        """
+        for same in (str, str.casefold):
+            found = [n for n, own in enumerate(self.names) if same(own) == same(name.strip())]
+            if len(found) == 1:
+                return found[0]
+            if found:
+                numbers = ", ".join(f"#{n}" for n in found)
+                raise InputError(f"{len(found)} labels are called {name!r}; name one of {numbers}")
+        given = _NUMBERED.fullmatch(name.strip())
+        if given and int(given[1]) < len(self.names):
+            return int(given[1])
+        known = ", ".join(map(repr, self.names[:_LISTED]))
+        more = ", …" * (len(self.names) > _LISTED)
+        raise InputError(f"{cut(name)!r} is no label of this model; it has {known}{more}")
+
+    def position(self, tokens: Tokens, asked: int | None = None) -> int:
+        """Where the logits of a text are read.
+
+        Args:
+            tokens: of the text.
+            asked: the position that was asked for, from the end where negative.
+
+        Raises:
+            UsageError: labels of tokens and none was named, or a text's label at another one.
+        """
+        length = len(tokens)
+        if asked is not None and not -length <= asked < length:
+            raise UsageError(f"there is no position {asked}: the text has {length} tokens")
+        if self.place == "each":
+            if asked is None:
+                raise UsageError(
+                    "this model labels each token; choose one with {position}, from 0 to {}",
+                    length - 1,
+                    position=...,
+                )
+            return asked % length
+        own = 0
+        if self.place == "last":
+            real = [n for n, token in enumerate(tokens.ids) if token != self.pad]
+            own = real[-1] if real else length - 1
+        if asked is not None and asked % length != own:
+            raise UsageError(
+                "this model labels the whole text, at token {}; leave {position} out",
+                own,
+                position=asked,
+            )
+        return own
+
+    def share(self, logits: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The share of each label, [K]: of one among several, of each alone, or 1 in regression."""
+        import numpy as np
+
+        if self.shares == "none":
+            return np.ones_like(logits)
+        if self.shares == "sigmoid":
+            return 1 / (1 + np.exp(-logits))
+        odds = np.exp(logits - logits.max())
+        shares: NDArray[np.float64] = odds / odds.sum()
+        return shares
+
+    def texts(self, numbers: Sequence[int]) -> tuple[str, ...]:
+        """The names of some labels."""
+        return tuple(self.names[number] for number in numbers)

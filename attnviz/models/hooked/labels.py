@@ -1,0 +1,243 @@
+"""Label heads of fine-tuned classifiers: found in a pass, proved by what they give.
+
+A sequence or token classification head is a linear layer on the final state of one token, or a
+linear layer, an activation and a linear layer (a pooler, as BERT, RoBERTa and DistilBERT have it).
+Modules are not known by name: which linear layer gave the logits, what it read, and of which
+token's final state that was made, is seen in passes of texts of two lengths. The head then works
+position by position, as an LM head does, with labels in place of words.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from attnviz.core.labels import Labels, Place
+from attnviz.core.weights import HeadLayers
+from attnviz.errors import ModelError
+from attnviz.models.hooked.checkpoint import body_of, load_classifier
+from attnviz.models.hooked.network import HookedModel, Item
+from attnviz.models.hooked.norms import close
+from attnviz.models.hooked.source import Hooked
+from attnviz.models.hooked.survey import sample, survey
+from attnviz.models.hooked.tokenizer import load_texts
+from attnviz.models.hooked.wrapped_model import WrappedModel
+
+SUFFIXES = ("ForSequenceClassification", "ForTokenClassification")
+"""How transformers calls classes that give labels."""
+
+
+def _gelu_tanh(x: Tensor) -> Tensor:
+    return F.gelu(x, approximate="tanh")
+
+
+_ACTS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "tanh": torch.tanh,
+    "relu": torch.relu,
+    "gelu": F.gelu,
+    "tanh-gelu": _gelu_tanh,
+    "silu": F.silu,
+}
+"""Activations that poolers have, all 0 at 0."""
+
+
+@dataclass(frozen=True)
+class LabelHead:
+    """From final states [..., D] to the logits of labels [..., K].
+
+    Attributes:
+        table: [K, D'], of the last linear layer.
+        bias: [K], or None.
+        labels: what they are of.
+        layers: the pooler before it; None where there is none.
+        act: the name of its activation.
+    """
+
+    table: Tensor
+    bias: Tensor | None
+    labels: Labels
+    layers: HeadLayers | None = None
+    act: str = ""
+
+    def __call__(self, final: Tensor) -> Tensor:
+        """The logits as if each position were the one that is read."""
+        if self.layers is not None:
+            final = self.layers.act(F.linear(final, self.layers.weight, self.layers.bias))
+        return F.linear(final, self.table, self.bias)
+
+
+class _Labelled(HookedModel):
+    """A classifier whose logits are those of labels, at every position.
+
+    Attributes:
+        labels: its head.
+    """
+
+    labels: LabelHead
+
+    def run(self, items: Sequence[Item], *, logits: bool = False, **more: Any) -> Mapping[str, Any]:
+        """See :meth:`HookedModel.run`."""
+        output = super().run(items, logits=False, **more)
+        if not logits:
+            return output
+        return {**output, "logits": self.labels(output["last_hidden_state"])}
+
+    def classify(self, item: Item) -> Mapping[str, Any]:
+        """The whole model's own output, with the body's ``last_hidden_state``."""
+        return super().run([item], logits=True)
+
+
+class _WrappedClassifier(_Labelled, WrappedModel):
+    """The same of a model in memory."""
+
+
+class LabelSource(Hooked):
+    """A fine-tuned classifier as a source whose logits are those of labels."""
+
+    _network: _Labelled
+
+    @property
+    def labels(self) -> Labels:
+        """The labels, and where they are read."""
+        return self._network.labels.labels
+
+
+def is_classifier(architectures: object) -> bool:
+    """Whether a configuration names a class that gives labels."""
+    named = architectures[0] if isinstance(architectures, list | tuple) and architectures else ""
+    return isinstance(named, str) and named.endswith(SUFFIXES)
+
+
+def load_labels(folder: Path, name: str, device: torch.device, dtype: torch.dtype) -> LabelSource:
+    """Load a classifier for its labels.
+
+    Args:
+        folder: see :func:`attnviz.models.hooked.loading.load`, as for the others.
+        name: see there.
+        device: see there.
+        dtype: see there.
+
+    Raises:
+        ModelError: it cannot be loaded, or its head is not one that is known.
+    """
+    model = load_classifier(folder, name, device, dtype)
+    network = _Labelled(model, body_of(model), device, seq2seq=False, no_logits="")
+    source = _found(network, name, load_texts(folder, name))
+    source.own = True
+    return source
+
+
+def borrow_labels(source: Hooked) -> LabelSource:
+    """The labels of a classifier in memory; ModelError where its head is not known."""
+    network = _WrappedClassifier(source._network.model)
+    network.no_logits = ""
+    return _found(network, source._name, source._texts)
+
+
+def _found(network: _Labelled, name: str, texts: Any) -> LabelSource:
+    """The source of a network once its head is found."""
+    network.labels = find_head(network, name)
+    return LabelSource(network, survey(network, name), texts, name, "the labels of a classifier")
+
+
+def find_head(network: _Labelled, name: str) -> LabelHead:
+    """Find a classifier's head by what it gives on texts of two lengths.
+
+    Raises:
+        ModelError: none is found that gives the model's own logits.
+    """
+    modules = [m for m in network.model.modules() if isinstance(m, nn.Linear)]
+    passes = []
+    for item in sample(network):
+        with torch.no_grad(), _linears(modules) as calls:
+            output = network.classify(item)
+        passes.append((calls, output["last_hidden_state"], output["logits"]))
+    places: tuple[Place, ...] = ("each",) if passes[0][2].ndim == 3 else ("first", "last")
+    for place in places:
+        for table in modules:
+            if table.out_features != passes[0][2].shape[-1]:
+                continue
+            for dense in (None, *modules):
+                if (head := _head(network, passes, place, table, dense)) is not None:
+                    return head
+    raise ModelError(
+        f"{name}: its label head is neither a linear layer nor a pooler of one (a linear layer and "
+        "an activation) on the final state of the first, the last or each token, so that its "
+        "labels are not read"
+    )
+
+
+Calls = dict[int, tuple[Tensor, Tensor]]
+
+
+def _head(
+    network: _Labelled,
+    passes: Sequence[tuple[Calls, Tensor, Tensor]],
+    place: Place,
+    table: nn.Linear,
+    dense: nn.Linear | None,
+) -> LabelHead | None:
+    """The head that two linear layers make, if it gives every pass's logits."""
+    names = [""] if dense is None else list(_ACTS)
+    for act in names:
+        layers = None
+        if dense is not None:
+            bias = None if dense.bias is None else dense.bias.detach()
+            layers = HeadLayers(dense.weight.detach(), _ACTS[act], None, bias)
+        bias = None if table.bias is None else table.bias.detach()
+        head = LabelHead(table.weight.detach(), bias, _labels(network, place), layers, act)
+        for calls, final, logits in passes:
+            needed = [module for module in (dense, table) if module is not None]
+            if any(id(module) not in calls for module in needed):
+                return None
+            width = needed[0].in_features
+            if width != final.shape[-1]:
+                return None
+            if dense is not None and dense.out_features != table.in_features:
+                return None
+            read = final if place == "each" else final[:, 0 if place == "first" else -1]
+            if not close(head(read), logits):
+                break
+        else:
+            return head
+    return None
+
+
+@contextlib.contextmanager
+def _linears(modules: Sequence[nn.Linear]) -> Iterator[Calls]:
+    """What linear layers got and gave inside the ``with`` block, the last time that they ran."""
+    calls: Calls = {}
+
+    def gave(module: nn.Module, args: tuple[Any, ...], out: Tensor) -> None:
+        calls[id(module)] = (args[0], out)
+
+    with contextlib.ExitStack() as undo:
+        for module in modules:
+            undo.callback(module.register_forward_hook(gave).remove)
+        yield calls
+
+
+def _labels(network: HookedModel, place: Place) -> Labels:
+    """The names of the labels, as the configuration has them."""
+    config = network.model.config
+    named = dict(getattr(config, "id2label", None) or {})
+    count = int(config.num_labels)
+    names = tuple(str(named.get(n, named.get(str(n), f"LABEL_{n}"))) for n in range(count))
+    problem = getattr(config, "problem_type", None)
+    if problem == "regression" or (count == 1 and problem is None):
+        return Labels(names, place, "none", _pad(config))
+    several = problem == "multi_label_classification"
+    return Labels(names, place, "sigmoid" if several else "softmax", _pad(config))
+
+
+def _pad(config: Any) -> int | None:
+    """The id of padding."""
+    pad = getattr(config, "pad_token_id", None)
+    return int(pad) if isinstance(pad, int) else None
