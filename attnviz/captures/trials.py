@@ -17,7 +17,7 @@ from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import Source
 from attnviz.core.spans import no_span
 from attnviz.core.tokens import Sides, Tokens
-from attnviz.errors import InputError, ModelError
+from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.scoring.probe import probe_prompts, starts_with
 
 MASKED_SHARE = 0.15
@@ -78,6 +78,12 @@ def answer_texts(source: Source, ids: Sequence[int]) -> tuple[str, ...]:
 def answer_place(source: Source, tokens: Tokens) -> int:
     """Where the prediction of a text is looked at, of a model that fills no masks."""
     labels = labels_of(source)
+    if labels is not None and labels.place == "each":
+        raise UsageError(
+            "{} labels each token; attnviz logits, lens and ablate read such labels, and this "
+            "needs the label of a text",
+            source.info.model,
+        )
     return len(tokens) - 1 if labels is None else labels.position(tokens)
 
 

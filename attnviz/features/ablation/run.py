@@ -222,11 +222,17 @@ def _trials(study: Study, metric: Metric) -> Iterator[Trial]:
     if at is None:
         yield from _whole(study, metric)
         return
-    if study.texts is None or metric.name == "logit-diff":
+    labels = trials.labels_of(study.source)
+    if labels is not None and labels.place != "each" and metric.logits:
+        raise UsageError("this model labels the whole text; leave out {position}", position=at)
+    if study.texts is None or (metric.name == "logit-diff" and labels is None):
         raise UsageError(
-            "{at} is of texts with spans, and not of {probe} or logit-diff", at=at, probe=...
+            "{position} is of texts with spans, and not of {probe} or logit-diff",
+            position=at,
+            probe=...,
         )
-    ahead = 0 if metric.name == "hidden" or trials.is_masked(study.source) else 1
+    same = metric.name == "hidden" or trials.is_masked(study.source) or labels is not None
+    ahead = 0 if same else 1
     yield from trials.within(_whole(study, metric), at.removeprefix("span:"), ahead)
 
 
@@ -244,10 +250,12 @@ def _whole(study: Study, metric: Metric) -> Iterator[Trial]:
             )
         yield from trials.probe(source)
         return
-    hides = trials.is_masked(source) and metric.logits
+    hides, labels = trials.is_masked(source) and metric.logits, trials.labels_of(source)
     mask = trials.mask_id(source) if hides else -1
     for number, inputs in enumerate(study.texts):
-        if metric.name == "logit-diff" or (metric.logits and trials.labels_of(source) is not None):
+        if metric.logits and labels is not None and labels.place == "each":
+            tested = trials.everywhere(number, inputs)
+        elif metric.name == "logit-diff" or (metric.logits and labels is not None):
             tested = (
                 trials.at_mask(number, inputs, mask)
                 if hides

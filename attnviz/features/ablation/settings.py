@@ -183,10 +183,6 @@ class AblationSettings(Settings):
             raise UsageError(
                 "{position} takes span:NAME, the tokens of a span", position=self.position
             )
-        if self.position is not None and self.answer is not None:
-            raise UsageError(
-                "logit-diff is measured at one token; leave out {position}", position=self.position
-            )
         if self.curve is not None and _CURVE.fullmatch(self.curve) is None:
             raise UsageError(
                 "{curve} takes {}, or with the number of random orders beside it, from 0 to 9999, "

@@ -100,7 +100,7 @@ def chosen(source: Source, tokens: Tokens, position: Position) -> list[int]:
         UsageError: there is no such position; InputError: a masked model's text has no mask.
     """
     length, labels = len(tokens), labels_of(source)
-    if labels is not None and labels.place != "each":
+    if labels is not None and (labels.place != "each" or isinstance(position, int)):
         return [labels.position(tokens, None if position == "all" else position)]
     if isinstance(position, int):
         if not -length <= position < length:

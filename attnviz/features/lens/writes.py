@@ -18,7 +18,7 @@ from attnviz.attention.carrying import Carrying
 from attnviz.attention.unembedding import gain, moved, scaled
 from attnviz.captures.activations import Activations
 from attnviz.captures.copies import same_as
-from attnviz.captures.trials import answer_texts, predicted
+from attnviz.captures.trials import answer_texts, labels_of, predicted
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
 from attnviz.core.fingerprint import fingerprint
@@ -81,7 +81,7 @@ def run_heads(
     counts: list[int] = []  # rows of each text
     seen: list[float] = []
     position = question.position
-    if position is None and len(texts) == 1:
+    if position is None and len(texts) == 1 and labels_of(source) is None:
         position = -1
     for number, inputs in enumerate(texts, 1):
         tokens = predicted(inputs)

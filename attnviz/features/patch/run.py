@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from attnviz.captures.trials import answer_texts, predicted
+from attnviz.captures.trials import answer_texts, labels_of, predicted
 from attnviz.core.fingerprint import fingerprint
 from attnviz.core.heads import Layout, Site
 from attnviz.core.progress import Progress
@@ -76,6 +76,11 @@ class PatchStudy:
         if source.no_logits:
             raise ModelError("{} gives no answers: {}", source.info.model, source.no_logits)
         pairs = self.pairs
+        if isinstance(pairs, str) and labels_of(source) is not None:
+            raise UsageError(
+                "{task} is about words, and {} gives labels; give pairs", source.info.model,
+                task=pairs,
+            )  # fmt: skip
         if isinstance(pairs, str):
             check_task(pairs)
             pairs, wanted = task_pairs(source, pairs, settings.count, settings.seed)
