@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from attnviz.captures.inputs import Input, capture, prompts_of
-from attnviz.captures.loading import light
+from attnviz.captures.loading import answering, light
 from attnviz.captures.settings import ModelSettings
 from attnviz.captures.trials import MASKS, is_masked, predicted
 from attnviz.core.heads import Head
@@ -70,7 +70,7 @@ def explain(
     """
     (prompt,) = prompts_of(text, "predicts nothing, since that needs the model")
     answer, against = settings.answer, settings.against
-    source = light(model.load())
+    source = answering(light(model.load()))
     if source.no_logits:
         raise ModelError(f"{source.info.model} predicts no words: {source.no_logits}")
     if is_masked(source):
@@ -80,6 +80,11 @@ def explain(
             raise InputError(f"one prediction is explained; give a text with one mask ({known})")
     votes = logits(prompt, model=source, answer=answer, predictions=5)
     others = [word for word in votes.predictions if word.token != votes.token and not word.mark]
+    if not others and against is None:
+        raise ModelError(
+            f"{source.info.model} has one output, and an explanation compares two; take attnviz "
+            "logits or ablate"
+        )
     contrast = logits(prompt, model=source, answer=answer, against=against or f"#{others[0].id}")
     first, other = (_numbered(contrast, text) for text in (contrast.token, contrast.against))
     study = _Study(source, prompt, first, other, settings.seed, progress)

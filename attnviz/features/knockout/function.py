@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from attnviz.captures.loading import light
+from attnviz.captures.loading import answering, light
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.interface import interface
 from attnviz.core.progress import Progress
@@ -54,5 +54,5 @@ def knockout(
     texts = cut_texts(text, settings.answer, settings.against)
     asked = settings.select
     heads = None if asked is None else partial(check_groups, asked)
-    result = run(light(model.load(heads=heads)), texts, settings, progress)
+    result = run(answering(light(model.load(heads=heads))), texts, settings, progress)
     return replace(result, identity=model.identity)

@@ -157,7 +157,7 @@ def _prepared(
         if masked:
             (trial,) = whole_texts.at_mask(number, inputs, whole_texts.mask_id(source))
         else:
-            (trial,) = whole_texts.last(number, inputs)
+            (trial,) = whole_texts.last(number, inputs, source)
         return Ready(text, inputs, CutMetric(metric, (), answer, against), trial.positions)
     if metric == "loss" and masked:
         mask = whole_texts.mask_id(source)
@@ -166,6 +166,11 @@ def _prepared(
             raise InputError("there is no token to mask")
         (trial,) = hidden
         return Ready(text, trial.inputs, CutMetric(metric, trial.targets), trial.positions)
+    if whole_texts.labels_of(source) is not None:
+        if metric == "loss":
+            raise UsageError("a classifier predicts no next token; take {metric}", metric="kl")
+        (trial,) = whole_texts.last(number, inputs, source)
+        return Ready(text, inputs, CutMetric(metric), trial.positions)
     return Ready(text, inputs, CutMetric(metric), ())
 
 
