@@ -106,14 +106,26 @@ def light(source: Source) -> Source:
     return same
 
 
-def answering(source: Source) -> Source:
+def answering(source: Source, *, needed: bool = True) -> Source:
     """The same model for questions on what it predicts: a classifier's labels, or words.
+
+    Args:
+        source: the model.
+        needed: whether a label was asked for; else a head that is not known leaves the model as
+            it is.
 
     Raises:
         ModelError: a classifier whose head is not known.
     """
     labelled = getattr(source, "labelled", None)
-    asked: Source = source if labelled is None else labelled()
+    if labelled is None:
+        return source
+    try:
+        asked: Source = labelled()
+    except ModelError:
+        if needed:
+            raise
+        return source
     return asked
 
 

@@ -64,6 +64,23 @@ def labels_of(source: Source) -> Labels | None:
     return found
 
 
+def check_choice(source: Source, metric: str) -> None:
+    """UsageError for a metric of one choice among labels that are not chosen among."""
+    labels = labels_of(source)
+    if labels is None or labels.shares == "softmax" or metric in ("logit-diff", "hidden"):
+        return
+    why = "has one output" if len(labels.names) == 1 else "scores each label on its own"
+    raise UsageError(
+        "{metric} takes labels for one choice among several, and {} {}; take logit-diff, by "
+        "{answer} and, where two are compared, {against}",
+        source.info.model,
+        why,
+        metric=metric,
+        answer=...,
+        against=...,
+    )
+
+
 def is_masked(source: Source) -> bool:
     """Whether its predictions are those of a masked model; labels are none."""
     return source.layout.kinds == ("encoder",) and labels_of(source) is None

@@ -90,7 +90,9 @@ def ablate(
             check_span(settings.position.removeprefix("span:"), text)
     if not isinstance(reference, str | None):
         reference = prompts_of(reference, NO_MODEL)
-    source = answering(light(model.load(heads=there)))
+    source = light(model.load(heads=there))
+    if settings.metric != "hidden":
+        source = answering(source, needed=settings.answer is not None)
     study = Study(
         source,
         None if text is None else prepared(source, text),

@@ -203,10 +203,12 @@ def _metric(study: Study) -> Metric:
                 metric="kl",
                 answer=...,
             )
+        trials.check_choice(source, metric.name)
         return metric
     if labels is not None and len(labels.names) == 1:
         return logit_difference(0, None)
     if labels is not None:
+        trials.check_choice(source, "kl")
         return METRICS["kl"]
     if source.no_logits:
         study.notes.append(

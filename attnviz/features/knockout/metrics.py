@@ -18,7 +18,8 @@ class CutMetric:
     Attributes:
         name: ``loss``, ``kl``, ``logit-diff``, ``prob`` or ``log-prob``.
         targets: ids that belong at the positions, for the loss.
-        answer: an id; -1 where none is asked for, as for ``against``.
+        answer: an id; -1 where none is asked for, as for ``against`` (of labels, whose logit may
+            stand by itself).
         against: an id.
     """
 
@@ -35,7 +36,8 @@ class CutMetric:
             whole: the same of the model as it is.
         """
         if self.name == "logit-diff":
-            return float((logits[:, self.answer] - logits[:, self.against]).mean())
+            other = logits[:, self.against] if self.against >= 0 else 0.0
+            return float((logits[:, self.answer] - other).mean())
         chances = on_numpy.log_softmax(logits)
         if self.name == "kl":
             before = on_numpy.log_softmax(whole)

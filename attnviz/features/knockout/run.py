@@ -74,7 +74,7 @@ def run(
         raise ModelError("attention of {} cannot be cut: {}", source.info.model, source.no_gates)
     if source.no_logits:
         raise ModelError("{} predicts no tokens: {}", source.info.model, source.no_logits)
-    metric = _metric(texts, settings)
+    metric = _metric(texts, settings, source)
     ready = list(_ready(source, texts, metric, settings))
     pairs = _pairs([text.inputs for text in ready], settings)
     knocks, values, done = _measured(source, ready, pairs, settings, progress)
@@ -107,11 +107,15 @@ def run(
     return replace(result, notes=(*list(told)[:2], *notes(result)))
 
 
-def _metric(texts: Sequence[CutText], settings: KnockoutSettings) -> str:
+def _metric(texts: Sequence[CutText], settings: KnockoutSettings, source: Source) -> str:
     """What is measured: of answers where all texts have one, else KL."""
     answers = [text.answer is not None for text in texts]
     against = all(text.against is not None for text in texts)
     metric = settings.metric
+    labels = whole_texts.labels_of(source)
+    alone = labels is not None and labels.shares != "softmax" and all(answers)
+    if metric is None and alone:  # the logit of a label by itself
+        return "logit-diff"
     if metric is None:
         if any(answers) and not all(answers):
             raise UsageError(
@@ -122,7 +126,7 @@ def _metric(texts: Sequence[CutText], settings: KnockoutSettings) -> str:
         return ("logit-diff" if against else "prob") if all(answers) else "kl"
     if metric in OF_ANSWER and not all(answers):
         raise UsageError("{metric} is of a token; name it with {answer}", metric=metric, answer=...)
-    if metric == "logit-diff" and not against:
+    if metric == "logit-diff" and not against and labels is None:
         raise UsageError(
             "logit-diff compares two tokens; name the other with {against}", against=...
         )
@@ -145,13 +149,14 @@ def _ready(
 def _prepared(
     source: Source, number: int, text: CutText, metric: str, settings: KnockoutSettings
 ) -> Ready:
+    whole_texts.check_choice(source, metric)
     inputs = source.prepare(replace(text.prompt, generate=None))
     masked = whole_texts.is_masked(source)
     if metric in OF_ANSWER:
         answer = whole_texts.one_token(source, text.answer or "")
         against = -1
-        if metric == "logit-diff":
-            against = whole_texts.one_token(source, text.against or "")
+        if metric == "logit-diff" and text.against is not None:
+            against = whole_texts.one_token(source, text.against)
         if answer == against:
             raise InputError(f"answer and against are one token, {text.answer!r}; name two")
         if masked:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from attnviz.captures.trials import answer_texts, labels_of, predicted
+from attnviz.captures.trials import answer_texts, check_choice, labels_of, predicted
 from attnviz.core.fingerprint import fingerprint
 from attnviz.core.heads import Layout, Site
 from attnviz.core.progress import Progress
@@ -90,7 +90,10 @@ class PatchStudy:
                     f"{wanted} were asked for."
                 )
         prepared = prepare(source, pairs, settings.align)
-        return prepared, metric_of(self.metric, prepared)
+        metric = metric_of(self.metric, prepared)
+        if metric.function is None:
+            check_choice(source, metric.name)
+        return prepared, metric
 
 
 def run(study: PatchStudy) -> Patch:

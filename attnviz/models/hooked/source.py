@@ -117,7 +117,7 @@ class Hooked(Prompted):
         from attnviz.models.hooked import labels
 
         model: Any = self._network.model
-        if isinstance(self, labels.LabelSource) or self.info.untrained:
+        if isinstance(self, labels.LabelSource) or self.info.untrained or self._network.seq2seq:
             return self
         if type(model).__name__.endswith(labels.SUFFIXES):
             return cast(Self, self._labels)
