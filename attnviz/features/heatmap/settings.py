@@ -21,4 +21,5 @@ class HeatmapSettings(PartSettings):
         "max",
         "What a cell shows of a text of more than 2,048 tokens, which is a tile of tokens: the "
         "largest weight in it (max), or the sum over its keys as a mean over its rows.",
+        command=False,
     )
