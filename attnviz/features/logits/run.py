@@ -211,7 +211,7 @@ def _split(
     rises = to_numpy(words(readout, stream, arrays.of(stream).xp.stack(outputs)))
     votes = []
     for head, moved in zip(strongest, rises, strict=True):
-        ends = [top(moved, WORDS), top(-moved, WORDS)]
+        ends = [[id_ for id_ in top(m, WORDS) if m[id_] > 0] for m in (moved, -moved)]
         raises, lowers = (answer_texts(source, ids) for ids in ends)
         seen = tuple(_seen(report.tokens, watch, head, sources[head]))
         votes.append(HeadAttribution(head, values[head], seen, raises, lowers))
