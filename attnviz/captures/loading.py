@@ -9,6 +9,7 @@ from typing import Any, Literal
 from attnviz.core.bundled import DEFAULT_MODEL
 from attnviz.core.heads import Layout, SiteKind
 from attnviz.core.interface import interface
+from attnviz.core.labels import CLASSIFIERS
 from attnviz.core.source import Source
 from attnviz.errors import ModelError, UsageError
 from attnviz.models.device import Placement, resolve
@@ -117,16 +118,16 @@ def answering(source: Source, *, needed: bool = True) -> Source:
     Raises:
         ModelError: a classifier whose head is not known.
     """
-    labelled = getattr(source, "labelled", None)
-    if labelled is None:
+    if not getattr(source, "architecture", "").endswith(CLASSIFIERS):
         return source
+    from attnviz.models.hooked.labels import labelled
+
     try:
-        asked: Source = labelled()
+        return labelled(source)
     except ModelError:
         if needed:
             raise
         return source
-    return asked
 
 
 def load_light(model: Any, **more: Any) -> Source:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 Place = Literal["first", "last", "each"]
 """The token whose final state is read: [CLS] and its like, the last one, or each its own."""
+CLASSIFIERS = ("ForSequenceClassification", "ForTokenClassification")
+"""How transformers calls classes that give labels, after the family's name."""
 _NUMBERED = re.compile(r"#([0-9]{1,6})")
 _LISTED = 20
 

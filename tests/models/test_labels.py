@@ -171,11 +171,12 @@ def test_ablating_a_head_is_what_a_hook_on_the_model_does(
 @pytest.mark.parametrize("kind", ["bert", "roberta", "gpt2"])
 def test_gradients_to_the_heads_are_autograd_s(made: Callable[[str], Made], kind: str) -> None:
     """The gates' gradient of a label's logit, against a small step of the gate in float64."""
+    from attnviz.captures.loading import answering
     from attnviz.core.heads import Site
     from attnviz.core.source import ForwardRequest, Gate
 
     name, _ = made(kind)
-    source = av.load(name, dtype="float32").labelled()
+    source = answering(av.load(name, dtype="float32"))
     inputs = source.prepare(av.Prompt(TEXT))
     (kinds,) = source.layout.kinds
     site = Site(kinds, 0)

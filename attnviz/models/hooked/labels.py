@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.nn.functional as F
@@ -22,6 +23,7 @@ from torch import Tensor, nn
 from attnviz.core.labels import Labels, Place
 from attnviz.core.weights import HeadLayers
 from attnviz.errors import ModelError
+from attnviz.models.device import torch_dtype
 from attnviz.models.hooked.checkpoint import body_of, load_classifier
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.norms import close
@@ -29,9 +31,6 @@ from attnviz.models.hooked.source import Hooked
 from attnviz.models.hooked.survey import sample, survey
 from attnviz.models.hooked.tokenizer import load_texts
 from attnviz.models.hooked.wrapped_model import WrappedModel
-
-SUFFIXES = ("ForSequenceClassification", "ForTokenClassification")
-"""How transformers calls classes that give labels."""
 
 
 def _gelu_tanh(x: Tensor) -> Tensor:
@@ -109,10 +108,29 @@ class LabelSource(Hooked):
         return self._network.labels.labels
 
 
-def is_classifier(architectures: object) -> bool:
-    """Whether a configuration names a class that gives labels."""
-    named = architectures[0] if isinstance(architectures, list | tuple) and architectures else ""
-    return isinstance(named, str) and named.endswith(SUFFIXES)
+_KNOWN: WeakKeyDictionary[Any, LabelSource] = WeakKeyDictionary()
+"""Of sources, those of their labels."""
+
+
+def labelled(source: Any) -> LabelSource:
+    """The source of a classifier's labels, loaded or borrowed when it is first asked for.
+
+    Args:
+        source: of a classifier, by the hooks or native.
+
+    Raises:
+        ModelError: its head is not known.
+    """
+    if isinstance(source, LabelSource):
+        return source
+    if source not in _KNOWN:
+        folder: Path | None = source.folder
+        if folder is None:
+            _KNOWN[source] = borrow_labels(source)
+        else:
+            device, dtype = torch.device(source.info.device), torch_dtype(source.info.dtype)
+            _KNOWN[source] = load_labels(folder, source.info.model, device, dtype)
+    return _KNOWN[source]
 
 
 def load_labels(folder: Path, name: str, device: torch.device, dtype: torch.dtype) -> LabelSource:

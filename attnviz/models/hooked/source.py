@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self, TypeVar, cast, overload
+from typing import Any, Self, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -112,28 +112,15 @@ class Hooked(Prompted):
                 digest.update(numbers.data)
         return digest.hexdigest()
 
-    def labelled(self) -> Self:
-        """The same model with its labels in place of words, where it is a classifier."""
-        from attnviz.models.hooked import labels
-
+    @property
+    def architecture(self) -> str:
+        """The class that its checkpoint names, or that it has in memory; empty for neither."""
         model: Any = self._network.model
-        if isinstance(self, labels.LabelSource) or self.info.untrained or self._network.seq2seq:
-            return self
-        if type(model).__name__.endswith(labels.SUFFIXES):
-            return cast(Self, self._labels)
-        if self.folder is None or not labels.is_classifier(model.config.architectures):
-            return self
-        return cast(Self, self._labels)
-
-    @_Tried
-    def _labels(self) -> Hooked:
-        """The source of its labels, found when it is first needed."""
-        from attnviz.models.hooked import labels
-
-        if self.folder is None:
-            return labels.borrow_labels(self)
-        device, dtype = self._network.device, self._network.dtype
-        return labels.load_labels(self.folder, self._name, device, dtype)
+        if self._network.seq2seq or self.info.untrained:
+            return ""
+        if self.own or self.folder is not None:
+            return str((getattr(model.config, "architectures", None) or [""])[0])
+        return type(model).__name__
 
     @property
     def layout(self) -> Layout:

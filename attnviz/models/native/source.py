@@ -11,7 +11,8 @@ from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, cast
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import safetensors
@@ -50,7 +51,6 @@ from attnviz.models.running import begin, running, running_on_numpy
 
 if TYPE_CHECKING:
     from attnviz.core.portable import Portable
-    from attnviz.core.source import Source
     from attnviz.core.weights import Embedding, OutputProjection, Reading, Readout, Sublayer
     from attnviz.models.hooked.tokenizer import Texts
     from attnviz.models.traced import TracedPass
@@ -212,25 +212,17 @@ class Native(Gated):
             return replace(words, table=self._on_torch.tokens)
         return words
 
-    def labelled(self) -> Source:
-        """The same model with its labels in place of words, by the hooks, where it has labels."""
+    @property
+    def architecture(self) -> str:
+        """The class that its checkpoint names; empty for none, and for random weights."""
         named = self._located.config.get("architectures")
-        suffixes = ("ForSequenceClassification", "ForTokenClassification")
         first = named[0] if isinstance(named, list) and named else ""
-        if not str(first).endswith(suffixes) or self.info.untrained:
-            return cast("Source", self)
-        return self._whole_model._labels
+        return "" if self.info.untrained else str(first)
 
-    @cached_property
-    def _labels(self) -> Source:
-        """The source of its labels, loaded when it is first needed."""
-        import torch
-
-        from attnviz.models.device import torch_dtype
-        from attnviz.models.hooked.labels import load_labels
-
-        device, dtype = torch.device(self.info.device), torch_dtype(self.info.dtype)
-        return load_labels(self._located.folder, self._name, device, dtype)
+    @property
+    def folder(self) -> Path:
+        """Where its checkpoint lies."""
+        return self._located.folder
 
     @property
     def layout(self) -> Layout:
