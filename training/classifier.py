@@ -89,7 +89,7 @@ def train(steps: int = STEPS) -> tuple[BertForSequenceClassification, float]:
         given, labels = batch(BATCH)
         loss = functional.cross_entropy(model(**given).logits, labels)
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     model.eval()
     given, labels = batch(500)

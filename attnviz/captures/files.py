@@ -116,8 +116,12 @@ def write_capture(capture: Capture, path: str | Path) -> Path:
     from attnviz.drawing.map_files import maps_bytes
 
     inputs = capture.inputs
-    about = {"model": capture.source.model, "texts": list(inputs.texts)}
-    about |= {"mean": capture.layout.mean or None, "notes": list(inputs.notes)}
+    about = {
+        "model": capture.source.model,
+        "texts": list(inputs.texts),
+        "mean": capture.layout.mean or None,
+        "notes": list(inputs.notes),
+    }
     written = maps_bytes(
         path.suffix.lower(),
         captured(capture).named_maps(),

@@ -113,7 +113,8 @@ class Encoded:
     def groups(self) -> tuple[tuple[object, ...], ...]:
         """A key for each token, the same for neighbours that the tokenizer has in one word."""
         keys: list[tuple[object, ...]] = []
-        part, before = 0, (None, 0)
+        part = 0
+        before: tuple[int | None, int] = (None, 0)
         for place, (start, end) in enumerate(self.offsets):
             sequence = self.sequences[place]
             if sequence is not None and sequence == before[0]:
@@ -494,12 +495,12 @@ def _usual_marks(tokenizer: Tokenizer) -> Callable[[int], str | None]:
     prefix = getattr(tokenizer.model, "continuing_subword_prefix", None) or _CONTINUES
     suffix = getattr(tokenizer.model, "end_of_word_suffix", None) or _WORD_END
     if (prefix, suffix) == (_CONTINUES, _WORD_END):
-        return tokenizer.id_to_token  # type: ignore[no-any-return]
+        return tokenizer.id_to_token
 
     def piece(token_id: int) -> str | None:
         spelled = tokenizer.id_to_token(token_id)
         if spelled is None or len(spelled) <= len(prefix):
-            return spelled  # type: ignore[no-any-return]
+            return spelled
         if spelled.startswith(prefix):
             spelled = _CONTINUES + spelled.removeprefix(prefix)
         ends = spelled.endswith(suffix)
@@ -512,10 +513,11 @@ def _unknown(tokenizer: Tokenizer, control: Mapping[int, str]) -> frozenset[int]
     """The ids that stand for text without a piece of its own."""
     named = getattr(tokenizer.model, "unk_token", None)
     own = None if named is None else tokenizer.token_to_id(named)
-    ids = {
-        i for i, t in tokenizer.get_added_tokens_decoder().items() if _UNKNOWN.fullmatch(t.content)
-    }
-    return frozenset((ids | ({own} - {None})) - control.keys())
+    added = tokenizer.get_added_tokens_decoder().items()
+    ids = {token_id for token_id, token in added if _UNKNOWN.fullmatch(token.content)}
+    if own is not None:
+        ids.add(own)
+    return frozenset(ids - control.keys())
 
 
 def _separators(control: dict[int, str], ends: Iterable[int | None]) -> frozenset[int]:

@@ -129,7 +129,7 @@ def _capture(path: Path, fields: dict[str, Any], item: int | None) -> Capture:
             sink = site in reach and reach[site].sink
             check_sums(path, site, weights, slack(meta, weights.shape[-1]), sink=sink)
     empty = sum(int((~m.any(-1)).any(0).sum()) for m in maps.values())
-    mean = meta.get("mean") if meta.get("mean") in get_args(Mean) else ""
+    mean: Any = meta.get("mean") if meta.get("mean") in get_args(Mean) else ""
     layout = Layout(heads, whole=meta.get("whole") is True, mean=mean)
     inputs = _placed(path, Inputs(sides), fields, meta, (queries, keys))
     return Capture(_info(path, meta), layout, inputs, maps, empty, reach, what)
