@@ -18,8 +18,8 @@ export interface TermsData {
   /** Kind and name of every source of queries and keys; null where they are not known. */
   origins: { query: [string, string][]; key: [string, string][] } | null;
 }
-/** `sink` is the key with the most weight in all; null where it is not known. */
-export interface HeadData { index: number; top: number; whole: boolean; roles: HeadRole[]; scores: ScoreValue[]; sink: number | null; terms: TermsData | null }
+/** `sink` is the key with the most weight in all; null where it is not known. A mean has a name (`called`) and a title. */
+export interface HeadData { index: number; top: number; whole: boolean; roles: HeadRole[]; scores: ScoreValue[]; sink: number | null; terms: TermsData | null; called?: string; title?: string }
 /**
  * Which keys queries may attend to: by distance, or in bits of every head (`each`) or of all of them.
  * `unselected` are bits of the keys that the layer's indexer did not select, where one selects.
