@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attnviz.captures.captured import Captured, captured
 from attnviz.core.heads import SITE_PREFIX, Site
 from attnviz.core.interface import interface
 from attnviz.core.tokens import Tokens
 from attnviz.errors import UsageError
+
+if TYPE_CHECKING:
+    from attnviz.models.recorded.arrays import ArrayOptions
 
 
 @interface
@@ -23,6 +26,10 @@ def from_arrays(
     item: int | None = None,
     kind: str | None = None,
     sinks: bool = False,
+    layout: str | None = None,
+    attention_mask: Any = None,
+    decoder_attention_mask: Any = None,
+    mask: Any = None,
     model: str = "attention in memory",
 ) -> Captured:
     """Look at attention weights that were computed elsewhere.
@@ -30,31 +37,60 @@ def from_arrays(
     Args:
         attentions: an array for each layer, torch or NumPy, [heads, queries, keys] or
             [batch, heads, queries, keys], as ``output_attentions=True`` gives them; one array of
-            all layers; or a model's whole output, whose ``attentions``, ``encoder_attentions``,
-            ``decoder_attentions`` and ``cross_attentions`` are taken.
+            all layers; the steps of generated text; or a model's whole output, whose
+            ``attentions``, ``encoder_attentions``, ``decoder_attentions`` and ``cross_attentions``
+            are taken, that of ``generate(output_attentions=True, return_dict_in_generate=True)``
+            too.
         tokens: the text of each position, or its id where there is a ``tokenizer``; of the
             decoder, and of the queries of cross-attention, where there are two sequences. For a
-            batch either those of the item, or a list (array) of every item's.
+            batch either those of the item, or a list (array) of every item's. Of generated text
+            its ``sequences``.
         source_tokens: the same for the other sequence, that of the encoder: its tokens make a list
             of layers cross-attention.
-        tokenizer: a transformers tokenizer, to read ids.
+        tokenizer: a transformers tokenizer, to read ids; an array of ids without it is ``#5``.
         item: which item of a batch; needed where there are several.
         kind: ``encoder``, ``decoder`` or ``cross``, for a list of layers; by default decoder where
             no query sees a later key.
         sinks: rows may sum to less than 1, for a learned sink takes a part (GPT-OSS).
+        layout: the axes of an array by letters, l layers, b batch, h heads, q queries, k keys:
+            ``"blhqk"``; ``"bqk"`` of means over heads. Needed where shapes can be read in two ways.
+        attention_mask: 1 for each token and 0 for padding, as the model took it, [T] or [B, T]; of
+            ``source_tokens`` where there are some. Padding is left out of maps and tokens. Without
+            it padding is found where tokens and weights tell, else asked for.
+        decoder_attention_mask: the same of ``tokens`` where there are ``source_tokens``.
+        mask: which keys may be attended to, where the zeros that all heads of a layer share do not
+            say it: booleans, True for those, or what was added to the scores, [queries, keys],
+            [heads, queries, keys] or [batch, heads, queries, keys]; a list has one for each layer,
+            a mapping one for each kind.
         model: what to call where they come from.
 
     Raises:
-        InputError: arrays that do not fit the tokens, or whose rows are no distributions.
-        UsageError: arguments of the wrong type, an item that is not there or none chosen.
+        InputError: arrays that do not fit the tokens, or whose rows are no distributions; beams.
+        UsageError: arguments of the wrong type, an item that is not there or none chosen; axes or
+            padding that could be one thing or another.
     """
-    from attnviz.models import arrays
+    from attnviz.models.recorded import arrays
 
     own = tokens_of(tokens, tokenizer, item)
     other = None if source_tokens is None else tokens_of(source_tokens, tokenizer, item)
-    return captured(
-        arrays.from_arrays(attentions, own, other, item=item, kind=kind, sinks=sinks, model=model)
+    options = options_of(
+        tokens, tokenizer, item=item, kind=kind, sinks=sinks, layout=layout, mask=mask,
+        attention_mask=attention_mask, decoder_attention_mask=decoder_attention_mask,
+    )  # fmt: skip
+    return captured(arrays.from_arrays(attentions, own, other, options=options, model=model))
+
+
+def options_of(tokens: Any, tokenizer: Any, **options: Any) -> ArrayOptions:
+    """What a caller says of arrays, with what tokens and tokenizer tell beside it."""
+    from attnviz.models.recorded.arrays import ArrayOptions
+
+    listed = tokens.tolist() if hasattr(tokens, "tolist") else tokens
+    nested = (
+        isinstance(listed, list | tuple) and bool(listed) and isinstance(listed[0], list | tuple)
     )
+    pad = getattr(tokenizer, "pad_token_id", None)
+    text = None if pad is None else tokens_of([pad], tokenizer, None).texts[0]
+    return ArrayOptions(**options, rows=len(listed) if nested else None, pad=text)
 
 
 class Watched:
@@ -194,13 +230,15 @@ def watch(module: Any, *, passes: int = 1) -> Iterator[Watched]:
 
 def tokens_of(given: Any, tokenizer: Any, item: int | None) -> Tokens:
     """Tokens as a caller has them: records, texts, ids, or rows of these for a batch."""
-    from attnviz.models import arrays
+    from attnviz.models.recorded import arrays, layouts
 
     if isinstance(given, Tokens):
         return given
-    listed = given.tolist() if hasattr(given, "tolist") else given
+    array = hasattr(given, "tolist")
+    listed = given.tolist() if array else given
     if isinstance(listed, Sequence) and listed and isinstance(listed[0], list | tuple):
-        listed = listed[arrays.chosen(len(listed), item)]
-    if tokenizer is None:
-        return arrays.named(listed)
-    return arrays.spelled(listed, tokenizer)
+        listed = listed[layouts.choose_item(len(listed), item)]
+    ids = array and bool(listed) and isinstance(listed[0], int)
+    return (
+        arrays.spelled(listed, tokenizer) if ids or tokenizer is not None else arrays.named(listed)
+    )
