@@ -7,6 +7,7 @@ says it; what was read in one way of several that fit is said in a note.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -129,7 +130,8 @@ def sizes_of(given: Any, layout: str | None) -> tuple[int, int, int]:
     """Tell the queries, keys and items of layers, before their axes are checked."""
     if is_steps(given):
         first = [next(x for x in step if x is not None) for step in given]
-        return sum(x.shape[2] for x in first), int(first[-1].shape[3]), len(first[0])
+        queries = first[-1].shape[2] if _reread(first) else sum(x.shape[2] for x in first)
+        return queries, int(first[-1].shape[3]), len(first[0])
     stack = is_array(given)
     first = given if stack else next(iter(layers_of(given)), np.zeros((0, 0)))
     known = {5: "lbhqk", 4: "lhqk" if stack else "bhqk", 3: "hqk"}
@@ -303,6 +305,8 @@ def _joined(
 
 def _rows_joined(parts: Sequence[Array], crossed: bool, what: str) -> Array:
     """The rows of one layer's steps [H, q, k] as [H, T, T], or [H, T, S] of cross-attention."""
+    if _reread(parts):
+        return parts[-1]
     heads = {part.shape[0] for part in parts}
     if len(heads) != 1 or (crossed and len({part.shape[2] for part in parts}) != 1):
         raise InputError("{} changes its shape between the steps of generated text", what)
@@ -322,6 +326,11 @@ def _rows_joined(parts: Sequence[Array], crossed: bool, what: str) -> Array:
         joined[:, start:stop, stop - keys : stop] = part[..., :keys]
         start = stop
     return joined
+
+
+def _reread(parts: Sequence[Array]) -> bool:
+    """Tell whether every step [H, q, k] read the whole text again, for want of a cache."""
+    return all(b.shape[-2] == a.shape[-2] + 1 for a, b in itertools.pairwise(parts))
 
 
 def beams(batch: int, rows: int | None) -> InputError:

@@ -212,7 +212,7 @@ def infer_masks(
         for site, keys in seen.items():
             group = (site.kind, keys.shape)
             shared[group] = shared.get(group, np.False_) | keys
-        seen = {s: _within(keys, s.kind) & shared[s.kind, keys.shape] for s, keys in seen.items()}
+        seen = {site: _filled(keys, shared[site.kind, keys.shape]) for site, keys in seen.items()}
     masks: dict[bytes, KeyMask] = {}
     found = {}
     for site, keys in seen.items():
@@ -234,16 +234,15 @@ def _are_rounded(maps: Maps, error: float) -> bool:
         return all(np.array_equal(m.astype(np.float16).astype(m.dtype), m) for m in maps)
 
 
-def _within(seen: Bool, kind: str) -> Bool:
-    """Fill the holes between what a causal mask, a window and padding would leave."""
-    allowed: Bool = np.outer(seen.any(1), seen.any(0))
-    if kind == "cross" or not seen.any():
-        return allowed
+def _filled(seen: Bool, shared: Bool) -> Bool:
+    """The keys that any layer sees, but for those beyond a layer's own window; all bool [T, S].
+
+    More keys than queries must lie beyond a window: fewer may have been rounded away.
+    """
     length, key_length = seen.shape
-    back = np.arange(length)[:, None] + (key_length - length) - np.arange(key_length)
-    farthest = int(abs(back[seen]).max())
-    causal = bool((back[seen] >= 0).all())
-    return allowed & (back <= farthest) & (back >= (0 if causal else -farthest))
+    back = abs(np.arange(length)[:, None] + (key_length - length) - np.arange(key_length))
+    beyond = shared & (back > back[seen].max(initial=0))
+    return shared & ~beyond if beyond.sum() > length else shared
 
 
 def given_mask(given: Any, shape: tuple[int, int, int], item: int | None, where: str) -> Bool:

@@ -128,6 +128,7 @@ def read_item(
     meta = meta_of(dict(fields))
     stacks = _stacks(path, fields, item, meta)
     sequences = _sequences(path, fields, item, stacks, meta)
+    stacks = [sequences.named(stack) for stack in stacks]
     maps: dict[Site, Array] = {}
     parts: dict[Site, Part] = {}
     heads: dict[SiteKind, tuple[int, ...]] = {}
@@ -169,12 +170,16 @@ def read_item(
 
 @dataclass(frozen=True)
 class _Stack:
-    """The maps [L, H, T, S] of one item under one name; ``first`` where they are an encoder's."""
+    """The maps [L, H, T, S] of one item under one name.
+
+    ``first`` where they are an encoder's beside a decoder; ``told`` where a file says their kind.
+    """
 
     name: str
     kind: SiteKind
     maps: Array
-    first: bool
+    first: bool = False
+    told: bool = True
 
 
 @dataclass(frozen=True)
@@ -201,6 +206,15 @@ class _Sequences:
         queries = self.keys if stack.first else self.queries
         return Sides(queries, self.keys if stack.kind == "cross" else queries)
 
+    def named(self, stack: _Stack) -> _Stack:
+        """A stack of which nobody says the kind: a decoder's where no query sees a later key."""
+        rows, keys = self.real(stack)
+        if stack.told or rows.sum() < 2:
+            return stack
+        cut = (masks.cut_padding(layer, rows, keys) for layer in stack.maps)
+        later = any(np.triu(seen_keys(layer), 1).any() for layer in cut)
+        return stack if later else replace(stack, kind="decoder")
+
     def notes(self) -> tuple[str, ...]:
         """What to say of padding."""
         sides = (self.rows,) if self.columns is self.rows else (self.rows, self.columns)
@@ -211,11 +225,15 @@ def _stacks(path: Path, fields: Mapping[str, Array], item: int | None, meta: Any
     """The maps of one item by name, each with its kind."""
     present: dict[str, SiteKind | None] = {n: k for n, k in BY_KIND.items() if n in fields}
     present |= dict.fromkeys([n for n in PLAIN if n in fields][:1])
+    crossed = "source_tokens" in fields
+    kinds = meta.get("kinds")
+    listed = isinstance(kinds, list) and len(kinds) == 1 and kinds[0] in BY_KIND.values()
     stacks = []
-    for name, kind in present.items():
+    for name, named in present.items():
         maps = _one_item(path, name, fields[name], item)
-        of = kind or _kind(maps, "source_tokens" in fields, meta)
-        stacks.append(_Stack(name, of, maps, kind == "encoder" and "source_tokens" in fields))
+        kind = named or (kinds[0] if listed else "cross" if crossed else None)
+        first = named == "encoder" and crossed
+        stacks.append(_Stack(name, kind or "encoder", maps, first, told=kind is not None))
     return stacks
 
 
@@ -396,17 +414,6 @@ def _layers(path: Path, meta: dict[str, Any], kind: SiteKind, count: int) -> Seq
             f"not {cut(str(listed))}"
         )
     return listed
-
-
-def _kind(array: Array, cross: bool, meta: dict[str, Any]) -> SiteKind:
-    """The kind of a file's only maps: as it says, or cross, or causal like a decoder's, or not."""
-    kinds = meta.get("kinds")
-    if isinstance(kinds, list) and len(kinds) == 1 and kinds[0] in BY_KIND.values():
-        return kinds[0]  # type: ignore[no-any-return]
-    if cross:
-        return "cross"
-    later = any(np.triu(seen_keys(layer), 1).any() for layer in array)
-    return "encoder" if later or array.shape[-1] == 1 else "decoder"
 
 
 def _tokens_of(
