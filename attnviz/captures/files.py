@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnviz import files
 from attnviz.captures.captured import Captured, captured
-from attnviz.captures.in_memory import options_of, tokens_of
+from attnviz.captures.in_memory import options_of, tokens_of, with_picture
 from attnviz.core.capture import Capture
 from attnviz.core.interface import interface
 from attnviz.core.tokens import Tokens
@@ -28,13 +28,23 @@ def read_recorded(
     source_tokens: Any = None,
     tokenizer: Any = None,
     item: int | None = None,
+    picture: Any = None,
+    grid: tuple[int, int] | None = None,
     **options: Any,
 ) -> Captured:
     """Attention that any tool has recorded; arguments and errors as for :func:`attnviz.read`."""
+    capture = _recorded(what, tokens, source_tokens, tokenizer, item, options)
+    return captured(with_picture(capture, picture, grid))
+
+
+def _recorded(
+    what: Any, tokens: Any, source_tokens: Any, tokenizer: Any, item: int | None, options: Any
+) -> Capture:
+    """:func:`read_recorded` without a picture."""
     from attnviz.models.recorded import arrays, sources
 
     if isinstance(what, Capture):
-        return captured(what)
+        return what
     own, other = (
         None if t is None else tokens_of(t, tokenizer, item) for t in (tokens, source_tokens)
     )
@@ -46,11 +56,11 @@ def read_recorded(
     if isinstance(what, Mapping) and any(what.get(name) is not None for name in arrays.NAMES):
         if own is None:
             raise UsageError("a model's output does not hold its tokens; add {tokens}", tokens=...)
-        return captured(arrays.from_arrays(what, own, other, options=how))
-    return captured(sources.imported(what).capture(tokens=own, source_tokens=other, options=how))
+        return arrays.from_arrays(what, own, other, options=how)
+    return sources.imported(what).capture(tokens=own, source_tokens=other, options=how)
 
 
-def _read(path: Path, own: Tokens | None, other: Tokens | None, how: ArrayOptions) -> Captured:
+def _read(path: Path, own: Tokens | None, other: Tokens | None, how: ArrayOptions) -> Capture:
     from attnviz.models.recorded import sources
 
     if sources.is_recording(path):
@@ -58,12 +68,11 @@ def _read(path: Path, own: Tokens | None, other: Tokens | None, how: ArrayOption
             raise UsageError(
                 "{} is a recording, which has its own tokens; leave out {tokens}", path, tokens=...
             )
-        return captured(recorded.load(path, how.item, sinks=how.sinks))
+        return recorded.load(path, how.item, sinks=how.sinks)
     recording = sources.find(path, how.item)
     if path.suffix == recorded.JSON:  # one of its sequences is chosen already
         how = replace(how, item=None)
-    capture = recording.capture(path.name, tokens=own, source_tokens=other, options=how)
-    return captured(capture)
+    return recording.capture(path.name, tokens=own, source_tokens=other, options=how)
 
 
 def read_items(path: Path) -> Iterator[Capture | InputError]:

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from attnviz.captures.captured import Captured, captured
+from attnviz.core.capture import Capture
 from attnviz.core.heads import SITE_PREFIX, Site
 from attnviz.core.interface import interface
-from attnviz.core.tokens import Tokens
+from attnviz.core.media import PATCH, Picture
+from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import UsageError
 
 if TYPE_CHECKING:
     from attnviz.models.recorded.arrays import ArrayOptions
+
+_NAMED = re.compile(r"\d+,\d+$")
 
 
 @interface
@@ -30,6 +41,8 @@ def from_arrays(
     attention_mask: Any = None,
     decoder_attention_mask: Any = None,
     mask: Any = None,
+    picture: Any = None,
+    grid: tuple[int, int] | None = None,
     model: str = "attention in memory",
 ) -> Captured:
     """Look at attention weights that were computed elsewhere.
@@ -62,6 +75,10 @@ def from_arrays(
             say it: booleans, True for those, or what was added to the scores, [queries, keys],
             [heads, queries, keys] or [batch, heads, queries, keys]; a list has one for each layer,
             a mapping one for each kind.
+        picture: what the patches among the tokens are of: a file, a PIL image, or bytes
+            [height, width, 3]. Patches are tokens that are None, row by row, or ``"3,5"`` by row
+            and column.
+        grid: rows and columns of its patches, where these are not a square.
         model: what to call where they come from.
 
     Raises:
@@ -77,7 +94,84 @@ def from_arrays(
         tokens, tokenizer, item=item, kind=kind, sinks=sinks, layout=layout, mask=mask,
         attention_mask=attention_mask, decoder_attention_mask=decoder_attention_mask,
     )  # fmt: skip
-    return captured(arrays.from_arrays(attentions, own, other, options=options, model=model))
+    capture = arrays.from_arrays(attentions, own, other, options=options, model=model)
+    return captured(with_picture(capture, picture, grid))
+
+
+def with_picture(capture: Capture, picture: Any, grid: tuple[int, int] | None) -> Capture:
+    """The same capture with the picture that its patches are of.
+
+    Raises:
+        UsageError: patches without a picture or the other way round, or that fill no grid;
+            InputError: no picture.
+    """
+    axes = [axis for sides in capture.inputs.sides.values() for axis in (sides.queries, sides.keys)]
+    if picture is None:
+        if any(PATCH in axis.texts for axis in axes):
+            raise UsageError("tokens that are None are patches; add their {picture}", picture=...)
+        return capture
+    laid_out = {id(axis): _with_places(axis, grid) for axis in axes}
+    sizes = {size for _, size in laid_out.values() if size is not None}
+    if len(sizes) != 1:
+        raise UsageError(
+            "no token is a patch of the {picture}; give None for each, or its row and column as "
+            "'3,5'" if not sizes else "patches of {picture} have several grids", picture=...,
+        )  # fmt: skip
+    pixels, name = _pixels(picture)
+    sides = {
+        kind: Sides(laid_out[id(both.queries)][0], laid_out[id(both.keys)][0])
+        for kind, both in capture.inputs.sides.items()
+    }
+    note = "The picture is shown whole, as if its patches covered all of it."
+    inputs = replace(
+        capture.inputs, sides=sides, picture=Picture(pixels, *sizes.pop(), name),
+        notes=(*capture.inputs.notes, note),
+    )  # fmt: skip
+    return replace(capture, inputs=inputs)
+
+
+def _with_places(
+    tokens: Tokens, grid: tuple[int, int] | None
+) -> tuple[Tokens, tuple[int, int] | None]:
+    """Tokens with the places of their patches, and their grid; None for no patches."""
+    named = {
+        n: tuple(map(int, t.split(","))) for n, t in enumerate(tokens.texts) if _NAMED.match(t)
+    }
+    unnamed = [n for n, text in enumerate(tokens.texts) if text == PATCH]
+    if not named and not unnamed:
+        return tokens, None
+    count = len(named) + len(unnamed)
+    side = math.isqrt(count)
+    if named and grid is None:
+        grid = (max(row for row, _ in named.values()) + 1, max(c for _, c in named.values()) + 1)
+    rows, columns = grid or (side, side)
+    if rows * columns != count:
+        raise UsageError(
+            "{} tokens are patches, which are not {} × {}; say rows and columns with {grid}",
+            count, rows, columns, grid=...,
+        )  # fmt: skip
+    order = [(row, column) for row in range(rows) for column in range(columns)]
+    places: dict[int, tuple[int, ...]] = {**dict(zip(unnamed, order, strict=False)), **named}
+    texts = [
+        f"{places[n][0]},{places[n][1]}" if n in places else t for n, t in enumerate(tokens.texts)
+    ]
+    listed = tuple(places.get(n, ()) for n in range(len(tokens)))
+    return replace(tokens, texts=tuple(texts), places=listed), (rows, columns)
+
+
+def _pixels(picture: Any) -> tuple[NDArray[np.uint8], str]:
+    """A picture as bytes [height, width, 3], and the name of its file."""
+    from attnviz.models.decoding import read_picture
+
+    if isinstance(picture, str | Path):
+        return read_picture(Path(picture)), Path(picture).name
+    pixels = np.asarray(picture.convert("RGB") if hasattr(picture, "convert") else picture)
+    if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3 or 0 in pixels.shape:
+        raise UsageError(
+            "{picture} has {} of shape {}; give a file, a PIL image or bytes [height, width, 3]",
+            pixels.dtype, list(pixels.shape), picture=...,
+        )  # fmt: skip
+    return pixels, ""
 
 
 def options_of(tokens: Any, tokenizer: Any, **options: Any) -> ArrayOptions:
@@ -115,6 +209,8 @@ class Watched:
         source_tokens: Sequence[str] | Tokens | None = None,
         item: int | None = None,
         index: int = -1,
+        picture: Any = None,
+        grid: tuple[int, int] | None = None,
     ) -> Captured:
         """What one item of a pass attended to, as :func:`attnviz.capture` gives it.
 
@@ -124,6 +220,8 @@ class Watched:
             source_tokens: the same for the other sequence.
             item: which item of a batch; needed where there are several.
             index: which of the passes that are kept; the last by default.
+            picture: what the patches among the tokens are of, see :func:`from_arrays`.
+            grid: see ``picture``.
 
         Raises:
             UsageError: nothing has run, or there is no such pass or item.
@@ -132,7 +230,8 @@ class Watched:
         own, other = (
             None if t is None else tokens_of(t, None, item) for t in (tokens, source_tokens)
         )
-        return captured(self._watch.capture(own, other, item, index))
+        capture = self._watch.capture(own, other, item, index)
+        return captured(with_picture(capture, picture, grid))
 
     @property
     def layers(self) -> dict[str, str]:
@@ -238,7 +337,8 @@ def tokens_of(given: Any, tokenizer: Any, item: int | None) -> Tokens:
     listed = given.tolist() if array else given
     if isinstance(listed, Sequence) and listed and isinstance(listed[0], list | tuple):
         listed = listed[layouts.choose_item(len(listed), item)]
-    ids = array and bool(listed) and isinstance(listed[0], int)
-    return (
-        arrays.spelled(listed, tokenizer) if ids or tokenizer is not None else arrays.named(listed)
-    )
+    if isinstance(listed, list | tuple) and None in listed:  # patches of a picture
+        listed = [PATCH if token is None else token for token in listed]
+    if tokenizer is None and not (array and listed and isinstance(listed[0], int)):
+        return arrays.named(listed)
+    return arrays.spelled(listed, tokenizer)

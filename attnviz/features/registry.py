@@ -68,6 +68,8 @@ def read(
     attention_mask: Any = None,
     decoder_attention_mask: Any = None,
     mask: Any = None,
+    picture: Any = None,
+    grid: tuple[int, int] | None = None,
 ) -> Any:
     """What is in any file that attnviz wrote, or attention that any tool has recorded.
 
@@ -95,6 +97,8 @@ def read(
         attention_mask: 1 for each token and 0 for padding; a recording has it as a field.
         decoder_attention_mask: see ``attention_mask``.
         mask: which keys may be attended to.
+        picture: what the patches among recorded tokens are of; ``grid`` its rows and columns.
+        grid: see ``picture``.
 
     Raises:
         InputError: it cannot be read, or is nothing that attnviz knows.
@@ -112,6 +116,8 @@ def read(
         "attention_mask": attention_mask,
         "decoder_attention_mask": decoder_attention_mask,
         "mask": mask,
+        "picture": picture,
+        "grid": grid,
     }
     plain = tokens is None and all(value is None or value is False for value in said.values())
     if not plain or not isinstance(path, str | Path):

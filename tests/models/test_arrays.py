@@ -144,7 +144,7 @@ def put(layer: int, value: float) -> Any:
             {"item": 1},
             "heads or a batch, which the item does not tell; say layout",
         ),
-        (layers(T, S), {"item": 0}, "expected 5 keys, one for each token, found 6"),
+        (layers(T, S), {"item": 0}, "5 queries attend to 6 keys; give source_tokens of cross-attention"),
         (layers(S, S), {"item": 0}, "expected 5 queries, one for each token, found 6"),
         (
             worse(put(1, torch.nan)),
@@ -209,3 +209,65 @@ def test_two_lists_for_the_decoder_are_refused() -> None:
     given = {"attentions": [layer], "decoder_attentions": [layer]}
     with pytest.raises(UsageError, match="attentions and decoder_attentions are both there"):
         av.from_arrays(given, ["a"])
+
+
+def rows(sums: float, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """[2, 3, 3] whose rows sum to that."""
+    torch.manual_seed(0)
+    return (torch.randn(2, 3, 3).softmax(-1) * sums).to(dtype)
+
+
+@pytest.mark.parametrize("suffix", ["npz", "safetensors"])
+@pytest.mark.parametrize(
+    ("layer", "options"),
+    [
+        (rows(1), {}),
+        (rows(1.0009), {}),
+        (rows(0.985, torch.float16), {}),
+        (rows(1.015, torch.bfloat16), {}),
+        (rows(0.6), {"sinks": True}),
+        (rows(4e-4), {"sinks": True}),
+        (rows(1) * torch.tensor([1.0, 0, 1])[:, None], {}),
+        (rows(1).double(), {}),
+        (rows(1), {"mask": np.ones((3, 3), bool)}),
+        (rows(1).tril() / rows(1).tril().sum(-1, keepdim=True), {}),
+    ],
+)
+def test_what_is_believed_is_written_and_read_again(
+    layer: torch.Tensor, options: dict[str, Any], suffix: str, tmp_path: Any
+) -> None:
+    found = av.from_arrays([layer, layer], ["a", "b", "c"], **options)
+    path = av.write_capture(found, tmp_path / f"a.{suffix}")
+    assert av.check(path).problems == ()
+    again = av.read(path)
+    assert again.layout == found.layout
+    for site, maps in found.maps.items():
+        np.testing.assert_array_equal(again.maps[site], maps)
+        assert again.reach[site].sink == found.reach[site].sink
+        allowed = (c.reach[site].allowed(3, 3) for c in (again, found))
+        np.testing.assert_array_equal(*allowed)
+    assert av.heads(again).to_dict()["heads"] == av.heads(found).to_dict()["heads"]
+
+
+@pytest.mark.parametrize(
+    ("layer", "says"),
+    [
+        (rows(4e-4), "expected a row that sums to 1 .* found 0.0004"),
+        (rows(0.97, torch.float16), "within 0.02, .* found 0.96"),
+        (rows(1.002), "within 0.001, .* found 1.002"),
+        (rows(1) * torch.nan, "expected finite weights, found nan, and 17 more"),
+        (-rows(1), "expected weights after softmax, 0 or more, found"),
+    ],
+)
+def test_what_is_refused_in_memory_is_refused_in_a_file(
+    layer: torch.Tensor, says: str, tmp_path: Any
+) -> None:
+    with pytest.raises(InputError, match=says):
+        av.from_arrays([layer], ["a", "b", "c"])
+    np.savez(tmp_path / "a.npz", attentions=layer.numpy()[None], tokens=np.array(["a", "b", "c"]))
+    with pytest.raises(InputError, match=says):
+        av.read(tmp_path / "a.npz")
+    (problem,) = av.check(tmp_path / "a.npz").problems
+    with pytest.raises(InputError) as told:
+        av.read(tmp_path / "a.npz")
+    assert f"{problem.path}: expected {problem.expected}, found {problem.found}" in str(told.value)

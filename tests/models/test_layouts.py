@@ -231,4 +231,109 @@ def test_steps_that_are_not_whole(change: Any, says: str) -> None:
         av.from_arrays(change(output.attentions), output.sequences)
 
 
-assert transformers is not None
+def test_keys_of_a_cache_stand_before_the_queries(tmp_path: Path) -> None:
+    """The last queries of one pass: their rows stand where they stood in it."""
+    model = fresh("gpt2", "eager").eval()
+    ids = torch.tensor([[5, 9, 7, 3, 8, 4]])
+    with torch.no_grad():
+        whole = model(ids, output_attentions=True)
+        past = model(ids[:, :4], use_cache=True).past_key_values
+        later = model(ids[:, 4:], past_key_values=past, output_attentions=True)
+    words = [f"w{n}" for n in ids[0].tolist()]
+    found = av.from_arrays(later, words)
+    assert found.layout.kinds == ("decoder",)
+    assert found.tokens == found.source_tokens == tuple(words)
+    assert "first 4 keys are of a cache" in found.inputs.notes[0]
+    for number, layer in enumerate(whole.attentions):
+        maps = found.maps[Site("decoder", number)]
+        np.testing.assert_allclose(maps[:, 4:], layer[0, :, 4:].numpy(), atol=1e-6)
+        assert not maps[:, :4].any()
+    both = av.heads(av.from_arrays(whole, words)), av.heads(found)
+    assert both[1].heads[0].scores["self"].rows == 2 < both[0].heads[0].scores["self"].rows
+    again = av.read(av.write_capture(found, tmp_path / "a.npz"))
+    assert again.tokens == found.tokens
+
+
+def test_prefix_keys_are_named_so() -> None:
+    scores = torch.randn(2, 3, 4, 6).masked_fill(torch.ones(4, 6).triu(3).bool(), -torch.inf)
+    found = av.from_arrays(list(scores.softmax(-1)), WORDS)
+    assert found.layout.kinds == ("decoder",)
+    assert found.tokens == ("prefix 0", "prefix 1", *WORDS)
+    assert found.inputs.sides["decoder"].queries.special[:3] == (True, True, False)
+    np.testing.assert_array_equal(found["1.2"][2:], scores.softmax(-1)[1, 2])
+    everywhere = list(weights(2, 3, 4, 6))
+    with pytest.raises(UsageError, match="4 queries attend to 6 keys; give source_tokens"):
+        av.from_arrays(everywhere, WORDS)
+    assert av.from_arrays(everywhere, WORDS, kind="encoder").tokens[0] == "prefix 0"
+    assert av.from_arrays(everywhere, WORDS, source_tokens=list("uvwxyz")).layout.kinds == (
+        "cross",
+    )
+
+
+def test_layers_of_unequal_size_are_listed() -> None:
+    given = [weights(2, n, n) for n in (4, 4, 2, 4, 4)]
+    with pytest.raises(
+        InputError, match=r"differ .*: 0 and 1 and 3 \.\.\. 4 × 4, 2 2 × 2; give those"
+    ):
+        av.from_arrays(given, WORDS)
+
+
+def test_a_recorded_vision_model_has_its_picture(tmp_path: Path) -> None:
+    from PIL import Image
+
+    config = transformers.ViTConfig(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=4, intermediate_size=24,
+        image_size=12, patch_size=4, attn_implementation="eager",
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = transformers.ViTModel(config).eval()
+    pixels = np.random.default_rng(0).integers(0, 255, (12, 12, 3), np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "a.png")
+    with torch.no_grad():
+        output = model(torch.tensor(pixels.transpose(2, 0, 1)[None] / 255).float(),
+                       output_attentions=True)  # fmt: skip
+    patches = [None] * 9
+    for picture in (tmp_path / "a.png", str(tmp_path / "a.png"), pixels, Image.fromarray(pixels)):
+        found = av.from_arrays(output, ["[CLS]", *patches], picture=picture)
+        tokens = found.inputs.sides["encoder"].queries
+        assert tokens.places == ((), *((r, c) for r in range(3) for c in range(3)))
+        assert tokens.texts[:3] == ("[CLS]", "0,0", "0,1")
+        assert np.array_equal(found.inputs.picture.pixels, pixels)
+        assert (found.inputs.picture.rows, found.inputs.picture.columns) == (3, 3)
+    assert tokens.space == "patches"
+    assert av.heatmap(found, "0.1").to_bytes("png")
+    again = av.read(av.write_capture(found, tmp_path / "a.npz"))
+    assert again.inputs.sides["encoder"].queries.places == tokens.places
+    mixed = av.from_arrays(output, ["a", *[None] * 6, "b", "c", "d"], picture=pixels, grid=(2, 3))
+    assert mixed.inputs.sides["encoder"].queries.space == "text"
+    named = av.from_arrays(output, tokens.texts, picture=pixels)
+    assert named.inputs.sides["encoder"].queries.places == tokens.places
+    for options, says in (
+        ({"tokens": ["[CLS]", *patches]}, "tokens that are None are patches; add their picture"),
+        ({"tokens": list("abcdefghij"), "picture": pixels}, "no token is a patch of the picture"),
+        ({"tokens": ["a", "b", *[None] * 8], "picture": pixels}, "8 tokens are patches, which are"),
+        (
+            {"tokens": ["[CLS]", *patches], "picture": pixels[..., 0]},
+            r"shape \[12, 12\]; give a file",
+        ),
+        ({"tokens": ["[CLS]", *patches], "picture": "none.png"}, "none.png"),
+    ):
+        with pytest.raises(AttnvizError, match=says):
+            av.from_arrays(output, **options)
+
+
+def test_a_picture_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import json
+
+    from PIL import Image
+
+    from attnviz.cli import main
+
+    Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(tmp_path / "a.png")
+    np.save(tmp_path / "a.npy", weights(2, 3, 5, 5).numpy())
+    (tmp_path / "t.json").write_text(json.dumps(["[CLS]", *[None] * 4]))
+    call = ["heads", "--recorded", str(tmp_path / "a.npy"), "--tokens", str(tmp_path / "t.json")]
+    assert main([*call, "--image", str(tmp_path / "a.png"), "--json"]) == 0
+    assert "shown whole" in capsys.readouterr().out
+    assert main(call) == 2
+    assert "--image" in capsys.readouterr().err

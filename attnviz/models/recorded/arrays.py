@@ -92,7 +92,12 @@ def from_arrays(
         )
         for said, layers in raw.items()
     }  # fmt: skip
+    for said, layers in read.items():
+        _check_sizes(said, layers)
     tokens, read, notes = _generated(tokens, read)
+    if source_tokens is None:
+        tokens, read, earlier = _with_earlier_keys(tokens, read, options.kind)
+        notes += earlier
     own_real, source_real = _real(tokens, source_tokens, read, options)
     several = len(read) > 1
     kinds: dict[SiteKind, Layers] = {}
@@ -208,6 +213,22 @@ def by_kind(given: Any, cross: bool, kind: str | None) -> dict[SiteKind | None, 
     return present
 
 
+def _check_sizes(kind: SiteKind | None, layers: Layers) -> None:
+    """Raise InputError for layers of unequal size, which have no tokens in common."""
+    sizes: dict[tuple[int, ...], list[int]] = {}
+    for number, layer in enumerate(layers.maps):
+        sizes.setdefault(layer.shape[1:], []).append(number)
+    if len(sizes) > 1:
+        groups = (
+            f"{' and '.join(map(str, numbers[:3]))}{' ...' * (len(numbers) > 3)} {t} × {s}"
+            for (t, s), numbers in sizes.items()
+        )
+        raise InputError(
+            "{}layers differ in queries × keys: {}; give those of one size, with their own tokens",
+            f"{kind} " if kind else "", ", ".join(groups),
+        )  # fmt: skip
+
+
 def _kind(layers: Layers, real: Bool) -> SiteKind:
     """Of which kind a single stack is: a decoder's where no query sees a later key."""
     if layers.prompt is not None:
@@ -252,6 +273,47 @@ def _generated(
     }
     written = max(0, count - (layers.prompt or 0))
     return replace(without_padding(tokens, kept), written=written), cut, (note,) if note else ()
+
+
+def _with_earlier_keys(
+    tokens: Tokens, read: dict[SiteKind | None, Layers], kind: str | None
+) -> tuple[Tokens, dict[SiteKind | None, Layers], tuple[str, ...]]:
+    """Tokens and layers of as many queries as keys, where keys of a cache or a prefix stand before.
+
+    The keys before the first query have queries without weights.
+    """
+    sizes = {layer.shape[1:] for layers in read.values() for layer in layers.maps}
+    ((said, layers), *others) = read.items()
+    queries, keys = next(iter(sizes))
+    before = keys - queries
+    if len(sizes) > 1 or others or said == "cross" or before < 1:
+        return tokens, read, ()
+    if len(tokens) == queries:
+        later = any(np.triu(seen_keys(layer), before + 1).any() for layer in layers.maps)
+        if kind is None and (later or queries == 1):
+            raise UsageError(
+                "{} queries attend to {} keys; give {source_tokens} of cross-attention, or of a "
+                "cache, memory or prefix the tokens of all keys", queries, keys, source_tokens=...,
+            )  # fmt: skip
+        front = Tokens(tuple(f"prefix {n}" for n in range(before)), special=(True,) * before)
+        tokens = _joined(front, tokens)
+    elif len(tokens) != keys:
+        return tokens, read, ()
+    maps = tuple(np.pad(layer, ((0, 0), (before, 0), (0, 0))) for layer in layers.maps)
+    note = f"The first {before} keys are of a cache, memory or prefix: they have no queries here."
+    return tokens, {said: replace(layers, maps=maps)}, (note,)
+
+
+def _joined(first: Tokens, second: Tokens) -> Tokens:
+    """Two token sequences as one, ids and places left out."""
+    return Tokens(
+        first.texts + second.texts,
+        special=first.special + second.special,
+        separators=first.separators + second.separators,
+        words=(-1,) * len(first) + second.words,
+        segments=first.segments + second.segments,
+        written=second.written,
+    )
 
 
 def _real(

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from attnviz.core.media import PATCH
 from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, UsageError, system_errors
 from attnviz.files import contents, open_regular
@@ -103,7 +104,7 @@ def imported(given: Any, name: str = "") -> Imported:
 
 
 def read_tokens(path: Path) -> Tokens:
-    """The texts of tokens in a file: a JSON list of strings, or one a line.
+    """The texts of tokens in a file: a JSON list of strings (null for a patch), or one a line.
 
     Raises:
         InputError: it cannot be read, or is no list of strings.
@@ -119,6 +120,8 @@ def read_tokens(path: Path) -> Tokens:
             listed = data.decode().removesuffix("\n").split("\n")
         except UnicodeDecodeError as error:
             raise InputError(f"{path} is not UTF-8: {one_line(error)}") from None
+    if isinstance(listed, list):
+        listed = [PATCH if text is None else text for text in listed]
     if not isinstance(listed, list) or not all(isinstance(text, str) for text in listed):
         raise InputError(f"{path} is not a list of strings; give the text of each token")
     return arrays.named(listed)
