@@ -144,7 +144,7 @@ def put(layer: int, value: float) -> Any:
             {"item": 1},
             "heads or a batch, which the item does not tell; say layout",
         ),
-        (layers(T, S), {"item": 0}, "5 queries attend to 6 keys; give source_tokens of cross-attention"),
+        (layers(T, S), {"item": 0}, "5 queries attend to 6 keys; give source_tokens"),
         (layers(S, S), {"item": 0}, "expected 5 queries, one for each token, found 6"),
         (
             worse(put(1, torch.nan)),
