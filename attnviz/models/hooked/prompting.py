@@ -139,6 +139,7 @@ class Prompted(Gated):
         )
         if prompt.ids is not None:
             tokens = self._texts.tokens(prompt.ids)
+            notes += limits.segment_notes(tokens) if self._texts.segments else ()
         else:
             tokens, positions = encode()
         limits.check_ids(tokens.ids, self._network.vocab_size)
