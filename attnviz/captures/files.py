@@ -14,7 +14,7 @@ from attnviz.core.capture import Capture
 from attnviz.core.interface import interface
 from attnviz.core.tokens import Tokens
 from attnviz.corpus import texts
-from attnviz.errors import InputError, UsageError
+from attnviz.errors import InputError, Setting, UsageError
 from attnviz.models import recorded
 
 if TYPE_CHECKING:
@@ -68,6 +68,12 @@ def _read(path: Path, own: Tokens | None, other: Tokens | None, how: ArrayOption
             raise UsageError(
                 "{} is a recording, which has its own tokens; leave out {tokens}", path, tokens=...
             )
+        for name in ("layout", "mask", "attention_mask", "decoder_attention_mask"):
+            if getattr(how, name) is not None:
+                raise UsageError(
+                    "{} is a recording, whose fields say this (docs/recording.md); leave out {}",
+                    path, Setting(name),
+                )  # fmt: skip
         return recorded.load(path, how.item, sinks=how.sinks)
     recording = sources.find(path, how.item)
     if path.suffix == recorded.JSON:  # one of its sequences is chosen already

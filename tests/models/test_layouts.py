@@ -88,6 +88,8 @@ def test_means_over_heads_are_one_head() -> None:
         (ALL, {}, "may be .* and which item"),
         ({"attentions": ALL}, {"item": 1}, "may be"),
         (weights(2, 2, H, T, T), {"item": 1, "tokens": [WORDS, WORDS]}, "may be"),
+        (ALL[:, 0], {"item": 0}, "or one layer's .*; say layout='lhqk' or 'bhqk'"),
+        (ALL[0], {"tokens": [WORDS] * 3, "item": 1}, "may be .*layout='lhqk' or 'bhqk'"),
         (ALL[0, :, 0], {}, "one layer's heads, a batch or layers; say layout='hqk'"),
         (list(ALL[:, :, 0]), {"item": 1}, "which the item does not tell; say layout='hqk'"),
         (list(ALL[:, :, 0]), {"tokens": [WORDS] * 3}, "choose one with item|rows of tokens do not"),
@@ -116,6 +118,14 @@ def test_files_of_tensors_with_a_key_attentions(tmp_path: Path) -> None:
     found = av.read(tmp_path / "esm.pt", item=1, layout="blhqk")
     assert found.tokens == tuple(WORDS)
     np.testing.assert_array_equal(found["1.4"], ALL[1, 1, 4])
+    np.savez(tmp_path / "own.npz", attentions=ALL[:, 0].numpy(), tokens=np.array(WORDS))
+    for name, value in (
+        ("layout", "lhqk"),
+        ("mask", np.ones((4, 4), bool)),
+        ("attention_mask", [1]),
+    ):
+        with pytest.raises(UsageError, match=f"whose fields say this .*; leave out {name}"):
+            av.read(tmp_path / "own.npz", **{name: value})
     np.save(tmp_path / "all.npy", ALL.numpy())
     found = av.read(tmp_path / "all.npy", item=1, layout="lbhqk")
     np.testing.assert_array_equal(found["0.4"], ALL[0, 1, 4])

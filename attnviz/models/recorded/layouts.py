@@ -129,11 +129,11 @@ def read_layers(
 def sizes_of(given: Any, layout: str | None) -> tuple[int, int, int]:
     """Tell the queries, keys and items of layers, before their axes are checked."""
     if is_steps(given):
-        first = [next(x for x in step if x is not None) for step in given]
-        queries = first[-1].shape[2] if _reread(first) else sum(x.shape[2] for x in first)
-        return queries, int(first[-1].shape[3]), len(first[0])
+        parts = [next(x for x in step if x is not None) for step in given]
+        queries = parts[-1].shape[2] if _reread(parts) else sum(x.shape[2] for x in parts)
+        return queries, int(parts[-1].shape[3]), len(parts[0])
     stack = is_array(given)
-    first = given if stack else next(iter(layers_of(given)), np.zeros((0, 0)))
+    first: Any = given if stack else next(iter(layers_of(given)), np.zeros((0, 0)))
     known = {5: "lbhqk", 4: "lhqk" if stack else "bhqk", 3: "hqk"}
     letters = layout if layout and len(layout) == first.ndim else known.get(first.ndim, "qk")
     sizes = dict(zip(letters, first.shape, strict=False))
@@ -175,7 +175,12 @@ def _of_stack(
             )
         return layout, ()
     if len(shape) == 4:
-        return "lhqk", ()
+        if item is None and (rows or 1) == 1:
+            return "lhqk", ()
+        raise UsageError(
+            "an array {} may be [layers, heads, queries, keys] or one layer's [batch, heads, "
+            "queries, keys]; say {layout} or 'bhqk'", shape, layout="lhqk",
+        )  # fmt: skip
     if len(shape) == 3:
         raise UsageError(
             "an array {} may be one layer's heads, a batch or layers; say {layout}, or 'bqk', or "
