@@ -95,8 +95,8 @@ class Masks:
             if self.additive is None:
                 part = cut(self.mask, start, stop, keys)
             else:
-                free = ~blocked_by(cut(self.mask, start, stop, slice(None)))
-                part = cut(free, 0, stop - start, keys)
+                reached = ~blocked_by(cut(self.mask, start, stop, slice(None)))
+                part = cut(reached, 0, stop - start, keys)
             parts.append(part.reshape((1,) * (4 - part.ndim) + tuple(part.shape)))
         if not parts:
             return BlockMask(None, keys, last - first)
