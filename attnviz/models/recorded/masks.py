@@ -111,7 +111,7 @@ def find_padding(
     real = np.ones(length, np.bool_)
     texts = np.array(tokens.texts, object)
     sure = PADDING | ({pad} if pad is not None and pad not in ENDS else set())
-    like = np.isin(texts, list(sure))
+    like: Bool = np.array([text in sure for text in tokens.texts])
     left, right = _run(like), _run(like[::-1])
     if like.all() or (maps and not _fit(maps, length, crossed)):
         return real
@@ -136,7 +136,7 @@ def find_padding(
             real[:first] = False
     if texts[-1] in ENDS:
         right = _run(texts[::-1] == texts[-1])
-        unseen = min(right, _run(~seen.any(0)[::-1]))
+        unseen = min(right, _run(~np.logical_or.reduce(seen, 0)[::-1]))
         if right > 1 and not unseen:
             _ask(f"the last {right} are {texts[-1]!r}")
         real[length - unseen :] = False
@@ -165,7 +165,8 @@ def _count_unseen(seen: Bool, most: int, crossed: bool) -> int:
 
 def _ask_where_padded(seen: Bool, maps: Maps) -> None:
     """Raise UsageError for weights as padding leaves them, where no token says so."""
-    attending, unseen = seen.any(1), ~seen.any(0)
+    attending: Bool = np.logical_or.reduce(seen, 1)
+    unseen: Bool = ~np.logical_or.reduce(seen, 0)
     for side, keys, rows in (
         ("first", unseen, attending),
         ("last", unseen[::-1], attending[::-1]),
@@ -173,7 +174,7 @@ def _ask_where_padded(seen: Bool, maps: Maps) -> None:
         count = _run(keys)
         if count < len(keys) and rows[:count].any():
             _ask(f"no query attends to the {side} {count}, which attend themselves")
-    level = np.logical_and.reduce([_are_level(layer) for layer in maps])
+    level: Bool = np.logical_and.reduce([_are_level(layer) for layer in maps])
     count = _run(level & attending & seen.all(1))
     if count and count < len(seen) and not seen[count:, :count].any():
         _ask(f"no query attends to the first {count}, which attend to all alike")
@@ -182,8 +183,9 @@ def _ask_where_padded(seen: Bool, maps: Maps) -> None:
 def _are_level(layer: Array) -> Bool:
     """Tell which queries of [H, T, S] attend to all keys alike, in every head; bool [T]."""
     with np.errstate(invalid="ignore"):
-        level: Bool = (abs(layer - layer[..., :1]) <= 1e-6 * layer[..., :1]).all((0, 2))
-    return level
+        level = abs(layer - layer[..., :1]) <= 1e-6 * layer[..., :1]
+    everywhere: Bool = np.logical_and.reduce(level, (0, 2))
+    return everywhere
 
 
 def _ask(why: str) -> None:
@@ -280,8 +282,8 @@ def given_mask(given: Any, shape: tuple[int, int, int], item: int | None, where:
     if array.dtype == np.bool_:
         return array
     if array.dtype.kind == "f" and not np.isin(array, (0, 1)).all():
-        free: Bool = ~np.asarray(blocked_by(np.asarray(array, np.promote_types(array.dtype, "f4"))))
-        return free
+        added: Any = np.asarray(array, np.promote_types(array.dtype, "f4"))
+        return ~np.asarray(blocked_by(added))
     if array.dtype.kind == "f" and not array.any():
         return np.ones(array.shape, np.bool_)
     raise UsageError(

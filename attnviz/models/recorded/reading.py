@@ -135,8 +135,8 @@ def read_item(
     for stack in stacks:
         real = sequences.real(stack)
         layers = _layers(path, meta, stack.kind, len(stack.maps))
-        counts = dict.fromkeys(layers, stack.maps.shape[1])
-        heads[stack.kind] = tuple(counts.get(layer, 0) for layer in range(layers[-1] + 1))
+        count = int(stack.maps.shape[1])
+        heads[stack.kind] = tuple(count if n in layers else 0 for n in range(layers[-1] + 1))
         for index, layer in enumerate(layers):
             site = Site(stack.kind, layer)
             given = (index,) if fields[stack.name].ndim == 4 else (index, item or 0)
@@ -275,8 +275,8 @@ def _reach(
             "record it again"
         ) from None
     unknown = {site: weights for site, weights in maps.items() if site not in reach}
-    error = meta.get("error")
-    rounding = error if isinstance(error, float) else 0.0
+    declared = meta.get("error")
+    rounding = declared if isinstance(declared, float) else 0.0
     return reach | masks.infer_masks(unknown, sink=sinks, error=rounding)
 
 
