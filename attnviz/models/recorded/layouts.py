@@ -182,9 +182,9 @@ def _of_stack(
             "queries, keys]; say {layout} or 'bhqk'", shape, layout="lhqk",
         )  # fmt: skip
     if len(shape) == 3:
-        raise UsageError(
-            "an array {} may be one layer's heads, a batch or layers; say {layout}, or 'bqk', or "
-            "'lqk'; q are queries, k keys", shape, layout="hqk",
+        raise InputError(
+            "an array {} may be one layer's heads, a batch or layers; give a layer's heads as "
+            "[array], or say {layout}, 'bqk' or 'lqk'", shape, layout="hqk",
         )  # fmt: skip
     if len(shape) != 5:
         raise InputError(
