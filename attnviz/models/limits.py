@@ -71,10 +71,12 @@ def segment_notes(tokens: Tokens) -> tuple[str, ...]:
     """Say that ids of two sentences are read as one by a model that sets them apart."""
     if sum(tokens.separators) < 2:
         return ()
-    note = (
-        "Ids have no segment numbers: all are of segment 0, as of one sentence; {pair} tells two."
+    return (
+        Message(
+            "Ids have no segment numbers: all are of segment 0, as of one sentence; {pair} tells two.",
+            pair=...,
+        ),
     )
-    return (Message(note, pair=...),)
 
 
 def _check_spans(prompt: Prompt) -> None:

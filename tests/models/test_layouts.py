@@ -90,7 +90,7 @@ def test_means_over_heads_are_one_head() -> None:
         (weights(2, 2, H, T, T), {"item": 1, "tokens": [WORDS, WORDS]}, "may be"),
         (ALL[:, 0], {"item": 0}, "or one layer's .*; say layout='lhqk' or 'bhqk'"),
         (ALL[0], {"tokens": [WORDS] * 3, "item": 1}, "may be .*layout='lhqk' or 'bhqk'"),
-        (ALL[0, :, 0], {}, "one layer's heads, a batch or layers; say layout='hqk'"),
+        (ALL[0, :, 0], {}, "one layer's heads, a batch or layers; .* say layout='hqk'"),
         (list(ALL[:, :, 0]), {"item": 1}, "which the item does not tell; say layout='hqk'"),
         (list(ALL[:, :, 0]), {"tokens": [WORDS] * 3}, "choose one with item|rows of tokens do not"),
         (list(ALL), {"layout": "lbhqk"}, "a list has an array for each layer"),

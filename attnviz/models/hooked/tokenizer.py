@@ -136,7 +136,7 @@ class Texts:
         tokenizer = self._tokenizer
         unnamed = special and getattr(tokenizer, "tgt_lang", "") is None
         if unnamed:
-            language = None if first is None else str(tokenizer.convert_ids_to_tokens(first))
+            language = "" if first is None else str(tokenizer.convert_ids_to_tokens(first))
             if language not in tokenizer.all_special_tokens:
                 raise ModelError(
                     "the tokenizer of {} writes several languages; name that of {target}: tgt_lang "

@@ -259,7 +259,8 @@ def _generated(
     texts = tokens.texts[:count]
     last = texts[-1]
     ending = next((n for n in range(count) if set(texts[n:]) == {last}), count) + 1
-    if last in ENDS and ending < count and ending > layers.prompt:
+    prompt = layers.prompt or 0
+    if last in ENDS and prompt < ending < count:
         count = ending
     kept = np.arange(len(tokens)) < count
     cut = {
@@ -271,7 +272,7 @@ def _generated(
         )
         for kind, part in read.items()
     }
-    written = max(0, count - (layers.prompt or 0))
+    written = max(0, count - prompt)
     return replace(without_padding(tokens, kept), written=written), cut, (note,) if note else ()
 
 
