@@ -73,7 +73,7 @@ def segment_notes(tokens: Tokens) -> tuple[str, ...]:
         return ()
     return (
         Message(
-            "Ids have no segment numbers: all are of segment 0, as of one sentence; {pair} tells two.",
+            "Ids have no segment numbers: all are of segment 0, as of one; {pair} tells two.",
             pair=...,
         ),
     )
