@@ -130,6 +130,12 @@ def from_arrays(
     item: int | None = None,
     kind: str | None = None,
     sinks: bool = False,
+    layout: str | None = None,
+    attention_mask: Any = None,
+    decoder_attention_mask: Any = None,
+    mask: Any = None,
+    picture: Any = None,
+    grid: tuple[int, int] | None = None,
     model: str = 'attention in memory',
 ) -> Captured: ...
 
@@ -173,6 +179,12 @@ def read(
     item: int | None = None,
     kind: str | None = None,
     sinks: bool = False,
+    layout: str | None = None,
+    attention_mask: Any = None,
+    decoder_attention_mask: Any = None,
+    mask: Any = None,
+    picture: Any = None,
+    grid: tuple[int, int] | None = None,
 ) -> Any: ...
 
 def read_texts(

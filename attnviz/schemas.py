@@ -14,7 +14,7 @@ from typing import Any
 from attnviz.core.record import Record
 from attnviz.features.registry import RESULTS, result_class
 from attnviz.files import write as write_file
-from attnviz.models.recorded.document import Recording
+from attnviz.models.recorded.format import Recording
 
 RECORDING = "attnviz.capture"
 """What other programs write for attnviz to read: docs/recording.md."""

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
+from attnviz.core.key_mask import blocked_by
 
 
 class BlockMask(NamedTuple):
@@ -91,9 +92,11 @@ class Masks:
         if self.padding is not None:
             parts.append(self.padding[:, None, None, keys])
         if self.mask is not None:
-            part = cut(self.mask, start, stop, keys)
-            if self.additive is not None:
-                part = part > arrays.of(part).xp.finfo(part.dtype).min / 2
+            if self.additive is None:
+                part = cut(self.mask, start, stop, keys)
+            else:
+                reached = ~blocked_by(cut(self.mask, start, stop, slice(None)))
+                part = cut(reached, 0, stop - start, keys)
             parts.append(part.reshape((1,) * (4 - part.ndim) + tuple(part.shape)))
         if not parts:
             return BlockMask(None, keys, last - first)

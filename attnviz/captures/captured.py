@@ -109,7 +109,7 @@ class Captured(Capture):
                 continue
             weights, sides = self[head], self.sides(head)
             reach = self.reach.get(head.site)
-            allowed = allowed_in(self.maps[head.site], head.site.kind, reach)
+            allowed = allowed_in(self.maps[head.site], reach)
             rows, columns = allowed[self.place(head) if len(allowed) > 1 else 0].nonzero()
             count = len(rows)
             values = {

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attnviz import files
 from attnviz.captures.captured import Captured, captured
-from attnviz.captures.in_memory import tokens_of
+from attnviz.captures.in_memory import options_of, tokens_of, with_picture
 from attnviz.core.capture import Capture
 from attnviz.core.interface import interface
 from attnviz.core.made import Made
 from attnviz.core.tokens import Tokens
 from attnviz.corpus import texts
-from attnviz.errors import InputError, UsageError
+from attnviz.errors import InputError, Setting, UsageError
 from attnviz.models import recorded
+
+if TYPE_CHECKING:
+    from attnviz.models.recorded.arrays import ArrayOptions
 
 
 def read_recorded(
@@ -25,44 +29,57 @@ def read_recorded(
     source_tokens: Any = None,
     tokenizer: Any = None,
     item: int | None = None,
-    kind: str | None = None,
-    sinks: bool = False,
+    picture: Any = None,
+    grid: tuple[int, int] | None = None,
+    **options: Any,
 ) -> Captured:
     """Attention that any tool has recorded; arguments and errors as for :func:`attnviz.read`."""
-    from attnviz.models import arrays
-    from attnviz.models.imported import sources
+    capture = _recorded(what, tokens, source_tokens, tokenizer, item, options)
+    return captured(with_picture(capture, picture, grid))
+
+
+def _recorded(
+    what: Any, tokens: Any, source_tokens: Any, tokenizer: Any, item: int | None, options: Any
+) -> Capture:
+    """:func:`read_recorded` without a picture."""
+    from attnviz.models.recorded import arrays, sources
 
     if isinstance(what, Capture):
-        return captured(what)
+        return what
     own, other = (
         None if t is None else tokens_of(t, tokenizer, item) for t in (tokens, source_tokens)
     )
-    more: dict[str, Any] = {"item": item, "kind": kind, "sinks": sinks}
+    how = options_of(tokens, tokenizer, item=item, **options)
     if isinstance(what, str | Path):
-        return _read(Path(what), own, other, more)
+        return _read(Path(what), own, other, how)
     if hasattr(what, "sequence_attributions"):
         raise UsageError("attributions are read from files; save them with Inseq's save()")
     if isinstance(what, Mapping) and any(what.get(name) is not None for name in arrays.NAMES):
         if own is None:
             raise UsageError("a model's output does not hold its tokens; add {tokens}", tokens=...)
-        return captured(arrays.from_arrays(what, own, other, **more))
-    return captured(sources.imported(what).capture(tokens=own, source_tokens=other, **more))
+        return arrays.from_arrays(what, own, other, options=how)
+    return sources.imported(what).capture(tokens=own, source_tokens=other, options=how)
 
 
-def _read(path: Path, own: Tokens | None, other: Tokens | None, more: dict[str, Any]) -> Captured:
-    from attnviz.models.imported import sources
+def _read(path: Path, own: Tokens | None, other: Tokens | None, how: ArrayOptions) -> Capture:
+    from attnviz.models.recorded import sources
 
-    item = more["item"]
     if sources.is_recording(path):
-        if own is not None or other is not None or more["kind"] is not None:
+        if own is not None or other is not None or how.kind is not None:
             raise UsageError(
                 "{} is a recording, which has its own tokens; leave out {tokens}", path, tokens=...
             )
-        return captured(recorded.load(path, item))
-    recording = sources.find(path, item)
+        for name in ("layout", "mask", "attention_mask", "decoder_attention_mask"):
+            if getattr(how, name) is not None:
+                raise UsageError(
+                    "{} is a recording, whose fields say this (docs/recording.md); leave out {}",
+                    path, Setting(name),
+                )  # fmt: skip
+        return recorded.load(path, how.item, sinks=how.sinks)
+    recording = sources.find(path, how.item)
     if path.suffix == recorded.JSON:  # one of its sequences is chosen already
-        more = {**more, "item": None}
-    return captured(recording.capture(path.name, tokens=own, source_tokens=other, **more))
+        how = replace(how, item=None)
+    return recording.capture(path.name, tokens=own, source_tokens=other, options=how)
 
 
 def read_items(path: Path) -> Iterator[Capture | InputError]:
@@ -74,7 +91,7 @@ def read_items(path: Path) -> Iterator[Capture | InputError]:
     Yields:
         Items, and in place of one that cannot be read what is wrong with it.
     """
-    from attnviz.models.imported import sources
+    from attnviz.models.recorded import sources
 
     try:
         if sources.is_recording(path):
@@ -93,7 +110,7 @@ def read_items(path: Path) -> Iterator[Capture | InputError]:
 
 def read_tokens(path: Path) -> Tokens:
     """The texts of tokens in a file, a JSON list or one a line; InputError for what is none."""
-    from attnviz.models.imported import sources
+    from attnviz.models.recorded import sources
 
     return sources.read_tokens(path)
 

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.captures.captured import Captured, captured
+from attnviz.core.capture import Capture
 from attnviz.core.heads import SITE_PREFIX, Site
 from attnviz.core.interface import interface
-from attnviz.core.tokens import Tokens
+from attnviz.core.media import PATCH, Picture
+from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import UsageError
+
+if TYPE_CHECKING:
+    from attnviz.models.recorded.arrays import ArrayOptions
+
+_NAMED = re.compile(r"\d+,\d+$")
 
 
 @interface
@@ -23,6 +37,12 @@ def from_arrays(
     item: int | None = None,
     kind: str | None = None,
     sinks: bool = False,
+    layout: str | None = None,
+    attention_mask: Any = None,
+    decoder_attention_mask: Any = None,
+    mask: Any = None,
+    picture: Any = None,
+    grid: tuple[int, int] | None = None,
     model: str = "attention in memory",
 ) -> Captured:
     """Look at attention weights that were computed elsewhere.
@@ -30,31 +50,141 @@ def from_arrays(
     Args:
         attentions: an array for each layer, torch or NumPy, [heads, queries, keys] or
             [batch, heads, queries, keys], as ``output_attentions=True`` gives them; one array of
-            all layers; or a model's whole output, whose ``attentions``, ``encoder_attentions``,
-            ``decoder_attentions`` and ``cross_attentions`` are taken.
+            all layers; the steps of generated text; or a model's whole output, whose
+            ``attentions``, ``encoder_attentions``, ``decoder_attentions`` and ``cross_attentions``
+            are taken, that of ``generate(output_attentions=True, return_dict_in_generate=True)``
+            too.
         tokens: the text of each position, or its id where there is a ``tokenizer``; of the
             decoder, and of the queries of cross-attention, where there are two sequences. For a
-            batch either those of the item, or a list (array) of every item's.
+            batch either those of the item, or a list (array) of every item's. Of generated text
+            its ``sequences``.
         source_tokens: the same for the other sequence, that of the encoder: its tokens make a list
             of layers cross-attention.
-        tokenizer: a transformers tokenizer, to read ids.
+        tokenizer: a transformers tokenizer, to read ids; an array of ids without it is ``#5``.
         item: which item of a batch; needed where there are several.
         kind: ``encoder``, ``decoder`` or ``cross``, for a list of layers; by default decoder where
             no query sees a later key.
         sinks: rows may sum to less than 1, for a learned sink takes a part (GPT-OSS).
+        layout: the axes of an array by letters, l layers, b batch, h heads, q queries, k keys:
+            ``"blhqk"``; ``"bqk"`` of means over heads. Needed where shapes can be read in two ways.
+        attention_mask: 1 for each token and 0 for padding, as the model took it, [T] or [B, T]; of
+            ``source_tokens`` where there are some. Padding is left out of maps and tokens. Without
+            it padding is found where tokens and weights tell, else asked for.
+        decoder_attention_mask: the same of ``tokens`` where there are ``source_tokens``.
+        mask: which keys may be attended to, where the zeros that all heads of a layer share do not
+            say it: booleans, True for those, or what was added to the scores, [queries, keys],
+            [heads, queries, keys] or [batch, heads, queries, keys]; a list has one for each layer,
+            a mapping one for each kind.
+        picture: what the patches among the tokens are of: a file, a PIL image, or bytes
+            [height, width, 3]. Patches are tokens that are None, row by row, or ``"3,5"`` by row
+            and column.
+        grid: rows and columns of its patches, where these are not a square.
         model: what to call where they come from.
 
     Raises:
-        InputError: arrays that do not fit the tokens, or whose rows are no distributions.
-        UsageError: arguments of the wrong type, an item that is not there or none chosen.
+        InputError: arrays that do not fit the tokens, or whose rows are no distributions; beams.
+        UsageError: arguments of the wrong type, an item that is not there or none chosen; axes or
+            padding that could be one thing or another.
     """
-    from attnviz.models import arrays
+    from attnviz.models.recorded import arrays
 
     own = tokens_of(tokens, tokenizer, item)
     other = None if source_tokens is None else tokens_of(source_tokens, tokenizer, item)
-    return captured(
-        arrays.from_arrays(attentions, own, other, item=item, kind=kind, sinks=sinks, model=model)
+    options = options_of(
+        tokens, tokenizer, item=item, kind=kind, sinks=sinks, layout=layout, mask=mask,
+        attention_mask=attention_mask, decoder_attention_mask=decoder_attention_mask,
+    )  # fmt: skip
+    capture = arrays.from_arrays(attentions, own, other, options=options, model=model)
+    return captured(with_picture(capture, picture, grid))
+
+
+def with_picture(capture: Capture, picture: Any, grid: tuple[int, int] | None) -> Capture:
+    """The same capture with the picture that its patches are of.
+
+    Raises:
+        UsageError: patches without a picture or the other way round, or that fill no grid;
+            InputError: no picture.
+    """
+    axes = [axis for sides in capture.inputs.sides.values() for axis in (sides.queries, sides.keys)]
+    if picture is None:
+        if any(PATCH in axis.texts for axis in axes):
+            raise UsageError("tokens that are None are patches; add their {picture}", picture=...)
+        return capture
+    laid_out = {id(axis): _with_places(axis, grid) for axis in axes}
+    sizes = {size for _, size in laid_out.values() if size is not None}
+    if len(sizes) != 1:
+        raise UsageError(
+            "no token is a patch of the {picture}; give None for each, or its row and column as "
+            "'3,5'" if not sizes else "patches of {picture} have several grids", picture=...,
+        )  # fmt: skip
+    pixels, name = _pixels(picture)
+    sides = {
+        kind: Sides(laid_out[id(both.queries)][0], laid_out[id(both.keys)][0])
+        for kind, both in capture.inputs.sides.items()
+    }
+    note = "The picture is shown whole, as if its patches covered all of it."
+    inputs = replace(
+        capture.inputs, sides=sides, picture=Picture(pixels, *sizes.pop(), name),
+        notes=(*capture.inputs.notes, note),
+    )  # fmt: skip
+    return replace(capture, inputs=inputs)
+
+
+def _with_places(
+    tokens: Tokens, grid: tuple[int, int] | None
+) -> tuple[Tokens, tuple[int, int] | None]:
+    """Tokens with the places of their patches, and their grid; None for no patches."""
+    named = {
+        n: tuple(map(int, t.split(","))) for n, t in enumerate(tokens.texts) if _NAMED.match(t)
+    }
+    unnamed = [n for n, text in enumerate(tokens.texts) if text == PATCH]
+    if not named and not unnamed:
+        return tokens, None
+    count = len(named) + len(unnamed)
+    side = math.isqrt(count)
+    if named and grid is None:
+        grid = (max(row for row, _ in named.values()) + 1, max(c for _, c in named.values()) + 1)
+    rows, columns = grid or (side, side)
+    if rows * columns != count:
+        raise UsageError(
+            "{} tokens are patches, which are not {} × {}; say rows and columns with {grid}",
+            count, rows, columns, grid=...,
+        )  # fmt: skip
+    order = [(row, column) for row in range(rows) for column in range(columns)]
+    places: dict[int, tuple[int, ...]] = {**dict(zip(unnamed, order, strict=False)), **named}
+    texts = [
+        f"{places[n][0]},{places[n][1]}" if n in places else t for n, t in enumerate(tokens.texts)
+    ]
+    listed = tuple(places.get(n, ()) for n in range(len(tokens)))
+    return replace(tokens, texts=tuple(texts), places=listed), (rows, columns)
+
+
+def _pixels(picture: Any) -> tuple[NDArray[np.uint8], str]:
+    """A picture as bytes [height, width, 3], and the name of its file."""
+    from attnviz.models.decoding import read_picture
+
+    if isinstance(picture, str | Path):
+        return read_picture(Path(picture)), Path(picture).name
+    pixels = np.asarray(picture.convert("RGB") if hasattr(picture, "convert") else picture)
+    if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3 or 0 in pixels.shape:
+        raise UsageError(
+            "{picture} has {} of shape {}; give a file, a PIL image or bytes [height, width, 3]",
+            pixels.dtype, list(pixels.shape), picture=...,
+        )  # fmt: skip
+    return pixels, ""
+
+
+def options_of(tokens: Any, tokenizer: Any, **options: Any) -> ArrayOptions:
+    """What a caller says of arrays, with what tokens and tokenizer tell beside it."""
+    from attnviz.models.recorded.arrays import ArrayOptions
+
+    listed = tokens.tolist() if hasattr(tokens, "tolist") else tokens
+    nested = (
+        isinstance(listed, list | tuple) and bool(listed) and isinstance(listed[0], list | tuple)
     )
+    pad = getattr(tokenizer, "pad_token_id", None)
+    text = None if pad is None else tokens_of([pad], tokenizer, None).texts[0]
+    return ArrayOptions(**options, rows=len(listed) if nested else None, pad=text)
 
 
 class Watched:
@@ -79,6 +209,8 @@ class Watched:
         source_tokens: Sequence[str] | Tokens | None = None,
         item: int | None = None,
         index: int = -1,
+        picture: Any = None,
+        grid: tuple[int, int] | None = None,
     ) -> Captured:
         """What one item of a pass attended to, as :func:`attnviz.capture` gives it.
 
@@ -88,6 +220,8 @@ class Watched:
             source_tokens: the same for the other sequence.
             item: which item of a batch; needed where there are several.
             index: which of the passes that are kept; the last by default.
+            picture: what the patches among the tokens are of, see :func:`from_arrays`.
+            grid: see ``picture``.
 
         Raises:
             UsageError: nothing has run, or there is no such pass or item.
@@ -96,7 +230,8 @@ class Watched:
         own, other = (
             None if t is None else tokens_of(t, None, item) for t in (tokens, source_tokens)
         )
-        return captured(self._watch.capture(own, other, item, index))
+        capture = self._watch.capture(own, other, item, index)
+        return captured(with_picture(capture, picture, grid))
 
     @property
     def layers(self) -> dict[str, str]:
@@ -194,13 +329,16 @@ def watch(module: Any, *, passes: int = 1) -> Iterator[Watched]:
 
 def tokens_of(given: Any, tokenizer: Any, item: int | None) -> Tokens:
     """Tokens as a caller has them: records, texts, ids, or rows of these for a batch."""
-    from attnviz.models import arrays
+    from attnviz.models.recorded import arrays, layouts
 
     if isinstance(given, Tokens):
         return given
-    listed = given.tolist() if hasattr(given, "tolist") else given
+    array = hasattr(given, "tolist")
+    listed = given.tolist() if array else given
     if isinstance(listed, Sequence) and listed and isinstance(listed[0], list | tuple):
-        listed = listed[arrays.chosen(len(listed), item)]
-    if tokenizer is None:
+        listed = listed[layouts.choose_item(len(listed), item)]
+    if isinstance(listed, list | tuple) and None in listed:  # patches of a picture
+        listed = [PATCH if token is None else token for token in listed]
+    if tokenizer is None and not (array and listed and isinstance(listed[0], int)):
         return arrays.named(listed)
     return arrays.spelled(listed, tokenizer)

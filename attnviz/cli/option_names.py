@@ -18,6 +18,9 @@ _OF_A_TEXT = ("text", "pair", "target")
 _OF_A_MEDIUM = ("image", "audio")
 """Parameters of one picture or sound: a command without them names one that takes it."""
 
+_OTHERWISE = {"picture": "image"}
+"""Parameters that are called otherwise on the command line."""
+
 
 def speak_for(parameters: Iterable[Any]) -> None:
     """From now on call parameters as a command declares them."""
@@ -37,6 +40,7 @@ def option(name: str, value: Any = ...) -> str:
         name: of the parameter; one that this command does not declare is written as usual.
         value: ``...`` where the name alone is meant.
     """
+    name = _OTHERWISE.get(name, name)
     declared = _declared.get(name)
     if declared is None and (new := renamed(name, _declared, value)) and new.value is not ...:
         return option(*new)  # a function takes by itself what is a value of another option here

@@ -118,7 +118,12 @@ class InputOptions(Settings, panel=INPUT):
             if len(files) > 2:
                 raise UsageError("--tokens takes two files at most: of the queries, of the keys")
             own, keys, *_ = *map(read_tokens, files), None, None
-            return read_recorded(self.recorded, own, source_tokens=keys, item=self.item)
+            pictures = getattr(self, "image", None) or (None,)
+            if len(pictures) > 1:
+                raise UsageError("--recorded takes one --image, that its patches are of")
+            return read_recorded(
+                self.recorded, own, source_tokens=keys, item=self.item, picture=pictures[0]
+            )
         if self.ids is not None and self.ids.endswith(".json"):
             return self._served(self.ids)
         ids = None if self.ids is None else _read_ids(self.ids)
@@ -197,7 +202,7 @@ class InputOptions(Settings, panel=INPUT):
         if self.recorded is not None:
             if extra := changed(model):
                 raise UsageError(f"--recorded needs no model; leave out {', '.join(extra)}")
-            extra = changed(self, but=("recorded", "item", "tokens"))
+            extra = changed(self, but=("recorded", "item", "tokens", "image"))
             if extra:
                 raise UsageError(f"--recorded brings its own tokens; leave out {', '.join(extra)}")
         elif len(given) > 1:

@@ -9,6 +9,17 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from attnviz.core.arrays import Array
+
+LEAST = 1e-30
+"""A weight of less than this part of its row's largest is that of a blocked key."""
+
+_FAR, _NEAR = 69.0, 35.0
+"""exp(-69) is :data:`LEAST`. A mask leaves a gap above what it blocks; a bias that falls with
+distance (ALiBi) leaves none."""
+_NEVER = 5e3
+"""What is this far below is blocked, gap or not: older masks are -10000, give or take a bias."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyMask:
@@ -72,3 +83,30 @@ def _back(queries: int, keys: int) -> NDArray[np.intp]:
     import numpy as np
 
     return np.arange(queries)[:, None] + (keys - queries) - np.arange(keys)
+
+
+def blocked_by(mask: Array) -> Array:
+    """Tell which keys an additive mask blocks, bool of its shape [..., T, S].
+
+    Blocked is what lies far below the largest of its row, whatever is added to both: by the lowest
+    number there is, -1e9, -10000, or -100 where nothing lies between.
+    """
+    from attnviz.core import arrays
+
+    xp = arrays.of(mask).xp
+    lowest = mask <= xp.finfo(mask.dtype).min / 2
+    top = xp.amax(xp.where(lowest, xp.zeros_like(mask) - _NEVER, mask), -1)[..., None]
+    below = top - mask
+    sloping = ((below > _NEAR) & (below < _FAR)).any(-1)[..., None]
+    blocked: Array = lowest | (below > _NEVER) | ((below > _FAR) & ~sloping)
+    return blocked
+
+
+def seen_keys(weights: NDArray[np.floating]) -> NDArray[np.bool_]:
+    """Tell which keys any head gives weight to, bool [T, S], by weights [H, T, S]."""
+    import numpy as np
+
+    sizes = abs(weights)
+    with np.errstate(invalid="ignore"):
+        seen: NDArray[np.bool_] = (sizes > LEAST * sizes.max(-1, keepdims=True)).any(0)
+    return seen

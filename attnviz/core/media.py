@@ -16,6 +16,8 @@ Place = tuple[float, ...]
 """Where a token stands: (row, column) of a patch, (seconds,) of a frame, () for any other."""
 
 
+PATCH = "\N{REPLACEMENT CHARACTER} patch"
+"""The text of a token that is a patch of a picture, until the picture says where."""
 Box = tuple[float, float, float, float]
 """Pixels of a picture as it was given, upright: left, top, right and bottom edge."""
 HALF = 0.5

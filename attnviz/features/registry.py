@@ -64,6 +64,12 @@ def read(
     item: int | None = None,
     kind: str | None = None,
     sinks: bool = False,
+    layout: str | None = None,
+    attention_mask: Any = None,
+    decoder_attention_mask: Any = None,
+    mask: Any = None,
+    picture: Any = None,
+    grid: tuple[int, int] | None = None,
 ) -> Any:
     """What is in any file that attnviz wrote, or attention that any tool has recorded.
 
@@ -87,6 +93,12 @@ def read(
         kind: ``encoder``, ``decoder`` or ``cross``, for recorded layers that do not say; by default
             decoder where no query sees a later key.
         sinks: recorded rows may sum to less than 1, for a learned sink takes a part.
+        layout: the axes of recorded arrays, see :func:`attnviz.from_arrays`, as for the next ones.
+        attention_mask: 1 for each token and 0 for padding; a recording has it as a field.
+        decoder_attention_mask: see ``attention_mask``.
+        mask: which keys may be attended to.
+        picture: what the patches among recorded tokens are of; ``grid`` its rows and columns.
+        grid: see ``picture``.
 
     Raises:
         InputError: it cannot be read, or is nothing that attnviz knows.
@@ -100,6 +112,12 @@ def read(
         "item": item,
         "kind": kind,
         "sinks": sinks,
+        "layout": layout,
+        "attention_mask": attention_mask,
+        "decoder_attention_mask": decoder_attention_mask,
+        "mask": mask,
+        "picture": picture,
+        "grid": grid,
     }
     plain = tokens is None and all(value is None or value is False for value in said.values())
     if not plain or not isinstance(path, str | Path):
@@ -159,7 +177,7 @@ def _is_recorded(document: Any) -> bool:
     """Whether JSON holds recorded attention, ours or Inseq's."""
     if isinstance(document, dict) and str(document.get("schema")).partition("/")[0] in RESULTS:
         return False
-    from attnviz.models.imported.inseq import is_inseq
-    from attnviz.models.recorded.document import is_recording
+    from attnviz.models.recorded.format import is_recording
+    from attnviz.models.recorded.other_tools import is_inseq
 
     return is_recording(document) or is_inseq(document)

@@ -10,7 +10,7 @@ from attnviz.core.generation import Generation
 from attnviz.core.prompt import Prompt
 from attnviz.core.spans import span_query
 from attnviz.core.tokens import Tokens
-from attnviz.errors import InputError, Setting, UsageError
+from attnviz.errors import InputError, Message, Setting, UsageError
 
 SENSES: Mapping[str, str] = {"image": "pictures", "audio": "sound"}
 """The parameters that name a file to look at or to listen to, and what is in it."""
@@ -65,6 +65,18 @@ def check_prompt(prompt: Prompt, *, decoder: bool, reads: Collection[str] = ("te
         raise UsageError(
             "{target} needs an encoder-decoder model; this one has a single stack", target=...
         )
+
+
+def segment_notes(tokens: Tokens) -> tuple[str, ...]:
+    """Say that ids of two sentences are read as one by a model that sets them apart."""
+    if sum(tokens.separators) < 2:
+        return ()
+    return (
+        Message(
+            "Ids have no segment numbers: all are of segment 0, as of one; {pair} tells two.",
+            pair=...,
+        ),
+    )
 
 
 def _check_spans(prompt: Prompt) -> None:

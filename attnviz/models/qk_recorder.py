@@ -16,6 +16,7 @@ from attnviz.attention.contributions import transformed
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
 from attnviz.core.heads import Head
+from attnviz.core.key_mask import blocked_by
 from attnviz.core.prompt import Inputs
 from attnviz.core.reasons import HeadTerms
 from attnviz.core.source import Rows, Source, Terms
@@ -97,8 +98,8 @@ def _bias(terms: Terms, head: int, queries: int, keys: int) -> NDArray[np.floati
     for bias in terms.biases:
         xp = arrays.of(bias).xp
         whole = xp.broadcast_to(bias, (*terms.query.shape[:3], terms.key.shape[2]))
-        added = _array(whole[0, head, :queries, :keys])
-        total += np.where(added <= float(xp.finfo(bias.dtype).min) / 2, 0.0, added)
+        blocked = arrays.to_numpy(blocked_by(whole[0, head, :queries, :keys]))
+        total += np.where(blocked, 0.0, _array(whole[0, head, :queries, :keys]))
     return total if total.any() else None
 
 

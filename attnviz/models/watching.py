@@ -30,8 +30,8 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError
-from attnviz.models.arrays import chosen
 from attnviz.models.output_gates import by_call, gate_module
+from attnviz.models.recorded.layouts import choose_item
 from attnviz.models.sdpa_patch import SdpaWatch, flex_refused
 from attnviz.models.softmax_watch import SoftmaxWatch, by_head
 
@@ -194,7 +194,7 @@ class Watch:
         sizes: dict[SiteKind, tuple[int, int]] = {}
         sites = self._sites(calls)
         for call, site in zip(calls, sites, strict=True):
-            number, kind = chosen(len(call.weights), item), site.kind
+            number, kind = choose_item(len(call.weights), item), site.kind
             size = (call.weights.shape[2], call.weights.shape[3])
             if sizes.setdefault(kind, size) != size:
                 raise UsageError(

@@ -45,7 +45,7 @@ def capture_in_words(capture: Capture) -> Capture:
     for site, layer in capture.maps.items():
         sides, known = capture.inputs.sides[site.kind], capture.reach.get(site)
         maps[site] = merge_words(layer, sides)[0]
-        allowed = _merged(allowed_in(layer, site.kind, known), sides)
+        allowed = _merged(allowed_in(layer, known), sides)
         reach[site] = KeyMask.of(
             allowed,
             sink=known is not None and known.sink,
@@ -107,7 +107,7 @@ def mean_capture(capture: Capture, mean: Mean) -> Capture:
     for head in held:
         groups.setdefault(_of(head, mean), []).append(head)
     reach_of = {
-        site: allowed_in(layer, site.kind, capture.reach.get(site))
+        site: allowed_in(layer, capture.reach.get(site))
         for site, layer in capture.maps.items()
     }
     rows: dict[Site, list[tuple[int, Maps, NDArray[np.bool_]]]] = {}

@@ -362,7 +362,7 @@ def score_capture(capture: Capture, names: Sequence[str] | None = None) -> Score
 
     Args:
         capture: maps of some or all layers. Where it does not say which keys were allowed, that is
-            inferred from the maps, see :func:`~attnviz.scoring.replay.allowed_keys`.
+            inferred from the maps, see :func:`~attnviz.scoring.replay.allowed_in`.
         names: the scores to compute; all by default.
     """
     check_scored(capture.quantity, capture.layout)

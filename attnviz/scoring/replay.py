@@ -10,51 +10,20 @@ from numpy.typing import NDArray
 
 from attnviz.core import arrays
 from attnviz.core.capture import Capture
-from attnviz.core.heads import SiteKind
-from attnviz.core.key_mask import KeyMask
+from attnviz.core.key_mask import KeyMask, seen_keys
 from attnviz.core.source import Rows
 
 _BLOCK_ELEMENTS = 1 << 20
 
 
-def allowed_keys(weights: NDArray[np.floating[Any]], kind: SiteKind) -> NDArray[np.bool_]:
-    """The keys that each query could attend to, as far as the weights show.
+def allowed_in(weights: NDArray[np.floating[Any]], reach: KeyMask | None) -> NDArray[np.bool_]:
+    """Tell which keys each query of a layer may attend to, bool [H or 1, T, S].
 
-    For maps that came without a mask. A key counts as allowed unless no head of the layer uses it
-    where a causal mask, a sliding window or padding would forbid it; a row that no head uses has no
-    keys.
-
-    Args:
-        weights: [H, T, S] of one layer.
-        kind: of the layer; cross-attention has no causal mask and no window.
-
-    Returns:
-        bool [T, S].
-    """
-    used: NDArray[np.bool_] = np.logical_or.reduce(weights > 0, axis=0)
-    allowed: NDArray[np.bool_] = np.outer(used.any(1), used.any(0))
-    if kind == "cross" or not used.any():
-        return allowed
-    length, key_length = used.shape
-    back = np.arange(length)[:, None] + (key_length - length) - np.arange(key_length)
-    farthest = int(abs(back[used]).max())
-    causal = bool((back[used] >= 0).all())
-    allowed &= (back <= farthest) & (back >= (0 if causal else -farthest))
-    return allowed
-
-
-def allowed_in(
-    weights: NDArray[np.floating[Any]], kind: SiteKind, reach: KeyMask | None
-) -> NDArray[np.bool_]:
-    """The keys that each query of a layer may attend to, bool [H or 1, T, S].
-
-    Args:
-        weights: [H, T, S] of the layer.
-        kind: of the layer.
-        reach: what is known; without it the weights themselves have to show it.
+    Where no mask is known, by the weights [H, T, S] themselves: the zeros that all heads share are
+    the mask, whether causal, a window, padding, documents side by side, a tree or any other.
     """
     if reach is None:
-        return allowed_keys(weights, kind)[None]
+        return seen_keys(weights)[None]
     return reach.allowed(*weights.shape[1:])
 
 
@@ -71,7 +40,7 @@ def blocks(capture: Capture) -> Iterator[Rows]:
     for site, maps in capture.maps.items():
         weights = np.ascontiguousarray(maps, np.promote_types(maps.dtype, "f4"))
         reach = capture.reach.get(site)
-        allowed = allowed_in(maps, site.kind, reach)
+        allowed = allowed_in(maps, reach)
         sink = reach is not None and reach.sink
         if capture.quantity != "weights":  # scores compare with chance
             sums = weights.sum(-1, keepdims=True)

@@ -34,7 +34,7 @@ def targets(capture: Capture, head: Head, score: str) -> NDArray[np.bool_]:
     """
     maps = np.asarray(capture.maps[head.site])
     place = capture.place(head)
-    allowed = allowed_in(maps, head.site.kind, capture.reach.get(head.site))
+    allowed = allowed_in(maps, capture.reach.get(head.site))
     allowed = allowed[place if len(allowed) > 1 else 0]
     length, keys = allowed.shape
     hits: NDArray[np.bool_] = np.zeros((length, keys), np.bool_)
@@ -78,7 +78,7 @@ def strongest_pair(capture: Capture, head: Head, score: str) -> tuple[int, int] 
     place = capture.place(head)
     weights = np.nan_to_num(maps[place].astype(np.float64))
     reach = capture.reach.get(head.site)
-    allowed = allowed_in(maps, head.site.kind, reach)
+    allowed = allowed_in(maps, reach)
     allowed = allowed[place if len(allowed) > 1 else 0]
     length, keys = weights.shape
     order = np.argsort(-weights, axis=1, kind="stable")[:, :_CHOICES]

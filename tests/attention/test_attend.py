@@ -226,6 +226,27 @@ def test_rows_without_keys_are_zero_and_reported() -> None:
     assert torch.isfinite(output).all()
 
 
+@pytest.mark.parametrize("low", [-1e4, -1e9, float(np.finfo(np.float32).min)])
+def test_keys_far_below_their_row_are_blocked(low: float) -> None:
+    """Older masks are -10000, with a bias on top of it; such keys are none of the allowed."""
+    q = torch.randn(1, 2, 6, 8)
+    free = torch.ones(6, 6).tril().bool()
+    mask = torch.where(free, 0.0, low) + 0.3 * torch.rand(6, 6)
+    seen: list[torch.Tensor] = []
+
+    class Allowed:
+        def observe(self, rows: Any) -> None:
+            seen.append(rows.allowed)
+
+    attend(q, q, q, mask=mask, observers=[Allowed()], block_rows=4)
+    assert torch.equal(torch.cat(seen, 2)[0, 0], free)
+    alibi = -0.5 * (torch.arange(400)[:, None] - torch.arange(400)).abs()
+    seen.clear()
+    long = torch.randn(1, 1, 400, 4)
+    attend(long, long, long, mask=alibi, observers=[Allowed()])
+    assert all(allowed is None or allowed.all() for allowed in seen)
+
+
 def test_more_queries_than_keys() -> None:
     """Without masks no row can be empty; with a causal one the first rows are."""
     q, k = torch.randn(1, 2, 7, 4), torch.randn(1, 2, 3, 4)

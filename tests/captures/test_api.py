@@ -263,3 +263,15 @@ def test_a_single_layer_is_asked_for_as_a_list(given) -> None:
 def test_a_missing_role_is_answered_with_what_the_head_does_on_text() -> None:
     with pytest.raises(AssertionError, match=r"it shows: previous 0\.9"):
         assert_role("demo-gpt2", "1.4", "induction")
+
+
+def test_ids_of_a_pair_say_that_segments_are_missing() -> None:
+    pair = av.capture(av.Prompt("the cat", pair="sat down"), model="demo-bert")
+    ids = pair.inputs.sides["encoder"].queries.ids
+    assert not any("segment" in note for note in pair.inputs.notes)
+    again = av.capture(av.Prompt(ids=ids), model="demo-bert")
+    assert any("all are of segment 0" in note for note in again.inputs.notes)
+    assert not np.array_equal(again["0.0"], pair["0.0"])
+    alone = av.capture(av.Prompt("the cat"), model="demo-bert")
+    once = av.capture(av.Prompt(ids=alone.inputs.sides["encoder"].queries.ids), model="demo-bert")
+    assert once.inputs.notes == alone.inputs.notes

@@ -388,7 +388,7 @@ MISTAKES = [
     (["a", "-m", "{shapes}"], 1, []),
     (["a", "-m", "nobody/nothing-here"], 1, ["nobody/nothing-here"]),
     (["--recorded", "{tmp}/none.npz"], 1, ["is missing"]),
-    (["--recorded", "{tmp}/sums.npz"], 1, ["sums to 2"]),
+    (["--recorded", "{tmp}/sums.npz"], 1, ["expected a row that sums to 1", "found 2"]),
     (["a", "--recorded", "{tmp}/sums.npz"], 2, ["leave out TEXT"]),
     (["--recorded", "{tmp}/sums.npz", "-m", "fresh"], 2, ["leave out --model"]),
     (["a", "--item", "1", "-m", "fresh"], 2, ["--item 1"]),

@@ -38,7 +38,7 @@ def test_torch_and_numpy_batched_or_not(causal: bool) -> None:
     ways = {
         "numpy": av.from_arrays([layer.numpy() for layer in given], WORDS, item=1),
         "no batch": av.from_arrays([layer[1] for layer in given], WORDS),
-        "stacked": av.from_arrays(torch.stack(given), WORDS, item=1),
+        "stacked": av.from_arrays(torch.stack(given), WORDS, item=1, layout="lbhqk"),
         "rows of tokens": av.from_arrays(given, [SOURCE[:5], WORDS, WORDS], item=1),
         "an output": av.from_arrays({"attentions": tuple(given), "logits": 3}, WORDS, item=1),
         "gradients": av.from_arrays([x.clone().requires_grad_() for x in given], WORDS, item=1),
@@ -76,7 +76,7 @@ def test_half_precision_sinks_and_masked_rows() -> None:
     given[0][0, :, 3] = 0
     assert av.from_arrays(given, WORDS, item=0).empty_rows == 1
     less = [0.6 * layer for layer in layers(causal=True)]
-    with pytest.raises(InputError, match=r"row 0 of head 0.0 of the decoder sums to 0.6.*sinks="):
+    with pytest.raises(InputError, match=r"decoder layer 0\[0, 0\]: .*sinks=True.*found 0.6"):
         av.from_arrays(less, WORDS, item=0)
     found = av.from_arrays(less, WORDS, item=0, sinks=True)
     assert found.reach[Site("decoder", 0)].sink
@@ -139,12 +139,28 @@ def put(layer: int, value: float) -> Any:
         (layers(), {}, "layer 0 is a batch|this is a batch of 3; choose one with item from 0 to 2"),
         (layers(), {"item": 3}, "batch of 3; there is no item=3"),
         (layers(), {"item": -1}, "batch of 3; there is no item=-1"),
-        ([x[0] for x in layers()], {"item": 1}, "layer 0 is not a batch; leave out item=1"),
-        (layers(T, S), {"item": 0}, "has 6 key positions, and there are 5 tokens"),
-        (layers(S, S), {"item": 0}, "has 6 query positions, and there are 5 tokens"),
-        (worse(put(1, torch.nan)), {"item": 0}, "layer 1 has NaN or infinite weights"),
-        (worse(put(0, -0.5)), {"item": 0}, r"layer 0 has negative weights \(lowest -0.5\)"),
-        (worse(put(1, 0.9)), {"item": 0}, "row 1 of head 1.2 of the encoder sums to"),
+        (
+            [x[0] for x in layers()],
+            {"item": 1},
+            "heads or a batch, which the item does not tell; say layout",
+        ),
+        (layers(T, S), {"item": 0}, "5 queries attend to 6 keys; give source_tokens"),
+        (layers(S, S), {"item": 0}, "expected 5 queries, one for each token, found 6"),
+        (
+            worse(put(1, torch.nan)),
+            {"item": 0},
+            r"layer 1\[2, 1, 0\]: expected finite weights, found nan",
+        ),
+        (
+            worse(put(0, -0.5)),
+            {"item": 0},
+            r"layer 0\[2, 1, 0\]: expected weights after softmax, 0 or more, found -0.5",
+        ),
+        (
+            worse(put(1, 0.9)),
+            {"item": 0},
+            r"encoder layer 1\[2, 1\]: expected a row that sums to 1",
+        ),
         ([x.long() for x in layers()], {"item": 0}, "holds int64, not floating-point weights"),
         ([x[0, 0] for x in layers()], {}, r"has shape \[5, 5\]; it must be \[heads, queries"),
         (layers()[0][0, 0], {}, r"an array of all layers is .*, not \[5, 5\]"),
@@ -153,12 +169,12 @@ def put(layer: int, value: float) -> Any:
         ("attentions", {}, "an array for each layer, or a model's output, not str"),
         (3, {}, "an array for each layer, or a model's output, not int"),
         ([3], {}, "layer 0 must be a torch or NumPy array, not int"),
-        ([layers()], {}, "layer 0 is a list itself, as generate"),
+        ([[[1.0]]], {}, "layer 0 is a list itself; give one array for each layer"),
         ({"logits": 3}, {}, "none of attentions, encoder_attentions.* output_attentions=True"),
         ({"attentions": layers(), "cross_attentions": layers()}, {"item": 0}, "add source_tokens"),
         (layers(), {"kind": "sideways"}, "no kind='sideways'; choose 'encoder' or"),
-        ({"attentions": layers()}, {"kind": "decoder"}, "kind is for a single list"),
-        ([torch.zeros(0, T, T)], {}, "layer 0 has no heads"),
+        ({"encoder_attentions": layers()}, {"kind": "decoder"}, "kind is for a single list"),
+        ([torch.zeros(0, T, T)], {}, "layer 0: expected at least one head, found none"),
     ],
 )
 def test_what_is_refused(attentions: Any, options: dict[str, Any], message: str) -> None:
@@ -193,3 +209,65 @@ def test_two_lists_for_the_decoder_are_refused() -> None:
     given = {"attentions": [layer], "decoder_attentions": [layer]}
     with pytest.raises(UsageError, match="attentions and decoder_attentions are both there"):
         av.from_arrays(given, ["a"])
+
+
+def rows(sums: float, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """[2, 3, 3] whose rows sum to that."""
+    torch.manual_seed(0)
+    return (torch.randn(2, 3, 3).softmax(-1) * sums).to(dtype)
+
+
+@pytest.mark.parametrize("suffix", ["npz", "safetensors"])
+@pytest.mark.parametrize(
+    ("layer", "options"),
+    [
+        (rows(1), {}),
+        (rows(1.0009), {}),
+        (rows(0.985, torch.float16), {}),
+        (rows(1.015, torch.bfloat16), {}),
+        (rows(0.6), {"sinks": True}),
+        (rows(4e-4), {"sinks": True}),
+        (rows(1) * torch.tensor([1.0, 0, 1])[:, None], {}),
+        (rows(1).double(), {}),
+        (rows(1), {"mask": np.ones((3, 3), bool)}),
+        (rows(1).tril() / rows(1).tril().sum(-1, keepdim=True), {}),
+    ],
+)
+def test_what_is_believed_is_written_and_read_again(
+    layer: torch.Tensor, options: dict[str, Any], suffix: str, tmp_path: Any
+) -> None:
+    found = av.from_arrays([layer, layer], ["a", "b", "c"], **options)
+    path = av.write_capture(found, tmp_path / f"a.{suffix}")
+    assert av.check(path).problems == ()
+    again = av.read(path)
+    assert again.layout == found.layout
+    for site, maps in found.maps.items():
+        np.testing.assert_array_equal(again.maps[site], maps)
+        assert again.reach[site].sink == found.reach[site].sink
+        allowed = (c.reach[site].allowed(3, 3) for c in (again, found))
+        np.testing.assert_array_equal(*allowed)
+    assert av.heads(again).to_dict()["heads"] == av.heads(found).to_dict()["heads"]
+
+
+@pytest.mark.parametrize(
+    ("layer", "says"),
+    [
+        (rows(4e-4), "expected a row that sums to 1 .* found 0.0004"),
+        (rows(0.97, torch.float16), "within 0.02, .* found 0.96"),
+        (rows(1.002), "within 0.001, .* found 1.002"),
+        (rows(1) * torch.nan, "expected finite weights, found nan, and 17 more"),
+        (-rows(1), "expected weights after softmax, 0 or more, found"),
+    ],
+)
+def test_what_is_refused_in_memory_is_refused_in_a_file(
+    layer: torch.Tensor, says: str, tmp_path: Any
+) -> None:
+    with pytest.raises(InputError, match=says):
+        av.from_arrays([layer], ["a", "b", "c"])
+    np.savez(tmp_path / "a.npz", attentions=layer.numpy()[None], tokens=np.array(["a", "b", "c"]))
+    with pytest.raises(InputError, match=says):
+        av.read(tmp_path / "a.npz")
+    (problem,) = av.check(tmp_path / "a.npz").problems
+    with pytest.raises(InputError) as told:
+        av.read(tmp_path / "a.npz")
+    assert f"{problem.path}: expected {problem.expected}, found {problem.found}" in str(told.value)

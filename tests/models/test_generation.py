@@ -15,12 +15,13 @@ import torch
 import attnviz as av
 from attnviz.captures.inputs import prepare_each
 from attnviz.core.generation import Generation
+from attnviz.core.heads import Site
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import Rows
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.drawing.labels import row_labels
 from attnviz.drawing.panels import sentence_breaks
-from attnviz.errors import AttnvizError, InputError, UsageError
+from attnviz.errors import AttnvizError, InputError, ModelError, UsageError
 from attnviz.models import recorded
 from attnviz.models.choice import Choice
 from attnviz.models.demo import DEMOS
@@ -397,3 +398,60 @@ def test_the_terminal_shows_it_grow(
     assert f"{TEXT}, and the\n" in capsys.readouterr().err
     assert main(["heads", TEXT, "--generate", "3", "--json", "--quiet"]) == 0
     assert TEXT not in capsys.readouterr().err
+
+
+def many_languages(**options: Any) -> tuple[Any, Any]:
+    """A tiny M2M100 and a tokenizer of three languages."""
+    letters = {letter: 5 + n for n, letter in enumerate("abcdef")}
+    vocab = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3, "\u2581": 4, **letters}
+    tokenizer = transformers.NllbTokenizer(
+        vocab=vocab, merges=[], src_lang="eng_Latn", **options,
+        extra_special_tokens=["eng_Latn", "fra_Latn", "deu_Latn"],
+    )  # fmt: skip
+    torch.manual_seed(0)
+    config = transformers.M2M100Config(
+        vocab_size=len(tokenizer), d_model=16, encoder_layers=1, decoder_layers=1,
+        encoder_attention_heads=2, decoder_attention_heads=2, encoder_ffn_dim=16,
+        decoder_ffn_dim=16, max_position_embeddings=32,
+    )  # fmt: skip
+    config._attn_implementation = "eager"
+    return transformers.M2M100ForConditionalGeneration(config).eval(), tokenizer
+
+
+def test_the_language_of_a_target_is_named_or_asked_for() -> None:
+    """The tokenizer takes the language of the source where nobody names that of the target."""
+    prompt = av.Prompt("a b", target="c d")
+    model, tokenizer = many_languages()
+    with pytest.raises(ModelError, match=r"several languages; name that of target: tgt_lang"):
+        av.capture(prompt, model=model, tokenizer=tokenizer)
+    french = tokenizer.convert_tokens_to_ids("fra_Latn")
+    told, named = many_languages(), many_languages(tgt_lang="fra_Latn")
+    told[0].generation_config.forced_bos_token_id = french
+    texts = []
+    for model, tokenizer in (told, named):
+        found = av.capture(prompt, model=model, tokenizer=tokenizer)
+        ids = found.inputs.sides["cross"].queries.ids
+        assert ids[:2] == (2, french)
+        with torch.no_grad():
+            output = model(
+                torch.tensor([found.inputs.sides["cross"].keys.ids]),
+                decoder_input_ids=torch.tensor([ids]), output_attentions=True,
+            )  # fmt: skip
+        expected = output.cross_attentions[0][0].numpy()
+        np.testing.assert_allclose(found.maps[Site("cross", 0)], expected, atol=1e-6)
+        texts.append(found.tokens)
+    assert texts[0] == texts[1]
+    assert told[1].tgt_lang is None
+    written = av.capture(Prompt("a b", generate=Generation(3)), model=told[0], tokenizer=told[1])
+    assert written.inputs.sides["cross"].queries.ids[:2] == (2, french)
+
+
+def test_forced_first_tokens_are_part_of_a_target() -> None:
+    """As Whisper is told language and task; a token that is there already is not put twice."""
+    model, tokenizer = many_languages(tgt_lang="fra_Latn")
+    french = tokenizer.convert_tokens_to_ids("fra_Latn")
+    model.generation_config.forced_decoder_ids = [[1, french], [2, 7]]
+    found = av.capture(av.Prompt("a b", target="c d"), model=model, tokenizer=tokenizer)
+    ids = found.inputs.sides["cross"].queries.ids
+    assert ids[:3] == (2, french, 7)
+    assert ids.count(french) == 1

@@ -249,7 +249,7 @@ def test_what_is_no_attention_is_refused(own: Any, tmp_path: Path) -> None:
     twice = {**cache(own), "x.blocks.0.attn.hook_pattern": maps(own)[0]}
     with pytest.raises(InputError, match="leave one of them out"):
         av.read(twice, own.tokens)
-    with pytest.raises(InputError, match="there are 2 tokens"):
+    with pytest.raises(InputError, match="expected 2 queries, one for each token"):
         av.read(cache(own), ["a", "b"])
     with pytest.raises(UsageError, match="no attention can be read from int"):
         av.read(3)

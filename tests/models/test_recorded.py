@@ -156,20 +156,32 @@ def _edit(index: tuple, value: float):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (_edit((0, 0, 0, 0), np.nan), "NaN or infinite"),
-        (_edit((0, 0, 0, 0), np.inf), "NaN or infinite"),
-        (_edit((1, 1, 2, 0), -0.2), "negative"),
-        (_edit((2, 1, 3, 0), 0.9), r"row 3 of head 2\.1 .* sums to"),
-        (_with(attentions=weights(2, 4, 4)), r"shape \(2, 4, 4\)"),
-        (_with(attentions=np.ones((1, 1, 4, 4), int)), "holds int64"),
-        (_with(attentions=weights(3, 2, 5, 5)), "5 query positions but there are 4"),
-        (_with(attentions=weights(3, 2, 4, 3)), "3 key positions but there are 4"),
-        (_with(attentions=weights(0, 2, 4, 4)), "holds no weights"),
-        (_with(tokens=None), "no 'tokens'"),
-        (_with(tokens=np.array([1, 2, 3, 4])), "not text"),
+        (
+            _edit((0, 0, 0, 0), np.nan),
+            r"attentions\[0, 0, 0, 0\]: expected finite weights, found nan",
+        ),
+        (_edit((0, 0, 0, 0), np.inf), "expected finite weights, found inf"),
+        (
+            _edit((1, 1, 2, 0), -0.2),
+            r"attentions\[1, 1, 2, 0\]: expected weights after softmax, 0 or more",
+        ),
+        (_edit((2, 1, 3, 0), 0.9), r"attentions\[2, 1, 3\]: expected a row that sums to 1"),
+        (_with(attentions=weights(2, 4, 4)), r"found shape \[2, 4, 4\]"),
+        (
+            _with(attentions=np.ones((1, 1, 4, 4), int)),
+            "expected floating-point weights, found int64",
+        ),
+        (_with(attentions=weights(3, 2, 5, 5)), "expected 4 queries, one for each token, found 5"),
+        (_with(attentions=weights(3, 2, 4, 3)), "expected 4 keys, one for each token, found 3"),
+        (_with(attentions=weights(0, 2, 4, 4)), r"found shape \[0, 2, 4, 4\]"),
+        (_with(tokens=None), "tokens: expected the text of each token.*found nothing"),
+        (_with(tokens=np.array([1, 2, 3, 4])), "tokens: expected strings, found int64"),
         (_with(tokens=np.array(["a", "b"], object)), "holds a pickle"),
         (_with(attentions=None), "no array 'attentions'"),
-        (_with(special=np.array([True, False])), "special has 2 entries, not 4"),
+        (
+            _with(special=np.array([True, False])),
+            r"special: expected shape \[4\].* found shape \[2\]",
+        ),
     ],
 )
 def test_contents_that_are_wrong(tmp_path: Path, good, change, says: str) -> None:
@@ -330,7 +342,7 @@ def test_fewer_rows_than_items(tmp_path: Path) -> None:
         tokens=np.array(words * 3),
         special=np.zeros((2, 4), bool),
     )
-    with pytest.raises(InputError, match="special has another shape than tokens"):
+    with pytest.raises(InputError, match=r"special: expected shape \[3, 4\]"):
         recorded.load(path, 0)
 
 
@@ -351,11 +363,11 @@ def test_weights_that_are_no_fractions_are_refused_in_both_formats(
 
     array = np.eye(3)[None, None].astype(dtype)
     texts = np.array(["a", "b", "c"])
-    with pytest.raises(InputError, match=f"holds {dtype}, not floating-point"):
+    with pytest.raises(InputError, match=f"expected floating-point weights, found {dtype}"):
         av.read(store(tmp_path / "x.npz", attentions=array, tokens=texts))
     path = tmp_path / "x.safetensors"
     save_file({"attentions": array}, path, metadata={"tokens": json.dumps(texts.tolist())})
-    with pytest.raises(InputError, match=f"holds {dtype}, not floating-point"):
+    with pytest.raises(InputError, match=f"expected floating-point weights, found {dtype}"):
         av.read(path)
 
 
@@ -371,7 +383,8 @@ def test_double_precision_survives_safetensors(tmp_path: Path) -> None:
 def test_headers_and_metadata_that_break_their_readers(tmp_path: Path, good) -> None:
     deep = "[" * 100_000
     path = store(tmp_path / "m.npz", **good, meta=np.array(deep))
-    assert av.read(path).source.model == "m.npz"
+    with pytest.raises(InputError, match="meta: expected a JSON object"):
+        av.read(path)
     header = b"\x93NUMPY\x01\x00" + (10).to_bytes(2, "little") + b"(((((((((("
     with zipfile.ZipFile(tmp_path / "h.npz", "w") as archive:
         archive.writestr("attentions.npy", header)
@@ -407,7 +420,9 @@ def test_other_names_are_listed_with_their_shapes(tmp_path: Path, suffix: str) -
 @pytest.mark.parametrize("values", [[np.inf, 1, 2, 3], [0.0, 1, 2, 3], ["a", "b", "c", "d"]])
 def test_what_stands_beside_tokens_is_whole(tmp_path: Path, good, flag: str, values) -> None:
     path = store(tmp_path / "x.npz", **good, **{flag: np.array(values)})
-    with pytest.raises(InputError, match=rf"x\.npz: {flag} holds .*, not whole numbers$"):
+    with pytest.raises(
+        InputError, match=rf"x\.npz: {flag}: expected whole numbers or booleans, found"
+    ):
         recorded.load(path)
 
 

@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 from attnviz.attention.attend import attend
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Layout, Site, SiteKind
+from attnviz.core.key_mask import seen_keys
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.scores import Score
@@ -26,7 +27,6 @@ from attnviz.core.source import Rows
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.scoring.axes import is_punctuation
 from attnviz.scoring.observe import Recorder, ScoreObserver, score_capture
-from attnviz.scoring.replay import allowed_keys
 from attnviz.scoring.scores import SCORES
 from tests import reference, reference_scores
 
@@ -844,21 +844,23 @@ def test_some_layers_stored_some_layers_scored() -> None:
 
 
 def test_masks_are_read_off_the_maps() -> None:
-    """What no head uses where a mask would forbid it is forbidden; holes elsewhere are choices."""
+    """What no head gives weight to is forbidden, wherever it is."""
     full = np.full((1, 4, 4), 0.25)
-    assert allowed_keys(full, "encoder").all()
-    assert np.array_equal(allowed_keys(np.tril(full), "encoder"), np.tril(np.ones((4, 4), bool)))
+    assert seen_keys(full).all()
+    assert np.array_equal(seen_keys(np.tril(full)), np.tril(np.ones((4, 4), bool)))
     back = np.subtract.outer(np.arange(6), np.arange(6))
     for inside in ((back >= 0) & (back < 3), abs(back) < 2):
-        assert np.array_equal(allowed_keys(1.0 * inside[None], "decoder"), inside)
+        assert np.array_equal(seen_keys(1.0 * inside[None]), inside)
     padded = full.copy()
     padded[:, :, 3] = 0
-    assert np.array_equal(allowed_keys(padded, "encoder"), padded[0] > 0)
+    assert np.array_equal(seen_keys(padded), padded[0] > 0)
     hole = full.copy()
     hole[:, 3, 1] = 0
-    assert allowed_keys(hole, "encoder").all()
-    assert allowed_keys(np.tril(full)[:, :, :3], "cross").all()
+    assert np.array_equal(seen_keys(hole), hole[0] > 0)
+    both = np.concatenate([hole, full])
+    assert seen_keys(both).all()
+    assert np.array_equal(seen_keys(np.maximum(hole, 1e-40)), hole[0] > 0)
     gone = full.copy()
     gone[:, 2] = 0
-    assert not allowed_keys(gone, "encoder")[2].any()
-    assert not allowed_keys(np.zeros((1, 4, 4)), "encoder").any()
+    assert not seen_keys(gone)[2].any()
+    assert not seen_keys(np.zeros((1, 4, 4))).any()

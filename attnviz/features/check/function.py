@@ -8,12 +8,12 @@ from attnviz.captures.files import read_recorded
 from attnviz.core.capture import Capture
 from attnviz.core.interface import interface
 from attnviz.core.problems import FileProblem
-from attnviz.errors import InputError
+from attnviz.errors import AttnvizError, InputError
 from attnviz.features.check.result import FileCheck
-from attnviz.models.imported import sources
-from attnviz.models.recorded import JSON
-from attnviz.models.recorded.fields import BY_KIND, PLAIN, read_fields
-from attnviz.models.recorded.problems import damaged, problems
+from attnviz.models.recorded import JSON, sources
+from attnviz.models.recorded.format import read_fields
+from attnviz.models.recorded.reading import count_items, read_item
+from attnviz.models.recorded.validator import damaged, find_in_weights, find_problems
 
 
 @interface
@@ -34,12 +34,19 @@ def check(path: str | Path) -> FileCheck:
     except InputError as error:
         if path.suffix != JSON or "is damaged" not in str(error):
             raise
-        return _made(path, "recording", (damaged(error, path),), None, 1)
-    names = [name for name in (*PLAIN, *BY_KIND) if name in fields]
-    items = fields[names[0]].shape[1] if fields[names[0]].ndim == 5 else 1
-    wrong = tuple(problems(path, fields))
-    capture = None if wrong else read_recorded(path, item=0 if items > 1 else None)
-    return _made(path, "recording", wrong, capture, items)
+        return _made(path, "recording", (damaged(error, str(path)),), None, 1)
+    items = count_items(fields)
+    wrong = list(find_problems(fields))
+    wrong += find_in_weights(fields) if wrong else ()
+    captures: list[Capture | None] = []
+    for item in range(0 if wrong else items):
+        try:
+            captures.append(read_item(path, fields, item, wrong.append))
+        except AttnvizError as error:
+            line = str(error).removeprefix(f"{path}: ")
+            where = f"item {item}" if items > 1 else ""
+            wrong.append(FileProblem(where, "a recording that can be read", line))
+    return _made(path, "recording", tuple(wrong), None if wrong else captures[0], items)
 
 
 def _foreign(path: Path) -> FileCheck:

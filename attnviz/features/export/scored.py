@@ -51,7 +51,7 @@ class Scored:
     def allowed(self, head: Head) -> NDArray[np.bool_]:
         """The keys that each query of a head may attend to, bool [T, S]."""
         held, site = self.capture, head.site
-        masks = allowed_in(held.maps[site], site.kind, held.reach.get(site))
+        masks = allowed_in(held.maps[site], held.reach.get(site))
         mine: NDArray[np.bool_] = masks[held.place(head) if len(masks) > 1 else 0]
         return mine
 

@@ -145,7 +145,7 @@ def _shown(
     said = ""
     for head in heads:
         layer, sides = held.maps[head.site], held.sides(head)
-        reach = allowed_in(layer, head.site.kind, held.reach.get(head.site))
+        reach = allowed_in(layer, held.reach.get(head.site))
         allowed = reach[held.place(head) if len(reach) > 1 else 0]
         shown = shown_sides(sides, words=style.words, hide_sink=style.hide_sink)
         weights = shown_map(

@@ -475,6 +475,19 @@ class HookedModel:
             )
         return (int(start), *labels)
 
+    @property
+    def forced(self) -> dict[int, int]:
+        """The ids that a decoder's text has at its first positions, behind the one it begins with.
+
+        A language's, or what Whisper is told, as the configuration of generation names them.
+        """
+        first = self._generation("forced_bos_token_id")
+        forced = {} if first is None else {1: int(first)}
+        for position, token in self._generation("forced_decoder_ids") or ():
+            if token is not None and position:
+                forced[int(position)] = int(token)
+        return forced
+
     def ends(self) -> tuple[int, ...]:
         """The ids that end a text."""
         end = self._generation("eos_token_id")

@@ -139,6 +139,7 @@ class Prompted(Gated):
         )
         if prompt.ids is not None:
             tokens = self._texts.tokens(prompt.ids)
+            notes += limits.segment_notes(tokens) if self._texts.segments else ()
         else:
             tokens, positions = encode()
         limits.check_ids(tokens.ids, self._network.vocab_size)
@@ -163,8 +164,13 @@ class Prompted(Gated):
                 target=prompt.target,
                 generate=prompt.generate.tokens,
             )
-        labels = self._texts.target(prompt.target, special=prompt.special_tokens)
+        special = prompt.special_tokens
+        forced = self._network.forced if special else {}
+        labels = self._texts.target(prompt.target, special=special, first=forced.get(1))
         ids = self._network.teach(labels)
+        for position, token in sorted(forced.items()):
+            if ids[position : position + 1] != (token,):
+                ids = (*ids[:position], token, *ids[position:])
         limits.check_ids(ids, self._network.target_vocab_size)
         limit = self._longest(prompt)
         what = "the target text"

@@ -128,13 +128,35 @@ class Texts:
             )
         return str(written)
 
-    def target(self, text: str, *, special: bool = True) -> tuple[int, ...]:
+    def target(
+        self, text: str, *, special: bool = True, first: int | None = None
+    ) -> tuple[int, ...]:
         """The ids of a text on the decoder's side, in the target language's vocabulary.
 
+        Args:
+            text: to tokenize.
+            special: add the model's special tokens.
+            first: the token that the model's generation begins with, which may be a language's.
+
         Raises:
-            ModelError: there is no tokenizer.
+            ModelError: there is no tokenizer, or it writes several languages and none is named.
         """
-        return tuple(self._call(text_target=text, add_special_tokens=special)["input_ids"])
+        tokenizer = self._tokenizer
+        unnamed = special and getattr(tokenizer, "tgt_lang", "") is None
+        if unnamed:
+            language = "" if first is None else str(tokenizer.convert_ids_to_tokens(first))
+            if language not in tokenizer.all_special_tokens:
+                raise ModelError(
+                    "the tokenizer of {} writes several languages; name that of {target}: tgt_lang "
+                    "in tokenizer_config.json, or its token as forced_bos_token_id in "
+                    "generation_config.json", self._name, target=...,
+                )  # fmt: skip
+            tokenizer.tgt_lang = language.removeprefix("__").removesuffix("__")  # M2M100: __fr__
+        try:
+            return tuple(self._call(text_target=text, add_special_tokens=special)["input_ids"])
+        finally:
+            if unnamed:
+                tokenizer.tgt_lang = None
 
     def tokens(self, ids: Sequence[int]) -> Tokens:
         """Tokens of ids; ``#id`` where there is no tokenizer to name them."""

@@ -271,6 +271,7 @@ class Native(Gated):
             tokens, offsets = self._encode(prompt)
         else:
             tokens = self._reader.tokens(ids)
+            notes += limits.segment_notes(tokens) if self._stored.config.segments > 1 else ()
         if not len(tokens):
             raise InputError("the text has no tokens; give at least one word")
         limits.check_ids(tokens.ids, self.vocab_size)

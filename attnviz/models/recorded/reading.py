@@ -1,48 +1,75 @@
-"""From the fields of a file of recorded attention to a capture."""
+"""From the fields of a file of recorded attention to a capture: tokens, maps, allowed keys."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
+import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.attention.sizes import MAX_LAYERS
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Layout, Mean, Site, SiteKind
-from attnviz.core.key_mask import KeyMask
+from attnviz.core.key_mask import KeyMask, seen_keys
 from attnviz.core.own_names import called
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.quantities import QUANTITIES
+from attnviz.core.spans import Span, check_apart
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError, cut
-from attnviz.models import media_layout, recorded_masks
 from attnviz.models.external_errors import one_line
-from attnviz.models.recorded.checks import check_sums, distributions, slack
-from attnviz.models.recorded.fields import BY_KIND, PLAIN, Array, meta_of, read_fields
-from attnviz.models.recorded.tokens import span_of, tokens_of, with_output, with_spans
+from attnviz.models.recorded import masks, packing
+from attnviz.models.recorded.format import (
+    BITS,
+    BY_KIND,
+    FLAGS,
+    PLAIN,
+    REAL,
+    Array,
+    meta_of,
+    read_fields,
+)
+from attnviz.models.recorded.validator import (
+    Part,
+    Report,
+    find_problems,
+    length_problems,
+    raising,
+    report_all,
+    sum_problems,
+    tolerance_of,
+    weight_problems,
+)
+from attnviz.models.text import marked
 
 _LONGEST = 200
 """Characters of a model's name, or of anything else that a file says of itself."""
 _MOST_VERSIONS = 20
 
+Bool = NDArray[np.bool_]
 
-def load(path: Path, item: int | None = None) -> Capture:
+
+def load(path: Path, item: int | None = None, *, sinks: bool = False) -> Capture:
     """Read recorded attention.
 
     Args:
-        path: a .npz (without pickles) or .safetensors file.
+        path: a .npz (without pickles), .safetensors or .json file.
         item: which item of a batch; needed when there are several.
+        sinks: rows may sum to less than 1, whatever the file says.
 
     Raises:
         InputError: unreadable, hostile or inconsistent contents: the message says which.
         UsageError: an item that is not there, or none chosen.
     """
-    return _capture(path, read_fields(path), item)
+    capture = read_item(path, read_fields(path), item, raising(str(path)), sinks=sinks)
+    assert capture is not None  # the first problem is raised
+    return capture
 
 
 def load_all(path: Path) -> Iterator[Capture | InputError]:
@@ -56,93 +83,242 @@ def load_all(path: Path) -> Iterator[Capture | InputError]:
     """
     try:
         fields = read_fields(path)
+        report_all(find_problems(fields), raising(str(path)))
     except InputError as error:
         yield error
         return
-    batches = [fields[name] for name in (*PLAIN, *BY_KIND) if name in fields]
-    items = batches[0].shape[1] if batches and batches[0].ndim == 5 else 1
-    for item in range(items):
+    for item in range(count_items(fields)):
         try:
-            yield _capture(path, dict(fields), item)
+            capture = read_item(path, fields, item, raising(str(path)))
+            assert capture is not None
+            yield capture
         except InputError as error:
             yield error
 
 
-def _capture(path: Path, fields: dict[str, Any], item: int | None) -> Capture:
-    present: dict[str, SiteKind | None] = {n: k for n, k in BY_KIND.items() if n in fields}
-    present |= dict.fromkeys([n for n in PLAIN if n in fields][:1])
-    for name in present:
-        fields[name] = _one_item(path, name, fields[name], item)
-    for name in ("tokens", "source_tokens"):
-        if name in fields and fields[name].ndim == 2 and len(fields[name]) <= (item or 0):
-            raise InputError(
-                f"{path}: {name} has {len(fields[name])} rows, too few for item {item or 0}"
-            )
-    queries = tokens_of(path, fields, "", item)
-    source = tokens_of(path, fields, "source_", item)
-    if queries is None:
-        raise InputError(f"{path} has no 'tokens'; store the text of each token beside the maps")
-    meta = meta_of(fields)
-    queries = with_output(queries, meta)
-    if source is None:
-        keys = queries = with_spans(path, queries, meta)
-    else:
-        keys = with_spans(path, source, meta)
-    rows = span_of(fields["tokens"], item)
-    columns = span_of(fields["source_tokens"], item) if "source_tokens" in fields else rows
-    known = QUANTITIES.get(str(meta.get("quantity", "weights")))
-    signed = known is not None and known.signed
+def count_items(fields: Mapping[str, Array]) -> int:
+    """Count the items of a file's batch; 1 where it is none."""
+    batches = [fields[name] for name in (*PLAIN, *BY_KIND) if name in fields]
+    return int(batches[0].shape[1]) if batches and batches[0].ndim == 5 else 1
+
+
+def read_item(
+    path: Path,
+    fields: Mapping[str, Array],
+    item: int | None,
+    report: Report,
+    *,
+    sinks: bool = False,
+) -> Capture | None:
+    """Read one item of a file, and report whatever is wrong with it; None where anything is.
+
+    Args:
+        path: of the file.
+        fields: its arrays, by name.
+        item: see :func:`load`.
+        report: gets every problem.
+        sinks: see :func:`load`.
+
+    Raises:
+        InputError: what no rule of the format foresees; UsageError: as :func:`load`.
+    """
+    if not report_all(find_problems(fields), report):
+        return None
+    meta = meta_of(dict(fields))
+    stacks = _stacks(path, fields, item, meta)
+    sequences = _sequences(path, fields, item, stacks, meta)
+    stacks = [sequences.named(stack) for stack in stacks]
     maps: dict[Site, Array] = {}
+    parts: dict[Site, Part] = {}
     heads: dict[SiteKind, tuple[int, ...]] = {}
-    sides: dict[SiteKind, Sides] = {}
-    for name, named in present.items():
-        kind = named or _kind(fields[name], "source_tokens" in fields, meta)
-        sides[kind] = {
-            "encoder": Sides(keys, keys) if named else Sides(queries, queries),
-            "decoder": Sides(queries, queries),
-            "cross": Sides(queries, keys),
-        }[kind]
-        spans = {"encoder": (columns, columns) if named else (rows, rows), "decoder": (rows, rows)}
-        array = _cut(fields[name], *spans.get(kind, (rows, columns)))
-        array = distributions(path, name, array, sides[kind], signed=signed)
-        layers = _layers(path, meta, kind, len(array))
-        count = array.shape[1]
-        heads[kind] = tuple(count if n in layers else 0 for n in range(layers[-1] + 1))
-        maps |= {Site(kind, layer): weights for layer, weights in zip(layers, array, strict=True)}
-    reach: dict[Site, KeyMask] = {}
-    if "reach" in meta:
-        try:
-            bits, ranks = fields.get(recorded_masks.BITS), known is not None and known.ranks
-            reach = recorded_masks.unpack(meta["reach"], bits, maps, ranks=ranks)
-        except (ValueError, TypeError, KeyError, OverflowError) as error:
-            raise InputError(
-                f"{path}: what it says of allowed keys does not fit its maps ({one_line(error)}); "
-                "record it again"
-            ) from None
-    what = meta.get("quantity", "weights")
-    if what not in QUANTITIES:
-        raise InputError(
-            f"{path} holds {str(what)[:40]!r}, which is none of {', '.join(QUANTITIES)}"
-        )
-    if what == "weights":
-        for site, weights in maps.items():
-            sink = site in reach and reach[site].sink
-            check_sums(path, site, weights, slack(meta, weights.shape[-1]), sink=sink)
+    for stack in stacks:
+        real = sequences.real(stack)
+        layers = _layers(path, meta, stack.kind, len(stack.maps))
+        count = int(stack.maps.shape[1])
+        heads[stack.kind] = tuple(count if n in layers else 0 for n in range(layers[-1] + 1))
+        for index, layer in enumerate(layers):
+            site = Site(stack.kind, layer)
+            given = (index,) if fields[stack.name].ndim == 4 else (index, item or 0)
+            parts[site] = Part(stack.name, given, *map(np.flatnonzero, real))
+            maps[site] = masks.cut_padding(_exact(stack.maps[index]), *real)
+    sides = {stack.kind: sequences.sides(stack) for stack in stacks}
+    quantity = str(meta.get("quantity", "weights"))
+    fine = True
+    for stack in stacks:
+        whole = Part(stack.name, (":",) if fields[stack.name].ndim == 4 else (":", item or 0))
+        lengths = maps[Site(stack.kind, len(heads[stack.kind]) - 1)].shape
+        fine &= report_all(length_problems(whole, lengths, sides[stack.kind]), report)
+    for site, weights in maps.items():
+        fine &= report_all(weight_problems(weights, parts[site], QUANTITIES[quantity]), report)
+    if not fine:
+        return None
+    reach = _reach(path, fields, maps, meta, sinks)
+    for site, weights in maps.items() if quantity == "weights" else ():
+        dtype = str(fields[parts[site].name].dtype)
+        dtype = dtype if dtype == "float16" else str(meta.get("dtype", ""))
+        tolerance = tolerance_of(dtype, meta.get("error"), weights.shape[-1])
+        sink = sinks or reach[site].sink
+        fine &= report_all(sum_problems(weights, parts[site], tolerance, sink=sink), report)
+    if not fine:
+        return None
     empty = sum(int((~m.any(-1)).any(0).sum()) for m in maps.values())
     mean: Any = meta.get("mean") if meta.get("mean") in get_args(Mean) else ""
     layout = Layout(heads, whole=meta.get("whole") is True, mean=mean)
-    inputs = _placed(path, Inputs(sides), fields, meta, (queries, keys))
-    return Capture(_info(path, meta), layout, inputs, maps, empty, reach, what)
+    inputs = _placed(path, Inputs(sides, sequences.notes()), fields, meta, sequences)
+    return Capture(_info(path, meta), layout, inputs, maps, empty, reach, quantity)
+
+
+@dataclass(frozen=True)
+class _Stack:
+    """The maps [L, H, T, S] of one item under one name.
+
+    ``first`` where they are an encoder's beside a decoder; ``told`` where a file says their kind.
+    """
+
+    name: str
+    kind: SiteKind
+    maps: Array
+    first: bool = False
+    told: bool = True
+
+
+@dataclass(frozen=True)
+class _Sequences:
+    """The tokens of both sides, without padding, and which positions were none, bool."""
+
+    queries: Tokens
+    keys: Tokens
+    rows: Bool
+    columns: Bool
+
+    def real(self, stack: _Stack) -> tuple[Bool, Bool]:
+        """Which queries and keys of a stack are no padding; all where its shape does not fit."""
+        crossed = stack.kind == "cross"
+        real = (
+            self.columns if stack.first else self.rows,
+            self.columns if stack.first or crossed else self.rows,
+        )
+        fits = stack.maps.shape[2:] == tuple(map(len, real))
+        return real if fits else tuple(np.ones(n, np.bool_) for n in stack.maps.shape[2:])  # type: ignore[return-value]
+
+    def sides(self, stack: _Stack) -> Sides:
+        """The tokens on the axes of a stack."""
+        queries = self.keys if stack.first else self.queries
+        return Sides(queries, self.keys if stack.kind == "cross" else queries)
+
+    def named(self, stack: _Stack) -> _Stack:
+        """A stack of which nobody says the kind: a decoder's where no query sees a later key."""
+        rows, keys = self.real(stack)
+        if stack.told or rows.sum() < 2:
+            return stack
+        cut = (masks.cut_padding(layer, rows, keys) for layer in stack.maps)
+        later = any(np.triu(seen_keys(layer), 1).any() for layer in cut)
+        return stack if later else replace(stack, kind="decoder")
+
+    def notes(self) -> tuple[str, ...]:
+        """What to say of padding."""
+        sides = (self.rows,) if self.columns is self.rows else (self.rows, self.columns)
+        return masks.padding_note(sum(int((~real).sum()) for real in sides))
+
+
+def _stacks(path: Path, fields: Mapping[str, Array], item: int | None, meta: Any) -> list[_Stack]:
+    """The maps of one item by name, each with its kind."""
+    present: dict[str, SiteKind | None] = {n: k for n, k in BY_KIND.items() if n in fields}
+    present |= dict.fromkeys([n for n in PLAIN if n in fields][:1])
+    crossed = "source_tokens" in fields
+    kinds = meta.get("kinds")
+    listed = isinstance(kinds, list) and len(kinds) == 1 and kinds[0] in BY_KIND.values()
+    stacks = []
+    for name, named in present.items():
+        maps = _one_item(path, name, fields[name], item)
+        kind = named or (kinds[0] if listed else "cross" if crossed else None)
+        first = named == "encoder" and crossed
+        stacks.append(_Stack(name, kind or "encoder", maps, first, told=kind is not None))
+    return stacks
+
+
+def _sequences(
+    path: Path, fields: Mapping[str, Array], item: int | None, stacks: list[_Stack], meta: Any
+) -> _Sequences:
+    """The tokens of both sides, and which of their positions are padding."""
+    queries, source = _tokens_of(path, fields, "", item), _tokens_of(path, fields, "source_", item)
+    assert queries is not None  # which is a problem of the file
+    own = [stack.maps for stack in stacks if stack.kind != "cross" and not stack.first]
+    rows = _real(path, fields, "", item, queries, own)
+    queries = _with_output(without_padding(queries, rows), meta)
+    if source is None:
+        queries = _with_spans(path, queries, meta)
+        return _Sequences(queries, queries, rows, rows)
+    crossed = [stack.maps for stack in stacks if stack.kind == "cross"]
+    columns = _real(path, fields, "source_", item, source, crossed, crossed=True)
+    keys = _with_spans(path, without_padding(source, columns), meta)
+    return _Sequences(queries, keys, rows, columns)
+
+
+def _exact(weights: Array) -> Array:
+    """The same in float64 where they are, else in float32."""
+    return weights.astype(np.float64 if weights.dtype.itemsize == 8 else np.float32)
+
+
+def _reach(
+    path: Path, fields: Mapping[str, Array], maps: Mapping[Site, Array], meta: Any, sinks: bool
+) -> dict[Site, KeyMask]:
+    """The keys that each layer allows: as the file says, else as its weights show."""
+    ranks = QUANTITIES[str(meta.get("quantity", "weights"))].ranks
+    reach: dict[Site, KeyMask] = {}
+    try:
+        if "reach" in meta:
+            reach = packing.unpack_masks(meta["reach"], fields.get(BITS), maps, ranks=ranks)
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        raise InputError(
+            f"{path}: what it says of allowed keys does not fit its maps ({one_line(error)}); "
+            "record it again"
+        ) from None
+    unknown = {site: weights for site, weights in maps.items() if site not in reach}
+    declared = meta.get("error")
+    rounding = declared if isinstance(declared, float) else 0.0
+    return reach | masks.infer_masks(unknown, sink=sinks, error=rounding)
+
+
+def _real(
+    path: Path, fields: Mapping[str, Array], prefix: str, item: int | None, tokens: Tokens,
+    layers: Sequence[Array], *, crossed: bool = False,
+) -> Bool:  # fmt: skip
+    """Which positions of one side are no padding: as the file says, or as tokens and weights do."""
+    texts, given = fields[f"{prefix}tokens"], fields.get(prefix + REAL)
+    maps = [layer for array in layers for layer in array if layer.shape[-1] == len(tokens)]
+    if given is not None:
+        try:
+            real = masks.real_positions(given, len(tokens), item, prefix + REAL)
+        except UsageError as error:
+            raise InputError(f"{path}: {error}") from None
+    elif texts.ndim == 2 and "" in texts[item or 0, [0, -1]]:
+        (held,) = np.nonzero(texts[item or 0] != "")
+        real = np.zeros(len(tokens), np.bool_)
+        real[held[0] : held[-1] + 1] = True
+    elif "reach" in meta_of(dict(fields)) or not maps:
+        return np.ones(len(tokens), np.bool_)
+    else:
+        try:
+            return masks.find_padding(tokens, maps, crossed=crossed, start=True)
+        except UsageError as error:
+            raise InputError(f"{path}: {error}") from None
+    square = [layer for layer in maps if layer.shape[1] == len(tokens) or crossed]
+    masks.check_real(square, real, slice(None) if crossed else real, f"{path}:")
+    return real
 
 
 def _placed(
-    path: Path, inputs: Inputs, fields: Mapping[str, Any], meta: Any, sides: tuple[Tokens, Tokens]
+    path: Path, inputs: Inputs, fields: Mapping[str, Any], meta: Any, sequences: _Sequences
 ) -> Inputs:
     """The same with the places of its tokens, and the picture or sound in which they are."""
+    sides = sequences.queries, sequences.keys
     try:
         queries, keys = (
-            replace(tokens, places=media_layout.places(fields.get(f"{prefix}places"), len(tokens)))
-            for prefix, tokens in zip(("", "source_"), sides, strict=True)
+            replace(tokens, places=packing.places_in(_rows(fields.get(name), real), len(tokens)))
+            for name, tokens, real in zip(
+                ("places", "source_places"), sides, (sequences.rows, sequences.columns), strict=True
+            )
         )
         if sides[0] is sides[1]:
             keys = queries
@@ -154,13 +330,18 @@ def _placed(
                 kind: Sides(named[id(sides.queries)], named[id(sides.keys)])
                 for kind, sides in inputs.sides.items()
             },
-            picture=media_layout.picture(fields.get("picture"), meta.get("picture"), listed),
-            sound=media_layout.sound(fields.get("sound"), meta.get("sound")),
+            picture=packing.picture_in(fields.get("picture"), meta.get("picture"), listed),
+            sound=packing.sound_in(fields.get("sound"), meta.get("sound")),
         )
     except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise InputError(
             f"{path}: where its tokens stand cannot be read ({one_line(error)}); record it again"
         ) from None
+
+
+def _rows(array: Array | None, real: Bool) -> Array | None:
+    """The rows of an array that are no padding, where it has one for each position."""
+    return array if array is None or len(array) != len(real) else array[real]
 
 
 def _info(path: Path, meta: dict[str, Any]) -> SourceInfo:
@@ -235,19 +416,68 @@ def _layers(path: Path, meta: dict[str, Any], kind: SiteKind, count: int) -> Seq
     return listed
 
 
-def _kind(array: Array, cross: bool, meta: dict[str, Any]) -> SiteKind:
-    """The kind of a file's only maps: as it says, or cross, or causal like a decoder's, or not."""
-    kinds = meta.get("kinds")
-    if isinstance(kinds, list) and len(kinds) == 1 and kinds[0] in BY_KIND.values():
-        return kinds[0]  # type: ignore[no-any-return]
-    if cross:
-        return "cross"
-    return "encoder" if np.triu(array, 1).any() or array.shape[-1] == 1 else "decoder"
+def _tokens_of(
+    path: Path, fields: Mapping[str, Array], prefix: str, item: int | None
+) -> Tokens | None:
+    """One side's tokens, padding and all, of an item where there is a batch; None for none."""
+    texts = fields.get(f"{prefix}tokens")
+    if texts is None:
+        return None
+    flags = {flag: fields[prefix + flag] for flag in FLAGS if prefix + flag in fields}
+    if texts.ndim == 2:
+        if len(texts) <= (item or 0):
+            raise InputError(
+                f"{path}: {prefix}tokens has {len(texts)} rows, too few for item {item or 0}"
+            )
+        texts = texts[item or 0]
+        flags = {flag: values[item or 0] for flag, values in flags.items()}
+        if not (texts != "").any():
+            raise InputError(f"{path}: {prefix}tokens of item {item or 0} are all empty")
+    listed = tuple(str(text) for text in texts)
+    if not flags:
+        return marked(listed)
+    as_type = {"special": bool, "separators": bool}
+    values: dict[str, Any] = {f: tuple(as_type.get(f, int)(x) for x in v) for f, v in flags.items()}
+    tokens = Tokens(listed, **values)
+    if "words" in values:
+        return tokens
+    read = marked(listed, tokens.special)
+    return replace(tokens, texts=read.texts, words=read.words)
 
 
-def _cut(array: Array, rows: slice, keys: slice) -> Array:
-    """Leave out the padding of a batch's item; keys that got weight are no padding and stay."""
-    array = array[:, :, rows]
-    outside = np.ones(array.shape[-1], np.bool_)
-    outside[keys] = False
-    return array if array[..., outside].any() else array[..., keys]
+def _with_output(tokens: Tokens, meta: dict[str, Any]) -> Tokens:
+    """The tokens, the last of them marked as written by the model where the file says so."""
+    written = meta.get("written")
+    if isinstance(written, bool) or not isinstance(written, int):
+        return tokens
+    return replace(tokens, written=min(max(written, 0), len(tokens)))
+
+
+def _with_spans(path: Path, tokens: Tokens, meta: dict[str, Any]) -> Tokens:
+    """The tokens with the named parts that the file says they have."""
+    if "spans" not in meta:
+        return tokens
+    try:
+        spans = msgspec.convert(meta["spans"], tuple[Span, ...])
+        check_apart(spans)
+        return replace(tokens, spans=spans)
+    except (msgspec.ValidationError, ValueError, InputError) as error:
+        raise InputError(f"{path}: its spans: {one_line(error)}; record it again") from None
+
+
+def without_padding(tokens: Tokens, real: Bool) -> Tokens:
+    """Take the tokens that are no padding, bool [T]; the same where all are, or lengths differ."""
+    if len(tokens) != len(real) or real.all():
+        return tokens
+    before = np.concatenate([[0], np.cumsum(real)]).tolist()
+    spans = []
+    for span in tokens.spans:
+        ranges = tuple((before[a], before[b]) for a, b in span.ranges if before[a] < before[b])
+        spans += [replace(span, ranges=ranges)] if ranges else []
+    listed = ("texts", "ids", "special", "separators", "words", "segments", "places")
+    values: dict[str, Any] = {
+        name: tuple(x for x, keep in zip(getattr(tokens, name), real, strict=False) if keep)
+        for name in listed
+    }
+    written = int(real[len(tokens) - tokens.written :].sum())
+    return replace(tokens, **values, written=written, spans=tuple(spans))

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from attnviz.core.media import PATCH
 from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, UsageError, system_errors
 from attnviz.files import contents, open_regular
-from attnviz.models import arrays
 from attnviz.models.containers import list_arrays, read_arrays, read_tensors
 from attnviz.models.external_errors import one_line
-from attnviz.models.imported import inseq, named
-from attnviz.models.imported.recording import Imported
-from attnviz.models.recorded import JSON, SUFFIXES, document
-from attnviz.models.recorded.fields import BY_KIND, PLAIN
+from attnviz.models.recorded import arrays, format, layouts, other_tools
+from attnviz.models.recorded.format import BY_KIND, JSON, PLAIN, SUFFIXES
+from attnviz.models.recorded.other_tools import Imported
 
 TORCH = (".pt", ".pth")
 KNOWN = (*SUFFIXES, *TORCH, ".npy", JSON)
@@ -39,11 +39,11 @@ def is_recording(path: Path) -> bool:
     if _is_folder(path) or path.suffix not in (*SUFFIXES, JSON):
         return False
     if path.suffix == JSON:
-        return document.is_recording(document.read_document(path))
+        return format.is_recording(format.read_document(path))
     if not path.is_file():
         return True  # which says so
     there = _names(path)
-    return bool({*PLAIN, *BY_KIND} & set(there)) or not named.wanted(there)
+    return bool({*PLAIN, *BY_KIND} & set(there)) or not other_tools.wanted(there)
 
 
 def find(path: Path, item: int | None = None) -> Imported:
@@ -69,11 +69,9 @@ def find(path: Path, item: int | None = None) -> Imported:
         return imported(_torch(path), path.name)
     if suffix == ".npy":
         return imported(_npy(path), path.name)
-    there = _names(path)
-    whole = next((name for name in (*PLAIN, *BY_KIND) if name in there), "")
-    names = {whole} if whole else set(named.wanted(there))
+    names = set(other_tools.wanted(_names(path)))
     read = read_arrays(path, names) if suffix == ".npz" else read_tensors(path, names)
-    return imported(read[whole], path.name) if whole else named.imported(read)
+    return other_tools.from_names(read)
 
 
 def imported(given: Any, name: str = "") -> Imported:
@@ -88,12 +86,16 @@ def imported(given: Any, name: str = "") -> Imported:
     """
     tensors = getattr(given, "cache_dict", given)  # TransformerLens
     if isinstance(tensors, Mapping):
-        return named.imported(tensors)
-    if isinstance(given, list | tuple) or hasattr(given, "ndim"):
-        layers = arrays.layers_of(given)
-        if not layers:
+        if not any(tensors.get(name) is not None for name in arrays.NAMES):
+            return other_tools.from_names(tensors)
+        texts = tensors.get("tokens")
+        listed = isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts)
+        tokens = arrays.named(list(texts)) if listed and texts else None
+        return Imported("a model's output", output=tensors, tokens=tokens)
+    if isinstance(given, list | tuple) or layouts.is_array(given):
+        if not len(given):
             raise InputError(f"{name or 'this list'} holds no layers; give at least one")
-        return Imported("layers in a list", {None: dict(enumerate(layers))})
+        return Imported("layers in a list", output=given)
     raise UsageError(
         "no attention can be read from {}; give a path, a cache or dictionary of tensors, or a "
         "list of layers",
@@ -102,7 +104,7 @@ def imported(given: Any, name: str = "") -> Imported:
 
 
 def read_tokens(path: Path) -> Tokens:
-    """The texts of tokens in a file: a JSON list of strings, or one a line.
+    """The texts of tokens in a file: a JSON list of strings (null for a patch), or one a line.
 
     Raises:
         InputError: it cannot be read, or is no list of strings.
@@ -118,6 +120,8 @@ def read_tokens(path: Path) -> Tokens:
             listed = data.decode().removesuffix("\n").split("\n")
         except UnicodeDecodeError as error:
             raise InputError(f"{path} is not UTF-8: {one_line(error)}") from None
+    if isinstance(listed, list):
+        listed = [PATCH if text is None else text for text in listed]
     if not isinstance(listed, list) or not all(isinstance(text, str) for text in listed):
         raise InputError(f"{path} is not a list of strings; give the text of each token")
     return arrays.named(listed)
@@ -134,19 +138,21 @@ def _names(path: Path) -> list[str]:
 
 
 def _json(path: Path, item: int | None) -> Imported:
-    read = document.read_document(path)
-    if not inseq.is_inseq(read):
+    read = format.read_document(path)
+    if not other_tools.is_inseq(read):
         raise InputError(
             f"{path} is no recorded attention: neither a recording (schema "
-            f"{document.Recording.schema}) nor saved by Inseq"
+            f"{format.Recording.schema}) nor saved by Inseq"
         )
-    return inseq.imported(read, arrays.chosen(max(inseq.count(read), 1), item), str(path))
+    return other_tools.from_inseq(
+        read, layouts.choose_item(max(other_tools.count_sequences(read), 1), item), str(path)
+    )
 
 
 def items(path: Path) -> int:
     """How many items a file or folder of another tool holds; raises as :func:`find`."""
     if not _is_folder(path) and path.suffix.lower() == JSON:
-        return inseq.count(document.read_document(path)) or 1
+        return other_tools.count_sequences(format.read_document(path)) or 1
     return find(path).items()
 
 
@@ -190,7 +196,9 @@ def _folder(path: Path) -> Imported:
         for p in ("", "source_")
     )
     if len(files) == 1:
-        made = imported(_npy(files[0]), path.name)
+        found = imported(_npy(files[0]), path.name)
     else:
-        made = named.imported({file.stem: _npy(file) for file in files}, "NumPy arrays in a folder")
-    return Imported(made.format, made.layers, tokens, source, made.notes)
+        found = other_tools.from_names(
+            {file.stem: _npy(file) for file in files}, "NumPy arrays in a folder"
+        )
+    return replace(found, tokens=tokens, source_tokens=source)

@@ -1,8 +1,9 @@
-"""A recording as one JSON document, for programs that have neither NumPy nor safetensors."""
+"""The format of recorded attention: its fields as arrays of a file, and as one JSON document."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,9 +11,70 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.heads import SiteKind
 from attnviz.core.record import Record, parsed
 from attnviz.errors import InputError, system_errors
 from attnviz.files import contents
+from attnviz.models.containers import list_arrays, read_arrays
+
+SCHEMA = "attnviz.capture/1"
+SUFFIXES = (".npz", ".safetensors")
+"""Of files that attnviz writes."""
+JSON = ".json"
+"""Of a file of the same fields that any program can write."""
+
+PLAIN = ("attentions", "attn")
+BY_KIND: Mapping[str, SiteKind] = {
+    "encoder_attentions": "encoder",
+    "decoder_attentions": "decoder",
+    "cross_attentions": "cross",
+}
+FLAGS = ("ids", "special", "separators", "words", "segments")
+"""What a file may say of each token, beside its text."""
+REAL = "attention_mask"
+"""1 for each token, 0 for padding, as models take it; ``source_attention_mask`` of the others."""
+MEDIA = ("places", "source_places", "picture", "sound")
+"""Where tokens stand, and in what."""
+BITS = "reach_bits"
+"""The packed bits of the allowed keys of all layers that have some, one after the other."""
+
+Array = NDArray[Any]
+
+
+def read_fields(path: Path) -> dict[str, Array]:
+    """The fields of a file that the format knows, as arrays.
+
+    Raises:
+        InputError: another suffix, no maps, or what :func:`containers.read_arrays` refuses.
+    """
+    if path.suffix == JSON:
+        return read_document_fields(path)
+    if path.suffix not in SUFFIXES:
+        raise InputError(f"cannot read {path}: recorded attention is .npz or .safetensors")
+    fields = read_arrays(path, names())
+    if not fields.keys() & {*PLAIN, *BY_KIND}:
+        there = ", ".join(list_arrays(path))[:300] or "nothing"
+        raise InputError(
+            f"{path} has no array 'attentions' [layers, heads, queries, keys]; it has {there}: "
+            f"rename the one with the weights"
+        )
+    return dict(fields)
+
+
+def names() -> set[str]:
+    """Every field that the format knows."""
+    flags = {prefix + flag for prefix in ("", "source_") for flag in ("tokens", REAL, *FLAGS)}
+    return {*PLAIN, *BY_KIND, *flags, *MEDIA, BITS, "meta"}
+
+
+def meta_of(fields: dict[str, Any]) -> dict[str, Any]:
+    """What a file says of itself; empty where that is no JSON object."""
+    try:
+        meta = json.loads(str(fields["meta"]))
+    except (KeyError, ValueError, RecursionError):
+        return {}
+    return meta if isinstance(meta, dict) else {}
+
 
 Maps = tuple[tuple[tuple[tuple[float, ...], ...], ...], ...]
 """[layers, heads, queries, keys] as nested lists."""
@@ -41,6 +103,8 @@ class Recording(Record):
         separators: which tokens end a segment, such as [SEP].
         words: the number of the word of each token, from 0; -1 for special tokens.
         segments: BERT's segment numbers.
+        attention_mask: 1 for each token, 0 for padding, which is left out.
+        source_attention_mask: the same of ``source_tokens``.
         source_ids: see ``ids``.
         source_special: see ``special``.
         source_separators: see ``separators``.
@@ -66,6 +130,8 @@ class Recording(Record):
     separators: tuple[bool, ...] | None = None
     words: tuple[int, ...] | None = None
     segments: tuple[int, ...] | None = None
+    attention_mask: tuple[int, ...] | None = None
+    source_attention_mask: tuple[int, ...] | None = None
     source_ids: tuple[int, ...] | None = None
     source_special: tuple[bool, ...] | None = None
     source_separators: tuple[bool, ...] | None = None
@@ -89,14 +155,13 @@ def is_recording(document: Any) -> bool:
     return isinstance(document, dict) and document.get("schema") == Recording.schema
 
 
-def read_fields(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of a recording in JSON; InputError for another document, or a damaged one."""
-    return arrays(Recording.from_dict(read_document(path), str(path)), path)
+def read_document_fields(path: Path) -> dict[str, Array]:
+    """Read a recording in JSON as the arrays of a ``.npz`` file; InputError for another document.
 
-
-def arrays(recording: Recording, path: Path) -> dict[str, NDArray[Any]]:
-    """The same as the arrays of a ``.npz`` file; InputError where lists are of unequal length."""
-    arrays: dict[str, NDArray[Any]] = {}
+    Also for a damaged one, and one whose lists are of unequal length.
+    """
+    recording = Recording.from_dict(read_document(path), str(path))
+    arrays: dict[str, Array] = {}
     for field in fields(recording):
         value = getattr(recording, field.name)
         if value is None:

@@ -1,0 +1,404 @@
+"""Attention that somebody else has computed and holds in memory: lists of arrays, layer by layer.
+
+What transformers returns with ``output_attentions=True``, or anything of that shape, in torch or
+NumPy: a batch or one item, one stack or encoder, decoder and cross-attention, a text that was read
+or one that was generated. Everything is checked before it is believed: axes
+(:mod:`~attnviz.models.recorded.layouts`), padding and masks
+(:mod:`~attnviz.models.recorded.masks`), and that rows are distributions
+(:mod:`~attnviz.models.recorded.validator`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.core.capture import Capture
+from attnviz.core.heads import Layout, Site, SiteKind
+from attnviz.core.key_mask import KeyMask, seen_keys
+from attnviz.core.prompt import Inputs
+from attnviz.core.provenance import SourceInfo
+from attnviz.core.tokens import Sides, Tokens
+from attnviz.errors import InputError, UsageError
+from attnviz.models.recorded import masks
+from attnviz.models.recorded.layouts import Layers, read_layers, refuse_beams
+from attnviz.models.recorded.masks import ENDS, Bool
+from attnviz.models.recorded.reading import without_padding
+from attnviz.models.recorded.validator import (
+    HALF,
+    HALF_TOLERANCE,
+    SUM_TOLERANCE,
+    Part,
+    length_problems,
+    raising,
+    report_all,
+    sum_problems,
+    weight_problems,
+)
+from attnviz.models.text import marked
+
+NAMES: Mapping[str, SiteKind | None] = {
+    "attentions": None,
+    "encoder_attentions": "encoder",
+    "decoder_attentions": "decoder",
+    "cross_attentions": "cross",
+}
+"""What a model's output calls its attention; None where it does not say of which kind it is."""
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArrayOptions:
+    """What a caller says of attention in memory, beside it; see :func:`attnviz.from_arrays`.
+
+    Attributes:
+        rows: of how many items there are tokens, where these come in rows.
+        pad: the text of the tokenizer's padding.
+    """
+
+    item: int | None = None
+    kind: str | None = None
+    sinks: bool = False
+    layout: str | None = None
+    attention_mask: Any = None
+    decoder_attention_mask: Any = None
+    mask: Any = None
+    rows: int | None = None
+    pad: str | None = None
+
+
+def from_arrays(
+    attentions: Any,
+    tokens: Tokens,
+    source_tokens: Tokens | None = None,
+    *,
+    options: ArrayOptions = ArrayOptions(),
+    model: str = "attention in memory",
+) -> Capture:
+    """Believe attention that was computed elsewhere; see :func:`attnviz.from_arrays`."""
+    raw = by_kind(attentions, source_tokens is not None, options.kind)
+    rows = options.rows
+    for given in (options.attention_mask, options.decoder_attention_mask):
+        if getattr(given, "ndim", 1) == 2 and len(given) > 1:
+            rows = len(given)
+    read = {
+        said: read_layers(
+            layers, layout=options.layout, item=options.item, rows=rows, crossed=said == "cross",
+            what=f"{said} " if said else "",
+        )
+        for said, layers in raw.items()
+    }  # fmt: skip
+    for said, layers in read.items():
+        _check_sizes(said, layers)
+    tokens, read, notes = _generated(tokens, read)
+    if source_tokens is None:
+        tokens, read, earlier = _with_earlier_keys(tokens, read, options.kind)
+        notes += earlier
+    own_real, source_real = _real(tokens, source_tokens, read, options)
+    several = len(read) > 1
+    kinds: dict[SiteKind, Layers] = {}
+    real: dict[SiteKind, tuple[Bool, Bool]] = {}
+    for said, layers in read.items():
+        kind = said or _kind(layers, own_real)
+        kinds[kind] = layers
+        sequence = source_real if kind == "encoder" and several else own_real
+        real[kind] = (sequence, source_real if kind == "cross" else sequence)
+    own = without_padding(tokens, own_real)
+    source = own if source_tokens is None else without_padding(source_tokens, source_real)
+    maps: dict[Site, Array] = {}
+    reach: dict[Site, KeyMask] = {}
+    heads: dict[SiteKind, tuple[int, ...]] = {}
+    sides: dict[SiteKind, Sides] = {}
+    for kind, layers in kinds.items():
+        self_side = source if kind == "encoder" and several else own
+        sides[kind] = Sides(self_side, source if kind == "cross" else self_side)
+        heads[kind] = tuple(map(len, layers.maps))
+        notes += layers.notes
+        for number, layer in enumerate(layers.maps):
+            site, (queries, keys) = Site(kind, number), real[kind]
+            part = Part(f"{kind} layer {number}", (), *map(np.flatnonzero, (queries, keys)))
+            cut = _cut(layer, queries, keys)
+            _check(cut, part, sides[kind], layers.low[number], options.sinks)
+            allowed = _allowed(options, kind, several, number, layer.shape)
+            if allowed is not None:
+                allowed = _cut(allowed, queries, keys)
+                masks.check_mask(cut, allowed, part.name)
+                reach[site] = KeyMask.of(allowed, sink=options.sinks)
+            maps[site] = cut
+    if options.mask is None:
+        reach = masks.infer_masks(maps, sink=options.sinks)
+    low, first = next((layers.low[0], layers.maps[0]) for layers in kinds.values())
+    info = SourceInfo(model, "recorded", "as given", dtype=HALF if low else str(first.dtype))
+    empty = sum(int((~layer.any(-1)).any(0).sum()) for layer in maps.values())
+    padding = int((~own_real).sum()) + (0 if source_tokens is None else int((~source_real).sum()))
+    notes = tuple(dict.fromkeys((*notes, *masks.padding_note(padding))))
+    return Capture(info, Layout(heads), Inputs(sides, notes), maps, empty, reach)
+
+
+def named(texts: Sequence[str]) -> Tokens:
+    """Tokens by their texts; those that look like a model's own marks are special.
+
+    Raises:
+        UsageError: not a list of strings; InputError: an empty one.
+    """
+    wrong = isinstance(texts, str) or not isinstance(texts, Sequence)
+    if wrong or not all(isinstance(text, str) for text in texts):
+        of = (
+            ""
+            if wrong
+            else f" of {type(next(t for t in texts if not isinstance(t, str))).__name__}"
+        )
+        raise UsageError(
+            "tokens are a list of strings, one for each position, not {}{}",
+            type(texts).__name__,
+            of,
+            remedy="ids need {tokenizer}",
+            tokenizer=...,
+        )
+    if not len(texts):
+        raise InputError("the list of tokens is empty; give one for each position")
+    return marked(tuple(texts))
+
+
+def spelled(ids: Any, tokenizer: Any) -> Tokens:
+    """Tokens by their ids, ``#5`` where there is no tokenizer; UsageError for what are none."""
+    from attnviz.models.hooked.tokenizer import Texts
+
+    wrong = isinstance(ids, str) or not isinstance(ids, Sequence)
+    if wrong or not all(isinstance(token_id, int) for token_id in ids):
+        raise UsageError("with a {tokenizer}, tokens are a list of ids", tokenizer=...)
+    return Texts(tokenizer, type(tokenizer).__name__).tokens(ids)
+
+
+def by_kind(given: Any, cross: bool, kind: str | None) -> dict[SiteKind | None, Any]:
+    """Layers by their kind; None for a single stack that does not say."""
+    if kind is not None and kind not in get_args(SiteKind):
+        raise UsageError(
+            "no {kind}; choose {}", " or ".join(map(repr, get_args(SiteKind))), kind=kind
+        )
+    if not isinstance(given, Mapping):
+        said: Any = kind or ("cross" if cross else None)
+        return {said: given}
+    refuse_beams(given)
+    present = {NAMES[n]: v for n, v in given.items() if n in NAMES and v is not None}
+    present = {
+        name: layers
+        for name, layers in present.items()
+        if not isinstance(layers, list | tuple) or any(layer is not None for layer in layers)
+    }
+    if None in present and len(present) > 1:  # what BERT as a decoder returns
+        if "decoder" in present:
+            raise UsageError(
+                "attentions and decoder_attentions are both there; leave one of them out"
+            )
+        present["decoder"] = present.pop(None)
+    if not present:
+        raise InputError(
+            "there is none of {} in this output; run the model with output_attentions=True and "
+            "eager attention",
+            ", ".join(NAMES),
+        )
+    if kind is not None and set(present) != {None}:
+        raise UsageError("{kind} is for a single list of layers; an output names its own", kind=...)
+    if kind is not None:
+        return {kind: present[None]}  # type: ignore[dict-item]
+    if "cross" in present and not cross:
+        raise UsageError(
+            "cross-attention has two sequences: add {source_tokens}", source_tokens=...
+        )
+    return present
+
+
+def _check_sizes(kind: SiteKind | None, layers: Layers) -> None:
+    """Raise InputError for layers of unequal size, which have no tokens in common."""
+    sizes: dict[tuple[int, ...], list[int]] = {}
+    for number, layer in enumerate(layers.maps):
+        sizes.setdefault(layer.shape[1:], []).append(number)
+    if len(sizes) > 1:
+        groups = (
+            f"{' and '.join(map(str, numbers[:3]))}{' ...' * (len(numbers) > 3)} {t} × {s}"
+            for (t, s), numbers in sizes.items()
+        )
+        raise InputError(
+            "{}layers differ in queries × keys: {}; give those of one size, with their own tokens",
+            f"{kind} " if kind else "", ", ".join(groups),
+        )  # fmt: skip
+
+
+def _kind(layers: Layers, real: Bool) -> SiteKind:
+    """Of which kind a single stack is: a decoder's where no query sees a later key."""
+    if layers.prompt is not None:
+        return "decoder"
+    if real.sum() < 2:  # a single token says nothing
+        return "encoder"
+    seen = (seen_keys(_cut(layer, real, real)) for layer in layers.maps)
+    return "encoder" if any(np.triu(keys, 1).any() for keys in seen) else "decoder"
+
+
+def _generated(
+    tokens: Tokens, read: dict[SiteKind | None, Layers]
+) -> tuple[Tokens, dict[SiteKind | None, Layers], tuple[str, ...]]:
+    """Tokens and layers of generated text, without what was never read.
+
+    The last token was written and not read, and in a batch so was nothing after a text's end.
+    """
+    layers = next((n for k, n in read.items() if k != "encoder" and n.prompt is not None), None)
+    if layers is None:
+        return tokens, read, ()
+    count = layers.maps[0].shape[1]
+    if len(tokens) not in (count, count + 1):
+        raise InputError(
+            "{} tokens were read in these steps and {} tokens are given; give the sequences that "
+            "generate() returned, prompt and all", count, len(tokens),
+        )  # fmt: skip
+    note = "" if len(tokens) == count else "The last token was written and never read: no query."
+    texts = tokens.texts[:count]
+    last = texts[-1]
+    ending = next((n for n in range(count) if set(texts[n:]) == {last}), count) + 1
+    prompt = layers.prompt or 0
+    if last in ENDS and prompt < ending < count:
+        count = ending
+    kept = np.arange(len(tokens)) < count
+    cut = {
+        kind: part
+        if kind == "encoder"
+        else replace(
+            part,
+            maps=tuple(m[:, :count, : m.shape[2] if kind == "cross" else count] for m in part.maps),
+        )
+        for kind, part in read.items()
+    }
+    written = max(0, count - prompt)
+    return replace(without_padding(tokens, kept), written=written), cut, (note,) if note else ()
+
+
+def _with_earlier_keys(
+    tokens: Tokens, read: dict[SiteKind | None, Layers], kind: str | None
+) -> tuple[Tokens, dict[SiteKind | None, Layers], tuple[str, ...]]:
+    """Tokens and layers of as many queries as keys, where keys of a cache or a prefix stand before.
+
+    The keys before the first query have queries without weights.
+    """
+    sizes = {layer.shape[1:] for layers in read.values() for layer in layers.maps}
+    ((said, layers), *others) = read.items()
+    queries, keys = next(iter(sizes))
+    before = keys - queries
+    if len(sizes) > 1 or others or said == "cross" or before < 1:
+        return tokens, read, ()
+    if len(tokens) == queries:
+        later = any(np.triu(seen_keys(layer), before + 1).any() for layer in layers.maps)
+        if kind is None and (later or queries == 1):
+            raise UsageError(
+                "{} queries attend to {} keys; give {source_tokens} of cross-attention, or of a "
+                "cache, memory or prefix the tokens of all keys", queries, keys, source_tokens=...,
+            )  # fmt: skip
+        front = Tokens(tuple(f"prefix {n}" for n in range(before)), special=(True,) * before)
+        tokens = _joined(front, tokens)
+    elif len(tokens) != keys:
+        return tokens, read, ()
+    maps = tuple(np.pad(layer, ((0, 0), (before, 0), (0, 0))) for layer in layers.maps)
+    note = f"The first {before} keys are of a cache, memory or prefix: they have no queries here."
+    return tokens, {said: replace(layers, maps=maps)}, (note,)
+
+
+def _joined(first: Tokens, second: Tokens) -> Tokens:
+    """Two token sequences as one, ids and places left out."""
+    return Tokens(
+        first.texts + second.texts,
+        special=first.special + second.special,
+        separators=first.separators + second.separators,
+        words=(-1,) * len(first) + second.words,
+        segments=first.segments + second.segments,
+        written=second.written,
+    )
+
+
+def _real(
+    tokens: Tokens,
+    source_tokens: Tokens | None,
+    read: Mapping[SiteKind | None, Layers],
+    options: ArrayOptions,
+) -> tuple[Bool, Bool]:
+    """Which positions of both sequences are no padding, bool [T] and [S]."""
+    several = len(read) > 1
+    cross = read["cross"].maps if "cross" in read else ()
+    encoder = read["encoder"].maps if several and "encoder" in read else ()
+    own = next(
+        (n.maps for k, n in read.items() if k != "cross" and not (several and k == "encoder")), ()
+    )
+    length = (own or cross)[0].shape[1]
+    given = options.decoder_attention_mask
+    if source_tokens is None:
+        given = options.attention_mask if given is None else given
+    if given is not None:
+        real = masks.real_positions(_lengthened(given, read, length), length, options.item)
+        if own:
+            masks.check_real(own, real, real, "decoder" if cross else "")
+    else:
+        real = masks.find_padding(
+            tokens, own, pad=options.pad, start=bool(cross) or "decoder" in read
+        )
+    if source_tokens is None:
+        return real, real
+    keys = (encoder or cross or own)[0].shape[2]
+    if options.attention_mask is not None:
+        source = masks.real_positions(options.attention_mask, keys, options.item)
+        masks.check_real(encoder, source, source, "encoder")
+        masks.check_real(cross, source, real, "cross")
+    else:
+        maps = encoder or cross
+        source = masks.find_padding(source_tokens, maps, pad=options.pad, crossed=not encoder)
+    return real, source
+
+
+def _lengthened(given: Any, read: Mapping[SiteKind | None, Layers], length: int) -> Any:
+    """An attention mask of a prompt as one of the text that was generated from it."""
+    array = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
+    prompt = next((n.prompt for n in read.values() if n.prompt is not None), None)
+    if prompt is None or not array.ndim or array.shape[-1] not in (prompt, length + 1):
+        return array
+    more = np.ones((*array.shape[:-1], max(0, length - array.shape[-1])), array.dtype)
+    return np.concatenate([array, more], -1)[..., :length]
+
+
+def _cut(layer: Array, queries: Bool, keys: Bool) -> Array:
+    """The rows and keys of [H, T, S] that are no padding; the layer where they do not fit."""
+    if layer.shape[-2:] != (len(queries), len(keys)):
+        return layer
+    return masks.cut_padding(layer, queries, keys)
+
+
+def _allowed(
+    options: ArrayOptions, kind: SiteKind, several: bool, layer: int, shape: tuple[int, ...]
+) -> Bool | None:
+    """The mask that is given for a layer, bool [H or 1, T, S]; None where none is."""
+    given = options.mask
+    if isinstance(given, Mapping):
+        given = given.get(kind)
+    elif given is not None and several:
+        raise UsageError(
+            "{mask} is of one kind of layers, and there are several; give a mapping of kinds",
+            mask=...,
+        )
+    if isinstance(given, list | tuple):
+        if layer >= len(given):
+            raise UsageError("{mask} is a list of {}, too few for the layers", len(given), mask=...)
+        given = given[layer]
+    if given is None:
+        return None
+    heads, queries, keys = shape
+    return masks.given_mask(given, (heads, queries, keys), options.item, f"{kind} layer {layer}")
+
+
+def _check(layer: Array, part: Part, sides: Sides, low: bool, sinks: bool) -> None:
+    """Raise InputError unless a layer fits the tokens and its rows are distributions."""
+    report = raising("")
+    report_all(length_problems(part, layer.shape, sides), report)
+    report_all(weight_problems(layer, part, None), report)
+    tolerance = HALF_TOLERANCE if low else SUM_TOLERANCE
+    report_all(sum_problems(layer, part, tolerance, sink=sinks), report)

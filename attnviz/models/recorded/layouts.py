@@ -1,0 +1,357 @@
+"""Which axis is what in arrays of attention, and the steps of generated text joined.
+
+Letters name axes: l layers, b batch, h heads, q queries, k keys. A list has one array a layer, bhqk
+or hqk; an array of all layers is lhqk. What could be read in two ways is refused, and ``layout``
+says it; what was read in one way of several that fit is said in a note.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.errors import InputError, UsageError
+
+AXES = {"l": "layers", "b": "batch", "h": "heads", "q": "queries", "k": "keys"}
+"""Letters of a layout, each with the axis that it stands for."""
+AVERAGED = "The weights are means over heads, shown as one head a layer."
+"""What is said of arrays without an axis for heads."""
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Layers:
+    """One item's weights, layer by layer.
+
+    Attributes:
+        maps: [H, T, S] of each layer, float32 or float64.
+        low: whether each was in half precision.
+        notes: how axes were read, where that could have been otherwise.
+        prompt: of generated text how many of the queries were read and not written; None for other.
+    """
+
+    maps: tuple[Array, ...]
+    low: tuple[bool, ...]
+    notes: tuple[str, ...] = ()
+    prompt: int | None = None
+
+
+def is_array(given: Any) -> bool:
+    """Tell NumPy arrays and torch tensors from others."""
+    return isinstance(given, np.ndarray) or hasattr(given, "detach")
+
+
+def is_steps(given: Any) -> bool:
+    """Tell whether these are the steps of ``generate``, each with the arrays of its layers."""
+    return (
+        isinstance(given, list | tuple)
+        and bool(given)
+        and all(isinstance(step, list | tuple) and bool(step) for step in given)
+        and all(is_array(x) and x.ndim == 4 for step in given for x in step if x is not None)
+    )
+
+
+def layers_of(given: Any) -> Sequence[Any]:
+    """List one array for each layer; layers without attention are left out."""
+    if is_array(given):
+        return list(given)
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        raise UsageError(
+            "attentions are a list with an array for each layer, or a model's output, not {}",
+            type(given).__name__,
+        )
+    layers = [layer for layer in given if layer is not None]
+    for number, layer in enumerate(layers):
+        if isinstance(layer, Sequence):
+            raise UsageError(
+                "layer {} is a list itself; give one array for each layer, or the steps of "
+                "generate(), each with [batch, heads, queries, keys] of every layer", number,
+            )  # fmt: skip
+        if not is_array(layer):
+            raise UsageError(
+                "layer {} must be a torch or NumPy array, not {}", number, type(layer).__name__
+            )
+    return layers
+
+
+def read_layers(
+    given: Any, *, layout: str | None, item: int | None, rows: int | None, crossed: bool, what: str
+) -> Layers:
+    """Read one item's weights, layer by layer.
+
+    Args:
+        given: a list of arrays, one of all layers, or the steps of generated text.
+        layout: the axes of an array, as letters; None where they have to show.
+        item: which of a batch.
+        rows: of how many items there are tokens or masks, where these come in rows.
+        crossed: whether it is cross-attention.
+        what: of which kind the layers are, for messages: ``"decoder "`` or nothing.
+
+    Raises:
+        UsageError: axes that could be read in two ways, no such item, or none chosen.
+        InputError: arrays of another shape, or that hold no weights; beams.
+    """
+    if is_steps(given):
+        return _joined(given, item, rows, crossed, what)
+    if layout is not None:
+        _check_layout(layout)
+    notes: tuple[str, ...] = ()
+    if is_array(given):
+        layout, notes = _of_stack(given, layout, item, rows)
+        if "l" in layout:
+            given = _moved(
+                given, [layout.index("l"), *(n for n, x in enumerate(layout) if x != "l")]
+            )
+            layout = layout.replace("l", "")
+        else:
+            given = [given]
+    elif layout is not None and "l" in layout:
+        raise UsageError(
+            "a list has an array for each layer, so that {layout} has no l", layout=layout
+        )
+    layers = layers_of(given)
+    if not layers:
+        raise InputError(f"there are no {what}layers in these attentions; give at least one")
+    if layout is None and all(layer.ndim == 3 for layer in layers):
+        layout, notes = _of_three(layers, item, rows)
+    read = [_one(layer, f"{what}layer {n}", layout, item) for n, layer in enumerate(layers)]
+    if layout is not None and "h" not in layout:
+        notes += (AVERAGED,)
+    return Layers(tuple(maps for maps, _ in read), tuple(low for _, low in read), notes)
+
+
+def sizes_of(given: Any, layout: str | None) -> tuple[int, int, int]:
+    """Tell the queries, keys and items of layers, before their axes are checked."""
+    if is_steps(given):
+        parts = [next(x for x in step if x is not None) for step in given]
+        queries = parts[-1].shape[2] if _reread(parts) else sum(x.shape[2] for x in parts)
+        return queries, int(parts[-1].shape[3]), len(parts[0])
+    stack = is_array(given)
+    first: Any = given if stack else next(iter(layers_of(given)), np.zeros((0, 0)))
+    known = {5: "lbhqk", 4: "lhqk" if stack else "bhqk", 3: "hqk"}
+    letters = layout if layout and len(layout) == first.ndim else known.get(first.ndim, "qk")
+    sizes = dict(zip(letters, first.shape, strict=False))
+    return sizes["q"], sizes["k"], sizes.get("b", 1)
+
+
+def choose_item(count: int, item: int | None) -> int:
+    """Choose from a batch; UsageError where it must be said, or is not there."""
+    if item is None and count > 1:
+        raise UsageError(
+            "this is a batch of {}; choose one with {item} from 0 to {}", count, count - 1, item=...
+        )
+    if not 0 <= (item or 0) < count:
+        raise UsageError("this is a batch of {}; there is no {item}", count, item=item)
+    return item or 0
+
+
+def _check_layout(layout: str) -> None:
+    if (
+        not isinstance(layout, str)
+        or len(set(layout)) != len(layout)
+        or not {"q", "k"} <= set(layout) <= set(AXES)
+    ):
+        known = ", ".join(f"{letter} {name}" for letter, name in AXES.items())
+        raise UsageError(
+            "no {layout}; it has one letter an axis, q and k among them: {}", known, layout=layout
+        )
+
+
+def _of_stack(
+    given: Any, layout: str | None, item: int | None, rows: int | None
+) -> tuple[str, tuple[str, ...]]:
+    """The axes of one array, and what to say of them."""
+    shape = list(given.shape)
+    if layout is not None:
+        if len(layout) != len(shape):
+            raise InputError(
+                "the array has shape {}, which {layout} does not fit", shape, layout=layout
+            )
+        return layout, ()
+    if len(shape) == 4:
+        if item is None and (rows or 1) == 1:
+            return "lhqk", ()
+        raise UsageError(
+            "an array {} may be [layers, heads, queries, keys] or one layer's [batch, heads, "
+            "queries, keys]; say {layout} or 'bhqk'", shape, layout="lhqk",
+        )  # fmt: skip
+    if len(shape) == 3:
+        raise InputError(
+            "an array {} may be one layer's heads, a batch or layers; give a layer's heads as "
+            "[array], or say {layout}, 'bqk' or 'lqk'", shape, layout="hqk",
+        )  # fmt: skip
+    if len(shape) != 5:
+        raise InputError(
+            "an array of all layers is [layers, heads, queries, keys] or [layers, batch, heads, "
+            "queries, keys], not {}", shape,
+        )  # fmt: skip
+
+    def fits(batch: int) -> bool:
+        chosen = batch == 1 if item is None else 0 <= item < batch
+        return chosen and rows in (None, batch)
+
+    ways = [way for way, batch in (("lbhqk", shape[1]), ("blhqk", shape[0])) if fits(batch)]
+    if len(ways) != 1 and not shape[0] == shape[1] == 1:
+        raise UsageError(
+            "an array {} may be [layers, batch, heads, queries, keys] or [batch, layers, heads, "
+            "queries, keys]; say {layout} or 'blhqk', and which {item} where there are several",
+            shape, layout="lbhqk", item=...,
+        )  # fmt: skip
+    if len(ways) != 1:  # one layer of one item
+        return "lbhqk", ()
+    return ways[0], (_read_as(ways[0], "blhqk" if ways[0] == "lbhqk" else "lbhqk"),)
+
+
+def _of_three(
+    layers: Sequence[Any], item: int | None, rows: int | None
+) -> tuple[str, tuple[str, ...]]:
+    """The axes of layers that have three, and what to say of them."""
+    sizes = {len(layer) for layer in layers}
+    if sizes == {1}:
+        return "hqk", ()
+    if item is not None or (rows or 1) > 1:
+        raise UsageError(
+            "layers of shape {} have heads or a batch, which {} not tell; say {layout} for heads, "
+            "and 'bqk' for a batch of means over heads",
+            list(layers[0].shape), "the item does" if item is not None else "rows of tokens do",
+            layout="hqk",
+        )  # fmt: skip
+    return "hqk", (_read_as("hqk", "bqk"),) if len(sizes) == 1 else ()
+
+
+def _read_as(layout: str, other: str) -> str:
+    first, second = ([AXES[letter] for letter in way] for way in (layout, other))
+    return f"Arrays are read as [{', '.join(first)}]; layout={other!r} reads [{', '.join(second)}]."
+
+
+def _moved(array: Any, order: Sequence[int]) -> Any:
+    return array.permute(*order) if hasattr(array, "detach") else array.transpose(order)
+
+
+def _one(given: Any, what: str, layout: str | None, item: int | None) -> tuple[Array, bool]:
+    """One item's [H, T, S] of a layer, and whether it was in half precision."""
+    layout = layout or {3: "hqk", 4: "bhqk"}.get(given.ndim, "")
+    if len(layout) != given.ndim or not layout:
+        raise InputError(
+            "{} has shape {}; it must be [heads, queries, keys] or [batch, heads, queries, keys]",
+            what,
+            list(given.shape),
+            remedy="give a single layer as [array]" if given.ndim == 2 else "",
+        )
+    if "b" in layout:
+        place = layout.index("b")
+        at = choose_item(given.shape[place], item)
+        given = given[(slice(None),) * place + (at,)]
+        layout = layout.replace("b", "")
+    elif item not in (None, 0):
+        raise UsageError("{} is not a batch; leave out {item}", what, item=item)
+    given = _moved(given, [layout.index(axis) for axis in "hqk" if axis in layout])
+    array, low = as_numpy(given, what)
+    return (array if "h" in layout else array[None]), low
+
+
+def as_numpy(given: Any, what: str) -> tuple[Array, bool]:
+    """Copy weights to NumPy, in float32 or float64, and tell whether they were in half precision.
+
+    Raises:
+        InputError: a tensor without values, or of whole numbers.
+    """
+    if hasattr(given, "detach"):
+        if given.is_meta or str(given.layout) != "torch.strided":
+            form = "meta" if given.is_meta else "sparse"
+            raise InputError("{} is a {} tensor; give a dense one with values", what, form)
+        given = given.detach().cpu()
+        low = given.dtype.is_floating_point and given.dtype.itemsize <= 2
+        array: Array = (given.float() if low else given).numpy()
+    else:
+        # what a mask hides is no weight
+        low, array = given.dtype == np.float16, np.ma.filled(given, 0)
+    if array.dtype.kind != "f":
+        raise InputError("{} holds {}, not floating-point weights", what, array.dtype)
+    return np.array(array, np.float64 if array.dtype.itemsize == 8 else np.float32), low
+
+
+def _joined(
+    steps: Sequence[Sequence[Any]], item: int | None, rows: int | None, crossed: bool, what: str
+) -> Layers:
+    """One item's maps of all queries from the steps of generated text.
+
+    The first step has the queries of what was read, the others one each. Keys of self-attention
+    grow with the queries; where they are fewer they are a window's last, where more the empty ones
+    of a cache of fixed size.
+    """
+    counts = {len([x for x in step if x is not None]) for step in steps}
+    if len(counts) != 1:
+        raise InputError("the steps of generated text have unequal numbers of layers")
+    batch = len(next(x for x in steps[0] if x is not None))
+    if any(len(x) != batch for step in steps for x in step if x is not None) or (
+        rows is not None and rows != batch
+    ):
+        raise beams(batch, rows)
+    chosen = choose_item(batch, item)
+    layers: list[list[Array]] = []
+    low = []
+    for number in range(counts.pop()):
+        read = [
+            as_numpy([x for x in step if x is not None][number][chosen], f"{what}layer {number}")
+            for step in steps
+        ]
+        layers.append([array for array, _ in read])
+        low.append(any(half for _, half in read))
+    maps = [_rows_joined(parts, crossed, f"{what}layer {n}") for n, parts in enumerate(layers)]
+    return Layers(tuple(maps), tuple(low), (), layers[0][0].shape[1])
+
+
+def _rows_joined(parts: Sequence[Array], crossed: bool, what: str) -> Array:
+    """The rows of one layer's steps [H, q, k] as [H, T, T], or [H, T, S] of cross-attention."""
+    if _reread(parts):
+        return parts[-1]
+    heads = {part.shape[0] for part in parts}
+    if len(heads) != 1 or (crossed and len({part.shape[2] for part in parts}) != 1):
+        raise InputError("{} changes its shape between the steps of generated text", what)
+    if crossed:
+        return np.concatenate(parts, 1)
+    length = sum(part.shape[1] for part in parts)
+    joined = np.zeros((heads.pop(), length, length), parts[0].dtype)
+    start = 0
+    for part in parts:
+        stop = start + part.shape[1]
+        keys = min(part.shape[2], stop)
+        if part[..., keys:].any():  # else of a cache of fixed size
+            raise InputError(
+                "{} has {} keys where {} tokens were read: give the whole output of generate()",
+                what, part.shape[2], stop,
+            )  # fmt: skip
+        joined[:, start:stop, stop - keys : stop] = part[..., :keys]
+        start = stop
+    return joined
+
+
+def _reread(parts: Sequence[Array]) -> bool:
+    """Tell whether every step [H, q, k] read the whole text again, for want of a cache."""
+    return all(b.shape[-2] == a.shape[-2] + 1 for a, b in itertools.pairwise(parts))
+
+
+def beams(batch: int, rows: int | None) -> InputError:
+    """Say why the steps of a beam search are not joined."""
+    told = "" if rows is None else f" for {rows} sequence{'s' * (rows != 1)}"
+    return InputError(
+        f"these steps have {batch} rows{told}: a beam search reorders its rows at every step, so "
+        "that they are of no one text; generate with num_beams=1, or run the text through the "
+        "model once"
+    )
+
+
+def refuse_beams(given: Mapping[str, Any]) -> None:
+    """Raise InputError for what a beam search returned."""
+    if given.get("beam_indices") is not None:
+        steps = next((v for v in given.values() if is_steps(v)), None)
+        batch = len(steps[0][0]) if steps else 0
+        sequences = given.get("sequences")
+        raise beams(batch, None if sequences is None else len(sequences))

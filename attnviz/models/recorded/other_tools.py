@@ -1,0 +1,367 @@
+"""Other tools' formats: tensors by the names of modules, and Inseq's JSON.
+
+TransformerLens names hooks: ``blocks.0.attn.hook_pattern`` [batch, head, query, key], of weights,
+and ``hook_attn_scores`` before it. nnsight saves what a module returned under whatever name its
+user gives it, mostly the module's path: ``transformer.h.0.attn``, a tuple with the weights in it.
+
+Inseq saves of its method ``attention`` a JSON document with safetensors inside:
+``source_attributions`` and ``target_attributions`` are [keys, queries, layers, heads]. A column is
+of a word that was generated, and holds the weights of the query before it, which wrote that word;
+what it did not see is NaN.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.core.capture import Capture
+from attnviz.core.heads import Layout, Site, SiteKind
+from attnviz.core.tokens import Tokens
+from attnviz.errors import InputError
+from attnviz.models.external_errors import one_line
+from attnviz.models.recorded import arrays
+from attnviz.models.recorded.arrays import ArrayOptions
+from attnviz.models.recorded.layouts import sizes_of
+from attnviz.models.text import marked
+
+Layers = Mapping[int, Any]
+"""An array for each layer that was recorded, by its number."""
+
+UNNAMED = "The tokens are not recorded, so positions are shown as numbers."
+
+
+@dataclass(frozen=True)
+class Imported:
+    """Attention in another tool's format.
+
+    Attributes:
+        format: what it is, in words: ``a TransformerLens cache``.
+        layers: [heads, queries, keys] or a batch of that, by kind of layer and number; None for a
+            single stack that does not say of which kind it is.
+        tokens: of the queries; None where they are not recorded.
+        source_tokens: of the keys of cross-attention.
+        notes: sentences that the reader must not miss.
+        output: a model's output, or whatever else has the axes of one, in place of ``layers``.
+        layout: the axes of an array, where the format tells.
+    """
+
+    format: str
+    layers: Mapping[SiteKind | None, Layers] = field(default_factory=dict)
+    tokens: Tokens | None = None
+    source_tokens: Tokens | None = None
+    notes: tuple[str, ...] = ()
+    output: Any = None
+    layout: str | None = None
+
+    def items(self) -> int:
+        """How many items the batch has; 1 where it is none."""
+        return sizes_of(next(iter(self._given().values())), None)[2]
+
+    def _given(self) -> dict[SiteKind | None, Any]:
+        """The layers of every kind, in order."""
+        if isinstance(self.output, Mapping):
+            return arrays.by_kind(self.output, True, None)
+        if self.output is not None:
+            return {None: self.output}
+        return {k: [maps[n] for n in sorted(maps)] for k, maps in self.layers.items()}
+
+    def capture(
+        self,
+        name: str = "",
+        *,
+        tokens: Tokens | None = None,
+        source_tokens: Tokens | None = None,
+        options: ArrayOptions = ArrayOptions(),  # noqa: B008
+    ) -> Capture:
+        """Check and believe it.
+
+        Args:
+            name: of its file.
+            tokens: in place of its own, or where it has none; ``source_tokens`` likewise.
+            source_tokens: see there.
+            options: what the caller says beside it.
+
+        Raises:
+            InputError: maps that do not fit the tokens or are no distributions; UsageError: an
+                item that is not there, axes that could be read in two ways.
+        """
+        own, other, notes = tokens or self.tokens, source_tokens or self.source_tokens, self.notes
+        given = self._given()
+        layout = options.layout or self.layout
+        sizes = {kind: sizes_of(layers, layout) for kind, layers in given.items()}
+        if own is None:
+            first = next((k for k in ("decoder", "cross", None, "encoder") if k in sizes), None)
+            own, notes = _numbers(sizes[first][0]), (*notes, UNNAMED)
+        if other is None and "cross" in sizes:
+            other, notes = _numbers(sizes["cross"][1]), tuple(dict.fromkeys((*notes, UNNAMED)))
+        whole: Any
+        if len(given) == 1:
+            ((kind, whole),) = given.items()
+            options = replace(options, kind=kind or options.kind)
+        else:
+            whole = {_name(kind): layers for kind, layers in given.items()}
+        capture = arrays.from_arrays(
+            whole, own, other, options=replace(options, layout=layout),
+            model=f"{self.format} ({name})" if name else self.format,
+        )  # fmt: skip
+        inputs = replace(capture.inputs, notes=(*capture.inputs.notes, *notes))
+        capture = replace(capture, inputs=inputs)
+        return capture if self.output is not None else self._numbered(capture)
+
+    def _numbered(self, capture: Capture) -> Capture:
+        """The same under the layers' own numbers; a layer that was not recorded has no heads."""
+        heads: dict[SiteKind, tuple[int, ...]] = {}
+        renamed: dict[Site, Site] = {}
+        for kind, counts in capture.layout.heads.items():
+            own = sorted(self.layers.get(kind) or self.layers[None])
+            listed = [0] * (own[-1] + 1)
+            for place, number in enumerate(own):
+                listed[number] = counts[place]
+                renamed[Site(kind, place)] = Site(kind, number)
+            heads[kind] = tuple(listed)
+        return replace(
+            capture,
+            layout=Layout(heads),
+            maps={renamed[site]: maps for site, maps in capture.maps.items()},
+            reach={renamed[site]: reach for site, reach in capture.reach.items()},
+        )
+
+
+def _numbers(count: int) -> Tokens:
+    return Tokens(tuple(str(number) for number in range(count)))
+
+
+def _name(kind: SiteKind | None) -> str:
+    """What a model's output calls the layers of a kind."""
+    if kind is None:
+        raise InputError(
+            "some layers say whether they are an encoder's or a decoder's and others do not; give "
+            "those of one kind"
+        )
+    return next(name for name, known in arrays.NAMES.items() if known == kind)
+
+
+PATTERN, SCORES = "hook_pattern", "hook_attn_scores"
+
+_NUMBER = re.compile(r"\d+")
+_ATTENTION = re.compile(r"att(?:n|ention)|^\D*\d+$", re.IGNORECASE)
+"""Names of attention, and those that are a layer's number with a word before it: ``layer_3``."""
+_CROSS = re.compile(r"cross|encdec|encoder_attn", re.IGNORECASE)
+_ENCODER, _DECODER = (re.compile(rf"(?:^|[._/]){word}", re.IGNORECASE) for word in ("enc", "dec"))
+
+
+def wanted(names: Iterable[str]) -> list[str]:
+    """Those of the names of a file's tensors that may be attention weights."""
+    named = [name for name in names if isinstance(name, str)]
+    for suffix in (PATTERN, SCORES):
+        hooks = [name for name in named if name.endswith(suffix)]
+        if hooks:
+            return hooks
+    return [name for name in named if _ATTENTION.search(name) and _NUMBER.search(name)]
+
+
+def from_names(tensors: Mapping[str, Any], of: str = "") -> Imported:
+    """The attention in tensors by name.
+
+    Args:
+        tensors: by name, torch or NumPy; others than attention may be among them.
+        of: what they are, in words, where the names do not tell.
+
+    Raises:
+        InputError: none of them is attention; two of one layer.
+    """
+    names = wanted(tensors)
+    hooks = bool(names) and names[0].endswith((PATTERN, SCORES))
+    maps = {name: _weights(tensors[name]) for name in names}
+    whole = any(value is not None and value.ndim == 4 for value in maps.values())
+    layers: dict[SiteKind | None, dict[int, Any]] = {}
+    by: dict[tuple[SiteKind | None, int], str] = {}
+    for name, value in maps.items():
+        if value is None or (whole and value.ndim != 4 and not hooks):
+            continue
+        kind, number = _place(name)
+        if (kind, number) in by:
+            raise InputError(
+                f"{by[kind, number]!r} and {name!r} are both of {kind or ''} layer {number}; leave "
+                "one of them out".replace("  ", " ")
+            )
+        by[kind, number] = name
+        layers.setdefault(kind, {})[number] = _softmax(value) if name.endswith(SCORES) else value
+    if not layers:
+        some = ", ".join(sorted(map(str, tensors))[:6]) or "nothing"
+        raise InputError(
+            f"no attention weights among these tensors ({some}); names must be such as "
+            f"blocks.0.attn.{PATTERN} or transformer.h.0.attn, with [batch, heads, queries, keys]"
+        )
+    notes: tuple[str, ...] = ()
+    if names[0].endswith(SCORES):
+        notes = (f"The softmax of {SCORES}: {PATTERN} is not recorded.",)
+    what = "a TransformerLens cache" if hooks else of or "tensors by module"
+    three = all(maps.ndim == 3 for kind in layers.values() for maps in kind.values())
+    return Imported(what, _kinds(layers), notes=notes, layout="hqk" if hooks and three else None)
+
+
+def _kinds(layers: Mapping[SiteKind | None, Layers]) -> Mapping[SiteKind | None, Layers]:
+    """Layers that do not say a kind are a decoder's where others are cross-attention."""
+    if None in layers and "cross" in layers and "decoder" not in layers:
+        return {("decoder" if kind is None else kind): maps for kind, maps in layers.items()}
+    return layers
+
+
+def _place(name: str) -> tuple[SiteKind | None, int]:
+    """Of which kind a module's layer is, as far as its name tells, and its number."""
+    number = _NUMBER.search(name)
+    assert number is not None
+    kind: SiteKind | None = None
+    if _CROSS.search(name):
+        kind = "cross"
+    elif _ENCODER.search(name):
+        kind = "encoder"
+    elif _DECODER.search(name):
+        kind = "decoder"
+    return kind, int(number.group())
+
+
+def _weights(value: Any) -> Any:
+    """[heads, queries, keys] or [batch, heads, queries, keys] in what was saved; None for none."""
+    value = getattr(value, "value", value)  # what older versions of nnsight save
+    if isinstance(value, tuple | list):
+        inside = [_weights(part) for part in value]
+        return next((w for w in inside if w is not None and w.ndim == 4), None)
+    if not hasattr(value, "ndim") or not hasattr(value, "shape"):
+        return None
+    kind = str(value.dtype)
+    return value if value.ndim in (3, 4) and "float" in kind else None
+
+
+def _softmax(scores: Any) -> Any:
+    """Over keys; zero where a row has no key to attend to."""
+    given = scores.detach().cpu().double().numpy() if hasattr(scores, "detach") else scores
+    scores = np.asarray(given, np.float64)
+    top = scores.max(-1, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        powers = np.where(np.isneginf(top), 0.0, np.exp(scores - top))
+    sums = powers.sum(-1, keepdims=True)
+    return (powers / np.where(sums, sums, 1.0)).astype(np.float32)
+
+
+Array = NDArray[Any]
+
+PART = (
+    "Inseq keeps the weights of the queries that wrote a word: rows of the prompt before its last "
+    "token are empty."
+)
+
+
+def is_inseq(document: Any) -> bool:
+    """Whether a JSON document is what Inseq saves."""
+    return isinstance(_plain(document), dict) and "sequence_attributions" in _plain(document)
+
+
+def count_sequences(document: Any) -> int:
+    """How many sequences it holds."""
+    attributions = _plain(document)["sequence_attributions"] if is_inseq(document) else None
+    return len(attributions) if isinstance(attributions, list) else 0
+
+
+def from_inseq(document: Any, item: int, name: str) -> Imported:
+    """The attention of one sequence.
+
+    Args:
+        document: JSON as Inseq's ``save`` writes it.
+        item: which sequence.
+        name: of the file, for messages.
+
+    Raises:
+        InputError: another method than attention, weights without layers and heads, or damage.
+    """
+    try:
+        whole = _plain(document)
+        method = _plain(whole.get("info", {})).get("attribution_method", "attention")
+        if method != "attention":
+            raise InputError(
+                f"{name} holds Inseq attributions by {str(method)[:40]!r}, which are no attention "
+                "weights; attribute with method 'attention'"
+            )
+        return _inseq_sequence(_plain(whole["sequence_attributions"][item]), name)
+    except InputError:
+        raise
+    except Exception as error:  # whatever somebody damaged or made up
+        raise InputError(
+            f"{name} is damaged: {one_line(error)}; save it again with Inseq"
+        ) from None
+
+
+def _inseq_sequence(given: dict[str, Any], name: str) -> Imported:
+    source, target = _inseq_tokens(given["source"]), _inseq_tokens(given["target"])
+    start, end = int(given["attr_pos_start"]), int(given["attr_pos_end"])
+    if not 0 <= start < end <= len(target.texts):
+        raise ValueError(f"words {start} to {end} of {len(target.texts)} are attributed")
+    crossed = _inseq_array(given.get("source_attributions"))
+    own = _inseq_array(given.get("target_attributions"))
+    more = _plain(given.get("sequence_scores") or {})
+    if own is None:
+        own = _inseq_array(more.get("decoder_self_attentions"))
+    encoder = _inseq_array(more.get("encoder_self_attentions"))
+    for array in (crossed, own, encoder):
+        if array is not None and array.ndim != 4:
+            raise InputError(
+                f"{name} holds attributions of shape {list(array.shape)}, without layers and "
+                "heads; save them before they are aggregated"
+            )
+    first = max(start - 1, 0)  # the query that writes the first word
+    queries = max(end - 1, 1)
+    layers: dict[SiteKind | None, Layers] = {}
+    if own is not None:
+        layers["decoder"] = _inseq_layers(own, first, queries, queries)
+    if crossed is not None:
+        layers["cross"] = _inseq_layers(crossed, first, queries, len(source.texts))
+    if encoder is not None:
+        layers["encoder"] = _inseq_layers(encoder, 0, len(source.texts), len(source.texts))
+    if not layers:
+        raise ValueError("there are no attributions")
+    cut = marked(target.texts[:queries])
+    notes = (PART,) if first else ()
+    other = source if crossed is not None else None
+    return Imported("Inseq attributions", layers, cut, other, notes, layout="hqk")
+
+
+def _inseq_layers(array: Array, first: int, rows: int, keys: int) -> Layers:
+    """[keys, queries, L, H] as [H, rows, keys] by layer; rows that are not there are empty."""
+    turned = np.nan_to_num(array.transpose(2, 3, 1, 0), nan=0.0)[..., :keys]
+    whole = np.zeros((*turned.shape[:2], rows, keys), turned.dtype)
+    there = min(turned.shape[2], rows - first)
+    whole[:, :, first : first + there, : turned.shape[3]] = turned[:, :, :there]
+    return dict(enumerate(whole))
+
+
+def _inseq_tokens(listed: Any) -> Tokens:
+    texts = [str(_plain(token)["token"]) for token in listed]
+    if not texts:
+        raise ValueError("there are no tokens")
+    return marked(texts)
+
+
+def _inseq_array(given: Any) -> Array | None:
+    """An array as Inseq writes it: safetensors or bytes in base64, or lists."""
+    if given is None:
+        return None
+    if isinstance(given, str):
+        from safetensors.torch import load
+
+        return np.asarray(load(base64.b64decode(given))["attribution"].float().numpy())
+    listed = given["__ndarray__"] if isinstance(given, dict) else given
+    with np.errstate(over="ignore"):  # what is infinite then is refused
+        return np.array(listed, np.float32)
+
+
+def _plain(given: Any) -> Any:
+    """An object's attributes, whether its class was saved beside them or not."""
+    return given["attributes"] if isinstance(given, dict) and "attributes" in given else given
