@@ -8,52 +8,13 @@ weights that a softmax gave, before they meet values, and in the columns of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from math import prod
-from typing import Any
-
-from torch import Tensor, nn
-
-from attnviz.errors import InputError
+from collections.abc import Mapping
+from torch import Tensor
 
 
-def gated_output(output: Tensor, gates: Tensor | None) -> Tensor:
-    """Heads' outputs [B, H, T, d] times a gate for each of the H; as they are without gates."""
-    return output if gates is None else output * gates.to(output)[:, None, None]
-
-
-def gated_weights(weights: Tensor, gates: Tensor) -> Tensor:
-    """Weights of H heads times a gate for each.
-
-    Args:
-        weights: [T, S], [B, T, S], [B · H, T, S] or [B, H, T, S], as the code has them.
-        gates: [H].
-
-    Raises:
-        InputError: the heads stand elsewhere.
-    """
-    leading = weights.shape[:-2]
-    items, rest = divmod(prod(leading), len(gates))
-    if rest:
-        raise InputError(
-            f"weights of shape {tuple(weights.shape)} cannot be gated by head: "
-            f"there are {len(gates)} heads"
-        )
-    return weights * gates.to(weights).repeat(items).reshape(*leading, 1, 1)
-
-
-def gate_module(module: nn.MultiheadAttention, gates: Tensor) -> Callable[[], None]:
-    """Multiply the heads of a module by gates [H] until the function that is returned is called."""
-    projection = module.out_proj
-    weight = projection.weight
-    columns = gates.to(weight).repeat_interleave(module.head_dim)
-    parameters: dict[str, Any] = projection._parameters
-    parameters["weight"] = weight * columns
-
-    def undo() -> None:
-        parameters["weight"] = weight
-
-    return undo
+def gated_projection(weight: Tensor, gates: Tensor) -> Tensor:
+    """The matrix that joins heads, [D, H · d], its columns times the gates [H] of their heads."""
+    return weight * gates.to(weight).repeat_interleave(weight.shape[1] // len(gates))
 
 
 def by_call(
