@@ -275,7 +275,9 @@ class Axes:
             return
         if not isinstance(out, Tensor):
             return
-        if not given:
+        if name in ("type_as", "to"):
+            given = given[:1]
+        if not given or name.startswith("new_") or name.endswith("_like"):
             self[out] = Known(_fresh(out.shape, "constant"), "matrix")
         elif name in _MOVES:
             shape = range(2, 2 + given[0].ndim)
@@ -300,7 +302,7 @@ class Axes:
         elif name in _MATRIX:
             product = product_of(name, args, kwargs)
             if product is not None:
-                self[out] = self.multiplied(product)
+                self[out] = self.multiplied(product, name == "linear")
             else:
                 self._opaque(given, out)
         elif name in _REDUCTIONS and out.shape != given[0].shape:
@@ -308,9 +310,11 @@ class Axes:
         else:
             self._elementwise(name, given, out)
 
-    def multiplied(self, product: Product) -> Known:
-        """What is known of the result of a product."""
+    def multiplied(self, product: Product, layer: bool = False) -> Known:
+        """What is known of the result of a product, which a linear layer takes of tokens."""
         a, b = (self[x] for x in product.operands)
+        if layer and a.fixed == b.fixed == "matrix":
+            a = replace(a, fixed="tokens")
         axes: list[Factors] = []
         shared: list[tuple[Factors, Factors]] = []
         sides: tuple[set[Axis], set[Axis]] = (set(), set())

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from attnviz.errors import InputError, UsageError
+from attnviz.errors import InputError
 from attnviz.models.axes import (
     Axes,
     Form,
@@ -53,7 +53,6 @@ _IN_PLACE = frozenset(
     | {"type", "clone", "nan_to_num", "nan_to_num_", "masked_fill", "masked_fill_", "where"}
     | {"detach", "alpha_dropout", "feature_dropout", "native_dropout", "requires_grad_", "data"}
 )
-_ATTENTION = _SOFTMAXES | {"scaled_dot_product_attention", "multi_head_attention_forward"}
 _TIMES = frozenset({"mul", "__mul__", "__rmul__", "multiply"})
 _QUOTIENTS = frozenset({"div", "__truediv__", "true_divide", "divide", "div_", "__itruediv__"})
 _CONVOLUTIONS = frozenset({"conv1d", "conv2d", "conv3d"})
@@ -179,16 +178,9 @@ class AttentionWatch(TorchFunctionMode):
     ) -> Any:
         """Make a call, and see what it is."""
         given = kwargs or {}
-        if torch.compiler.is_compiling():  # a compiled part is not seen
+        if torch.compiler.is_compiling() or in_backward():  # a compiled part is not seen
             return func(*args, **given)
         name = function_name(func)
-        if in_backward():
-            if self._listener.is_gating and name in _ATTENTION and self._listener.path() is not None:
-                raise UsageError(
-                    "heads of layers that checkpointing runs again in backward cannot be ablated; "
-                    "switch it off"
-                )
-            return func(*args, **given)
         call, gates = self._before(func, name, args, given)
         if call is None or gates is None:
             out = func(*args, **given)

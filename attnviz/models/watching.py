@@ -460,7 +460,14 @@ class Watch:
             frame = frame.f_back
 
     def _enters(self, module: nn.Module, *_: Any) -> None:
-        if id(module) not in self._names or in_backward():
+        if torch.compiler.is_compiling() or id(module) not in self._names:
+            return
+        if in_backward():
+            if self._gates:
+                raise UsageError(
+                    "heads of layers that checkpointing runs again in backward cannot be ablated; "
+                    "switch it off"
+                )
             return
         if not self._running:
             self._serial += 1
@@ -469,7 +476,9 @@ class Watch:
         self._running.append(module)
 
     def _leaves(self, module: nn.Module, *_: Any) -> None:
-        if module in self._running and not in_backward():
+        if torch.compiler.is_compiling() or in_backward():
+            return
+        if any(part is module for part in self._running):
             while self._running.pop() is not module:
                 pass
 
