@@ -109,7 +109,7 @@ def write_capture(capture: Capture, path: str | Path) -> Path:
         OutputError: it cannot be written, or not in that format.
     """
     path = Path(path)
-    files.write(path, recorded.dump(capture, path.suffix))
+    files.write(path, recorded.dump(capture.finite(), path.suffix))
     return path
 
 

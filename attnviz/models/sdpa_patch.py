@@ -15,9 +15,8 @@ from inspect import Parameter, Signature, signature
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, nn, overrides
 from torch.nn import functional
-from torch.overrides import _get_current_function_mode_stack, _pop_mode, _push_mode
 
 _CALL = Signature(
     [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in ("query", "key", "value")]
@@ -180,7 +179,10 @@ def fast_paths_run_twice(mode: Any, watched: Callable[[nn.Module], bool]) -> Ite
 
 
 def _twice(
-    forward: Callable[..., Any], mode: Any, watched: Callable[[nn.Module], bool], running: list[bool]
+    forward: Callable[..., Any],
+    mode: Any,
+    watched: Callable[[nn.Module], bool],
+    running: list[bool],
 ) -> Callable[..., Any]:
     from functools import wraps
 
@@ -216,17 +218,18 @@ def _is_fast(module: nn.Module) -> bool:
 @contextmanager
 def _without(mode: Any) -> Iterator[None]:
     """Take one mode off the stack of function modes in the ``with`` block."""
-    stack = _get_current_function_mode_stack()
+    modes: Any = overrides  # which types none of this
+    stack = modes._get_current_function_mode_stack()
     for _ in stack:
-        _pop_mode()
+        modes._pop_mode()
     for each in stack:
         if each is not mode:
-            _push_mode(each)
+            modes._push_mode(each)
     try:
         yield
     finally:
         for each in stack:
             if each is not mode:
-                _pop_mode()
+                modes._pop_mode()
         for each in stack:
-            _push_mode(each)
+            modes._push_mode(each)

@@ -22,23 +22,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from attnviz.errors import InputError
-from attnviz.models.axes import (
-    Axes,
-    Form,
-    Known,
-    Product,
-    Unread,
-    argument,
-    form_of,
-    function_name,
-    head_factors,
-    leaves,
-    product_of,
-    reduced_axes,
-    spread_gates,
-    tensors_in,
-)
-from attnviz.models.output_gates import gated_projection
+from attnviz.models.axes import CONVOLUTIONS, JOINS, Axes, Known, leaves, lineage
 from attnviz.models.sdpa_patch import (
     heads_arguments,
     heads_weights,
@@ -46,6 +30,17 @@ from attnviz.models.sdpa_patch import (
     sdpa_arguments,
     sdpa_weights,
 )
+from attnviz.models.tensor_calls import (
+    PRODUCTS,
+    Call,
+    Product,
+    argument,
+    function_name,
+    product_of,
+    reduced_axes,
+    tensors_in,
+)
+from attnviz.models.weight_layout import Form, Unread, form_of, head_factors, spread_gates
 
 _SOFTMAXES = frozenset({"softmax", "_softmax", "softmax_"})
 _IN_PLACE = frozenset(
@@ -55,7 +50,6 @@ _IN_PLACE = frozenset(
 )
 _TIMES = frozenset({"mul", "__mul__", "__rmul__", "multiply"})
 _QUOTIENTS = frozenset({"div", "__truediv__", "true_divide", "divide", "div_", "__itruediv__"})
-_CONVOLUTIONS = frozenset({"conv1d", "conv2d", "conv3d"})
 
 
 @dataclass(eq=False)
@@ -119,6 +113,7 @@ class Called:
         gated: whether its heads can be multiplied by gates.
         sdpa: whether it is a call of the function, whose documented axes count where nothing else
             tells them.
+        result: what is known of what it gave.
         joined: what calls of one head each stand beside each other with it.
     """
 
@@ -131,6 +126,7 @@ class Called:
     notes: list[str] = field(default_factory=list)
     gated: bool = True
     sdpa: bool = False
+    result: Known | None = None
     joined: list[Called] = field(default_factory=list)
 
 
@@ -243,7 +239,9 @@ class AttentionWatch(TorchFunctionMode):
         own, form = gates
         if call.soft is None:
             given = heads_arguments(args, kwargs)
-            given["out_proj_weight"] = gated_projection(given["out_proj_weight"], own)
+            weight = given["out_proj_weight"]  # which joins heads: [D, H · d]
+            columns = own.to(weight).repeat_interleave(weight.shape[1] // len(own))
+            given["out_proj_weight"] = weight * columns
             return func(**given)
         try:
             heads = head_factors(call.soft.known, form or ())
@@ -290,7 +288,7 @@ class AttentionWatch(TorchFunctionMode):
         """A product of weights and values."""
         if name in ("sum", "nansum"):
             return self._summed(args, kwargs)
-        product = product_of(name, args, kwargs) if name in _PRODUCTS else None
+        product = product_of(name, args, kwargs) if name in PRODUCTS else None
         if product is None:
             return None
         known = [self._axes[x] for x in product.operands]
@@ -359,7 +357,9 @@ class AttentionWatch(TorchFunctionMode):
                 continue
             met = {a.root for n in product.summed(index) for a in leaves(known[index].axes[n])}
             tokens = any(
-                a.role == "data" for n in product.summed(index) for a in leaves(known[index].axes[n])
+                a.role == "data"
+                for n in product.summed(index)
+                for a in leaves(known[index].axes[n])
             )
             path = self._listener.path()
             if met and tokens and path is not None and any(met <= side for side in pair.sides):
@@ -387,14 +387,22 @@ class AttentionWatch(TorchFunctionMode):
             self._follow_mixed(given["query"], given["query"], out[0])
             out = out[0]
         elif isinstance(out, Tensor | list | tuple):
-            self._axes.follow(name, func, args, kwargs, out)
+            given_tensors = tuple(tensors_in((*args, *kwargs.values())))
+            inside = bool(given_tensors) or self._listener.path() is not None
+            self._axes.follow(Call(name, func, args, kwargs, given_tensors), out, inside)
             if isinstance(out, Tensor):
                 self._trail(name, args, kwargs, out)
-        if isinstance(out, Tensor) and name in _JOINS and len(self._axes[out].calls) > 1:
+        if isinstance(out, Tensor) and name in JOINS and self._axes[out].calls:
             self._join(self._axes[out].calls)
             self._axes[out] = replace(self._axes[out], calls=())
+        if name == "__setitem__" and args[2] in self._axes and len(self._axes[args[2]].calls) == 1:
+            known = self._axes[args[0]]
+            calls = (*known.calls, *self._axes[args[2]].calls)
+            self._axes[args[0]] = replace(known, calls=calls)
+            self._join(calls)
         if call is not None and isinstance(out, Tensor):
-            self._axes[out] = replace(self._axes[out], pair=None, calls=(call,))
+            known = replace(self._axes[out], pair=None, calls=(call,))
+            self._axes[out] = call.result = known
 
     def _follow_mixed(self, query: Tensor, value: Tensor, out: Tensor) -> None:
         if out.is_nested:
@@ -408,10 +416,12 @@ class AttentionWatch(TorchFunctionMode):
     @staticmethod
     def _join(calls: Sequence[Called]) -> None:
         """Calls of one head each whose results are put beside each other are one layer."""
-        first, *others = calls
-        alike = {tuple(call.weights.shape) for call in calls}
-        if len(alike) == 1 and not any(call.joined for call in calls) and len(set(calls)) > 1:
-            first.joined = list(others)
+        first, *others = dict.fromkeys(calls)
+        alike = len({call.weights.shape for call in calls}) == 1
+        results = [call.result for call in (first, *others) if call.result is not None]
+        alike = alike and len({len(known.axes) for known in results}) == 1
+        if others and alike and lineage(results)[0] in ("features", "heads"):
+            first.joined = others
 
     def _trail(
         self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Tensor
@@ -451,8 +461,8 @@ class AttentionWatch(TorchFunctionMode):
             return
         if known.trail is not None:
             return
-        if name in _PRODUCTS or name in _CONVOLUTIONS:
-            point = name in _PRODUCTS or set(given[1].shape[2:]) == {1}
+        if name in PRODUCTS or name in CONVOLUTIONS:
+            point = name in PRODUCTS or set(given[1].shape[2:]) == {1}
             matrix = all(self._axes[x].fixed == "matrix" for x in given if x is not source)
             left = leaves(a for factors in known.axes for a in factors)
             if point and matrix and set(_soft_leaves(trail.soft)) <= set(left):
@@ -484,13 +494,6 @@ class AttentionWatch(TorchFunctionMode):
         self._axes[weights] = replace(known, trail=Trail(soft))
         if known.pair is not None:
             self._listener.found(soft)
-
-
-_PRODUCTS = frozenset(
-    {"matmul", "__matmul__", "__rmatmul__", "bmm", "mm", "mv", "linear", "einsum"}
-    | {"baddbmm", "baddbmm_", "addmm", "addmm_"}
-)
-_JOINS = frozenset({"cat", "concat", "concatenate", "stack"})
 
 
 def in_backward() -> bool:

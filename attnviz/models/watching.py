@@ -13,7 +13,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from os.path import commonprefix
+from itertools import takewhile
 from types import FrameType
 from typing import Any
 
@@ -30,10 +30,9 @@ from attnviz.core.provenance import SourceInfo
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError
 from attnviz.models.arrays import chosen
-from attnviz.models.axes import Form, Unread, arranged, hinted
-from attnviz.models.output_gates import by_call
 from attnviz.models.sdpa_patch import fast_paths_run_twice, flex_noted
 from attnviz.models.softmax_watch import AttentionWatch, Called, Soft, in_backward
+from attnviz.models.weight_layout import Form, Unread, arranged, hinted
 
 _HINT = "say layout='bhqk' (the order of its axes), or batch= and order='bh' or 'hb'"
 
@@ -110,14 +109,16 @@ class Watch:
         if passes < 1:
             raise UsageError("{passes} must be 1 or more", passes=passes)
         _check_hints(layout, batch, order)
-        if hasattr(module, "set_attn_implementation"):
+        own = any(isinstance(part, nn.MultiheadAttention) for part in module.modules())
+        if not own and hasattr(module, "set_attn_implementation"):
             raise UsageError(
                 "{} is a transformers model; give it to attnviz.load(model, tokenizer=...)",
                 type(module).__name__,
             )
         self._module = module
         self._hints = (layout, batch, order)
-        self._names = {id(part): name for name, part in reversed([*module.named_modules()])}
+        parts = reversed([*module.named_modules()])  # of several names the first
+        self._names: dict[int, str] = {id(part): name for name, part in parts}
         self._decoding = {
             f"{name}.self_attn".removeprefix(".")
             for name, part in module.named_modules()
@@ -221,7 +222,7 @@ class Watch:
                 )
             which, index = divmod(head.index, layer.weights.shape[1] // len(layer.calls))
             gated.setdefault(list(layer.calls)[which], []).append(index)
-        gates = by_call(counts, gated, gate)
+        gates = _by_call(counts, gated, gate)
         self._gates = {number: (own, forms[number]) for number, own in gates.items()}
         try:
             yield
@@ -483,6 +484,31 @@ class Watch:
                 pass
 
 
+def _by_call(
+    calls: Mapping[int, int], heads: Mapping[int, list[int]], gate: float | Tensor
+) -> dict[int, Tensor]:
+    """The gates of every call that has heads to gate.
+
+    Args:
+        calls: how many heads each call of a pass has.
+        heads: which of them are gated, by call.
+        gate: one for all, or a tensor with as many as there are heads, in the order of ``heads``.
+
+    Returns:
+        [H] for each call: 1 where nothing is gated.
+    """
+    each = torch.as_tensor(gate, dtype=None if isinstance(gate, Tensor) else torch.float32)
+    each = each.expand(sum(map(len, heads.values())))
+    gates: dict[int, Tensor] = {}
+    first = 0
+    for call, indices in heads.items():
+        own = each[first : first + len(indices)]
+        ones = torch.ones(calls[call], dtype=own.dtype, device=own.device)
+        gates[call] = ones.index_put((torch.tensor(indices, device=own.device),), own)
+        first += len(indices)
+    return gates
+
+
 def _check_hints(layout: str | None, batch: int | None, order: str | None) -> None:
     """Raise UsageError for a layout, a batch or an order that cannot be meant."""
     letters = set(layout or "qk")
@@ -523,8 +549,8 @@ def _empty_rows(weights: Tensor, allowed: Tensor, where: str) -> Iterator[str]:
 
 def _common(paths: list[str]) -> str:
     """The module in which several stand, by their names."""
-    parts = commonprefix([path.split(".") for path in paths])
-    return ".".join(parts)
+    parts = zip(*(path.split(".") for path in paths), strict=False)
+    return ".".join(names[0] for names in takewhile(lambda names: len(set(names)) == 1, parts))
 
 
 def _named(dtype: torch.dtype) -> str:

@@ -233,7 +233,7 @@ def test_nested_tensors_run_and_are_noted(layout: torch.layout) -> None:
     with av.watch(module) as watched:
         seen = module(x)
     assert all(torch.equal(a, b) for a, b in zip(plain.unbind(), seen.unbind(), strict=True))
-    with pytest.raises(UsageError, match="not read: Nested: .*nested tensors"):
+    with pytest.raises(UsageError, match=r"not read: Nested: .*nested tensors"):
         watched.capture()
 
 
@@ -296,7 +296,7 @@ def test_axes_that_nothing_tells_are_asked_for(shape: tuple[int, ...]) -> None:
         with pytest.raises(UsageError, match="batch=2 leaves 2 heads; order='bh' or 'hb' is mis"):
             watched.capture()
         return
-    with pytest.raises(UsageError, match="nothing tells heads from the batch .*say layout='bhqk'"):
+    with pytest.raises(UsageError, match=r"nothing tells heads from the batch .*say layout='bhqk'"):
         watched.capture()
     if len(shape) == 4:
         with av.watch(Core(), layout="hbqk") as watched:

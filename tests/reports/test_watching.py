@@ -173,7 +173,9 @@ def one_key_head(m: Module, x: Tensor) -> Tensor:
 
 def repeated_keys(m: Module, x: Tensor) -> Tensor:
     q = m.q(x).view(B, T, H, W).transpose(1, 2)
-    k, v = (y.view(B, T, 1, W).transpose(1, 2).repeat_interleave(H, 1) for y in m.small(x).chunk(2, -1))
+    k, v = (
+        y.view(B, T, 1, W).transpose(1, 2).repeat_interleave(H, 1) for y in m.small(x).chunk(2, -1)
+    )
     a = (q @ k.mT).softmax(-1)
     m.keep(a)
     return a @ v
@@ -201,7 +203,9 @@ def rotary(way: str) -> Callable[[Module, Tensor], Tensor]:
             return torch.view_as_real(z * torch.polar(torch.ones_like(angle), angle)).flatten(3)
         if way == "halves":
             x1, x2 = x[..., : W // 2], x[..., W // 2 :]
-            return x * torch.cat((cos, cos), -1) + torch.cat((-x2, x1), -1) * torch.cat((sin, sin), -1)
+            return x * torch.cat((cos, cos), -1) + torch.cat((-x2, x1), -1) * torch.cat(
+                (sin, sin), -1
+            )
         x1, x2 = x[..., ::2], x[..., 1::2]
         return torch.stack([x1 * cos - x2 * sin, x2 * cos + x1 * sin], -1).flatten(-2)
 
@@ -316,10 +320,176 @@ def relative_values(m: Module, x: Tensor) -> Tensor:
     return a @ v + torch.einsum("bhts,tsd->bhtd", a, near)
 
 
+def mask_between(m: Module, x: Tensor) -> Tensor:
+    """Sequence first, taken apart for a mask of padding and folded again."""
+    q, k, v = (
+        f(x).transpose(0, 1).contiguous().view(T, B * H, W).transpose(0, 1) for f in (m.q, m.k, m.v)
+    )
+    pad = torch.zeros(B, T, dtype=torch.bool)
+    pad[-1, -2:] = True
+    scores = torch.bmm(q, k.transpose(1, 2)).view(B, H, T, T)
+    scores = scores.masked_fill(pad[:, None, None], float("-inf")).view(B * H, T, T)
+    a = F.softmax(scores.float(), dim=-1).to(scores.dtype)
+    m.keep(a.view(B, H, T, T))
+    return torch.bmm(a, v)
+
+
+def flat_tokens(m: Module, x: Tensor) -> Tensor:
+    y = torch.addmm(m.qkv.bias, x.view(-1, D), m.qkv.weight.t()).view(B, T, 3 * D)
+    q, k, v = (z.view(B, T, H, W).permute(0, 2, 1, 3) for z in y.split(D, dim=2))
+    a = torch.matmul(q, k.transpose(-1, -2)).softmax(-1)
+    m.keep(a)
+    return torch.matmul(a, v)
+
+
+def slopes(m: Module, x: Tensor) -> Tensor:
+    q, k, v = m.qkv(x).view(B, T, H, 3, W).unbind(-2)
+    q, v = (y.transpose(1, 2).reshape(B * H, T, W) for y in (q, v))
+    k = k.permute(0, 2, 3, 1).reshape(B * H, W, T)
+    scores = torch.randn(B * H, 1, T).baddbmm(batch1=q, batch2=k, beta=0.5, alpha=0.3)
+    a = F.softmax(scores.view(B, H, T, T) + torch.zeros(B, 1, T, T), dim=-1)
+    m.keep(a)
+    return torch.bmm(a.view(B * H, T, T), v)
+
+
+def empty_sum(m: Module, x: Tensor) -> Tensor:
+    q, k, v = (
+        f(x).reshape(B, T, H, W).permute(0, 2, 1, 3).reshape(B * H, T, W) for f in (m.q, m.k, m.v)
+    )
+    scores = torch.baddbmm(torch.empty(B * H, T, T), q, k.transpose(-1, -2), beta=0, alpha=0.2)
+    a = scores.softmax(dim=-1)
+    m.keep(a.view(B, H, T, T))
+    return torch.bmm(a, v).reshape(B, H, T, W).permute(0, 2, 1, 3).reshape(B, T, D)
+
+
+def queries_first(m: Module, x: Tensor) -> Tensor:
+    x = x.transpose(0, 1)
+    q, k, v = (f(x).view(T, B, H, W) for f in (m.q, m.k, m.v))
+    a = nn.Softmax(dim=1)(torch.einsum("ibhd,jbhd->ijbh", q, k) / W**0.5)
+    m.keep(a.permute(2, 3, 0, 1))
+    return torch.einsum("ijbh,jbhd->ibhd", a, v).reshape(T, B, -1)
+
+
+def pairs(m: Module, x: Tensor) -> Tensor:
+    """Rows of a table of pairs, with a bias a head."""
+    z = x[:, :, None] + x[:, None] * 0.5
+    q, k, v = (f(z).view(B, T, T, H, W).transpose(2, 3) for f in (m.q, m.k, m.v))
+    bias = m.mix(torch.randn(B, T, T, H)).permute(0, 3, 1, 2)
+    a = (q @ k.mT + bias[:, None]).softmax(-1)
+    m.keep(a.reshape(B * T, H, T, T))
+    return a @ v
+
+
+def columns(m: Module, x: Tensor) -> Tensor:
+    """Columns of a picture, heads first."""
+    z = (x[:, :, None] + x[:, None, :3]).transpose(1, 2)
+    q, k, v = (
+        f(z).view(B, 3, T, H, W).permute(3, 0, 1, 2, 4).reshape(H * B * 3, T, W)
+        for f in (m.q, m.k, m.v)
+    )
+    a = torch.bmm(q, k.mT).softmax(-1)
+    m.keep(a.view(H, B * 3, T, T).transpose(0, 1))
+    return a @ v
+
+
+def one_text(m: Module, x: Tensor) -> Tensor:
+    q, k, v = (f(x[0]).view(T, H, W).permute(1, 0, 2) for f in (m.q, m.k, m.v))
+    a = torch.bmm(q, k.transpose(1, 2)).softmax(-1)
+    m.keep(a[None])
+    return torch.bmm(a, v)
+
+
+def one_head_of_one_text(m: Module, x: Tensor) -> Tensor:
+    a = (m.q(x[0]) @ m.k(x[0]).T).softmax(-1)
+    m.keep(a[None, None])
+    return a @ m.v(x[0])
+
+
+def a_loop(writes: bool) -> Callable[[Module, Tensor], Tensor]:
+    def run(m: Module, x: Tensor) -> Tensor:
+        q, k, v = m.q(x), m.k(x), m.v(x)
+        out, results, weights = torch.zeros(B, T, D), [], []
+        for head in range(H):
+            part = slice(head * W, (head + 1) * W)
+            weights.append((q[..., part] @ k[..., part].mT).softmax(-1))
+            results.append(weights[-1] @ v[..., part])
+            if writes:
+                out[..., part] = results[-1]
+        m.keep(torch.stack(weights, 1))
+        return out if writes else torch.cat(results, -1)
+
+    return run
+
+
+def pixels(m: Module, x: Tensor) -> Tensor:
+    kernel = m.q.weight[:, :, None, None]
+    p = F.conv2d(x.transpose(1, 2).reshape(B, D, 2, T // 2), kernel)
+    q, k = F.conv2d(p, kernel).view(B, D, -1), F.conv2d(p, kernel * 2).view(B, D, -1)
+    a = torch.bmm(q.permute(0, 2, 1), k).softmax(-1)
+    m.keep(a[:, None])
+    return torch.bmm(p.view(B, D, -1), a.permute(0, 2, 1)).view(B, D, 2, T // 2)
+
+
+def vocabulary(m: Module, x: Tensor) -> Tensor:
+    y = m.latents[torch.randint(0, 4, (B, T))]
+    q, k, v = (m.heads(f(y)) for f in (m.q, m.k, m.v))
+    a = (q @ k.mT).softmax(-1)
+    m.keep(a)
+    return a @ v
+
+
+def class_token(m: Module, x: Tensor) -> Tensor:
+    y = torch.cat([m.latents[:1].expand(B, -1, -1), x], 1)
+    q, k, v = (m.heads(f(y)) for f in (m.q, m.k, m.v))
+    a = (q @ k.mT).softmax(-1)
+    m.keep(a)
+    return a @ v
+
+
+def added(m: Module, x: Tensor) -> Tensor:
+    """Scores of a sum, as Bahdanau has them."""
+    q, k, v = m.q(x), m.k(x), m.v(x)
+    a = m.score(torch.tanh(q.unsqueeze(2) + k.unsqueeze(1))).squeeze(-1).softmax(-1)
+    m.keep(a[:, None])
+    return torch.bmm(a, v)
+
+
+def no_matrix(m: Module, x: Tensor) -> Tensor:
+    q = x.view(B, T, H, W).transpose(1, 2)
+    a = (q @ q.mT).softmax(-1)
+    m.keep(a)
+    return a @ q
+
+
+def changed(m: Module, x: Tensor) -> Tensor:
+    q, k, v = (m.heads(f(x)) for f in (m.q, m.k, m.v))
+    a = (q @ k.mT).softmax(-1)
+    m.keep(a)
+    some = a * torch.ones(T, T).tril()
+    return (some / some.sum(-1, keepdim=True)) @ v
+
+
+def in_place(m: Module, x: Tensor) -> Tensor:
+    """Everything written over: scores, weights, and what dropout leaves of them."""
+    q, k, v = (m.heads(f(x)) for f in (m.q, m.k, m.v))
+    scores = (q @ k.mT).mul_(0.5)
+    scores.masked_fill_(torch.ones(T, T).triu(1).bool(), -1e9)
+    a = scores.softmax(-1)
+    m.keep(a)
+    return F.dropout(a, 0.5, True, inplace=True) @ v
+
+
+def heads_behind(m: Module, x: Tensor) -> Tensor:
+    q, k, v = (f(x).view(B, T, W, H).permute(0, 3, 1, 2) for f in (m.q, m.k, m.v))
+    a = (q @ k.mT).softmax(-1)
+    m.keep(a)
+    return a @ v
+
+
 READ: list[tuple[str, str, Callable[..., Any]]] = [
     ("Kyubyong/transformer", "heads first, by chunk and cat", chunked),
     ("jadore801120/attention-is-all-you-need-pytorch", "heads first, by permute", permuted_first),
-    ("fairseq", "sequence first, heads beside the batch", sequence_first),
+    ("facebookresearch/fairseq", "sequence first, heads beside the batch", sequence_first),
     ("", "einsum bqhd,bkhd->hbqk", einsum("bqhd,bkhd->hbqk", "hbqk->bhqk", "hbqk,bkhd->bqhd")),
     ("", "einsum bqhd,bkhd->bqhk", einsum("bqhd,bkhd->bqhk", "bqhk->bhqk", "bqhk,bkhd->bqhd")),
     ("", "einsum with dots", einsum("b...hd,bkhd->bh...k", "bhqk->bhqk", "bhqk,bkhd->bqhd")),
@@ -334,6 +504,7 @@ READ: list[tuple[str, str, Callable[..., Any]]] = [
     ("", "one key head, expanded", one_key_head),
     ("", "key heads repeated", repeated_keys),
     ("microsoft/Swin-Transformer", "windows with a mask of -100", windows),
+    ("", "tensors by keyword, heads first, two sequences", keywords),
     ("", "rotary by complex numbers, heads folded", rotary("complex")),
     ("", "rotary by halves, heads folded", rotary("halves")),
     ("", "rotary by neighbours, heads folded", rotary("neighbours")),
@@ -349,6 +520,29 @@ READ: list[tuple[str, str, Callable[..., Any]]] = [
     ("", "an additive mask of -10000", half_masked),
     ("", "one query", single),
     ("", "weights that meet two kinds of values", relative_values),
+    ("facebookresearch/esm", "sequence first, unfolded for a mask", mask_between),
+    ("", "batch and tokens joined for a matrix", flat_tokens),
+    ("huggingface/transformers", "a bias under the product, tensors by keyword", slopes),
+    ("huggingface/diffusers", "a product added to an empty tensor", empty_sum),
+    (
+        "labmlai/annotated_deep_learning_paper_implementations",
+        "ijbh, softmax over 1",
+        queries_first,
+    ),
+    ("", "rows of pairs, five axes", pairs),
+    ("", "columns of a picture, heads first", columns),
+    ("", "no batch", one_text),
+    ("", "neither batch nor heads", one_head_of_one_text),
+    ("", "heads in a loop", a_loop(False)),
+    ("", "heads in a loop, written into one tensor", a_loop(True)),
+    ("", "pixels of a picture by 1 × 1 convolutions", pixels),
+    ("", "a table of parameters that ids look up", vocabulary),
+    ("", "a class token before the others", class_token),
+    ("", "scores of a sum", added),
+    ("", "no matrix at all", no_matrix),
+    ("", "weights changed after the softmax", changed),
+    ("", "in place throughout", in_place),
+    ("", "heads behind features", heads_behind),
 ]
 
 
@@ -360,17 +554,26 @@ def seeded(run: Callable[..., Any]) -> tuple[Module, dict[str, Tensor] | Tensor]
     return module, x
 
 
+@pytest.mark.parametrize("sizes", [(2, 6, 5, 3, 8), (4, 4, 4, 4, 4), (1, 4, 2, 2, 4)])
 @pytest.mark.parametrize(("address", "case", "run"), READ, ids=[case for _, case, _ in READ])
-def test_weights_are_those_that_the_module_kept(address: str, case: str, run: Any) -> None:
+def test_weights_are_those_that_the_module_kept(
+    address: str, case: str, run: Any, sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For sizes that tell axes apart, for sizes that are all the same, and for one item."""
+    batch, tokens, keys, heads, width = sizes
+    for name, size in {"B": batch, "T": tokens, "S": keys, "H": heads, "W": width}.items():
+        monkeypatch.setitem(globals(), name, size)
+    monkeypatch.setitem(globals(), "D", heads * width)
     module, x = seeded(run)
+    call = (lambda: module(**x)) if isinstance(x, dict) else (lambda: module(x))
     torch.manual_seed(3)
-    plain = module(x)
+    plain = call()
     module.kept.clear()
     torch.manual_seed(3)
     with av.watch(module) as watched:
-        assert torch.equal(module(x), plain)
+        assert torch.equal(call(), plain)
     (kept,) = module.kept
-    assert "not read" not in repr(watched), repr(watched)
+    assert "not read" not in repr(watched)
     for item in range(len(kept)):
         (maps,) = watched.capture(item=item).maps.values()
         np.testing.assert_array_equal(maps, kept[item].numpy())
@@ -467,7 +670,6 @@ def unused(m: Module, x: Tensor) -> Tensor:
 
 def projected(m: Module, x: Tensor) -> Tensor:
     """Keys that a matrix made of the sequence, as Linformer has them."""
-    k, v = (y.mT @ torch.ones(T, 2) @ m.mix.weight[:2, :2] for y in (m.k(x), m.v(x)))
     short = F.linear(m.k(x).mT, m.gate.weight[:, :T])
     return (m.q(x) @ short).softmax(-1) @ F.linear(m.v(x).mT, m.gate.weight[:, :T]).mT
 
@@ -484,7 +686,12 @@ REFUSED: list[tuple[str, str, Callable[..., Any], str]] = [
     ("", "the function over heads", over_heads, "features or heads"),
     ("", "products over heads", over_heads_written, "features or heads"),
     ("", "a view without a transpose", not_transposed, "mix tokens and features"),
-    ("", "a softmax over queries", over_queries, "axis 2 of [2, 3, 6, 6]; values are summed over axis 3"),
+    (
+        "",
+        "a softmax over queries",
+        over_queries,
+        "axis 2 of [2, 3, 6, 6]; values are summed over axis 3",
+    ),
     ("", "a table of parameters", table, "no attention was seen"),
     ("", "keys made of parameters", memory, "its keys are parameters"),
     ("", "slots", slots, "values are summed over axis 1"),

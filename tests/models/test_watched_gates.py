@@ -232,4 +232,3 @@ def test_what_cannot_be_ablated() -> None:
             watched.ablate("0.1").__enter__()
     with pytest.raises(UsageError, match="inside the with block of watch"), watched.ablate("0.0"):
         pass
-
