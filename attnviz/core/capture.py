@@ -75,7 +75,7 @@ class Capture:
             if reach is None:
                 lost &= False
             else:
-                lost &= ~reach.allowed(*layer.shape[1:]).any(-1)[..., None]
+                lost &= ~np.asarray(reach.allowed(*layer.shape[1:]).any(-1))[..., None]
             maps[site] = np.where(lost, 0, layer)
             empty += int(lost.any((0, 2)).sum())
         return replace(self, maps=maps, empty_rows=empty)

@@ -111,6 +111,7 @@ class Known:
         power: scores, where it is their exponentials.
         total: the exponentials, where it is their sum.
         calls: the attention that it is the output of.
+        lost: the function through which scores could not be followed, of what came of it.
     """
 
     axes: tuple[Factors, ...]
@@ -120,6 +121,7 @@ class Known:
     power: Tensor | None = None
     total: int = 0
     calls: tuple[Any, ...] = ()
+    lost: str = ""
 
 
 _MOVES = frozenset(
@@ -135,7 +137,11 @@ _REDUCTIONS = frozenset(
     | {"all", "argmax", "argmin", "nansum", "median"}
 )
 _WHOLE = frozenset({"split", "chunk", "tensor_split", "hsplit", "vsplit", "split_with_sizes"})
-_PARTS = frozenset({"repeat_interleave", "index_select", "narrow", "select", "pad", "unfold"})
+_PARTS = frozenset(
+    {"repeat_interleave", "index_select", "narrow", "select", "pad", "unfold"}
+    | {f"{kind}_pool{n}d" for kind in ("avg", "max", "_max") for n in (1, 2, 3)}
+    | {"interpolate"}
+)
 CONVOLUTIONS = frozenset(f"conv{n}d" for n in (1, 2, 3))
 JOINS = frozenset({"cat", "concat", "concatenate", "stack"})
 _BOUNDED = frozenset({"sigmoid", "sigmoid_", "relu", "relu_", "softplus", "tanh", "elu"})
@@ -192,8 +198,10 @@ class Axes:
             if isinstance(part, Tensor) and call.tensors:
                 if call.name in _WHOLE or call.name == "unbind":
                     self._part(call, part)
-                else:
+                elif call.name in _REDUCTIONS:
                     self._reduced(call, part)
+                else:
+                    self._opaque(call, part)
 
     def _moved(self, call: Call, out: Tensor) -> None:
         """Of axes in another order, which an empty tensor of lengths 2, 3, … shows."""
@@ -217,7 +225,7 @@ class Axes:
     def _product(self, call: Call, out: Tensor) -> None:
         product = product_of(call.name, call.args, call.kwargs)
         if product is None:
-            self._opaque(call.tensors, out)
+            self._opaque(call, out)
         else:
             self[out] = self.multiplied(product, call.name == "linear")
 
@@ -288,8 +296,10 @@ class Axes:
         name = call.name
         given = call.tensors[:1] if name in ("type_as", "to") else call.tensors
         if not _broadcast(given, out):
-            self._opaque(given, out)
-            return
+            if given[0].shape != out.shape:
+                self._opaque(call, out)
+                return
+            given = given[:1]  # such as a normalization, whose parameters are one a channel
         same = next((self[x] for x in given if x is out), None)
         if same is not None and same.axes:  # in place, or nothing was to do
             if name in _BOUNDED and same.pair is not None:
@@ -314,6 +324,7 @@ class Axes:
             power=lead.power,
             total=lead.total,
             calls=lead.calls if len(known) == 1 else (),
+            lost=next((k.lost for k in known if k.lost), ""),
         )
         if name in _BOUNDED and made.pair is not None:
             made = replace(made, pair=replace(made.pair, function=name.rstrip("_")))
@@ -341,8 +352,9 @@ class Axes:
         pair = Pair((frozenset(sides[0]), frozenset(sides[1])), tuple(shared), frozenset(), False)
         return replace(made, axes=tuple(axes), pair=pair)
 
-    def _opaque(self, given: Sequence[Tensor], out: Tensor) -> None:
+    def _opaque(self, call: Call, out: Tensor) -> None:
         """Of a function that is not known: axes that stay where they are with their length."""
+        given = call.tensors
         known = self[given[0]]
         axes = _fresh(out.shape, "unknown")
         if out.ndim == given[0].ndim:
@@ -352,7 +364,9 @@ class Axes:
                     known.axes, axes, out.shape, given[0].shape, strict=True
                 )
             )
-        self[out] = Known(axes, "tokens" if all(self[x].fixed for x in given) else "")
+        scores = any(self[x].pair is not None or self[x].lost for x in given)
+        fixed = "tokens" if all(self[x].fixed for x in given) else ""
+        self[out] = Known(axes, fixed, lost=call.name if scores else "")
 
     def _spread(self, call: Call, out: Tensor) -> None:
         """Of copies along axes, which stand before what they copy."""
@@ -384,7 +398,7 @@ class Axes:
                 ),
             )
         else:
-            self._opaque([x], out)
+            self._opaque(call, out)
 
     def _reduced(self, call: Call, out: Tensor) -> None:
         """Of a sum, a mean or a maximum along axes."""
@@ -403,7 +417,7 @@ class Axes:
             gone = reduced_axes(call.args, call.kwargs, x.ndim)
             axes = tuple(a for n, a in enumerate(known.axes) if n not in gone)
         if len(axes) != out.ndim:
-            self._opaque([x], out)
+            self._opaque(call, out)
             return
         pair = known.pair
         if pair is not None:
@@ -426,7 +440,7 @@ class Axes:
         wide = [i for i in items if isinstance(i, Tensor | list) and not isinstance(i, bool)]
         masks = [i for i in wide if isinstance(i, Tensor) and i.dtype == torch.bool]
         if masks or len(wide) > 1:
-            self._opaque([x], out)
+            self._opaque(call, out)
             return
         used = sum(1 for i in items if i is not None and i is not Ellipsis)
         if not any(i is Ellipsis for i in items):
@@ -452,7 +466,7 @@ class Axes:
                     axes.append(known.axes[place] if same else _cut(known.axes[place], size))
                 place += 1
         if len(axes) != out.ndim:
-            self._opaque([x], out)
+            self._opaque(call, out)
             return
         self[out] = replace(known, axes=tuple(axes))
 

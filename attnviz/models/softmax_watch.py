@@ -182,7 +182,7 @@ class AttentionWatch(TorchFunctionMode):
             out = func(*args, **given)
         else:
             out = self._gated(func, call, gates, args, given)
-        with self.beside():
+        with self.beside(), torch._C.DisableTorchFunction():
             self._after(func, name, args, given, out, call)
         return out
 
@@ -211,7 +211,7 @@ class AttentionWatch(TorchFunctionMode):
     ) -> tuple[Called | None, tuple[Tensor, Form | None] | None]:
         """What a call is, and the gates of its heads."""
         call: Called | None = None
-        with self.beside():
+        with self.beside(), torch._C.DisableTorchFunction():
             if func is functional.scaled_dot_product_attention:
                 call = self._sdpa(args, kwargs)
             elif func is functional.multi_head_attention_forward:
@@ -301,7 +301,11 @@ class AttentionWatch(TorchFunctionMode):
         gone = product.summed(index)
         met = leaves(a for n in gone for a in known[index].axes[n])
         if other.fixed == "matrix":
-            if met and met == _soft_leaves(trail.soft) and trail.soft.known.pair is not None:
+            if (
+                met
+                and met == _soft_leaves(trail.soft)
+                and (trail.soft.known.pair or trail.soft.known.lost)
+            ):
                 self._refuse(trail.soft, "its values are parameters")
             return None
         if set(met) != set(_soft_leaves(trail.soft)) or not gone:
@@ -492,7 +496,7 @@ class AttentionWatch(TorchFunctionMode):
         known = replace(known, trail=None)
         soft = Soft(kept, allowed, dim, known, path)
         self._axes[weights] = replace(known, trail=Trail(soft))
-        if known.pair is not None:
+        if known.pair is not None or known.lost:
             self._listener.found(soft)
 
 

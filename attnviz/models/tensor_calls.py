@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 PRODUCTS = frozenset(
-    {"matmul", "__matmul__", "__rmatmul__", "bmm", "mm", "mv", "linear", "einsum"}
+    {"matmul", "linalg_matmul", "__matmul__", "__rmatmul__", "bmm", "mm", "mv", "linear", "einsum"}
     | {"baddbmm", "baddbmm_", "addmm", "addmm_"}
 )
 

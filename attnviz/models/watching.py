@@ -251,7 +251,10 @@ class Watch:
                     _by(size),
                 )
             maps[site] = layer.weights[number].cpu().numpy()
-            reach[site] = KeyMask.of(layer.allowed[number].cpu().numpy())
+            allowed = layer.allowed[number]
+            # of a row whose keys are all masked, those that the module attends to all the same
+            allowed = allowed | (~allowed.any(-1, keepdim=True) & (layer.weights[number] > 0))
+            reach[site] = KeyMask.of(allowed.cpu().numpy())
             heads.setdefault(kind, []).append(len(maps[site]))
             name = f"{SITE_PREFIX[kind]}:{site.layer}" if several else str(site.layer)
             where = f"layer {name} ({self._called_as(layer.path)})"
@@ -336,6 +339,11 @@ class Watch:
             for parts in ([c.weights for c in calls], [c.allowed for c in calls])
         )
         first = calls[0]
+        notes = [note for call in calls for note in call.notes]
+        apart = [n for n, some in enumerate(forms[0] or ()) if any(w == "h" for _, w in some)]
+        if len(apart) > 1:
+            axes = f"axes {' and '.join(map(str, apart))} of {list(first.weights.shape)}"
+            notes.append(f"heads are counted over {axes}")
         crosses = weights.shape[-1] != weights.shape[-2] if first.crosses is None else first.crosses
         wide = torch.promote_types(weights.dtype, torch.float32)
         return Layer(
@@ -344,7 +352,7 @@ class Watch:
             allowed,
             crosses,
             first.extra,
-            tuple(dict.fromkeys(note for call in calls for note in call.notes)),
+            tuple(dict.fromkeys(notes)),
             {numbers[id(call)]: form for call, form in zip(calls, forms, strict=True)},
             all(call.gated for call in calls),
         )

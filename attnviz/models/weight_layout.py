@@ -46,6 +46,8 @@ def form_of(known: Known, softmax: int) -> Form:
         Unread: the evidence is missing or contradicts itself, or this is no attention.
     """
     pair = known.pair
+    if pair is None and known.lost:
+        raise Unread(f"its scores could not be followed through {known.lost}", missing=True)
     if pair is None:
         raise Unread("its scores are no product of two tensors that are indexed by tokens")
     keys = _keys(known, softmax, pair)
@@ -64,8 +66,10 @@ def form_of(known: Known, softmax: int) -> Form:
             elif axis.root in pair.sides[queries]:
                 apart = _is_head(axis, pair) or (axis.role == "parameters" and not learned)
                 letter = "h" if apart else "q"
+            elif _is_shared_head(axis, pair):
+                letter = "h"
             else:
-                letter = _shared_letter(axis, pair)
+                letter = "b"
             letters[-1].append((axis, letter))
     if asking and not any(letter == "q" for some in letters for _, letter in some):
         raise Unread("its queries are features or heads, not tokens")
@@ -107,13 +111,14 @@ def _is_head(axis: Axis, pair: Pair) -> bool:
     return axis.role in ("features", "heads") or axis.home in pair.contracted
 
 
-def _shared_letter(axis: Axis, pair: Pair) -> Letter:
-    if _is_head(axis, pair) or axis.role == "parameters" or axis.is_head:
-        return "h"
-    siblings = axis.parent.parts if axis.parent else ()
-    if axis.role == "unknown" and not any(x.is_head for x in leaves(siblings)):
-        raise Unread("nothing tells heads from the batch", missing=True)
-    return "b"
+def _is_shared_head(axis: Axis, pair: Pair) -> bool:
+    return _is_head(axis, pair) or axis.role == "parameters" or axis.is_head
+
+
+def _is_open(axis: Axis) -> bool:
+    """Whether nothing tells what a factor is, not even that the one beside it is a head."""
+    siblings = leaves(axis.parent.parts) if axis.parent else ()
+    return axis.role == "unknown" and not any(x.is_head for x in siblings)
 
 
 def _check_order(letters: Sequence[Sequence[tuple[Axis, Letter]]], pair: Pair) -> None:
@@ -127,9 +132,10 @@ def _check_order(letters: Sequence[Sequence[tuple[Axis, Letter]]], pair: Pair) -
                 orders.append(order.replace("hh", "h").replace("bb", "b"))
         if len(set(orders)) > 1:
             raise Unread("queries and keys put heads and batch in different orders", missing=True)
-    if pair.raw and not any(letter == "h" for some in letters for _, letter in some):
+    if not any(letter == "h" for some in letters for _, letter in some):
         apart = sum(any(letter == "b" for _, letter in some) for some in letters)
-        if apart > 1:
+        missing = any(_is_open(axis) for some in letters for axis, letter in some if letter == "b")
+        if missing or (pair.raw and apart > 1):
             raise Unread("nothing tells heads from the batch", missing=True)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -360,7 +361,7 @@ def test_a_list_of_heads_is_one_layer(kind: str) -> None:
     ("fill", "what"),
     [(-torch.inf, "NaN"), (-1e9, "uniform weights"), (-1e4, "weights over keys that are masked")],
 )
-def test_rows_without_a_key_are_those_of_the_module(fill: float, what: str) -> None:
+def test_rows_without_a_key_are_those_of_the_module(fill: float, what: str, tmp_path: Path) -> None:
     class Masked(Written):
         def forward(self, x: Tensor) -> Tensor:
             q, k, v = (f(x).view(B, T, H, W).transpose(1, 2) for f in (self.q, self.k, self.v))
@@ -380,6 +381,10 @@ def test_rows_without_a_key_are_those_of_the_module(fill: float, what: str) -> N
         f"In layer 0 (Masked) 3 rows have no key left; the module gives {what} there."
         in capture.inputs.notes
     )
+    assert "svg" in av.heatmap(capture, "0.1").to_bytes("svg").decode()
+    assert av.view(capture) is not None
+    path = av.write_capture(capture, tmp_path / "rows.npz")
+    assert np.isfinite(av.read(path)["0.1"]).all()
     scored = av.heads(capture)
     assert any("no key left" in note for note in scored.notes)
     values = [score.mean for head in scored.heads for score in head.scores.values()]
@@ -404,6 +409,20 @@ def test_autocast_is_noted_and_weights_are_those_of_the_run(layer: Any) -> None:
             q, k = (f(x).view(B, T, H, W).transpose(1, 2) for f in (module.q, module.k))
         wanted = (q.double() @ k.double().mT / W**0.5).softmax(-1)[0].detach()
         np.testing.assert_allclose(capture.maps[Site("encoder", 0)], wanted, atol=1e-6)
+
+
+def test_two_watches_of_one_module_see_the_same() -> None:
+    module = nn.Sequential(Written(), Function(), nn.TransformerEncoderLayer(
+        D, 4, 8, batch_first=True)).eval()  # fmt: skip
+    x = torch.randn(B, T, D)
+    plain = module(x)
+    with av.watch(module) as first, av.watch(module[1]) as second, av.watch(module) as third:
+        assert torch.equal(module(x), plain)
+    for watched in (first, second, third):
+        assert "not read" not in repr(watched)
+    one, other = (watched.capture(item=0) for watched in (first, third))
+    assert all(np.array_equal(one.maps[site], other.maps[site]) for site in one.layout.sites)
+    assert np.array_equal(second.capture(item=0)["0.0"], one["1.0"])
 
 
 def test_a_copy_of_a_module_that_is_watched_is_a_module_of_its_own() -> None:

@@ -486,6 +486,50 @@ def heads_behind(m: Module, x: Tensor) -> Tensor:
     return a @ v
 
 
+def normalized(m: Module, x: Tensor) -> Tensor:
+    """A picture's features, normalized by channel and pooled, then a view as heads."""
+    y = F.conv2d(x.transpose(1, 2).reshape(B, D, 2, T // 2), m.q.weight[:, :, None, None])
+    y = F.batch_norm(y, torch.zeros(D), torch.ones(D), torch.ones(D), torch.zeros(D))
+    y = F.max_pool2d(F.group_norm(y, 2), 1)
+    q = y.view(B, H, W, T)
+    a = torch.einsum("bhct,bhcs->bhts", q, q * 2).softmax(-1)
+    m.keep(a)
+    return torch.einsum("bhts,bhcs->bhct", a, q)
+
+
+def patches(m: Module, x: Tensor) -> Tensor:
+    """Patches by unfold, which is not followed: heads are told by their matrix."""
+    y = F.unfold(x.transpose(1, 2).reshape(B, 1, D, T), (D, 1)).transpose(1, 2)
+    q, k, v = (m.heads(f(y)) for f in (m.q, m.k, m.v))
+    a = (q @ k.mT).softmax(-1)
+    m.keep(a)
+    return a @ v
+
+
+def split_and_stacked(m: Module, x: Tensor) -> Tensor:
+    q, k, v = (torch.stack(torch.split(f(x), W, dim=2)) for f in (m.q, m.k, m.v))
+    a = torch.einsum("hbik,hbjk->hbij", q, k).softmax(-1)
+    m.keep(a.transpose(0, 1))
+    return torch.cat(list(a @ v), -1)
+
+
+def split_and_joined(m: Module, x: Tensor) -> Tensor:
+    """Series of several places: heads before the batch, attention between places."""
+    z = x[:, :, None] + x[:, None, :3]  # [batch, steps, places, features]
+    q, k, v = (torch.cat(torch.split(f(z), W, dim=-1), dim=0) for f in (m.q, m.k, m.v))
+    a = F.softmax(torch.matmul(q, k.transpose(2, 3)), dim=-1)
+    m.keep(a.view(H, B * T, 3, 3).transpose(0, 1))
+    return torch.cat(torch.split(a @ v, B, dim=0), dim=-1)
+
+
+def by_layer(m: Module, x: Tensor) -> Tensor:
+    """Five axes: what several matrices of one parameter make, and heads of each."""
+    q = torch.einsum("btd,lde->lbte", x, m.wq.permute(1, 0, 2)).unsqueeze(2)
+    a = (q @ q.mT).softmax(-1)  # [matrices, batch, 1, T, T]
+    m.keep(a[:, :, 0].transpose(0, 1))
+    return a @ q
+
+
 READ: list[tuple[str, str, Callable[..., Any]]] = [
     ("Kyubyong/transformer", "heads first, by chunk and cat", chunked),
     ("jadore801120/attention-is-all-you-need-pytorch", "heads first, by permute", permuted_first),
@@ -543,6 +587,11 @@ READ: list[tuple[str, str, Callable[..., Any]]] = [
     ("", "weights changed after the softmax", changed),
     ("", "in place throughout", in_place),
     ("", "heads behind features", heads_behind),
+    ("", "channels that are normalized and pooled", normalized),
+    ("", "patches by unfold", patches),
+    ("reczoo/FuxiCTR", "heads split and stacked", split_and_stacked),
+    ("", "heads split and joined before the batch", split_and_joined),
+    ("", "five axes, matrices of one parameter", by_layer),
 ]
 
 
@@ -674,6 +723,22 @@ def projected(m: Module, x: Tensor) -> Tensor:
     return (m.q(x) @ short).softmax(-1) @ F.linear(m.v(x).mT, m.gate.weight[:, :T]).mT
 
 
+def best_keys(m: Module, x: Tensor) -> Tensor:
+    """The largest scores alone, put back where they were."""
+    q, k, v = (m.heads(f(x)) for f in (m.q, m.k, m.v))
+    scores = q @ k.mT
+    top, places = scores.topk(2, -1)
+    return torch.zeros_like(scores).scatter_(-1, places, top.softmax(-1)) @ v
+
+
+def every_pair(m: Module, x: Tensor) -> Tensor:
+    """Scores of two features side by side, as the first graph attention has them."""
+    h = m.v(x[0])
+    both = torch.cat([h.repeat_interleave(T, 0), h.repeat(T, 1)], 1).view(T, T, 2 * D)
+    e = F.leaky_relu(both @ m.qkv.weight.view(3, D, D)[:2].reshape(2 * D, D)[:, 0])
+    return e.softmax(1) @ h
+
+
 REFUSED: list[tuple[str, str, Callable[..., Any], str]] = [
     ("", "linear attention", linear_attention, "no product of two tensors"),
     ("", "a dense gate times experts", dense_experts, "no product of two tensors"),
@@ -694,6 +759,8 @@ REFUSED: list[tuple[str, str, Callable[..., Any], str]] = [
     ),
     ("", "a table of parameters", table, "no attention was seen"),
     ("", "keys made of parameters", memory, "its keys are parameters"),
+    ("", "the largest scores alone", best_keys, "could not be followed through topk"),
+    ("Diego999/pyGAT", "scores of features side by side", every_pair, "no product of two tensors"),
     ("", "slots", slots, "values are summed over axis 1"),
     ("", "orders that contradict", contradicting, "different orders"),
     ("", "weights that meet nothing", unused, "meets no values"),
