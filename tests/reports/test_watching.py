@@ -759,7 +759,7 @@ REFUSED: list[tuple[str, str, Callable[..., Any], str]] = [
     ),
     ("", "a table of parameters", table, "no attention was seen"),
     ("", "keys made of parameters", memory, "its keys are parameters"),
-    ("", "the largest scores alone", best_keys, "could not be followed through topk"),
+    ("", "the largest scores alone", best_keys, "meets no values"),
     ("Diego999/pyGAT", "scores of features side by side", every_pair, "no product of two tensors"),
     ("", "slots", slots, "values are summed over axis 1"),
     ("", "orders that contradict", contradicting, "different orders"),
