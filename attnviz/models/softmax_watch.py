@@ -390,6 +390,11 @@ class AttentionWatch(TorchFunctionMode):
             given = heads_arguments(args, kwargs)
             self._follow_mixed(given["query"], given["query"], out[0])
             out = out[0]
+            if call is not None and call.soft is None and bool(call.weights.isnan().any()):
+                # without weights the function gives zero where with them it gives NaN
+                rows = (out if out.ndim == 3 else out[:, None]).isfinite().all(-1)
+                lost = call.weights.isnan() & rows.t()[:, None, :, None]
+                call.weights = call.weights.masked_fill(lost, 0.0)
         elif isinstance(out, Tensor | list | tuple):
             given_tensors = tuple(tensors_in((*args, *kwargs.values())))
             inside = bool(given_tensors) or self._listener.path() is not None

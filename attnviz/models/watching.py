@@ -34,7 +34,11 @@ from attnviz.models.sdpa_patch import fast_paths_run_twice, flex_noted
 from attnviz.models.softmax_watch import AttentionWatch, Called, Soft, in_backward
 from attnviz.models.weight_layout import Form, Unread, arranged, hinted
 
-_HINT = "say layout='bhqk' (the order of its axes), or batch= and order='bh' or 'hb'"
+_HINTS = {
+    3: "; say batch= (how many items) and order='bh' or 'hb', or layout='bqk'",
+    4: "; say layout='bhqk', or another order of its axes",
+}
+"""What the caller may say of weights with so many axes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +320,7 @@ class Watch:
             except Unread as error:
                 what = "scaled_dot_product_attention" if call.sdpa else "softmax"
                 shape = list(call.weights.shape)
-                hint = f"; {_HINT}" if error.missing else ""
+                hint = _HINTS.get(len(shape), "") if error.missing else ""
                 refused.append((call.path, f"{error} ({what} of {shape}){hint}"))
         for soft in run.softs:
             if not soft.used:

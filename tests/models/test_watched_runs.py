@@ -297,7 +297,8 @@ def test_axes_that_nothing_tells_are_asked_for(shape: tuple[int, ...]) -> None:
         with pytest.raises(UsageError, match="batch=2 leaves 2 heads; order='bh' or 'hb' is mis"):
             watched.capture()
         return
-    with pytest.raises(UsageError, match=r"nothing tells heads from the batch .*say layout='bhqk'"):
+    says = "; say layout='bhqk', or another order" if len(shape) == 4 else "; attnviz.from_arrays"
+    with pytest.raises(UsageError, match=f"nothing tells heads from the batch .*{says}"):
         watched.capture()
     if len(shape) == 4:
         with av.watch(Core(), layout="hbqk") as watched:
@@ -390,6 +391,21 @@ def test_rows_without_a_key_are_those_of_the_module(fill: float, what: str, tmp_
     values = [score.mean for head in scored.heads for score in head.scores.values()]
     assert values
     assert np.isfinite([value for value in values if value is not None]).all()
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_an_item_of_padding_alone_is_as_the_call_has_it(asks: bool) -> None:
+    """NaN where the call asks for weights; where it does not, PyTorch gives zero."""
+    module = nn.MultiheadAttention(D, H, batch_first=True)
+    x, padding = torch.randn(B, T, D), torch.tensor([[False] * T, [True] * T])
+    with av.watch(module) as watched:
+        output, _ = module(x, x, x, key_padding_mask=padding, need_weights=asks)
+    assert bool(output[1].isnan().all()) == asks
+    capture = watched.capture(item=1)
+    maps = capture.maps[Site("encoder", 0)]
+    assert np.isnan(maps).all() if asks else not maps.any()
+    assert any("6 rows have no key left" in note for note in capture.inputs.notes) == asks
+    assert capture.empty_rows == (0 if asks else 6)
 
 
 @pytest.mark.parametrize("layer", [Written, Function, lambda: nn.TransformerEncoderLayer(
