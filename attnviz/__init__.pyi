@@ -231,6 +231,9 @@ def watch(
     module: Any,
     *,
     passes: int = 1,
+    layout: str | None = None,
+    batch: int | None = None,
+    order: str | None = None,
 ) -> AbstractContextManager[Watched]: ...
 
 def write_capture(

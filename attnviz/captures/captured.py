@@ -78,7 +78,7 @@ class Captured(Capture):
 
         maps = []
         for head in filter(self.holds, self.layout):
-            allowed = allowed_in(self.maps[head.site], head.site.kind, self.reach.get(head.site))
+            allowed = allowed_in(self.maps[head.site], self.reach.get(head.site))
             mine = allowed[self.place(head) if len(allowed) > 1 else 0]
             weights = np.ma.array(self[head], mask=~mine)
             maps.append(NamedMap(head, self.layout.name(head), weights, self.sides(head)))

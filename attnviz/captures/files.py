@@ -128,7 +128,7 @@ def write_capture(capture: Capture, path: str | Path) -> Path:
     """
     path = Path(path)
     if path.suffix.lower() not in (".csv", ".json"):
-        files.write(path, recorded.dump(capture, path.suffix))
+        files.write(path, recorded.dump(capture.finite(), path.suffix))
         return path
     from attnviz.drawing.map_files import maps_bytes
 
@@ -141,7 +141,7 @@ def write_capture(capture: Capture, path: str | Path) -> Path:
     }
     written = maps_bytes(
         path.suffix.lower(),
-        captured(capture).named_maps(),
+        captured(capture.finite()).named_maps(),
         capture.layout,
         quantity=capture.quantity.removesuffix("s"),
         about=about,

@@ -190,17 +190,18 @@ def options_of(tokens: Any, tokenizer: Any, **options: Any) -> ArrayOptions:
 class Watched:
     """What :func:`watch` gives: captures of what has run."""
 
-    def __init__(self, module: Any, passes: int) -> None:
+    def __init__(self, module: Any, passes: int, **axes: Any) -> None:
         from attnviz.models.watching import Watch
 
-        self._watch = Watch(module, passes)
+        self._watch = Watch(module, passes, **axes)
 
     def __len__(self) -> int:
         """How many passes are kept."""
         return self._watch.passes
 
     def __repr__(self) -> str:
-        return f"<Watched: {len(self)} pass{'es' * (len(self) != 1)}>"
+        unread = "".join(f"; not read: {reason}" for reason in self._watch.unread_in(-1))
+        return f"<Watched: {len(self)} pass{'es' * (len(self) != 1)}{unread}>"
 
     def capture(
         self,
@@ -298,31 +299,43 @@ class Watched:
 
 @interface
 @contextmanager
-def watch(module: Any, *, passes: int = 1) -> Iterator[Watched]:
-    """Watch PyTorch's own attention modules while your own code runs them.
+def watch(
+    module: Any,
+    *,
+    passes: int = 1,
+    layout: str | None = None,
+    batch: int | None = None,
+    order: str | None = None,
+) -> Iterator[Watched]:
+    """Watch the attention of a PyTorch module while your own code runs it.
 
     Every ``nn.MultiheadAttention`` in a module (those of ``nn.Transformer``, its encoder, decoder
-    and their layers among them) is watched, every call of ``scaled_dot_product_attention`` that the
-    module makes itself, and every softmax of the last axis whose result meets values in a product,
-    as in attention that is written out: the weights of every head, before dropout. The first two
-    are computed beside the module's own call, whose results, gradients and random numbers stay as
-    they are; only PyTorch's fast path is off meanwhile, which changes results by rounding.
+    and their layers among them) is watched, every call of ``scaled_dot_product_attention`` in it,
+    and every softmax of scores of queries and keys that meets values: the weights of every head,
+    before dropout. They are computed beside the module's own calls, whose results, gradients and
+    random numbers are those of a run that nobody watches.
 
     Args:
-        module: an ``nn.MultiheadAttention``, or whatever has some inside or attends itself. Heads
-            that share an axis with the batch, [batch · heads, queries, keys], are told apart by the
-            length of the first tensor that it is called with. Where nothing names the sequences,
-            keys of another length than queries count as cross-attention.
-        passes: how many of the last passes to keep. A pass is a call of ``module``; where only
-            parts of it are called, it ends when a part is called again.
+        module: an ``nn.MultiheadAttention``, or whatever has some inside or attends itself. Which
+            axis of weights is heads and which the batch is told by how queries and keys were made;
+            what cannot be told, or is no attention, is not read, and notes of the capture say why.
+            Where nothing names the sequences, keys of another length than queries count as
+            cross-attention.
+        passes: how many of the last passes to keep. A pass is a call of ``module`` or of one of its
+            methods; where only parts of it are called, it ends when a part is called again.
+        layout: what the axes of written-out weights are where the code does not show it, a letter
+            each: b batch, h heads, q queries, k keys, such as ``"hbqk"``.
+        batch: how many items [batch · heads, queries, keys] holds.
+        order: ``"bh"`` or ``"hb"``: which of the two is the slower one there.
 
     Yields:
         What was watched: ``capture(tokens)`` of it, inside the ``with`` block or after it.
 
     Raises:
-        UsageError: no module, or one of transformers, which :func:`load` takes; FlexAttention.
+        UsageError: no module, one of transformers, which :func:`load` takes, or a layout that is
+            none.
     """
-    watched = Watched(module, passes)
+    watched = Watched(module, passes, layout=layout, batch=batch, order=order)
     with watched._watch.watching():
         yield watched
 

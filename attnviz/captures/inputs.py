@@ -303,7 +303,7 @@ def _derived(ready: Ready, options: MapOptions) -> Ready:
 def _captured(capture: Capture, select: str | None) -> Ready:
     chosen = capture.layout if select is None else selection.select(select, capture.layout)
     heads = frozenset(head for head in chosen if capture.holds(head))
-    return Ready(capture.inputs, capture.layout, heads, lambda: capture, held=True)
+    return Ready(capture.inputs, capture.layout, heads, capture.finite, held=True)
 
 
 def _prepared(prompt: Prompt, source: Source, options: MapOptions) -> Ready:

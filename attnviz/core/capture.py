@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from attnviz.core.heads import Head, Layout, Site
@@ -60,6 +60,25 @@ class Capture:
     def holds(self, head: Head) -> bool:
         """Whether a head's map is held."""
         return head.site in self.maps and head.index in self.indices(head.site)
+
+    def finite(self) -> Capture:
+        """The same, rows that are NaN since no key is left to them all zero, as they are drawn."""
+        import numpy as np
+
+        if all(np.isfinite(maps).all() for maps in self.maps.values()):
+            return self
+        maps: dict[Site, NDArray[np.floating[Any]]] = {}
+        empty = self.empty_rows
+        for site, layer in self.maps.items():
+            reach = self.reach.get(site)
+            lost = np.isnan(layer)
+            if reach is None:
+                lost &= False
+            else:
+                lost &= ~np.asarray(reach.allowed(*layer.shape[1:]).any(-1))[..., None]
+            maps[site] = np.where(lost, 0, layer)
+            empty += int(lost.any((0, 2)).sum())
+        return replace(self, maps=maps, empty_rows=empty)
 
     def sides(self, head: Head) -> Sides:
         """The tokens on the two axes of a head's map."""

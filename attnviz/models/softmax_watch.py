@@ -1,68 +1,169 @@
-"""Attention that somebody wrote by hand: a softmax whose result meets values in a product.
+"""Attention as it runs, by PyTorch's functions or written out: a softmax that meets values.
 
-Nothing is known by name. While :class:`SoftmaxWatch` is on, what every softmax gives (of the last
-axis; also exponentials over their sum) is followed through whatever leaves its numbers in place or
-drops some of them, until a product of tensors takes it (``@``, ``matmul``, ``bmm``, ``einsum``):
-that product is attention, and what softmax gave its weights. Matrices of parameters are no values,
-so that a distribution over words times an embedding table is none.
+While :class:`AttentionWatch` is on, the axes of every tensor are followed (:mod:`.axes`). What a
+softmax gives (over any axis; also exponentials over their sum) is followed through whatever leaves
+its numbers in place, moves or drops some of them or mixes heads, until it meets values: a product
+that sums over the axis of the softmax. That product is attention, and what softmax gave its
+weights. What cannot be followed so far is said with its reason, and no call is changed or stopped.
 
 Shapes: B batch, H heads, T queries, S keys.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from attnviz.errors import InputError
-from attnviz.models.output_gates import gated_weights
-
-_SOFTMAXES = frozenset({"softmax", "_softmax"})
-_FOLLOWED = frozenset(
-    {"dropout", "reshape", "view", "flatten", "unflatten", "contiguous", "unsqueeze", "squeeze"}
-    | {"to", "float", "half", "bfloat16", "double", "type_as", "type", "clone", "nan_to_num"}
-    | {"masked_fill", "masked_fill_", "expand", "dropout_", "where"}
+from attnviz.models.axes import CONVOLUTIONS, JOINS, Axes, Known, leaves, lineage
+from attnviz.models.sdpa_patch import (
+    heads_arguments,
+    heads_weights,
+    reached,
+    sdpa_arguments,
+    sdpa_weights,
 )
-_PRODUCTS = frozenset({"matmul", "__matmul__", "bmm", "baddbmm", "einsum"})
+from attnviz.models.tensor_calls import (
+    PRODUCTS,
+    Call,
+    Product,
+    argument,
+    function_name,
+    product_of,
+    reduced_axes,
+    tensors_in,
+)
+from attnviz.models.weight_layout import Form, Unread, form_of, head_factors, spread_gates
+
+_SOFTMAXES = frozenset({"softmax", "_softmax", "softmax_"})
+_IN_PLACE = frozenset(
+    {"dropout", "dropout_", "contiguous", "to", "float", "half", "bfloat16", "double", "type_as"}
+    | {"type", "clone", "nan_to_num", "nan_to_num_", "masked_fill", "masked_fill_", "where"}
+    | {"detach", "alpha_dropout", "feature_dropout", "native_dropout", "requires_grad_", "data"}
+)
+_TIMES = frozenset({"mul", "__mul__", "__rmul__", "multiply"})
 _QUOTIENTS = frozenset({"div", "__truediv__", "true_divide", "divide", "div_", "__itruediv__"})
 
-BLOCKED = -1e4
-"""A score of this or less blocks: masks by hand are -1e9, -1e6 or minus infinity."""
 
+@dataclass(eq=False)
+class Soft:
+    """What a softmax gave.
 
-@dataclass(frozen=True, eq=False)
-class _Soft:
-    """What a softmax gave, and which keys it might give something to."""
+    Attributes:
+        weights: as the code has them.
+        allowed: bool, the keys that each row leaves something to.
+        dim: the axis of the softmax, from 0.
+        known: of the weights.
+        path: the module that it ran in.
+        used: whether it was found to be attention, or why it is none.
+        gates: what its heads were multiplied by, [H], where they were.
+    """
 
     weights: Tensor
     allowed: Tensor
+    dim: int
+    known: Known
+    path: str
+    used: str = ""
+    gates: tuple[Tensor, Form | None] | None = None
+
+    def form(self) -> Form:
+        """What its axes count; Unread where that cannot be told."""
+        return form_of(self.known, self.dim)
 
 
-class SoftmaxWatch(TorchFunctionMode):
-    """While it is on, hands over the weights of every attention that is written out.
+@dataclass(frozen=True, eq=False)
+class Trail:
+    """What became of a softmax.
 
-    Every function is called as it was meant, so that its result is the same to the bit where no
-    head is gated.
-
-    Args:
-        tell: gets weights and the allowed keys, bool, both [..., T, S] as the code has them;
-            returns what each head's weights are to be multiplied by, [H], or None.
-        counts: whether calls are of interest now.
+    Attributes:
+        soft: what it gave.
+        mixed: whether its heads were mixed since.
+        changed: whether its numbers were otherwise.
+        valued: whether they were multiplied with values that are not summed up yet.
     """
 
-    def __init__(
-        self, tell: Callable[[Tensor, Tensor], Tensor | None], counts: Callable[[], bool]
-    ) -> None:
+    soft: Soft
+    mixed: bool = False
+    changed: bool = False
+    valued: bool = False
+
+
+@dataclass(eq=False)
+class Called:
+    """What one call of attention did.
+
+    Attributes:
+        path: the module that called, by its name in the whole: ``blocks.3.attn``.
+        weights: as the code has them.
+        allowed: bool, as many.
+        soft: where they were written out, or of ``scaled_dot_product_attention``; else they are
+            [B, H, T, S].
+        crosses: whether keys came from another sequence than queries; None where only their
+            numbers tell.
+        extra: texts of the last keys, which are none of that sequence.
+        notes: what a reader must know, without the layer's name.
+        gated: whether its heads can be multiplied by gates.
+        sdpa: whether it is a call of the function, whose documented axes count where nothing else
+            tells them.
+        result: what is known of what it gave.
+        joined: what calls of one head each stand beside each other with it.
+    """
+
+    path: str
+    weights: Tensor
+    allowed: Tensor
+    soft: Soft | None = None
+    crosses: bool | None = None
+    extra: tuple[str, ...] = ()
+    notes: list[str] = field(default_factory=list)
+    gated: bool = True
+    sdpa: bool = False
+    result: Known | None = None
+    joined: list[Called] = field(default_factory=list)
+
+
+class Listener(Protocol):
+    """Who is told of attention."""
+
+    def path(self) -> str | None:
+        """The module that runs now; None where none of those that are watched does."""
+
+    def called(self, call: Called) -> tuple[Tensor, Form | None] | None:
+        """Take in a call; returns gates [H] and the form of its weights, or None."""
+
+    def found(self, soft: Soft) -> None:
+        """Take in a softmax that may be attention."""
+
+    def unread(self, path: str, reason: str) -> None:
+        """Take in what could not be read."""
+
+    @property
+    def is_gating(self) -> bool:
+        """Whether any heads are gated."""
+
+
+class AttentionWatch(TorchFunctionMode):
+    """While it is on, tells of every call that is attention.
+
+    Every function is called as it was meant, so that its result is the same to the bit where no
+    head is gated. Backward passes are not listened to: what runs there was run before.
+
+    Args:
+        module: the one that is watched.
+        listener: who is told.
+    """
+
+    def __init__(self, module: nn.Module, listener: Listener) -> None:
         super().__init__()
-        self._tell, self._counts = tell, counts
-        self._soft: dict[int, tuple[Tensor, _Soft]] = {}
-        self._powers: dict[int, tuple[Tensor, Tensor]] = {}  # exp(x), x
-        self._sums: dict[int, tuple[Tensor, int]] = {}  # of which powers
+        self._axes, self._listener = Axes(module), listener
 
     def __torch_function__(
         self,
@@ -71,52 +172,353 @@ class SoftmaxWatch(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Make a call, and see what it does with weights."""
+        """Make a call, and see what it is."""
         given = kwargs or {}
-        name = getattr(func, "__name__", "")
-        if name in _PRODUCTS and self._counts():
-            return func(*self._multiplied(args), **given)
-        out = func(*args, **given)
-        if not self._counts() or not isinstance(out, Tensor):
-            return out
-        first = args[0] if args else given.get("input")
-        if name in _SOFTMAXES and isinstance(first, Tensor):
-            dim = args[1] if len(args) > 1 else given.get("dim", -1)
-            if dim in (-1, first.ndim - 1) and out.ndim > 1:
-                self._found(out, first)
-        elif name in ("exp", "exp_") and isinstance(first, Tensor):
-            self._powers, self._sums = {id(out): (out, first)}, {}
-        elif name == "sum" and id(first) in self._powers:
-            self._sums[id(out)] = (out, id(first))
-        elif name in _QUOTIENTS and len(args) > 1 and id(args[1]) in self._sums:
-            if self._sums[id(args[1])][1] == id(first):
-                self._found(out, self._powers[id(first)][1])
-            self._powers, self._sums = {}, {}
-        elif name in _FOLLOWED:
-            known = next((self._soft[id(x)][1] for x in args if id(x) in self._soft), None)
-            if known is not None:
-                self._soft[id(out)] = (out, known)
+        if torch.compiler.is_compiling() or in_backward():  # a compiled part is not seen
+            return func(*args, **given)
+        name = function_name(func)
+        call, gates = self._before(func, name, args, given)
+        if call is None or gates is None:
+            out = func(*args, **given)
+        else:
+            out = self._gated(func, call, gates, args, given)
+        with self.beside(), torch._C.DisableTorchFunction():
+            self._after(func, name, args, given, out, call)
         return out
 
-    def _found(self, weights: Tensor, scores: Tensor) -> None:
-        with torch.no_grad():
-            known = _Soft(weights.detach(), scores.detach() > BLOCKED)
-        self._soft[id(weights)] = (weights, known)
+    def wanted(self) -> bool:
+        """Whether modules may skip their attention, and are to be run again to see it."""
+        return not self._listener.is_gating and not in_backward()
 
-    def _multiplied(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """What a product is to take: with weights and values among it, it is attention."""
-        flat: list[Any] = []
-        for each in args:
-            flat += each if isinstance(each, list | tuple) else [each]
-        soft = [x for x in flat if id(x) in self._soft]
-        values = [x for x in flat if isinstance(x, Tensor) and id(x) not in self._soft]
-        if len(soft) != 1 or not values or any(isinstance(x, nn.Parameter) for x in values):
-            return args
-        (weights,) = soft
-        known = self._soft[id(weights)][1]
-        self._soft = {}
-        gates = self._tell(known.weights, known.allowed)
-        return args if gates is None else _replaced(args, weights, gated_weights(weights, gates))
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        """What fails in the ``with`` block is a note: the run that is watched goes on."""
+        try:
+            yield
+        except Exception as error:
+            first = str(error).strip().partition("\n")[0]
+            reason = f"it could not be read ({type(error).__name__}: {first[:100]})"
+            self._listener.unread(self._listener.path() or "", reason)
+
+    def equate(self, second: Any, first: Any) -> None:
+        """What a module gave when it ran again is what it gave."""
+        for one, other in zip(tensors_in((second,)), tensors_in((first,)), strict=False):
+            if one.shape == other.shape and one in self._axes:
+                self._axes[other] = self._axes[one]
+
+    def _before(
+        self, func: Any, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[Called | None, tuple[Tensor, Form | None] | None]:
+        """What a call is, and the gates of its heads."""
+        call: Called | None = None
+        with self.beside(), torch._C.DisableTorchFunction():
+            if func is functional.scaled_dot_product_attention:
+                call = self._sdpa(args, kwargs)
+            elif func is functional.multi_head_attention_forward:
+                call = self._heads(args, kwargs)
+            else:
+                call = self._met(name, args, kwargs)
+        if call is None:
+            return None, None
+        if call.soft is None:
+            return call, self._listener.called(call)
+        if call.soft.used != "attention":  # else the same weights meet other values too
+            call.soft.used = "attention"
+            call.soft.gates = self._listener.called(call)
+        return call, call.soft.gates
+
+    def _gated(
+        self,
+        func: Any,
+        call: Called,
+        gates: tuple[Tensor, Form | None],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
+        """Make a call with heads multiplied by their gates."""
+        own, form = gates
+        if call.soft is None:
+            given = heads_arguments(args, kwargs)
+            weight = given["out_proj_weight"]  # which joins heads: [D, H · d]
+            columns = own.to(weight).repeat_interleave(weight.shape[1] // len(own))
+            given["out_proj_weight"] = weight * columns
+            return func(**given)
+        try:
+            heads = head_factors(call.soft.known, form or ())
+            if call.sdpa:
+                out = func(*args, **kwargs)
+                return out * spread_gates(own, heads, (*call.soft.known.axes[:-2], (), ())).to(out)
+            operands = tensors_in((*args, *kwargs.values()))
+            old = next(x for x in operands if self._axes[x].trail is not None)
+            new = old * spread_gates(own, heads, self._axes[old].axes).to(old)
+        except Unread as error:
+            raise InputError(f"heads of {call.path} cannot be ablated: {error}") from None
+        return func(*_replaced(args, old, new), **_named(kwargs, old, new))
+
+    def _sdpa(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Called | None:
+        path = self._listener.path()
+        if path is None:
+            return None
+        given = sdpa_arguments(args, kwargs)
+        query, key = given["query"], given["key"]
+        if query.is_nested or key.is_nested:
+            shape = "nested tensors, which have no map of one size"
+            self._listener.unread(path, f"scaled_dot_product_attention was called with {shape}")
+            return None
+        weights, allowed = sdpa_weights(given)
+        leading = tuple(range(-query.ndim, -2))
+        own = tuple(range(-key.ndim, -2))
+        labels = ((*leading, "t", "i"), (*own, "s", "i"))
+        known = self._axes.multiplied(Product((query, key), labels, (*leading, "t", "s")))
+        soft = Soft(weights, allowed, weights.ndim - 1, known, path)
+        return Called(path, weights, allowed, soft, sdpa=True)
+
+    def _heads(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Called | None:
+        path = self._listener.path()
+        if path is None:
+            return None
+        given = heads_arguments(args, kwargs)
+        if given["query"].is_nested:
+            self._listener.unread(path, "nn.MultiheadAttention was called with nested tensors")
+            return None
+        weights, allowed, extra, crosses = heads_weights(given)
+        return Called(path, weights, allowed, None, crosses, extra)
+
+    def _met(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Called | None:
+        """A product of weights and values."""
+        if name in ("sum", "nansum"):
+            return self._summed(args, kwargs)
+        product = product_of(name, args, kwargs) if name in PRODUCTS else None
+        if product is None:
+            return None
+        known = [self._axes[x] for x in product.operands]
+        trails = [k.trail for k in known]
+        if sum(trail is not None for trail in trails) != 1:
+            self._unnormalized(product, known, trails)
+            return None
+        index = 0 if trails[0] is not None else 1
+        trail, other = trails[index], known[1 - index]
+        gone = product.summed(index)
+        met = leaves(a for n in gone for a in known[index].axes[n])
+        if other.fixed == "matrix":
+            if (
+                met
+                and met == _soft_leaves(trail.soft)
+                and (trail.soft.known.pair or trail.soft.known.lost)
+            ):
+                self._refuse(trail.soft, "its values are parameters")
+            return None
+        if set(met) != set(_soft_leaves(trail.soft)) or not gone:
+            if not set(met) & set(_soft_leaves(trail.soft)):
+                self._misplaced(trail.soft, met)
+            else:
+                self._refuse(trail.soft, "only a part of its axis meets values")
+            return None
+        return self._called(trail)
+
+    def _summed(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Called | None:
+        """A sum over keys of weights that were multiplied with values one by one."""
+        x = argument(args, kwargs, 0, "input")
+        if not isinstance(x, Tensor) or x not in self._axes or self._axes[x].trail is None:
+            return None
+        known = self._axes[x]
+        gone = reduced_axes(args, kwargs, x.ndim)
+        met = leaves(a for n in gone for a in known.axes[n])
+        if not known.trail.valued or set(met) != set(_soft_leaves(known.trail.soft)):
+            return None
+        call = self._called(known.trail)
+        if call is not None:
+            call.gated = False
+        return call
+
+    def _called(self, trail: Trail) -> Called:
+        soft = trail.soft
+        call = Called(soft.path, soft.weights, soft.allowed, soft, gated=not trail.mixed)
+        if trail.mixed:
+            call.notes.append("heads are mixed after the softmax; maps are those before it")
+        if trail.changed:
+            call.notes.append("weights are changed after the softmax; maps are those before it")
+        return call
+
+    def _misplaced(self, soft: Soft, met: Sequence[Any]) -> None:
+        shape = list(soft.weights.shape)
+        places = [n for n, factors in enumerate(soft.known.axes) if set(leaves(factors)) & set(met)]
+        over = f"axis {places[0]}" if places else "another axis"
+        self._refuse(
+            soft, f"the softmax goes over axis {soft.dim} of {shape}; values are summed over {over}"
+        )
+
+    def _refuse(self, soft: Soft, reason: str) -> None:
+        if not soft.used:
+            soft.used = reason
+            self._listener.unread(soft.path, f"{reason} (softmax of {list(soft.weights.shape)})")
+
+    def _unnormalized(self, product: Product, known: list[Known], trails: list[Any]) -> None:
+        """Say of scores that meet values without a softmax that they are not read."""
+        for index in (0, 1):
+            pair = known[index].pair
+            if pair is None or trails[index] is not None or known[1 - index].fixed == "matrix":
+                continue
+            met = {a.root for n in product.summed(index) for a in leaves(known[index].axes[n])}
+            tokens = any(
+                a.role == "data"
+                for n in product.summed(index)
+                for a in leaves(known[index].axes[n])
+            )
+            path = self._listener.path()
+            if met and tokens and path is not None and any(met <= side for side in pair.sides):
+                shape = list(product.operands[index].shape)
+                by = f"{pair.function} of scores" if pair.function else "scores without a softmax"
+                self._listener.unread(
+                    path, f"{by} {shape} meet values; rows that do not sum to 1 are not read"
+                )
+
+    def _after(
+        self,
+        func: Any,
+        name: str,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        out: Any,
+        call: Called | None,
+    ) -> None:
+        """Follow the result of a call."""
+        if func is functional.scaled_dot_product_attention:
+            given = sdpa_arguments(args, kwargs)
+            self._follow_mixed(given["query"], given["value"], out)
+        elif func is functional.multi_head_attention_forward:
+            given = heads_arguments(args, kwargs)
+            self._follow_mixed(given["query"], given["query"], out[0])
+            out = out[0]
+            if call is not None and call.soft is None and bool(call.weights.isnan().any()):
+                # without weights the function gives zero where with them it gives NaN
+                rows = (out if out.ndim == 3 else out[:, None]).isfinite().all(-1)
+                lost = call.weights.isnan() & rows.t()[:, None, :, None]
+                call.weights = call.weights.masked_fill(lost, 0.0)
+        elif isinstance(out, Tensor | list | tuple):
+            given_tensors = tuple(tensors_in((*args, *kwargs.values())))
+            inside = bool(given_tensors) or self._listener.path() is not None
+            self._axes.follow(Call(name, func, args, kwargs, given_tensors), out, inside)
+            if isinstance(out, Tensor):
+                self._trail(name, args, kwargs, out)
+        if isinstance(out, Tensor) and name in JOINS and self._axes[out].calls:
+            self._join(self._axes[out].calls)
+            self._axes[out] = replace(self._axes[out], calls=())
+        if name == "__setitem__" and args[2] in self._axes and len(self._axes[args[2]].calls) == 1:
+            known = self._axes[args[0]]
+            calls = (*known.calls, *self._axes[args[2]].calls)
+            self._axes[args[0]] = replace(known, calls=calls)
+            self._join(calls)
+        if call is not None and isinstance(out, Tensor):
+            known = replace(self._axes[out], pair=None, calls=(call,))
+            self._axes[out] = call.result = known
+
+    def _follow_mixed(self, query: Tensor, value: Tensor, out: Tensor) -> None:
+        if out.is_nested:
+            return
+        axes = self._axes[query].axes
+        last = self._axes[value].axes[-1]
+        width = out.shape[-1]
+        new = Axes.features(width) if value is query else last
+        self._axes[out] = Known((*axes[:-1], new))
+
+    @staticmethod
+    def _join(calls: Sequence[Called]) -> None:
+        """Calls of one head each whose results are put beside each other are one layer."""
+        first, *others = dict.fromkeys(calls)
+        alike = len({call.weights.shape for call in calls}) == 1
+        results = [call.result for call in (first, *others) if call.result is not None]
+        alike = alike and len({len(known.axes) for known in results}) == 1
+        if others and alike and lineage(results)[0] in ("features", "heads"):
+            first.joined = others
+
+    def _trail(
+        self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Tensor
+    ) -> None:
+        """Begin to follow a softmax, or follow it on."""
+        given = list(tensors_in((*args, *kwargs.values())))
+        if not given:
+            return
+        first = given[0]
+        if name in _SOFTMAXES:
+            self._found(out, first, _softmax_axis(args, kwargs, first.ndim))
+        elif name in ("exp", "exp_"):
+            scores = out.detach().log() if first is out else first.detach()
+            self._axes[out] = replace(self._axes[out], power=scores, total=id(out))
+        elif name in _QUOTIENTS and len(given) > 1:
+            one, other = (self._axes[x] for x in given[:2])
+            if one.power is not None and other.total == one.total and other.power is None:
+                dims = [n for n in range(out.ndim) if given[1].shape[n] != out.shape[n]]
+                if len(dims) == 1:
+                    self._axes[out] = replace(self._axes[out], power=None, total=0)
+                    self._found(out, one.power, dims[0])
+                    return
+            self._carry(name, given, out)
+        else:
+            self._carry(name, given, out)
+
+    def _carry(self, name: str, given: Sequence[Tensor], out: Tensor) -> None:
+        """Follow a softmax through a function that is no view."""
+        known = self._axes[out]
+        source = next((x for x in given if x in self._axes and self._axes[x].trail), None)
+        if source is None:
+            return
+        trail = self._axes[source].trail
+        if source is out:
+            if name not in _IN_PLACE:
+                self._axes[out] = replace(known, trail=replace(trail, changed=True))
+            return
+        if known.trail is not None:
+            return
+        if name in PRODUCTS or name in CONVOLUTIONS:
+            point = name in PRODUCTS or set(given[1].shape[2:]) == {1}
+            matrix = all(self._axes[x].fixed == "matrix" for x in given if x is not source)
+            left = leaves(a for factors in known.axes for a in factors)
+            if point and matrix and set(_soft_leaves(trail.soft)) <= set(left):
+                self._axes[out] = replace(known, trail=replace(trail, mixed=True))
+            return
+        if out.ndim < source.ndim or any(
+            size not in (1, now)
+            for size, now in zip(source.shape[::-1], out.shape[::-1], strict=False)
+        ):
+            return  # sums and joins end it
+        if name in _IN_PLACE:
+            self._axes[out] = replace(known, trail=trail)
+        elif out.shape == source.shape or name in _TIMES:
+            wider = name in _TIMES and out.shape != source.shape
+            changed = trail.changed or not wider
+            self._axes[out] = replace(known, trail=replace(trail, changed=changed, valued=wider))
+
+    def _found(self, weights: Tensor, scores: Tensor, dim: int) -> None:
+        path = self._listener.path()
+        known = self._axes[weights]
+        if path is None or weights.ndim < 2 or not weights.is_floating_point():
+            return
+        with torch.no_grad():
+            allowed = reached(scores.detach().movedim(dim, -1)).movedim(-1, dim)
+            allowed = allowed & (weights.detach() != 0)
+            kept = weights.detach().clone()
+        known = replace(known, trail=None)
+        soft = Soft(kept, allowed, dim, known, path)
+        self._axes[weights] = replace(known, trail=Trail(soft))
+        if known.pair is not None or known.lost:
+            self._listener.found(soft)
+
+
+def in_backward() -> bool:
+    """Whether autograd's backward pass is running, in which checkpointed layers run again."""
+    return torch._C._current_graph_task_id() != -1
+
+
+def _soft_leaves(soft: Soft) -> tuple[Any, ...]:
+    return leaves(soft.known.axes[soft.dim])
+
+
+def _softmax_axis(args: Sequence[Any], kwargs: Mapping[str, Any], ndim: int) -> int:
+    dim = argument(args, kwargs, 1, "dim")
+    if dim is None:  # as nn.functional.softmax takes it
+        dim = 0 if ndim in (0, 1, 3) else 1
+    return int(dim) % max(ndim, 1)
 
 
 def _replaced(args: tuple[Any, ...], old: Tensor, new: Tensor) -> tuple[Any, ...]:
@@ -128,32 +530,5 @@ def _replaced(args: tuple[Any, ...], old: Tensor, new: Tensor) -> tuple[Any, ...
     )  # fmt: skip
 
 
-def by_head(weights: Tensor, allowed: Tensor, batch: int) -> tuple[Tensor, Tensor]:
-    """Weights and allowed keys, as a module has them, as [B, H, T, S] in float32 or better.
-
-    Args:
-        weights: [T, S], [B, T, S], [B · H, T, S] or [B, H, T, S].
-        allowed: bool, as many.
-        batch: how many items the module was called with, which tells [B · H, T, S] apart.
-
-    Raises:
-        InputError: other shapes, or weights that are not numbers though keys were allowed.
-    """
-    shape = tuple(weights.shape)
-    if len(shape) > 4:
-        raise InputError(
-            f"a softmax of shape {shape} met values; only [batch, heads, queries, keys] tells "
-            "heads apart"
-        )
-    if len(shape) == 2:
-        shape = (1, 1, *shape)
-    elif len(shape) == 3:
-        heads = shape[0] // batch if batch and shape[0] % batch == 0 else 1
-        shape = (shape[0] // heads, heads, *shape[1:])
-    with torch.no_grad():
-        wide = torch.promote_types(weights.dtype, torch.float32)
-        weights, allowed = weights.reshape(shape).to(wide), allowed.reshape(shape)
-        weights = weights.masked_fill(~allowed.any(-1, keepdim=True), 0.0)
-    if not bool(weights.isfinite().all()):
-        raise InputError("attention weights are not numbers (NaN): look at what the module was fed")
-    return weights, allowed
+def _named(kwargs: Mapping[str, Any], old: Tensor, new: Tensor) -> dict[str, Any]:
+    return dict(zip(kwargs, _replaced(tuple(kwargs.values()), old, new), strict=True))

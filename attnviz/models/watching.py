@@ -1,99 +1,139 @@
-"""PyTorch's own attention modules, watched while somebody else's code runs them.
+"""Attention watched while somebody else's code runs it: passes, layers and their captures.
 
-``nn.MultiheadAttention`` averages its heads or returns no weights at all, and the layers of
-``nn.Transformer`` skip it altogether where they can take a fast path. While a :class:`Watch` is on,
-that path is off, and after every call of an attention module its weights are computed again, head
-by head, without dropout and without a gradient: what the module itself returns stays as it is.
-Modules that call ``scaled_dot_product_attention`` themselves are seen by :mod:`.sdpa_patch`, those
-that write softmax out by :mod:`.softmax_watch`.
+While a :class:`Watch` is on, the weights of every attention that runs in a module are kept, head
+by head, without dropout and without a gradient; what the module itself returns stays as it is, to
+the bit. :mod:`.softmax_watch` finds attention, :mod:`.axes` tells its axes apart, and here its
+calls become the layers of passes.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from functools import partial
-from inspect import signature
+from dataclasses import dataclass, field
+from itertools import takewhile
+from types import FrameType
 from typing import Any
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
+from torch.nn.modules import module as modules
 
 from attnviz.core.capture import Capture
-from attnviz.core.heads import Head, Layout, Site, SiteKind
+from attnviz.core.heads import SITE_PREFIX, Head, Layout, Site, SiteKind
 from attnviz.core.key_mask import KeyMask
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError
-from attnviz.models.output_gates import by_call, gate_module
 from attnviz.models.recorded.layouts import choose_item
-from attnviz.models.sdpa_patch import SdpaWatch, flex_refused
-from attnviz.models.softmax_watch import SoftmaxWatch, by_head
+from attnviz.models.sdpa_patch import fast_paths_run_twice, flex_noted
+from attnviz.models.softmax_watch import AttentionWatch, Called, Soft, in_backward
+from attnviz.models.weight_layout import Form, Unread, arranged, hinted
 
-_FORWARD = signature(nn.MultiheadAttention.forward)
-_EXTRA = ("<bias>", "<zero>")
-"""Keys that no token stands for: ``add_bias_kv`` and ``add_zero_attn`` put them at the end."""
+_HINTS = {
+    3: "; say batch= (how many items) and order='bh' or 'hb', or layout='bqk'",
+    4: "; say layout='bhqk', or another order of its axes",
+}
+"""What the caller may say of weights with so many axes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
-    """What one call of an attention module did.
+class Layer:
+    """Heads that attend together in a pass.
 
     Attributes:
-        module: which; None of a call of the function.
-        path: the module that called, by its name in the whole: ``blocks.3.attn``.
-        weights: [B, H, T, S], zero in rows without an allowed key.
-        allowed: bool [B, H or 1, T, S].
+        path: the module that they stand in, by its name in the whole: ``blocks.3.attn``.
+        weights: [B, H, T, S].
+        allowed: bool [B, H, T, S].
         crosses: whether keys came from another sequence than queries.
         extra: texts of the last keys, which are none of that sequence.
+        notes: what a reader must know.
+        calls: the number of each call in the pass, and its form; several where each has one head.
+        gated: whether its heads can be multiplied by gates.
     """
 
-    module: nn.MultiheadAttention | None
     path: str
     weights: Tensor
     allowed: Tensor
     crosses: bool
     extra: tuple[str, ...]
+    notes: tuple[str, ...]
+    calls: Mapping[int, Form | None]
+    gated: bool
+
+
+@dataclass(eq=False)
+class Pass:
+    """What ran in one pass.
+
+    Attributes:
+        calls: of attention, in their order.
+        serials: of each the call of the part of the module that it ran in.
+        softs: softmaxes of scores; those that are none of the calls could not be followed.
+        unread: what could not be read, the module first.
+        dtype: that of autocast, where it was on.
+    """
+
+    calls: list[Called] = field(default_factory=list)
+    serials: list[int] = field(default_factory=list)
+    softs: list[Soft] = field(default_factory=list)
+    unread: dict[tuple[str, str], None] = field(default_factory=dict)
+    dtype: torch.dtype | None = None
 
 
 class Watch:
-    """Keeps what the attention modules inside a module attend to.
+    """Keeps what the attention inside a module attends to.
 
     Args:
-        module: an ``nn.MultiheadAttention``, or whatever has some inside or calls
-            ``scaled_dot_product_attention``.
+        module: whatever attends.
         passes: how many of the last passes to keep.
+        layout: what the axes of weights are, such as ``hbqk``, where the code does not show it.
+        batch: how many items an axis holds that heads share.
+        order: ``bh`` or ``hb``, which of them is the slower one there.
 
     Raises:
-        UsageError: no module, or one of transformers.
+        UsageError: no module, one of transformers, or a layout that is none.
     """
 
-    def __init__(self, module: nn.Module, passes: int = 1) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        passes: int = 1,
+        layout: str | None = None,
+        batch: int | None = None,
+        order: str | None = None,
+    ) -> None:
         if not isinstance(module, nn.Module):
             raise UsageError("{module} takes a torch module, not {}", type(module).__name__,
                              module=...)  # fmt: skip
         if passes < 1:
             raise UsageError("{passes} must be 1 or more", passes=passes)
-        self._module = module
-        self._watched = [m for m in module.modules() if isinstance(m, nn.MultiheadAttention)]
-        if not self._watched and hasattr(module, "set_attn_implementation"):
+        _check_hints(layout, batch, order)
+        own = any(isinstance(part, nn.MultiheadAttention) for part in module.modules())
+        if not own and hasattr(module, "set_attn_implementation"):
             raise UsageError(
                 "{} is a transformers model; give it to attnviz.load(model, tokenizer=...)",
                 type(module).__name__,
             )
-        decoding = [m for m in module.modules() if isinstance(m, nn.TransformerDecoderLayer)]
-        self._decoding = {id(layer.self_attn) for layer in decoding}
-        self._passes: deque[list[Called]] = deque(maxlen=passes)
-        self._running: list[str] = []  # modules at work, the innermost last
-        self._batch = 0
+        self._module = module
+        self._hints = (layout, batch, order)
+        parts = reversed([*module.named_modules()])  # of several names the first
+        self._names: dict[int, str] = {id(part): name for name, part in parts}
+        self._decoding = {
+            f"{name}.self_attn".removeprefix(".")
+            for name, part in module.named_modules()
+            if isinstance(part, nn.TransformerDecoderLayer)
+        }
+        self._passes: deque[Pass] = deque(maxlen=passes)
+        self._running: list[nn.Module] = []  # modules at work, the innermost last
+        self._serial = 0
+        self._frame: FrameType | None = None
         self._on = False
-        self._gates: Mapping[int, Tensor] = {}
-        self._undo: Callable[[], None] = _nothing
+        self._gates: Mapping[int, tuple[Tensor, Form | None]] = {}
 
     @property
     def passes(self) -> int:
@@ -102,30 +142,19 @@ class Watch:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Watch inside the ``with`` block; afterwards the modules are as they were."""
-        fast = torch.backends.mha.get_fastpath_enabled()
+        """Watch inside the ``with`` block; afterwards everything is as it was."""
+        mode = AttentionWatch(self._module, self)
         with ExitStack() as undo:
-            undo.callback(torch.backends.mha.set_fastpath_enabled, fast)
-            torch.backends.mha.set_fastpath_enabled(False)
-            for hook in self._hooks():
-                undo.callback(hook.remove)
-            undo.enter_context(flex_refused())
-            undo.enter_context(SdpaWatch(self._computed, self._is_running))
-            undo.enter_context(SoftmaxWatch(self._written, self._is_running))
+            undo.callback(modules.register_module_forward_pre_hook(self._enters).remove)
+            leave = modules.register_module_forward_hook(self._leaves, always_call=True)
+            undo.callback(leave.remove)
+            undo.enter_context(fast_paths_run_twice(mode, lambda m: id(m) in self._names))
+            undo.enter_context(flex_noted(lambda reason: self.unread(self.path() or "", reason)))
+            undo.enter_context(mode)
+            undo.callback(setattr, self, "_frame", None)
             undo.callback(setattr, self, "_on", False)
             self._on = True
             yield
-
-    def _hooks(self) -> Iterator[RemovableHandle]:
-        for name, module in self._module.named_modules():
-            begin = self._begins if module is self._module else partial(self._enters, name)
-            yield module.register_forward_pre_hook(begin, prepend=True)
-        for module in self._watched:
-            yield module.register_forward_pre_hook(self._attends, with_kwargs=True)
-            yield module.register_forward_hook(self._attended, with_kwargs=True)
-            yield module.register_forward_hook(self._releases, always_call=True)
-        for module in self._module.modules():
-            yield module.register_forward_hook(self._leaves, always_call=True)
 
     @property
     def layout(self) -> Layout:
@@ -135,9 +164,8 @@ class Watch:
             UsageError: nothing has run.
         """
         heads: dict[SiteKind, list[int]] = {}
-        calls = self._pass(-1)
-        for site, call in zip(self._sites(calls), calls, strict=True):
-            heads.setdefault(site.kind, []).append(call.weights.shape[1])
+        for site, layer in self._layers(-1):
+            heads.setdefault(site.kind, []).append(layer.weights.shape[1])
         return Layout({kind: tuple(numbers) for kind, numbers in heads.items()})
 
     @property
@@ -147,14 +175,22 @@ class Watch:
         Raises:
             UsageError: nothing has run.
         """
-        calls = self._pass(-1)
         paths: dict[Site, str] = {}
         times: Counter[str] = Counter()
-        for site, call in zip(self._sites(calls), calls, strict=True):
-            times[call.path] += 1
-            again = f" (call {times[call.path]})" if times[call.path] > 1 else ""
-            paths[site] = (call.path or type(self._module).__name__) + again
+        for site, layer in self._layers(-1):
+            times[layer.path] += 1
+            again = f" (call {times[layer.path]})" if times[layer.path] > 1 else ""
+            paths[site] = self._called_as(layer.path) + again
         return paths
+
+    def unread_in(self, index: int) -> tuple[str, ...]:
+        """What could not be read in a pass, each with its module and the reason."""
+        try:
+            run = self._passes[index]
+        except IndexError:
+            return ()
+        _, refused = self._read(run)
+        return tuple(f"{self._called_as(path)}: {reason}" for path, reason in refused)
 
     @contextmanager
     def gating(self, heads: Iterable[Head], gate: float | Tensor) -> Iterator[None]:
@@ -165,19 +201,33 @@ class Watch:
             gate: 0 takes them away, 1 leaves them; or a tensor with one for each, in their order.
 
         Raises:
-            UsageError: outside of :meth:`watching`, or inside of another such block.
+            UsageError: outside of :meth:`watching`, inside of another such block, or heads whose
+                output cannot be told from that of others.
         """
         if not self._on:
             raise UsageError("heads are ablated inside the with block of watch, where they run")
         if self._gates:
             raise UsageError("heads are ablated already; name all of them in one call")
-        calls = self._pass(-1)
-        number = {site: index for index, site in enumerate(self._sites(calls))}
-        counts = {index: call.weights.shape[1] for index, call in enumerate(calls)}
+        layers = dict(self._layers(-1))
+        counts: dict[int, int] = {}
+        forms: dict[int, Form | None] = {}
+        for layer in layers.values():
+            for number, form in layer.calls.items():
+                counts[number] = layer.weights.shape[1] // len(layer.calls)
+                forms[number] = form
         gated: dict[int, list[int]] = {}
         for head in heads:
-            gated.setdefault(number[head.site], []).append(head.index)
-        self._gates = by_call(counts, gated, gate)
+            layer = layers[head.site]
+            if not layer.gated:
+                raise UsageError(
+                    "heads of {} cannot be ablated: {}",
+                    self._called_as(layer.path),
+                    "; ".join(layer.notes) or "weights meet values one by one",
+                )
+            which, index = divmod(head.index, layer.weights.shape[1] // len(layer.calls))
+            gated.setdefault(list(layer.calls)[which], []).append(index)
+        gates = _by_call(counts, gated, gate)
+        self._gates = {number: (own, forms[number]) for number, own in gates.items()}
         try:
             yield
         finally:
@@ -187,15 +237,16 @@ class Watch:
         self, tokens: Tokens | None, source_tokens: Tokens | None, item: int | None, index: int
     ) -> Capture:
         """One item of a pass as a capture; see :meth:`Watched.capture`."""
-        calls = self._pass(index)
+        layers = self._layers(index)
         maps: dict[Site, NDArray[Any]] = {}
         reach: dict[Site, KeyMask] = {}
         heads: dict[SiteKind, list[int]] = {}
         sizes: dict[SiteKind, tuple[int, int]] = {}
-        sites = self._sites(calls)
-        for call, site in zip(calls, sites, strict=True):
-            number, kind = choose_item(len(call.weights), item), site.kind
-            size = (call.weights.shape[2], call.weights.shape[3])
+        notes: list[str] = []
+        several = len({site.kind for site, _ in layers}) > 1
+        for site, layer in layers:
+            number, kind = choose_item(len(layer.weights), item), site.kind
+            size = (layer.weights.shape[2], layer.weights.shape[3])
             if sizes.setdefault(kind, size) != size:
                 raise UsageError(
                     "the {} layers attend over {} and over {} positions; watch one of them",
@@ -203,147 +254,319 @@ class Watch:
                     _by(sizes[kind]),
                     _by(size),
                 )
-            maps[site] = call.weights[number].cpu().numpy()
-            reach[site] = KeyMask.of(call.allowed[number].cpu().numpy())
+            maps[site] = layer.weights[number].cpu().numpy()
+            allowed = layer.allowed[number]
+            # of a row whose keys are all masked, those that the module attends to all the same
+            allowed = allowed | (~allowed.any(-1, keepdim=True) & (layer.weights[number] > 0))
+            reach[site] = KeyMask.of(allowed.cpu().numpy())
             heads.setdefault(kind, []).append(len(maps[site]))
+            name = f"{SITE_PREFIX[kind]}:{site.layer}" if several else str(site.layer)
+            where = f"layer {name} ({self._called_as(layer.path)})"
+            notes += [f"In {where} {note}." for note in layer.notes]
+            notes += _empty_rows(layer.weights[number], layer.allowed[number], where)
         order: list[SiteKind] = [kind for kind in ("encoder", "decoder", "cross") if kind in heads]
-        extra = {site.kind: call.extra for call, site in zip(calls, sites, strict=True)}
+        extra = {site.kind: layer.extra for site, layer in layers}
         sides = _sides({kind: sizes[kind] for kind in order}, extra, tokens, source_tokens)
+        weights, dtype = layers[0][1].weights, self._passes[index].dtype
+        if dtype is not None:
+            notes.append(
+                f"It ran under autocast ({_named(dtype)}), which rounds what it computes: weights "
+                "are those of that run, and differ from a run without it."
+            )
+        notes += [f"Not read: {reason}." for reason in self.unread_in(index)]
         info = SourceInfo(
             type(self._module).__name__,
             "hooked",
             "as PyTorch computes it, before dropout",
-            str(calls[0].weights.device),
-            str(calls[0].weights.dtype).removeprefix("torch."),
+            str(weights.device),
+            _named(dtype or weights.dtype),
             versions={"torch": torch.__version__},
         )
         layout = Layout({kind: tuple(heads[kind]) for kind in order})
-        empty = sum(int((~m.any(-1)).any(0).sum()) for m in maps.values())
-        return Capture(info, layout, Inputs(sides), maps, empty, reach)
+        empty = sum(int((m == 0).all(-1).any(0).sum()) for m in maps.values())
+        return Capture(info, layout, Inputs(sides, notes=tuple(notes)), maps, empty, reach)
 
-    def _pass(self, index: int) -> list[Called]:
-        if not any(self._passes):
+    def _layers(self, index: int) -> list[tuple[Site, Layer]]:
+        """The layers of a pass with the kind and number of each."""
+        seen = [self._read(run)[0] for run in self._passes]
+        if not any(seen):
+            unread = self.unread_in(-1)
             raise UsageError(
-                "no attention was seen: call the module inside the with block, then capture; seen "
-                "are nn.MultiheadAttention, scaled_dot_product_attention, and a softmax of the "
-                "last axis that meets values in a product; what a kernel of its own computes is "
-                "not: give its weights to attnviz.from_arrays"
+                "no attention was seen: call the module, or its parts, inside the with block, then "
+                "capture; seen are nn.MultiheadAttention, scaled_dot_product_attention, and a "
+                "softmax of scores of tokens that meets values{}; attnviz.from_arrays takes "
+                "weights of any other",
+                "".join(f"; not read: {reason}" for reason in unread),
             )
         try:
-            return self._passes[index]
+            layers = seen[index]
         except IndexError:
             raise UsageError(
                 "{} passes are kept; there is no {index}", len(self._passes), index=index
             ) from None
+        return list(zip(self._sites(layers), layers, strict=True))
 
-    def _sites(self, calls: list[Called]) -> list[Site]:
+    def _read(self, run: Pass) -> tuple[list[Layer], list[tuple[str, str]]]:
+        """The layers of a pass, and what could not be read: its module and the reason."""
+        refused = list(run.unread)
+        layers: list[Layer] = []
+        joined = {id(other) for call in run.calls for other in call.joined}
+        numbers = {id(call): number for number, call in enumerate(run.calls)}
+        for call in run.calls:
+            if id(call) in joined:
+                continue
+            try:
+                layers.append(self._layer([call, *call.joined], numbers))
+            except Unread as error:
+                what = "scaled_dot_product_attention" if call.sdpa else "softmax"
+                shape = list(call.weights.shape)
+                hint = _HINTS.get(len(shape), "") if error.missing else ""
+                refused.append((call.path, f"{error} ({what} of {shape}){hint}"))
+        for soft in run.softs:
+            if not soft.used:
+                shape = list(soft.weights.shape)
+                reason = f"the softmax of {shape} over axis {soft.dim} meets no values that are "
+                refused.append((soft.path, reason + "summed over that axis"))
+        return layers, list(dict.fromkeys(refused))
+
+    def _layer(self, calls: list[Called], numbers: Mapping[int, int]) -> Layer:
+        """A call, or several of one head each, as a layer; Unread where axes cannot be told."""
+        forms = [self._form(call) for call in calls]
+        weights, allowed = (
+            torch.cat(
+                [
+                    x if form is None else arranged(x, form)
+                    for x, form in zip(parts, forms, strict=True)
+                ],
+                1,
+            )
+            for parts in ([c.weights for c in calls], [c.allowed for c in calls])
+        )
+        first = calls[0]
+        notes = [note for call in calls for note in call.notes]
+        apart = [n for n, some in enumerate(forms[0] or ()) if any(w == "h" for _, w in some)]
+        if len(apart) > 1:
+            axes = f"axes {' and '.join(map(str, apart))} of {list(first.weights.shape)}"
+            notes.append(f"heads are counted over {axes}")
+        crosses = weights.shape[-1] != weights.shape[-2] if first.crosses is None else first.crosses
+        wide = torch.promote_types(weights.dtype, torch.float32)
+        return Layer(
+            _common([call.path for call in calls]),
+            weights.to(wide),
+            allowed,
+            crosses,
+            first.extra,
+            tuple(dict.fromkeys(notes)),
+            {numbers[id(call)]: form for call, form in zip(calls, forms, strict=True)},
+            all(call.gated for call in calls),
+        )
+
+    def _form(self, call: Called) -> Form | None:
+        """What the axes of a call's weights count; None of [B, H, T, S]."""
+        soft = call.soft
+        if soft is None:
+            return None
+        own = hinted(soft.weights.shape, soft.dim, *self._hints)
+        if own is not None:
+            return own
+        try:
+            return soft.form()
+        except Unread as error:
+            if not (call.sdpa and error.missing and soft.weights.ndim == 4):
+                raise
+        return hinted(soft.weights.shape, soft.dim, "bhqk", None, None)  # as it is documented
+
+    def _sites(self, layers: list[Layer]) -> list[Site]:
         """Of a decoder's own attention, of what crosses over, and of the rest by its masks."""
         stacks = bool(self._decoding)
-        layers: Counter[SiteKind] = Counter()
+        count: Counter[SiteKind] = Counter()
         sites: list[Site] = []
-        for call in calls:
-            ahead = call.allowed.triu(1).any() or call.allowed.shape[-1] == 1
+        for layer in layers:
+            ahead = layer.allowed.triu(1).any() or layer.allowed.shape[-1] == 1
             kind: SiteKind = "encoder"
-            if call.crosses:
+            if layer.crosses:
                 kind = "cross"
-            elif id(call.module) in self._decoding or not (stacks or ahead):
+            elif layer.path in self._decoding or not (stacks or ahead):
                 kind = "decoder"
-            sites.append(Site(kind, layers[kind]))
-            layers[kind] += 1
+            sites.append(Site(kind, count[kind]))
+            count[kind] += 1
         return sites
 
-    def _is_running(self) -> bool:
-        """Whether the watched module, and not only a part of it, is at work."""
-        return bool(self._running) and self._running[0] == ""
+    def _called_as(self, path: str) -> str:
+        return path or type(self._module).__name__
 
-    def _begins(self, module: nn.Module, args: Any, *_: Any) -> None:
+    # what the watch of functions asks and tells
+
+    @property
+    def is_gating(self) -> bool:
+        """Whether any heads are gated."""
+        return bool(self._gates)
+
+    def path(self) -> str | None:
+        """The module that runs now, innermost; None where no part of the watched one does."""
+        if self._running:
+            return self._names[id(self._running[-1])]
+        for _, name in self._methods():
+            return name
+        return None
+
+    def called(self, call: Called) -> tuple[Tensor, Form | None] | None:
+        """Take in a call of attention; returns the gates of its heads, or None."""
+        run = self._current()
+        run.calls.append(call)
+        run.serials.append(self._serial)
+        device = call.weights.device.type
+        if torch.is_autocast_enabled(device):
+            run.dtype = torch.get_autocast_dtype(device)
+        return self._gates.get(len(run.calls) - 1)
+
+    def found(self, soft: Soft) -> None:
+        """Take in a softmax of scores."""
+        self._current().softs.append(soft)
+
+    def unread(self, path: str, reason: str) -> None:
+        """Take in what could not be read."""
+        self._current().unread[path, reason] = None
+
+    def _current(self) -> Pass:
+        """The pass that runs now.
+
+        A call of the module, or of one of its methods, is one; where only parts of it are called,
+        it ends when a part that has attended is called again.
+        """
+        if self._running and self._running[0] is self._module:
+            return self._passes[-1]
+        methods = [*self._methods()]
+        outermost = next((f for f, name in reversed(methods) if name == ""), None)
+        frame = outermost or (None if self._running or not methods else methods[-1][0])
+        again = frame is not None and frame is not self._frame
+        if again:
+            self._frame = frame
+            self._serial += 1
+        if outermost is None:
+            top = self._names[id(self._running[0])] if self._running else self.path() or ""
+            again = any(
+                serial != self._serial and f"{call.path}.".startswith(f"{top}.")
+                for call, serial in zip(
+                    *(
+                        (self._passes[-1].calls, self._passes[-1].serials)
+                        if self._passes
+                        else ((), ())
+                    ),
+                    strict=True,
+                )
+            )
+        if again or not self._passes:
+            self._passes.append(Pass())
+        return self._passes[-1]
+
+    def _methods(self) -> Iterator[tuple[FrameType, str]]:
+        """The frames at work in methods of the module and of its parts, the innermost first."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            code = frame.f_code
+            if code.co_argcount and code.co_varnames[0] == "self":
+                own = frame.f_locals.get("self")
+                name = self._names.get(id(own)) if isinstance(own, nn.Module) else None
+                if name is not None:
+                    yield frame, name
+            frame = frame.f_back
+
+    def _enters(self, module: nn.Module, *_: Any) -> None:
+        if torch.compiler.is_compiling() or id(module) not in self._names:
+            return
+        if in_backward():
+            if self._gates:
+                raise UsageError(
+                    "heads of layers that checkpointing runs again in backward cannot be ablated; "
+                    "switch it off"
+                )
+            return
         if not self._running:
-            self._passes.append([])
-            first = next((x for x in args if isinstance(x, Tensor)), None)
-            self._batch = 0 if first is None else len(first)
-        self._running.append("")
+            self._serial += 1
+            if module is self._module:
+                self._passes.append(Pass())
+        self._running.append(module)
 
-    def _enters(self, name: str, *_: Any) -> None:
-        self._running.append(name)
-
-    def _leaves(self, *_: Any) -> None:
-        self._running.pop()
-
-    def _attends(self, module: nn.MultiheadAttention, args: Any, kwargs: Any) -> None:
-        """A module is about to run."""
-        outside = not self._is_running()
-        if not self._passes or (outside and any(c.module is module for c in self._passes[-1])):
-            self._passes.append([])
-        gates = self._gates.get(len(self._passes[-1]))
-        if gates is not None:
-            self._undo = gate_module(module, gates)
-
-    def _releases(self, *_: Any) -> None:
-        self._undo()
-        self._undo = _nothing
-
-    def _attended(
-        self, module: nn.MultiheadAttention, args: Any, kwargs: Mapping[str, Any], _: Any
-    ) -> None:
-        """A module has run."""
-        self._passes[-1].append(called(module, self._running[-1], *args, **kwargs))
-
-    def _computed(self, weights: Tensor, allowed: Tensor) -> Tensor | None:
-        """The function is about to run; it tells of no sequences but their lengths."""
-        calls = self._passes[-1]
-        crosses = weights.shape[-1] != weights.shape[-2]
-        calls.append(Called(None, self._running[-1], weights, allowed, crosses, ()))
-        return self._gates.get(len(calls) - 1)
-
-    def _written(self, weights: Tensor, allowed: Tensor) -> Tensor | None:
-        """A softmax meets values; as for the function, only lengths tell of sequences."""
-        return self._computed(*by_head(weights, allowed, self._batch))
+    def _leaves(self, module: nn.Module, *_: Any) -> None:
+        if torch.compiler.is_compiling() or in_backward():
+            return
+        if any(part is module for part in self._running):
+            while self._running.pop() is not module:
+                pass
 
 
-def _nothing() -> None:
-    """Undo nothing."""
+def _by_call(
+    calls: Mapping[int, int], heads: Mapping[int, list[int]], gate: float | Tensor
+) -> dict[int, Tensor]:
+    """The gates of every call that has heads to gate.
 
+    Args:
+        calls: how many heads each call of a pass has.
+        heads: which of them are gated, by call.
+        gate: one for all, or a tensor with as many as there are heads, in the order of ``heads``.
 
-def called(module: nn.MultiheadAttention, path: str, *args: Any, **kwargs: Any) -> Called:
-    """What a call with these arguments attends to, head by head, and nothing else changed.
-
-    Raises:
-        InputError: weights that are not numbers though keys were allowed.
+    Returns:
+        [H] for each call: 1 where nothing is gated.
     """
-    given = _FORWARD.bind(module, *args, **kwargs)
-    given.arguments |= {"need_weights": True, "average_attn_weights": False}
-    query, key = given.arguments["query"], given.arguments["key"]
-    training = module.training
-    try:
-        module.training = False
-        with torch.no_grad():
-            _, weights = nn.MultiheadAttention.forward(*given.args, **given.kwargs)
-    finally:
-        module.training = training
-    assert weights is not None  # they were asked for
-    weights = weights if weights.ndim == 4 else weights[None]
-    extra = _EXTRA[:1] * (module.bias_k is not None) + _EXTRA[1:] * module.add_zero_attn
-    allowed = _allowed(weights, len(extra), given.arguments)
-    weights = weights.masked_fill(~allowed.any(-1, keepdim=True), 0.0)
-    weights = weights if weights.dtype == torch.float64 else weights.float()
-    if not bool(weights.isfinite().all()):
+    each = torch.as_tensor(gate, dtype=None if isinstance(gate, Tensor) else torch.float32)
+    each = each.expand(sum(map(len, heads.values())))
+    gates: dict[int, Tensor] = {}
+    first = 0
+    for call, indices in heads.items():
+        own = each[first : first + len(indices)]
+        ones = torch.ones(calls[call], dtype=own.dtype, device=own.device)
+        gates[call] = ones.index_put((torch.tensor(indices, device=own.device),), own)
+        first += len(indices)
+    return gates
+
+
+def _check_hints(layout: str | None, batch: int | None, order: str | None) -> None:
+    """Raise UsageError for a layout, a batch or an order that cannot be meant."""
+    letters = set(layout or "qk")
+    if layout is not None and not (
+        len(letters) == len(layout) and {"q", "k"} <= letters <= set("bhqk")
+    ):
+        raise UsageError(
+            "{layout} names each axis of the weights once: b batch, h heads, q queries, k keys, "
+            "such as 'hbqk'",
+            layout=layout,
+        )
+    if batch is not None and (not isinstance(batch, int) or batch < 1):
+        raise UsageError("{batch} must be 1 or more", batch=batch)
+    if order not in (None, "bh", "hb"):
+        raise UsageError("{order} takes 'bh' or 'hb'", order=order)
+    if order is not None and batch is None:
+        raise UsageError("{order} needs the number of items too: {batch}", order=order, batch=...)
+
+
+def _empty_rows(weights: Tensor, allowed: Tensor, where: str) -> Iterator[str]:
+    """Say what a module gives in rows [H, T, S] whose keys are all masked."""
+    empty = ~allowed.any(-1)
+    if bool((~weights.isfinite().all(-1) & ~empty).any()):
         raise InputError("attention weights are not numbers (NaN): look at what the module was fed")
-    same = query is key or (query.shape == key.shape and torch.equal(query, key))
-    return Called(module, path, weights, allowed, not same, extra)
+    bad = weights.isnan().any(-1)
+    even = (weights - weights.mean(-1, keepdim=True)).abs().amax(-1) < 1e-6
+    found = {
+        "NaN": empty & bad,
+        "uniform weights": empty & even & (weights.sum(-1) > 0),
+        "weights over keys that are masked": empty & ~even & ~bad,
+    }
+    for what, rows in found.items():
+        count = int(rows.any(0).sum())
+        if count:
+            have = "row has" if count == 1 else "rows have"
+            yield f"In {where} {count} {have} no key left; the module gives {what} there."
 
 
-def _allowed(weights: Tensor, extra: int, given: Mapping[str, Any]) -> Tensor:
-    """Bool [B, H or 1, T, S] of the masks that a module was called with."""
-    batch, heads, queries, keys = weights.shape
-    allowed = torch.ones(batch, 1, queries, keys - extra, dtype=torch.bool, device=weights.device)
-    mask, padding = given.get("attn_mask"), given.get("key_padding_mask")
-    if mask is not None:
-        free = ~mask if mask.dtype == torch.bool else mask > -torch.inf
-        allowed = allowed & (free if free.ndim == 2 else free.view(batch, heads, *free.shape[1:]))
-    if padding is not None:
-        free = ~padding if padding.dtype == torch.bool else padding > -torch.inf
-        allowed = allowed & free.reshape(batch, 1, 1, -1)
-    return nn.functional.pad(allowed, (0, extra), value=True)
+def _common(paths: list[str]) -> str:
+    """The module in which several stand, by their names."""
+    parts = zip(*(path.split(".") for path in paths), strict=False)
+    return ".".join(names[0] for names in takewhile(lambda names: len(set(names)) == 1, parts))
+
+
+def _named(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _sides(

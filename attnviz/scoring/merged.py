@@ -107,8 +107,7 @@ def mean_capture(capture: Capture, mean: Mean) -> Capture:
     for head in held:
         groups.setdefault(_of(head, mean), []).append(head)
     reach_of = {
-        site: allowed_in(layer, capture.reach.get(site))
-        for site, layer in capture.maps.items()
+        site: allowed_in(layer, capture.reach.get(site)) for site, layer in capture.maps.items()
     }
     rows: dict[Site, list[tuple[int, Maps, NDArray[np.bool_]]]] = {}
     for group, heads in sorted(groups.items()):

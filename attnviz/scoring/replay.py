@@ -41,6 +41,7 @@ def blocks(capture: Capture) -> Iterator[Rows]:
         weights = np.ascontiguousarray(maps, np.promote_types(maps.dtype, "f4"))
         reach = capture.reach.get(site)
         allowed = allowed_in(maps, reach)
+        weights = np.where(allowed.any(-1, keepdims=True), weights, 0)  # a module's may be NaN
         sink = reach is not None and reach.sink
         if capture.quantity != "weights":  # scores compare with chance
             sums = weights.sum(-1, keepdims=True)

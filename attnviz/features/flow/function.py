@@ -41,7 +41,7 @@ def flow(
     )
     tell = progress or (lambda stage, done, all_: None)
     if isinstance(text, Capture):
-        result = run_recorded(text, settings.method, tell)
+        result = run_recorded(text.finite(), settings.method, tell)
     else:
         prompt = prompt_of(text)
         source = light(source_for(prompt, model))

@@ -73,6 +73,7 @@ def heads(
     matching: PrefixMatching | None = None
     known: dict[str, Any] = {}
     if isinstance(text, Capture):
+        text = text.finite()
         check_whole(off)
         check_quantity(text, quantity)
         quantity = text.quantity

@@ -176,5 +176,5 @@ def _looked(several: Sequence[Input], model: ModelSettings, quantity: str) -> _L
         check_quantity(item, quantity)
         if not all(item.holds(head) for head in item.layout):
             raise UsageError("a capture needs every head; capture it again without a selection")
-    runs = [partial(replayed, capture) for capture in captures]
+    runs = [partial(replayed, capture.finite()) for capture in captures]
     return _Looked(first.source, first.layout, {}, [capture.inputs for capture in captures], runs)

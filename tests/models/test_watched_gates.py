@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import attnviz as av
-from attnviz.errors import InputError, SelectionError, UsageError
-from attnviz.models.output_gates import gated_weights
+from attnviz.errors import SelectionError, UsageError
 from tests.models.test_softmax_watch import B, Causal, Chapter, D, Einsum, Folded, H, Joint, S, T
 from tests.models.test_watching import Dotted, hooks
 
@@ -233,8 +232,3 @@ def test_what_cannot_be_ablated() -> None:
             watched.ablate("0.1").__enter__()
     with pytest.raises(UsageError, match="inside the with block of watch"), watched.ablate("0.0"):
         pass
-
-
-def test_heads_that_stand_elsewhere_are_refused() -> None:
-    with pytest.raises(InputError, match=r"shape \(3, 6, 6\) cannot be gated by head: there are 4"):
-        gated_weights(torch.ones(3, 6, 6), torch.ones(4))

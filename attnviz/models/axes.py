@@ -1,0 +1,647 @@
+"""What the axes of tensors stand for, followed while somebody else's code runs.
+
+Nothing is known by name. Every axis of a tensor is a sequence of factors (:class:`Axis`), the
+slowest first: a view splits and joins them, a transpose moves them, a product contracts one and
+keeps others, a matrix of parameters makes a new one of features. Of scores, :class:`Pair` says
+which factors came from one operand alone, which from the other, and which they share;
+:mod:`.weight_layout` tells from that what the axes of weights count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.utils.weak import WeakIdKeyDictionary
+
+from attnviz.models.tensor_calls import (
+    PRODUCTS,
+    Call,
+    Product,
+    argument,
+    product_of,
+    reduced_axes,
+)
+
+Role = Literal["data", "features", "heads", "parameters", "constant", "unknown"]
+_RANK = {"features": 3, "heads": 3, "data": 2, "parameters": 1, "constant": 0, "unknown": 0}
+
+
+class Axis:
+    """A factor of an axis; views split it, once for all tensors that have it.
+
+    Attributes:
+        size: above 1.
+        role: what it counts, as far as is known.
+        root: the factor that it is a part of, since the last product.
+        home: the same, products not counted.
+        source: the factor that it is a copy of, or itself.
+        is_head: whether it was joined with features after a product, as heads are.
+    """
+
+    __slots__ = ("home", "is_head", "parent", "parts", "role", "root", "size", "source")
+
+    def __init__(self, size: int, role: Role, like: Axis | None = None) -> None:
+        self.size, self.role = size, role
+        self.root: Axis = like.root if like else self
+        self.home: Axis = like.home if like else self
+        self.source: Axis = self
+        self.parts: tuple[Axis, ...] = ()
+        self.parent: Axis | None = None
+        self.is_head = False
+
+    def split(self, first: int) -> tuple[Axis, ...]:
+        """Split it in two, the slower of them of a given size."""
+        self.parts = (Axis(first, self.role, self), Axis(self.size // first, self.role, self))
+        for part in self.parts:
+            part.parent = self
+        return self.parts
+
+    def copy(self) -> Axis:
+        """The same factor, told apart from it in a product."""
+        copied = Axis(self.size, self.role)
+        copied.home, copied.source = self.home, self.source
+        return copied
+
+
+Factors = tuple[Axis, ...]
+
+
+def leaves(factors: Iterable[Axis]) -> Factors:
+    """What factors are split into."""
+    found: list[Axis] = []
+    for axis in factors:
+        found += leaves(axis.parts) if axis.parts else [axis]
+    return tuple(found)
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Which factors of scores came from which operand.
+
+    Attributes:
+        sides: roots of the factors that one operand alone has, and of those of the other.
+        shared: of each axis that both have, the factors of either.
+        contracted: homes of the factors that were summed over.
+        raw: whether these are an axis of something that no matrix made.
+        function: what bounded the scores where it was no softmax: ``sigmoid``.
+    """
+
+    sides: tuple[frozenset[Axis], frozenset[Axis]]
+    shared: tuple[tuple[Factors, Factors], ...]
+    contracted: frozenset[Axis]
+    raw: bool
+    function: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What is known of a tensor.
+
+    Attributes:
+        axes: the factors of each axis.
+        fixed: ``matrix`` for parameters as they are, ``tokens`` for what was made of parameters
+            alone, and empty for what depends on inputs.
+        pair: of scores.
+        trail: what follows a softmax, see :mod:`.softmax_watch`.
+        power: scores, where it is their exponentials.
+        total: the exponentials, where it is their sum.
+        calls: the attention that it is the output of.
+        lost: the function through which scores could not be followed, of what came of it.
+    """
+
+    axes: tuple[Factors, ...]
+    fixed: str = ""
+    pair: Pair | None = None
+    trail: Any = None
+    power: Tensor | None = None
+    total: int = 0
+    calls: tuple[Any, ...] = ()
+    lost: str = ""
+
+
+_MOVES = frozenset(
+    {"permute", "transpose", "swapaxes", "swapdims", "movedim", "moveaxis", "t", "adjoint"}
+    | {"T", "mT", "H", "mH", "transpose_", "t_", "swapaxes_"}
+)
+_VIEWS = frozenset(
+    {"view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "ravel", "view_as"}
+    | {"reshape_as", "squeeze_", "unsqueeze_", "_unsafe_view", "_reshape_alias"}
+)
+_REDUCTIONS = frozenset(
+    {"sum", "mean", "amax", "amin", "max", "min", "logsumexp", "var", "std", "norm", "prod", "any"}
+    | {"all", "argmax", "argmin", "nansum", "median"}
+)
+_WHOLE = frozenset({"split", "chunk", "tensor_split", "hsplit", "vsplit", "split_with_sizes"})
+_PARTS = frozenset(
+    {"repeat_interleave", "index_select", "narrow", "select", "pad", "unfold"}
+    | {f"{kind}_pool{n}d" for kind in ("avg", "max", "_max") for n in (1, 2, 3)}
+    | {"interpolate"}
+)
+CONVOLUTIONS = frozenset(f"conv{n}d" for n in (1, 2, 3))
+JOINS = frozenset({"cat", "concat", "concatenate", "stack"})
+_BOUNDED = frozenset({"sigmoid", "sigmoid_", "relu", "relu_", "softplus", "tanh", "elu"})
+
+
+class Axes:
+    """What is known of the tensors of a run.
+
+    Args:
+        module: whose parameters and buffers are no inputs.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self._known: Any = WeakIdKeyDictionary()
+        self._buffers = {id(buffer) for buffer in module.buffers()}
+
+    def __contains__(self, x: object) -> bool:
+        return isinstance(x, Tensor) and x in self._known
+
+    def __getitem__(self, x: Tensor) -> Known:
+        """What is known of a tensor; of one that was not seen before, that it is an input."""
+        known: Known | None = self._known.get(x)
+        if known is None or len(known.axes) != x.ndim:
+            fixed = isinstance(x, nn.Parameter) or id(x) in self._buffers
+            known = Known(
+                _fresh(x.shape, "parameters" if fixed else "data"), "matrix" if fixed else ""
+            )
+            self._known[x] = known
+        return known
+
+    def __setitem__(self, x: Tensor, known: Known) -> None:
+        self._known[x] = known
+
+    def follow(self, call: Call, out: Any, inside: bool) -> None:
+        """Say of the result of a call what its axes are.
+
+        Args:
+            call: the function and what it was given.
+            out: its result.
+            inside: whether a module that is watched made it, where it was made of no tensor.
+        """
+        if isinstance(out, list | tuple):
+            self._several(call, out)
+        elif isinstance(out, Tensor):
+            if not call.tensors or call.name.startswith("new_") or call.name.endswith("_like"):
+                role: Role = "constant" if inside else "data"
+                self[out] = Known(_fresh(out.shape, role), "matrix" if inside else "")
+            else:
+                _RULES.get(call.name, Axes._elementwise)(self, call, out)
+
+    def _several(self, call: Call, out: Sequence[Any]) -> None:
+        """Of pieces of a tensor, and of several results."""
+        for part in out:
+            if isinstance(part, Tensor) and call.tensors:
+                if call.name in _WHOLE or call.name == "unbind":
+                    self._part(call, part)
+                elif call.name in _REDUCTIONS:
+                    self._reduced(call, part)
+                else:
+                    self._opaque(call, part)
+
+    def _moved(self, call: Call, out: Tensor) -> None:
+        """Of axes in another order, which an empty tensor of lengths 2, 3, … shows."""
+        known = self[call.tensors[0]]
+        empty = torch.empty(tuple(range(2, 2 + call.tensors[0].ndim)), device="meta")
+        others = {n: value for n, value in call.kwargs.items() if not isinstance(value, Tensor)}
+        order = call.func(empty, *call.args[1:], **others).shape
+        self[out] = replace(known, axes=tuple(known.axes[n - 2] for n in order))
+
+    def _seen_as(self, call: Call, out: Tensor) -> None:
+        known = self[call.tensors[0]]
+        self[out] = replace(known, axes=_viewed(known.axes, out.shape))
+
+    def _complex(self, call: Call, out: Tensor) -> None:
+        """Of two numbers as one and back."""
+        known = self[call.tensors[0]]
+        parts = Axis(2, *lineage_of(known.axes[-1]))
+        axes = known.axes[:-1] if call.name == "view_as_complex" else (*known.axes, (parts,))
+        self[out] = replace(known, axes=axes)
+
+    def _product(self, call: Call, out: Tensor) -> None:
+        product = product_of(call.name, call.args, call.kwargs)
+        if product is None:
+            self._opaque(call, out)
+        else:
+            self[out] = self.multiplied(product, call.name == "linear")
+
+    def multiplied(self, product: Product, layer: bool = False) -> Known:
+        """What is known of the result of a product, which a linear layer takes of tokens."""
+        a, b = (self[x] for x in product.operands)
+        if layer and a.fixed == b.fixed == "matrix":
+            a = replace(a, fixed="tokens")
+        axes: list[Factors] = []
+        shared: list[tuple[Factors, Factors]] = []
+        sides: tuple[set[Axis], set[Axis]] = (set(), set())
+        matrix = "matrix" in (a.fixed, b.fixed)
+        for label in product.out:
+            left, right = (
+                known.axes[labels.index(label)] if label in labels else ()
+                for known, labels in zip((a, b), product.labels, strict=True)
+            )
+            if left and right:
+                shared.append((leaves(left), leaves(right)))
+                axes.append(_better(left, right))
+                continue
+            factors = leaves(left or right)
+            if matrix:
+                table = (a if left else b).fixed == "matrix" and a.fixed != b.fixed
+                made = tuple(Axis(x.size, "features") for x in factors) if table else factors
+                axes.append(made)
+                continue
+            copies = tuple(axis.copy() for axis in factors)
+            sides[0 if left else 1].update(copies)
+            axes.append(copies)
+        contracted = [
+            axis
+            for known, labels, index in zip((a, b), product.labels, (0, 1), strict=True)
+            for n in product.summed(index)
+            for axis in leaves(known.axes[n])
+            if labels
+        ]
+        if matrix:
+            return self._mixed(a, b, tuple(axes), contracted)
+        pair = Pair(
+            (frozenset(sides[0]), frozenset(sides[1])),
+            tuple(shared),
+            frozenset(axis.home for axis in contracted),
+            bool(contracted) and all(axis.role == "data" for axis in contracted),
+        )
+        fixed = "tokens" if a.fixed and b.fixed else ""
+        return Known(tuple(axes), fixed, pair)
+
+    @staticmethod
+    def features(size: int) -> Factors:
+        """A new axis that a matrix made."""
+        return _fresh((size,), "features")[0]
+
+    @staticmethod
+    def _mixed(a: Known, b: Known, axes: tuple[Factors, ...], contracted: list[Axis]) -> Known:
+        """What a matrix of parameters makes; scores stay scores unless it mixes tokens."""
+        if a.fixed == b.fixed == "matrix":
+            return Known(axes, "matrix")
+        data = b if a.fixed == "matrix" else a
+        known = Known(axes, "tokens" if data.fixed else "")
+        roots = {axis.root for axis in contracted}
+        if data.pair is not None and not roots & (data.pair.sides[0] | data.pair.sides[1]):
+            known = replace(known, pair=data.pair)
+        return known
+
+    def _elementwise(self, call: Call, out: Tensor) -> None:
+        """Of sums, masks and functions of each number: the axes that its operands have."""
+        name = call.name
+        given = call.tensors[:1] if name in ("type_as", "to") else call.tensors
+        if not _broadcast(given, out):
+            if given[0].shape != out.shape:
+                self._opaque(call, out)
+                return
+            given = given[:1]  # such as a normalization, whose parameters are one a channel
+        same = next((self[x] for x in given if x is out), None)
+        if same is not None and same.axes:  # in place, or nothing was to do
+            if name in _BOUNDED and same.pair is not None:
+                self[out] = replace(same, pair=replace(same.pair, function=name.rstrip("_")))
+            return
+        known = [self[x] for x in given]
+        first = next((k for k in known if k.pair is not None), None)
+        order = [first, *(k for k in known if k is not first)] if first is not None else known
+        axes: list[Factors] = []
+        for place in range(-out.ndim, 0):
+            candidates = [k.axes[place] for k in order if len(k.axes) >= -place and k.axes[place]]
+            if first is not None and len(first.axes) >= -place and first.axes[place]:
+                axes.append(first.axes[place])
+            else:
+                axes.append(max(candidates, key=_evidence, default=()))
+        fixed = {k.fixed for k in known}
+        lead = known[0]
+        made = Known(
+            tuple(axes),
+            "" if "" in fixed else "tokens" if "tokens" in fixed else "matrix",
+            None if first is None else first.pair,
+            power=lead.power,
+            total=lead.total,
+            calls=lead.calls if len(known) == 1 else (),
+            lost=next((k.lost for k in known if k.lost), ""),
+        )
+        if name in _BOUNDED and made.pair is not None:
+            made = replace(made, pair=replace(made.pair, function=name.rstrip("_")))
+        floats = [x for x in given if x.is_floating_point()]
+        if first is None and len(given) == len(floats) == 2 and "matrix" not in fixed:
+            made = self._crossed(made, known)
+        self[out] = made
+
+    @staticmethod
+    def _crossed(made: Known, known: list[Known]) -> Known:
+        """Scores where a sum or a product holds every token of one beside every one of another."""
+        sides: tuple[set[Axis], set[Axis]] = (set(), set())
+        shared: list[tuple[Factors, Factors]] = []
+        axes = list(made.axes)
+        for place in range(-len(axes), 0):
+            left, right = (k.axes[place] if len(k.axes) >= -place else () for k in known)
+            if left and right:
+                shared.append((leaves(left), leaves(right)))
+            elif left or right:
+                copies = tuple(axis.copy() for axis in leaves(left or right))
+                sides[0 if left else 1].update(copies)
+                axes[place] = copies
+        if not all(any(axis.role == "data" for axis in side) for side in sides):
+            return made
+        pair = Pair((frozenset(sides[0]), frozenset(sides[1])), tuple(shared), frozenset(), False)
+        return replace(made, axes=tuple(axes), pair=pair)
+
+    def _opaque(self, call: Call, out: Tensor) -> None:
+        """Of a function that is not known: axes that stay where they are with their length."""
+        given = call.tensors
+        known = self[given[0]]
+        axes = _fresh(out.shape, "unknown")
+        if out.ndim == given[0].ndim:
+            axes = tuple(
+                old if size == length and all(axis.role == "data" for axis in leaves(old)) else new
+                for old, new, size, length in zip(
+                    known.axes, axes, out.shape, given[0].shape, strict=True
+                )
+            )
+        scores = any(self[x].pair is not None or self[x].lost for x in given)
+        fixed = "tokens" if all(self[x].fixed for x in given) else ""
+        self[out] = Known(axes, fixed, lost=call.name if scores else "")
+
+    def _spread(self, call: Call, out: Tensor) -> None:
+        """Of copies along axes, which stand before what they copy."""
+        x = call.tensors[0]
+        known = self[x]
+        axes: list[Factors] = []
+        for place in range(-out.ndim, 0):
+            size = x.shape[place] if x.ndim >= -place else 1
+            times = out.shape[place] // size if size else 1
+            copies = (Axis(times, "constant"),) if times > 1 else ()
+            axes.append((*copies, *(known.axes[place] if x.ndim >= -place else ())))
+        fixed = "tokens" if known.fixed and tuple(axes) != known.axes else known.fixed
+        self[out] = replace(known, axes=tuple(axes), fixed=fixed)
+
+    def _part(self, call: Call, out: Tensor) -> None:
+        """Of a piece of a tensor along one axis, which goes where a single place is chosen."""
+        x, drops = call.tensors[0], call.name in ("unbind", "select")
+        known = self[x]
+        if drops:
+            axis = _axis(call.args[1:], call.kwargs, x.ndim)
+            axes = tuple(a for n, a in enumerate(known.axes) if n != axis)
+            self[out] = replace(known, axes=axes, pair=None, trail=None)
+        elif out.ndim == x.ndim:
+            self[out] = replace(
+                known,
+                axes=tuple(
+                    a if size == old else _cut(a, size)
+                    for a, size, old in zip(known.axes, out.shape, x.shape, strict=True)
+                ),
+            )
+        else:
+            self._opaque(call, out)
+
+    def _reduced(self, call: Call, out: Tensor) -> None:
+        """Of a sum, a mean or a maximum along axes."""
+        x = call.tensors[0]
+        if call.name in _REDUCTIONS and out.shape == x.shape:
+            self._elementwise(call, out)
+            return
+        known = self[x]
+        axes: tuple[Factors, ...] = ()
+        if out.ndim == x.ndim:
+            axes = tuple(
+                a if size == old else ()
+                for a, size, old in zip(known.axes, out.shape, x.shape, strict=True)
+            )
+        elif out.ndim:
+            gone = reduced_axes(call.args, call.kwargs, x.ndim)
+            axes = tuple(a for n, a in enumerate(known.axes) if n not in gone)
+        if len(axes) != out.ndim:
+            self._opaque(call, out)
+            return
+        pair = known.pair
+        if pair is not None:
+            roots = {axis.root for axis in leaves(a for factors in axes for a in factors)}
+            kept = all(not side or side & roots for side in pair.sides)
+            pair = pair if kept else None
+            lost = [a for a in leaves(a for f in known.axes for a in f) if a.root not in roots]
+            if pair is not None:
+                homes = pair.contracted | {axis.home for axis in lost}
+                pair = replace(pair, contracted=homes)
+        self[out] = Known(
+            axes, known.fixed, pair, total=known.total if known.power is not None else 0
+        )
+
+    def _indexed(self, call: Call, out: Tensor) -> None:
+        """Of what indices choose."""
+        x, index = call.args
+        known = self[x]
+        items = list(index) if isinstance(index, tuple) else [index]
+        wide = [i for i in items if isinstance(i, Tensor | list) and not isinstance(i, bool)]
+        masks = [i for i in wide if isinstance(i, Tensor) and i.dtype == torch.bool]
+        if masks or len(wide) > 1:
+            self._opaque(call, out)
+            return
+        used = sum(1 for i in items if i is not None and i is not Ellipsis)
+        if not any(i is Ellipsis for i in items):
+            items.append(Ellipsis)
+        axes: list[Factors] = []
+        place = 0
+        for item in items:
+            if item is None:
+                axes.append(())
+            elif item is Ellipsis:
+                for _ in range(x.ndim - used):
+                    axes.append(known.axes[place])
+                    place += 1
+            elif isinstance(item, Tensor) and item.ndim > 1:  # as an embedding
+                axes += self[item].axes
+                if not self[item].fixed:
+                    known = replace(known, fixed="")
+                place += 1
+            else:
+                size = out.shape[len(axes)] if len(axes) < out.ndim else 0
+                if isinstance(item, slice | list) or (isinstance(item, Tensor) and item.ndim):
+                    same = size == x.shape[place] and isinstance(item, slice)
+                    axes.append(known.axes[place] if same else _cut(known.axes[place], size))
+                place += 1
+        if len(axes) != out.ndim:
+            self._opaque(call, out)
+            return
+        self[out] = replace(known, axes=tuple(axes))
+
+    def _joined(self, call: Call, out: Tensor) -> None:
+        """Of tensors side by side."""
+        given, dim = call.tensors, _axis(call.args[1:], call.kwargs, out.ndim)
+        known = [self[x] for x in given]
+        best = max(known, key=lambda k: sum(map(_evidence, k.axes), (0, 0)))
+        calls = tuple(call for k in known for call in k.calls)
+        calls = calls if all(len(k.calls) == 1 for k in known) and len(known) > 1 else ()
+        fixed = "" if any(not k.fixed for k in known) else best.fixed
+        if call.name == "stack":
+            axes = list(best.axes)
+            axes.insert(dim, (Axis(len(given), *lineage(known)),) if len(given) > 1 else ())
+        else:
+            axes = list(best.axes)
+            sizes = {x.shape[dim] for x in given}
+            old = [leaves(k.axes[dim]) for k in known]
+            alike = all(_sources(o) == _sources(old[0]) for o in old)
+            if len(given) > 1 and len(sizes) == 1 and alike and (old[0] or sizes == {1}):
+                role, like = lineage(known, dim)
+                axes[dim] = (Axis(len(given), role, like), *old[0])
+            else:
+                axes[dim] = _cut(max((k.axes[dim] for k in known), key=_evidence), out.shape[dim])
+        self[out] = Known(tuple(axes), fixed, best.pair, calls=calls)
+
+    def _embedded(self, call: Call, out: Tensor) -> None:
+        """Of a table's rows that ids choose."""
+        ids = argument(call.args, call.kwargs, 0, "input")
+        width = _fresh(out.shape[-1:], "features")
+        fixed = self[ids].fixed if ids in self else ""
+        self[out] = Known((*self[ids].axes, *width), "tokens" if fixed else "")
+
+    def _convolved(self, call: Call, out: Tensor) -> None:
+        """Of a convolution: new features, and places that it moves over."""
+        x, kernel = call.tensors[:2]
+        known = self[x]
+        channel = 1 if out.ndim == kernel.ndim else 0
+        axes = [
+            _fresh((size,), "features")[0]
+            if n == channel
+            else known.axes[n]
+            if size == x.shape[n]
+            else _cut(known.axes[n] or (Axis(2, "data"),), size)
+            for n, size in enumerate(out.shape)
+        ]
+        pair = known.pair
+        if pair is not None and any(
+            axis.root in pair.sides[0] | pair.sides[1] for axis in leaves(known.axes[channel])
+        ):
+            pair = None
+        self[out] = Known(tuple(axes), "tokens" if known.fixed else "", pair)
+
+
+def _fresh(shape: Iterable[int], role: Role) -> tuple[Factors, ...]:
+    """A factor for every axis longer than 1."""
+    return tuple((Axis(size, role),) if size > 1 else () for size in shape)
+
+
+def _evidence(factors: Factors) -> tuple[int, int]:
+    """How much factors tell: what they count, and how finely."""
+    found = leaves(factors)
+    return max((_RANK[axis.role] for axis in found), default=-1), len(found)
+
+
+def _better(one: Factors, other: Factors) -> Factors:
+    return other if _evidence(other) > _evidence(one) else one
+
+
+def _broadcast(given: Iterable[Tensor], out: Tensor) -> bool:
+    """Whether a result has the shape of its operands side by side."""
+    shapes = [x.shape for x in given]
+    return max(map(len, shapes)) == out.ndim and all(
+        size == max(own := [s[place] for s in shapes if len(s) >= -place]) and {*own} <= {1, size}
+        for place, size in zip(range(-out.ndim, 0), out.shape, strict=True)
+    )
+
+
+def _cut(factors: Factors, size: int) -> Factors:
+    """A piece of an axis, or more than it: one factor of the same origin."""
+    if size <= 1:
+        return ()
+    found = leaves(factors)
+    if not found:
+        return (Axis(size, "data"),)
+    best = max(found, key=lambda axis: _RANK[axis.role])
+    alike = all(axis.root is found[0].root for axis in found)
+    if len(found) > 1 and not alike and any(axis.role == "features" for axis in found):
+        return (Axis(size, "unknown"),)
+    return (Axis(size, best.role, best),)
+
+
+def _axis(args: Sequence[Any], kwargs: Mapping[str, Any], ndim: int) -> int:
+    """The axis that a call names, from 0; 0 where it names none."""
+    numbers = [a for a in args if isinstance(a, int) and not isinstance(a, bool)]
+    dim = kwargs.get("dim", kwargs.get("axis"))
+    if dim is None:
+        dim = numbers[0] if numbers else 0
+    return int(dim) % ndim
+
+
+def lineage(known: Sequence[Known], dim: int | None = None) -> tuple[Role, Axis | None]:
+    """What a new axis counts along which tensors of one shape stand beside each other.
+
+    Args:
+        known: of each tensor.
+        dim: an axis of theirs that is not looked at.
+    """
+    each = [[leaves(a) for n, a in enumerate(k.axes) if n != dim] for k in known]
+    differ = [n for n in range(len(each[0])) if len({_sources(axes[n]) for axes in each}) > 1]
+    parts = [leaf for axes in each for n in differ for leaf in axes[n]]
+    if not parts:
+        return "data", None
+    if all(part.home is parts[0].home for part in parts):
+        return parts[0].role, parts[0]  # pieces of one axis, such as chunks of features
+    if all(part.role == "features" for part in parts):
+        return "heads", None  # what several matrices made of the same tokens
+    return "data", None
+
+
+def lineage_of(factors: Factors) -> tuple[Role, Axis | None]:
+    """What pieces of an axis count, and where they come from."""
+    found = leaves(factors)
+    return (found[-1].role, found[-1]) if found else ("constant", None)
+
+
+def _sources(factors: Factors) -> Factors:
+    return tuple(axis.source for axis in leaves(factors))
+
+
+def _viewed(axes: Sequence[Factors], shape: Sequence[int]) -> tuple[Factors, ...]:
+    """The factors of a view's axes; new ones where they cannot be split as it does."""
+    queue = list(leaves(a for factors in axes for a in factors))
+    queue.reverse()
+    result: list[Factors] = []
+    for size in shape:
+        left, group = size, list[Axis]()
+        while left > 1 and queue:
+            axis = queue.pop()
+            if left % axis.size == 0:
+                group.append(axis)
+                left //= axis.size
+            elif axis.size % left == 0:
+                first, rest = axis.split(left)
+                group.append(first)
+                queue.append(rest)
+                left = 1
+            else:
+                return _fresh(shape, "unknown")
+        if left > 1:
+            return _fresh(shape, "unknown")
+        result.append(tuple(group))
+    for group_ in result:
+        _mark(group_)
+    return tuple(result)
+
+
+def _mark(factors: Factors) -> None:
+    """A part of an axis that is joined with the features behind it is a head."""
+    for axis, after in pairwise(factors):
+        if after.role == "features" and axis.role in ("data", "unknown") and axis.parent:
+            axis.is_head = True
+
+
+_RULES: Mapping[str, Callable[[Axes, Call, Tensor], None]] = {
+    **dict.fromkeys(_MOVES, Axes._moved),
+    **dict.fromkeys(_VIEWS, Axes._seen_as),
+    **dict.fromkeys(("view_as_complex", "view_as_real"), Axes._complex),
+    **dict.fromkeys(("expand", "expand_as", "broadcast_to", "repeat", "tile"), Axes._spread),
+    **dict.fromkeys(_PARTS, Axes._part),
+    "__getitem__": Axes._indexed,
+    **dict.fromkeys(JOINS, Axes._joined),
+    "embedding": Axes._embedded,
+    **dict.fromkeys(CONVOLUTIONS, Axes._convolved),
+    **dict.fromkeys(PRODUCTS, Axes._product),
+    **dict.fromkeys(_REDUCTIONS, Axes._reduced),
+}
+"""What is not among them works on every number by itself, or is not known."""

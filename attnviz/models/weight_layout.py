@@ -1,0 +1,212 @@
+"""What the axes of weights count: batch, heads, queries and keys, told by where they come from.
+
+Of the factors that queries and keys share (:class:`~attnviz.models.axes.Pair`), one that was split
+off from what their product contracts, or that a matrix made, is a head; one of the inputs is the
+batch. Where that is missing or contradicts itself, nothing is taken for granted: the caller may say
+what the axes are.
+
+Letters: b batch, h heads, q queries, k keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, Literal
+
+from torch import Tensor
+
+from attnviz.models.axes import Axis, Factors, Known, Pair, leaves
+
+Letter = Literal["b", "h", "q", "k"]
+Form = tuple[tuple[tuple[int, Letter], ...], ...]
+"""Of each axis the sizes of its factors, the slowest first, and what they count."""
+
+
+class Unread(Exception):
+    """Attention whose axes cannot be told; its text says what is missing.
+
+    Attributes:
+        missing: whether the caller may say what they are.
+    """
+
+    def __init__(self, reason: str, missing: bool = False) -> None:
+        super().__init__(reason)
+        self.missing = missing
+
+
+def form_of(known: Known, softmax: int) -> Form:
+    """What the axes of weights count.
+
+    Args:
+        known: of the weights.
+        softmax: the axis that they sum to 1 over.
+
+    Raises:
+        Unread: the evidence is missing or contradicts itself, or this is no attention.
+    """
+    pair = known.pair
+    if pair is None and known.lost:
+        raise Unread(f"its scores could not be followed through {known.lost}", missing=True)
+    if pair is None:
+        raise Unread("its scores are no product of two tensors that are indexed by tokens")
+    keys = _keys(known, softmax, pair)
+    queries = 1 - keys
+    every = [leaves(factors) for factors in known.axes]
+    asking = [x for some in every for x in some if x.root in pair.sides[queries]]
+    looked = [x for x in every[softmax] if x.root in pair.sides[keys]]
+    _check_keys(looked, pair)
+    learned = all(axis.role == "parameters" for axis in asking)
+    letters: list[list[tuple[Axis, Letter]]] = []
+    for factors in every:
+        letters.append([])
+        for axis in factors:
+            if axis.root in pair.sides[keys]:
+                letter: Letter = "k"
+            elif axis.root in pair.sides[queries]:
+                apart = _is_head(axis, pair) or (axis.role == "parameters" and not learned)
+                letter = "h" if apart else "q"
+            elif _is_shared_head(axis, pair):
+                letter = "h"
+            else:
+                letter = "b"
+            letters[-1].append((axis, letter))
+    if asking and not any(letter == "q" for some in letters for _, letter in some):
+        raise Unread("its queries are features or heads, not tokens")
+    _check_order(letters, pair)
+    return tuple(tuple((axis.size, letter) for axis, letter in some) for some in letters)
+
+
+def _keys(known: Known, softmax: int, pair: Pair) -> int:
+    """Which operand the softmax chooses from."""
+    roots = {axis.root for axis in leaves(known.axes[softmax])}
+    if not roots:  # a single key
+        return 1 if not pair.sides[1] or pair.sides[0] else 0
+    for side in (1, 0):
+        if roots <= pair.sides[side] and not _outside(known, softmax, pair.sides[side]):
+            return side
+    raise Unread("its softmax does not go over the tokens of one operand of its scores")
+
+
+def _outside(known: Known, softmax: int, side: frozenset[Axis]) -> bool:
+    """Whether tokens of an operand stand on another axis too, heads not counted."""
+    others = [f for n, f in enumerate(known.axes) if n != softmax]
+    found = leaves(axis for factors in others for axis in factors)
+    return any(axis.root in side and axis.role not in ("features", "heads") for axis in found)
+
+
+def _check_keys(looked: Sequence[Axis], pair: Pair) -> None:
+    made = [axis for axis in looked if _is_head(axis, pair)]
+    if looked and len(made) == len(looked):
+        raise Unread("its keys are features or heads (an axis that a matrix made), not tokens")
+    if made:
+        raise Unread("its keys mix tokens and features, as a view without a transpose does")
+    if looked and all(axis.role == "parameters" for axis in looked):
+        raise Unread("its keys are parameters, not tokens")
+    if any(axis.role == "unknown" for axis in looked) and pair.raw:
+        raise Unread("its keys could not be followed")
+
+
+def _is_head(axis: Axis, pair: Pair) -> bool:
+    return axis.role in ("features", "heads") or axis.home in pair.contracted
+
+
+def _is_shared_head(axis: Axis, pair: Pair) -> bool:
+    return _is_head(axis, pair) or axis.role == "parameters" or axis.is_head
+
+
+def _is_open(axis: Axis) -> bool:
+    """Whether nothing tells what a factor is, not even that the one beside it is a head."""
+    siblings = leaves(axis.parent.parts) if axis.parent else ()
+    return axis.role == "unknown" and not any(x.is_head for x in siblings)
+
+
+def _check_order(letters: Sequence[Sequence[tuple[Axis, Letter]]], pair: Pair) -> None:
+    """Raise Unread where two operands contradict each other, or nothing tells heads apart."""
+    for one, other in pair.shared:
+        orders = []
+        for factors in (one, other):
+            heads = [axis.size for axis in leaves(factors) if _is_head(axis, pair)]
+            order = "".join("h" if _is_head(a, pair) else "b" for a in leaves(factors))
+            if heads and "b" in order:
+                orders.append(order.replace("hh", "h").replace("bb", "b"))
+        if len(set(orders)) > 1:
+            raise Unread("queries and keys put heads and batch in different orders", missing=True)
+    if not any(letter == "h" for some in letters for _, letter in some):
+        apart = sum(any(letter == "b" for _, letter in some) for some in letters)
+        missing = any(_is_open(axis) for some in letters for axis, letter in some if letter == "b")
+        if missing or (pair.raw and apart > 1):
+            raise Unread("nothing tells heads from the batch", missing=True)
+
+
+def hinted(
+    shape: Sequence[int], softmax: int, layout: str | None, batch: int | None, order: str | None
+) -> Form | None:
+    """What the caller says that the axes of weights count; None where it says nothing of these."""
+    if layout is not None and len(layout) == len(shape):
+        if layout[softmax] != "k":
+            raise Unread(f"layout={layout!r} puts keys elsewhere than its softmax, axis {softmax}")
+        named: Any = layout
+        return tuple(((size, letter),) for size, letter in zip(shape, named, strict=True))
+    if batch is None or len(shape) != 3:
+        return None
+    heads, rest = divmod(shape[0], batch)
+    if rest:
+        raise Unread(f"batch={batch} does not divide its axis of {shape[0]}")
+    if heads > 1 and order is None:
+        raise Unread(f"batch={batch} leaves {heads} heads; order='bh' or 'hb' is missing")
+    pairs: dict[str, tuple[int, Letter]] = {"b": (batch, "b"), "h": (heads, "h")}
+    joined = tuple(pairs[letter] for letter in order or "bh")
+    rest_: tuple[Letter, Letter] = ("q", "k") if softmax == 2 else ("k", "q")
+    return (joined, ((shape[1], rest_[0]),), ((shape[2], rest_[1]),))
+
+
+def arranged(x: Tensor, form: Form) -> Tensor:
+    """A tensor of a form as [B, H, T, S]."""
+    sizes = [size for some in form for size, _ in some]
+    letters = [letter for some in form for _, letter in some]
+    order = [n for letter in "bhqk" for n, own in enumerate(letters) if own == letter]
+    shape = [prod(s for s, own in zip(sizes, letters, strict=True) if own == w) for w in "bhqk"]
+    return x.reshape(sizes).permute(order).reshape(shape)
+
+
+def head_factors(known: Known, form: Form) -> Factors:
+    """The factors of weights that count heads, as a form says; its other sizes may be others.
+
+    Raises:
+        Unread: the axes have other factors than the form.
+    """
+    heads: list[Axis] = []
+    for factors, some in zip(known.axes, form, strict=True):
+        found = leaves(factors)
+        if len(found) == 1 and len(some) == 2:
+            first = some[0][0] if some[0][1] == "h" else found[0].size // some[1][0]
+            found = found[0].split(first)
+        counted = prod(axis.size for axis in found) == prod(s for s, w in some if w == "h")
+        if all(letter == "h" for _, letter in some) and counted:
+            heads += found
+        elif any(letter == "h" for _, letter in some):
+            if len(found) != len(some):
+                raise Unread("its axes are others than those that told heads apart")
+            heads += [axis for axis, (_, letter) in zip(found, some, strict=True) if letter == "h"]
+    return tuple(heads)
+
+
+def spread_gates(gates: Tensor, heads: Factors, axes: Sequence[Factors]) -> Tensor:
+    """Gates of each head, [H], in the place of heads among axes; 1 long where no heads are.
+
+    Raises:
+        Unread: the heads are not among them.
+    """
+    parts = [leaves(factors) for factors in axes]
+    order = [heads.index(axis) for some in parts for axis in some if axis in heads]
+    if sorted(order) != list(range(len(heads))) or prod(a.size for a in heads) != len(gates):
+        raise Unread("its heads are not where its values meet them")
+    gates = gates.reshape([axis.size for axis in heads]).permute(order)
+    inner, full, outer = list[int](), list[int](), list[int]()
+    for some in parts:
+        gated = any(axis in heads for axis in some)
+        inner += [axis.size if axis in heads else 1 for axis in some]
+        full += [axis.size if gated else 1 for axis in some]
+        outer.append(prod(axis.size for axis in some) if gated else 1)
+    return gates.reshape(inner).expand(full).reshape(outer)
