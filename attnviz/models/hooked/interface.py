@@ -136,6 +136,9 @@ class WatchedPass:
 
 _RUN: ContextVar[WatchedPass | None] = ContextVar("attnviz_run", default=None)
 
+_CAUSAL: ContextVar[frozenset[int]] = ContextVar("attnviz_causal", default=frozenset())
+"""Configurations (their ``id``) whose mask of this pass was left out since causality says it all."""
+
 
 @contextlib.contextmanager
 def hooking(run: WatchedPass) -> Iterator[WatchedPass]:
@@ -145,6 +148,16 @@ def hooking(run: WatchedPass) -> Iterator[WatchedPass]:
         yield run
     finally:
         _RUN.reset(token)
+
+
+@contextlib.contextmanager
+def masks_forgotten() -> Iterator[None]:
+    """Let passes inside the ``with`` block know of no mask that an earlier pass left out."""
+    token = _CAUSAL.set(frozenset())
+    try:
+        yield
+    finally:
+        _CAUSAL.reset(token)
 
 
 def register() -> None:
@@ -182,6 +195,9 @@ def mask(*args: Any, **kwargs: Any) -> Tensor | None:
             kwargs["attention_mask"] = None
     masks: Any = AttentionMaskInterface
     result: Tensor | None = masks()["sdpa"](*args, **kwargs)
+    left_out = result is None and kwargs.get("allow_is_causal_skip", True)
+    own = frozenset({id(kwargs.get("config"))})
+    _CAUSAL.set(_CAUSAL.get() | own if left_out else _CAUSAL.get() - own)
     return result
 
 
@@ -212,7 +228,8 @@ def attention(
             sliding window, if there is one, so ``sliding_window`` among ``others`` adds nothing.
         scaling: factor on the scores.
         dropout: probability; 0 in evaluation mode.
-        is_causal: what a missing mask means; the module's own ``is_causal`` by default.
+        is_causal: what a missing mask means; the module's own ``is_causal`` by default, and
+            without that whether :func:`mask` left out a causal mask of its configuration.
         position_bias: added to the scores.
         softcap: c · tanh(scores / c).
         s_aux: [H], learned sinks.
@@ -298,8 +315,11 @@ def _masking(
     if mask is not None:
         mask = mask[..., :keys] if mask.shape[-1] > keys else mask
         return as_boolean(mask) if run is None else run.plain(mask), False
-    flag = getattr(module, "is_causal", True) if is_causal is None else is_causal
-    causal = bool(flag) and length > 1
+    if is_causal is None:
+        # without a mask eager attention blocks nothing, unless ours left a causal one out
+        left_out = id(getattr(module, "config", None)) in _CAUSAL.get()
+        is_causal = getattr(module, "is_causal", left_out)
+    causal = bool(is_causal) and length > 1
     if causal and length != keys:  # the first query is the first token, not the last but T
         return torch.ones(length, keys, dtype=torch.bool, device=key.device).tril(), False
     return None, causal

@@ -20,6 +20,7 @@ from attnviz.errors import ModelError
 from attnviz.models.configs.keys import GUESS
 from attnviz.models.external_errors import one_line, refusing
 from attnviz.models.hooked.generating import Drawn, TokenStreamer
+from attnviz.models.hooked.interface import masks_forgotten
 from attnviz.models.hooked.logging import silenced
 
 WRITES_AT_MOST = 32
@@ -232,7 +233,7 @@ class HookedModel:
             arguments["input_ids"] = inputs[:, cache.get_seq_length() :]
         if weights:
             arguments["output_attentions"] = True
-        with self.lock, silenced():
+        with self.lock, silenced(), masks_forgotten():
             if module is self.body:
                 output: Mapping[str, Any] = module(**arguments, return_dict=True)
             else:
@@ -337,7 +338,7 @@ class HookedModel:
             arguments |= {"inputs": inputs, "attention_mask": mask}
         cache = cache and not item.features
         try:
-            with self.lock, silenced(), torch.no_grad(), self._reading() as read:
+            with self._writing(), self._reading() as read:
                 written = self.model.generate(
                     **arguments,
                     max_new_tokens=generation.tokens,
@@ -417,7 +418,7 @@ class HookedModel:
             count = max(1, TOKENS_AT_ONCE // (len(items[order[0]].ids) + tokens))
             some, order = order[:count], order[count:]
             inputs, mask = self._pad([items[number].ids for number in some])
-            with self.lock, silenced(), torch.no_grad():
+            with self._writing():
                 rows = self.model.generate(
                     inputs=inputs, attention_mask=mask, max_new_tokens=tokens, num_beams=1,
                     do_sample=False, use_cache=cache,
@@ -430,6 +431,12 @@ class HookedModel:
         ends = self.ends()
         stop = next((at for at, token in enumerate(row) if at and token in ends), len(row))
         return tuple(row[: stop + 1])
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Hold the model, without a word of transformers' and of gradients, while it generates."""
+        with self.lock, silenced(), torch.no_grad(), masks_forgotten():
+            yield
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[list[int]]:
