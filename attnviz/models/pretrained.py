@@ -96,6 +96,13 @@ def _load(
     placement: Placement = PLAIN,
 ) -> Native | Hooked:
     reason = ""
+    if located.adapter is not None:
+        reason = f"{called(str(located.folder))} with an adapter added to its weights"
+        if backend == "native":
+            raise ModelError(
+                f"{located.name}: the native backend adds no adapter; leave it to attnviz"
+            )
+        backend = "hooked"
     if backend != "hooked":
         try:
             return native.load(located, where, precision, control)
@@ -113,8 +120,9 @@ def _load(
 
     device, dtype = torch.device(where), torch_dtype(precision)
     return hooked.load(
-        located.folder, located.name, device, dtype, reason, control, reads, placement
-    )
+        located.folder, located.name, device, dtype, reason, control, reads, placement,
+        located.adapter,
+    )  # fmt: skip
 
 
 def _refuse_foreign_code(located: Located) -> None:

@@ -81,11 +81,6 @@ class Watch:
             raise UsageError("{passes} must be 1 or more", passes=passes)
         self._module = module
         self._watched = [m for m in module.modules() if isinstance(m, nn.MultiheadAttention)]
-        if not self._watched and hasattr(module, "set_attn_implementation"):
-            raise UsageError(
-                "{} is a transformers model; give it to attnviz.load(model, tokenizer=...)",
-                type(module).__name__,
-            )
         decoding = [m for m in module.modules() if isinstance(m, nn.TransformerDecoderLayer)]
         self._decoding = {id(layer.self_attn) for layer in decoding}
         self._passes: deque[list[Called]] = deque(maxlen=passes)

@@ -70,7 +70,7 @@ def compare(
     for eager, hooked in proofs:
         items = hooked.items
         if not hooked.maps:
-            if eager.maps:
+            if eager.maps or eager.states is not None:
                 return f"{hooked.fault} ({_described(items)})", ""
             continue
         apart, most = change(eager.states, hooked.states, items), tolerance
@@ -78,24 +78,15 @@ def compare(
             most = max(most, min(2 * change(eager.states, other, items), 4 * TOLERANCE_LOW))
         furthest = max(furthest, apart)
         stateless |= eager.states is None
-        if apart > most and (eager.states is not None or not eager.maps):
-            changed = changed or (
-                f"its outputs change by {apart:.1e} of the largest when hooked ({_described(items)})"
-            )
-        seen |= bool(eager.maps)
-        for kind in {site.kind for site in [*eager.maps, *hooked.maps]} if eager.maps else ():
-            theirs, ours = (
-                [maps[site] for site in sorted(maps) if site.kind == kind]
-                for maps in (eager.maps, hooked.maps)
-            )
-            if [w.shape for w in theirs] != [w.shape for w in ours]:
-                which = f"{kind} layers" if items[0].target else "layers"
-                return f"eager returns {len(theirs)} {which}, the hooks see {len(ours)}", ""
-            for a, b in zip(theirs, ours, strict=True):
-                for own, item in zip(real(a, kind, items), real(b, kind, items), strict=True):
-                    x, y = own.float(), item.float()
-                    worst = max(worst, _largest(x - y))
-                    bare = max(bare, _largest(x - y / y.sum(-1, keepdim=True)))
+        if apart > most and (eager.states is not None or not eager.maps) and not changed:
+            changed = f"its outputs change by {apart:.1e} of the largest when hooked"
+            changed += f" ({_described(items)})"
+        if eager.maps:
+            seen = True
+            fault, *largest = _between(eager, hooked)
+            if fault:
+                return fault, ""
+            worst, bare = max(worst, largest[0]), max(bare, largest[1])
     if not seen:
         said = f"hooked, outputs within {furthest:.1e} of eager's, which returns no weights"
         return changed, "" if changed else said
@@ -109,6 +100,30 @@ def compare(
     else:
         return "", f"hooked, {difference} against eager"
     return reason, f"eager, as transformers returns it (hooked: {difference})"
+
+
+def _between(eager: Trace, hooked: Trace) -> tuple[str, float, float]:
+    """Compare the maps of two passes.
+
+    Returns:
+        Why they cannot be compared; the largest difference of a weight, and the same of ours
+        without learned sinks.
+    """
+    worst, bare, items = 0.0, 0.0, hooked.items
+    for kind in {site.kind for site in [*eager.maps, *hooked.maps]}:
+        theirs, ours = (
+            [maps[site] for site in sorted(maps) if site.kind == kind]
+            for maps in (eager.maps, hooked.maps)
+        )
+        if [w.shape for w in theirs] != [w.shape for w in ours]:
+            which = f"{kind} layers" if items[0].target else "layers"
+            return f"eager returns {len(theirs)} {which}, the hooks see {len(ours)}", 0.0, 0.0
+        for a, b in zip(theirs, ours, strict=True):
+            for one, other in zip(real(a, kind, items), real(b, kind, items), strict=True):
+                x, y = one.float(), other.float()
+                worst = max(worst, _largest(x - y))
+                bare = max(bare, _largest(x - y / y.sum(-1, keepdim=True)))
+    return "", worst, bare
 
 
 def _described(items: Sequence[Item]) -> str:

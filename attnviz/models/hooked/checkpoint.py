@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,9 +12,11 @@ import torch
 
 from attnviz.errors import ModelError
 from attnviz.files import human_bytes
+from attnviz.models import adapters
 from attnviz.models.controls import Control, shuffle
 from attnviz.models.device import PLAIN, Placement
 from attnviz.models.external_errors import one_line
+from attnviz.models.folder import read_object
 from attnviz.models.hooked.logging import silenced
 from attnviz.models.hooked.network import HookedModel
 
@@ -31,6 +35,7 @@ def load_network(
     control: Control | None = None,
     reads: str = "text",
     placement: Placement = PLAIN,
+    adapter: Path | None = None,
 ) -> HookedModel:
     """Load a model, with its LM head if it has one, and with eager attention switched on.
 
@@ -42,6 +47,7 @@ def load_network(
         control: random weights in place of the stored ones, and no head.
         reads: ``text`` or ``image``, which of the two towers of a model such as CLIP.
         placement: quantized on the way in, or divided among devices.
+        adapter: the folder of what is added to the weights.
 
     Raises:
         ModelError: no such architecture, a damaged file, or weights that do not fit it.
@@ -49,8 +55,10 @@ def load_network(
     with silenced():
         import transformers
 
-        config = _tower(_config(folder, name), reads)
+        config, alone = tower(_config(folder, name), reads)
         builder, no_logits = _architecture(config)
+        if alone is not None:
+            builder, no_logits = alone, f"{alone.__name__} has no LM head"
         _refuse_much_larger(builder, config, folder, name)
         try:
             if control is not None and control.scale == "default":
@@ -65,6 +73,7 @@ def load_network(
                 trust_remote_code=False,
                 ignore_mismatched_sizes=True,
                 output_loading_info=True,
+                **({} if alone is None else _renamed(alone, config, folder)),
                 **_placed(placement, device, dtype),
             )
         except Exception as error:  # transformers raises whatever its parts raise
@@ -73,6 +82,8 @@ def load_network(
                 f"{config.model_type} model: {one_line(error)}"
             ) from error
         body = model if no_logits else body_of(model)
+        if adapter is not None:
+            adapters.add(model, adapter, read_object(adapter / adapters.CONFIG), name)
         if absent := _made_up(report, model, body, name):
             no_logits = f"its checkpoint has no LM head ({absent} is not in it)"
         seq2seq = getattr(config, "is_encoder_decoder", False)
@@ -205,17 +216,50 @@ def _config(folder: Path, name: str) -> Any:
         ) from error
 
 
-def _tower(config: Any, reads: str) -> Any:
-    """The configuration of one tower, where a model has one for text and one for pictures."""
-    from transformers import MODEL_MAPPING
-    from transformers.models.auto import modeling_auto as auto
+def tower(config: Any, reads: str) -> tuple[Any, Any]:
+    """One tower of a model that has one for text and one for pictures or sound, which never meet.
 
-    pairs: Any = auto.MODEL_FOR_ZERO_SHOT_IMAGE_CLASSIFICATION_MAPPING
-    towers: Any = MODEL_MAPPING
-    if type(config) not in pairs:
-        return config
-    part = getattr(config, "vision_config" if reads == "image" else "text_config", None)
-    return config if part is None or type(part) not in towers else part
+    Returns:
+        Its configuration and its class; the configuration as it is and None of any other model.
+    """
+    from transformers import MODEL_MAPPING, PreTrainedModel
+
+    mapping: Any = MODEL_MAPPING
+    both = mapping.get(type(config), None)
+    if not hasattr(both, "get_text_features") or reads not in _TOWERS:
+        return config, None
+    names = [name for name in _TOWERS[reads] if getattr(config, name, None) is not None]
+    part = getattr(config, names[0]) if names else None
+    if part is None or type(part) in mapping:
+        return (config, None) if part is None else (part, None)
+    alike = [
+        kind
+        for kind in vars(sys.modules[both.__module__]).values()
+        if isinstance(kind, type)
+        and issubclass(kind, PreTrainedModel)
+        and kind.config_class is type(part)
+    ]
+    named = [kind for kind in alike if kind.__name__.endswith(("TextModel", *_MEDIA))]
+    return (part, min(named, key=lambda kind: len(kind.__name__))) if named else (config, None)
+
+
+_TOWERS = {"text": ("text_config",), "image": ("vision_config",), "audio": ("audio_config",)}
+_MEDIA = ("VisionModel", "AudioModel")
+
+
+def _renamed(builder: Any, config: Any, folder: Path) -> dict[str, Any]:
+    """How a tower's weights are found in the file of both: what stands before their names."""
+    from safetensors import safe_open
+
+    with torch.device("meta"):
+        own = list(_fresh(builder, config).state_dict())
+    stored = set[str]()
+    for path in folder.glob("*.safetensors"):
+        with safe_open(path, framework="np") as file:
+            stored |= set(file.keys())
+    before = {key.removesuffix(own[0]) for key in stored if f".{key}".endswith(f".{own[0]}")}
+    most = max(before, key=lambda start: sum(start + key in stored for key in own), default="")
+    return {"key_mapping": {f"^{re.escape(most)}": ""}} if most else {}
 
 
 def _architecture(config: Any) -> tuple[Any, str]:

@@ -137,7 +137,7 @@ class WatchedPass:
 _RUN: ContextVar[WatchedPass | None] = ContextVar("attnviz_run", default=None)
 
 _CAUSAL: ContextVar[frozenset[int]] = ContextVar("attnviz_causal", default=frozenset())
-"""Configurations (their ``id``) whose mask of this pass was left out since causality says it all."""
+"""Configurations (their ``id``) whose mask of this pass was left out: causality says it all."""
 
 
 @contextlib.contextmanager

@@ -27,6 +27,7 @@ def load(
     control: Control | None = None,
     reads: str = "text",
     placement: Placement = PLAIN,
+    adapter: Path | None = None,
 ) -> Hooked:
     """Load a transformers model and find the best way to its attention.
 
@@ -40,13 +41,14 @@ def load(
         control: random weights in place of the stored ones.
         reads: ``text`` or ``image``, which of the two towers of a model such as CLIP.
         placement: quantized on the way in, or divided among devices.
+        adapter: the folder of what is added to the weights.
 
     Raises:
         ModelError: the model cannot be loaded, or gives no attention weights.
         UsageError: a library that reads pictures is missing.
     """
     path = Path(folder)
-    network = load_network(path, name, device, dtype, control, reads, placement)
+    network = load_network(path, name, device, dtype, control, reads, placement, adapter)
     if network.reads and "text" not in network.reads:
         part = network.model.config
         if getattr(part, "window_size", None) and network.reads[0] == "image":

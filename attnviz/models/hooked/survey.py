@@ -1,11 +1,11 @@
 """The first use of a model: does hooking it show exactly what its own eager attention returns?
 
 A long and a short text in a batch, the short text without padding, and a single token go through it
-twice, once with transformers' eager attention and once with ours: a model may treat each of them in
-another way. The hooks are used only if every weight and the final states agree; otherwise the weights
-that eager attention returns are. The first passes tell which layers there are and what they attend
-to: as many keys as the decoder has tokens are its own, as many as the encoder has come from the
-encoder.
+twice, once with transformers' eager attention and once with ours: a model may treat each of them
+in another way. The hooks are used only if every weight and the final states agree; otherwise the
+weights that eager attention returns are. The first passes tell which layers there are and what they
+attend to: as many keys as the decoder has tokens are its own, as many as the encoder has come from
+the encoder.
 """
 
 from __future__ import annotations
@@ -239,7 +239,8 @@ def _hooked_pass(network: HookedModel, items: Sequence[Item]) -> Trace:
         return Trace(items, fault=f"{network.family} layers do not ask for an attention function")
     if run.strangers:
         names = ", ".join(sorted(run.strangers))
-        return Trace(items, fault=f"{network.family} layers pass {names}, which the hooks do not know")
+        fault = f"{network.family} layers pass {names}, which the hooks do not know"
+        return Trace(items, fault=fault)
     if any(len(weights) != len(items) for weights in whole.values()):
         return Trace(items, fault=f"{network.family} layers cut their input into pieces")
     sizes = lengths(items)
@@ -256,9 +257,7 @@ def _hooked_pass(network: HookedModel, items: Sequence[Item]) -> Trace:
         calls = [n for n, other in enumerate(kinds) if other == kind]
         layers = _numbers([run.calls[n].layer for n in calls], depth)
         numbers |= dict(zip(calls, layers, strict=True))
-    maps = {
-        Site(kind, numbers[n]): whole[Site("encoder", n)] for n, kind in enumerate(kinds)
-    }
+    maps = {Site(kind, numbers[n]): whole[Site("encoder", n)] for n, kind in enumerate(kinds)}
     modules = tuple(call.module for call in run.calls)
     seen = projections.seen
     if any(projection.weight is None for projection in seen):
