@@ -56,6 +56,9 @@ def load_network(
         import transformers
 
         config, alone = tower(_config(folder, name), reads)
+        longest = full_up_to(config)
+        if longest is not None:
+            config.attention_type = "original_full"
         builder, no_logits = _architecture(config)
         if alone is not None:
             builder, no_logits = alone, f"{alone.__name__} has no LM head"
@@ -95,10 +98,12 @@ def load_network(
         try:
             if not placement.plain:  # its parts are where they belong
                 device = next(model.parameters()).device
-            return HookedModel(
+            network = HookedModel(
                 model, body, device, seq2seq=bool(seq2seq), no_logits=no_logits,
                 on_device=not placement.plain,
             )  # fmt: skip
+            network.full_up_to = longest
+            return network
         except (RuntimeError, torch.OutOfMemoryError) as error:
             raise ModelError(f"{name} does not fit on {device}: {one_line(error)}") from error
 
@@ -141,6 +146,16 @@ def load_classifier(folder: Path, name: str, device: torch.device, dtype: torch.
                 "of another shape)"
             )
         return model.to(device)
+
+
+def full_up_to(config: Any) -> int | None:
+    """Tokens up to which a model with block-sparse attention attends to all keys, as BigBird does.
+
+    None of any other model.
+    """
+    if getattr(config, "attention_type", None) != "block_sparse":
+        return None
+    return int((5 + 2 * config.num_random_blocks) * config.block_size)
 
 
 def _placed(placement: Placement, device: torch.device, dtype: torch.dtype) -> dict[str, Any]:

@@ -73,9 +73,14 @@ class HookedModel:
         seq2seq: whether it has an encoder and a decoder.
         no_logits: why there is no LM head, as the end of a sentence; empty where there is.
         sample: something to try it on, where it reads no text; None where it does.
+        full_up_to: tokens beyond which it would attend to blocks of keys; None where to all.
+        alone: whether texts of different length change each other in a batch, since the model has
+            its own way with padding; they run one by one then.
     """
 
     sample: Item | None = None
+    full_up_to: int | None = None
+    alone = False
 
     def __init__(
         self,
@@ -205,6 +210,18 @@ class HookedModel:
             What the body returns, or with logits what the whole model returns and the body's
             ``last_hidden_state``; with a ``past`` also ``kept``, the same of all tokens.
         """
+        longest = max(item.length for item in items)
+        if self.full_up_to is not None and longest > self.full_up_to:
+            raise ModelError(
+                f"this {self.family} model attends to blocks of keys in texts of more than "
+                f"{self.full_up_to:,} tokens (attention_type 'block_sparse'), and this one has "
+                f"{longest:,}; set attention_type=\"original_full\" in its config.json"
+            )
+        if self.alone and len({(item.length, len(item.target)) for item in items}) > 1:
+            return _side_by_side([
+                self.run([item], weights=weights, segments=segments, logits=logits)
+                for item in items
+            ])  # fmt: skip
         whole = logits and not self.no_logits
         module = self.model if whole else self.body
         accepted = inspect.signature(module.forward).parameters
@@ -506,6 +523,29 @@ class HookedModel:
         padded = [[*row, *[filler] * (longest - len(row))] for row in rows]
         real = [[1] * len(row) + [0] * (longest - len(row)) for row in rows]
         return torch.tensor(padded, device=self.device), torch.tensor(real, device=self.device)
+
+
+def _side_by_side(outputs: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """What several passes of one item each returned as if it were of a batch, with zeros behind."""
+    joined: dict[str, Any] = {}
+    for name, first in outputs[0].items():
+        parts = [output[name] for output in outputs]
+        if isinstance(first, Tensor) and first.ndim == 3:
+            joined[name] = _padded(parts)
+        elif isinstance(first, tuple) and all(isinstance(w, Tensor) and w.ndim == 4 for w in first):
+            joined[name] = tuple(_padded(layer) for layer in zip(*parts, strict=True))
+    return joined
+
+
+def _padded(parts: Sequence[Tensor]) -> Tensor:
+    """States [1, T, D] or maps [1, H, T, S] as one tensor, with zeros behind the shorter ones."""
+    shape = [max(sizes) for sizes in zip(*(part.shape for part in parts), strict=True)]
+    rows = []
+    for part in parts:
+        row = part.new_zeros(shape)
+        row[tuple(slice(0, size) for size in part.shape)] = part
+        rows.append(row)
+    return torch.cat(rows)
 
 
 def without_end(ids: Sequence[int], ends: Sequence[int]) -> tuple[int, ...]:

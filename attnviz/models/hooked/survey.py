@@ -27,7 +27,17 @@ from attnviz.errors import ModelError
 from attnviz.models.configs.linear import mixers
 from attnviz.models.configs.reach import LISTS
 from attnviz.models.external_errors import one_line
-from attnviz.models.hooked.agreement import Maps, Trace, compare, is_low, lengths, real
+from attnviz.models.hooked.agreement import (
+    TOLERANCE,
+    TOLERANCE_LOW,
+    Maps,
+    Trace,
+    beside,
+    compare,
+    is_low,
+    lengths,
+    real,
+)
 from attnviz.models.hooked.eager import returned
 from attnviz.models.hooked.interface import NAME, WatchedPass, hooking, register
 from attnviz.models.hooked.network import HookedModel, Item
@@ -97,6 +107,9 @@ def _survey(network: HookedModel, name: str) -> Survey:
         pairs = list(zip(eagers, hookeds, strict=True))
         reason, difference = compare(pairs, network.dtype, fused)
         exactness = difference or exactness
+    tolerance = TOLERANCE_LOW if is_low(network.dtype) else TOLERANCE
+    if reason and len(eagers) > 1 and beside(eager, eagers[1]) > tolerance:
+        network.alone = True
     chosen = eager if reason else hooked
     low = is_low(network.dtype)
     if not chosen.maps or (reason and eager.fault):

@@ -17,7 +17,7 @@ from torch import nn
 
 from attnviz.core.generation import Generation
 from attnviz.errors import ModelError, UsageError
-from attnviz.models.hooked.checkpoint import body_of, has_words, tower
+from attnviz.models.hooked.checkpoint import body_of, full_up_to, has_words, tower
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.source import Hooked
 from attnviz.models.hooked.survey import survey
@@ -230,6 +230,12 @@ def borrow(model: Any, tokenizer: Any = None) -> Hooked:
     if part is not model.config and alone is not model:
         notes = (*notes, f"the tower of a {type(model).__name__} that reads text")
         model = alone
+    if full_up_to(model.config) is not None:
+        raise ModelError(
+            f"{name} attends to blocks of keys in long texts (attention_type 'block_sparse'), and "
+            'to all keys in short ones; choose model.base_model.set_attention_type("original_full") and '
+            'model.config.attention_type = "original_full"'
+        )
     network = WrappedModel(model)
     if network.reads and "text" not in network.reads:
         raise ModelError(
