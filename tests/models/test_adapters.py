@@ -221,7 +221,7 @@ def test_what_stands_around_a_model_is_taken_off(folders: Folders) -> None:
 
 def test_a_pipeline_and_an_encoder_of_sentences_have_their_tokenizer() -> None:
     folder = DEMOS["demo-bert"]
-    model = transformers.AutoModelForMaskedLM.from_pretrained(folder)
+    model = transformers.AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float32)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     pipe = transformers.pipeline("fill-mask", model=model, tokenizer=tokenizer)
     wholes = [(pipe, "taken out of a FillMaskPipeline")]

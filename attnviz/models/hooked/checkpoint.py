@@ -55,13 +55,7 @@ def load_network(
     with silenced():
         import transformers
 
-        config, alone = tower(_config(folder, name), reads)
-        longest = full_up_to(config)
-        if longest is not None:
-            config.attention_type = "original_full"
-        builder, no_logits = _architecture(config)
-        if alone is not None:
-            builder, no_logits = alone, f"{alone.__name__} has no LM head"
+        config, alone, builder, no_logits, longest = _planned(folder, name, reads)
         _refuse_much_larger(builder, config, folder, name)
         try:
             if control is not None and control.scale == "default":
@@ -146,6 +140,47 @@ def load_classifier(folder: Path, name: str, device: torch.device, dtype: torch.
                 "of another shape)"
             )
         return model.to(device)
+
+
+def load_shapes(folder: Path, name: str, *, drawn: bool = False) -> HookedModel:
+    """The network that :func:`load_network` loads, without its weights.
+
+    It is on the device ``meta``, or has random numbers where they are to be ``drawn``.
+    """
+    device = torch.device("cpu" if drawn else "meta")
+    with silenced():
+        config, _, builder, no_logits, longest = _planned(folder, name, "text")
+        try:
+            with torch.random.fork_rng(devices=[]), device:
+                torch.manual_seed(0)
+                model = _fresh(builder, config)
+                body = model if no_logits else body_of(model)
+        except Exception as error:  # as above
+            raise ModelError(f"{name}: transformers cannot build it: {one_line(error)}") from error
+        seq2seq = bool(getattr(config, "is_encoder_decoder", False))
+        network = HookedModel(
+            model if seq2seq or not no_logits else body, body, device,
+            seq2seq=seq2seq, no_logits=no_logits,
+        )  # fmt: skip
+        network.full_up_to = longest
+        return network
+
+
+def _planned(folder: Path, name: str, reads: str) -> tuple[Any, Any, Any, str, int | None]:
+    """Choose what is loaded, and how.
+
+    Returns:
+        Its configuration; its class where it is a tower that AutoModel does not know, else None;
+        the class it is loaded with; why that has no LM head; and :func:`full_up_to`.
+    """
+    config, alone = tower(_config(folder, name), reads)
+    longest = full_up_to(config)
+    if longest is not None:
+        config.attention_type = "original_full"
+    builder, no_logits = _architecture(config)
+    if alone is not None:
+        builder, no_logits = alone, f"{alone.__name__} has no LM head"
+    return config, alone, builder, no_logits, longest
 
 
 def full_up_to(config: Any) -> int | None:

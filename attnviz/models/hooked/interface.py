@@ -9,7 +9,7 @@ outlives a forward pass. Without one, the function attends and nobody looks.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -186,6 +186,8 @@ def mask(*args: Any, **kwargs: Any) -> Tensor | None:
     """
     from transformers import AttentionMaskInterface
 
+    if torch.device(kwargs.get("device") or "cpu").type == "meta":  # shapes alone are asked for
+        return None
     if getattr(kwargs.get("config"), "index_topk", None):
         kwargs["allow_is_causal_skip"] = False
     padding = kwargs.get("attention_mask")
@@ -243,20 +245,16 @@ def attention(
     run = _RUN.get()
     if run is not None and not run.watches(module):
         run = None
+    if query.is_meta:
+        return _shaped(module, query, key, value, run, others)
     length, keys = query.shape[2], key.shape[2]
     attention_mask, causal = _masking(module, query, key, attention_mask, is_causal, run)
     attention_mask, causal, unselected = selected(attention_mask, indices, causal, keys)
     site, observers = Site("encoder", 0), tuple[Observer, ...]()
     residual = None
     if run is not None:
-        run.strangers |= {
-            name
-            for name, other in others.items()
-            if isinstance(other, Tensor) and name not in _HARMLESS
-        }
-        layer = getattr(module, "layer_idx", None)
-        layer = layer if type(layer) is int else None
-        site = run.next_site(Call(id(module), layer, query.shape[1], length, keys))
+        run.strangers |= _strangers(others)
+        site = run.next_site(Call(id(module), _layer(module), query.shape[1], length, keys))
         observers = informed(run.observers, unselected)
         if run.residual is not None:
             residual, run.residual = run.residual, None
@@ -300,6 +298,38 @@ def attention(
             told = partial(run.follows, len(run.calls) - 1)
         passage.begin(output, told, _swap(donors))
     return output, None
+
+
+def _shaped(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    run: WatchedPass | None,
+    others: Mapping[str, Any],
+) -> tuple[Tensor, None]:
+    """The shape of an output, and to the observers that of the weights: nothing is computed."""
+    batch, heads, length, _ = query.shape
+    if run is not None:
+        run.strangers |= _strangers(others)
+        site = run.next_site(Call(id(module), _layer(module), heads, length, key.shape[2]))
+        weights = query.new_empty(batch, heads, length, key.shape[2])
+        for observer in run.observers:
+            observer.observe(Rows(site, 0, 0, weights, None))
+        if run.attended is not None:
+            run.attended(query.new_empty(batch, length, heads, value.shape[-1]))
+    return query.new_empty(batch, length, heads, value.shape[-1]), None
+
+
+def _strangers(others: Mapping[str, Any]) -> set[str]:
+    """The names of tensors that a layer passes and the hooks do not know."""
+    return {n for n, other in others.items() if isinstance(other, Tensor) and n not in _HARMLESS}
+
+
+def _layer(module: nn.Module) -> int | None:
+    """A layer's own number."""
+    layer = getattr(module, "layer_idx", None)
+    return layer if type(layer) is int else None
 
 
 def _masking(

@@ -76,11 +76,13 @@ class HookedModel:
         full_up_to: tokens beyond which it would attend to blocks of keys; None where to all.
         alone: whether texts of different length change each other in a batch, since the model has
             its own way with padding; they run one by one then.
+        masked: whether it is told what is padding, which it may do without where there is none.
     """
 
     sample: Item | None = None
     full_up_to: int | None = None
     alone = False
+    masked = True
 
     def __init__(
         self,
@@ -232,6 +234,8 @@ class HookedModel:
         if self.seq2seq:
             targets, target_mask = self._pad([item.target for item in items])
             arguments |= {"decoder_input_ids": targets, "decoder_attention_mask": target_mask}
+        if not self.masked:
+            arguments = {name: x for name, x in arguments.items() if not name.endswith("_mask")}
         if segments and "token_type_ids" in accepted:
             parts = [item.segments or (0,) * len(item.ids) for item in items]
             known = getattr(self.config, "type_vocab_size", None) or max(map(max, parts)) + 1

@@ -10,7 +10,9 @@ the encoder.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -52,6 +54,9 @@ _LENGTHS = ((11, 6), (7, 3))
 _LONG, _WORK = (17, 80), 1 << 31
 """Tokens of the long text at least and at most, and how often a weight may be used by it."""
 
+_STATEFUL = ("state_size", "ssm_state_size", "mamba_d_state", "attention_hidden_size")
+"""Sizes of layers with a state, as configurations call them."""
+
 _STATES = ("last_hidden_state", "logits")
 
 
@@ -76,6 +81,54 @@ class Survey:
     kind: SiteKind | None
     plan: tuple[tuple[int, Site], ...] = ()
     projections: Mapping[Site, OutputProjection] = field(default_factory=dict)
+
+
+def foresee(network: HookedModel, name: str) -> Backend | None:
+    """Which backend a model takes whose weights are not in memory, by the shapes of a pass.
+
+    Args:
+        network: on the device ``meta``.
+        name: what the user calls the model.
+
+    Returns:
+        None where only weights tell: its code asks for numbers on its way.
+
+    Raises:
+        ModelError: no backend gives weights from token to token.
+    """
+    items = sample(network)[:1] * (1 if network.sample is not None else 2)
+    eager = hooked = Trace()
+    for network.masked in (True, False):
+        network.switch("eager")
+        eager = _eager_pass(network, items)
+        hooked = _hooked_pass(network, items)
+        if not any(_untold(trace.fault) for trace in (eager, hooked)):
+            break
+    else:
+        return None
+    if not eager.maps and (hooked.fault or not hooked.maps):
+        if any(getattr(network.config, name, None) for name in _STATEFUL):
+            return None
+        raise _no_weights(network, name, eager, hooked.fault)
+    return "eager" if hooked.fault else "hooked"
+
+
+def _untold(fault: str) -> bool:
+    """Whether a pass failed since there are no numbers in it, and not as it does with them."""
+    return "failed" in fault and any(word in fault for word in ("meta", ".item()", "Expected"))
+
+
+def _no_weights(network: HookedModel, name: str, eager: Trace, reason: str) -> ModelError:
+    """What to say of a model that gives no attention weights."""
+    return ModelError(
+        "{}: this {} model gives no attention weights: eager: {}; hooked: {}",
+        name,
+        network.family,
+        eager.fault,
+        reason,
+        remedy="try {dtype}" if is_low(network.dtype) else "",
+        dtype="float32",
+    )
 
 
 def survey(network: HookedModel, name: str) -> Survey:
@@ -115,15 +168,7 @@ def _survey(network: HookedModel, name: str) -> Survey:
     if not chosen.maps or (reason and eager.fault):
         if not (eager.maps or hooked.maps) and (stateful := _without_attention(network, items)):
             return stateful
-        raise ModelError(
-            "{}: this {} model gives no attention weights: eager: {}; hooked: {}",
-            name,
-            network.family,
-            eager.fault,
-            reason,
-            remedy="try {dtype}" if low else "",
-            dtype="float32",
-        )
+        raise _no_weights(network, name, eager, reason)
     if not all(
         bool(item.isfinite().all())
         for site, weights in chosen.maps.items()
@@ -204,7 +249,10 @@ def _drawn(network: HookedModel, lengths: Sequence[tuple[int, int]]) -> list[Ite
         for name in ("pad", "bos", "decoder_start", "image", "audio", "video")
     }
     pool = [n for n in range(min(vocabulary, 1000)) if n not in named] or [0]
-    limit = network.max_tokens or max(max(pair) for pair in lengths)
+    limit = min(
+        network.max_tokens or max(max(pair) for pair in lengths),
+        network.full_up_to or sys.maxsize,
+    )
     items = []
     for number, (most, least) in enumerate(lengths):
         source = min(most, limit)
@@ -242,9 +290,11 @@ def _hooked_pass(network: HookedModel, items: Sequence[Item]) -> Trace:
     run = WatchedPass(observers=[], attended=projections.attended)
     whole: dict[Site, Tensor] = {}
     run.observers = [_Keeper(run, whole)]
+    shapes = network.device.type == "meta"
     try:
         network.switch(NAME)
-        with hooking(run), projections.watching(network.body):
+        watching = contextlib.nullcontext() if shapes else projections.watching(network.body)
+        with hooking(run), watching:
             output = network.run(items)
     except Exception as error:  # as above
         return Trace(items, fault=f"the hooked pass failed: {one_line(error)}")
@@ -273,7 +323,7 @@ def _hooked_pass(network: HookedModel, items: Sequence[Item]) -> Trace:
     maps = {Site(kind, numbers[n]): whole[Site("encoder", n)] for n, kind in enumerate(kinds)}
     modules = tuple(call.module for call in run.calls)
     seen = projections.seen
-    if any(projection.weight is None for projection in seen):
+    if not shapes and any(projection.weight is None for projection in seen):
         held = _held_projections(network, items, len(seen))
         seen = [_proved(out, held.get(n)) for n, out in enumerate(seen)]
         seen = [out if out.weight is not None else

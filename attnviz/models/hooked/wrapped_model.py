@@ -233,8 +233,8 @@ def borrow(model: Any, tokenizer: Any = None) -> Hooked:
     if full_up_to(model.config) is not None:
         raise ModelError(
             f"{name} attends to blocks of keys in long texts (attention_type 'block_sparse'), and "
-            'to all keys in short ones; choose model.base_model.set_attention_type("original_full") and '
-            'model.config.attention_type = "original_full"'
+            "to all keys in short ones; first choose model.config.attention_type = "
+            '"original_full" and model.base_model.set_attention_type("original_full")'
         )
     network = WrappedModel(model)
     if network.reads and "text" not in network.reads:
