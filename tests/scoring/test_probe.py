@@ -138,3 +138,18 @@ def test_a_probe_tells_heads_apart() -> None:
         [],
     ]
     assert observer.result()[0].scores["induction"].rows == 8 + 12
+
+
+def test_an_encoder_decoder_model_is_probed(tmp_path: Path) -> None:
+    """None of the scores of a probe means anything in its encoder or between the two stacks."""
+    transformers = pytest.importorskip("transformers")
+    config = transformers.T5Config(
+        vocab_size=60, d_model=16, d_kv=4, d_ff=24, num_layers=1, num_heads=4,
+        decoder_start_token_id=0,
+    )  # fmt: skip
+    transformers.T5ForConditionalGeneration(config).save_pretrained(tmp_path)
+    source = av.load(str(tmp_path))
+    scored = run_probe(source)
+    assert len(scored) == len(source.layout)
+    kinds = {head.head.site.kind for head in scored if dict(head.scores)}
+    assert kinds <= {"decoder", "encoder"}

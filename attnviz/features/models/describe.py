@@ -14,9 +14,9 @@ from attnviz.core.own_names import called
 from attnviz.errors import AttnvizError, ModelError
 from attnviz.features.models.card import Ability, AlikeLayers, ModelCard
 from attnviz.features.models.catalog import has_tokenizer
+from attnviz.models import pretrained
 from attnviz.models.configs.families import FAMILIES
 from attnviz.models.configs.model import read_config as read_attention
-from attnviz.models import pretrained
 from attnviz.models.folder import Located, check_files, find_weights, locate_config, read_config
 from attnviz.models.fresh_config import FreshConfig
 from attnviz.models.native import config as native
@@ -76,9 +76,7 @@ def describe(name: str) -> ModelCard:
         tokenizer=tokenizer,
         chat_template=chat,
         abilities=tuple(
-            _abilities(
-                config, architectures, backend, reason, tokenizer, chat, idle, sure=sure
-            )
+            _abilities(config, architectures, backend, reason, tokenizer, chat, idle, sure=sure)
         ),
         notes=tuple(notes),
     )

@@ -17,12 +17,11 @@ from attnviz.models.hooked.network import HookedModel
 from attnviz.models.hooked.processors import ProcessedMedia, Processors, load_processors
 from attnviz.models.hooked.source import Hooked
 from attnviz.models.hooked.survey import foresee as foresee_backend
-from attnviz.models.hooked.survey import survey
+from attnviz.models.hooked.survey import is_untold, survey
 from attnviz.models.hooked.tokenizer import load_texts
 from attnviz.models.hooked.vision_language import VisionLanguage
 
-
-_FEW = 1 << 25
+_FEW = 1 << 26
 """Parameters of a model that is drawn at random to see what its code does."""
 
 
@@ -90,8 +89,13 @@ def foresee(folder: Path, name: str, *, complete: bool) -> Backend | None:
     network = load_shapes(folder, name)
     if network.reads and "text" not in network.reads and not complete:
         return None
-    _media(network, folder, name)
-    backend = foresee_backend(network, name)
+    backend: Backend | None = None
+    try:
+        _media(network, folder, name)
+        backend = foresee_backend(network, name)
+    except ModelError as error:
+        if not is_untold(str(error)):
+            raise
     if backend is None and sum(p.numel() for p in network.model.parameters()) < _FEW:
         network = load_shapes(folder, name, drawn=True)
         _media(network, folder, name)
@@ -108,7 +112,7 @@ def _media(
         ModelError: it reads something that is not known, or attends inside windows.
     """
     reads = network.reads
-    if "text" in reads or (not reads and "inputs" in network.accepted):
+    if "text" in reads:
         return None
     part = network.model.config
     if not reads:
@@ -124,6 +128,7 @@ def _media(
             "attnviz.watch(model)"
         )
     processors = load_processors(folder, name, part, network.accepted, reads[0])
+    processors.fit(network.measure)
     sample = processors.sample()
     network.sample = network.example(sample.features)
     processors.tokens(sample, network.sample.length)  # which of them are which must be known

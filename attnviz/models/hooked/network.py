@@ -74,6 +74,7 @@ class HookedModel:
         no_logits: why there is no LM head, as the end of a sentence; empty where there is.
         sample: something to try it on, where it reads no text; None where it does.
         full_up_to: tokens beyond which it would attend to blocks of keys; None where to all.
+        queries: how many learned vectors its decoder reads in place of a text; 0 where it reads one
         alone: whether texts of different length change each other in a batch, since the model has
             its own way with padding; they run one by one then.
         masked: whether it is told what is padding, which it may do without where there is none.
@@ -81,6 +82,7 @@ class HookedModel:
 
     sample: Item | None = None
     full_up_to: int | None = None
+    queries = 0
     alone = False
     masked = True
 
@@ -99,6 +101,7 @@ class HookedModel:
         self.device = device
         self.seq2seq = seq2seq
         self.no_logits = no_logits
+        self.queries = int(seq2seq and "decoder_input_ids" not in self.accepted)
 
     @property
     def lock(self) -> threading.RLock:
@@ -212,13 +215,7 @@ class HookedModel:
             What the body returns, or with logits what the whole model returns and the body's
             ``last_hidden_state``; with a ``past`` also ``kept``, the same of all tokens.
         """
-        longest = max(item.length for item in items)
-        if self.full_up_to is not None and longest > self.full_up_to:
-            raise ModelError(
-                f"this {self.family} model attends to blocks of keys in texts of more than "
-                f"{self.full_up_to:,} tokens (attention_type 'block_sparse'), and this one has "
-                f"{longest:,}; set attention_type=\"original_full\" in its config.json"
-            )
+        self._check_length(max(item.length for item in items))
         if self.alone and len({(item.length, len(item.target)) for item in items}) > 1:
             return _side_by_side([
                 self.run([item], weights=weights, segments=segments, logits=logits)
@@ -231,7 +228,7 @@ class HookedModel:
         if items[0].ids:
             inputs, mask = self._pad([item.ids for item in items])
             arguments |= {"input_ids": inputs, "attention_mask": mask}
-        if self.seq2seq:
+        if self.seq2seq and not self.queries:
             targets, target_mask = self._pad([item.target for item in items])
             arguments |= {"decoder_input_ids": targets, "decoder_attention_mask": target_mask}
         if not self.masked:
@@ -265,6 +262,15 @@ class HookedModel:
             return output
         return {**output, "kept": tuple((layer.keys, layer.values) for layer in cache.layers)}
 
+    def _check_length(self, longest: int) -> None:
+        """Refuse a text in which the model would attend to blocks of keys."""
+        if self.full_up_to is not None and longest > self.full_up_to:
+            raise ModelError(
+                f"this {self.family} model attends to blocks of keys in texts of more than "
+                f"{self.full_up_to:,} tokens (attention_type 'block_sparse'), and this one has "
+                f'{longest:,}; set attention_type="original_full" in its config.json'
+            )
+
     def _features(self, items: Sequence[Item]) -> dict[str, Tensor]:
         """The features of a batch, one after the other.
 
@@ -294,15 +300,23 @@ class HookedModel:
         with refusing(f"this {self.family} model cannot run"), torch.no_grad():
             output = self.run([Item(target=target, features=features)])
         states = output.get("encoder_last_hidden_state" if self.seq2seq else "last_hidden_state")
+        if self.queries:
+            self.queries = output["last_hidden_state"].shape[1]
         if not isinstance(states, Tensor) or states.ndim != 3:
-            raise ModelError(f"this {self.family} model makes no sequence of tokens")
+            raise ModelError(
+                f"this {self.family} model makes no sequence of tokens; run yours inside of "
+                "attnviz.watch(model)"
+            )
         return states.shape[1]
 
     def example(self, features: Mapping[str, Tensor]) -> Item:
         """An item to try the model on, of the features of a picture or a sound."""
+        length = self.measure(features)
+        if self.queries:
+            return Item((), (), tuple(range(self.queries)), features, length)
         ids = range(min(self.vocab_size, 100))
         target = tuple(ids[3 + n * 7 % max(1, len(ids) - 3)] for n in range(6))
-        return Item((), (), target if self.seq2seq else (), features, self.measure(features))
+        return Item((), (), target if self.seq2seq else (), features, length)
 
     @contextlib.contextmanager
     def _last_states(self) -> Iterator[list[Tensor]]:

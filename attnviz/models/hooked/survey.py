@@ -102,7 +102,7 @@ def foresee(network: HookedModel, name: str) -> Backend | None:
         network.switch("eager")
         eager = _eager_pass(network, items)
         hooked = _hooked_pass(network, items)
-        if not any(_untold(trace.fault) for trace in (eager, hooked)):
+        if not any(is_untold(trace.fault) for trace in (eager, hooked)):
             break
     else:
         return None
@@ -113,9 +113,11 @@ def foresee(network: HookedModel, name: str) -> Backend | None:
     return "eager" if hooked.fault else "hooked"
 
 
-def _untold(fault: str) -> bool:
+def is_untold(fault: str) -> bool:
     """Whether a pass failed since there are no numbers in it, and not as it does with them."""
-    return "failed" in fault and any(word in fault for word in ("meta", ".item()", "Expected"))
+    return any(
+        word in fault for word in ("meta tensor", ".item()", "Expected inputs of", "cannot run:")
+    )
 
 
 def _no_weights(network: HookedModel, name: str, eager: Trace, reason: str) -> ModelError:
