@@ -251,3 +251,33 @@ def test_a_transformers_model_at_work_is_watched(folders: Folders) -> None:
 def test_what_is_no_transformers_model_is_refused() -> None:
     with pytest.raises(UsageError, match="takes a transformers PreTrainedModel, not Sequential"):
         av.load(nn.DataParallel(nn.Sequential(nn.Linear(2, 2))))
+
+
+class Packed(nn.Linear):
+    """A layer whose matrix is stored as bytes, as bitsandbytes keeps one."""
+
+    def __init__(self, plain: nn.Linear) -> None:
+        super().__init__(plain.in_features, plain.out_features, bias=plain.bias is not None)
+        self.scale = plain.weight.detach().abs().max() / 127
+        whole = (plain.weight.detach() / self.scale).round().to(torch.int8)
+        self.weight = nn.Parameter(whole.reshape(-1, 1), requires_grad=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight = self.weight.reshape(self.out_features, self.in_features).float() * self.scale
+        return nn.functional.linear(x, weight, self.bias)
+
+
+def test_packed_weights_are_hooked_and_not_taken_for_numbers(folders: Folders) -> None:
+    model = transformers.AutoModelForCausalLM.from_pretrained(folders("llama"))
+    for layer in model.model.layers:
+        for name in ("q_proj", "k_proj", "v_proj", "o_proj"):
+            setattr(layer.self_attn, name, Packed(getattr(layer.self_attn, name)))
+    source = av.load(model)
+    assert source.info.backend == "hooked"
+    assert not source.no_gates
+    assert "stored in 8 or 4 bits" in source.output(Site("decoder", 0)).reason
+    assert source.reading(Site("decoder", 0)).reason
+    assert furthest(maps(source), eager(model)) < 1e-5
+    prompt = Prompt(ids=SHORT)
+    report = av.logits(prompt, position=-1, model=source)
+    assert "stored in 8 or 4 bits" in report.reason

@@ -149,11 +149,11 @@ def test_object_queries_and_patches_have_names(name: str, tmp_path: Path) -> Non
             own = capture.maps[Site(kind, layer)]  # type: ignore[arg-type]
             np.testing.assert_allclose(own, weights[0].numpy(), atol=1e-6)
     if name == "yolos":
-        texts = capture.sides["encoder"].keys.texts
+        texts = capture.inputs.sides["encoder"].keys.texts
         assert texts[:2] == ("[CLS]", "0,0")
         assert texts[-5:] == tuple(f"[DET{n}]" for n in range(1, 6))
         return
-    cross = capture.sides["cross"]
+    cross = capture.inputs.sides["cross"]
     assert cross.queries.texts == tuple(f"query {n}" for n in range(1, 7))
     assert cross.keys.texts[:2] == ("0,0", "0,1")
     assert len(cross.keys.texts) == 4 * 6

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import attnviz as av
 from attnviz.core.heads import Layout, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Rows
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import UsageError
 from attnviz.scoring.observe import ScoreObserver
-from attnviz.scoring.probe import probe_prompts
+from attnviz.scoring.probe import probe_prompts, run_probe
 
 
 @given(
@@ -149,7 +152,4 @@ def test_an_encoder_decoder_model_is_probed(tmp_path: Path) -> None:
     )  # fmt: skip
     transformers.T5ForConditionalGeneration(config).save_pretrained(tmp_path)
     source = av.load(str(tmp_path))
-    scored = run_probe(source)
-    assert len(scored) == len(source.layout)
-    kinds = {head.head.site.kind for head in scored if dict(head.scores)}
-    assert kinds <= {"decoder", "encoder"}
+    assert len(run_probe(source)) == len(source.layout)

@@ -145,6 +145,12 @@ class HookedModel:
         return dtype
 
     @property
+    def rounding(self) -> torch.dtype:
+        """The precision by whose rounding passes are judged: a low one where weights are packed."""
+        packed = getattr(self.model.config, "quantization_config", None) is not None
+        return torch.bfloat16 if packed else self.dtype
+
+    @property
     def vocab_size(self) -> int:
         """How many token ids it knows."""
         try:

@@ -21,6 +21,8 @@ from attnviz.models.hooked.passage import Passed
 
 NO_LAYER = "no linear layer takes its heads' outputs as they are"
 """The reason where something may stand between heads and W_O."""
+QUANTIZED = "its W_O is stored in 8 or 4 bits, and no matrix of numbers"
+"""The reason where the linear layer is known, and not what it multiplies with."""
 TOLERANCE = 1e-5
 """Largest difference of the projection's output, relative to the largest, that counts as none."""
 
@@ -67,6 +69,9 @@ class Projections:
         if self.seen[-1].weight is not None:
             self.seen[-1] = OutputProjection(None, None, "two layers take its heads' outputs")
             return
+        if not is_plain(module):
+            self.seen[-1] = OutputProjection(None, None, QUANTIZED)
+            return
         weight = _slices(module, z.shape[2])
         bias = None if module.bias is None else module.bias.detach()
         error = _error(z, weight, bias, output)
@@ -102,6 +107,11 @@ class HeldProjections:
             f"output differs by {error:.0e} of the largest)"
         )
         self.seen[call] = OutputProjection(None, None, reason)
+
+
+def is_plain(module: Any) -> bool:
+    """Whether a linear layer keeps its matrix as numbers, and not packed in 8 or 4 bits."""
+    return bool(module.weight.is_floating_point()) and module.weight.ndim == 2
 
 
 def _same(x: Any, z: Tensor) -> bool:

@@ -160,9 +160,9 @@ def _survey(network: HookedModel, name: str) -> Survey:
     if hooked.maps:
         fused = partial(_fused_states, network)
         pairs = list(zip(eagers, hookeds, strict=True))
-        reason, difference = compare(pairs, network.dtype, fused)
+        reason, difference = compare(pairs, network.rounding, fused)
         exactness = difference or exactness
-    tolerance = TOLERANCE_LOW if is_low(network.dtype) else TOLERANCE
+    tolerance = TOLERANCE_LOW if is_low(network.rounding) else TOLERANCE
     if reason and len(eagers) > 1 and beside(eager, eagers[1]) > tolerance:
         network.alone = True
     chosen = eager if reason else hooked
