@@ -21,8 +21,8 @@ from attnviz.models import hooked
 from attnviz.models.controls import Control
 from attnviz.models.hooked import checkpoint
 from attnviz.models.hooked.agreement import Trace, compare
+from attnviz.models.hooked.index_maps import selected
 from attnviz.models.hooked.network import Item
-from attnviz.models.hooked.selection import selected
 from tests.checkpoints import edit_config
 from tests.models.tiny import (
     FAMILIES,

@@ -22,7 +22,7 @@ from attnviz.core.key_mask import KeyMask
 from attnviz.core.prompt import Prompt
 from attnviz.drawing.palette import UNSELECTED, rgb
 from attnviz.features.view.document import document
-from attnviz.models.hooked.selection import selected
+from attnviz.models.hooked.index_maps import selected
 from attnviz.models.recorded_masks import pack, unpack
 from attnviz.scoring.observe import score_capture
 from attnviz.scoring.shown import shown_map

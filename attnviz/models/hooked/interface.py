@@ -24,8 +24,8 @@ from attnviz.core.cuts import Cuts
 from attnviz.core.heads import Site
 from attnviz.core.source import Donor, Donors, Gates, Observer, Rows
 from attnviz.errors import ModelError
+from attnviz.models.hooked.index_maps import informed, selected
 from attnviz.models.hooked.passage import Passage, Passed
-from attnviz.models.hooked.selection import informed, selected
 
 NAME = "attnviz"
 """The name under which transformers finds our attention and mask functions."""

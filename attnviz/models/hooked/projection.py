@@ -7,7 +7,7 @@ heads' outputs z_h, number for number; that Σ_h z_h W_O^h + b_O is then what it
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -135,3 +135,20 @@ def _error(z: Tensor, weight: Tensor, bias: Tensor | None, output: Tensor) -> fl
         made += bias.float()
     output = output.reshape(made.shape).float()
     return float((made - output).abs().max() / output.abs().max().clamp_min(1e-30))
+
+
+_WHY: Mapping[str, str] = {
+    "diffllama": "its attention is differential (Ye et al. 2024, arXiv:2410.05258): the outputs of "
+    "one half of the heads, less λ times the other's, are normalized before W_O",
+    "jetmoe": "a router chooses for each token which expert's W_O takes its heads' outputs "
+    "(mixture of attention heads)",
+    "prophetnet": "one W_O takes the outputs of several streams, one for each token ahead, in code "
+    "of its own",
+    "inkling2_text": "its code gives every query a sink of its own, computed from the token",
+    "inkling2_loop_text": "its code gives every query a sink of its own, computed from the token",
+}
+
+
+def why_unsplit(family: str, reason: str) -> str:
+    """The reason, as the end of a sentence: what is known of the family, or what was found."""
+    return _WHY.get(family, reason)

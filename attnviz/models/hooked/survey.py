@@ -44,9 +44,8 @@ from attnviz.models.hooked.eager import returned
 from attnviz.models.hooked.interface import NAME, WatchedPass, hooking, register
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.passage import Passage
-from attnviz.models.hooked.projection import NO_LAYER, HeldProjections, Projections
+from attnviz.models.hooked.projection import NO_LAYER, HeldProjections, Projections, why_unsplit
 from attnviz.models.hooked.recurrences import find_states
-from attnviz.models.hooked.unsplit import why_unsplit
 
 _LENGTHS = ((11, 6), (7, 3))
 """Tokens of the two items of the comparison: of the encoder or only stack, and of the decoder."""
