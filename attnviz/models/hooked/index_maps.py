@@ -4,8 +4,8 @@ An indexer scores every key that a query may see and leaves the k best to attent
 Attention, arXiv:2512.02556). Its scores are no weights: they have any size and either sign, and
 rows do not add up to anything. They are read where the model chooses by them, in the last call of
 ``topk`` before a layer attends, and are a layer's if the keys they choose are those that its
-attention was left. Layers give the attention function the places of the keys that stay. Those that a
-query could have seen and that did not stay are no weights of 0 and no masked keys: observers are
+attention was left. Layers give the attention function the places of the keys that stay. Those that
+a query could have seen and that did not stay are no weights of 0 and no masked keys: observers are
 told which they are.
 """
 
