@@ -276,10 +276,9 @@ def tower(config: Any, reads: str) -> tuple[Any, Any]:
 
     mapping: Any = MODEL_MAPPING
     both = mapping.get(type(config), None)
-    if not hasattr(both, "get_text_features") or reads not in _TOWERS:
+    if not hasattr(both, "get_text_features"):
         return config, None
-    names = [name for name in _TOWERS[reads] if getattr(config, name, None) is not None]
-    part = getattr(config, names[0]) if names else None
+    part = getattr(config, "vision_config" if reads == "image" else "text_config", None)
     if part is None or type(part) in mapping:
         return (config, None) if part is None else (part, None)
     alike = [
@@ -289,12 +288,8 @@ def tower(config: Any, reads: str) -> tuple[Any, Any]:
         and issubclass(kind, PreTrainedModel)
         and kind.config_class is type(part)
     ]
-    named = [kind for kind in alike if kind.__name__.endswith(("TextModel", *_MEDIA))]
+    named = [kind for kind in alike if kind.__name__.endswith(("TextModel", "VisionModel"))]
     return (part, min(named, key=lambda kind: len(kind.__name__))) if named else (config, None)
-
-
-_TOWERS = {"text": ("text_config",), "image": ("vision_config",), "audio": ("audio_config",)}
-_MEDIA = ("VisionModel", "AudioModel")
 
 
 def _renamed(builder: Any, config: Any, folder: Path) -> dict[str, Any]:
