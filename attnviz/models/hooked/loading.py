@@ -112,11 +112,11 @@ def _media(
         ModelError: it reads something that is not known, or attends inside windows.
     """
     reads = network.reads
-    if "text" in reads:
+    first = next(iter(inspect.signature(network.body.forward).parameters), "nothing")
+    if "text" in reads or first in ("args", "kwargs"):  # a decoder inside a wrapper takes any name
         return None
     part = network.model.config
     if not reads:
-        first = next(iter(inspect.signature(network.body.forward).parameters), "nothing")
         raise ModelError(
             f"{name}: {network.family} models read {first}, for which there is no file; run yours "
             "inside of attnviz.watch(model)"
