@@ -178,11 +178,12 @@ def _stored(files: tuple[Path, ...]) -> tuple[dict[str, int], int, int]:
 def _backend(located: Located) -> tuple[str, str, bool]:
     """Which backend will run it, and why; empty and why not; whether that is certain."""
     config, family = located.config, located.config["model_type"]
-    if family not in native.FAMILIES and _class(family) is None:
+    if family not in native.FAMILIES:
         import transformers
 
         code = ", and attnviz runs no code that comes with a model" * bool(config.get("auto_map"))
-        return "", f"transformers {transformers.__version__} has no {family} models{code}", True
+        if family not in transformers.CONFIG_MAPPING:
+            return "", f"transformers {transformers.__version__} has no {family} models{code}", True
     try:
         backend, reason = pretrained.foresee(located)
     except ModelError as error:
@@ -201,8 +202,9 @@ def _class(family: str) -> Any:
 
 def _file(family: str) -> str:
     """What a model reads that reads no text; empty where it does."""
-    taken = inspect.signature(_class(family).forward).parameters
-    if "input_ids" in taken:
+    built = _class(family)  # TrOCR's decoder has none without an LM head
+    taken = {} if built is None else inspect.signature(built.forward).parameters
+    if not taken or "input_ids" in taken:
         return ""
     sound = "sound" if taken.keys() & {"input_values", "input_features"} else ""
     return "pictures" if "pixel_values" in taken else sound
