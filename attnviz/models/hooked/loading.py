@@ -68,7 +68,7 @@ def load(
     if "image" in network.reads and not network.seq2seq:
         return VisionLanguage(network, surveyed, texts, name, reason, folder=path)
     source = Hooked(network, surveyed, texts, name, reason)
-    source.own, source.folder = True, path
+    source.own, source.folder = True, path if adapter is None else adapter
     return source
 
 
