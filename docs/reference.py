@@ -176,7 +176,7 @@ def _plain(help: str) -> str:
 
 def families_data() -> str:
     """The rows of docs/families.md, which ``python -m tests.families`` writes, as JSON."""
-    page = FAMILIES_PAGE.read_text("utf-8")
+    page = FAMILIES_PAGE.read_text("utf-8").partition("\n## ")[0]
     (version,) = re.findall(r"family of transformers (\S+) that", page)
     rows = []
     for line in page.replace("\\|", "\0").splitlines():

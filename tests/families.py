@@ -1,20 +1,23 @@
-"""Every decoder-only family of transformers, built tiny and random: what attnviz reads of it.
+"""Every family of transformers that reads text, built tiny and random: what attnviz reads of it.
 
     python -m tests.families [FAMILY ...] > docs/families.md
 
-Of each family that maps to a causal LM a model is built from its configuration with every size made
-small, and loaded as any model is: whether maps are those of eager attention is measured there. Then
-``logits`` splits a logit over heads, one head is ablated and compared with what the model gives
+Of every causal, masked and encoder-decoder family, of models without a head, of the text towers of
+models such as CLIP and of models for tasks, maps are compared with eager attention on a text
+without padding, on two texts in a batch and on a single token. Of each family that maps to a causal
+LM, ``logits`` splits a logit over heads, one head is ablated and compared with what the model gives
 when W_O's columns of that head are zero, and linear layers are looked for.
 """
 
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -213,6 +216,161 @@ def page(rows: list[list[str]], version: str) -> str:
     return "\n".join([HEAD.format(version=version, **counts), *lines])
 
 
+TASKS = [
+    "SplinterForQuestionAnswering",
+    "LayoutLMForTokenClassification",
+    "MarkupLMForQuestionAnswering",
+    "BertForSequenceClassification",
+    "BertForQuestionAnswering",
+    "RobertaForTokenClassification",
+    "DistilBertForQuestionAnswering",
+    "ElectraForPreTraining",
+    "DebertaV2ForTokenClassification",
+    "ModernBertForTokenClassification",
+    "EsmForTokenClassification",
+    "TapasForQuestionAnswering",
+    "LiltForTokenClassification",
+    "MPNetForQuestionAnswering",
+    "XLNetForSequenceClassification",
+    "GPT2ForTokenClassification",
+    "LlamaForTokenClassification",
+    "Qwen3ForTokenClassification",
+    "DPRQuestionEncoder",
+    "T5EncoderModel",
+    "UMT5EncoderModel",
+    "CLIPTextModelWithProjection",
+    "ClapTextModelWithProjection",
+]  # fmt: skip
+"""Models for tasks and encoders alone, by their classes."""
+
+TEXTS = {
+    "alone": ((5, 9, 12, 31, 17, 22, 33, 40, 12),),
+    "padded": ((7, 21, 30, 4, 18, 11, 5, 27, 33, 14, 8), (6, 40, 13, 9)),
+    "one": ((12,),),
+}
+"""Ids by column of the second table; the decoder reads those that follow 1."""
+
+
+def text_models(names: list[str]) -> Iterator[tuple[str, str, Any]]:
+    """Every model that reads text: its family, as what it was built, and how to build it."""
+    import transformers
+    from transformers.models.auto import modeling_auto as auto
+
+    from attnviz.models.hooked.checkpoint import tower
+    from tests.models.test_families import MAPPINGS, build, tiny
+
+    def made(kind: Any, config: Any) -> Any:
+        build_one = getattr(kind, "from_config", None) or kind._from_config
+        with torch.device("meta"):
+            if sum(p.numel() for p in build_one(config).parameters()) > 30_000_000:
+                raise ValueError("its sizes have other names")
+        torch.manual_seed(0)
+        model = build_one(config, attn_implementation="eager").eval()
+        for weight in model.parameters():
+            weight.data *= 3 if weight.ndim > 1 else 1
+        return model
+
+    known = set[str]()
+    for kind, families in MAPPINGS.items():
+        for family in sorted(families):
+            known.add(family)
+            if not names or family in names:
+                yield family, kind, partial(build, kind, family)
+    for family in sorted(auto.MODEL_MAPPING_NAMES):
+        if family in known or (names and family not in names):
+            continue
+        with contextlib.suppress(Exception):  # a class that this installation cannot import
+            config = tiny(family, transformers.CONFIG_MAPPING[family]())
+            part, kind = tower(config, "text")
+            if part is not config:
+                yield family, "text tower", partial(made, kind or transformers.AutoModel, part)
+                continue
+            built = transformers.MODEL_MAPPING[type(config)]
+            parameters = inspect.signature(built.forward).parameters
+            if "input_ids" in parameters and not parameters.keys() & NO_TEXT:
+                yield family, "model", partial(made, transformers.AutoModel, config)
+    for name in TASKS:
+        kind = getattr(transformers, name)
+        config = kind.config_class()
+        if not names or config.model_type in names:
+            config = tiny(config.model_type, config)
+            yield config.model_type, name, partial(made, kind, config)
+
+
+NO_TEXT = {"pixel_values", "input_features", "input_values", "bbox", "past_values"}
+"""Arguments of models that do not read a text alone."""
+
+
+def furthest(source: Source, model: Any, items: Sequence[tuple[int, ...]]) -> str:
+    """The largest difference of a map from those of eager attention on each text alone."""
+    from attnviz.scoring.observe import Recorder
+    from tests.models.tiny import inputs_of
+
+    def target(ids: tuple[int, ...]) -> tuple[int, ...]:
+        return (1, *ids[1:6])
+
+    batch = [inputs_of(source, ids, target(ids)) for ids in items]
+    recorder = Recorder(batch)
+    source.forward(batch, [recorder])
+    worst = 0.0
+    for number, ids in enumerate(items):
+        arguments = {"input_ids": torch.tensor([ids])}
+        if model.config.is_encoder_decoder:
+            arguments["decoder_input_ids"] = torch.tensor([target(ids)])
+        accepted = inspect.signature(model.forward).parameters
+        if "use_cache" in accepted:
+            arguments["use_cache"] = False
+        output = model(**arguments, output_attentions=True, return_dict=True)
+        fields = {"encoder": "encoder_attentions", "decoder": "decoder_attentions",
+                  "cross": "cross_attentions"}  # fmt: skip
+        if not model.config.is_encoder_decoder:
+            fields = dict.fromkeys(source.layout.kinds, "attentions")
+        maps = recorder.maps(number)
+        for kind, field in fields.items():
+            ours = [maps[site] for site in sorted(maps) if site.kind == kind]
+            theirs = [w[0] for w in output.get(field) or () if torch.is_tensor(w) and w.ndim == 4]
+            if ours and not theirs:
+                return "eager returns none"
+            for own, weights in zip(ours, theirs, strict=bool(ours)):
+                worst = max(worst, float((torch.as_tensor(own) - weights).abs().max()))
+    return f"{worst:.0e}"
+
+
+def form_row(family: str, kind: str, make: Callable[[], Any]) -> list[str]:
+    """A line of the second table."""
+    try:
+        model = make().requires_grad_(False)
+    except Exception as error:  # as above
+        return [family, kind, f"not built: {str(error).strip().splitlines()[-1].strip()[:60]}",
+                "", "", ""]  # fmt: skip
+    try:
+        source = av.load(model)
+    except AttnvizError as error:
+        return [family, kind, f"refused: {error}"[:150], "", "", ""]
+    if not len(source.layout):
+        return [family, kind, "no layer attends", "", "", ""]
+    cells = []
+    for items in TEXTS.values():
+        try:
+            cells.append(furthest(source, model, items))
+        except AttnvizError as error:
+            cells.append(str(error)[:80])
+    return [family, kind, source.info.backend, *cells]
+
+
+def forms(names: list[str]) -> list[list[str]]:
+    """The lines of the second table."""
+    rows = []
+    for family, kind, make in text_models(names):
+        with contextlib.redirect_stderr(io.StringIO()):
+            try:
+                rows.append(form_row(family, kind, make))
+            except Exception as error:  # as above
+                said = f"**failed**: {type(error).__name__}: {error}"[:120]
+                rows.append([family, kind, said.replace("\n", " "), "", "", ""])
+    return rows
+
+
 def main(names: list[str]) -> None:
     """Print the page."""
     import transformers
@@ -229,7 +387,28 @@ def main(names: list[str]) -> None:
                 said = f"**failed**: {type(error).__name__}: {error}"[:120]
                 rows.append([name, said, *[""] * 4])
     print(page(rows, transformers.__version__))
+    print(forms_page(forms(names)))
 
+
+def forms_page(rows: list[list[str]]) -> str:
+    """The second table below what it means."""
+    exact = [row for row in rows if row[3]]
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join([FORMS.format(all=len(rows), ran=len(exact)), *lines])
+
+
+FORMS = """
+## Texts alone, in a batch, and of one token
+
+Every causal, masked and encoder-decoder family, models without a head, the text towers of models
+such as CLIP, and models for tasks: {all} models, of which {ran} give attention. Their maps against
+those that transformers' eager attention returns of each text alone, the largest difference of a
+weight: of one text (*alone*), of two texts of different length in a batch (*padded*), and of a
+single token (*one*). Two families of Granite return weights as if there were no learned sinks; ours
+are what the outputs are made of.
+
+| family | model | backend | alone | padded | one |
+|---|---|---|---|---|---|"""
 
 HEAD = """# Families of transformers
 

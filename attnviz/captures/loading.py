@@ -36,7 +36,9 @@ def load(
     Args:
         model: a bundled model's name, ``"fresh"``, a :class:`FreshConfig`, a model folder, a hub
             id, or a loaded model: what this returned, or a transformers ``PreTrainedModel``. That
-            is run in evaluation mode with our attention, and is as it was between two passes.
+            is run in evaluation mode with our attention, and is as it was between two passes. A
+            PEFT model, a compiled or a parallel one, a SentenceTransformer and a pipeline are
+            opened, and ``info.reason`` says so.
         tokenizer: for a transformers model, its tokenizer; without it only ids can be used.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ``mps``; ``balanced``,
             ``balanced_low_0`` or ``sequential`` divide the layers among the devices there are
@@ -175,7 +177,13 @@ def find(*models: object) -> None:
 
 def _is_module(model: object) -> bool:
     torch = sys.modules.get("torch")
-    return torch is not None and isinstance(model, torch.nn.Module)
+    if torch is None or isinstance(model, str | Path | FreshConfig):
+        return False
+    if isinstance(model, torch.nn.Module):
+        return True
+    from attnviz.models.hooked.wrapped_model import is_wrapper
+
+    return type(model).__module__.startswith("transformers.") and is_wrapper(model)
 
 
 def _borrowed(model: Any, tokenizer: Any, device: str, dtype: str) -> Source:

@@ -10,12 +10,13 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from attnviz.errors import ModelError, system_errors
 from attnviz.files import contents, is_unfinished
+from attnviz.models import adapters
 from attnviz.models.configs.keys import shown
 from attnviz.models.demo import DEMOS
 from attnviz.models.hub import CONFIG, CONVERT, PICKLES, bundled, download, download_config
@@ -42,6 +43,7 @@ class Located:
         config: its ``config.json``.
         weights: its safetensors files.
         tensors: how many are stored in them.
+        adapter: the folder of what is added to them, where the name is that of an adapter.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Located:
     config: dict[str, Any]
     weights: tuple[Path, ...]
     tensors: int
+    adapter: Path | None = None
 
     @property
     def precision(self) -> str:
@@ -87,7 +90,10 @@ def locate(model: str) -> Located:
     with system_errors(ModelError, f"cannot read {folder}"):
         if is_unfinished(folder.resolve()):
             raise ModelError(f"{folder} was never finished and checked; delete it")
-    return located(folder, model)
+    base = _base(folder)
+    if base is None:
+        return located(folder, model)
+    return replace(located(_folder(base, download), model), adapter=folder)
 
 
 def located(folder: Path, name: str) -> Located:
@@ -117,9 +123,19 @@ def locate_config(model: str) -> tuple[dict[str, Any], Path]:
             reach the hub.
     """
     if model.endswith(".json") and _local(model).is_file():
-        return _json(_local(model)), _local(model).parent
+        return read_object(_local(model)), _local(model).parent
     folder = _folder(model, download_config)
+    base = _base(folder)
+    folder = folder if base is None else _folder(base, download_config)
     return _config(folder), folder
+
+
+def _base(folder: Path) -> str | None:
+    """The name of the model that a folder is an adapter for; None where it holds a model."""
+    with system_errors(ModelError, f"cannot read {folder}"):
+        if (folder / CONFIG).is_file() or not (folder / adapters.CONFIG).is_file():
+            return None
+        return adapters.base_of(folder, read_object(folder / adapters.CONFIG))
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -161,11 +177,7 @@ def _config(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG
     with system_errors(ModelError, f"cannot read {folder}"):
         if path.is_file():
-            return _json(path)
-        if (folder / "adapter_config.json").is_file():
-            raise ModelError(
-                f"{folder} holds an adapter only; merge it into its model and save that"
-            )
+            return read_object(path)
     raise ModelError(
         "no config.json in {}; {model} takes a folder that transformers' save_pretrained wrote",
         folder,
@@ -242,7 +254,7 @@ def _folder(model: str, fetch: Callable[[str], Path]) -> Path:
     )
 
 
-def _json(path: Path) -> dict[str, Any]:
+def read_object(path: Path) -> dict[str, Any]:
     """A JSON object from a file; ModelError names the file and what is wrong."""
     try:
         size = path.stat().st_size
@@ -257,7 +269,7 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _shards(folder: Path) -> list[Path]:
-    shards = _json(folder / INDEX).get("weight_map")
+    shards = read_object(folder / INDEX).get("weight_map")
     if not isinstance(shards, dict) or not all(isinstance(v, str) for v in shards.values()):
         raise ModelError(f"{folder / INDEX} has no weight_map; download it again")
     files = []

@@ -33,7 +33,9 @@ def identity(model: object) -> Mapping[str, Any]:
     if is_dataclass(model) and not isinstance(model, type):
         return {"fresh": asdict(model)}
     if isinstance(model, str | Path):
-        return {"checkpoint": _hash(locate(str(model)).folder)}
+        located = locate(str(model))
+        added = {} if located.adapter is None else {"adapter": _hash(located.adapter)}
+        return {"checkpoint": _hash(located.folder)} | added
     return {}
 
 

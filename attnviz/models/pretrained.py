@@ -96,6 +96,13 @@ def _load(
     placement: Placement = PLAIN,
 ) -> Native | Hooked:
     reason = ""
+    if located.adapter is not None:
+        reason = f"{called(str(located.folder))} with an adapter added to its weights"
+        if backend == "native":
+            raise ModelError(
+                f"{located.name}: the native backend adds no adapter; leave it to attnviz"
+            )
+        backend = "hooked"
     if backend != "hooked":
         try:
             return native.load(located, where, precision, control)
@@ -103,9 +110,7 @@ def _load(
             reason = f"not the native backend: {error}"
     if backend == "native":
         raise ModelError(f"{located.name}: {reason}; leave the backend to attnviz")
-    _refuse_foreign_code(located)
-    _refuse_dropped_positions(located)
-    _refuse_made_up_layers(located)
+    _refuse(located)
 
     import torch
 
@@ -113,8 +118,48 @@ def _load(
 
     device, dtype = torch.device(where), torch_dtype(precision)
     return hooked.load(
-        located.folder, located.name, device, dtype, reason, control, reads, placement
-    )
+        located.folder, located.name, device, dtype, reason, control, reads, placement,
+        located.adapter,
+    )  # fmt: skip
+
+
+def foresee(located: Located) -> tuple[str | None, str]:
+    """Which backend :func:`load` takes, and why, without a weight.
+
+    Args:
+        located: a model, or its configuration alone.
+
+    Returns:
+        None where only loading tells.
+
+    Raises:
+        ModelError: what loading raises.
+    """
+    try:
+        native.config.read(located.config)
+        return "native", "attnviz's own forward pass knows its family and its settings"
+    except native.Unsupported as error:
+        reason = f"not the native backend: {error}"
+    if located.weights:
+        _refuse(located)
+    else:
+        _refuse_foreign_code(located)
+    from attnviz.models import hooked
+
+    backend = hooked.foresee(located.folder, located.name, complete=bool(located.weights))
+    why = {
+        "eager": f"{located.config['model_type']} layers do not ask for an attention function",
+        "hooked": "eager if its weights are not those of the hooks, when it is loaded",
+        None: "hooked or eager is told by loading alone",
+    }
+    return backend, f"{reason}; {why[backend]}"
+
+
+def _refuse(located: Located) -> None:
+    """Refuse what transformers would load and not run as it was trained."""
+    _refuse_foreign_code(located)
+    _refuse_dropped_positions(located)
+    _refuse_made_up_layers(located)
 
 
 def _refuse_foreign_code(located: Located) -> None:

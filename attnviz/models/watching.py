@@ -113,12 +113,6 @@ class Watch:
         if passes < 1:
             raise UsageError("{passes} must be 1 or more", passes=passes)
         _check_hints(layout, batch, order)
-        own = any(isinstance(part, nn.MultiheadAttention) for part in module.modules())
-        if not own and hasattr(module, "set_attn_implementation"):
-            raise UsageError(
-                "{} is a transformers model; give it to attnviz.load(model, tokenizer=...)",
-                type(module).__name__,
-            )
         self._module = module
         self._hints = (layout, batch, order)
         parts = reversed([*module.named_modules()])  # of several names the first

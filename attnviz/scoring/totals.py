@@ -131,7 +131,8 @@ class Totals:
         return self._given[place.items]
 
     def _values(self, block: Block) -> RowScores:
-        raw = block.xp.stack([function(block) for function in self._functions], 2)
+        rows = [function(block) for function in self._functions]
+        raw = block.xp.stack(rows, 2) if rows else block.top[:, :, None][:, :, :0]
         rest = 1 - block.sink if self._off_sink else block.xp.ones_like(block.top)
         return RowScores(raw, rest)
 

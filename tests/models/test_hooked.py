@@ -21,8 +21,8 @@ from attnviz.models import hooked
 from attnviz.models.controls import Control
 from attnviz.models.hooked import checkpoint
 from attnviz.models.hooked.agreement import Trace, compare
+from attnviz.models.hooked.index_maps import selected
 from attnviz.models.hooked.network import Item
-from attnviz.models.hooked.selection import selected
 from tests.checkpoints import edit_config
 from tests.models.tiny import (
     FAMILIES,
@@ -239,7 +239,7 @@ def test_stacks_are_told_apart_by_what_they_attend_to(tmp_path: Path) -> None:
 
 def test_the_attention_function_reads_masks_as_transformers_means_them() -> None:
     torch.manual_seed(0)
-    module = torch.nn.Module()  # without is_causal: causal where no mask says otherwise
+    module = torch.nn.Module()
     query, key, value = torch.randn(2, 4, 5, 8), torch.randn(2, 2, 7, 8), torch.randn(2, 2, 7, 6)
     full = {"enable_gqa": True}
     sdpa = torch.nn.functional.scaled_dot_product_attention
@@ -258,11 +258,24 @@ def test_the_attention_function_reads_masks_as_transformers_means_them() -> None
     output, _ = interface.attention(module, query, key, value, bias)
     expected = sdpa(query, key, value, attn_mask=bias, **full).transpose(1, 2)
     torch.testing.assert_close(output, expected)
-    output, _ = interface.attention(module, query, key, value)
     expected = sdpa(query, key, value, is_causal=True, **full).transpose(1, 2)
+    output, _ = interface.attention(module, query, key, value, is_causal=True)
     torch.testing.assert_close(output, expected)  # the first query is the first token
+    whole = sdpa(query, key, value, **full).transpose(1, 2)
     output, _ = interface.attention(module, query, key, value, is_causal=False)
-    torch.testing.assert_close(output, sdpa(query, key, value, **full).transpose(1, 2))
+    torch.testing.assert_close(output, whole)
+    # a module that does not say so is causal where the mask of its configuration was left out
+    module.config = transformers.LlamaConfig(attn_implementation=interface.NAME)
+    create, embeds = transformers.masking_utils.create_causal_mask, torch.zeros(2, 7, 16)
+    interface.register()
+    output, _ = interface.attention(module, query, key, value)
+    torch.testing.assert_close(output, whole)
+    with interface.masks_forgotten():
+        assert create(module.config, embeds, None, None) is None
+        output, _ = interface.attention(module, query, key, value)
+        torch.testing.assert_close(output, expected)
+    output, _ = interface.attention(module, query, key, value)
+    torch.testing.assert_close(output, whole)
 
 
 class Allowed:
@@ -500,7 +513,7 @@ def test_a_head_is_not_needed_nor_a_pooler(
 def test_a_model_without_weights_from_token_to_token_is_refused(tmp_path: Path) -> None:
     config = transformers.LongformerConfig(**SIZES, attention_window=4)
     transformers.AutoModel.from_config(config).save_pretrained(tmp_path)
-    with pytest.raises(ModelError, match=r"gives no attention weights: eager: 11×5 weights"):
+    with pytest.raises(ModelError, match=r"gives no attention weights: eager: 31×5 weights"):
         load(tmp_path)
 
 
@@ -539,23 +552,23 @@ def test_limits_come_from_the_model(folders: Folders) -> None:
 
 def test_half_precision_may_be_as_far_off_as_fused_attention() -> None:
     weights, states = {Site("encoder", 0): torch.eye(3)[None, None]}, torch.ones(1, 3, 8)
-    eager, ours = Trace(weights, states), Trace(weights, states * 1.05)
     items, asked = [Item((1, 2, 3))], []
+    eager, ours = Trace(items, weights, states), Trace(items, weights, states * 1.05)
 
     def judged(dtype: torch.dtype, fused: float | None) -> str:
-        def run() -> torch.Tensor | None:
+        def run(_: object) -> torch.Tensor | None:
             asked.append(fused)
             return None if fused is None else states * fused
 
-        return compare(eager, ours, items, dtype, run)[0]
+        return compare([(eager, ours)], dtype, run)[0]
 
     assert judged(torch.bfloat16, 1.03) == ""
     for fused in (1.0, 1.02, None):
         assert "outputs change by 5.0e-02" in judged(torch.bfloat16, fused)
     assert judged(torch.float32, 1.03)
     assert asked == [1.03, 1.0, 1.02, None]  # float32 has no such excuse
-    far = Trace(weights, states * 1.5)
-    assert compare(eager, far, items, torch.bfloat16, lambda: states * 1.5)[0]
+    far = Trace(items, weights, states * 1.5)
+    assert compare([(eager, far)], torch.bfloat16, lambda _: states * 1.5)[0]
 
 
 def test_rows_that_leave_learned_sinks_out_are_compared_without_them() -> None:
@@ -563,10 +576,10 @@ def test_rows_that_leave_learned_sinks_out_are_compared_without_them() -> None:
     theirs = torch.randn(1, 2, 3, 3).softmax(-1)
     states = torch.randn(1, 3, 4)
     left = torch.rand(1, 2, 3, 1)  # of each row, beside a sink
-    eager = Trace({site: theirs}, states)
+    eager = Trace(items, {site: theirs}, states)
 
     def reason(weights: torch.Tensor, ended: torch.Tensor = states) -> str:
-        return compare(eager, Trace({site: weights}, ended), items, torch.float32)[0]
+        return compare([(eager, Trace(items, {site: weights}, ended))], torch.float32)[0]
 
     assert reason(theirs * left) == ""
     assert "differ" in reason(theirs * left, states + 0.1)

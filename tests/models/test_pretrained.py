@@ -279,7 +279,7 @@ def test_adapters_and_files_are_named_for_what_they_are(bert, tmp_path):
     with pytest.raises(ModelError, match=f"is a file.*recorded='{file}'"):
         folder.locate(str(file))
     (bert / "config.json").rename(bert / "adapter_config.json")
-    with pytest.raises(ModelError, match="adapter only"):
+    with pytest.raises(ModelError, match="an adapter of kind None"):
         folder.locate(str(bert))
 
 

@@ -22,7 +22,7 @@ from attnviz.core.key_mask import KeyMask
 from attnviz.core.prompt import Prompt
 from attnviz.drawing.palette import UNSELECTED, rgb
 from attnviz.features.view.document import document
-from attnviz.models.hooked.selection import selected
+from attnviz.models.hooked.index_maps import selected
 from attnviz.models.recorded.packing import pack_masks as pack
 from attnviz.models.recorded.packing import unpack_masks as unpack
 from attnviz.scoring.observe import score_capture

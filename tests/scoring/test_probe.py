@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import attnviz as av
 from attnviz.core.heads import Layout, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Rows
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import UsageError
 from attnviz.scoring.observe import ScoreObserver
-from attnviz.scoring.probe import probe_prompts
+from attnviz.scoring.probe import probe_prompts, run_probe
 
 
 @given(
@@ -138,3 +141,15 @@ def test_a_probe_tells_heads_apart() -> None:
         [],
     ]
     assert observer.result()[0].scores["induction"].rows == 8 + 12
+
+
+def test_an_encoder_decoder_model_is_probed(tmp_path: Path) -> None:
+    """None of the scores of a probe means anything in its encoder or between the two stacks."""
+    transformers = pytest.importorskip("transformers")
+    config = transformers.T5Config(
+        vocab_size=60, d_model=16, d_kv=4, d_ff=24, num_layers=1, num_heads=4,
+        decoder_start_token_id=0,
+    )  # fmt: skip
+    transformers.T5ForConditionalGeneration(config).save_pretrained(tmp_path)
+    source = av.load(str(tmp_path))
+    assert len(run_probe(source)) == len(source.layout)

@@ -57,12 +57,17 @@ def prune_heads(
     """
     if not isinstance(model, str | Path) or str(model) == "fresh":
         raise UsageError("only a checkpoint can be written without heads; name a folder or hub id")
+    checkpoint = locate(str(model))
+    if checkpoint.adapter is not None:
+        raise UsageError(
+            "{} is an adapter; merge it into its model, save that, and name it", str(model)
+        )
     source = load(model, device=device, dtype="float32")
     removed = select(heads, source.layout) if isinstance(heads, str) else tuple(heads)
     if len(source.layout.kinds) != 1 or len(set(_counts(source))) != 1:
         raise ModelError("{} has layers of several kinds or sizes; heads are removed from a single "
                          "stack with as many in each layer", source.info.model)  # fmt: skip
-    return write(source, locate(str(model)), removed, Path(folder), device)
+    return write(source, checkpoint, removed, Path(folder), device)
 
 
 def write(

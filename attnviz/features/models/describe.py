@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,11 +14,11 @@ from attnviz.core.own_names import called
 from attnviz.errors import AttnvizError, ModelError
 from attnviz.features.models.card import Ability, AlikeLayers, ModelCard
 from attnviz.features.models.catalog import has_tokenizer
+from attnviz.models import pretrained
 from attnviz.models.configs.families import FAMILIES
 from attnviz.models.configs.model import read_config as read_attention
-from attnviz.models.folder import check_files, find_weights, locate_config, read_config
+from attnviz.models.folder import Located, check_files, find_weights, locate_config, read_config
 from attnviz.models.fresh_config import FreshConfig
-from attnviz.models.native import Unsupported
 from attnviz.models.native import config as native
 
 _BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1}
@@ -56,7 +55,7 @@ def describe(name: str) -> ModelCard:
         why = error.what.removeprefix(f"{folder} ")
         notes.append(f"Its weights are not here: it {why}.")
     precisions, numbers, tensors = _stored(files)
-    backend, reason = _backend(config)
+    backend, reason, sure = _backend(Located(name, folder, config, files, tensors))
     tokenizer, chat = has_tokenizer(folder), _has_template(folder)
     architectures = tuple(map(str, config.get("architectures") or ()))
     return ModelCard(
@@ -76,7 +75,9 @@ def describe(name: str) -> ModelCard:
         reason=reason,
         tokenizer=tokenizer,
         chat_template=chat,
-        abilities=tuple(_abilities(config, architectures, backend, reason, tokenizer, chat, idle)),
+        abilities=tuple(
+            _abilities(config, architectures, backend, reason, tokenizer, chat, idle, sure=sure)
+        ),
         notes=tuple(notes),
     )
 
@@ -174,23 +175,20 @@ def _stored(files: tuple[Path, ...]) -> tuple[dict[str, int], int, int]:
     return dict(sizes.most_common()), numbers, tensors
 
 
-def _backend(config: Mapping[str, Any]) -> tuple[str, str]:
-    """Which backend will run it, and why; empty and why not."""
-    try:
-        native.read(config)
-        return "native", "attnviz's own forward pass knows its family and its settings"
-    except Unsupported as error:
-        reason = f"not the native backend: {error}"
-    import transformers
+def _backend(located: Located) -> tuple[str, str, bool]:
+    """Which backend will run it, and why; empty and why not; whether that is certain."""
+    config, family = located.config, located.config["model_type"]
+    if family not in native.FAMILIES:
+        import transformers
 
-    family = config["model_type"]
-    built = _class(family)
-    if built is None:
         code = ", and attnviz runs no code that comes with a model" * bool(config.get("auto_map"))
-        return "", f"transformers {transformers.__version__} has no {family} models{code}"
-    if "ALL_ATTENTION_FUNCTIONS" not in vars(sys.modules[built.__module__]):
-        return "eager", f"{reason}; {family} layers do not ask for an attention function"
-    return "hooked", f"{reason}; eager if its weights are not those of the hooks, when it is loaded"
+        if family not in transformers.CONFIG_MAPPING:
+            return "", f"transformers {transformers.__version__} has no {family} models{code}", True
+    try:
+        backend, reason = pretrained.foresee(located)
+    except ModelError as error:
+        return "", str(error).removeprefix(f"{located.name}: "), True
+    return backend or "hooked", reason, backend is not None
 
 
 def _class(family: str) -> Any:
@@ -204,8 +202,9 @@ def _class(family: str) -> Any:
 
 def _file(family: str) -> str:
     """What a model reads that reads no text; empty where it does."""
-    taken = inspect.signature(_class(family).forward).parameters
-    if "input_ids" in taken:
+    built = _class(family)  # TrOCR's decoder has none without an LM head
+    taken = {} if built is None else inspect.signature(built.forward).parameters
+    if not taken or "input_ids" in taken:
         return ""
     sound = "sound" if taken.keys() & {"input_values", "input_features"} else ""
     return "pictures" if "pixel_values" in taken else sound
@@ -230,12 +229,15 @@ def _abilities(
     tokenizer: bool,
     chat: bool,
     idle: int,
+    *,
+    sure: bool,
 ) -> Iterator[Ability]:
     """What will work and what not."""
     if not backend:
         yield Ability("maps and scores", False, reason)
         return
-    yield Ability("maps and scores", True, "heads, heatmap, view, profile, spans, capture, export")
+    shown = "heads, heatmap, view, profile, spans, capture, export" if sure else reason
+    yield Ability("maps and scores", True if sure else None, shown)
     causal = _is_causal(config)
     masked = any(_MASKED in name for name in architectures)
     words = causal or masked

@@ -11,8 +11,8 @@ sound, ``vision_language.py`` for a picture with a text, and ``loading.py`` choo
 Written for transformers 4.56 and later, which is imported inside functions: that takes seconds.
 """
 
-from attnviz.models.hooked.loading import load
+from attnviz.models.hooked.loading import foresee, load
 from attnviz.models.hooked.source import Hooked
 from attnviz.models.hooked.wrapped_model import borrow
 
-__all__ = ["Hooked", "borrow", "load"]
+__all__ = ["Hooked", "borrow", "foresee", "load"]

@@ -30,6 +30,7 @@ class Trace:
     The hooked pass leaves the module and the output projection of every call as well.
     """
 
+    items: Sequence[Item] = ()
     maps: Maps = field(default_factory=dict)
     states: Tensor | None = None
     fault: str = ""
@@ -38,11 +39,9 @@ class Trace:
 
 
 def compare(
-    eager: Trace,
-    hooked: Trace,
-    items: Sequence[Item],
+    proofs: Sequence[tuple[Trace, Trace]],
     dtype: torch.dtype,
-    fused: Callable[[], Tensor | None] = lambda: None,
+    fused: Callable[[Sequence[Item]], Tensor | None] = lambda _: None,
 ) -> tuple[str, str]:
     """Judge the hooks by what eager attention returned.
 
@@ -54,9 +53,8 @@ def compare(
     fused attention are.
 
     Args:
-        eager: the pass with transformers' eager attention.
-        hooked: the pass with ours.
-        items: what ran.
+        proofs: passes over the same items with transformers' eager attention and with ours. What
+            neither can run proves nothing.
         dtype: in which precision.
         fused: the final states with transformers' fused attention, which are asked for only where
             states are further apart than the tolerance; None where it cannot run.
@@ -65,16 +63,53 @@ def compare(
         Why the hooks are not exact (empty if they are), and the largest difference in a phrase
         (empty if nothing could be compared).
     """
-    tolerance = most = TOLERANCE_LOW if is_low(dtype) else TOLERANCE
-    apart = change(eager.states, hooked.states, items)
-    if most < apart < math.inf and is_low(dtype) and (other := fused()) is not None:
-        most = max(most, min(2 * change(eager.states, other, items), 4 * TOLERANCE_LOW))
-    changed = f"its outputs change by {apart:.1e} of the largest when hooked"
-    if not eager.maps:
-        if apart > most:
-            return changed, ""
-        return "", f"hooked, outputs within {apart:.1e} of eager's, which returns no weights"
-    worst = bare = 0.0
+    tolerance = TOLERANCE_LOW if is_low(dtype) else TOLERANCE
+    worst = bare = furthest = 0.0
+    seen = stateless = False
+    changed = ""
+    for eager, hooked in proofs:
+        items = hooked.items
+        if not hooked.maps:
+            if eager.maps or eager.states is not None:
+                return f"{hooked.fault} ({_described(items)})", ""
+            continue
+        apart, most = change(eager.states, hooked.states, items), tolerance
+        if most < apart < math.inf and is_low(dtype) and (other := fused(items)) is not None:
+            most = max(most, min(2 * change(eager.states, other, items), 4 * TOLERANCE_LOW))
+        furthest = max(furthest, apart)
+        stateless |= eager.states is None
+        if apart > most and (eager.states is not None or not eager.maps) and not changed:
+            changed = f"its outputs change by {apart:.1e} of the largest when hooked"
+            changed += f" ({_described(items)})"
+        if eager.maps:
+            seen = True
+            fault, *largest = _between(eager, hooked)
+            if fault:
+                return fault, ""
+            worst, bare = max(worst, largest[0]), max(bare, largest[1])
+    if not seen:
+        said = f"hooked, outputs within {furthest:.1e} of eager's, which returns no weights"
+        return changed, "" if changed else said
+    difference = f"max |Δ| {worst:.1e}"
+    if worst > tolerance >= bare and not stateless and not changed:
+        return "", f"hooked, max |Δ| {bare:.1e} against eager's rows, which leave learned sinks out"
+    if worst > tolerance:
+        reason = f"hooked weights differ from eager by up to {worst:.1e}"
+    elif changed:
+        reason = changed
+    else:
+        return "", f"hooked, {difference} against eager"
+    return reason, f"eager, as transformers returns it (hooked: {difference})"
+
+
+def _between(eager: Trace, hooked: Trace) -> tuple[str, float, float]:
+    """Compare the maps of two passes.
+
+    Returns:
+        Why they cannot be compared; the largest difference of a weight, and the same of ours
+        without learned sinks.
+    """
+    worst, bare, items = 0.0, 0.0, hooked.items
     for kind in {site.kind for site in [*eager.maps, *hooked.maps]}:
         theirs, ours = (
             [maps[site] for site in sorted(maps) if site.kind == kind]
@@ -82,22 +117,30 @@ def compare(
         )
         if [w.shape for w in theirs] != [w.shape for w in ours]:
             which = f"{kind} layers" if items[0].target else "layers"
-            return f"eager returns {len(theirs)} {which}, the hooks see {len(ours)}", ""
+            return f"eager returns {len(theirs)} {which}, the hooks see {len(ours)}", 0.0, 0.0
         for a, b in zip(theirs, ours, strict=True):
-            for own, item in zip(real(a, kind, items), real(b, kind, items), strict=True):
-                x, y = own.float(), item.float()
+            for one, other in zip(real(a, kind, items), real(b, kind, items), strict=True):
+                x, y = one.float(), other.float()
                 worst = max(worst, _largest(x - y))
                 bare = max(bare, _largest(x - y / y.sum(-1, keepdim=True)))
-    difference = f"max |Δ| {worst:.1e}"
-    if worst > tolerance >= bare and eager.states is not None and apart <= most:
-        return "", f"hooked, max |Δ| {bare:.1e} against eager's rows, which leave learned sinks out"
-    if worst > tolerance:
-        reason = f"hooked weights differ from eager by up to {worst:.1e}"
-    elif eager.states is not None and apart > most:
-        reason = changed
-    else:
-        return "", f"hooked, {difference} against eager"
-    return reason, f"eager, as transformers returns it (hooked: {difference})"
+    return "", worst, bare
+
+
+def _described(items: Sequence[Item]) -> str:
+    """Say what ran: 7 tokens, or 33 and 7 tokens in a batch."""
+    counts = " and ".join(f"{item.length:,}" for item in items)
+    plural = "s" * (counts != "1")
+    return f"{counts} token{plural}" + " in a batch" * (len(items) > 1)
+
+
+def beside(batch: Trace, alone: Trace) -> float:
+    """The largest difference of a weight of the last item of a batch from the same item alone."""
+    worst = 0.0
+    for site, weights in alone.maps.items():
+        if site in batch.maps and alone.items == batch.items[-1:]:
+            own = real(batch.maps[site], site.kind, batch.items)[-1]
+            worst = max(worst, _largest(own.float() - weights[0].float()))
+    return worst
 
 
 def lengths(items: Sequence[Item]) -> dict[SiteKind, tuple[int, int]]:

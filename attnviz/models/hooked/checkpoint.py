@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,9 +12,11 @@ import torch
 
 from attnviz.errors import ModelError
 from attnviz.files import human_bytes
+from attnviz.models import adapters
 from attnviz.models.controls import Control, shuffle
 from attnviz.models.device import PLAIN, Placement
 from attnviz.models.external_errors import one_line
+from attnviz.models.folder import read_object
 from attnviz.models.hooked.logging import silenced
 from attnviz.models.hooked.network import HookedModel
 
@@ -31,6 +35,7 @@ def load_network(
     control: Control | None = None,
     reads: str = "text",
     placement: Placement = PLAIN,
+    adapter: Path | None = None,
 ) -> HookedModel:
     """Load a model, with its LM head if it has one, and with eager attention switched on.
 
@@ -42,6 +47,7 @@ def load_network(
         control: random weights in place of the stored ones, and no head.
         reads: ``text`` or ``image``, which of the two towers of a model such as CLIP.
         placement: quantized on the way in, or divided among devices.
+        adapter: the folder of what is added to the weights.
 
     Raises:
         ModelError: no such architecture, a damaged file, or weights that do not fit it.
@@ -49,8 +55,7 @@ def load_network(
     with silenced():
         import transformers
 
-        config = _tower(_config(folder, name), reads)
-        builder, no_logits = _architecture(config)
+        config, alone, builder, no_logits, longest = _planned(folder, name, reads)
         _refuse_much_larger(builder, config, folder, name)
         try:
             if control is not None and control.scale == "default":
@@ -65,6 +70,7 @@ def load_network(
                 trust_remote_code=False,
                 ignore_mismatched_sizes=True,
                 output_loading_info=True,
+                **({} if alone is None else _renamed(alone, config, folder)),
                 **_placed(placement, device, dtype),
             )
         except Exception as error:  # transformers raises whatever its parts raise
@@ -73,6 +79,8 @@ def load_network(
                 f"{config.model_type} model: {one_line(error)}"
             ) from error
         body = model if no_logits else body_of(model)
+        if adapter is not None:
+            adapters.add(model, adapter, read_object(adapter / adapters.CONFIG), name)
         if absent := _made_up(report, model, body, name):
             no_logits = f"its checkpoint has no LM head ({absent} is not in it)"
         seq2seq = getattr(config, "is_encoder_decoder", False)
@@ -84,10 +92,12 @@ def load_network(
         try:
             if not placement.plain:  # its parts are where they belong
                 device = next(model.parameters()).device
-            return HookedModel(
+            network = HookedModel(
                 model, body, device, seq2seq=bool(seq2seq), no_logits=no_logits,
                 on_device=not placement.plain,
             )  # fmt: skip
+            network.full_up_to = longest
+            return network
         except (RuntimeError, torch.OutOfMemoryError) as error:
             raise ModelError(f"{name} does not fit on {device}: {one_line(error)}") from error
 
@@ -130,6 +140,57 @@ def load_classifier(folder: Path, name: str, device: torch.device, dtype: torch.
                 "of another shape)"
             )
         return model.to(device)
+
+
+def load_shapes(folder: Path, name: str, *, drawn: bool = False) -> HookedModel:
+    """The network that :func:`load_network` loads, without its weights.
+
+    It is on the device ``meta``, or has random numbers where they are to be ``drawn``.
+    """
+    device = torch.device("cpu" if drawn else "meta")
+    with silenced():
+        config, _, builder, no_logits, longest = _planned(folder, name, "text")
+        try:
+            with torch.random.fork_rng(devices=[]), device:
+                torch.manual_seed(0)
+                model = _fresh(builder, config)
+                body = model if no_logits else body_of(model)
+        except Exception as error:  # as above
+            raise ModelError(f"{name}: transformers cannot build it: {one_line(error)}") from error
+        seq2seq = bool(getattr(config, "is_encoder_decoder", False))
+        network = HookedModel(
+            model if seq2seq or not no_logits else body, body, device,
+            seq2seq=seq2seq, no_logits=no_logits,
+        )  # fmt: skip
+        network.full_up_to = longest
+        return network
+
+
+def _planned(folder: Path, name: str, reads: str) -> tuple[Any, Any, Any, str, int | None]:
+    """Choose what is loaded, and how.
+
+    Returns:
+        Its configuration; its class where it is a tower that AutoModel does not know, else None;
+        the class it is loaded with; why that has no LM head; and :func:`full_up_to`.
+    """
+    config, alone = tower(_config(folder, name), reads)
+    longest = full_up_to(config)
+    if longest is not None:
+        config.attention_type = "original_full"
+    builder, no_logits = _architecture(config)
+    if alone is not None:
+        builder, no_logits = alone, f"{alone.__name__} has no LM head"
+    return config, alone, builder, no_logits, longest
+
+
+def full_up_to(config: Any) -> int | None:
+    """Tokens up to which a model with block-sparse attention attends to all keys, as BigBird does.
+
+    None of any other model.
+    """
+    if getattr(config, "attention_type", None) != "block_sparse":
+        return None
+    return int((5 + 2 * config.num_random_blocks) * config.block_size)
 
 
 def _placed(placement: Placement, device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
@@ -205,17 +266,45 @@ def _config(folder: Path, name: str) -> Any:
         ) from error
 
 
-def _tower(config: Any, reads: str) -> Any:
-    """The configuration of one tower, where a model has one for text and one for pictures."""
-    from transformers import MODEL_MAPPING
-    from transformers.models.auto import modeling_auto as auto
+def tower(config: Any, reads: str) -> tuple[Any, Any]:
+    """One tower of a model that has one for text and one for pictures or sound, which never meet.
 
-    pairs: Any = auto.MODEL_FOR_ZERO_SHOT_IMAGE_CLASSIFICATION_MAPPING
-    towers: Any = MODEL_MAPPING
-    if type(config) not in pairs:
-        return config
+    Returns:
+        Its configuration and its class; the configuration as it is and None of any other model.
+    """
+    from transformers import MODEL_MAPPING, PreTrainedModel
+
+    mapping: Any = MODEL_MAPPING
+    both = mapping.get(type(config), None)
+    if not hasattr(both, "get_text_features"):
+        return config, None
     part = getattr(config, "vision_config" if reads == "image" else "text_config", None)
-    return config if part is None or type(part) not in towers else part
+    if part is None or type(part) in mapping:
+        return (config, None) if part is None else (part, None)
+    alike = [
+        kind
+        for kind in vars(sys.modules[both.__module__]).values()
+        if isinstance(kind, type)
+        and issubclass(kind, PreTrainedModel)
+        and kind.config_class is type(part)
+    ]
+    named = [kind for kind in alike if kind.__name__.endswith(("TextModel", "VisionModel"))]
+    return (part, min(named, key=lambda kind: len(kind.__name__))) if named else (config, None)
+
+
+def _renamed(builder: Any, config: Any, folder: Path) -> dict[str, Any]:
+    """How a tower's weights are found in the file of both: what stands before their names."""
+    from safetensors import safe_open
+
+    with torch.device("meta"):
+        own = list(_fresh(builder, config).state_dict())
+    stored = set[str]()
+    for path in folder.glob("*.safetensors"):
+        with safe_open(path, framework="np") as file:
+            stored |= set(file.keys())
+    before = {key.removesuffix(own[0]) for key in stored if f".{key}".endswith(f".{own[0]}")}
+    most = max(before, key=lambda start: sum(start + key in stored for key in own), default="")
+    return {"key_mapping": {f"^{re.escape(most)}": ""}} if most else {}
 
 
 def _architecture(config: Any) -> tuple[Any, str]:

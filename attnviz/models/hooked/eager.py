@@ -4,22 +4,30 @@ Families that do not ask for an attention function (GPT-Neo, DeBERTa-v2, BLOOM, 
 compute their weights themselves and return all of them after the pass, L·H·T·S numbers at once.
 What each query was allowed to see is not returned with them and is put together again from the
 padding, causality and the window.
+
+W_O of such a model is the linear layer that takes, number for number, the product of weights and
+values, which is recorded where the model makes it (:mod:`attnviz.models.hooked.qk_hook`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from attnviz.attention.blocks import BLOCK_ELEMENTS
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.source import Observer, Rows, Terms
+from attnviz.core.weights import OutputProjection
 from attnviz.errors import ModelError
 from attnviz.files import human_bytes
+from attnviz.models.hooked.network import HookedModel, Item
+from attnviz.models.hooked.projection import Projections, why_unsplit
+from attnviz.models.hooked.qk_hook import QKHook
 from attnviz.models.memory import beyond
 
 _FIELDS: Mapping[str, SiteKind] = {
@@ -135,3 +143,61 @@ def _allowed(start: int, block: Tensor, *, causal: bool, window: int | None) -> 
     if window is not None:
         allowed &= distance.abs() < window
     return allowed[None, None]
+
+
+_UNSEEN = "no product of the weights that it returns with values was seen"
+
+
+@dataclass(frozen=True)
+class EagerOutputs:
+    """What was found.
+
+    Attributes:
+        projections: W_O of every layer that attends, or why it is not known.
+        plan: the linear layer that is W_O, by its ``id``, and the layer; of all layers or of none.
+    """
+
+    projections: Mapping[Site, OutputProjection] = field(default_factory=dict)
+    plan: tuple[tuple[int, Site], ...] = ()
+
+
+def find_outputs(network: HookedModel, layout: Layout, items: Sequence[Item]) -> EagerOutputs:
+    """Try with a few tokens which linear layer takes the outputs of every layer's heads.
+
+    Args:
+        network: a decoder with eager attention.
+        layout: its heads.
+        items: the tokens.
+    """
+    projections = Projections()
+    batch = len(items)
+
+    def attended(z: Tensor) -> None:
+        whole = z.reshape(batch, -1, *z.shape[-2:]) if z.shape[0] % batch == 0 else z[None]
+        projections.attended(whole.transpose(1, 2))
+
+    hook = QKHook(attended)
+    try:
+        with torch.no_grad(), hook, projections.watching(network.body):
+            output = network.run(items, weights=True)
+    except Exception:  # whatever a model's own code raises when it is listened to
+        return EagerOutputs()
+    heard = hook.values(returned(output, "decoder"))
+    unseen = OutputProjection(None, None, _UNSEEN)
+    outputs = {
+        site: projections.seen[heard[site][0]] if site in heard else unseen
+        for site in layout.sites
+        if layout.heads[site.kind][site.layer]
+    }
+    if any(out.weight is None for out in outputs.values()):
+        why = {site: replace(out, reason=why_unsplit(network.family, out.reason))
+               for site, out in outputs.items() if out.weight is None}  # fmt: skip
+        return EagerOutputs(outputs | why)
+    modules = {
+        weight.data_ptr(): id(module)
+        for module in network.body.modules()
+        if isinstance(weight := getattr(module, "weight", None), nn.Parameter)
+    }
+    plan = tuple((modules[out.weight.data_ptr()], site) for site, out in outputs.items()
+                 if out.weight is not None)  # fmt: skip
+    return EagerOutputs(outputs, plan)

@@ -9,7 +9,7 @@ outlives a forward pass. Without one, the function attends and nobody looks.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -24,8 +24,8 @@ from attnviz.core.cuts import Cuts
 from attnviz.core.heads import Site
 from attnviz.core.source import Donor, Donors, Gates, Observer, Rows
 from attnviz.errors import ModelError
+from attnviz.models.hooked.index_maps import informed, selected
 from attnviz.models.hooked.passage import Passage, Passed
-from attnviz.models.hooked.selection import informed, selected
 
 NAME = "attnviz"
 """The name under which transformers finds our attention and mask functions."""
@@ -136,6 +136,9 @@ class WatchedPass:
 
 _RUN: ContextVar[WatchedPass | None] = ContextVar("attnviz_run", default=None)
 
+_CAUSAL: ContextVar[frozenset[int]] = ContextVar("attnviz_causal", default=frozenset())
+"""Configurations (their ``id``) whose mask of this pass was left out: causality says it all."""
+
 
 @contextlib.contextmanager
 def hooking(run: WatchedPass) -> Iterator[WatchedPass]:
@@ -145,6 +148,16 @@ def hooking(run: WatchedPass) -> Iterator[WatchedPass]:
         yield run
     finally:
         _RUN.reset(token)
+
+
+@contextlib.contextmanager
+def masks_forgotten() -> Iterator[None]:
+    """Let passes inside the ``with`` block know of no mask that an earlier pass left out."""
+    token = _CAUSAL.set(frozenset())
+    try:
+        yield
+    finally:
+        _CAUSAL.reset(token)
 
 
 def register() -> None:
@@ -173,6 +186,8 @@ def mask(*args: Any, **kwargs: Any) -> Tensor | None:
     """
     from transformers import AttentionMaskInterface
 
+    if torch.device(kwargs.get("device") or "cpu").type == "meta":  # shapes alone are asked for
+        return None
     if getattr(kwargs.get("config"), "index_topk", None):
         kwargs["allow_is_causal_skip"] = False
     padding = kwargs.get("attention_mask")
@@ -182,6 +197,9 @@ def mask(*args: Any, **kwargs: Any) -> Tensor | None:
             kwargs["attention_mask"] = None
     masks: Any = AttentionMaskInterface
     result: Tensor | None = masks()["sdpa"](*args, **kwargs)
+    left_out = result is None and kwargs.get("allow_is_causal_skip", True)
+    own = frozenset({id(kwargs.get("config"))})
+    _CAUSAL.set(_CAUSAL.get() | own if left_out else _CAUSAL.get() - own)
     return result
 
 
@@ -212,7 +230,8 @@ def attention(
             sliding window, if there is one, so ``sliding_window`` among ``others`` adds nothing.
         scaling: factor on the scores.
         dropout: probability; 0 in evaluation mode.
-        is_causal: what a missing mask means; the module's own ``is_causal`` by default.
+        is_causal: what a missing mask means; the module's own ``is_causal`` by default, and
+            without that whether :func:`mask` left out a causal mask of its configuration.
         position_bias: added to the scores.
         softcap: c · tanh(scores / c).
         s_aux: [H], learned sinks.
@@ -226,20 +245,16 @@ def attention(
     run = _RUN.get()
     if run is not None and not run.watches(module):
         run = None
+    if query.is_meta:
+        return _shaped(module, query, key, value, run, others)
     length, keys = query.shape[2], key.shape[2]
     attention_mask, causal = _masking(module, query, key, attention_mask, is_causal, run)
     attention_mask, causal, unselected = selected(attention_mask, indices, causal, keys)
     site, observers = Site("encoder", 0), tuple[Observer, ...]()
     residual = None
     if run is not None:
-        run.strangers |= {
-            name
-            for name, other in others.items()
-            if isinstance(other, Tensor) and name not in _HARMLESS
-        }
-        layer = getattr(module, "layer_idx", None)
-        layer = layer if type(layer) is int else None
-        site = run.next_site(Call(id(module), layer, query.shape[1], length, keys))
+        run.strangers |= _strangers(others)
+        site = run.next_site(Call(id(module), _layer(module), query.shape[1], length, keys))
         observers = informed(run.observers, unselected)
         if run.residual is not None:
             residual, run.residual = run.residual, None
@@ -285,6 +300,38 @@ def attention(
     return output, None
 
 
+def _shaped(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    run: WatchedPass | None,
+    others: Mapping[str, Any],
+) -> tuple[Tensor, None]:
+    """The shape of an output, and to the observers that of the weights: nothing is computed."""
+    batch, heads, length, _ = query.shape
+    if run is not None:
+        run.strangers |= _strangers(others)
+        site = run.next_site(Call(id(module), _layer(module), heads, length, key.shape[2]))
+        weights = query.new_empty(batch, heads, length, key.shape[2])
+        for observer in run.observers:
+            observer.observe(Rows(site, 0, 0, weights, None))
+        if run.attended is not None:
+            run.attended(query.new_empty(batch, length, heads, value.shape[-1]))
+    return query.new_empty(batch, length, heads, value.shape[-1]), None
+
+
+def _strangers(others: Mapping[str, Any]) -> set[str]:
+    """The names of tensors that a layer passes and the hooks do not know."""
+    return {n for n, other in others.items() if isinstance(other, Tensor) and n not in _HARMLESS}
+
+
+def _layer(module: nn.Module) -> int | None:
+    """A layer's own number."""
+    layer = getattr(module, "layer_idx", None)
+    return layer if type(layer) is int else None
+
+
 def _masking(
     module: nn.Module,
     query: Tensor,
@@ -298,8 +345,11 @@ def _masking(
     if mask is not None:
         mask = mask[..., :keys] if mask.shape[-1] > keys else mask
         return as_boolean(mask) if run is None else run.plain(mask), False
-    flag = getattr(module, "is_causal", True) if is_causal is None else is_causal
-    causal = bool(flag) and length > 1
+    if is_causal is None:
+        # without a mask eager attention blocks nothing, unless ours left a causal one out
+        left_out = id(getattr(module, "config", None)) in _CAUSAL.get()
+        is_causal = getattr(module, "is_causal", left_out)
+    causal = bool(is_causal) and length > 1
     if causal and length != keys:  # the first query is the first token, not the last but T
         return torch.ones(length, keys, dtype=torch.bool, device=key.device).tril(), False
     return None, causal

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 
 import torch
 
+from attnviz.core.provenance import Backend
 from attnviz.errors import ModelError
 from attnviz.models.controls import Control
 from attnviz.models.device import PLAIN, Placement
-from attnviz.models.hooked.checkpoint import load_network
+from attnviz.models.hooked.checkpoint import load_network, load_shapes
 from attnviz.models.hooked.media_model import MediaModel
-from attnviz.models.hooked.processors import load_processors
+from attnviz.models.hooked.network import HookedModel
+from attnviz.models.hooked.processors import ProcessedMedia, Processors, load_processors
 from attnviz.models.hooked.source import Hooked
-from attnviz.models.hooked.survey import survey
+from attnviz.models.hooked.survey import foresee as foresee_backend
+from attnviz.models.hooked.survey import is_untold, survey
 from attnviz.models.hooked.tokenizer import load_texts
 from attnviz.models.hooked.vision_language import VisionLanguage
+
+_FEW = 1 << 26
+"""Parameters of a model that is drawn at random to see what its code does."""
 
 
 def load(
@@ -27,6 +34,7 @@ def load(
     control: Control | None = None,
     reads: str = "text",
     placement: Placement = PLAIN,
+    adapter: Path | None = None,
 ) -> Hooked:
     """Load a transformers model and find the best way to its attention.
 
@@ -40,23 +48,17 @@ def load(
         control: random weights in place of the stored ones.
         reads: ``text`` or ``image``, which of the two towers of a model such as CLIP.
         placement: quantized on the way in, or divided among devices.
+        adapter: the folder of what is added to the weights.
 
     Raises:
         ModelError: the model cannot be loaded, or gives no attention weights.
         UsageError: a library that reads pictures is missing.
     """
     path = Path(folder)
-    network = load_network(path, name, device, dtype, control, reads, placement)
-    if network.reads and "text" not in network.reads:
-        part = network.model.config
-        if getattr(part, "window_size", None) and network.reads[0] == "image":
-            raise ModelError(
-                f"{name}: {network.family} models attend inside windows that differ from layer to "
-                "layer, not from every patch to every other; take a ViT"
-            )
-        processors = load_processors(path, name, part, network.accepted, network.reads[0])
-        sample = processors.sample()
-        network.sample = network.example(sample.features)
+    network = load_network(path, name, device, dtype, control, reads, placement, adapter)
+    media = _media(network, path, name)
+    if media is not None:
+        processors, sample = media
         texts = load_texts(path, name)
         surveyed = survey(network, name)
         return MediaModel(
@@ -66,5 +68,68 @@ def load(
     if "image" in network.reads and not network.seq2seq:
         return VisionLanguage(network, surveyed, texts, name, reason, folder=path)
     source = Hooked(network, surveyed, texts, name, reason)
-    source.own, source.folder = True, path
+    source.own, source.folder = True, path if adapter is None else adapter
     return source
+
+
+def foresee(folder: Path, name: str, *, complete: bool) -> Backend | None:
+    """Which backend :func:`load` takes, without a weight.
+
+    Args:
+        folder: as for :func:`load`.
+        name: what the user calls the model.
+        complete: whether the folder has more than a configuration.
+
+    Returns:
+        None where only loading tells.
+
+    Raises:
+        ModelError: what loading raises.
+    """
+    network = load_shapes(folder, name)
+    if network.reads and "text" not in network.reads and not complete:
+        return None
+    backend: Backend | None = None
+    try:
+        _media(network, folder, name)
+        backend = foresee_backend(network, name)
+    except ModelError as error:
+        if not is_untold(str(error)):
+            raise
+    if backend is None and sum(p.numel() for p in network.model.parameters()) < _FEW:
+        network = load_shapes(folder, name, drawn=True)
+        _media(network, folder, name)
+        backend = survey(network, name).backend
+    return backend
+
+
+def _media(
+    network: HookedModel, folder: Path, name: str
+) -> tuple[Processors, ProcessedMedia] | None:
+    """What prepares the files that a model reads, tried on noise; None of a model of text.
+
+    Raises:
+        ModelError: it reads something that is not known, or attends inside windows.
+    """
+    reads = network.reads
+    first = next(iter(inspect.signature(network.body.forward).parameters), "nothing")
+    if "text" in reads or first in ("args", "kwargs"):  # a decoder inside a wrapper takes any name
+        return None
+    part = network.model.config
+    if not reads:
+        raise ModelError(
+            f"{name}: {network.family} models read {first}, for which there is no file; run yours "
+            "inside of attnviz.watch(model)"
+        )
+    if getattr(part, "window_size", None) and reads[0] == "image":
+        raise ModelError(
+            f"{name}: {network.family} models attend inside windows that differ from layer to "
+            "layer, not from every patch to every other; take a ViT, or run yours inside of "
+            "attnviz.watch(model)"
+        )
+    processors = load_processors(folder, name, part, network.accepted, reads[0])
+    processors.fit(network.measure)
+    sample = processors.sample()
+    network.sample = network.example(sample.features)
+    processors.tokens(sample, network.sample.length)  # which of them are which must be known
+    return processors, sample

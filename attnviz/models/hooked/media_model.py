@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.tokens import Tokens
 from attnviz.errors import UsageError
 from attnviz.models import limits
 from attnviz.models.hooked.network import HookedModel, Item
@@ -52,7 +53,8 @@ class MediaModel(Hooked):
             take, or a library that is missing; ModelError: the processor refuses it.
         """
         sense = self._processors.sense
-        limits.check_prompt(prompt, decoder=self._network.seq2seq, reads=(sense,))
+        decoder = self._network.seq2seq and not self._network.queries
+        limits.check_prompt(prompt, decoder=decoder, reads=(sense,))
         files = prompt.images if sense == "image" else (Path(prompt.audio or ""),)
         if len(files) > 1:
             raise UsageError("this model looks at one picture; give {image} once", image=...)
@@ -64,6 +66,16 @@ class MediaModel(Hooked):
         item = Item(features=sensed.features, sensed=length)
         inputs = self._inputs(prompt, tokens, item, notes)
         return replace(inputs, picture=sensed.picture, sound=sensed.sound, features=sensed.features)
+
+    def _target(
+        self, prompt: Prompt, source: Item, notes: list[str], written: tuple[int, ...] | None
+    ) -> Tokens:
+        """The tokens of the decoder, which may be the object queries that it has learned."""
+        count = self._network.queries
+        if not count:
+            return super()._target(prompt, source, notes, written)
+        names = tuple(f"query {n + 1}" for n in range(count))
+        return Tokens(names, ids=tuple(range(count)), words=tuple(range(count)))
 
     def _length(self, sensed: ProcessedMedia) -> int:
         """How many tokens the model makes of it."""

@@ -20,6 +20,7 @@ from attnviz.errors import ModelError
 from attnviz.models.configs.keys import GUESS
 from attnviz.models.external_errors import one_line, refusing
 from attnviz.models.hooked.generating import Drawn, TokenStreamer
+from attnviz.models.hooked.interface import masks_forgotten
 from attnviz.models.hooked.logging import silenced
 
 WRITES_AT_MOST = 32
@@ -72,9 +73,18 @@ class HookedModel:
         seq2seq: whether it has an encoder and a decoder.
         no_logits: why there is no LM head, as the end of a sentence; empty where there is.
         sample: something to try it on, where it reads no text; None where it does.
+        full_up_to: tokens beyond which it would attend to blocks of keys; None where to all.
+        queries: how many learned vectors its decoder reads in place of a text; 0 where it reads one
+        alone: whether texts of different length change each other in a batch, since the model has
+            its own way with padding; they run one by one then.
+        masked: whether it is told what is padding, which it may do without where there is none.
     """
 
     sample: Item | None = None
+    full_up_to: int | None = None
+    queries = 0
+    alone = False
+    masked = True
 
     def __init__(
         self,
@@ -91,6 +101,7 @@ class HookedModel:
         self.device = device
         self.seq2seq = seq2seq
         self.no_logits = no_logits
+        self.queries = int(seq2seq and "decoder_input_ids" not in self.accepted)
 
     @property
     def lock(self) -> threading.RLock:
@@ -132,6 +143,12 @@ class HookedModel:
         """The precision of its weights."""
         dtype: torch.dtype = self.model.dtype
         return dtype
+
+    @property
+    def rounding(self) -> torch.dtype:
+        """The precision by whose rounding passes are judged: a low one where weights are packed."""
+        packed = getattr(self.model.config, "quantization_config", None) is not None
+        return torch.bfloat16 if packed else self.dtype
 
     @property
     def vocab_size(self) -> int:
@@ -204,6 +221,12 @@ class HookedModel:
             What the body returns, or with logits what the whole model returns and the body's
             ``last_hidden_state``; with a ``past`` also ``kept``, the same of all tokens.
         """
+        self._check_length(max(item.length for item in items))
+        if self.alone and len({(item.length, len(item.target)) for item in items}) > 1:
+            return _side_by_side([
+                self.run([item], weights=weights, segments=segments, logits=logits)
+                for item in items
+            ])  # fmt: skip
         whole = logits and not self.no_logits
         module = self.model if whole else self.body
         accepted = inspect.signature(module.forward).parameters
@@ -211,9 +234,11 @@ class HookedModel:
         if items[0].ids:
             inputs, mask = self._pad([item.ids for item in items])
             arguments |= {"input_ids": inputs, "attention_mask": mask}
-        if self.seq2seq:
+        if self.seq2seq and not self.queries:
             targets, target_mask = self._pad([item.target for item in items])
             arguments |= {"decoder_input_ids": targets, "decoder_attention_mask": target_mask}
+        if not self.masked:
+            arguments = {name: x for name, x in arguments.items() if not name.endswith("_mask")}
         if segments and "token_type_ids" in accepted:
             parts = [item.segments or (0,) * len(item.ids) for item in items]
             known = getattr(self.config, "type_vocab_size", None) or max(map(max, parts)) + 1
@@ -232,7 +257,7 @@ class HookedModel:
             arguments["input_ids"] = inputs[:, cache.get_seq_length() :]
         if weights:
             arguments["output_attentions"] = True
-        with self.lock, silenced():
+        with self.lock, silenced(), masks_forgotten():
             if module is self.body:
                 output: Mapping[str, Any] = module(**arguments, return_dict=True)
             else:
@@ -242,6 +267,15 @@ class HookedModel:
         if cache is None:
             return output
         return {**output, "kept": tuple((layer.keys, layer.values) for layer in cache.layers)}
+
+    def _check_length(self, longest: int) -> None:
+        """Refuse a text in which the model would attend to blocks of keys."""
+        if self.full_up_to is not None and longest > self.full_up_to:
+            raise ModelError(
+                f"this {self.family} model attends to blocks of keys in texts of more than "
+                f"{self.full_up_to:,} tokens (attention_type 'block_sparse'), and this one has "
+                f'{longest:,}; set attention_type="original_full" in its config.json'
+            )
 
     def _features(self, items: Sequence[Item]) -> dict[str, Tensor]:
         """The features of a batch, one after the other.
@@ -272,15 +306,23 @@ class HookedModel:
         with refusing(f"this {self.family} model cannot run"), torch.no_grad():
             output = self.run([Item(target=target, features=features)])
         states = output.get("encoder_last_hidden_state" if self.seq2seq else "last_hidden_state")
+        if self.queries:
+            self.queries = output["last_hidden_state"].shape[1]
         if not isinstance(states, Tensor) or states.ndim != 3:
-            raise ModelError(f"this {self.family} model makes no sequence of tokens")
+            raise ModelError(
+                f"this {self.family} model makes no sequence of tokens; run yours inside of "
+                "attnviz.watch(model)"
+            )
         return states.shape[1]
 
     def example(self, features: Mapping[str, Tensor]) -> Item:
         """An item to try the model on, of the features of a picture or a sound."""
+        length = self.measure(features)
+        if self.queries:
+            return Item((), (), tuple(range(self.queries)), features, length)
         ids = range(min(self.vocab_size, 100))
         target = tuple(ids[3 + n * 7 % max(1, len(ids) - 3)] for n in range(6))
-        return Item((), (), target if self.seq2seq else (), features, self.measure(features))
+        return Item((), (), target if self.seq2seq else (), features, length)
 
     @contextlib.contextmanager
     def _last_states(self) -> Iterator[list[Tensor]]:
@@ -337,7 +379,7 @@ class HookedModel:
             arguments |= {"inputs": inputs, "attention_mask": mask}
         cache = cache and not item.features
         try:
-            with self.lock, silenced(), torch.no_grad(), self._reading() as read:
+            with self._writing(), self._reading() as read:
                 written = self.model.generate(
                     **arguments,
                     max_new_tokens=generation.tokens,
@@ -417,7 +459,7 @@ class HookedModel:
             count = max(1, TOKENS_AT_ONCE // (len(items[order[0]].ids) + tokens))
             some, order = order[:count], order[count:]
             inputs, mask = self._pad([items[number].ids for number in some])
-            with self.lock, silenced(), torch.no_grad():
+            with self._writing():
                 rows = self.model.generate(
                     inputs=inputs, attention_mask=mask, max_new_tokens=tokens, num_beams=1,
                     do_sample=False, use_cache=cache,
@@ -430,6 +472,12 @@ class HookedModel:
         ends = self.ends()
         stop = next((at for at, token in enumerate(row) if at and token in ends), len(row))
         return tuple(row[: stop + 1])
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Hold the model, without a word of transformers' and of gradients, while it generates."""
+        with self.lock, silenced(), torch.no_grad(), masks_forgotten():
+            yield
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[list[int]]:
@@ -512,6 +560,29 @@ class HookedModel:
         padded = [[*row, *[filler] * (longest - len(row))] for row in rows]
         real = [[1] * len(row) + [0] * (longest - len(row)) for row in rows]
         return torch.tensor(padded, device=self.device), torch.tensor(real, device=self.device)
+
+
+def _side_by_side(outputs: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """What several passes of one item each returned as if it were of a batch, with zeros behind."""
+    joined: dict[str, Any] = {}
+    for name, first in outputs[0].items():
+        parts = [output[name] for output in outputs]
+        if isinstance(first, Tensor) and first.ndim == 3:
+            joined[name] = _padded(parts)
+        elif isinstance(first, tuple) and all(isinstance(w, Tensor) and w.ndim == 4 for w in first):
+            joined[name] = tuple(_padded(layer) for layer in zip(*parts, strict=True))
+    return joined
+
+
+def _padded(parts: Sequence[Tensor]) -> Tensor:
+    """States [1, T, D] or maps [1, H, T, S] as one tensor, with zeros behind the shorter ones."""
+    shape = [max(sizes) for sizes in zip(*(part.shape for part in parts), strict=True)]
+    rows = []
+    for part in parts:
+        row = part.new_zeros(shape)
+        row[tuple(slice(0, size) for size in part.shape)] = part
+        rows.append(row)
+    return torch.cat(rows)
 
 
 def without_end(ids: Sequence[int], ends: Sequence[int]) -> tuple[int, ...]:

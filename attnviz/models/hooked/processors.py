@@ -7,7 +7,8 @@ configuration and is compared with the number of tokens that the model makes of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,12 @@ from attnviz.models.external_errors import refusing
 from attnviz.models.hooked.logging import silenced
 from attnviz.models.hooked.picture_layout import GivenPicture
 from attnviz.models.hooked.picture_tiles import ramp, tiles_of, unscaled
+
+DETECTS = "[DET{}]"
+"""What tokens are called that stand behind the patches and become boxes (YOLOS)."""
+
+_STEPS = (4, 8, 16, 32, 64)
+"""Pixels that a cell of a feature map may stand for, to either side."""
 
 REGISTER = "[REG{}]"
 """What register tokens are called (Darcet et al. 2023, arXiv:2309.16588)."""
@@ -62,13 +69,38 @@ class Processors:
 
     def __init__(self, processor: Any, config: Any, accepted: frozenset[str], sense: str) -> None:
         self._processor, self._config, self._accepted = processor, config, accepted
+        self._step: int | None = None  # pixels from a cell of a feature map to the next
         self.sense = sense
+
+    def fit(self, measure: Callable[[Mapping[str, Tensor]], int]) -> None:
+        """Find out how many pixels a token stands for, where no patch_size says it.
+
+        Args:
+            measure: how many tokens the model makes of features.
+
+        Raises:
+            ModelError: no step of pixels gives as many tokens.
+        """
+        if self.sense != "image" or getattr(self._config, "patch_size", None) is not None:
+            return
+        with silenced(), refusing("the model's processor cannot prepare this picture"):
+            features = self._features(self._processor(images=_noise(), return_tensors="pt"))
+        length = measure(features)
+        high, wide = features["pixel_values"].shape[-2:]
+        steps = [step for step in _STEPS if math.prod(_cells(high, wide, step)) == length]
+        if len(steps) != 1:
+            raise ModelError(
+                f"the model's configuration names no patch_size, and it makes {length} tokens of "
+                f"{high} × {wide} pixels; what they show is not known: run yours inside of "
+                "attnviz.watch(model)"
+            )
+        self._step = steps[0]
 
     def sample(self) -> ProcessedMedia:
         """Noise, always the same."""
         draw = np.random.default_rng(0)
         if self.sense == "image":
-            return self.see(draw.integers(0, 256, _SAMPLE_PIXELS, np.uint8), "")
+            return self.see(_noise(), "")
         count = round(_SAMPLE_SECONDS * self.rate)
         return self.hear(draw.uniform(-0.5, 0.5, count).astype(np.float32), "")
 
@@ -149,6 +181,8 @@ class Processors:
         """[CLS] and whatever else stands in front, then row by row."""
         added = length - picture.rows * picture.columns
         registers = int(getattr(self._config, "num_register_tokens", 0) or 0)
+        behind = int(getattr(self._config, "num_detection_tokens", 0) or 0)
+        added -= behind
         if not 0 <= added - registers <= _MOST_ADDED:
             raise ModelError(
                 f"this model makes {length} tokens of {picture.rows} × {picture.columns} patches; "
@@ -157,10 +191,11 @@ class Processors:
         front = ["[CLS]", "[DIST]"][: added - registers]
         front[1:1] = [REGISTER.format(n + 1) for n in range(registers)]
         patches = [(r, c) for r in range(picture.rows) for c in range(picture.columns)]
-        names = (*front, *(f"{r},{c}" for r, c in patches))
-        places: tuple[Place, ...] = (*[()] * added, *patches)
-        special = (True,) * added + (False,) * len(patches)
-        words = (-1,) * added + tuple(range(len(patches)))
+        detecting = [DETECTS.format(n + 1) for n in range(behind)]
+        names = (*front, *(f"{r},{c}" for r, c in patches), *detecting)
+        places: tuple[Place, ...] = (*[()] * added, *patches, *[()] * behind)
+        special = (True,) * added + (False,) * len(patches) + (True,) * behind
+        words = (-1,) * added + tuple(range(len(patches))) + (-1,) * behind
         return Tokens(names, special=special, words=words, places=places)
 
     def _features(self, made: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -171,6 +206,8 @@ class Processors:
 
     def _grid(self, high: int, wide: int) -> tuple[int, int]:
         """Rows and columns of patches; they overlap where a configuration has strides."""
+        if self._step is not None:
+            return _cells(high, wide, self._step)
         size = getattr(self._config, "patch_size", None)
         down, across = size if isinstance(size, list | tuple) else (size, size)
         if not isinstance(down, int) or not isinstance(across, int):
@@ -188,6 +225,16 @@ class Processors:
             width += (kernel - 1) * step
             step *= stride
         return step, width
+
+
+def _noise() -> NDArray[np.uint8]:
+    """A picture [height, width, 3], always the same."""
+    return np.random.default_rng(0).integers(0, 256, _SAMPLE_PIXELS, np.uint8)
+
+
+def _cells(high: int, wide: int, step: int) -> tuple[int, int]:
+    """Rows and columns of a feature map with a cell for every ``step`` pixels."""
+    return math.ceil(high / step), math.ceil(wide / step)
 
 
 def load_processors(

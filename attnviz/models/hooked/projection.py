@@ -7,7 +7,7 @@ heads' outputs z_h, number for number; that Σ_h z_h W_O^h + b_O is then what it
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,8 @@ from attnviz.models.hooked.passage import Passed
 
 NO_LAYER = "no linear layer takes its heads' outputs as they are"
 """The reason where something may stand between heads and W_O."""
+QUANTIZED = "its W_O is stored in 8 or 4 bits, and no matrix of numbers"
+"""The reason where the linear layer is known, and not what it multiplies with."""
 TOLERANCE = 1e-5
 """Largest difference of the projection's output, relative to the largest, that counts as none."""
 
@@ -67,6 +69,9 @@ class Projections:
         if self.seen[-1].weight is not None:
             self.seen[-1] = OutputProjection(None, None, "two layers take its heads' outputs")
             return
+        if not is_plain(module):
+            self.seen[-1] = OutputProjection(None, None, QUANTIZED)
+            return
         weight = _slices(module, z.shape[2])
         bias = None if module.bias is None else module.bias.detach()
         error = _error(z, weight, bias, output)
@@ -104,6 +109,11 @@ class HeldProjections:
         self.seen[call] = OutputProjection(None, None, reason)
 
 
+def is_plain(module: Any) -> bool:
+    """Whether a linear layer keeps its matrix as numbers, and not packed in 8 or 4 bits."""
+    return bool(module.weight.is_floating_point()) and module.weight.ndim == 2
+
+
 def _same(x: Any, z: Tensor) -> bool:
     """Whether a layer's input is the outputs of all heads side by side."""
     if not isinstance(x, Tensor) or x.shape[-1] != z.shape[2] * z.shape[3]:
@@ -125,3 +135,20 @@ def _error(z: Tensor, weight: Tensor, bias: Tensor | None, output: Tensor) -> fl
         made += bias.float()
     output = output.reshape(made.shape).float()
     return float((made - output).abs().max() / output.abs().max().clamp_min(1e-30))
+
+
+_WHY: Mapping[str, str] = {
+    "diffllama": "its attention is differential (Ye et al. 2024, arXiv:2410.05258): the outputs of "
+    "one half of the heads, less λ times the other's, are normalized before W_O",
+    "jetmoe": "a router chooses for each token which expert's W_O takes its heads' outputs "
+    "(mixture of attention heads)",
+    "prophetnet": "one W_O takes the outputs of several streams, one for each token ahead, in code "
+    "of its own",
+    "inkling2_text": "its code gives every query a sink of its own, computed from the token",
+    "inkling2_loop_text": "its code gives every query a sink of its own, computed from the token",
+}
+
+
+def why_unsplit(family: str, reason: str) -> str:
+    """The reason, as the end of a sentence: what is known of the family, or what was found."""
+    return _WHY.get(family, reason)

@@ -23,6 +23,7 @@ from attnviz.models.hooked.interface import WatchedPass, hooking
 from attnviz.models.hooked.layer_sums import LayerSum
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.norms import close, normalization
+from attnviz.models.hooked.projection import is_plain
 from attnviz.models.hooked.stack import Stack
 
 _TEXTS, _LENGTH = 12, 2
@@ -170,7 +171,7 @@ def find_anatomy(
     run = WatchedPass((), plan, received=watch.attended)
     with torch.no_grad(), contextlib.ExitStack() as undo:
         for module in network.body.modules():
-            if isinstance(module, nn.Linear | Conv1D):
+            if isinstance(module, nn.Linear | Conv1D) and is_plain(module):
                 undo.callback(module.register_forward_hook(watch.ran).remove)
             elif getattr(getattr(module, "weight", None), "ndim", 0) == 1:
                 undo.callback(module.register_forward_hook(watch.scaled).remove)

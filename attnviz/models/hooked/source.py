@@ -27,17 +27,15 @@ from attnviz.core.weights import Embedding, OutputProjection, Reading, Readout, 
 from attnviz.errors import ModelError
 from attnviz.models.gating import merged, past_of_batch
 from attnviz.models.hooked.agreement import lengths, real
-from attnviz.models.hooked.eager import check_room, hand_out, returned
-from attnviz.models.hooked.eager_outputs import EagerOutputs, find_outputs
+from attnviz.models.hooked.eager import EagerOutputs, check_room, find_outputs, hand_out, returned
 from attnviz.models.hooked.index_maps import IndexMaps, indexed_layers
 from attnviz.models.hooked.interface import WatchedPass, hooking
-from attnviz.models.hooked.linear_maps import LinearMaps
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.passage import Passage
 from attnviz.models.hooked.prompting import Prompted
 from attnviz.models.hooked.qk_hook import QKHook
 from attnviz.models.hooked.reading import Anatomy, around, find_anatomy
-from attnviz.models.hooked.recurrences import States, find_states
+from attnviz.models.hooked.recurrences import LinearMaps, States, find_states
 from attnviz.models.hooked.residual import AddedParts, Residual, find_residual
 from attnviz.models.hooked.stack import Stack, find_layers, find_stack
 from attnviz.models.hooked.sublayers import Sublayers, find_sublayers
@@ -421,7 +419,7 @@ class Hooked(Prompted):
         """The model with the coefficients of its layers with a state for maps.
 
         Args:
-            shares: see :class:`~attnviz.models.hooked.linear_maps.LinearMaps`.
+            shares: see :class:`~attnviz.models.hooked.recurrences.LinearMaps`.
 
         Raises:
             ModelError: it has none, or they are not coefficients times values.

@@ -1,14 +1,18 @@
 """The first use of a model: does hooking it show exactly what its own eager attention returns?
 
-A few tokens go through it twice, once with transformers' eager attention and once with ours. The
-hooks are used only if every weight and the final states agree; otherwise the weights that eager
-attention returns are. The same passes tell which layers there are and what they attend to: as many
-keys as the decoder has tokens are its own, as many as the encoder has come from the encoder.
+A long and a short text in a batch, the short text without padding, and a single token go through it
+twice, once with transformers' eager attention and once with ours: a model may treat each of them
+in another way. The hooks are used only if every weight and the final states agree; otherwise the
+weights that eager attention returns are. The first passes tell which layers there are and what they
+attend to: as many keys as the decoder has tokens are its own, as many as the encoder has come from
+the encoder.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -25,17 +29,32 @@ from attnviz.errors import ModelError
 from attnviz.models.configs.linear import mixers
 from attnviz.models.configs.reach import LISTS
 from attnviz.models.external_errors import one_line
-from attnviz.models.hooked.agreement import Maps, Trace, compare, is_low, lengths, real
+from attnviz.models.hooked.agreement import (
+    TOLERANCE,
+    TOLERANCE_LOW,
+    Maps,
+    Trace,
+    beside,
+    compare,
+    is_low,
+    lengths,
+    real,
+)
 from attnviz.models.hooked.eager import returned
 from attnviz.models.hooked.interface import NAME, WatchedPass, hooking, register
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.passage import Passage
-from attnviz.models.hooked.projection import NO_LAYER, HeldProjections, Projections
+from attnviz.models.hooked.projection import NO_LAYER, HeldProjections, Projections, why_unsplit
 from attnviz.models.hooked.recurrences import find_states
-from attnviz.models.hooked.unsplit import why_unsplit
 
 _LENGTHS = ((11, 6), (7, 3))
 """Tokens of the two items of the comparison: of the encoder or only stack, and of the decoder."""
+
+_LONG, _WORK = (17, 80), 1 << 31
+"""Tokens of the long text at least and at most, and how often a weight may be used by it."""
+
+_STATEFUL = ("state_size", "ssm_state_size", "mamba_d_state", "attention_hidden_size")
+"""Sizes of layers with a state, as configurations call them."""
 
 _STATES = ("last_hidden_state", "logits")
 
@@ -63,6 +82,56 @@ class Survey:
     projections: Mapping[Site, OutputProjection] = field(default_factory=dict)
 
 
+def foresee(network: HookedModel, name: str) -> Backend | None:
+    """Which backend a model takes whose weights are not in memory, by the shapes of a pass.
+
+    Args:
+        network: on the device ``meta``.
+        name: what the user calls the model.
+
+    Returns:
+        None where only weights tell: its code asks for numbers on its way.
+
+    Raises:
+        ModelError: no backend gives weights from token to token.
+    """
+    items = sample(network)[:1] * (1 if network.sample is not None else 2)
+    eager = hooked = Trace()
+    for network.masked in (True, False):
+        network.switch("eager")
+        eager = _eager_pass(network, items)
+        hooked = _hooked_pass(network, items)
+        if not any(is_untold(trace.fault) for trace in (eager, hooked)):
+            break
+    else:
+        return None
+    if not eager.maps and (hooked.fault or not hooked.maps):
+        if any(getattr(network.config, name, None) for name in _STATEFUL):
+            return None
+        raise _no_weights(network, name, eager, hooked.fault)
+    return "eager" if hooked.fault else "hooked"
+
+
+def is_untold(fault: str) -> bool:
+    """Whether a pass failed since there are no numbers in it, and not as it does with them."""
+    return any(
+        word in fault for word in ("meta tensor", ".item()", "Expected inputs of", "cannot run:")
+    )
+
+
+def _no_weights(network: HookedModel, name: str, eager: Trace, reason: str) -> ModelError:
+    """What to say of a model that gives no attention weights."""
+    return ModelError(
+        "{}: this {} model gives no attention weights: eager: {}; hooked: {}",
+        name,
+        network.family,
+        eager.fault,
+        reason,
+        remedy="try {dtype}" if is_low(network.dtype) else "",
+        dtype="float32",
+    )
+
+
 def survey(network: HookedModel, name: str) -> Survey:
     """Compare hooked with eager attention on a few tokens and choose the backend.
 
@@ -78,29 +147,29 @@ def survey(network: HookedModel, name: str) -> Survey:
 
 
 def _survey(network: HookedModel, name: str) -> Survey:
-    items = sample(network)
+    batches = proofs(network)
     with torch.no_grad():
-        eager = _eager_pass(network, items)
-        hooked = _hooked_pass(network, items)
+        eagers = [_eager_pass(network, items) for items in batches]
+        hookeds = [_hooked_pass(network, batches[0])]
+        plan = tuple(zip(hookeds[0].modules, hookeds[0].maps, strict=True))
+        if plan:
+            hookeds += [_planned_pass(network, items, plan) for items in batches[1:]]
+    items, eager, hooked = batches[0], eagers[0], hookeds[0]
     reason, exactness = hooked.fault, "eager, as transformers returns it"
     if hooked.maps:
-        fused = partial(_fused_states, network, items)
-        reason, difference = compare(eager, hooked, items, network.dtype, fused)
+        fused = partial(_fused_states, network)
+        pairs = list(zip(eagers, hookeds, strict=True))
+        reason, difference = compare(pairs, network.rounding, fused)
         exactness = difference or exactness
+    tolerance = TOLERANCE_LOW if is_low(network.rounding) else TOLERANCE
+    if reason and len(eagers) > 1 and beside(eager, eagers[1]) > tolerance:
+        network.alone = True
     chosen = eager if reason else hooked
     low = is_low(network.dtype)
     if not chosen.maps or (reason and eager.fault):
         if not (eager.maps or hooked.maps) and (stateful := _without_attention(network, items)):
             return stateful
-        raise ModelError(
-            "{}: this {} model gives no attention weights: eager: {}; hooked: {}",
-            name,
-            network.family,
-            eager.fault,
-            reason,
-            remedy="try {dtype}" if low else "",
-            dtype="float32",
-        )
+        raise _no_weights(network, name, eager, reason)
     if not all(
         bool(item.isfinite().all())
         for site, weights in chosen.maps.items()
@@ -159,17 +228,34 @@ def sample(network: HookedModel) -> list[Item]:
 
     Of models that read no text it is the only sample that there is.
     """
+    return [network.sample] if network.sample is not None else _drawn(network, _LENGTHS)
+
+
+def proofs(network: HookedModel) -> list[list[Item]]:
+    """The batches that are compared: a long text with a short one, that alone, and one token."""
     if network.sample is not None:
-        return [network.sample]
+        return [sample(network)]
+    weights = sum(weights.numel() for weights in network.model.parameters())
+    most = min(max(_WORK // max(1, weights), _LONG[0]), _LONG[1])
+    items = _drawn(network, ((most, _LENGTHS[0][1]), _LENGTHS[1]))
+    one = Item(items[1].ids[:1], target=items[1].target[:1])
+    return [items, items[1:], [one]]
+
+
+def _drawn(network: HookedModel, lengths: Sequence[tuple[int, int]]) -> list[Item]:
+    """Texts of so many tokens, of the encoder or only stack and of the decoder."""
     vocabulary = network.vocab_size
     named = set(network.ends()) | {
         getattr(network.config, f"{name}_token_id", None)
         for name in ("pad", "bos", "decoder_start", "image", "audio", "video")
     }
     pool = [n for n in range(min(vocabulary, 1000)) if n not in named] or [0]
-    limit = network.max_tokens or max(_LENGTHS[0])
+    limit = min(
+        network.max_tokens or max(max(pair) for pair in lengths),
+        network.full_up_to or sys.maxsize,
+    )
     items = []
-    for number, (most, least) in enumerate(_LENGTHS):
+    for number, (most, least) in enumerate(lengths):
         source = min(most, limit)
         target = min(least, max(source - 1, 1)) if network.seq2seq else 0
         ids = [pool[(3 + number + 7 * n) % len(pool)] for n in range(source + target)]
@@ -181,11 +267,11 @@ def _eager_pass(network: HookedModel, items: Sequence[Item]) -> Trace:
     try:
         output = network.run(items, weights=True)
     except Exception as error:  # whatever a model's own code raises
-        return Trace(fault=f"a forward pass failed: {one_line(error)}")
+        return Trace(items, fault=f"a forward pass failed: {one_line(error)}")
     maps = returned(output, None if network.seq2seq else "encoder")
     states = _states(output)
     if not maps:
-        return Trace(states=states, fault="output_attentions returned nothing")
+        return Trace(items, states=states, fault="output_attentions returned nothing")
     sizes = lengths(items)
     fitting = {
         site: weights
@@ -196,35 +282,38 @@ def _eager_pass(network: HookedModel, items: Sequence[Item]) -> Trace:
     if other := next((site for site in maps if site not in fitting), None):
         queries, keys = sizes[other.kind]
         fault = f"{_shape(maps[other])} weights for {queries}×{keys} tokens"
-    return Trace(fitting, states, fault)
+    return Trace(items, fitting, states, fault)
 
 
 def _hooked_pass(network: HookedModel, items: Sequence[Item]) -> Trace:
     register()
     projections = Projections()
     run = WatchedPass(observers=[], attended=projections.attended)
-    whole: dict[int, Tensor] = {}
+    whole: dict[Site, Tensor] = {}
     run.observers = [_Keeper(run, whole)]
+    shapes = network.device.type == "meta"
     try:
         network.switch(NAME)
-        with hooking(run), projections.watching(network.body):
+        watching = contextlib.nullcontext() if shapes else projections.watching(network.body)
+        with hooking(run), watching:
             output = network.run(items)
     except Exception as error:  # as above
-        return Trace(fault=f"the hooked pass failed: {one_line(error)}")
+        return Trace(items, fault=f"the hooked pass failed: {one_line(error)}")
     if not run.calls:
-        return Trace(fault=f"{network.family} layers do not ask for an attention function")
+        return Trace(items, fault=f"{network.family} layers do not ask for an attention function")
     if run.strangers:
         names = ", ".join(sorted(run.strangers))
-        return Trace(fault=f"{network.family} layers pass {names}, which the hooks do not know")
+        fault = f"{network.family} layers pass {names}, which the hooks do not know"
+        return Trace(items, fault=fault)
     if any(len(weights) != len(items) for weights in whole.values()):
-        return Trace(fault=f"{network.family} layers cut their input into pieces")
+        return Trace(items, fault=f"{network.family} layers cut their input into pieces")
     sizes = lengths(items)
     kinds: list[SiteKind] = []
     for call in run.calls:
         fitting = [k for k, size in sizes.items() if size == (call.queries, call.keys)]
         if not fitting:
             asked = ", ".join(f"{q}×{k}" for q, k in sizes.values())
-            return Trace(fault=f"{call.queries}×{call.keys} weights for {asked} tokens")
+            return Trace(items, fault=f"{call.queries}×{call.keys} weights for {asked} tokens")
         kinds.append(fitting[0])
     depth = getattr(network.config, "num_hidden_layers", None) or 0
     numbers: dict[int, int] = {}
@@ -232,16 +321,31 @@ def _hooked_pass(network: HookedModel, items: Sequence[Item]) -> Trace:
         calls = [n for n, other in enumerate(kinds) if other == kind]
         layers = _numbers([run.calls[n].layer for n in calls], depth)
         numbers |= dict(zip(calls, layers, strict=True))
-    maps = {Site(kind, numbers[n]): whole[n] for n, kind in enumerate(kinds)}
+    maps = {Site(kind, numbers[n]): whole[Site("encoder", n)] for n, kind in enumerate(kinds)}
     modules = tuple(call.module for call in run.calls)
     seen = projections.seen
-    if any(projection.weight is None for projection in seen):
+    if not shapes and any(projection.weight is None for projection in seen):
         held = _held_projections(network, items, len(seen))
         seen = [_proved(out, held.get(n)) for n, out in enumerate(seen)]
         seen = [out if out.weight is not None else
                 replace(out, reason=why_unsplit(network.family, out.reason))
                 for out in seen]  # fmt: skip
-    return Trace(maps, _states(output), "", modules, tuple(seen))
+    return Trace(items, maps, _states(output), "", modules, tuple(seen))
+
+
+def _planned_pass(
+    network: HookedModel, items: Sequence[Item], plan: Sequence[tuple[int, Site]]
+) -> Trace:
+    """One more pass with ours, over layers that are known."""
+    run, whole = WatchedPass([], plan), dict[Site, Tensor]()
+    run.observers = [_Keeper(run, whole)]
+    try:
+        with hooking(run):
+            output = network.run(items)
+        run.check_complete()
+    except Exception as error:  # as above
+        return Trace(items, fault=f"the hooked pass failed: {one_line(error)}")
+    return Trace(items, whole, _states(output))
 
 
 def _proved(plain: OutputProjection, held: OutputProjection | None) -> OutputProjection:
@@ -285,16 +389,15 @@ class _Keeper:
     """An observer that puts the blocks of each call back together."""
 
     run: WatchedPass
-    whole: dict[int, Tensor]
+    whole: dict[Site, Tensor]
 
     def observe(self, rows: Rows) -> None:
         batch, heads, r, s = rows.weights.shape
-        number = rows.site.layer
-        if number not in self.whole:
-            call = self.run.calls[number]
-            self.whole[number] = rows.weights.new_zeros(batch, heads, call.queries, call.keys)
+        if rows.site not in self.whole:
+            call = self.run.calls[-1]
+            self.whole[rows.site] = rows.weights.new_zeros(batch, heads, call.queries, call.keys)
         queries = slice(rows.start, rows.start + r)
-        self.whole[number][:, :, queries, rows.key_start : rows.key_start + s] = rows.weights
+        self.whole[rows.site][:, :, queries, rows.key_start : rows.key_start + s] = rows.weights
 
 
 def _states(output: Mapping[str, Any]) -> Tensor | None:

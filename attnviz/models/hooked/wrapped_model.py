@@ -2,7 +2,9 @@
 
 What a pass needs, evaluation mode, frozen weights and our attention function, holds while it runs.
 Before and after it the model is its owner's: it can be trained, or run with ``generate``, between
-two captures, and a pass that fails leaves no trace.
+two captures, and a pass that fails leaves no trace. What others put around such a model (a compiled
+module, copies for several devices, adapters, a pipeline, an encoder of sentences) is taken off, and
+adapters are added to the weights while it runs.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from torch import nn
 
 from attnviz.core.generation import Generation
 from attnviz.errors import ModelError, UsageError
-from attnviz.models.hooked.checkpoint import body_of, has_words
+from attnviz.models.hooked.checkpoint import body_of, full_up_to, has_words, tower
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.source import Hooked
 from attnviz.models.hooked.survey import survey
@@ -61,7 +63,7 @@ class WrappedModel(HookedModel):
 
     @contextlib.contextmanager
     def _ours(self) -> Iterator[None]:
-        with self.lock, as_it_was(self.model, self.body):
+        with self.lock, as_it_was(self.model, self.body), _merged(self.model):
             self.model.eval().requires_grad_(False)
             super().switch(self._implementation)
             yield
@@ -96,11 +98,107 @@ def as_it_was(*parts: nn.Module) -> Iterator[None]:
             vars(config).update(choices)
 
 
+def is_wrapper(model: object) -> bool:
+    """Whether this is no module and has a transformers model inside, as a pipeline does."""
+    return bool(_root(model) == "transformers" and hasattr(model, "model") and _modules(model))
+
+
+def unwrapped(model: Any) -> tuple[Any, Any, tuple[str, ...]]:
+    """The transformers model inside of what others put around it, its tokenizer, and what is told.
+
+    Returns:
+        The model, or whatever is no such wrapper; the tokenizer that the wrapper has, or None.
+
+    Raises:
+        ModelError: what the wrapper adds is not in the weights.
+    """
+    tokenizer, notes = None, list[str]()
+    while True:
+        name, inner = type(model).__name__, None
+        if hasattr(model, "_orig_mod"):
+            inner, note = model._orig_mod, "not compiled"
+        elif isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+            inner, note = model.module, "on one device"
+        elif hasattr(model, "peft_config") and hasattr(model, "get_base_model"):
+            inner, note = model.get_base_model(), _adapters(model)
+        elif _root(model) == "sentence_transformers" and isinstance(model, nn.Module):
+            known = (m for m in model.modules() if hasattr(m, "set_attn_implementation"))
+            inner = next(known, None)
+            note = "without its pooling"
+            tokenizer = getattr(model, "tokenizer", None) or tokenizer
+        elif is_wrapper(model):
+            inner, note = model.model, "without what it does before and after"
+            tokenizer = getattr(model, "tokenizer", None) or tokenizer
+        if inner is None:
+            return model, tokenizer, tuple(notes)
+        notes.append(f"taken out of a {name}, {note}")
+        model = inner
+
+
+def _root(model: object) -> str:
+    return type(model).__module__.partition(".")[0]
+
+
+def _modules(model: Any) -> bool:
+    return isinstance(model.model, nn.Module) and not isinstance(model, nn.Module)
+
+
+def _adapters(model: Any) -> str:
+    """What a PEFT model adds to its base, which must be in the weights of that."""
+    active = getattr(model, "active_adapters", None) or [getattr(model, "active_adapter", "")]
+    for name in active if isinstance(active, list | tuple) else [active]:
+        config = model.peft_config.get(name)
+        if getattr(config, "is_prompt_learning", False):
+            kind = getattr(config.peft_type, "value", config.peft_type)
+            raise ModelError(
+                f"adapter {name!r} ({kind}) puts vectors of its own before the text, for which no "
+                "token stands; give the model without it"
+            )
+    for part in model.modules():
+        if hasattr(part, "base_layer") and not (_merges(part) or hasattr(part, "modules_to_save")):
+            raise ModelError(
+                f"a {type(part).__name__} of this PEFT model cannot be added to its weights; merge "
+                "it (merge_and_unload) and give that"
+            )
+    return f"with {', '.join(map(repr, active))} added to its weights"
+
+
+def _merges(part: Any) -> bool:
+    """Whether a layer of an adapter can be added to the weights of the layer inside."""
+    return callable(getattr(part, "merge", None)) and hasattr(part, "merged_adapters")
+
+
+@contextlib.contextmanager
+def _merged(model: nn.Module) -> Iterator[None]:
+    """Add the adapters that are active to the weights inside the ``with`` block.
+
+    The weights' own tensors are kept aside and put back, so that not a bit of them changes.
+    """
+    layers: list[Any] = [part for part in model.modules() if _merges(part)]
+    layers = [layer for layer in layers if not layer.merged_adapters]
+    kept = [
+        [(parameter, parameter.data) for parameter in layer.base_layer.parameters()]
+        for layer in layers
+    ]
+    merged = [list(layer.merged_adapters) for layer in layers]
+    try:
+        for layer in layers:
+            if not getattr(layer, "disable_adapters", False):
+                layer.merge(safe_merge=True)
+        yield
+    finally:
+        for layer, parameters, before in zip(layers, kept, merged, strict=True):
+            for parameter, data in parameters:
+                parameter.data = data
+            layer.merged_adapters[:] = before
+
+
 def borrow(model: Any, tokenizer: Any = None) -> Hooked:
     """Take a loaded transformers model as a source of attention.
 
     Args:
-        model: a ``PreTrainedModel``, which stays where and as it is.
+        model: a ``PreTrainedModel``, which stays where and as it is; or what :func:`unwrapped`
+            takes off one.
         tokenizer: a transformers tokenizer; without one only token ids can be used.
 
     Raises:
@@ -108,6 +206,8 @@ def borrow(model: Any, tokenizer: Any = None) -> Hooked:
     """
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+    model, own, notes = unwrapped(model)
+    tokenizer = own if tokenizer is None else tokenizer
     if not isinstance(model, PreTrainedModel):
         raise UsageError(
             "{model} takes a transformers PreTrainedModel, not {}; give the one that is inside, or "
@@ -124,6 +224,18 @@ def borrow(model: Any, tokenizer: Any = None) -> Hooked:
     name = str(model.config.name_or_path or type(model).__name__)
     if any(tensor.is_meta for tensor in model.parameters()):
         raise ModelError(f"{name} has no weights in memory (device meta); load them first")
+    part, _ = tower(model.config, "text")
+    parts = [m for m in model.modules() if isinstance(m, PreTrainedModel) and m is not model]
+    alone = next((m for m in parts if type(m.config) is type(part)), model)
+    if part is not model.config and alone is not model:
+        notes = (*notes, f"the tower of a {type(model).__name__} that reads text")
+        model = alone
+    if full_up_to(model.config) is not None:
+        raise ModelError(
+            f"{name} attends to blocks of keys in long texts (attention_type 'block_sparse'), and "
+            "to all keys in short ones; first choose model.config.attention_type = "
+            '"original_full" and model.base_model.set_attention_type("original_full")'
+        )
     network = WrappedModel(model)
     if network.reads and "text" not in network.reads:
         raise ModelError(
@@ -131,7 +243,8 @@ def borrow(model: Any, tokenizer: Any = None) -> Hooked:
             "it by its name or folder, where its processor is"
         )
     texts = Texts(tokenizer, name, "it was given without its tokenizer")
-    return Hooked(network, survey(network, name), texts, name, "a model in memory")
+    reason = "; ".join(("a model in memory", *notes))
+    return Hooked(network, survey(network, name), texts, name, reason)
 
 
 def _hooks(module: nn.Module) -> list[dict[Any, Any]]:

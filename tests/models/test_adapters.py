@@ -1,0 +1,283 @@
+"""What others put around a model is taken off, and adapters are added to its weights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+import attnviz as av
+from attnviz.core.heads import Site
+from attnviz.core.prompt import Prompt
+from attnviz.errors import ModelError, UsageError
+from attnviz.models.demo import DEMOS
+from attnviz.scoring.observe import Recorder
+from tests.models.tiny import SHORT, Folders, transformers
+
+RANK, ALPHA, HEADS = 2, 6.0, 4
+
+
+def maps(model: Any, ids: Sequence[int] = SHORT) -> dict[Site, np.ndarray]:
+    source = av.load(model)
+    batch = [source.prepare(Prompt(ids=tuple(ids)))]
+    recorder = Recorder(batch)
+    source.forward(batch, [recorder])
+    return recorder.maps()
+
+
+def eager(model: Any, ids: Sequence[int] = SHORT) -> list[np.ndarray]:
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        output = model(torch.tensor([ids]), output_attentions=True)
+    return [weights[0].numpy() for weights in output.attentions]
+
+
+def furthest(ours: dict[Site, np.ndarray], theirs: list[np.ndarray]) -> float:
+    return max(float(abs(ours[site] - w).max()) for site, w in zip(ours, theirs, strict=True))
+
+
+def matrices(weight: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+    """A [r, in] and B [out, r] of a layer, by the shape of its matrix [out, in]."""
+    torch.manual_seed(seed)
+    return torch.randn(RANK, weight.shape[1]), torch.randn(weight.shape[0], RANK)
+
+
+def adapter(folder: Path, tensors: dict[str, Tensor], **settings: Any) -> Path:
+    folder.mkdir()
+    config = {"peft_type": "LORA", "r": RANK, "lora_alpha": ALPHA} | settings
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    stored = {f"base_model.model.{key}": t.contiguous() for key, t in tensors.items()}
+    save_file(stored, folder / "adapter_model.safetensors")
+    return folder
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2", "bert"])
+@pytest.mark.parametrize("root", [False, True])
+def test_an_adapter_beside_its_base_is_added_to_its_weights(
+    family: str, root: bool, folders: Folders, tmp_path: Path
+) -> None:
+    base = folders(family)
+    model = transformers.AutoModel.from_pretrained(base, attn_implementation="eager")
+    turned = family == "gpt2"  # whose matrices are [in, out]
+    named = {"llama": "self_attn.q_proj", "gpt2": "attn.c_attn", "bert": "attention.self.query"}
+    changed = {n: m for n, m in model.named_modules() if n.endswith(named[family])}
+    tensors = {}
+    for seed, (name, module) in enumerate(changed.items()):
+        weight = module.weight.data
+        a, b = matrices(weight.T if turned else weight, seed)
+        change = b @ a * (9 / RANK**0.5 if seed else ALPHA / RANK**0.5)
+        module.weight.data += change.T if turned else change
+        whole = {"llama": "model", "gpt2": "transformer", "bert": "bert"}[family]
+        key = f"{whole}.{name}" if root else name
+        tensors |= {f"{key}.lora_A.weight": a, f"{key}.lora_B.weight": b}
+    tensors |= {"score.weight": torch.ones(3, 16)}  # of a classifier, on which no map depends
+    folder = adapter(
+        tmp_path / "tuned", tensors, use_rslora=True, base_model_name_or_path=str(base),
+        alpha_pattern={f"{list(changed)[1]}": 9.0},
+    )  # fmt: skip
+    source = av.load(str(folder))
+    assert source.info.model == "tuned"
+    assert "with an adapter added to its weights" in source.info.reason
+    assert furthest(maps(str(folder)), eager(model)) < 1e-5
+    assert furthest(maps(str(base)), eager(model)) > 1e-3
+
+
+def test_a_base_is_looked_for_beside_its_adapter(folders: Folders, tmp_path: Path) -> None:
+    (tmp_path / "base").symlink_to(folders("llama"))
+    a, b = torch.randn(RANK, 16), torch.randn(16, RANK)
+    part = "model.layers.0.self_attn.q_proj"
+    tensors = {f"{part}.lora_A.weight": a, f"{part}.lora_B.weight": b}
+    folder = adapter(tmp_path / "tuned", tensors, base_model_name_or_path="someone/base")
+    assert av.load(str(folder)).info.reason.startswith("base with an adapter")
+
+
+WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
+    "kind": ({"peft_type": "IA3"}, "A", "kind IA3"),
+    "dora": ({"use_dora": True}, "A", "use_dora=True"),
+    "start": ({"init_lora_weights": "pissa"}, "A", "init_lora_weights='pissa'"),
+    "no base": ({"base_model_name_or_path": None}, "A", "names no base_model_name_or_path"),
+    "elsewhere": ({}, "q_other.lora_A.weight", "belongs to no matrix of its base"),
+    "other": ({}, "q_proj.lora_magnitude_vector", "is no matrix A or B"),
+    "whole": ({}, "q_proj.scale", "has no place in its base"),
+    "size": ({}, "size", "in its base and"),
+}
+
+
+@pytest.mark.parametrize(("settings", "key", "says"), list(WRONG.values()), ids=list(WRONG))
+def test_what_is_no_plain_product_is_refused(
+    settings: dict[str, Any], key: str, says: str, folders: Folders, tmp_path: Path
+) -> None:
+    wide = 15 if key == "size" else 16
+    before = "model.layers.0.self_attn."
+    tensors = {
+        f"{before}q_proj.lora_A.weight": torch.randn(RANK, wide),
+        f"{before}q_proj.lora_B.weight": torch.randn(16, RANK),
+    }
+    if key not in ("A", "size"):
+        tensors[before + key] = torch.randn(RANK, 16)
+        tensors[before + key.replace("A", "B")] = torch.randn(16, RANK)
+    settings = {"base_model_name_or_path": str(folders("llama"))} | settings
+    with pytest.raises(ModelError, match=says):
+        av.load(str(adapter(tmp_path / "tuned", tensors, **settings)))
+
+
+def test_a_difference_says_which_heads_an_adapter_changed(tmp_path: Path) -> None:
+    base = transformers.AutoModel.from_pretrained(DEMOS["demo-gpt2"])
+    last, width = len(base.h) - 1, base.config.n_embd
+    size = width // base.config.n_head
+    a, b = torch.randn(RANK, width), torch.zeros(3 * width, RANK)
+    b[2 * size : 3 * size] = torch.randn(size, RANK)  # the queries of head 2 alone
+    tensors = {f"transformer.h.{last}.attn.c_attn.lora_{n}.weight": t
+               for n, t in zip("AB", (a, b), strict=True)}  # fmt: skip
+    folder = adapter(tmp_path / "tuned", tensors, base_model_name_or_path="demo-gpt2")
+    report = av.diff("The cat sat on the mat", model="demo-gpt2", other_model=str(folder))
+    moved = [head.name for head in report.heads if head.distance and head.largest() > 1e-4]
+    assert moved == [f"{last}.2"]
+
+
+class Added(nn.Module):
+    """A layer of an adapter, as peft makes them: the layer inside, and a product beside it."""
+
+    disable_adapters = False
+
+    def __init__(self, base_layer: nn.Linear) -> None:
+        super().__init__()
+        self.base_layer = base_layer
+        a, b = matrices(base_layer.weight, 7)
+        self.a, self.b = nn.Parameter(a), nn.Parameter(b)
+        self.merged_adapters: list[str] = []
+
+    def merge(self, safe_merge: bool = False) -> None:
+        assert safe_merge
+        self.base_layer.weight.data = self.base_layer.weight.data + self.b.data @ self.a.data
+        self.merged_adapters.append("own")
+
+    def forward(self, x: Tensor) -> Tensor:
+        made = self.base_layer(x)
+        return made if self.merged_adapters else made + x @ self.a.T @ self.b.T
+
+
+class Peft(nn.Module):
+    """A model with adapters in it."""
+
+    def __init__(self, inner: Any, *, learned_prompt: bool = False) -> None:
+        super().__init__()
+        self.inner, self.active_adapters = inner, ["own"]
+        kind = SimpleNamespace(value="PREFIX_TUNING")
+        self.peft_config = {
+            "own": SimpleNamespace(is_prompt_learning=learned_prompt, peft_type=kind)
+        }
+
+    def get_base_model(self) -> Any:
+        return self.inner
+
+
+def test_adapters_of_a_model_in_memory_are_in_the_weights_while_it_runs(folders: Folders) -> None:
+    model = transformers.AutoModelForCausalLM.from_pretrained(folders("llama"))
+    for layer in model.model.layers:
+        layer.self_attn.q_proj = Added(layer.self_attn.q_proj)
+        layer.self_attn.o_proj = Added(layer.self_attn.o_proj)
+    before = {key: (t.data_ptr(), t.clone()) for key, t in model.state_dict().items()}
+    source = av.load(Peft(model))
+    assert "taken out of a Peft, with 'own' added to its weights" in source.info.reason
+    assert furthest(maps(Peft(model)), eager(model)) < 1e-5
+    first = model.model.layers[0].self_attn.o_proj
+    weight = source.output(Site("decoder", 0)).weight  # [H, d_v, D], of what runs
+    assert weight is not None
+    whole = first.base_layer.weight + first.b @ first.a
+    torch.testing.assert_close(weight.reshape(-1, weight.shape[-1]).T, whole)
+    for key, tensor in model.state_dict().items():
+        assert tensor.data_ptr() == before[key][0]
+        assert torch.equal(tensor, before[key][1])
+    assert not first.merged_adapters
+
+
+def test_vectors_before_the_text_are_refused(folders: Folders) -> None:
+    model = transformers.AutoModelForCausalLM.from_pretrained(folders("llama"))
+    with pytest.raises(ModelError, match=r"adapter 'own' \(PREFIX_TUNING\) puts vectors"):
+        av.load(Peft(model, learned_prompt=True))
+
+
+def test_what_stands_around_a_model_is_taken_off(folders: Folders) -> None:
+    model = transformers.AutoModelForCausalLM.from_pretrained(folders("llama"))
+    expected = maps(model)
+    for wrapped, told in (
+        (torch.compile(model), "taken out of a OptimizedModule, not compiled"),
+        (nn.DataParallel(model), "taken out of a DataParallel, on one device"),
+        (nn.DataParallel(torch.compile(model)), "taken out of a OptimizedModule"),
+    ):
+        assert told in av.load(wrapped).info.reason
+        for site, own in maps(wrapped).items():
+            assert np.array_equal(own, expected[site])
+
+
+def test_a_pipeline_and_an_encoder_of_sentences_have_their_tokenizer() -> None:
+    folder = DEMOS["demo-bert"]
+    model = transformers.AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float32)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    pipe = transformers.pipeline("fill-mask", model=model, tokenizer=tokenizer)
+    wholes = [(pipe, "taken out of a FillMaskPipeline")]
+    sentences = pytest.importorskip("sentence_transformers")
+    encoder = sentences.SentenceTransformer(str(folder), device="cpu",
+                                            model_kwargs={"dtype": torch.float32})  # fmt: skip
+    wholes.append((encoder, "taken out of a SentenceTransformer, without its pooling"))
+    expected = av.capture("The cat sat", model="demo-bert")
+    for whole, told in wholes:
+        source = av.load(whole)
+        assert told in source.info.reason
+        found = av.capture("The cat sat", model=source)
+        for site, own in found.maps.items():
+            np.testing.assert_allclose(own, expected.maps[site], atol=1e-5)
+
+
+def test_a_transformers_model_at_work_is_watched(folders: Folders) -> None:
+    for family in ("bert", "gpt2", "llama"):
+        model = transformers.AutoModel.from_pretrained(folders(family)).eval()
+        with av.watch(model) as watched, torch.no_grad():
+            model(torch.tensor([SHORT]))
+        capture, theirs = watched.capture(), eager(model)
+        assert len(capture.maps) == len(theirs)
+        assert furthest(dict(capture.maps), theirs) < 1e-6
+
+
+def test_what_is_no_transformers_model_is_refused() -> None:
+    with pytest.raises(UsageError, match="takes a transformers PreTrainedModel, not Sequential"):
+        av.load(nn.DataParallel(nn.Sequential(nn.Linear(2, 2))))
+
+
+class Packed(nn.Linear):
+    """A layer whose matrix is stored as bytes, as bitsandbytes keeps one."""
+
+    def __init__(self, plain: nn.Linear) -> None:
+        super().__init__(plain.in_features, plain.out_features, bias=plain.bias is not None)
+        self.scale = plain.weight.detach().abs().max() / 127
+        whole = (plain.weight.detach() / self.scale).round().to(torch.int8)
+        self.weight = nn.Parameter(whole.reshape(-1, 1), requires_grad=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight = self.weight.reshape(self.out_features, self.in_features).float() * self.scale
+        return nn.functional.linear(x, weight, self.bias)
+
+
+def test_packed_weights_are_hooked_and_not_taken_for_numbers(folders: Folders) -> None:
+    model = transformers.AutoModelForCausalLM.from_pretrained(folders("llama"))
+    for layer in model.model.layers:
+        for name in ("q_proj", "k_proj", "v_proj", "o_proj"):
+            setattr(layer.self_attn, name, Packed(getattr(layer.self_attn, name)))
+    source = av.load(model)
+    assert source.info.backend == "hooked"
+    assert not source.no_gates
+    assert "stored in 8 or 4 bits" in source.output(Site("decoder", 0)).reason
+    assert source.reading(Site("decoder", 0)).reason
+    assert furthest(maps(source), eager(model)) < 1e-5
+    prompt = Prompt(ids=SHORT)
+    report = av.logits(prompt, position=-1, model=source)
+    assert "stored in 8 or 4 bits" in report.reason
