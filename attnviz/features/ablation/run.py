@@ -322,7 +322,7 @@ def _plan(study: Study, metric: Metric, tested: tuple[Trial, ...], fold: Sequenc
         metric,
         settings.methods,
         settings.batch_tokens or affordable(source, metric),
-        None if settings.methods == ("zero",) else _reference(study, metric, tested, fold),
+        None if settings.methods == ("zero",) else choose_reference(study, metric, tested, fold),
         settings.seed,
         settings.draws or max(1, DRAWS // len(texts)),
         settings.estimate is not None,
@@ -330,10 +330,10 @@ def _plan(study: Study, metric: Metric, tested: tuple[Trial, ...], fold: Sequenc
     )
 
 
-def _reference(
+def choose_reference(
     study: Study, metric: Metric, tested: Sequence[Trial], fold: Sequence[int]
 ) -> Reference:
-    """Texts that are not those they fill: asked for, in the same state, the other half, bundled."""
+    """Choose texts that are not those they fill: given, in the same state, half, or bundled."""
     source, over = study.source, study.settings.mean_over
     asked, texts = study.reference, {trial.text: trial.inputs for trial in tested}
     if study.texts is None:

@@ -1,4 +1,4 @@
-"""An explanation as a figure: votes by head and by token, then the heads that count most."""
+"""An explanation as a figure: what adds up to the lead, votes, then heads one by one."""
 
 from __future__ import annotations
 
@@ -33,6 +33,8 @@ _LONGEST = 14
 """Cells of a token."""
 _LABELLED = 40
 """Tokens that are written at a map, at most."""
+_ACROSS = 3
+"""Heads beside each other."""
 _DRAWN = (
     "Maps: queries downwards, keys across, coloured by the square root of the weight; grey is not "
     "allowed, the row of the prediction is framed."
@@ -45,7 +47,7 @@ Bars = Sequence[tuple[str, float, str]]
 
 @picture
 def draw(result: Explain, dpi: float) -> Figure:
-    """The figure: what is said of all heads above, a column for each head below."""
+    """Draw the figure: what is said of all parts above, heads below, three to a row."""
     tokens = [shorten(visible(token), _LONGEST) for token in result.tokens]
     title = words.title(result)
     selects = any(UNSELECTED in row for head in result.shown_heads for row in head.map)
@@ -62,43 +64,46 @@ def draw(result: Explain, dpi: float) -> Figure:
     label = max(ruler.widest(tokens, 6), ruler.widest(names, 7)) + 0.12
     mapped = bool(result.heads[0].map)
     column = label + _MAP
-    head_wide = len(result.shown_heads) * (column + _BETWEEN) - _BETWEEN
+    shown = result.shown_heads
+    lines = [shown[n : n + _ACROSS] for n in range(0, len(shown), _ACROSS)]
+    head_wide = min(len(shown), _ACROSS) * (column + _BETWEEN) - _BETWEEN
     top_wide = grid_wide + sum(lefts) + len(charts) * (_BARS + _BETWEEN)
     wide = 2 * MARGIN + max(top_wide, head_wide, 6.0)
     tall = max(grid_high, *(len(bars) * _LINE for _, bars in charts)) + 0.45
     top = sheet.begin(wide) + 0.45
     second = top + tall + 0.1
     map_high = _MAP + label if mapped else 0.0
-    keys = max(1, *(len(head.keys) for head in result.shown_heads)) * _LINE
-    high = second + 0.5 + map_high + 0.2 + keys + 0.2 + MARGIN
-    figure = sheet.figure(high)
+    keys = max(1, *(len(head.keys) for head in shown)) * _LINE
+    line_high = 0.5 + map_high + 0.2 + keys + 0.35
+    figure = sheet.figure(second + len(lines) * line_high + MARGIN)
     x = MARGIN
     if votes:
         signed_figure.draw(
             sheet.axes(x + 0.4, top, grid_wide - 0.5, grid_high), result.layout, votes,
             max(map(abs, votes.values())), orange=words.UP,
             bold={head.head for head in result.heads},
-            legend="what heads add to the lead (blue: for the answer)",
+            legend="votes of heads for the lead (blue: for the answer)",
         )  # fmt: skip
         x += grid_wide + 0.2
     for (legend, bars), left in zip(charts, lefts, strict=True):
         x += left
         _bars(sheet.axes(x, top, _BARS, len(bars) * _LINE), bars, legend, families)
         x += _BARS + _BETWEEN
-    x = MARGIN
-    for head in result.shown_heads:
-        _told(figure, (x / wide, 1 - second / high), result, head, ruler, column + 0.4)
-        y = second + 0.5
+    high = figure.get_size_inches()[1]
+    for number, head in enumerate(shown):
+        line, place = divmod(number, _ACROSS)
+        x, y = MARGIN + place * (column + _BETWEEN), second + line * line_high
+        _told(figure, (x / wide, 1 - y / high), result, head, ruler, column + 0.4)
+        y += 0.5
         if mapped:
             _map(sheet.axes(x + label, y + label, _MAP, _MAP), result, head, tokens, families)
             y += map_high
         _keys(sheet.axes(x + label, y + 0.1, _MAP - 0.3, keys), result, head)
-        x += column + _BETWEEN
     return figure
 
 
 def _charts(result: Explain, tokens: list[str], missing: frozenset[str]) -> list[tuple[str, Bars]]:
-    """What is predicted, and what all heads add through each token."""
+    """What is predicted, what adds up to its lead, and the votes through each token."""
     predicted = [
         (spelled(visible(word.token), missing), word.probability, percent(word.probability))
         for word in result.predictions
@@ -107,8 +112,12 @@ def _charts(result: Explain, tokens: list[str], missing: frozenset[str]) -> list
         (f"{tokens[n]} ({n})", value, signed(value))
         for n, value in (result.through_tokens()[:_LISTED] if result.by_token else ())
     ]
-    charts: list[tuple[str, Bars]] = [("what it predicts", predicted)]
-    return charts + [("through tokens, of all heads", through)] * bool(through)
+    parts: Bars = [(name, value, signed(value)) for name, value in words.bars(result)]
+    charts: list[tuple[str, Bars]] = [
+        ("what it predicts", predicted),
+        ("what adds up to its lead", parts),
+    ]
+    return [*(c for c in charts if c[1])] + [("votes through tokens", through)] * bool(through)
 
 
 def _bars(axes: Axes, bars: Bars, legend: str, families: list[str]) -> None:
@@ -138,7 +147,7 @@ def _told(
     room: float,
 ) -> None:
     """The name of a head, where it looks, and what happens without it."""
-    vote = "" if head.vote is None else f": {signed(head.vote)} logits"
+    vote = "" if head.vote is None else f": vote {signed(head.vote)}"
     figure.text(*place, f"head {result.layout.name(head.head)}{vote}", fontsize=8.5, va="top",
                 fontweight="bold", family=ruler.families)  # fmt: skip
     token = words.token(result, head.position)

@@ -21,6 +21,7 @@ from attnviz.features.ablation.function import ablate
 from attnviz.features.ablation.result import Ablation, Effect
 from attnviz.features.explain.result import UNSELECTED, Explain, ExplainedHead
 from attnviz.features.explain.settings import ExplainSettings
+from attnviz.features.explain.weigh import candidates, mlp_shares
 from attnviz.features.logits.function import logits
 from attnviz.features.logits.result import Logits, Prediction
 from attnviz.features.sources.function import sources
@@ -45,21 +46,21 @@ def explain(
     model: ModelSettings,
     progress: Progress | None = None,
 ) -> Explain:
-    """Say why a model predicts a word and not another: which heads favour it, how they find it.
+    """Say why a model predicts a word and not another: where its lead comes from, part by part.
 
-    What every head adds to the lead of the answer over the other word, after the last token (or at
-    the mask), is that of :func:`attnviz.logits`, the sources of keys those of
-    :func:`attnviz.sources`, and the changes of the lead those of :func:`attnviz.ablate`, all on
-    this text.
+    What every part (embedding, heads, MLPs, biases) adds to the lead of the answer over the other
+    word, after the last token (or at the mask), is that of :func:`attnviz.logits`, the sources of
+    keys those of :func:`attnviz.sources`, and the changes of the lead those of
+    :func:`attnviz.ablate`, all on this text.
 
     Args:
         text: a text or prompt; for masked models with one mask.
         progress: called again and again with a stage, how much is done and how much there is.
 
     Returns:
-        The prediction, votes by head and by token, the (at most) three heads that add most to the
-        lead, and the one that takes most from it; where logits are no sum, the three heads without
-        which the lead falls most, found by ablating each.
+        The prediction, what adds up to its lead, votes by head and by token, the (at most) three
+        heads without which the lead falls most, found by ablating each candidate, what of the
+        MLPs' shares comes through them, and the head whose vote takes most from the lead.
 
     Raises:
         AttnvizError: see :mod:`attnviz.errors`; ModelError for a model without an LM head.
@@ -86,19 +87,25 @@ def explain(
             "logits or ablate"
         )
     contrast = logits(prompt, model=source, answer=answer, against=against or f"#{others[0].id}")
-    first, other = (_numbered(contrast, text) for text in (contrast.token, contrast.against))
-    study = _Study(source, prompt, first, other, settings.seed, progress)
+    pair = _number(contrast, contrast.token), _number(contrast, contrast.against)
+    study = _Study(source, prompt, *pair, settings.seed, progress)
     values, negative = contrast.heads(), None
+    inputs = source.prepare(prompt)
+    asked = candidates(source, inputs, pair, values)
+    each = study.ablate(", ".join(map(source.layout.name, asked)), "mean")
+    costing = [effect.heads[0] for effect in each.ranked()[:HEADS] if effect.change < 0]
+    chosen = costing or [each.ranked()[0].heads[0]]
+    voters = sorted(values, key=lambda head: -values[head])[:HEADS]
+    voters = [head for head in voters if values[head] > 0]
     if values:
-        ranked = sorted(values, key=lambda head: -values[head])
-        chosen = [head for head in ranked[:HEADS] if values[head] > 0] or ranked[:1]
-        if values[ranked[-1]] < 0 and ranked[-1] not in chosen:
-            negative = ranked[-1]
-    else:
-        every = study.ablate(", ".join(map(source.layout.name, source.layout)), "mean")
-        chosen = [effect.heads[0] for effect in every.ranked()[:HEADS]]
-    result = _told(study, votes, contrast, chosen, negative)
-    return replace(result, identity=model.identity)
+        least = min(values, key=lambda head: values[head])
+        negative = least if values[least] < 0 and least not in chosen else None
+    result = _told(study, votes, contrast, chosen, voters, negative)
+    shares = mlp_shares(
+        source, inputs, pair, contrast.parts, contrast.logit,
+        tuple(dict.fromkeys((*asked, *voters))), voters, settings.seed,
+    )  # fmt: skip
+    return replace(result, identity=model.identity, candidates=asked, mlps=shares)
 
 
 class _Study:
@@ -108,13 +115,13 @@ class _Study:
         self,
         source: Source,
         prompt: Prompt,
-        answer: str,
-        against: str,
+        answer: int,
+        against: int,
         seed: int,
         progress: Progress | None,
     ) -> None:
         self.source, self.prompt, self.seed, self.progress = source, prompt, seed, progress
-        self.answer, self.against = answer, against
+        self.answer, self.against = f"#{answer}", f"#{against}"
 
     def ablate(self, heads: str, method: str = METHODS) -> Ablation:
         """What happens to the answer's lead without some heads."""
@@ -134,14 +141,20 @@ class _Study:
 
 
 def _told(
-    study: _Study, votes: Logits, contrast: Logits, chosen: Sequence[Head], negative: Head | None
+    study: _Study,
+    votes: Logits,
+    contrast: Logits,
+    chosen: Sequence[Head],
+    voters: Sequence[Head],
+    negative: Head | None,
 ) -> Explain:
     source = study.source
-    shown = [*chosen, *([negative] if negative else [])]
+    beside = [head for head in voters if head not in chosen]
+    shown = [*chosen, *beside, *([negative] if negative else [])]
     names = [source.layout.name(head) for head in shown]
     maps = capture(study.prompt, model=source, select=", ".join(names))
     split = [study.keys(name, contrast.position) for name in names]
-    feeder = _feeder([keys for keys, _ in split[: len(chosen)]], chosen)
+    feeder = _feeder([keys for keys, _ in split[: len(chosen) + len(beside)]])
     together = "+".join(names[: len(chosen)])
     groups = [*names, together, *([source.layout.name(feeder)] if feeder else [])]
     report = study.ablate(", ".join(dict.fromkeys(groups)))
@@ -180,13 +193,17 @@ def _told(
         against=contrast.against,
         logit=votes.logit,
         lead=contrast.logit,
-        chosen_by="votes" if values else "ablation",
+        candidates=(),
         parts=contrast.parts,
+        mlps=(),
         by_token=contrast.by_token,
         heads=tuple(explained[: len(chosen)]),
+        voters=tuple(voters),
+        beside=tuple(explained[len(chosen) : len(chosen) + len(beside)]),
         negative=explained[-1] if negative else None,
         together=effects[together],
         feeder=effects[source.layout.name(feeder)] if feeder else None,
+        smallest=report.smallest or 0.0,
         methods=report.methods,
         reference=report.reference,
         reason=contrast.reason,
@@ -196,9 +213,9 @@ def _told(
     )
 
 
-def _numbered(result: Logits, token: str) -> str:
-    """A token that was predicted, by its id: a "." that is typed may be another token."""
-    return f"#{next(word.id for word in result.predictions if word.token == token)}"
+def _number(result: Logits, token: str) -> int:
+    """Give the id of a token that was predicted: a "." that is typed may be another token."""
+    return next(word.id for word in result.predictions if word.token == token)
 
 
 def _predictions(result: Logits, contrast: Logits) -> tuple[Prediction, ...]:
@@ -207,17 +224,21 @@ def _predictions(result: Logits, contrast: Logits) -> tuple[Prediction, ...]:
     return tuple(sorted(known.values(), key=lambda word: word.rank))
 
 
-def _feeder(keys: Sequence[Sequence[SideSum]], chosen: Sequence[Head]) -> Head | None:
-    """The earlier head that adds most to the keys of all heads, in their shares.
+def _feeder(keys: Sequence[Sequence[SideSum]]) -> Head | None:
+    """Find the earlier head that adds most to the keys of all heads, in their shares.
 
-    A key whose sources nearly cancel has no say: its shares are of a small difference.
+    A key whose sources nearly cancel has no say: its shares are of a small difference. One that no
+    earlier head wrote, such as those of the first layer, has none either.
     """
     sums: dict[Head, float] = {}
+    said = 0
     for some in keys:
-        if sum(abs(part.share or 0.0) for part in some) > _CANCELLED:
+        wrote = [part for part in some if part.origin.head is not None and part.share]
+        if not wrote or sum(abs(part.share or 0.0) for part in some) > _CANCELLED:
             continue
-        for part in some:
-            if part.origin.head is not None and part.origin.head not in chosen and part.share:
-                sums[part.origin.head] = sums.get(part.origin.head, 0.0) + part.share
+        said += 1
+        for part in wrote:
+            assert part.origin.head is not None
+            sums[part.origin.head] = sums.get(part.origin.head, 0.0) + (part.share or 0.0)
     best = max(sums, key=lambda head: sums[head], default=None)
-    return best if best is not None and sums[best] > 0.1 * len(keys) else None
+    return best if best is not None and sums[best] > 0.1 * said else None

@@ -25,8 +25,7 @@ _TOKENS = 8
 def page(result: Explain) -> bytes:
     """The whole page, as UTF-8."""
     title = words.title(result)
-    effects = [*(head.effect for head in result.shown_heads), result.together]
-    effects += [result.feeder] if result.feeder is not None else []
+    effects = [*(head.effect for head in result.shown_heads), *result.groups]
     data = {
         "title": title,
         "said": words.said(result),
@@ -39,6 +38,8 @@ def page(result: Explain) -> bytes:
             for word in result.predictions
         ],
         "answer": visible(result.answer),
+        "account": [[name, value] for name, value in words.bars(result)],
+        "heading": words.heading(result),
         "votes": _votes(result),
         "through": [
             [words.token(result, n), value] for n, value in result.through_tokens()[:_TOKENS]

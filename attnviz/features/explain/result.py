@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from attnviz.core.heads import Head
 from attnviz.core.lengths import Axes, Place
@@ -14,16 +14,13 @@ from attnviz.features.ablation.result import Effect
 from attnviz.features.logits.result import LogitPart, Prediction
 from attnviz.features.sources.result import SideSum
 
-ChosenBy = Literal["votes", "ablation"]
-
-
 UNSELECTED = -1
 """What stands in a small map for a key that an indexer left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainedHead:
-    """One of the heads that count most.
+    """One of the heads that are told about one by one.
 
     Attributes:
         head: which.
@@ -59,6 +56,41 @@ class ExplainedHead:
         return heads[0] if heads else None
 
 
+@dataclass(frozen=True, slots=True)
+class EdgeShare:
+    """What goes of an MLP's share where the edge from one head is ablated alone, in logits."""
+
+    head: Head
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class MlpShare:
+    """What an MLP adds to the lead, and how much of it hangs on what heads wrote.
+
+    The edge from a head into an MLP is ablated by putting the head's mean output in place of its
+    own in what that MLP alone reads.
+
+    Attributes:
+        layer: of the MLP.
+        value: what it adds to the lead, in logits.
+        by_head: of that, what goes where the edge from a head is ablated alone; of every candidate
+            and voter that stands before it.
+        together: the same of the edges from all of :attr:`Explain.voters` at once.
+    """
+
+    layer: int
+    value: float
+    by_head: tuple[EdgeShare, ...]
+    together: float
+
+    def feeders(self) -> tuple[EdgeShare, ...]:
+        """The (at most) three heads whose edges matter most, of a tenth of the share or more."""
+        least = abs(self.value) / 10
+        large = [edge for edge in self.by_head if abs(edge.value) >= least]
+        return tuple(sorted(large, key=lambda edge: -abs(edge.value))[:3])
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Explain(Renderable, Result):
     """One prediction, explained as far as it can be measured on one text.
@@ -72,12 +104,20 @@ class Explain(Renderable, Result):
         against: the word that it is compared with: the most probable other one, if none was given.
         logit: of the answer.
         lead: the answer's logit less that of ``against``, which ablations change.
-        chosen_by: how the heads were chosen: by what they add to the lead, or by ablating each.
+        candidates: the heads that were ablated by their means, each alone, to choose ``heads``: all
+            of a small model, else those with the largest votes and the largest gradients.
         parts: that add up to the lead, before a cap on logits; empty where logits are no sum.
+        mlps: the MLPs that add most to it or take most from it, with what of that comes through
+            heads; empty where none adds a tenth of the lead, or it cannot be told.
         by_token: what each head adds to it through each token, [T] by head.
-        heads: those that count most, the first the most.
-        negative: the head that takes most from the lead (a negative head, Wang et al. 2022); None
-            where none does, or logits are no sum.
+        heads: those that count most: the candidates whose ablation costs most of the lead, the
+            first the most; one alone where none costs any.
+        voters: the (at most) three heads with the largest votes: what a head adds to the lead
+            itself; empty where none adds anything, or logits are no sum.
+        beside: the voters that are not among ``heads``, likewise explained.
+        negative: the head whose vote takes most from the lead (a negative head, Wang et al. 2022);
+            None where none does, or logits are no sum.
+        smallest: the smallest change of the lead that is of interest, in logits.
         together: what happens without all of ``heads`` at once.
         feeder: what happens without the earlier head through which most of their keys come; None
             where there is none.
@@ -86,7 +126,7 @@ class Explain(Renderable, Result):
         reason: why logits are no sum; empty where they are.
     """
 
-    schema: ClassVar[str] = "attnviz.explain/1"
+    schema: ClassVar[str] = "attnviz.explain/2"
     command: ClassVar[str] = "explain"
 
     tokens: Annotated[tuple[str, ...], Axes("tokens")]
@@ -97,13 +137,17 @@ class Explain(Renderable, Result):
     against: str
     logit: float
     lead: float
-    chosen_by: ChosenBy
+    candidates: tuple[Head, ...]
     parts: tuple[LogitPart, ...]
+    mlps: tuple[MlpShare, ...]
     by_token: Annotated[Mapping[Head, tuple[float, ...]] | None, Axes("", "tokens")]
     heads: Annotated[tuple[ExplainedHead, ...], Axes(least=1)]
+    voters: tuple[Head, ...]
+    beside: tuple[ExplainedHead, ...]
     negative: ExplainedHead | None
     together: Effect
     feeder: Effect | None
+    smallest: float
     methods: Annotated[tuple[str, ...], Axes("methods", least=1)]
     reference: str
     reason: str = ""
@@ -112,14 +156,58 @@ class Explain(Renderable, Result):
         if not {self.answer, self.against} <= {word.token for word in self.predictions}:
             raise ValueError("the answer or what it is held against is not among predictions")
 
+    def account(self) -> tuple[tuple[str, float], ...]:
+        """What adds up to the lead, by name, in the order of the model.
+
+        The embedding, all heads together, every MLP and mixer, and all biases together; nothing
+        where logits are no sum.
+        """
+        sums: dict[str, float] = {}
+        for part in self.parts:
+            layer = "" if part.layer is None else f" {part.layer}"
+            names = {"head": "heads", "mlp": f"MLP{layer}", "mixer": f"{part.name}{layer}"}
+            name = names.get(part.kind, part.kind)
+            sums[name] = sums.get(name, 0.0) + part.value
+        if "bias" in sums:
+            sums["bias"] = sums.pop("bias")
+        return tuple(sums.items())
+
+    @property
+    def by_heads(self) -> float | None:
+        """What all heads together add to the lead; None where logits are no sum."""
+        return dict(self.account()).get("heads")
+
+    @property
+    def moved(self) -> float:
+        """The largest change of the lead without all of ``heads``, by size, over the methods."""
+        return max(abs(change.change) for change in self.together.by)
+
+    @property
+    def idle(self) -> bool:
+        """Whether heads hardly matter here.
+
+        Without those that count most the lead moves by less than is of interest, or by less than a
+        tenth where all heads add less than a tenth of it.
+        """
+        tenth = abs(self.lead) / 10
+        little = self.by_heads is not None and abs(self.by_heads) < tenth
+        return self.moved < max(self.smallest, tenth if little else 0.0)
+
     def votes(self) -> dict[Head, float]:
         """What every head adds to the lead; empty where logits are no sum."""
         return {head: sum(row) for head, row in (self.by_token or {}).items()}
 
     @property
     def shown_heads(self) -> tuple[ExplainedHead, ...]:
-        """Those that count most, and the one against the answer behind them."""
-        return (*self.heads, *([self.negative] if self.negative else []))
+        """Those that count most, the other voters, and the one that votes most against."""
+        return (*self.heads, *self.beside, *([self.negative] if self.negative else []))
+
+    @property
+    def groups(self) -> tuple[Effect, ...]:
+        """What was ablated beside single heads that are shown: several at once, the feeder."""
+        shown = {head.effect.name for head in self.shown_heads}
+        both = (self.together, self.feeder)
+        return tuple(e for e in both if e is not None and e.name not in shown)
 
     def through_tokens(self) -> tuple[tuple[int, float], ...]:
         """What all heads add to the lead through each token, the largest first."""

@@ -8,15 +8,18 @@ from attnviz.features.explain.result import Explain
 
 
 def rows(result: Explain) -> list[Row]:
-    """A row for each head, the group of those for the answer and the head that feeds them."""
+    """A row for each head that is told about, groups of heads, and every part of the lead."""
     listed: list[Row] = []
     for head in result.shown_heads:
         through = head.through
         listed.append(
             {
+                "part": "head",
                 "heads": head.effect.name,
                 **which_head(result.layout, *head.effect.heads),
-                "vote": head.vote,
+                "adds": head.vote,
+                "through_voters": None,
+                "counts": head in result.heads,
                 "position": head.position,
                 "token": result.tokens[head.position],
                 "weight": head.weights[head.position],
@@ -25,9 +28,18 @@ def rows(result: Explain) -> list[Row]:
                 **_changes(head.effect.by),
             }
         )
-    for effect in (result.together, result.feeder):
-        if effect is not None:
-            listed.append(dict.fromkeys(listed[0]) | {"heads": effect.name} | _changes(effect.by))
+    empty: Row = dict.fromkeys(listed[0])
+    listed += [
+        empty | {"part": "group", "heads": effect.name} | _changes(effect.by)
+        for effect in result.groups
+    ]
+    traced = {f"MLP {share.layer}": share for share in result.mlps}
+    for name, value in result.account():
+        share = traced.get(name)
+        listed.append(
+            empty
+            | {"part": name, "adds": value, "through_voters": share.together if share else None}
+        )
     return listed
 
 

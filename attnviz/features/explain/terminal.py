@@ -16,7 +16,7 @@ from attnviz.features.explain.result import Explain, ExplainedHead
 
 
 def parts(result: Explain) -> Iterator[RenderableType]:
-    """The answer in sentences, votes, the heads that count most, and what none of it proves."""
+    """The answer in sentences, votes, heads one by one, and what none of it proves."""
     yield Line(words.title(result), "bold")
     yield Line(words.said(result))
     yield ""
@@ -26,13 +26,13 @@ def parts(result: Explain) -> Iterator[RenderableType]:
     if votes:
         yield ""
         yield Line(
-            "What heads add to the lead, by head and by token, in logits (blue: for the answer)",
+            "Votes of heads for the lead, by head and by token, in logits (blue: for the answer)",
             "bold",
         )
         yield SignedGrid(result.layout, votes, max(map(abs, votes.values())), words.UP)
         yield token_votes(result)
     yield ""
-    yield Line("The heads that count most", "bold")
+    yield Line(words.heading(result), "bold")
     yield HeadsExplained(result)
     yield Line(words.measured(result), "dim")
     yield ""
@@ -70,7 +70,7 @@ class HeadsExplained:
     ) -> Iterator[RenderableType]:
         """Draw for this console."""
         result, plain = self.result, options.ascii_only
-        table = table_of("head", ">adds", "looks at", "its key is from", "without it")
+        table = table_of("head", ">votes", "looks at", "its key is from", "without it")
         for head in result.shown_heads:
             token = f"{visible(result.tokens[head.position], ascii_only=plain)} ({head.position})"
             table.add_row(
@@ -78,9 +78,8 @@ class HeadsExplained:
                 f"{token} {percent(head.weights[head.position])}", self._keys(head),
                 words.changes(head.effect),
             )  # fmt: skip
-        for effect in (result.together, result.feeder):
-            if effect is not None:
-                table.add_row(signs(effect.name, plain), "", "", "", words.changes(effect))
+        for effect in result.groups:
+            table.add_row(signs(effect.name, plain), "", "", "", words.changes(effect))
         yield table
 
     def _keys(self, head: ExplainedHead) -> str:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 
-from attnviz.drawing.labels import listing, model_name, percent, quoted, visible
+from attnviz.core.heads import Head
+from attnviz.drawing.labels import counted, listing, model_name, percent, quoted, visible
 from attnviz.drawing.signed import signed
 from attnviz.features.ablation.result import Effect
-from attnviz.features.explain.result import Explain, ExplainedHead
+from attnviz.features.explain.result import Explain, ExplainedHead, MlpShare
 
+_NAMED = 0.1
+"""Shares of keys below that are not named."""
+_BARS = 12
+"""Parts of the lead in a chart."""
 UP = -1
 """What raises the logit is blue, what lowers it orange: the sign that is orange."""
 
 LIMITS = (
     "Votes are direct: what a head adds to the lead itself, with the last normalization's scale "
-    "as it is. What it makes later layers do counts as theirs.",
+    "as it is. What it makes later heads and MLPs do counts as theirs.",
     "A weight says where a head looks, not that what stands there matters.",
     "Where keys come from is algebra on this text, with the scales of all normalizations held; it "
     "says what a score is made of, not what the score would be without it.",
@@ -37,19 +43,76 @@ def title(result: Explain) -> str:
 
 
 def headline(result: Explain) -> str:
-    """Which heads speak for it, and what is left of its lead without them; else the question."""
-    names = [result.layout.name(head.head) for head in result.heads]
-    if not names or (result.chosen_by == "votes" and (result.heads[0].vote or 0.0) <= 0):
-        return title(result)
+    """Where its lead comes from, and what is left of it without the heads that count most."""
     first = result.prediction(result.answer)
-    of = f"{quoted(result.answer)} ({percent(first.probability)})"
-    many = len(names) > 1
-    heads = f"{'Heads' if many else 'Head'} {listing(names)}"
-    lead = f"lead of {result.lead:.2f} logits changes by {changes(result.together)}"
-    if result.chosen_by != "votes":
-        return f"Without {heads[0].lower()}{heads[1:]} the {lead}: they count most for {of}"
-    speak, them = ("speak", "them") if many else ("speaks", "it")
-    return f"{heads} {speak} most for {of}; without {them} its {lead}"
+    chance = percent(first.probability)
+    of = f"lead of {result.lead:.2f} logits of {quoted(result.answer)} ({chance})"
+    names = _names(result, [head.head for head in result.heads])
+    without = f"without {listing(names)} it changes by {changes(result.together)}"
+    if not result.parts:
+        if result.idle:
+            return f"The heads hardly matter here: {without}, of the {of}"
+        return f"The {of}: {without}"
+    if result.idle:
+        return f"The heads hardly matter here: of the {of} {_sum(result)}; {without}"
+    if abs(result.by_heads or 0.0) < abs(result.lead) / 10:
+        said = f"By themselves the heads hardly matter here: of the {of} {_sum(result)}"
+        return f"{said}; yet {without}"
+    return f"The {of}: {_sum(result)}; {without}"
+
+
+def account(result: Explain) -> str:
+    """Everything that adds up to the lead: parts of a tenth of it and more, then the rest."""
+    parts = [item for item in result.account() if item[0] != "heads"]
+    large = [item for item in parts if abs(item[1]) >= abs(result.lead) / 10]
+    rest = sum(value for item in parts if item not in large for value in item[1:])
+    several = [(f"{_part(name)} {logits(result, value)}", value) for name, value in large]
+    several.append((_heads(result), result.by_heads or 0.0))
+    several.sort(key=lambda item: -abs(item[1]))
+    words = [text for text, _ in several]
+    if len(large) < len(parts):
+        words.append(f"all else {logits(result, rest)}")
+    total = sum(value for _, value in result.account())
+    lead = f"lead of {logits(result, total).lstrip('+')}"
+    if abs(total - result.lead) > 0.01 * max(1.0, abs(result.lead)):
+        lead += " before the cap"
+    return f"What adds up to the {lead}: {'; '.join(words)}."
+
+
+def logits(result: Explain, value: float) -> str:
+    """A part of the lead with its sign, all to as many decimals as the lead has two digits in."""
+    lead = abs(result.lead)
+    decimals = 2 if lead >= 0.1 else min(4, 1 - math.floor(math.log10(max(lead, 1e-3))))
+    text = f"{value:+.{decimals}f}"
+    return "0" if not float(text) else text
+
+
+def _sum(result: Explain) -> str:
+    """The largest part beside the heads, and the heads."""
+    others = [item for item in result.account() if item[0] not in ("heads", "bias")]
+    name, value = max(others, key=lambda item: abs(item[1]))
+    part = f"{_part(name)} {{}}{logits(result, value)}"
+    if abs(result.by_heads or 0.0) > abs(value):
+        return f"{_heads(result, adds=' add')}; {part.format('')}"
+    return f"{part.format('adds ')}, {_heads(result)}"
+
+
+def _heads(result: Explain, adds: str = "") -> str:
+    """What the heads add together, and whose votes most of it is."""
+    total = result.by_heads or 0.0
+    said = f"the heads{adds} {logits(result, total)} together"
+    if total < abs(result.lead) / 10 or not result.voters:
+        return said
+    return f"{said}, most of it {listing(_names(result, result.voters))}"
+
+
+def _part(name: str) -> str:
+    """A part of the account within a sentence."""
+    return f"the {name}" if name in ("embedding", "bias") else name
+
+
+def _names(result: Explain, heads: Sequence[Head]) -> list[str]:
+    return [result.layout.name(head) for head in heads]
 
 
 def said(result: Explain) -> str:
@@ -74,55 +137,113 @@ def token(result: Explain, position: int) -> str:
 
 def summary(result: Explain) -> Iterator[str]:
     """What was found, in full sentences."""
-    names = [result.layout.name(head.head) for head in result.heads]
-    if result.chosen_by == "votes":
-        yield from _votes(result, names)
+    if result.parts:
+        yield account(result)
+        yield from _votes(result)
     else:
-        yield (
-            f"Logits of {model_name(result.source)} are no sum over heads: {result.reason}. So its "
-            f"heads were ablated, each alone: the lead falls most without {listing(names)}."
-        )
+        yield f"Logits of {model_name(result.source)} are no sum over its parts: {result.reason}."
+    yield _counting(result)
+    if result.mlps:
+        yield through_mlp(result, result.mlps[0])
+    yield " ".join(_looks(result))
+    yield " ".join(_without(result))
+
+
+def _votes(result: Explain) -> Iterator[str]:
+    """The largest votes, for and against, and the token through which most comes."""
+    votes = result.votes()
+    pair = f"{quoted(result.answer)} over {quoted(result.against)}"
+    if result.voters:
+        listed = [f"{result.layout.name(head)} ({signed(votes[head])})" for head in result.voters]
+        most = "largest votes of heads" if len(listed) > 1 else "largest vote of a head"
+        said = f"The {most} for {pair}: {listing(listed)}"
+    else:
+        said = f"No head votes for {pair}"
+    if result.negative is not None:
+        name = result.layout.name(result.negative.head)
+        said += f"; {name} votes most against it ({signed(result.negative.vote or 0.0)})"
+    yield f"{said}."
+    place, value = max(result.through_tokens(), key=lambda item: item[1])
+    if value > 0:
+        yield f"Most of all heads' votes comes through {token(result, place)}, {signed(value)}."
+    else:
+        yield "Through no token do the votes of all heads add to it."
+
+
+def _counting(result: Explain) -> str:
+    """Which of the heads that were ablated one by one cost most."""
+    asked, layout = len(result.candidates), len(result.layout)
+    which = f"each of its {counted(asked, 'head')} ablated alone"
+    if asked < layout:
+        which = f"the {asked} of {layout} heads with the largest votes and gradients ablated alone"
+        if not result.parts:
+            which = which.replace("votes and gradients", "gradients")
+    listed = [
+        f"{result.layout.name(head.head)} ({signed(head.effect.change)})" for head in result.heads
+    ]
+    if result.heads[0].effect.change >= 0:
+        return f"With {which}, by its mean, the lead falls without none of them."
+    little = "no head counts for much: " if result.idle else ""
+    return f"With {which}, by its mean, {little}the lead falls most without {listing(listed)}."
+
+
+def through_mlp(result: Explain, share: MlpShare) -> str:
+    """How much of an MLP's share comes through heads, by ablating the edges into it."""
+    said = f"Of MLP {share.layer}'s {logits(result, share.value)}, "
+    voters = [head for head in result.voters if head in share.by_head]
+    feeders = [f"{result.layout.name(e.head)} ({signed(e.value)})" for e in share.feeders()]
+    edges = "(edges into it ablated by the heads' means, all else that it reads as it is)"
+    if not feeders and (not voters or abs(share.together) < abs(share.value) / 10):
+        return f"{said}less than a tenth comes through any of these heads {edges}."
+    parts = []
+    if voters:
+        named = listing(_names(result, voters)) + " together" * (len(voters) > 1)
+        parts.append(f"{logits(result, share.together)} comes through {named}")
+    if feeders:
+        parts.append(f"alone most through {listing(feeders)}")
+    return f"{said}{'; '.join(parts)} {edges}."
+
+
+def _looks(result: Explain) -> Iterator[str]:
+    """Where the heads that count and the voters look, and which earlier head wrote their keys."""
+    told = [*result.heads, *result.beside]
     places: dict[int, list[str]] = {}
-    for head, name in zip(result.heads, names, strict=True):
+    for head in told:
         places.setdefault(head.position, []).append(
-            f"{name} ({percent(head.weights[head.position])})"
+            f"{result.layout.name(head.head)} ({percent(head.weights[head.position])})"
         )
     looks = "; ".join(f"{listing(some)} at {token(result, n)}" for n, some in places.items())
-    yield f"They look most at: {looks}."
-    if result.feeder is not None:
+    many = "They look" if len(told) > 1 else "It looks"
+    yield f"{many} most at: {looks}."
+    if result.feeder is None:
+        return
+    shares = [
+        f"{100 * share:.0f} % for {result.layout.name(head.head)}"
+        for head in told
+        if (share := share_of(head, result.feeder)) is not None and share >= _NAMED
+    ]
+    if shares:
+        keys = "that key" if len(shares) == 1 else "these keys"
         feeder = result.layout.name(result.feeder.heads[0])
-        shares = [
-            f"{100 * share:.0f} % for {name}"
-            for head, name in zip(result.heads, names, strict=True)
-            if (share := share_of(head, result.feeder)) is not None
-        ]
-        keys = "that key" if len(places) == 1 else "these keys"
         yield (
             f"Of what sets {keys} apart from the other keys, head {feeder} wrote {listing(shares)}."
         )
-    yield " ".join(_without(result, names))
 
 
-def _votes(result: Explain, names: list[str]) -> Iterator[str]:
-    """Which heads speak for the answer and which most against it, and through which token."""
-    pair = f"{quoted(result.answer)} over {quoted(result.against)}"
-    votes = [head.vote or 0.0 for head in result.heads]
-    if votes[0] > 0:
-        speak = "heads that speak most for" if len(names) > 1 else "head that speaks most for"
-        said = f"The {speak} {pair} {'are' if len(names) > 1 else 'is'} {listing(names)}, with "
-        said += f"{listing(list(map(signed, votes)))} logits"
-    else:
-        said = f"No head speaks for {pair}; least against it does {names[0]}, {signed(votes[0])}"
-    if result.negative is not None:
-        name = result.layout.name(result.negative.head)
-        said += f"; {name} speaks most against it, {signed(result.negative.vote or 0.0)}"
-    yield f"{said}."
-    sums = result.through_tokens()
-    place, value = max(sums, key=lambda item: item[1])
-    if value > 0:
-        yield f"All heads together add most through {token(result, place)}, {signed(value)}."
-    else:
-        yield "Through no token do all heads together add to it."
+def bars(result: Explain) -> tuple[tuple[str, float], ...]:
+    """What adds up to the lead, for a chart: the largest first, and the rest of very many."""
+    ranked = sorted(result.account(), key=lambda item: -abs(item[1]))
+    if len(ranked) <= _BARS:
+        return tuple(ranked)
+    return (*ranked[: _BARS - 1], ("all else", sum(v for _, v in ranked[_BARS - 1 :])))
+
+
+def heading(result: Explain) -> str:
+    """What stands over the heads that are told about one by one."""
+    rest = ", then other votes" if len(result.shown_heads) > len(result.heads) else ""
+    if result.idle:
+        return f"Heads that are needed most, and hardly{rest}"
+    return f"The heads that count most{rest}"
 
 
 def share_of(head: ExplainedHead, feeder: Effect) -> float | None:
@@ -130,14 +251,14 @@ def share_of(head: ExplainedHead, feeder: Effect) -> float | None:
     return next((key.share for key in head.keys if key.origin.head == feeder.heads[0]), None)
 
 
-def _without(result: Explain, names: list[str]) -> Iterator[str]:
+def _without(result: Explain) -> Iterator[str]:
+    names = _names(result, [head.head for head in result.heads])
     lead = f"the lead of {result.lead:.2f} changes by {changes(result.together)}"
-    if result.feeder is None:
+    feeder = result.feeder
+    if feeder is None or feeder.name in names:
         yield f"Without {listing(names)} {lead}."
     else:
-        feeder = result.layout.name(result.feeder.heads[0])
-        alone = changes(result.feeder)
-        yield f"Without {listing(names)} {lead}; without {feeder} alone by {alone}."
+        yield f"Without {listing(names)} {lead}; without {feeder.name} alone by {changes(feeder)}."
 
 
 def changes(effect: Effect) -> str:

@@ -16,14 +16,18 @@ import torch
 import transformers
 
 import attnviz as av
+from attnviz.captures.loading import light
 from attnviz.cli import main
 from attnviz.core.heads import Head, Site
 from attnviz.core.origins import Origin
+from attnviz.core.prompt import Prompt
 from attnviz.drawing.labels import visible
 from attnviz.drawing.signed import minus, signed
 from attnviz.errors import InputError, ModelError, UsageError
+from attnviz.features.ablation import reference
 from attnviz.features.explain.function import _feeder
 from attnviz.features.explain.result import Explain
+from attnviz.features.explain.words import headline
 from attnviz.features.sources.result import SideSum
 from attnviz.models.demo import DEMOS
 from tests.features.view.test_view_page import axe
@@ -52,20 +56,152 @@ def names(found: Explain) -> list[str]:
     return [found.layout.name(one.head) for one in found.heads]
 
 
-def test_heads_are_chosen_by_the_lead(gpt2: Any, found: Explain) -> None:
+def test_heads_that_count_are_those_whose_ablation_costs_most(gpt2: Any, found: Explain) -> None:
     first, second = av.logits(TEXT, model=gpt2).predictions[:2]
     assert (found.answer, found.against) == (first.token, second.token)
-    contrast = av.logits(TEXT, model=gpt2, answer=f"#{first.id}", against=f"#{second.id}")
-    values = {contrast.layout.name(head): value for head, value in contrast.heads().items()}
-    ranked = sorted(values, key=lambda name: -values[name])
-    assert names(found) == ranked[:3]
-    assert found.layout.name(found.negative.head) == ranked[-1]
+    pair = {"answer": f"#{first.id}", "against": f"#{second.id}"}
+    every = av.ablate(
+        TEXT, model=gpt2, select="*.*", method="mean", metric="logit-diff", **pair
+    ).ranked()  # fmt: skip
+    assert names(found) == [effect.name for effect in every[:3]] == ["0.5", "1.4", "2.0"]
+    assert found.candidates == tuple(gpt2.layout)
+    values = av.logits(TEXT, model=gpt2, **pair).heads()
+    ranked = sorted(values, key=lambda head: -values[head])
+    assert found.voters == tuple(ranked[:3])
+    assert [one.head for one in found.beside] == [h for h in ranked[:3] if h not in {
+        one.head for one in found.heads}]  # fmt: skip
+    assert found.negative.head == ranked[-1]
     assert [one.vote for one in found.shown_heads] == pytest.approx(
-        [values[name] for name in (*ranked[:3], ranked[-1])]
+        [values[one.head] for one in found.shown_heads]
     )
-    assert sum(part.value for part in found.parts) == pytest.approx(found.lead, abs=1e-3)
     assert found.logit == pytest.approx(first.logit, abs=1e-4)
     assert found.lead == pytest.approx(first.logit - second.logit, abs=1e-4)
+
+
+def test_the_account_is_of_the_whole(found: Explain, tmp_path: Path) -> None:
+    """The heads add 2.0 of the 6.9, and MLP 3 5.5: no form says less."""
+    account = dict(found.account())
+    assert [*account] == ["embedding", "heads", "MLP 0", "MLP 1", "MLP 2", "MLP 3", "bias"]
+    assert sum(account.values()) == pytest.approx(found.lead, abs=1e-3)
+    assert account["heads"] == pytest.approx(sum(found.votes().values()), abs=1e-6)
+    assert account["MLP 3"] == pytest.approx(5.53, abs=0.01)
+    text = " ".join(str(found).split())
+    told = "MLP 3 +5.53; the heads +2.04 together, most of it 3.3, 3.0 and 2.0; all else -0.67"
+    assert told in text
+    head = "MLP 3 adds +5.53, the heads +2.04 together, most of it 3.3, 3.0 and 2.0; without 0.5"
+    page = found.save(tmp_path / "a.html").read_text("utf-8")
+    assert minus(head) in page
+    assert "MLP 3 +5.53" in found.to_bytes("svg").decode()
+    rows = {row["part"]: row["adds"] for row in found.to_records() if row["part"] in account}
+    assert rows == pytest.approx(account)
+
+
+def test_what_an_mlp_gets_from_heads_is_that_of_an_independent_model(found: Explain) -> None:
+    """In float64, by transformers' own MLP: what it reads, less what heads wrote, plus the mean."""
+    model = transformers.GPT2LMHeadModel.from_pretrained(
+        DEMOS["demo-gpt2"], dtype=torch.float64, attn_implementation="eager"
+    ).eval()
+    source = light(av.load("demo-gpt2"))
+    inputs = source.prepare(Prompt(TEXT))
+    blocks, kept = model.transformer.h, {}
+
+    def run(ids: Any) -> dict[str, Any]:
+        with torch.no_grad():
+            model(torch.tensor([list(ids)]))
+        return dict(kept)
+
+    for n, block in enumerate(blocks):
+        block.attn.c_proj.register_forward_pre_hook(
+            lambda _, given, n=n: kept.__setitem__(f"z{n}", given[0][0])
+        )
+        block.ln_2.register_forward_pre_hook(
+            lambda _, given, n=n: kept.__setitem__(f"x{n}", given[0][0])
+        )
+    model.transformer.ln_f.register_forward_pre_hook(
+        lambda _, given: kept.__setitem__("end", given[0][0])
+    )
+    ids = inputs.sides["decoder"].queries.ids
+    others = [
+        run(one.sides["decoder"].queries.ids) for one in reference.bundled(source, inputs)
+    ]  # fmt: skip
+    own = run(ids)
+    end, norm = own["end"][-1], model.transformer.ln_f
+    spread = (end.var(unbiased=False) + norm.eps).sqrt()
+    pair = [found.prediction(word).id for word in (found.answer, found.against)]
+    ahead = norm.weight * (model.lm_head.weight[pair[0]] - model.lm_head.weight[pair[1]])
+    toward = (ahead - ahead.mean()) / spread
+    share, layer, at = found.mlps[0], found.mlps[0].layer, len(ids) - 1
+    width = own["z0"].shape[1] // 6
+
+    def wrote(head: Head, z: Any) -> Any:
+        mine = slice(head.index * width, (head.index + 1) * width)
+        return z[mine] @ blocks[head.layer].attn.c_proj.weight[mine]
+
+    def reads(heads: Any) -> Any:
+        x = own[f"x{layer}"][at]
+        for head in heads:
+            means = torch.stack([o[f"z{head.layer}"][at] for o in others if len(o["z0"]) > at])
+            x = x - wrote(head, own[f"z{head.layer}"][at]) + wrote(head, means.mean(0))
+        return blocks[layer].mlp(blocks[layer].ln_2(x)[None])[0] @ toward
+
+    with torch.no_grad():
+        whole = float(reads([]))
+        assert share.value == pytest.approx(whole, abs=1e-4)
+        for edge in share.by_head:
+            assert edge.value == pytest.approx(whole - float(reads([edge.head])), abs=2e-4)
+        together = whole - float(reads(found.voters))
+    assert share.together == pytest.approx(together, abs=2e-4)
+    assert together == pytest.approx(4.71, abs=0.01)
+    names_of = [found.layout.name(edge.head) for edge in share.feeders()]
+    assert names_of == ["3.4", "3.2", "3.3"]
+    said = "Of MLP 3's +5.53, +4.71 comes through 3.3, 3.0 and 2.0 together; alone most through"
+    assert f"{said} 3.4 (+3.4), 3.2 (+3.1) and 3.3 (+1.6)" in " ".join(str(found).split())
+
+
+def test_where_heads_add_next_to_nothing_the_headline_says_so(gpt2: Any) -> None:
+    told = av.explain("Who took the key?", model=gpt2)
+    assert abs(told.by_heads) < told.lead / 10
+    assert "By themselves the heads hardly matter here" in headline(told)
+    assert not told.idle
+    assert "yet without 2.5, 0.4 and 1.5 it changes by" in headline(told)
+
+
+def test_where_ablation_moves_nothing_the_headline_says_so(found: Explain, bert: Explain) -> None:
+    """Less than the smallest effect of interest, of a model of either kind."""
+    for one in (found, bert):
+        small = tuple(replace(c, change=-0.5 * one.smallest) for c in one.together.by)
+        idle = replace(one, together=replace(one.together, by=small))
+        assert idle.idle
+        assert headline(idle).startswith("The heads hardly matter here: ")
+        assert "hardly" in " ".join(str(idle).split())
+        assert not one.idle
+        assert "hardly" not in headline(one)
+
+
+def test_a_large_model_has_candidates_by_vote_and_by_gradient() -> None:
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(
+        vocab_size=8192, n_positions=64, n_embd=64, n_layer=4, n_head=16,
+        initializer_range=0.3, bos_token_id=0, eos_token_id=0,
+    )  # fmt: skip
+    tokenizer = transformers.AutoTokenizer.from_pretrained(DEMOS["demo-gpt2"])
+    model = av.load(transformers.GPT2LMHeadModel(config).eval(), tokenizer=tokenizer)
+    told = av.explain(TEXT, model=model)
+    votes = told.votes()
+    most = sorted(votes, key=lambda head: -votes[head])[:8]
+    assert set(most) <= set(told.candidates)
+    assert 8 < len(told.candidates) <= 16
+    pair = {"answer": f"#{told.prediction(told.answer).id}",
+            "against": f"#{told.prediction(told.against).id}"}  # fmt: skip
+    every = av.ablate(
+        TEXT, model=model, select="*.*", method="mean",
+        metric="logit-diff", estimate="plain", **pair,
+    )  # fmt: skip
+    slopes = {effect.heads[0]: effect.signed for effect in every.effects}
+    assert set(sorted(slopes, key=lambda head: -slopes[head])[:8]) <= set(told.candidates)
+    ranked = [e.heads[0] for e in every.ranked() if e.heads[0] in told.candidates]
+    assert [one.head for one in told.heads] == ranked[: len(told.heads)]
+    assert "of 64 heads with the largest votes and gradients" in " ".join(str(told).split())
 
 
 PROMPTS = (
@@ -79,9 +215,11 @@ def test_no_head_that_is_said_to_speak_for_a_word_adds_less_than_nothing(
     gpt2: Any, text: str
 ) -> None:
     told = av.explain(text, model=gpt2)
-    assert all(one.vote > 0 for one in told.heads)
+    votes = told.votes()
+    assert all(votes[head] > 0 for head in told.voters)
     assert told.negative is None or told.negative.vote < 0
-    assert " add most through" not in str(told) or max(v for _, v in told.through_tokens()) > 0
+    assert "votes comes through" not in str(told) or max(v for _, v in told.through_tokens()) > 0
+    assert sum(value for _, value in told.account()) == pytest.approx(told.lead, abs=1e-3)
 
 
 def test_a_word_that_is_behind_is_not_said_to_be_said(gpt2: Any) -> None:
@@ -98,10 +236,10 @@ def test_keys_whose_sources_cancel_feed_no_finding() -> None:
     def key(origin: Origin, share: float) -> SideSum:
         return SideSum(origin, share, share)
 
-    head, chosen = Head(Site("decoder", 1), 2), Head(Site("decoder", 3), 0)
+    head = Head(Site("decoder", 1), 2)
     mlp, wrote = Origin("mlp", layer=head.site), Origin("head", head)
-    assert _feeder([[key(wrote, 0.71), key(mlp, 0.2)]], [chosen]) == head
-    assert _feeder([[key(mlp, -2.67), key(wrote, 0.71)]], [chosen]) is None
+    assert _feeder([[key(wrote, 0.71), key(mlp, 0.2)], [key(mlp, 1.0)]]) == head
+    assert _feeder([[key(mlp, -2.67), key(wrote, 0.71)]]) is None
 
 
 def test_maps_keys_and_losses_are_those_of_the_commands(gpt2: Any, found: Explain) -> None:
@@ -142,9 +280,11 @@ def test_it_tells_the_induction_circuit(gpt2: Any) -> None:
         if av.logits(text, model=gpt2).token != tokens[before + 1]:
             continue
         found = av.explain(text, model=gpt2)
-        assert found.heads[0].position == before + 1
-        assert sum(one.position == before + 1 for one in found.heads) >= 2
+        looks = {one.head: one.position for one in found.shown_heads}
+        assert looks[found.voters[0]] == before + 1
+        assert sum(looks[head] == before + 1 for head in found.voters) >= 2
         assert found.layout.name(found.feeder.heads[0]) == "1.4"
+        assert "1.4" in names(found)
         assert found.feeder.change < -0.5 * found.lead
         repeated += 1
     assert repeated == 1 + 3
@@ -157,9 +297,10 @@ def test_of_ten_sentences_that_repeat_themselves_eight_end_as_docs_say(gpt2: Any
 
 
 def test_a_masked_model_is_explained_by_ablation(bert: Explain) -> None:
-    assert bert.chosen_by == "ablation"
     assert bert.reason
     assert not bert.parts
+    assert not bert.account()
+    assert (bert.voters, bert.mlps, bert.by_heads) == ((), (), None)
     assert all(one.vote is None for one in bert.heads)
     every = av.ablate(
         "The cat sat on the [MASK].", model="demo-bert", select="*.*", method="mean",
@@ -188,7 +329,7 @@ def test_forms(found: Explain, bert: Explain, tmp_path: Path, capsys: Any) -> No
     assert av.read(found.save(tmp_path / "a.json")) == found
     out = tmp_path / "a.html"
     assert main(["explain", TEXT, "-q", "--json", "-o", str(out)]) == 0
-    assert json.loads(capsys.readouterr().out)["schema"] == "attnviz.explain/1"
+    assert json.loads(capsys.readouterr().out)["schema"] == "attnviz.explain/2"
     assert out.read_bytes().startswith(b"<!doctype")
 
 
@@ -212,7 +353,9 @@ def test_the_picture_says_what_was_found(found: Explain, bert: Explain) -> None:
 
 def test_a_text_that_is_too_long_for_maps_is_drawn_without(found: Explain) -> None:
     heads = tuple(replace(one, map=(), keys=(), reason="why") for one in found.heads)
-    svg = replace(found, heads=heads, negative=None, feeder=None).to_bytes("svg").decode()
+    svg = (
+        replace(found, heads=heads, beside=(), negative=None, feeder=None).to_bytes("svg").decode()
+    )
     assert "cannot be told" in svg
     assert "<image" not in svg
 
@@ -232,12 +375,12 @@ def test_the_page_saves_what_it_shows(found: Explain, tmp_path: Path, browser: A
     assert saved["png"][:4] == b"\x89PNG"
     words = re.findall(r"<text[^>]*>([^<>]+)</text>", saved["svg"].decode())
     assert [one for one in words if one.startswith("head ")] == [
-        f"head {found.layout.name(one.head)}: {minus(signed(one.vote))} logits"
+        f"head {found.layout.name(one.head)}: vote {minus(signed(one.vote))}"
         for one in found.shown_heads
     ]
     lines = list(csv.DictReader(io.StringIO(saved["csv"].decode())))
-    assert [float(line["without_mean"]) for line in lines] == [
-        row["without_mean"] for row in found.to_records()
+    assert [float(line["without_mean"]) for line in lines if line["without_mean"]] == [
+        row["without_mean"] for row in found.to_records() if row["without_mean"] is not None
     ]
 
 

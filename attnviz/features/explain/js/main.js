@@ -1,4 +1,4 @@
-// Why a model says a word: votes by head and token, the heads that count most, and what is without them.
+// Why a model says a word: what adds up to its lead, votes, the heads that count most, and what is without them.
 import { bar, barLine, signedBar } from "./bars.js";
 import { data, largest, mapOf, shadeOf, tintOf } from "./data.js";
 import { byId, fill, make, table } from "./dom.js";
@@ -37,7 +37,7 @@ function grid() {
 
 /** @param {import("./types.js").Head} head */
 function card(head) {
-  const vote = head.vote === null ? "" : `: ${head.vote} logits to the lead of ${data.answer}`;
+  const vote = head.vote === null ? "" : `: vote ${head.vote}`;
   const box = make("article", { class: "head" }, make("h2", {}, `Head ${head.name}${vote}`));
   box.append(make("h3", {}, `it looks most at ${head.looks}`), make("p", { class: "row" }, ...tinted(head.weights, shadeOf, shown)));
   if (head.raises.length) box.append(make("h3", {}, "it raises most"), make("p", {}, head.raises.join(" ")));
@@ -55,8 +55,11 @@ function draw() {
   fill(byId("text"), ...tinted(data.sums, (value) => tintOf(value / widest), signedText));
   fill(byId("summary"), ...data.summary.map((sentence) => make("p", {}, sentence)));
   fill(byId("predictions"), ...data.predictions.map(([word, share, text]) => barLine(word, bar(share), text, word === data.answer ? "wanted" : "")));
-  byId("by-head").hidden = byId("by-token").hidden = !data.votes.length;
+  byId("by-head").hidden = byId("by-token").hidden = byId("by-part").hidden = !data.votes.length;
+  fill(byId("heading"), data.heading);
   if (data.votes.length) {
+    const largestPart = largest(data.account.map(([, value]) => value));
+    fill(byId("account"), ...data.account.map(([name, value]) => barLine(name, signedBar(value, largestPart), signedText(value))));
     const most = largest(data.through.map(([, value]) => value));
     fill(byId("grid"), grid());
     fill(byId("tokens"), ...data.through.map(([name, value]) => barLine(name, signedBar(value, most), signedText(value))));

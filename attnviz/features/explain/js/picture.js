@@ -5,7 +5,7 @@ import { paintMap, placesOf } from "./mapfigure.js";
 
 /** @typedef {import("./drawing.js").Painter} Painter */
 
-const [LEFT, LINE, CELL, BAR, BETWEEN, WIDE] = [14, 18, 46, 150, 26, 1060];
+const [LEFT, LINE, CELL, BAR, BETWEEN, WIDE, ACROSS] = [14, 18, 46, 150, 26, 1060, 3];
 
 /** @param {string} name */
 function tone(name) {
@@ -61,7 +61,7 @@ function votes(painter, x, y) {
   const [text, soft] = [tone("--text"), tone("--soft")];
   const most = largest(data.votes.flatMap(({ values }) => values));
   const chosen = new Set(data.heads.map(({ name }) => name));
-  painter.text("what heads add to the lead", x, y, { size: 12, color: soft });
+  painter.text("votes of heads for the lead", x, y, { size: 12, color: soft });
   data.votes.forEach(({ layer, values }, row) => {
     const top = y + LINE / 2 + row * 22;
     painter.text(layer, x + 12, top + 11, { size: 11, color: soft, align: "right" });
@@ -77,9 +77,9 @@ function votes(painter, x, y) {
   return { width: 18 + across * CELL, height: LINE + data.votes.length * 22 };
 }
 
-/** One of the heads that count most. @param {Painter} painter @param {import("./types.js").Head} head @param {number} x @param {number} y */
+/** A head that is told about. @param {Painter} painter @param {import("./types.js").Head} head @param {number} x @param {number} y */
 function told(painter, head, x, y) {
-  painter.text(`head ${head.name}${head.vote === null ? "" : `: ${head.vote} logits`}`, x, y, { size: 13, weight: 650, color: tone("--text") });
+  painter.text(`head ${head.name}${head.vote === null ? "" : `: vote ${head.vote}`}`, x, y, { size: 13, weight: 650, color: tone("--text") });
   painter.text(fitted(painter, `looks most at ${head.looks}`, 320, 11), x, y + LINE, { size: 11, color: tone("--soft") });
   const map = head.map.length ? mapOf(head) : null;
   const size = map ? placesOf(painter, map) : { width: MAP, height: 0 };
@@ -108,19 +108,24 @@ export function drawWhole(painter) {
   /** @type {{ width: number, height: number }[]} */
   const above = [];
   const put = (/** @type {{ width: number, height: number }} */ size) => { above.push(size); x += size.width + BETWEEN; };
-  if (data.votes.length) put(votes(painter, x, y));
+  if (data.votes.length) {
+    put(bars(painter, "what adds up to the lead", data.account.map(([name, value]) => [name, value, signedText(value)]), x, y));
+    put(votes(painter, x, y));
+  }
   put(bars(painter, "what it predicts", data.predictions.map(([word, share, said]) => [word, share, said]), x, y));
   if (data.through.length) put(bars(painter, "through tokens", data.through.map(([name, value]) => [name, value, signedText(value)]), x, y));
   let width = x;
   y += Math.max(...above.map(({ height }) => height)) + LINE;
-  x = LEFT;
-  const heads = data.heads.map((head) => {
-    const size = told(painter, head, x, y);
-    x += size.width + BETWEEN;
-    return size.height;
-  });
-  width = Math.max(width, x, WIDE / 2);
-  y += Math.max(...heads) + LINE;
+  for (let first = 0; first < data.heads.length; first += ACROSS) {
+    x = LEFT;
+    const heights = data.heads.slice(first, first + ACROSS).map((head) => {
+      const size = told(painter, head, x, y);
+      x += size.width + BETWEEN;
+      return size.height;
+    });
+    width = Math.max(width, x, WIDE / 2);
+    y += Math.max(...heights) + LINE;
+  }
   for (const [name, ...changes] of data.effects) {
     y += wrapped(painter, `without ${name} the lead of ${data.answer} changes by ${changes.map((change, n) => `${change} (${data.methods[n]})`).join(", ")}`, LEFT, y, WIDE, text);
   }

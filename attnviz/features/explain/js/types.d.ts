@@ -1,4 +1,4 @@
-/** One of the heads that count most. */
+/** One of the heads that are told about. */
 export interface Head {
   name: string; vote: string | null; raises: string[]; weights: number[]; looks: string;
   /** sources of the key it looks at most, with their shares, or values where these cancel */
@@ -12,6 +12,8 @@ export interface Data {
   position: number; answer: string;
   /** words with their probabilities, as numbers and in words */
   predictions: [string, number, string][];
+  /** what adds up to the lead, by name; empty where nothing does */
+  account: [string, number][]; heading: string;
   votes: { layer: string; values: number[] }[];
   through: [string, number][]; sums: number[];
   heads: Head[]; methods: string[]; effects: string[][];
