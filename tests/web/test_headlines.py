@@ -17,7 +17,7 @@ FOUND = {
     "lens-heads": "Of all heads ",
     "flow": " takes in most from ",
     "patch": " heads of demo-gpt2 keep ",
-    "explain": " speak most for ",
+    "explain": "The lead of ",
     "film": " becomes a",
     "knockout": "Where the last token cannot attend to first, the prediction moves by ",
     "thoughts": "Later sentences move most without ",

@@ -1,1 +1,1 @@
-"""Why did the model say that: votes, the heads that count most, and what happens without them."""
+"""Why did the model say that: what adds up to its lead, and the heads that count most."""

@@ -197,6 +197,13 @@ class Explain(Renderable, Result):
         """What every head adds to the lead; empty where logits are no sum."""
         return {head: sum(row) for head, row in (self.by_token or {}).items()}
 
+    def find(self, name: str) -> ExplainedHead:
+        """A head that is shown, by its name; KeyError for none."""
+        for head in self.shown_heads:
+            if self.layout.name(head.head) == name:
+                return head
+        raise KeyError(name)
+
     @property
     def shown_heads(self) -> tuple[ExplainedHead, ...]:
         """Those that count most, the other voters, and the one that votes most against."""

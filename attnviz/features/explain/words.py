@@ -190,7 +190,8 @@ def _counting(result: Explain) -> str:
 def through_mlp(result: Explain, share: MlpShare) -> str:
     """How much of an MLP's share comes through heads, by ablating the edges into it."""
     said = f"Of MLP {share.layer}'s {logits(result, share.value)}, "
-    voters = [head for head in result.voters if head in share.by_head]
+    before = {edge.head for edge in share.by_head}
+    voters = [head for head in result.voters if head in before]
     feeders = [f"{result.layout.name(e.head)} ({signed(e.value)})" for e in share.feeders()]
     edges = "(edges into it ablated by the heads' means, all else that it reads as it is)"
     if not feeders and (not voters or abs(share.together) < abs(share.value) / 10):

@@ -83,6 +83,7 @@ def _reason(measured: Measured) -> Iterator[RenderableType]:
     reason = measured.reason
     votes = reason.votes()
     yield Line(words.said(reason))
+    yield Line(words.account(reason))
     yield ""
     yield SignedGrid(reason.layout, votes, max(map(abs, votes.values())), words.UP)
     yield token_votes(reason)
@@ -126,17 +127,18 @@ STOPS = (
         "explain",
         WORDS,
         _reason,
-        "What each head adds to the lead of the next word over the second most probable one: blue "
-        "for it, orange against it. Most comes through the word that followed last time.",
+        "Where the lead of the next word over the second most probable one comes from: most is "
+        "the last MLP's, which reads what heads wrote. Each head's vote is what it adds itself: "
+        "blue for the word, orange against it. Most comes through the word that followed last time.",
     ),
     Stop(
         "Does a head matter?",
         "explain",
         WORDS,
         _needs,
-        "A vote is not a need. Of three heads that add as much to the lead, one costs nearly all "
-        "of it when ablated and the others no more than a third; and the head that looks at the "
-        "token before, which itself takes from the lead, is needed most: it wrote the keys that "
-        "the others look for. attnviz ablate asks the same over many texts.",
+        "A vote is not a need. Of three heads with votes as large, one costs nearly all of the "
+        "lead when ablated and the others no more than a third; and the heads that look at the "
+        "token before, whose own votes are next to nothing, are needed most: one wrote the keys "
+        "that the others look for. attnviz ablate asks the same over many texts.",
     ),
 )

@@ -51,9 +51,11 @@ def test_the_maps_show_what_is_said_of_them(measured: Measured) -> None:
 
 
 def test_a_vote_is_not_a_need(measured: Measured) -> None:
-    votes = [head.vote for head in measured.reason.heads]
+    names = measured.reason.layout.name
+    voters = [measured.reason.find(names(head)) for head in measured.reason.voters]
+    votes = [head.vote for head in voters]
     lead = measured.reason.lead
-    *others, most = sorted(-head.effect.change for head in measured.reason.heads)
+    *others, most = sorted(-head.effect.change for head in voters)
     assert len(votes) == 3
     assert max(votes) < 1.2 * min(votes)
     assert 0.9 * lead < most < lead
@@ -62,6 +64,10 @@ def test_a_vote_is_not_a_need(measured: Measured) -> None:
     assert votes_of_all[PREVIOUS] < 0
     assert measured.reason.feeder.name == PREVIOUS
     assert -measured.reason.feeder.change > lead
+    assert max(dict(measured.reason.account()).items(), key=lambda item: item[1])[0] == "MLP 3"
+    first, second, _ = measured.reason.heads
+    assert {names(first.head), names(second.head)} == {"0.5", PREVIOUS}
+    assert max(abs(first.vote), abs(second.vote)) < 0.02 * lead
     assert "bread" in drawn(3, measured)
     assert PREVIOUS in drawn(4, measured)
 
