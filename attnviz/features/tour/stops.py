@@ -129,7 +129,7 @@ STOPS = (
         _reason,
         "Where the lead of the next word over the second most probable one comes from: most is "
         "the last MLP's, which reads what heads wrote. Each head's vote is what it adds itself: "
-        "blue for the word, orange against it. Most comes through the word that followed last time.",
+        "blue for it, orange against it. Most comes through the word that followed last time.",
     ),
     Stop(
         "Does a head matter?",
