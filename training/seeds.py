@@ -47,13 +47,14 @@ class Cut:
 
     Attributes:
         change: of the lead in logits; the interval holds together with those of all cuts.
-        control: the same where as much weight was cut at random.
-        sure: whether it surely differs from its control.
+        control: the same where as much weight of other keys was cut at random; None where they have
+            less than half of it, or it was not measured so.
+        sure: whether it surely differs from its control, or from 0 where there is none.
         layers: the change by the layer in which it was cut.
     """
 
     change: Measured
-    control: float
+    control: float | None
     sure: bool
     layers: list[float]
 
@@ -167,12 +168,10 @@ def _ends(low: float | None, high: float | None, scale: float = 1.0) -> tuple[fl
 def _cut(cuts: Knockout, rows: str, keys: str) -> Cut:
     effect = cuts.effect(rows, keys)
     change = effect.change
-    assert effect.control is not None
-    assert effect.excess is not None
     return Cut(
         Measured(change.value, *_ends(change.joint_low, change.joint_high)),
         effect.control,
-        bool(effect.excess.sure),
+        bool(effect.judged.sure),
         [window.change.value for window in cuts.of(rows, keys, "window")],
     )
 

@@ -13,6 +13,10 @@ from attnviz.core.arrays import Array
 from attnviz.core.cuts import Cut
 from attnviz.core.heads import Site
 
+SPARE = 1e-4
+"""Of a row's weight at least, beyond twice what is cut, for a control of it: what is left of the
+other keys is scaled by its inverse."""
+
 
 def cut_block(
     cut: Cut | None, masks: Masks, start: int, stop: int, site: Site
@@ -90,17 +94,36 @@ def applied(
     xp = on.xp
     if cut.method == "redirect":
         return _redirected(cut, weights, scores, allowed, lost, keys)
-    if cut.order is None:
-        left = xp.where(lost, 0.0, weights)
-    else:
-        gone = xp.where(lost, weights, 0.0).sum(-1)[..., None]
-        left = weights - _others(cut.order, xp.where(lost, 0.0, weights), gone, keys)
+    if cut.order is not None:
+        return _controlled(cut, cut.order, weights, allowed, lost, keys)
+    left = xp.where(lost, 0.0, weights)
     if cut.method == "zero":
         zeroed: Array = left
         return zeroed
     total, rest = weights.sum(-1)[..., None], left.sum(-1)[..., None]
     scaled: Array = left * (total / xp.where(rest > 0, rest, 1.0))
     return scaled
+
+
+def _controlled(
+    cut: Cut, order: Array, weights: Array, allowed: Array | None, lost: Array, keys: slice
+) -> Array:
+    """The weights where other keys lose what the cut keys have, which keep it, [N, H, r, s]."""
+    xp = arrays.of(weights).xp
+    others = xp.where(lost, 0.0, weights)
+    gone, there = (weights - others).sum(-1)[..., None], others.sum(-1)[..., None]
+    others = others - _others(order, others, gone, keys)
+    if cut.method == "zero":
+        possible = there >= gone
+    else:
+        whole = 1.0 if cut.method == "before" else gone + there  # a sink shares what is lost before
+        spare = whole - 2 * gone
+        possible = (there > gone) & (spare > SPARE)
+        others = others * ((whole - gone) / xp.where(possible, spare, 1.0))
+        left = ~lost if allowed is None else allowed & ~lost
+        possible = possible & (left.sum(-1)[..., None] > 1)
+    controlled: Array = xp.where(possible, xp.where(lost, weights, others), weights)
+    return controlled
 
 
 def _redirected(

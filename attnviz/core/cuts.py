@@ -33,9 +33,11 @@ class Cut:
     A row that would be left without any key keeps its own token, but for ``zero``; where keys are
     of another sequence, it is all zero. A row that sees no key of ``instead`` stays as it is.
 
-    With an ``order`` it is a control: the row loses as much weight as K has, but from its other
-    keys, one after the other in that order, each whole but the last; or all of them where they
-    have less.
+    With an ``order`` it is a control: the row loses as much weight m as K has, but from its other
+    keys, one after the other in that order, each whole but the last. K keeps its weight, and what
+    other keys are left with is scaled by (1 - m) / (1 - 2m), so that the row sums to what it did
+    (with ``zero`` it is not). A row whose other keys have no more than m, or that has but one
+    other key, stays as it is: no such control can be made. What is redirected has no ``order``.
 
     Attributes:
         heads: bool [N, H].

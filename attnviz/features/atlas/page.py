@@ -92,6 +92,7 @@ def document(atlas: Atlas) -> dict[str, Any]:
         "methods": [{"part": name, "said": said} for name, said in words.methods(atlas)],
         "notes": list(atlas.notes),
         "metric": metric,
+        "cost": _minus(words.headline(atlas)),
         "findings": [{"title": finding.title, "name": finding.name} for finding in atlas.findings],
         "measures": [
             {
@@ -103,6 +104,10 @@ def document(atlas: Atlas) -> dict[str, Any]:
         ],
         "heads": [_head(atlas, head, ranks) for head in atlas.heads],
     }
+
+
+def _minus(told: dict[str, str] | None) -> dict[str, str] | None:
+    return None if told is None else {key: minus(text) for key, text in told.items()}
 
 
 def _measures(atlas: Atlas) -> list[Measure]:

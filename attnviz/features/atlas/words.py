@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from statistics import median
 
 from attnviz.core.own_names import called
 from attnviz.drawing.labels import counted, listing
@@ -151,6 +152,10 @@ def _ablated(atlas: Atlas) -> Iterator[str]:
         f"costliest are {told}"
     )
     judged = [head for head in ranked if head.needed is not None]
+    if costly(atlas) == ():
+        start = said.partition(", the costliest")[0]
+        yield f"{start}, no head surely costs anything{unseen(atlas)}."
+        return
     if not judged:
         yield f"{said}; whether heads are needed takes two methods and several texts."
         return
@@ -164,6 +169,57 @@ def _ablated(atlas: Atlas) -> Iterator[str]:
         f"{said}. {_named(needed)} needed: without {'it' if len(needed) == 1 else 'any of them'} "
         f"the {part.metric} is significantly worse, {how}."
     )
+
+
+def costly(atlas: Atlas) -> tuple[AtlasHead, ...] | None:
+    """The heads whose ablation surely costs something, the costliest first; None if none is judged.
+
+    All heads are judged together, by the first method.
+    """
+    part, ranked = atlas.ablation, atlas.ranked()
+    if part is None or all(
+        head.effect is None or head.effect.first.sure is None for head in ranked
+    ):
+        return None
+    return tuple(
+        head for head in ranked if head.effect and head.effect.sure
+        and head.effect.change * part.worse > 0
+    )  # fmt: skip
+
+
+def unseen(atlas: Atlas) -> str:
+    """What an effect would have had to be to be seen, as the end of a sentence."""
+    seen = [
+        head.effect.first.detectable
+        for head in atlas.heads
+        if head.effect is not None and head.effect.first.detectable is not None
+    ]
+    if not seen or atlas.ablation is None:
+        return ""
+    return (
+        f"; {median(seen):.2g} {atlas.ablation.unit} without the median head would have been seen "
+        "in four of five such samples"
+    )
+
+
+def headline(atlas: Atlas) -> dict[str, str] | None:
+    """What ablation found, in large letters: a number, what it is, of which head, and its ends.
+
+    Of effects that are judged a sure one alone; None where nothing was ablated.
+    """
+    part, ranked = atlas.ablation, atlas.ranked()
+    if part is None or not ranked:
+        return None
+    sure = costly(atlas)
+    if sure == ():
+        of = f"of {counted(len(ranked), 'head')} surely cost anything when ablated alone"
+        return {"number": "None", "said": of, "head": "", "ends": unseen(atlas)}
+    best = (sure or ranked)[0]
+    assert best.effect is not None
+    number, _, ends = change(best.effect).partition(" ")
+    said = f"{part.unit} of {part.metric} without head "
+    doubt = f" {ends}" if ends else ", which is not judged: nothing is known of other texts"
+    return {"number": number, "said": said, "head": _name(atlas, best), "ends": doubt}
 
 
 def _named(heads: Sequence[str]) -> str:

@@ -58,8 +58,13 @@ def draw(result: Knockout, dpi: float) -> Figure:
 
 
 def _short(effect: CutEffect) -> str:
+    """Name a cut, and how much of it its control matches where that is not all."""
     heads = "" if effect.kind == "all" else f", {effect.name}"
-    return f"{effect.rows} to {effect.keys}{heads}"
+    matched = ""
+    if effect.matched is not None and effect.matched <= words.FULL:
+        matched = f" ({words.taken(effect)} matched)"
+        matched = " (no control)" if effect.control is None else matched
+    return f"{effect.rows} to {effect.keys}{heads}{matched}"
 
 
 def _scale(result: Knockout) -> float:
@@ -97,7 +102,7 @@ def _bars(axes: Axes, result: Knockout, listed: Sequence[CutEffect], names: Sequ
         axes.scatter(
             [value * scale for _, value in controls], [place for place, _ in controls], s=14,
             marker="o", facecolor="white", edgecolor=INK, linewidths=0.8, zorder=3,
-            label="as much cut at random",
+            label="as much of other keys cut at random",
         )  # fmt: skip
         axes.legend(fontsize=6.5, frameon=False, loc="best")
     axes.axvline(0, color=GREY, linewidth=0.5)
@@ -129,7 +134,7 @@ def _curves(axes: Axes, result: Knockout, curves: Sequence[Sequence[CutEffect]])
                       linestyle="dashed")  # fmt: skip
     axes.axhline(0, color=GREY, linewidth=0.5)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    controls = "; dashed: as much at random" if result.draws else ""
+    controls = "; dashed: as much of other keys at random" if result.draws else ""
     axes.set_xlabel(f"layer around which {result.window} are cut{controls}", fontsize=7)
     axes.set_ylabel(_unit(result), fontsize=7)
     axes.tick_params(labelsize=7)

@@ -35,7 +35,8 @@ def finding(result: Knockout, name: str) -> Finding:
         )
     how = (
         f"{words.sentence(result)} Attention knockout: {words.measure(result)}. Beside each change "
-        "stands that of random cuts of as much weight in the same rows."
+        "stands that of random cuts of as much weight of other keys in the same rows, and how much "
+        "of it they could take."
     )
     return Finding.of("knockout", name, "What it must attend to", how, said, measures)
 
@@ -44,7 +45,9 @@ def _line(result: Knockout, effect: CutEffect) -> str:
     others = "" if len(effect.heads) == 1 else f"with others ({effect.name}): "
     unit = f" {result.unit}" * bool(result.unit)
     interval = words.ends(result, effect.change)
-    control = f", random {words.value(result, effect.control)}" if result.draws else ""
+    control = f", no control ({words.taken(effect)} matched)" if result.draws else ""
+    if effect.control is not None:
+        control = f", random {words.value(result, effect.control)} ({words.taken(effect)} matched)"
     weight = f"; {100 * effect.lost:.0f} % of its weight"
     return (
         f"{others}without attending from {words.rows(effect.rows)} to {words.keys(effect.keys)} "

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.attention.cuts import SPARE
 from attnviz.core import arrays
 from attnviz.core.cuts import Cut, CutMethod
 from attnviz.core.heads import Head, Layout, Site
@@ -54,7 +55,8 @@ class Measured:
 
     Attributes:
         lost: mean share of the rows' weight that was cut, over rows and heads, in the whole model.
-        matched: how much of that a control could take.
+        matched: how much of that a control can take.
+        alone: share of the rows that the cut leaves with their own token alone.
         base: the metric of the whole model.
         change: of the metric.
         controls: the changes of the random controls.
@@ -62,6 +64,7 @@ class Measured:
 
     lost: float
     matched: float
+    alone: float
     base: float
     change: float
     controls: tuple[float, ...]
@@ -72,20 +75,23 @@ class EdgeWeights:
 
     Args:
         edges: which.
+        method: how they are cut.
 
     Attributes:
         lost: by edges and layer, [H]: the weight on them, a sum over rows that see any of the keys.
-        matched: as much of it as the row has elsewhere.
+        matched: as much of it as controls (:class:`~attnviz.core.cuts.Cut`) take from other keys.
         rows: how many rows see any of the keys; of the last layer seen.
         alone: how many see no other, likewise.
+        themselves: how many see no other but their own token, likewise.
     """
 
-    def __init__(self, edges: Sequence[Edges]) -> None:
-        self._edges = tuple(dict.fromkeys(edges))
+    def __init__(self, edges: Sequence[Edges], method: CutMethod = "before") -> None:
+        self._edges, self._method = tuple(dict.fromkeys(edges)), method
         self.lost: dict[tuple[Edges, Site], NDArray[np.float64]] = {}
         self.matched: dict[tuple[Edges, Site], NDArray[np.float64]] = {}
         self.rows: dict[tuple[Edges, Site], int] = {}
         self.alone: dict[tuple[Edges, Site], int] = {}
+        self.themselves: dict[tuple[Edges, Site], int] = {}
 
     def observe(self, rows: Rows) -> None:
         """Add up a block."""
@@ -102,8 +108,6 @@ class EdgeWeights:
                 continue
             weights = arrays.to_numpy(arrays.exact(rows.weights[0][:, mine]))  # [H, rows, s]
             lost, total = weights[..., keys].sum(-1), weights.sum(-1)
-            self.lost[place] += lost.sum(-1)
-            self.matched[place] += np.minimum(lost, total - lost).clip(0).sum(-1)
             seen = np.ones((len(mine), width), np.bool_)
             if rows.allowed is not None:
                 allowed = arrays.to_numpy(rows.allowed)[0, 0]
@@ -112,8 +116,34 @@ class EdgeWeights:
             others = seen.copy()
             others[:, keys] = False
             self.rows[place] = self.rows.get(place, 0) + int(sees.sum())
-            alone = int((sees & ~others.any(1)).sum())
-            self.alone[place] = self.alone.get(place, 0) + alone
+            alone = sees & ~others.any(1)
+            self.alone[place] = self.alone.get(place, 0) + int(alone.sum())
+            if edges.kind != "cross":
+                own = others.copy()
+                for number, row in enumerate(mine):
+                    own[number, rows.start + row - rows.key_start] = False
+                alone = sees & ~own.any(1)
+            self.themselves[place] = self.themselves.get(place, 0) + int(alone.sum())
+            self.lost[place] += lost.sum(-1)
+            possible = self._possible(lost, total - lost, others.sum(1))
+            self.matched[place] += np.where(possible, lost, 0.0).sum(-1)
+
+    def _possible(
+        self, lost: NDArray[np.float64], there: NDArray[np.float64], count: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """In which rows a control can take as much from other keys, [H, rows].
+
+        Args:
+            lost: the weight on the edges, [H, rows].
+            there: that of the other keys, likewise.
+            count: how many other keys there are, [rows].
+        """
+        if self._method == "redirect":
+            return np.ones(lost.shape, np.bool_)
+        if self._method == "zero":
+            return there >= lost
+        whole = 1.0 if self._method == "before" else lost + there
+        return (there > lost) & (whole - 2 * lost > SPARE) & (count > 1)
 
     def sees(self, edges: Edges, heads: Sequence[Head]) -> bool:
         """Whether any row sees any of the keys, in some layer of these heads."""
@@ -123,15 +153,19 @@ class EdgeWeights:
         """How many rows see no other key, in the layer of these heads that has most of them."""
         return max(self.alone.get((edges, head.site), 0) for head in heads)
 
-    def shares(self, edges: Edges, heads: Sequence[Head]) -> tuple[float, float]:
-        """Mean share of the weight on the edges over rows and heads, and how much has its match."""
-        lost, matched, count = 0.0, 0.0, 0
+    def shares(self, edges: Edges, heads: Sequence[Head]) -> tuple[float, float, float]:
+        """Mean share of the weight on the edges over rows and heads, and how much has its match.
+
+        And the share of rows that are left with their own token alone.
+        """
+        lost, matched, count, alone = 0.0, 0.0, 0, 0
         for head in heads:
             place = (edges, head.site)
             lost += float(self.lost[place][head.index])
             matched += float(self.matched[place][head.index])
             count += self.rows.get(place, 0)
-        return lost / max(count, 1), matched / lost if lost else 1.0
+            alone += self.themselves.get(place, 0)
+        return lost / max(count, 1), matched / lost if lost else 1.0, alone / max(count, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +181,9 @@ class Whole:
     weights: EdgeWeights
 
 
-def whole(source: Source, inputs: Inputs, edges: Sequence[Edges]) -> Whole:
-    """Run the model as it is, once for all cuts."""
-    weights = EdgeWeights(edges)
+def whole(source: Source, inputs: Inputs, edges: Sequence[Edges], method: CutMethod) -> Whole:
+    """Run the model as it is, once for all cuts, which are made by one method."""
+    weights = EdgeWeights(edges, method)
     states = source.start_kind is not None
     request = ForwardRequest(hidden=False, logits=True, states=states)
     return Whole(source.forward([inputs], [weights], request), weights)
@@ -211,9 +245,9 @@ def measure(
     for number, trial in enumerate(trials):
         before = at(logits, 0, trial.positions)
         base = trial.metric.of(before, before)
-        lost, matched = model.weights.shares(trial.edges, trial.heads)
+        lost, matched, alone = model.weights.shares(trial.edges, trial.heads)
         cut, *others = (float(value) - base for value in values[:, number])
-        made.append(Measured(lost, matched, base, cut, tuple(others)))
+        made.append(Measured(lost, matched, alone, base, cut, tuple(others)))
     return made
 
 

@@ -63,6 +63,7 @@ def _effect(result: Knockout, effect: CutEffect) -> dict[str, Any]:
         "value": _short(effect.change.value * scale),
         "ends": _ends(effect.change, scale),
         "control": None if effect.control is None else _short(effect.control * scale),
+        "matched": words.taken(effect),
         "sure": effect.judged.sure,
         "does": minus(words.does(result, effect)),
     }

@@ -52,12 +52,15 @@ class CutEffect:
             is.
         base: the metric in the model as it is, where this cut is measured.
         change: of the metric, cut minus as it is.
-        control: the same where the same rows lose as much weight to random keys; the mean of the
-            draws. None without controls.
-        matched: how much of the weight the control could take, from 0 to 1: a row that has less
-            than that elsewhere loses all of it.
-        excess: change minus control, text by text.
+        control: the same where the same rows lose as much weight from random other keys and these
+            edges keep theirs; the mean of the draws. None without controls, and where none can be
+            made: see ``matched``.
+        matched: how much of the weight the control takes, from 0 to 1. Rows whose other keys have
+            no more than the cut ones, or that have but one other, stay as they are; where that is
+            more than half of the weight there is no control. None without controls.
+        excess: change minus control, text by text; None where there is no control.
         texts: in how many texts there was such an edge.
+        alone: share of the rows that the cut leaves with nothing but their own token.
     """
 
     rows: str
@@ -73,6 +76,12 @@ class CutEffect:
     matched: float | None
     excess: CutChange | None
     texts: int
+    alone: float = 0.0
+
+    @property
+    def isolates(self) -> bool:
+        """Whether it leaves most rows with nothing but their own token."""
+        return self.alone > 0.5
 
     @property
     def judged(self) -> CutChange:
@@ -111,7 +120,8 @@ class Written:
         keys: see there.
         name: of the heads.
         text: what it writes.
-        control: what it writes where the rows lose as much weight to random keys; empty for none.
+        control: what it writes where the rows lose as much weight from random other keys; empty
+            for none.
     """
 
     rows: str

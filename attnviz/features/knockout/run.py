@@ -29,6 +29,7 @@ from attnviz.features.knockout.places import KEYS, ROWS, Edges, edges_of, names_
 from attnviz.features.knockout.result import (
     EVERY_HEAD,
     UNITS,
+    CutEffect,
     CutSpan,
     Knockout,
 )
@@ -40,6 +41,8 @@ from attnviz.scoring.passes import score_batch
 from attnviz.scoring.sums import Sums
 from attnviz.statistics.exact import Floats
 
+LEAST_MATCHED = 0.5
+"""Of the weight that is cut, which a control takes at least."""
 _SHOWN = 60
 """Characters of a span that are kept."""
 
@@ -77,10 +80,11 @@ def run(
     metric = _metric(texts, settings, source)
     ready = list(_ready(source, texts, metric, settings))
     pairs = _pairs([text.inputs for text in ready], settings)
-    knocks, values, done = _measured(source, ready, pairs, settings, progress)
+    knocks, values, alone, done = _measured(source, ready, pairs, settings, progress)
     partial, ready = done < len(ready), ready[:done]
     names = [str(same_as(text.inputs) or number) for number, text in enumerate(ready)]
     effects, family = judged(knocks, values, names, metric, settings)
+    effects = tuple(_controlled(*pair) for pair in zip(effects, alone, strict=True))
     answers = {(text.text.answer or "", text.text.against or "") for text in ready}
     answer, against = answers.pop() if len(answers) == 1 else ("", "")
     result = Knockout(
@@ -105,6 +109,13 @@ def run(
     )
     told = dict.fromkeys(note for text in ready for note in text.inputs.notes)
     return replace(result, notes=(*list(told)[:2], *notes(result)))
+
+
+def _controlled(effect: CutEffect, alone: float) -> CutEffect:
+    """Leave out a control that takes less than half of the weight, and say whom a cut isolates."""
+    if effect.matched is not None and not effect.matched >= LEAST_MATCHED:
+        effect = replace(effect, control=None, excess=None)
+    return replace(effect, alone=alone)
 
 
 def _metric(texts: Sequence[CutText], settings: KnockoutSettings, source: Source) -> str:
@@ -217,10 +228,11 @@ def _measured(
     pairs: Sequence[tuple[str, str]],
     settings: KnockoutSettings,
     progress: Progress,
-) -> tuple[list[Knock], Floats, int]:
-    """Every cut, of each text [texts, cuts, 5] (lost, matched, base, change, control), and texts.
+) -> tuple[list[Knock], Floats, list[float], int]:
+    """Every cut, of each text [texts, cuts, 5] (lost, matched, base, change, control).
 
-    NaN where a text has no such edge; of fewer texts than there are where it was interrupted.
+    NaN where a text has no such edge; of fewer texts than there are where it was interrupted. Then
+    of every cut the share of rows that keep their own token alone, and the number of texts.
     """
     groups = None if settings.select is None else _groups(source, ready, settings)
     knocks: dict[Knock, None] = {}
@@ -234,7 +246,7 @@ def _measured(
                 for pair in pairs
                 if (edges_there := edges_of(text.inputs, *pair, settings.instead)) is not None
             }
-            model = whole(source, text.inputs, list(edges.values()))
+            model = whole(source, text.inputs, list(edges.values()), method)
             mine = list(_knocks(source, text, edges, groups, model, settings))
             knocks |= dict.fromkeys(knock for knock, _ in mine)
             values = measure(
@@ -268,7 +280,10 @@ def _measured(
                 table[number, place] = (
                     value.lost, value.matched, value.base, value.change, control
                 )  # fmt: skip
-    return ordered, table, len(rows)
+    alone = [
+        float(np.mean([row[knock].alone for row in rows if knock in row])) for knock in ordered
+    ]
+    return ordered, table, alone, len(rows)
 
 
 def _knocks(

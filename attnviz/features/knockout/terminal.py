@@ -50,9 +50,11 @@ def parts(result: Knockout, top: int | None = None) -> Iterator[RenderableType]:
 def _legend(result: Knockout) -> str:
     control = ""
     if result.draws:
-        control = "; control: the same rows lose as much weight from random other keys"
+        control = "; control: the same rows lose as much weight from random other keys, these keep "
+        control += "theirs; matched: how much of it, none below half"
     if any(effect.judged.sure for effect in result.effects):
-        control += f"; {words.MARK} the change surely differs from {'it' if result.draws else '0'}"
+        against = "it, or from 0 where there is none" if result.draws else "0"
+        control += f"; {words.MARK} the change surely differs from {against}"
     return f"weight: mean share of the rows' weight that is cut{control}"
 
 
@@ -97,18 +99,20 @@ def _grid(result: Knockout) -> Iterator[RenderableType]:
 
 def _cuts(result: Knockout, cuts: Sequence[CutEffect]) -> Table:
     several = any(words.ends(result, effect.change) for effect in cuts)
+    base = result.metric != "kl"  # which is 0 in the model as it is
     controls = bool(result.draws)
     table = table_of(
-        "from", "to", "heads", ">weight", f">{result.unit or 'as it is'}", ">change",
-        *([">95 %"] if several else []), *([">control"] if controls else []),
+        "from", "to", "heads", ">weight", *([">as it is"] if base else []), ">change",
+        *([">95 %"] if several else []), *([">control", ">matched"] if controls else []),
         *([">change − control"] if several and controls else []), fold=False,
     )  # fmt: skip
     for effect in cuts:
         cells = [shorten(visible(name), _NAME) for name in (effect.rows, effect.keys, effect.name)]
-        cells += [f"{100 * effect.lost:.0f} %", words.level(result, effect.base)]
+        cells += [f"{100 * effect.lost:.0f} %"]
+        cells += [words.level(result, effect.base)] if base else []
         cells += [words.value(result, effect.change.value) + words.MARK * bool(effect.judged.sure)]
         cells += [words.ends(result, effect.change)] if several else []
-        cells += [words.value(result, effect.control)] if controls else []
+        cells += [words.value(result, effect.control), words.taken(effect)] if controls else []
         cells += [words.ends(result, effect.excess)] if several and controls else []
         table.add_row(*cells)
     return table

@@ -22,12 +22,15 @@ _METHODS = {
     "zero": "cut after softmax, rows not scaled",
 }
 MARK = "*"
-"""Behind what surely differs from its control, judged with all others."""
+"""Behind what surely differs from its control, or from 0 without one, judged with all others."""
+FULL = 0.995
+"""Of the weight: a control that takes more of it takes as much."""
 
 
 def metric(result: Knockout) -> str:
     """What is measured."""
     answer, against = (said(text).strip() for text in (result.answer, result.against))
+    answer, against = (f"“{text}”" if text else "" for text in (answer, against))
     if result.metric == "logit-diff":
         return f"lead of {answer} over {against}" if answer else "lead of the answer"
     if result.metric in ("prob", "log-prob"):
@@ -85,20 +88,70 @@ def method(result: Knockout) -> str:
 def does(result: Knockout, effect: CutEffect) -> str:
     """What a cut does, as a sentence without its end."""
     heads = "" if effect.kind == "all" else f" in {effect.name}"
-    where = f"Where {rows(effect.rows)} cannot attend to {keys(effect.keys)}{heads}"
+    lone = ", and so to nothing but itself" if effect.isolates else ""
+    if effect.rows != LAST and effect.isolates:
+        lone = ", and so each to nothing but itself"
+    where = f"Where {rows(effect.rows)} cannot attend to {keys(effect.keys)}{heads}{lone}"
+    if effect.rows == EVERY:
+        where = f"Where no token can attend to {keys(effect.keys)}{heads}{lone}"
     change, unit = effect.change.value, f" {result.unit}" * bool(result.unit)
     if result.worse == 0:
         said = f"the prediction moves by {abs(change):.3g}{unit} of KL"
     else:
-        verb = "falls" if change < 0 else "rises"
-        size = f"{100 * abs(change):.2g} points" if result.metric == "prob" else (
-            f"{abs(change):.3g}{unit}"
-        )  # fmt: skip
-        said = f"the {metric(result)} {verb} by {size}"
-    control = ""
+        said = _changed(result, effect)
+    return f"{where}, {said}{_beside(result, effect)}"
+
+
+def _changed(result: Knockout, effect: CutEffect) -> str:
+    """How the metric changes; of a lead below 0, who catches up with whom."""
+    change = effect.change.value
+    size = f"{abs(change):.3g}{f' {result.unit}' * bool(result.unit)}"
+    if result.metric == "prob":
+        size = f"{100 * abs(change):.2g} points"
+    if result.metric == "logit-diff" and effect.base < 0:
+        answer, against = (f"“{said(text).strip()}”" for text in (result.answer, result.against))
+        behind = (
+            f"{abs(effect.base):.3g} logits behind {against if result.against else 'the other'}"
+        )
+        who = f"{answer if result.answer else 'the answer'}, {behind},"
+        if value(result, change) == "0":
+            return f"{who} stays there"
+        return f"{who} {'falls back' if change < 0 else 'gains'} by {size}"
+    if value(result, change) == "0":
+        return f"the {metric(result)} does not change"
+    return f"the {metric(result)} {'falls' if change < 0 else 'rises'} by {size}"
+
+
+def _beside(result: Knockout, effect: CutEffect) -> str:
+    """What the control does, or why there is none."""
+    if effect.matched is None:
+        return ""
     if effect.control is not None:
-        control = f" ({value(result, effect.control)} where as much is cut at random)"
-    return f"{where}, {said}{control}"
+        much = "as much" if effect.matched > FULL else f"{taken(effect)} as much"
+        return f" ({value(result, effect.control)} where {much} of other keys is cut at random)"
+    return f"; {uncontrolled(effect)}"
+
+
+def uncontrolled(effect: CutEffect) -> str:
+    """Why no control can be made of a cut."""
+    if effect.isolates:
+        return "no control: there is no other key to take from"
+    if not effect.matched:
+        have = "this edge has more of its row" if len(effect.heads) == 1 else (
+            "these edges have more of their rows")  # fmt: skip
+        return f"{have} than all others together: no control takes as much"
+    return (
+        "most of this weight is in rows of which these edges have more than all others together: "
+        "no control takes as much"
+    )
+
+
+def taken(effect: CutEffect) -> str:
+    """How much of the weight the control takes; empty without controls."""
+    if effect.matched is None:
+        return ""
+    share = effect.matched
+    return f">{100 * FULL:.0f} %" if FULL < share < 1 else f"{100 * share:.0f} %"
 
 
 def sentence(result: Knockout) -> str:

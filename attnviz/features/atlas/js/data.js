@@ -7,6 +7,7 @@ import { byId, make } from "./dom.js";
 export const data = JSON.parse(byId("data").textContent || "");
 export const heads = data.atlas.heads;
 export const metric = data.atlas.metric;
+export const cost = data.atlas.cost;
 
 /** A role's sign and name. @param {Role} role */
 export function roleSign(role) {

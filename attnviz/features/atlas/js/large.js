@@ -1,5 +1,5 @@
 import { fill, byId, make } from "./dom.js";
-import { heads, metric } from "./data.js";
+import { cost, heads } from "./data.js";
 import { figure, interval } from "./numbers.js";
 
 /** A number, and what it is. @param {string} number @param {string} ends its interval @param {(Node | string)[]} said */
@@ -12,7 +12,7 @@ function link(name) {
   return make("a", { href: `#${name}` }, name);
 }
 
-/** Three numbers in large letters: heads with a role, the clearest role, the costliest head. */
+/** Three numbers in large letters: heads with a role, the clearest role, the costliest head where one surely costs anything. */
 export function drawLarge() {
   const named = heads.filter(({ does }) => does);
   const draws = named[0]?.stays?.of || 0;
@@ -26,10 +26,6 @@ export function drawLarge() {
     const { low, high } = clearest.scores[clearest.does.score] || { low: null, high: null };
     facts.push(fact(figure(clearest.does.mean), interval(low, high), `${clearest.does.name}, head `, link(clearest.name)));
   }
-  const [costliest] = heads.filter(({ effect }) => effect).sort((one, other) => (other.effect?.effect || 0) - (one.effect?.effect || 0));
-  if (costliest?.effect && metric) {
-    const { effect, low, high } = costliest.effect;
-    facts.push(fact(figure(effect, true), interval(low, high, (end) => figure(end, true)), `${metric.unit} of ${metric.name} without head `, link(costliest.name)));
-  }
+  if (cost) facts.push(fact(cost.number, cost.ends, cost.said, ...(cost.head ? [link(cost.head)] : [])));
   fill(byId("large"), ...facts);
 }

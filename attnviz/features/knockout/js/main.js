@@ -114,7 +114,8 @@ function written() {
 function show() {
   drawMatrix();
   fill(byId("name"), `${chosen.from} to ${chosen.to}`);
-  fill(byId("does"), `${chosen.does}; ${wholePercent(chosen.weight)} of the weight is cut.`);
+  const matched = chosen.control === null || !chosen.matched ? "" : `, of which the control takes ${chosen.matched}`;
+  fill(byId("does"), `${chosen.does}; ${wholePercent(chosen.weight)} of the weight is cut${matched}.`);
   const windows = data.effects.filter((one) => one.kind === "window" && one.from === chosen.from && one.to === chosen.to);
   fill(byId("curve"), ...(windows.length > 1 ? [make("h2", {}, `layers, ${data.window} at a time`), curve(windows, data.unit)] : []));
   fill(byId("heads"), ...heads());
@@ -124,10 +125,10 @@ function show() {
 
 /** Every cut with its figures. */
 function* lines() {
-  yield ["from", "to", "kind", "heads", "layer", "weight", "change", "low", "high", "control", "sure"];
+  yield ["from", "to", "kind", "heads", "layer", "weight", "change", "low", "high", "control", "matched", "sure"];
   for (const one of data.effects) {
     const [low, high] = one.ends || ["", ""];
-    yield [one.from, one.to, one.kind, one.name, one.layer ?? "", one.weight, one.value, low, high, one.control ?? "", one.sure ?? ""].map(String);
+    yield [one.from, one.to, one.kind, one.name, one.layer ?? "", one.weight, one.value, low, high, one.control ?? "", one.matched, one.sure ?? ""].map(String);
   }
 }
 
