@@ -37,7 +37,7 @@ PARTS = {
                "atlas", "export", "models", "python", "watching", "servers", "plugins", "recording",
                "mcp", "ci", "scale"),
     "Reference": ("options", "api/index", "glossary", "pages", "sheet"),
-    "Trust": ("claims", "seeds", "proofs", "families", "benchmarks", "architecture"),
+    "Trust": ("claims", "same-word", "seeds", "proofs", "families", "benchmarks", "architecture"),
     "More": ("gallery", "repo/CONTRIBUTING", "repo/SECURITY", "repo/CHANGELOG",
              "repo/attnviz/models/demo/demo-gpt2/MODEL_CARD",
              "repo/attnviz/models/demo/demo-bert/MODEL_CARD"),

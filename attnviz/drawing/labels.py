@@ -242,8 +242,10 @@ def times(score: Score) -> str:
 
 
 def percent(share: float) -> str:
-    """A share for people: ``12 %``."""
-    return f"{100 * share:.0f} %" if share >= 0.005 else "<1 %"
+    """A share for people: ``12 %``, ``<1 %`` of more than nothing, ``-3 %`` of less."""
+    if abs(share) >= 0.005:
+        return f"{100 * share:.0f} %"
+    return "<1 %" if share > 0 else "0 %"
 
 
 def role_phrase(role: Role) -> str:

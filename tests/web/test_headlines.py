@@ -20,7 +20,7 @@ FOUND = {
     "patch": " heads of demo-gpt2 keep ",
     "explain": "The lead of ",
     "film": " becomes a",
-    "knockout": "Where the last token cannot attend to first, the prediction moves by ",
+    "knockout": "Where the last token cannot attend to “first”, ",
     "thoughts": "Later sentences move most without ",
     "diff": " changed most between ",
     "profile": "Head 1.4 looks most at the token before in ",

@@ -119,7 +119,7 @@ def measure(report: Ablation) -> str:
     parts = [
         f"{what.get(report.metric, report.metric)} in {report.unit}"
         f"{'' if report.distance else base}",
-        f"{texts}, {report.positions:,} positions{f' at {report.at}' if report.at else ''}",
+        f"{texts}, {counted(report.positions, 'position')}{f' at {report.at}' if report.at else ''}",
         f"heads replaced by: {report.method}",
         _AVERAGES[report.average] if report.texts > 1 else "",
     ]

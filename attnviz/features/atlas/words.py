@@ -177,9 +177,8 @@ def costly(atlas: Atlas) -> tuple[AtlasHead, ...] | None:
     All heads are judged together, by the first method.
     """
     part, ranked = atlas.ablation, atlas.ranked()
-    if part is None or all(
-        head.effect is None or head.effect.first.sure is None for head in ranked
-    ):
+    judged = [head.effect for head in ranked if head.effect and head.effect.first.sure is not None]
+    if part is None or not judged:
         return None
     return tuple(
         head for head in ranked if head.effect and head.effect.sure

@@ -70,7 +70,7 @@ def account(result: Explain) -> str:
     several.append((_heads(result), result.by_heads or 0.0))
     several.sort(key=lambda item: -abs(item[1]))
     words = [text for text, _ in several]
-    if len(large) < len(parts):
+    if len(large) < len(parts) and logits(result, rest) != "0":
         words.append(f"all else {logits(result, rest)}")
     total = sum(value for _, value in result.account())
     lead = f"lead of {logits(result, total).lstrip('+')}"
@@ -165,7 +165,7 @@ def _votes(result: Explain) -> Iterator[str]:
     yield f"{said}."
     place, value = max(result.through_tokens(), key=lambda item: item[1])
     if value > 0:
-        yield f"Most of all heads' votes comes through {token(result, place)}, {signed(value)}."
+        yield f"Token by token, all heads' votes add most through {token(result, place)}, {signed(value)}."
     else:
         yield "Through no token do the votes of all heads add to it."
 

@@ -142,12 +142,13 @@ def headline(film: Film) -> str:
 
 
 def _steps(film: Film) -> str:
-    return f"step {film.steps[0]:,} to {film.steps[-1]:,}"
+    first, last = film.steps[0], film.steps[-1]
+    return f"step {first:,}" if first == last else f"step {first:,} to {last:,}"
 
 
 def heading(film: Film) -> str:
     """What the film is of."""
-    return f"{counted(len(film.steps), 'checkpoint')}, step {film.steps[0]:,} to {film.steps[-1]:,}"
+    return f"{counted(len(film.steps), 'checkpoint')}, {_steps(film)}"
 
 
 def between(low: int | None, high: int | None) -> str:

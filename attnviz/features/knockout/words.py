@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attnviz.core.spans import EVERY, LAST
-from attnviz.drawing.labels import counted, model_name, ran_on, visible
+from attnviz.drawing.labels import counted, model_name, quoted, ran_on, visible
 from attnviz.drawing.signed import signed
 from attnviz.features.knockout.places import BEFORE, PUNCTUATION, SINK
 from attnviz.features.knockout.result import CutChange, CutEffect, Knockout
@@ -29,7 +29,7 @@ FULL = 0.995
 
 def metric(result: Knockout) -> str:
     """What is measured."""
-    answer, against = (said(text).strip() for text in (result.answer, result.against))
+    answer, against = (said(text.strip()) for text in (result.answer, result.against))
     answer, against = (f"“{text}”" if text else "" for text in (answer, against))
     if result.metric == "logit-diff":
         return f"lead of {answer} over {against}" if answer else "lead of the answer"
@@ -40,12 +40,12 @@ def metric(result: Knockout) -> str:
 
 def rows(name: str) -> str:
     """The queries, within a sentence."""
-    return _ROWS.get(name, visible(name))
+    return _ROWS.get(name, quoted(name))
 
 
 def keys(name: str) -> str:
     """The keys, within a sentence."""
-    return _KEYS.get(name, visible(name))
+    return _KEYS.get(name, quoted(name))
 
 
 def pair(effect: CutEffect) -> str:
@@ -109,7 +109,7 @@ def _changed(result: Knockout, effect: CutEffect) -> str:
     if result.metric == "prob":
         size = f"{100 * abs(change):.2g} points"
     if result.metric == "logit-diff" and effect.base < 0:
-        answer, against = (f"“{said(text).strip()}”" for text in (result.answer, result.against))
+        answer, against = (f"“{said(text.strip())}”" for text in (result.answer, result.against))
         behind = (
             f"{abs(effect.base):.3g} logits behind {against if result.against else 'the other'}"
         )

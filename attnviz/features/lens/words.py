@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnviz.drawing.labels import counted, model_name, percent, shorten, visible
+from attnviz.drawing.labels import counted, model_name, percent, quoted, shorten, visible
 from attnviz.drawing.signed import signed
 from attnviz.features.lens.result import HeadWrites, Lens, LensCell, RowShare
 
@@ -48,7 +48,7 @@ def headline(result: Lens) -> str:
         else f"on average over {counted(result.rows, 'row')}"
     )
     said = (
-        f"Of all heads {name} raises one word most {where}: {visible(first.token)}, by "
+        f"Of all heads {name} raises one word most {where}: {quoted(first.token)}, by "
         f"{signed(first.value)} logits"
     )
     if writes.in_text is not None:
@@ -77,7 +77,7 @@ def checked(result: Lens) -> str:
 def sentence(result: Lens, position: int) -> str:
     """From which layer on the token that is followed stays the most probable, in one line."""
     cells = result.along(position)
-    token = visible(token_of(result, position))
+    token = quoted(token_of(result, position))
     last = cells[-1]
     if last.rank > 1:
         best = min(cells, key=lambda cell: cell.rank)

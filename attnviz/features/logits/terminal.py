@@ -8,7 +8,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.style import Style
 from rich.text import Text
 
-from attnviz.drawing.labels import closing, percent, signs, visible
+from attnviz.drawing.labels import closing, counted, percent, signs, visible
 from attnviz.drawing.renderable import coloured, renderable, table_of
 from attnviz.drawing.signed import BLUE, ORANGE, SignedGrid, on_terminal, signed
 from attnviz.drawing.terminal import Line
@@ -38,7 +38,7 @@ def parts(result: Logits, *, by_token: bool = False) -> Iterator[RenderableType]
             yield ""
             yield token_sums(result)
     yield ""
-    yield Line(closing(result.source, f"{len(result.tokens)} tokens"), "dim")
+    yield Line(closing(result.source, counted(len(result.tokens), "token")), "dim")
 
 
 @renderable

@@ -52,9 +52,11 @@ def parts(
     yield profile_grid(result)
     yield profile_table(result, listed)
     if shown := would_show(result):
-        yield Line(f"{shown}\n", "dim")
+        yield Line(shown, "dim")
+        yield ""
     if more:
-        yield Line(f"{more}\n", "dim")
+        yield Line(more, "dim")
+        yield ""
     yield from published_lines(result)
     yield from stability_lines(result, listed)
     yield from row_parts(result)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from attnviz.core.interval import Interval
 from attnviz.core.spans import ELSEWHERE, EVERY, LAST
-from attnviz.drawing.labels import counted, listing, ran_on, said_alone
+from attnviz.drawing.labels import counted, listing, quoted, ran_on, said_alone
+from attnviz.drawing.labels import percent as percent_of
 from attnviz.drawing.shares import estimate, interval, percent, plain_percent, plain_share, points
 from attnviz.features.spans.result import LEAST_LIFT, WORDS, Spans, SpanShare
 
@@ -94,11 +97,29 @@ def answer(result: Spans, to: str | None = None) -> str:
         ]
         if told:
             attends = "attends" if len(told) == 1 else "attend"
-            clauses.append(f"{_few(told)} {attends} to {span}")
+            clauses.append(f"{_few(told)} {attends} to {quoted(span)}")
     if not clauses:
-        least = "more than chance" if result.family else f"as much as ×{LEAST_LIFT:g} of chance"
-        return f"No head attends to {' or '.join(asked)} {least}"
+        return _nobody(result, asked)
     return f"{'; '.join(clauses)}; no other head does"
+
+
+def _nobody(result: Spans, asked: Sequence[str]) -> str:
+    """That no head attends to any of some spans more than chance; or that none could."""
+    named = " or ".join(map(quoted, asked))
+    if result.family:
+        return f"No head attends to {named} more than chance"
+    chances = [
+        share.chance
+        for _, span, share in result.ranked()
+        if span in asked and share.chance is not None
+    ]
+    least = f"×{LEAST_LIFT:g} of chance"
+    if chances and LEAST_LIFT * min(chances) >= 1:
+        return (
+            f"No head can attend to {named} as much as {least}: {percent_of(min(chances))} of the "
+            "keys are there"
+        )
+    return f"No head attends to {named} as much as {least}"
 
 
 def _few(heads: list[str]) -> str:

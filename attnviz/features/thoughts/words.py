@@ -111,10 +111,18 @@ def _heads(result: Thoughts) -> str:
             "No head has a kurtosis: too few sentences are read from "
             f"{counted(result.apart, 'sentence')} later."
         )
-    first = ranked[0]
+    first = next((head for head in ranked if head.sure), ranked[0])
     control = "" if first.control is None else f", {tail(first.control)} in random order"
     name = result.layout.name(first.head)
-    return f"{name} has the largest kurtosis, {tail(first.kurtosis)}{control}."
+    if first.sure is False:
+        return (
+            f"No head is surely a receiver head: the largest kurtosis is {tail(first.kurtosis)}"
+            f"{control}, of {name}."
+        )
+    lone = "" if first.sure else "; one trace tells no receiver head from chance"
+    if first.sure is None and len(result.traces) > 1:
+        lone = "; too few traces tell a receiver head from chance"
+    return f"{name} has the largest kurtosis, {tail(first.kurtosis)}{control}{lone}."
 
 
 def measure(result: Thoughts) -> str:

@@ -218,7 +218,7 @@ def test_no_head_that_is_said_to_speak_for_a_word_adds_less_than_nothing(
     votes = told.votes()
     assert all(votes[head] > 0 for head in told.voters)
     assert told.negative is None or told.negative.vote < 0
-    assert "votes comes through" not in str(told) or max(v for _, v in told.through_tokens()) > 0
+    assert "votes add most through" not in str(told) or max(v for _, v in told.through_tokens()) > 0
     assert sum(value for _, value in told.account()) == pytest.approx(told.lead, abs=1e-3)
 
 

@@ -26,6 +26,7 @@ from attnviz.core.spans import ELSEWHERE, Span
 from attnviz.core.tokens import Sides
 from attnviz.errors import InputError, UsageError
 from attnviz.features.registry import read_record
+from attnviz.features.spans import words
 from attnviz.features.spans.observe import SpanObserver
 from attnviz.features.spans.result import LEAST_LIFT, Spans, SpanShare
 from tests.viewing import encoder_decoder, made
@@ -317,7 +318,7 @@ def test_the_question_is_answered_first() -> None:
     assert 0 < len(strong) < len(found.heads)
     for weights in strong[:3]:
         assert found.layout.name(weights.head) in first
-    assert "attend to place" in first
+    assert "attend to “place”" in first
 
 
 def test_what_chance_does_is_not_shown() -> None:
@@ -326,8 +327,15 @@ def test_what_chance_does_is_not_shown() -> None:
         "The keys to the cabinet are on the table", spans={"thing": "keys to the cabinet"}
     )
     shown = str(av.spans(named, model="fresh"))
-    assert shown.startswith("No head attends to thing as much as ×2 of chance\n")
+    assert shown.startswith("No head attends to “thing” as much as ×2 of chance\n")
     assert "lift" not in shown
+    most = av.Prompt(
+        "The keys to the cabinet are on the table",
+        spans={"user": "The keys to the cabinet are on the"},
+    )
+    impossible = words.answer(av.spans(most, model="fresh"))
+    assert impossible.startswith("No head can attend to “user” as much as ×2 of chance: ")
+    assert impossible.endswith(" % of the keys are there")
     sure, below = SpanShare(0.5, 0.1, 5.0, 0.1, 9, sure=True), SpanShare(0.1, 0.5, 0.2, 0.1, 9)
     assert sure.stands_out
     assert not below.stands_out
