@@ -113,13 +113,13 @@ def role(effect: Effect) -> str:
 def measure(report: Ablation) -> str:
     """What was measured, on what and how, in one line."""
     known = f" ({report.low:.3g} to {report.high:.3g})" if report.low is not None else ""
-    texts = counted(report.texts, "text")
+    texts, positions = counted(report.texts, "text"), counted(report.positions, "position")
     what = {"loss": "loss", "kl": "KL(full ‖ ablated)", "hidden": "change of hidden states"}
     base = f": {report.base:.3g}{known} on the full model"
     parts = [
         f"{what.get(report.metric, report.metric)} in {report.unit}"
         f"{'' if report.distance else base}",
-        f"{texts}, {counted(report.positions, 'position')}{f' at {report.at}' if report.at else ''}",
+        f"{texts}, {positions}{f' at {report.at}' if report.at else ''}",
         f"heads replaced by: {report.method}",
         _AVERAGES[report.average] if report.texts > 1 else "",
     ]

@@ -165,7 +165,8 @@ def _votes(result: Explain) -> Iterator[str]:
     yield f"{said}."
     place, value = max(result.through_tokens(), key=lambda item: item[1])
     if value > 0:
-        yield f"Token by token, all heads' votes add most through {token(result, place)}, {signed(value)}."
+        at = token(result, place)
+        yield f"Token by token, all heads' votes add most through {at}, {signed(value)}."
     else:
         yield "Through no token do the votes of all heads add to it."
 

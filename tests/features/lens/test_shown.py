@@ -52,7 +52,7 @@ def test_the_table_fits_any_width(found: Lens, heads: Lens) -> None:
 def test_the_terminal_says_what_the_result_holds(found: Lens) -> None:
     text = str(found)
     cells = found.along(LAST)
-    assert f"·clock after ·blue ({LAST}) becomes the most probable word in the last layer" in text
+    assert f"“·clock” after ·blue ({LAST}) becomes the most probable word in the last layer" in text
     for cell in cells:
         assert f" {cell.rank:,} " in text
         assert f" {cell.entropy:.2f} " in text
