@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests import ROOT
@@ -45,6 +47,32 @@ def test_what_is_said_of_all_four(seed: Seed) -> None:
     assert max(map(abs, back.layers[2:])) < 0.3
     assert max(map(abs, answer.layers[:2])) < 0.3
     assert answer.layers[3] < -3
+
+
+def test_a_sentence_of_all_four_is_no_sentence_of_three() -> None:
+    """No layer of all four trainings counts that counts for nothing in one."""
+    (said,) = re.findall(r"## In all four (.*?) ## ", PAGE)
+    assert "in layer 3 and in none of layers 0 and 1" in said
+    assert "layers 2 and 3. " not in said.partition("Induction needs")[2]
+
+
+def test_where_most_induction_heads_are() -> None:
+    most = [max(set(layers(s.induction)), key=layers(s.induction).count) for s in SEEDS]
+    counts = [layers(s.induction).count(layer) for s, layer in zip(SEEDS, most, strict=True)]
+    assert (most, counts) == ([3, 2, 3, 3], [3, 4, 3, 4])
+    assert [len(s.induction) for s in SEEDS] == [5, 7, 5, 4]
+
+
+def test_sentences_of_the_first_page_about_heads_say_of_which_training() -> None:
+    text = (ROOT / "README.md").read_text("utf-8").partition("## What it answers")[2]
+    for paragraph in text.partition("## Five commands")[0].split("\n\n"):
+        if re.search(
+            r"\b\d\.\d\b(?! nats| logits)|induction heads|heads keep|these eight", paragraph
+        ) and (paragraph.startswith("**")):
+            said = "this training" in paragraph or "four of four trainings" in paragraph
+            assert said, paragraph
+    assert "said of this one training" in " ".join(text.split())
+    assert "docs/seeds.md" in text
 
 
 def test_what_is_said_of_one_alone() -> None:
