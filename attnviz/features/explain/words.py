@@ -127,6 +127,8 @@ def said(result: Explain) -> str:
 
 
 def _ahead(lead: float) -> str:
+    if abs(lead) < 0.005:
+        return "is level with the second"
     return f"leads by {lead:.2f} logits" if lead > 0 else f"lies {-lead:.2f} logits behind"
 
 

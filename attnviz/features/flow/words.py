@@ -136,9 +136,11 @@ def beside(report: Flow) -> Iterator[str]:
     np.abs(gap, out=gap)
     gap *= others
     i, j = np.unravel_index(gap.argmax(), gap.shape)
+    where = f"At {other} of {total} positions flow and weights disagree"
+    if total == 1:
+        where = f"At the only position with a choice flow and weights {'dis' * other}agree"
     yield (
-        f"At {other} of {total} positions flow and weights disagree on the top token "
-        "other than the position's own. They are farthest apart at "
+        f"{where} on the top token other than the position's own. They are farthest apart at "
         f"{place(report, int(i))}: "
         f"{place(report, int(j))} gives {percent(float(report.total[i, j]))} and has "
         f"{percent(float(report.weights[i, j]))} of the weight."

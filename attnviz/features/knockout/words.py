@@ -97,6 +97,8 @@ def does(result: Knockout, effect: CutEffect) -> str:
     change, unit = effect.change.value, f" {result.unit}" * bool(result.unit)
     if result.worse == 0:
         said = f"the prediction moves by {abs(change):.3g}{unit} of KL"
+        if value(result, change) == "0":
+            said = "the prediction does not move"
     else:
         said = _changed(result, effect)
     return f"{where}, {said}{_beside(result, effect)}"
