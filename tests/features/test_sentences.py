@@ -175,8 +175,7 @@ def test_one_step_one_text_one_position(model: Any) -> None:
 def test_a_flow_of_one_token(model: Any) -> None:
     found = av.flow("cat", model=model)
     read(of_flow.headline(found), *of_flow.beside(found), of_flow.closing(found))
-    shares = np.eye(len(found.tokens))
-    alone = replace(found, layers=tuple(replace(one, shares=shares) for one in found.layers))
+    alone = replace(found, total=np.eye(len(found.tokens)))
     assert "takes in no other token" in read(of_flow.headline(alone))
 
 
