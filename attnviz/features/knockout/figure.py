@@ -58,12 +58,11 @@ def draw(result: Knockout, dpi: float) -> Figure:
 
 
 def _short(effect: CutEffect) -> str:
-    """Name a cut, and how much of it its control matches where that is not all."""
+    """Name a cut, and how much of it its control matches."""
     heads = "" if effect.kind == "all" else f", {effect.name}"
-    matched = ""
-    if effect.matched is not None and effect.matched <= words.FULL:
+    matched = "" if effect.matched is None else " (no control)"
+    if effect.control is not None:
         matched = f" ({words.taken(effect)} matched)"
-        matched = " (no control)" if effect.control is None else matched
     return f"{effect.rows} to {effect.keys}{heads}{matched}"
 
 
@@ -135,7 +134,9 @@ def _curves(axes: Axes, result: Knockout, curves: Sequence[Sequence[CutEffect]])
     axes.axhline(0, color=GREY, linewidth=0.5)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     controls = "; dashed: as much of other keys at random" if result.draws else ""
-    axes.set_xlabel(f"layer around which {result.window} are cut{controls}", fontsize=7)
+    axes.set_xlabel(
+        f"layer around which layers are cut, {result.window} at a time{controls}", fontsize=7
+    )
     axes.set_ylabel(_unit(result), fontsize=7)
     axes.tick_params(labelsize=7)
     axes.legend(fontsize=6.5, frameon=False)
