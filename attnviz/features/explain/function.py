@@ -101,10 +101,13 @@ def explain(
         least = min(values, key=lambda head: values[head])
         negative = least if values[least] < 0 and least not in chosen else None
     result = _told(study, votes, contrast, chosen, voters, negative)
-    shares = mlp_shares(
-        source, inputs, pair, contrast.parts, contrast.logit,
-        tuple(dict.fromkeys((*asked, *voters))), voters, settings.seed,
-    )  # fmt: skip
+    named = tuple(dict.fromkeys((*asked, *voters)))
+    try:
+        shares = mlp_shares(
+            source, inputs, pair, contrast.parts, contrast.logit, named, voters, settings.seed
+        )
+    except ModelError:  # whose layers take no donors: its MLPs are not traced
+        shares = ()
     return replace(result, identity=model.identity, candidates=asked, mlps=shares)
 
 

@@ -60,8 +60,8 @@ class KnockoutSettings(Settings, panel=CUT):
     )
     draws: int = setting(
         3,
-        "Random controls of each cut, in which the same rows lose as much weight to other keys; 0 "
-        "for none.",
+        "Random controls of each cut, in which the same rows lose as much weight from other keys; "
+        "0 for none.",
         least=0,
         most=1000,
     )
