@@ -107,7 +107,7 @@ def document(atlas: Atlas) -> dict[str, Any]:
 
 
 def _minus(told: dict[str, str] | None) -> dict[str, str] | None:
-    return None if told is None else {key: minus(text) for key, text in told.items()}
+    return None if told is None else {key: minus(text) for key, text in told.items() if text}
 
 
 def _measures(atlas: Atlas) -> list[Measure]:

@@ -29,7 +29,7 @@ def knockout(
     """Cut attention from some tokens to others, and measure what that changes.
 
     The weights α_ij of rows i to keys j are cut in all heads, in some, or in a window of layers.
-    Beside each cut stand random controls: the same rows lose as much weight to other keys. What the
+    Beside a cut stand random controls: the same rows lose as much weight from other keys. What the
     model writes while edges are cut is shown for a prompt with ``generate``.
 
     Args:

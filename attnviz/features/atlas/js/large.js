@@ -26,6 +26,6 @@ export function drawLarge() {
     const { low, high } = clearest.scores[clearest.does.score] || { low: null, high: null };
     facts.push(fact(figure(clearest.does.mean), interval(low, high), `${clearest.does.name}, head `, link(clearest.name)));
   }
-  if (cost) facts.push(fact(cost.number, cost.ends, cost.said, ...(cost.head ? [link(cost.head)] : [])));
+  if (cost) facts.push(fact(cost.number, cost.ends || "", cost.said, ...(cost.head ? [link(cost.head)] : [])));
   fill(byId("large"), ...facts);
 }

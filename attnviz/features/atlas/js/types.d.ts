@@ -19,7 +19,7 @@ export interface Head {
   told: string[][]; measured: ([number, number | null, number | null] | null)[];
 }
 export interface Data {
-  atlas: { model: string; backend: string; exactness: string; summary: string[]; methods: { part: string; said: string }[]; notes: string[]; cost: { number: string; said: string; head: string; ends: string } | null; metric: { name: string; unit: string; distance: boolean; orange: number; ends: string[] } | null; findings: { title: string; name: string }[]; measures: { title: string; orange: number; ends: string[] }[]; heads: Head[] };
+  atlas: { model: string; backend: string; exactness: string; summary: string[]; methods: { part: string; said: string }[]; notes: string[]; cost: { number: string; said: string; head?: string; ends?: string } | null; metric: { name: string; unit: string; distance: boolean; orange: number; ends: string[] } | null; findings: { title: string; name: string }[]; measures: { title: string; orange: number; ends: string[] }[]; heads: Head[] };
   roles: Record<string, { color: string; ink: string; code: string }>;
   scores: Record<string, string>;
   /** the page of a head row by row */
