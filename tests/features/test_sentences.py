@@ -164,7 +164,10 @@ def test_one_step_one_text_one_position(model: Any) -> None:
     assert "No head" in read(of_film.headline(none))
     read(of_film.headline(film), of_film.heading(film))
     ablated = av.ablate("a cat", model=model, select="1.4", method="mean")
-    read(of_ablation.measure(replace(ablated, positions=1)))
+    read(of_ablation.measure(replace(ablated, positions=1)), *ablated.notes)
+    assert "and the rows where" not in " ".join(ablated.notes), "of one text none are known"
+    nothing = av.ablate("a", model=model, select="1.4, 3.0", method="mean")
+    assert "No effect is larger than rounding error (below" in read(*nothing.notes)
     sinks = av.sinks("cat", model=model)
     read(of_sinks.summary(sinks), of_sinks.measured(sinks))
     assert of_sinks.share(Interval(None)) == "–"

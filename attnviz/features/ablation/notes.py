@@ -33,8 +33,9 @@ SHARED = (
 )
 NEARNESS = (
     "What takes a head's place is not what the head gives. Its distance from that, as a share of "
-    "the output's size, and the rows where it is like no output of the head"
+    "the output's size"
 )
+UNLIKE = ", and the rows where it is like no output of the head"
 _NAMED = 4
 _APART = 5
 """Effects of two methods that are so many times as large as each other disagree."""
@@ -104,16 +105,17 @@ def _reference(report: Ablation, reference: Reference, tested: Sequence[Trial]) 
         )
     if {"mean", "resample"} <= set(report.methods) and not reference.disjoint:
         yield SHARED
-    told = []
+    told, unlike = [], ""
     for number, method in enumerate(report.methods):
         by = [effect.by[number] for effect in report.effects if len(effect.heads) == 1]
         apart = [change.apart for change in by if change.apart is not None]
         off = [change.off for change in by if change.off is not None]
         if apart:
             rows = f", {_percent(median(off))} of the rows" if off else ""
+            unlike = UNLIKE if off else unlike
             told.append(f"{method} {median(apart):.2f}{rows}")
     if told:
-        yield f"{NEARNESS}, for the median head: {'; '.join(told)}."
+        yield f"{NEARNESS}{unlike}, for the median head: {'; '.join(told)}."
 
 
 def _texts(report: Ablation) -> Iterator[str]:
@@ -145,10 +147,10 @@ def _method(report: Ablation) -> Iterator[str]:
 def _rounding(report: Ablation, noise: float) -> Iterator[str]:
     small = [effect for effect in report.effects if effect.rank is None]
     if small:
-        yield (
-            f"{len(small)} of {len(report.effects)} effects are within rounding error "
-            f"(below {noise:.1g}) and are not ranked."
-        )
+        some = f"{len(small)} of {len(report.effects)} effects are within rounding error "
+        if len(small) == len(report.effects):
+            some = "No effect is larger than rounding error "
+        yield f"{some}(below {noise:.1g}){' and are not ranked' * some[0].isdigit()}."
     if report.smallest is not None and abs(report.base) <= noise:
         yield f"With all heads the {report.metric} is 0 within rounding error."
 
