@@ -150,7 +150,7 @@ class Knockout(Renderable, Result):
         written: what the model writes, as it is and with each cut; empty unless asked for.
     """
 
-    schema: ClassVar[str] = "attnviz.knockout/1"
+    schema: ClassVar[str] = "attnviz.knockout/2"
     command: ClassVar[str] = "knockout"
 
     method: str
