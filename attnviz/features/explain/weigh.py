@@ -41,7 +41,7 @@ def trial_of(source: Source, inputs: Inputs) -> Trial:
     """Make the trial of one prediction: after the last token, or at the mask."""
     if is_masked(source):
         return at_mask(0, inputs, mask_id(source))[0]
-    return last(0, inputs)[0]
+    return last(0, inputs, source)[0]
 
 
 def candidates(
