@@ -22,10 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.statistics.clusters import ClusterSums
-from attnviz.statistics.robust import Between, median, per_text
+from attnviz.statistics.families import half_widths
+from attnviz.statistics.order import Between, median, per_text, trimmed_means
 from attnviz.statistics.simultaneous import COMMON, Bootstrap
-from attnviz.statistics.student import half_widths
-from attnviz.statistics.trimmed import trimmed_means
 from proofs.paths import PATHS
 
 SIZES = (5, 10, 20, 50, 200, 1000)

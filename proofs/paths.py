@@ -10,15 +10,14 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+from attnviz.statistics.paired import differences
 from numpy.typing import NDArray
 
 from attnviz.features.ablation.summed import Summed, together
 from attnviz.features.diff.run import APART
 from attnviz.scoring.scores import SCORES
-from attnviz.statistics.paired import differences
+from attnviz.statistics.order import per_text, trimmed_means
 from attnviz.statistics.ratios import ratios
-from attnviz.statistics.robust import per_text
-from attnviz.statistics.trimmed import trimmed_means
 
 Floats = NDArray[np.float64]
 Arrays = tuple[NDArray[Any], ...]

@@ -13,8 +13,7 @@ from attnviz.statistics.families import (
     one_sided,
     two_sided,
 )
-from attnviz.statistics.robust import largest_share, median, per_text
-from attnviz.statistics.trimmed import trimmed_means
+from attnviz.statistics.order import largest_share, median, per_text, trimmed_means
 
 
 def test_holm_by_hand() -> None:

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-
-from attnviz.statistics.families import judge
 from attnviz.statistics.maximum import ROUNDING, largest, off, width
 from attnviz.statistics.paired import differences
+
+from attnviz.statistics.families import judge
+from attnviz.statistics.order import trimmed_means
 from attnviz.statistics.ratios import ratios
-from attnviz.statistics.trimmed import trimmed_means
 
 Ends = tuple[np.ndarray, np.ndarray]
 """Of the joint intervals."""

@@ -6,14 +6,14 @@ import math
 
 import numpy as np
 import pytest
+from attnviz.statistics.copies import factor, together
 from scipy import special
 
 from attnviz.statistics.clusters import ClusterSums, summable
-from attnviz.statistics.copies import factor, together
 from attnviz.statistics.exact import Exact
+from attnviz.statistics.families import half_width, half_widths, p_above
+from attnviz.statistics.histogram import BINS, Spread
 from attnviz.statistics.simultaneous import Bootstrap, poisson
-from attnviz.statistics.spread import BINS, Spread
-from attnviz.statistics.student import half_width, half_widths, p_above
 
 
 def test_sums_are_exact_and_the_same_in_any_order() -> None:

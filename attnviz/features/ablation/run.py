@@ -47,7 +47,7 @@ from attnviz.scoring.plugins import user_defined
 from attnviz.scoring.roles import ROLES
 from attnviz.scoring.sums import Sums
 from attnviz.scoring.user_measures import FILLS
-from attnviz.statistics.ranks import spearman
+from attnviz.statistics.order import spearman
 
 DRAWS = 8
 """Texts times donors are about so many at least."""

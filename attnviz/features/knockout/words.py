@@ -21,6 +21,7 @@ _METHODS = {
     "after": "cut after softmax, rows scaled to what they were",
     "zero": "cut after softmax, rows not scaled",
 }
+_JOINT = "medians over texts, whose intervals hold for all cuts at once"
 MARK = "*"
 """Behind what surely differs from its control, judged with all others."""
 
@@ -110,7 +111,7 @@ def sentence(result: Knockout) -> str:
 def measure(result: Knockout) -> str:
     """What was measured on what, in one line."""
     draws = f"{counted(result.draws, 'random control')} of each cut" if result.draws else ""
-    interval = "intervals hold for all cuts at once" if _known(result) else ""
+    interval = _JOINT if _known(result) else ""
     parts = (
         f"{metric(result)}, {method(result)}",
         counted(result.texts, "text"),

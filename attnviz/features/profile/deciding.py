@@ -19,8 +19,7 @@ from attnviz.scoring.roles import ROLES
 from attnviz.scoring.scores import SCORES
 from attnviz.statistics.clusters import LEVEL
 from attnviz.statistics.exact import Floats
-from attnviz.statistics.families import POWER, holm, one_sided
-from attnviz.statistics.student import half_widths
+from attnviz.statistics.families import POWER, half_widths, holm, one_sided
 
 Bools = NDArray[np.bool_]
 

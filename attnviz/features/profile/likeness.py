@@ -21,7 +21,7 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.source import Rows
 from attnviz.features.profile.tasks import mixed
 from attnviz.statistics.clusters import LEAST, LEVEL
-from attnviz.statistics.student import half_width
+from attnviz.statistics.families import half_width
 
 TEXTS = 64
 """Texts in the sample, where the matrices are small enough."""

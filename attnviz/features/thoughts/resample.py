@@ -27,7 +27,7 @@ from attnviz.features.thoughts.sentences import TAGS
 from attnviz.models.cache import Cache, as_records
 from attnviz.statistics.clusters import LEAST, LEVEL
 from attnviz.statistics.exact import Floats
-from attnviz.statistics.student import half_widths
+from attnviz.statistics.families import half_widths
 
 _ENDS = (".", "!", "?", "…", "。", "！", "？", "\n")
 _BEHIND = " \"'”’»)]*_"

@@ -14,6 +14,7 @@ from typing import Any
 import jsonschema_rs
 import numpy as np
 import pytest
+from attnviz.statistics.paired import _drawn, differences
 
 import attnviz as av
 from attnviz.cli import main
@@ -24,7 +25,6 @@ from attnviz.features.diff.result import Diff
 from attnviz.features.diff.rows import distances
 from attnviz.models.identity import identity
 from attnviz.models.untrained import FreshConfig
-from attnviz.statistics.paired import _drawn, differences
 from tests import ROOT
 from tests.features.view.test_view_page import axe
 from tests.viewing import opened, until
