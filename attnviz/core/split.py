@@ -11,8 +11,10 @@ how data are divided wherever a choice is made, and this module alone divides th
 | ``field:NAME=VALUE`` | those with that value | the others |
 | ``all`` | all | all |
 
-A hash says of each by itself on which side it is: more data move none to the other side. Where data
-name their parts themselves, as a corpus its training and test documents, a field of theirs decides.
+Copies and near copies of a text, document or example are on one side and count once: they are told
+by :func:`same_text`. A hash says of each by itself on which side it is: more data move none to the
+other side. Where data name their parts themselves, as a corpus its training and test documents, a
+field of theirs decides.
 """
 
 from __future__ import annotations
@@ -35,6 +37,13 @@ if TYPE_CHECKING:
     Bools = NDArray[np.bool_]
 
 HALVES, EVERYTHING = "halves", "all"
+
+
+def same_text(text: str) -> str:
+    """What near copies of a text share: its words, whatever their case and the space between."""
+    return " ".join(text.split()).casefold()
+
+
 _HASH = re.compile(r"hash:(0?\.[0-9]{1,6})")
 _FIELD = re.compile(r"field:([^=]+)(?:=(.+))?", re.DOTALL)
 

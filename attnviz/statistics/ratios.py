@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.statistics.clusters import LEAST, LEVEL, merge_copies
+from attnviz.statistics.clusters import LEAST, merge_copies
 from attnviz.statistics.exact import Floats, Integers
-from attnviz.statistics.families import POWER, half_widths, holm, two_sided
+from attnviz.statistics.families import LEVEL, POWER, half_widths, holm, two_sided
 from attnviz.statistics.order import ROUNDING
 from attnviz.statistics.simultaneous import (
     COMMON,

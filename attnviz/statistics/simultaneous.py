@@ -42,8 +42,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.statistics.clusters import LEVEL, ClusterSums
+from attnviz.statistics.clusters import ClusterSums
 from attnviz.statistics.exact import FixedPoint, Floats, Integers
+from attnviz.statistics.families import LEVEL
 from attnviz.statistics.order import ROUNDING
 
 REPLICATES = 1000

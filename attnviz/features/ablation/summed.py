@@ -140,7 +140,12 @@ def estimates(
     """
     changes = summed.changes.reshape(len(summed.texts), -1)
     pooled = ratios(
-        changes, summed.rows, summed.names, size=summed.rows * 0.0, rounding=rounding, joint=False
+        changes,
+        summed.rows,
+        summed.names,
+        size=np.zeros(len(changes)),
+        rounding=rounding,
+        joint=False,
     )
     mean = Between(pooled.value, pooled.low, pooled.high)
     sums, rows = merge_copies(summed.names, changes, summed.rows)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from attnviz.drawing.labels import counted, percent
 from attnviz.drawing.signed import signed
 from attnviz.features.ablation.result import Ablation, Change, Effect
+from attnviz.statistics.coverage import holds
 
 _OFTEN = 0.005
 """A share of the texts that is not 0 % when it is written."""
@@ -143,7 +144,8 @@ def measure(report: Ablation) -> str:
         f"heads replaced by: {report.method}",
         _AVERAGES[report.average] if report.texts > 1 else "",
     ]
-    if report.family > 1 and any(effect.first.joint_low is not None for effect in report.effects):
+    known = any(effect.first.joint_low is not None for effect in report.effects)
+    if report.family > 1 and known and holds("ablate: all at once", report.clusters):
         parts.append(f"95 % intervals for all {report.family} at once")
     if report.smallest:
         parts.append(

@@ -21,6 +21,7 @@ from attnviz.features.diff.rows import Maps, aligned, alignment, distances, mask
 from attnviz.scoring.observe import score_capture
 from attnviz.scoring.select import describe
 from attnviz.statistics.clusters import LEAST
+from attnviz.statistics.coverage import holds
 from attnviz.statistics.families import half_widths
 from attnviz.statistics.order import ROUNDING, Between, Medians, medians, per_text, too_few
 
@@ -250,6 +251,8 @@ def _notes(texts: int, questions: int) -> Iterable[str]:
         return
     if said := too_few(texts, questions, "heads and scores"):
         yield said
+        return
+    if not holds("diff: all at once", texts):
         return
     yield (
         "Intervals of changes are 95 % of the typical text (the median), for all "

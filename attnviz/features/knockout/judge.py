@@ -102,7 +102,9 @@ def _judged(values: Floats, rounding: Floats, names: Sequence[str]) -> Floats:
     there = ~np.isnan(values)
     sums, rows = merge_copies(names, np.where(there, values, 0.0), there.astype(np.int64))
     found = medians(per_text(sums, rows), rounding=rounding)
-    mean = ratios(sums, rows, range(len(sums)), size=rows * rounding / ROUNDING, joint=False)
+    mean = ratios(
+        sums, rows, list(dict.fromkeys(names)), size=rows * rounding / ROUNDING, joint=False
+    )
     return np.stack(
         [found.center, found.low, found.high, found.joint_low, found.joint_high,
          mean.value, mean.low, mean.high]

@@ -8,6 +8,7 @@ from attnviz.drawing.signed import signed
 from attnviz.features.knockout.places import BEFORE, PUNCTUATION, SINK
 from attnviz.features.knockout.result import CutChange, CutEffect, Knockout
 from attnviz.features.knockout.settings import REDIRECT
+from attnviz.statistics.coverage import holds
 
 _ROWS = {LAST: "the last token", EVERY: "all tokens"}
 _KEYS = {
@@ -124,7 +125,8 @@ def measure(result: Knockout) -> str:
 
 
 def _known(result: Knockout) -> bool:
-    return any(effect.change.joint_low is not None for effect in result.effects)
+    known = any(effect.change.joint_low is not None for effect in result.effects)
+    return known and holds("knockout: all at once", result.clusters)
 
 
 def title(result: Knockout) -> str:

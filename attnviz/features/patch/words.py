@@ -17,6 +17,7 @@ from attnviz.features.patch.result import (
     TaskScore,
 )
 from attnviz.features.patch.tasks import TASKS
+from attnviz.statistics.coverage import holds
 
 
 def no_page() -> UsageError:
@@ -390,7 +391,8 @@ def measure(result: Patch) -> str:
         how = f"EAP-IG, {result.steps} steps" if result.steps else "EAP"
         parts.append(f"{result.estimated:,} paths estimated by {how}")
     firsts = [effect.first for effect in result.effects] + [edge.first for edge in result.edges]
-    if result.family > 1 and any(share.joint_low is not None for share in firsts):
+    known = any(share.joint_low is not None for share in firsts)
+    if result.family > 1 and known and holds("patch: all at once", result.clusters):
         parts.append(f"95 % intervals of the typical pair, for all {result.family:,} at once")
     if result.correlation is not None:
         parts.append(f"rank correlation of estimates and effects {result.correlation:.2f}")

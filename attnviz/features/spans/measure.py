@@ -18,7 +18,8 @@ from attnviz.features.spans.observe import SpanObserver, SpanSums, by_name
 from attnviz.features.spans.result import NamedSpan, SpanShare, SpanWeights
 from attnviz.scoring.passes import observe
 from attnviz.scoring.replay import blocks
-from attnviz.statistics.clusters import LEVEL, ClusterSums, merge_copies
+from attnviz.statistics.clusters import ClusterSums, merge_copies
+from attnviz.statistics.families import LEVEL
 from attnviz.statistics.ratios import Ratios, ratios
 
 Groups = Sequence[Sequence[int]]
