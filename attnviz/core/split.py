@@ -189,7 +189,7 @@ def sides(
 def sides_by_name(
     split: str, names: Sequence[Hashable], seed: int, values: Values = NO_VALUES
 ) -> tuple[Bools, Bools]:
-    """The same of things with names, those of one name on one side.
+    """The same of things with names, those of one name, or of near copies, on one side.
 
     Args:
         split: every second one is the first half of the names in a random order.
@@ -203,6 +203,7 @@ def sides_by_name(
         return sides(split, range(len(names)))
     if field_of(split):
         return _by_field(split, names, values)
+    names = [same_text(name) if isinstance(name, str) else name for name in names]
     known = list(dict.fromkeys(names))
     if split == HALVES:
         random.Random(f"{seed}/halves").shuffle(known)

@@ -6,6 +6,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from attnviz.features.profile import run, saved
 from attnviz.features.profile.parts import HeadDistribution
 from attnviz.features.profile.result import Profile
 from attnviz.features.profile.sampled.relations import CLASSES, CONDITIONS, RELATIONS
-from attnviz.features.profile.sampled.sample import ROWS, hashes
+from attnviz.features.profile.sampled.sample import ROWS, RowSample, hashes
 from attnviz.scoring.axes import is_punctuation
 from tests.features.profile.corpus import lines, sentences
 from tests.features.profile.test_bits import content
@@ -479,13 +480,38 @@ def test_a_planted_syntactic_head_is_a_behaviour_where_a_treebank_says_so(
     assert not {"governor", "subject", "object", "dependent"} & set(shares(texts=texts))
 
 
+@pytest.mark.parametrize("scale", ["default", "trained"])
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_random_weights_have_no_behaviours(seed) -> None:
-    source = av.load("demo-gpt2", untrained=seed)
+def test_random_weights_have_no_behaviours(seed, scale) -> None:
+    source = av.load("demo-gpt2", untrained=seed, scale=scale)
     profile = av.profile(texts=sentences(120), model=source, select="all")
     for one in profile.distribution.heads:
         assert not one.behaviours.shares, one.head.name
         assert one.behaviours.unexplained.value == 1
+
+
+def test_copies_and_near_copies_count_once_and_stay_on_one_side() -> None:
+    """Each text a second time, in other case and space: no narrower, and no rule on its copies."""
+    texts = repeated_words(30)
+    near = [text.replace(" ", "  ") for text in texts]
+    weights = partial(mixed, by_chance=True)
+    once, twice = planted(weights, texts), planted(weights, [*texts, *near])
+    assert once.behaviours.measured_on == twice.behaviours.measured_on
+    assert once.behaviours.found_on == twice.behaviours.found_on
+    assert once.behaviours.shares == twice.behaviours.shares
+
+
+def test_rows_of_copies_are_told_by_hand() -> None:
+    sample = RowSample.empty(1, 1)
+    sample.columns |= {
+        "alike": np.array([7, 7, 8, 7, 9], np.uint64),
+        "cluster": np.array([1, 2, 2, 1, 3], np.uint64),
+        "text": np.array([11, 12, 13, 11, 14], np.uint64),
+        "row": np.array([4, 4, 4, 5, 4], np.int32),
+    }
+    clusters, single = sample.independent()
+    assert clusters.tolist() == [1, 1, 1, 1, 3]
+    assert single.tolist() == [True, False, True, True, True]
 
 
 def test_a_sample_is_fair() -> None:
