@@ -24,6 +24,7 @@ from attnviz.errors import AttnvizError, SelectionError, UsageError
 from attnviz.features.profile import run, saved
 from attnviz.features.profile.parts import HeadDistribution
 from attnviz.features.profile.result import Profile
+from attnviz.features.profile.sampled import rules
 from attnviz.features.profile.sampled.relations import CLASSES, CONDITIONS, RELATIONS
 from attnviz.features.profile.sampled.sample import ROWS, RowSample, hashes
 from attnviz.scoring.axes import is_punctuation
@@ -480,10 +481,33 @@ def test_a_planted_syntactic_head_is_a_behaviour_where_a_treebank_says_so(
     assert not {"governor", "subject", "object", "dependent"} & set(shares(texts=texts))
 
 
-@pytest.mark.parametrize("scale", ["default", "trained"])
+def test_random_weights_of_trained_sizes_have_no_rule_that_chance_explains() -> None:
+    """They look at where a text or a sentence begins, surely; nothing is said of words."""
+    source = av.load("demo-gpt2", untrained=0, scale="trained")
+    profile = av.profile(texts=sentences(120), model=source, select="all")
+    told = [
+        rule
+        for one in profile.distribution.heads
+        for leaf in one.behaviours.tree
+        for rule in leaf.rules
+    ]
+    assert {name for name, _ in told} <= {"first", "local"}
+    for name, share in told:
+        assert share.value > share.chance, name
+        assert share.low > share.chance, name
+
+
+def test_rules_that_do_not_stand_leave_the_tree() -> None:
+    divided = rules.Division(0, rules.Leaf((1, 3)), rules.Leaf((2,)))
+    holds, otherwise = ((0, True),), ((0, False),)
+    assert rules.pruned(divided, set()) == rules.Leaf(())
+    left = rules.pruned(divided, {(otherwise, 2), (holds, 3), (otherwise, 1)})
+    assert left == rules.Division(0, rules.Leaf((3,)), rules.Leaf((2,)))
+
+
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_random_weights_have_no_behaviours(seed, scale) -> None:
-    source = av.load("demo-gpt2", untrained=seed, scale=scale)
+def test_random_weights_have_no_behaviours(seed) -> None:
+    source = av.load("demo-gpt2", untrained=seed)
     profile = av.profile(texts=sentences(120), model=source, select="all")
     for one in profile.distribution.heads:
         assert not one.behaviours.shares, one.head.name
