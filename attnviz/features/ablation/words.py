@@ -102,6 +102,12 @@ def largest(changes: Sequence[Change]) -> str:
     return "" if share is None else percent(share) if share <= 1 else "> 100 %"
 
 
+def together(report: Ablation) -> bool:
+    """Whether there are intervals that hold for all groups and methods at once."""
+    known = any(effect.first.joint_low is not None for effect in report.effects)
+    return known and holds("ablate: all at once", report.clusters)
+
+
 def mean(change: Change) -> str:
     """The mean over all positions with an interval of its own; empty where it is the figure."""
     if change.mean is None or change.mean == change.change:
@@ -144,8 +150,7 @@ def measure(report: Ablation) -> str:
         f"heads replaced by: {report.method}",
         _AVERAGES[report.average] if report.texts > 1 else "",
     ]
-    known = any(effect.first.joint_low is not None for effect in report.effects)
-    if report.family > 1 and known and holds("ablate: all at once", report.clusters):
+    if report.family > 1 and together(report):
         parts.append(f"95 % intervals for all {report.family} at once")
     if report.smallest:
         parts.append(

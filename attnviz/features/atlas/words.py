@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from attnviz.core.own_names import called
 from attnviz.drawing.labels import counted, listing
 from attnviz.features.ablation.result import Effect
+from attnviz.features.ablation.words import together as joint_effects
 from attnviz.features.atlas.result import Atlas, AtlasHead, GoldPart
 from attnviz.features.circuits.result import Edge
 from attnviz.features.coref.result import COREFERENCE
@@ -69,8 +70,9 @@ def methods(atlas: Atlas) -> Iterator[tuple[str, str]]:
             "ablate",
             f"ablation of every head alone ({how.method}), change of {how.metric} ({how.unit}) "
             f"over {counted(how.positions, 'position')} of {counted(how.texts, 'text')}; "
-            f"figures by {how.methods[0]}, with 95 % intervals over texts that hold for all heads "
-            "and methods at once; needed: by two methods, all heads judged together",
+            f"figures by {how.methods[0]}{', of the typical text' * (how.average == 'median')}"
+            + ", with 95 % intervals for all heads and methods at once; needed: by two methods, "
+            "all heads judged together" * joint_effects(how),
         )
     for part, gold, cases in (("syntax", atlas.syntax, "words"), ("coref", atlas.coref, "cases")):
         if gold is not None:
