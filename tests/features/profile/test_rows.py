@@ -514,15 +514,18 @@ def test_random_weights_have_no_behaviours(seed) -> None:
         assert one.behaviours.unexplained.value == 1
 
 
-def test_copies_and_near_copies_count_once_and_stay_on_one_side() -> None:
-    """Each text a second time, in other case and space: no narrower, and no rule on its copies."""
+@pytest.mark.parametrize("change", [str, str.upper])
+def test_copies_and_near_copies_count_once_and_stay_on_one_side(change: Any) -> None:
+    """Each text a second time, as it is or in capitals: as many rows as of one, not of both."""
     texts = repeated_words(30)
-    near = [text.replace(" ", "  ") for text in texts]
     weights = partial(mixed, by_chance=True)
-    once, twice = planted(weights, texts), planted(weights, [*texts, *near])
-    assert once.behaviours.measured_on == twice.behaviours.measured_on
-    assert once.behaviours.found_on == twice.behaviours.found_on
-    assert once.behaviours.shares == twice.behaviours.shares
+    once, twice = (
+        planted(weights, some).behaviours for some in (texts, [*texts, *map(change, texts)])
+    )
+    rows = [found.found_on + found.measured_on for found in (once, twice)]
+    assert rows[0] == rows[1] if change is str else rows[1] < 2 * rows[0]
+    share, again = once.shares["previous"], twice.shares["previous"]
+    assert again.high - again.low > 0.7 * (share.high - share.low)
 
 
 def test_rows_of_copies_are_told_by_hand() -> None:

@@ -162,10 +162,10 @@ class RowSample:
         self.texts = {key: text for key, text in self.texts.items() if key in shown}
 
     def independent(self) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
-        """What each row counts with [n], and whether it is no copy of another row [n].
+        """What each row counts with [n], and whether it is of the one text that counts [n].
 
         Texts with the same words, whatever their case and the space between, count with the first
-        of their clusters, and a row that several of them have is that of one.
+        of their clusters, and rows are those of one of them.
         """
         _, alike = np.unique(self["alike"], return_inverse=True)
         _, cluster = np.unique(self["cluster"], return_inverse=True)
@@ -179,13 +179,9 @@ class RowSample:
             if (smallest == root).all():
                 break
             root = smallest
-        order = np.lexsort((self["text"], self["row"], alike))
-        pairs = np.stack([alike, self["row"]])[:, order]
-        first = np.ones(len(order), np.bool_)
-        first[1:] = (pairs[:, 1:] != pairs[:, :-1]).any(0)
-        single = np.empty_like(first)
-        single[order] = first
-        return root, single
+        first = np.full(alike.max(initial=-1) + 1, np.iinfo(np.uint64).max, np.uint64)
+        np.minimum.at(first, alike, self["text"])
+        return root, self["text"] == first[alike]
 
     def renumber(self, offset: int) -> None:
         """Count the texts from ``offset`` on, since others came before them."""
