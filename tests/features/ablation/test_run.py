@@ -53,7 +53,7 @@ MANY = [*TEXTS, *REPEATED[:8]]
 def test_too_few_texts_say_so_and_keep_single_intervals() -> None:
     """Of 24 heads by two methods 11 are needed, and 10 say nothing of all at once."""
     for count in (7, 10, 11):
-        found = av.ablate(MANY[:count], method="zero, mean:tokens")
+        found = av.ablate(MANY[:count], select="*.*", method="zero, mean:tokens")
         joint = [effect.first.joint_low is not None for effect in found.effects]
         assert all(effect.low is not None for effect in found.effects)
         assert all(joint) if count == 11 else not any(joint)
