@@ -429,7 +429,10 @@ def test_files_and_command_line(
     assert document["before"] == "a.npz"
     assert main([*near, "--csv"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "name,layer,index,head,figure,before,after,change,low,high"
+    assert (
+        lines[0]
+        == "name,layer,index,head,figure,before,after,change,low,high,typical,joint_low,joint_high"
+    )
     assert main(["diff", TIRED, WIDE, "--align", "position", "--top", "2"]) == 0
     assert "22 heads differ less" in capsys.readouterr().out
     Path("t.txt").write_text("\n".join(TEXTS))
