@@ -277,10 +277,10 @@ def table(
     """Lines of Markdown, a column for each number of texts."""
     kinds = dict.fromkeys(kind for found in tables.values() for kind in found)
     order = {name: place for place, name in enumerate(PATHS)}
-    kinds = sorted(kinds, key=lambda kind: order.get(re.split("[,:]", kind)[0], 0))
+    listed = sorted(kinds, key=lambda kind: order.get(re.split("[,:]", kind)[0], 0))
     yield f"| {'interval':38} | " + " | ".join(f"{size:>12,}" for size in tables) + " |"
     yield f"|{'-' * 40}|" + f"{'-' * 13}:|" * len(tables)
-    for kind in kinds:
+    for kind in listed:
         cells = ("–" if kind not in found else cell(found[kind]) for found in tables.values())
         yield f"| {kind:38} | " + " | ".join(f"{cell:>12}" for cell in cells) + " |"
 

@@ -516,16 +516,15 @@ def test_random_weights_have_no_behaviours(seed) -> None:
 
 @pytest.mark.parametrize("change", [str, str.upper])
 def test_copies_and_near_copies_count_once_and_stay_on_one_side(change: Any) -> None:
-    """Each text a second time, as it is or in capitals: as many rows as of one, not of both."""
+    """Each text a second time, as it is or in capitals: the rows are those of one, not of both."""
     texts = repeated_words(30)
     weights = partial(mixed, by_chance=True)
-    once, twice = (
-        planted(weights, some).behaviours for some in (texts, [*texts, *map(change, texts)])
+    changed = list(map(change, texts))
+    once, alone, twice = (
+        planted(weights, some).behaviours for some in (texts, changed, [*texts, *changed])
     )
-    rows = [found.found_on + found.measured_on for found in (once, twice)]
-    assert rows[0] == rows[1] if change is str else rows[1] < 2 * rows[0]
-    share, again = once.shares["previous"], twice.shares["previous"]
-    assert again.high - again.low > 0.7 * (share.high - share.low)
+    rows = [found.found_on + found.measured_on for found in (once, alone, twice)]
+    assert min(rows[:2]) <= rows[2] <= max(rows[:2])
 
 
 def test_rows_of_copies_are_told_by_hand() -> None:

@@ -242,7 +242,7 @@ class _Head:
     def _by_text(self, values: NDArray[np.float64], of: Bools) -> ClusterSums:
         """The sums of values of some rows, with texts as clusters."""
         texts, places = np.unique(self._clusters[of], return_inverse=True)
-        a = np.bincount(places, values, len(texts))
+        a = np.bincount(places, values, len(texts)).astype(np.float64)
         return ClusterSums.of(a, np.bincount(places, minlength=len(texts)))
 
     def _kept(self, tree: rules.Tree, held_out: Bools) -> rules.Tree:
