@@ -376,7 +376,7 @@ def ablate(
     mask: Literal['some', 'each'] = 'some',
     by: Literal['head', 'position'] = 'head',
     estimate: Literal['plain', 'layer'] | None = None,
-    average: Literal['mean', 'trimmed', 'median'] = 'trimmed',
+    average: Literal['median', 'trimmed', 'mean'] = 'median',
     smallest: float = 0.01,
     curve: str | None = None,
     split: str = 'halves',

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import attnviz as av
-from attnviz.statistics.ranks import spearman
+from attnviz.statistics.order import spearman
 
 SEEDS = 2
 ASKED = (("zero", "zero"), ("mean", "mean"), ("mean over tokens", "mean:tokens"),

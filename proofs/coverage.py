@@ -6,15 +6,17 @@ every kind of interval is computed as attnviz does. Without a file the populatio
 of very different lengths, with heavy tails.
 
 FILE may also be an .npz archive of what a command measures of every text; ``--path`` says which
-(:mod:`proofs.paths`): ``effects`` of ablated heads, ``pairs`` of scores in two models,
-``contrasts`` of keys by their sources. Without FILE its own population is made up.
+(:mod:`proofs.paths`): ``ablate``, ``knockout``, ``patch``, ``thoughts``, ``diff``, ``sources``, or
+``all`` of them, each on a population that is made up, without FILE. Below stands how many of the
+effects that there are the intervals find.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,13 +24,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.statistics.clusters import ClusterSums
-from attnviz.statistics.robust import Between, median, per_text
+from attnviz.statistics.families import half_widths
+from attnviz.statistics.order import Between, medians, per_text, trimmed_means
 from attnviz.statistics.simultaneous import COMMON, Bootstrap
-from attnviz.statistics.student import half_widths
-from attnviz.statistics.trimmed import trimmed_means
-from proofs.paths import PATHS
+from proofs.paths import PATHS, Held
 
 SIZES = (5, 10, 20, 50, 200, 1000)
+JOINT_SIZES = (10, 15, 19, 20, 21, 30, 50, 200)
+"""Of the paths: on either side of 20, where a method may change."""
 RUNS = 200
 REPLICATES = 500
 
@@ -43,11 +46,15 @@ class Population(NamedTuple):
 
 
 class Coverage(NamedTuple):
-    """How often intervals held: all of them together, and of single means the median and worst."""
+    """How often intervals held: all of them together, and of single means the median and worst.
+
+    Beside it the share of the true effects that they found, where these are known.
+    """
 
     joint: float
     middle: float
     worst: float
+    found: float | None = None
 
 
 def made_up(texts: int = 20_000, means: int = 24, seed: int = 0) -> Population:
@@ -131,13 +138,19 @@ def path_coverage(
 ) -> dict[str, Coverage]:
     """The same of a code path of :data:`proofs.paths.PATHS`, on a population of its arrays."""
     path, draw = PATHS[name], np.random.default_rng([seed, groups])
-    held: dict[str, list[Floats]] = {}
+    held: dict[str, list[Held]] = {}
     truth = path.truth(tuple(arrays))
     for run in range(runs):
         some = draw.integers(0, len(arrays[0]), groups)
-        for kind, inside in path.held(tuple(one[some] for one in arrays), truth, run):
-            held.setdefault(kind, []).append(inside)
-    return {kind: found for kind, runs in held.items() if (found := _summed(np.array(runs)))}
+        for kept in path.held(tuple(one[some] for one in arrays), truth, run):
+            held.setdefault(kept.kind, []).append(kept)
+    tables = {}
+    for kind, samples in held.items():
+        summed = _summed(np.array([kept.inside for kept in samples]))
+        if summed:
+            shown = np.array([kept.found for kept in samples])
+            tables[kind] = summed._replace(found=float(np.nanmean(shown)))
+    return tables
 
 
 def _truth(population: Population) -> Mapping[str, Floats]:
@@ -146,7 +159,7 @@ def _truth(population: Population) -> Mapping[str, Floats]:
         "pooled": population.a.sum(0) / population.b.sum(0),
         "macro": np.nanmean(values, axis=0),
         "trimmed": _trimmed(values).value,
-        "median": median(values).value,
+        "median": np.nanmedian(values, axis=0),
     }
 
 
@@ -179,7 +192,8 @@ def _held(
         yield f"{title}, simultaneous: common scores", _where(inside, common & known)
         yield f"{title}, simultaneous: rare scores", _where(inside, rare & known)
     yield "trimmed mean", _between(_trimmed(values), truth["trimmed"])
-    yield "median", _between(median(values), truth["median"])
+    middle = medians(values)
+    yield "median", _between(Between(middle.center, middle.low, middle.high), truth["median"])
 
 
 def _trimmed(values: Floats) -> Between:
@@ -190,8 +204,7 @@ def _trimmed(values: Floats) -> Between:
     for columns in (whole, *np.eye(values.shape[1], dtype=bool)[~whole & there.any(0)]):
         some = values[there[:, columns].all(1)][:, columns]
         if some.size:
-            found = trimmed_means(some, joint=False)
-            bounds[:, columns] = found.center, found.low, found.high
+            bounds[:, columns] = trimmed_means(some)
     return Between(*bounds)
 
 
@@ -221,9 +234,9 @@ def main(arguments: list[str]) -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m proofs.coverage", description=__doc__)
     parser.add_argument("file", nargs="?", type=Path, help="texts, a treebank, or sums (.npz)")
-    parser.add_argument("--path", choices=[*PATHS, "scores"], default="scores")
+    parser.add_argument("--path", choices=[*PATHS, "all", "scores"], default="scores")
     parser.add_argument("--model", default="demo-gpt2")
-    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, metavar="N")
+    parser.add_argument("--sizes", type=int, nargs="+", metavar="N")
     parser.add_argument("--runs", type=int, default=RUNS)
     given = parser.parse_args(arguments)
     tables: dict[int, dict[str, Coverage]] = {}
@@ -231,15 +244,20 @@ def main(arguments: list[str]) -> int:
         population = made_up() if given.file is None else of_texts(given.file, given.model)
         texts, means = population.a.shape
         print(f"{texts:,} texts, {means} means; {given.runs} samples of each size")
-        for size in given.sizes:
+        for size in given.sizes or SIZES:
             tables[size] = coverage(population, size, runs=given.runs)
     else:
-        arrays = read_arrays(given.path, given.file)
-        print(f"{len(arrays[0]):,} texts; {given.runs} samples of each size")
-        for size in given.sizes:
-            tables[size] = path_coverage(given.path, arrays, size, runs=given.runs)
+        print(f"{given.runs} samples of each size")
+        for name in PATHS if given.path == "all" else [given.path]:
+            arrays = read_arrays(name, given.file)
+            for size in given.sizes or JOINT_SIZES:
+                found = path_coverage(name, arrays, size, runs=given.runs)
+                tables.setdefault(size, {}).update(found)
     print("all together / the median mean / the worst mean, in %\n")
-    print("\n".join(table(tables)))
+    print("\n".join(table(tables, _cell)))
+    if given.path != "scores":
+        print("\neffects that are found, of those that there are, in %\n")
+        print("\n".join(table(tables, _found)))
     return 0
 
 
@@ -253,18 +271,26 @@ def read_arrays(name: str, file: Path | None) -> Sequence[NDArray[Any]]:
     return [a if a.ndim < 3 else a.reshape(len(a), -1) for a in arrays]
 
 
-def table(tables: Mapping[int, Mapping[str, Coverage]]) -> Iterator[str]:
+def table(
+    tables: Mapping[int, Mapping[str, Coverage]], cell: Callable[[Coverage], str]
+) -> Iterator[str]:
     """Lines of Markdown, a column for each number of texts."""
     kinds = dict.fromkeys(kind for found in tables.values() for kind in found)
+    order = {name: place for place, name in enumerate(PATHS)}
+    listed = sorted(kinds, key=lambda kind: order.get(re.split("[,:]", kind)[0], 0))
     yield f"| {'interval':38} | " + " | ".join(f"{size:>12,}" for size in tables) + " |"
     yield f"|{'-' * 40}|" + f"{'-' * 13}:|" * len(tables)
-    for kind in kinds:
-        cells = (_cell(found.get(kind)) for found in tables.values())
+    for kind in listed:
+        cells = ("–" if kind not in found else cell(found[kind]) for found in tables.values())
         yield f"| {kind:38} | " + " | ".join(f"{cell:>12}" for cell in cells) + " |"
 
 
-def _cell(found: Coverage | None) -> str:
-    return "–" if found is None else " / ".join(f"{100 * share:.0f}" for share in found)
+def _cell(found: Coverage) -> str:
+    return " / ".join(f"{100 * share:.0f}" for share in found[:3])
+
+
+def _found(found: Coverage) -> str:
+    return "–" if found.found is None else f"{100 * found.found:.0f}"
 
 
 if __name__ == "__main__":

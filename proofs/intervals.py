@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 
 from attnviz.statistics.coverage import CLOSE, word, word_of
 from attnviz.statistics.ratios import ratios
-from proofs.coverage import Population, coverage, made_up, path_coverage
+from proofs.coverage import JOINT_SIZES, Population, coverage, made_up, path_coverage
 from proofs.paths import PATHS
 from proofs.row import Proof
 
 COMMAND = "python -m proofs intervals; python -m proofs.coverage"
 LEVEL = 0.95
+FALL = 0.017
+"""By so much power may fall from one number of texts to the next."""
 KINDS = {
     "pooled, each: common scores": ("middle", "the median score, texts as clusters (Student's t)"),
     "pooled, simultaneous: common scores": ("joint", "all scores at once (max-T, studentized)"),
@@ -36,12 +39,11 @@ def rows(small: bool, minilm: str) -> Iterator[Proof]:
         yield rare(found["pooled, each: rare scores"].middle, size, runs)
     yield unclustered(population, runs)
     yield from effects(runs)
-    yield from paths(20 if small else 100, (20,) if small else (10, 20, 50, 200))
+    yield from paths(20 if small else 100, (19, 20) if small else JOINT_SIZES)
 
 
 PROMISED = {
-    "ablate, trimmed: all at once": "joint",
-    "diff: all at once": "joint",
+    **{f"{name}: all at once": "joint" for name in PATHS if name != "sources"},
     "sources: each": "middle",
     "sources: all at once": "joint",
 }
@@ -52,10 +54,15 @@ def paths(runs: int, sizes: Sequence[int]) -> Iterator[Proof]:
     """The functions that commands call, on texts made up with the tails of a treebank's."""
     for name, path in PATHS.items():
         arrays = path.made_up()
+        power: dict[str, list[tuple[int, float]]] = {}
         for size in sizes:
             found = path_coverage(name, arrays, size, runs=runs)
-            for kind in found.keys() & PROMISED.keys():
+            for kind in sorted(found.keys() & PROMISED.keys()):
                 yield promised(kind, getattr(found[kind], PROMISED[kind]), size, runs)
+                if PROMISED[kind] == "joint":
+                    power.setdefault(kind, []).append((size, found[kind].found or 0.0))
+        for kind, shares in power.items():
+            yield no_cliff(kind, shares, runs)
 
 
 def promised(kind: str, share: float, size: int, runs: int) -> Proof:
@@ -68,6 +75,20 @@ def promised(kind: str, share: float, size: int, runs: int) -> Proof:
         f"{100 * share:.1f} %", f"at least {100 * least:.1f} % in {runs} draws", share >= least,
         COMMAND,
     )  # fmt: skip
+
+
+def no_cliff(kind: str, shares: Sequence[tuple[int, float]], runs: int) -> Proof:
+    """A row: of the effects that there are, more texts find no fewer."""
+    falls = [before - after for (_, before), (_, after) in pairwise(shares)]
+    most = max(falls, default=0.0)
+    return Proof(
+        f"effects that intervals of {kind} find",
+        "no fewer with more texts",
+        ", ".join(f"{size}: {100 * share:.0f} %" for size, share in shares),
+        f"falls by {100 * FALL:.1f} points at most, in {runs} draws",
+        most <= FALL + 2.5 * (0.25 / runs) ** 0.5 / 2,
+        COMMAND,
+    )
 
 
 def _sampling(runs: int) -> float:

@@ -1,29 +1,46 @@
 """The intervals of every command, each on a population whose truth is known.
 
 A population is arrays whose first axis is texts: what a command measures of each. A code path takes
-a sample of them through the function that the command calls, and says which intervals hold.
+a sample of them through the function that the command calls, and says which intervals hold, and
+which of the effects that there are it finds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.features.ablation.summed import Summed, together
-from attnviz.features.diff.run import APART
-from attnviz.scoring.scores import SCORES
-from attnviz.statistics.paired import differences
+from attnviz.core.heads import Layout
+from attnviz.features.ablation.summed import Summed, estimates
+from attnviz.features.diff.run import paired
+from attnviz.features.knockout.judge import Knock
+from attnviz.features.knockout.judge import judged as judged_cuts
+from attnviz.features.knockout.settings import KnockoutSettings
+from attnviz.features.patch.judge import shares as judged_shares
+from attnviz.features.thoughts.judge import judged as judged_tails
+from attnviz.statistics.order import per_text
 from attnviz.statistics.ratios import ratios
-from attnviz.statistics.robust import per_text
-from attnviz.statistics.trimmed import trimmed_means
 
 Floats = NDArray[np.float64]
 Arrays = tuple[NDArray[Any], ...]
-Held = Iterator[tuple[str, Floats]]
-"""By kind of interval, [K]: 1 where it holds, 0 where not, NaN where there is none."""
+
+
+class Held(NamedTuple):
+    """One kind of interval in one sample.
+
+    Attributes:
+        kind: of interval.
+        inside: [K], 1 where it holds, 0 where not, NaN where there is none.
+        found: [K], 1 where it leaves out 0 on the side of a true effect, 0 where not, NaN where
+            there is no effect to find.
+    """
+
+    kind: str
+    inside: Floats
+    found: Floats
 
 
 class CodePath(NamedTuple):
@@ -38,16 +55,29 @@ class CodePath(NamedTuple):
 
     arrays: tuple[str, ...]
     truth: Callable[[Arrays], Any]
-    held: Callable[[Arrays, Any, int], Held]
+    held: Callable[[Arrays, Any, int], Iterator[Held]]
     made_up: Callable[[], Arrays]
 
 
-def _inside(low: Floats, truth: Floats, high: Floats) -> Floats:
-    return np.where(np.isnan(low) | np.isnan(high), np.nan, (low <= truth) & (truth <= high))
+NOTHING = 0.02
+"""An effect of less than this share of the largest one is not looked for."""
 
 
-DIFF_SCORES = tuple(SCORES)
-"""Means of a population of pairs are of these, again and again, head by head."""
+def _held(kind: str, ends: Sequence[Any], truth: Floats) -> Held:
+    """Ends that may be None or NaN, beside what is true."""
+    low, high = (np.asarray(end, np.float64) for end in ends)
+    known = ~(np.isnan(low) | np.isnan(high) | np.isnan(truth))
+    real = np.abs(truth) > NOTHING * np.nanmax(np.abs(truth))
+    right = np.where(truth > 0, low > 0, high < 0)
+    return Held(
+        kind,
+        np.where(known, (low <= truth) & (truth <= high), np.nan),
+        np.where(real, np.where(known, right, 0.0), np.nan),
+    )
+
+
+def _names(count: int) -> list[str]:
+    return [str(n) for n in range(count)]
 
 
 def _summed(changes: Floats, rows: NDArray[Any]) -> Summed:
@@ -57,61 +87,93 @@ def _summed(changes: Floats, rows: NDArray[Any]) -> Summed:
     return Summed(texts, texts, rows, none, changes[:, None, :], np.zeros((len(texts), 0)))
 
 
-def _effects_truth(arrays: Arrays) -> Any:
+def _ablate_truth(arrays: Arrays) -> Any:
     changes, rows = arrays
-    return {
-        "trimmed": trimmed_means(per_text(changes, rows)).center,
-        "mean": changes.sum(0) / rows.sum(),
-    }
+    return np.median(per_text(changes, rows), 0), changes.sum(0) / rows.sum()
 
 
-def _effects_held(arrays: Arrays, truth: Any, seed: int) -> Held:
-    for average in ("trimmed", "mean"):
-        found = together(_summed(*arrays), average, seed)
-        known = truth[average]
-        yield f"ablate, {average}: each", _inside(found.low, known, found.high)
-        yield f"ablate, {average}: all at once", _inside(found.joint[0], known, found.joint[1])
+def _ablate_held(arrays: Arrays, truth: Any, seed: int) -> Iterator[Held]:
+    found = estimates(_summed(*arrays), "median")
+    yield _held("ablate: all at once", found.joint, truth[0])
+    yield _held("ablate: each", (found.low, found.high), truth[0])
+    yield _held("ablate, mean: each", (found.mean.low, found.mean.high), truth[1])
 
 
-def _pairs(arrays: Arrays) -> tuple[Any, Any]:
-    before, rows, after, others = arrays
-    there = (rows.sum(0) > 0) & (others.sum(0) > 0)
-    return (before[:, there], rows[:, there]), (after[:, there], others[:, there])
+def _knockout_truth(arrays: Arrays) -> Any:
+    changes, controls = (per_text(part, arrays[1]) for part in (arrays[0], arrays[2]))
+    return np.median(changes, 0), np.median(changes - controls, 0)
 
 
-def _pairs_truth(arrays: Arrays) -> Any:
-    (a, b), (c, d) = (tuple(map(np.asarray, run)) for run in (arrays[:2], arrays[2:]))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return c.sum(0) / d.sum(0) - a.sum(0) / b.sum(0)
+def _knockout_held(arrays: Arrays, truth: Any, seed: int) -> Iterator[Held]:
+    """Of heads that are cut, changes and what they are beyond those of controls."""
+    changes, controls = (per_text(part, arrays[1]) for part in (arrays[0], arrays[2]))
+    values = np.stack([changes * 0 + 1, changes * 0 + 1, changes * 0, changes, controls], -1)
+    knocks = [Knock("last", "all", "heads", str(n), ()) for n in range(changes.shape[1])]
+    effects, _ = judged_cuts(knocks, values, _names(len(changes)), "loss", KnockoutSettings())
+    parts = [effect.change for effect in effects] + [e.excess for e in effects if e.excess]
+    ends = [[getattr(part, name) for part in parts] for name in ("joint_low", "joint_high")]
+    yield _held("knockout: all at once", ends, np.concatenate(truth))
 
 
-def _pairs_held(arrays: Arrays, truth: Any, seed: int) -> Held:
-    there = (arrays[1].sum(0) > 0) & (arrays[3].sum(0) > 0)
-    one, two = _pairs(arrays)
-    names = [str(n) for n in range(len(arrays[0]))]
-    apart = np.arange(len(there)) % len(DIFF_SCORES) == DIFF_SCORES.index(APART)
-    found = differences(one, two, names, apart=apart[there], seed=seed)
-    inside = np.full(len(there), np.nan)
-    inside[there] = _inside(found.low, truth[there], found.high)
-    yield "diff: all at once", np.where(apart, np.nan, inside)
-    yield f"diff, {APART}: all at once", np.where(apart, inside, np.nan)
-
-
-def _shares_held(arrays: Arrays, truth: Any, seed: int) -> Held:
+def _patch_truth(arrays: Arrays) -> Any:
     a, b = arrays
-    found = ratios(a, b, [str(n) for n in range(len(b))], seed=seed)
-    yield "sources: each", _inside(found.low, truth, found.high)
-    yield "sources: all at once", _inside(found.joint_low, truth, found.joint_high)
+    return np.median(a / b[:, None], 0), a.sum(0) / b.sum()
+
+
+def _patch_held(arrays: Arrays, truth: Any, seed: int) -> Iterator[Held]:
+    (shares,) = judged_shares(arrays[0][:, None], arrays[1], _names(len(arrays[1])))
+    ends = [[getattr(share, name) for share in shares] for name in ("joint_low", "joint_high")]
+    yield _held("patch: all at once", ends, truth[0])
+    pooled = [[getattr(share, name) for share in shares] for name in ("low", "high")]
+    yield _held("patch, mean: each", pooled, truth[1])
+
+
+def _thoughts_truth(arrays: Arrays) -> Any:
+    return np.median(arrays[0] - arrays[1], 0)
+
+
+def _thoughts_held(arrays: Arrays, truth: Any, seed: int) -> Iterator[Held]:
+    layout = Layout({"decoder": (arrays[0].shape[1],)})
+    heads = judged_tails(layout, arrays[0], arrays[1], _names(len(arrays[0])))
+    ends = [[getattr(head, name) for head in heads] for name in ("joint_low", "joint_high")]
+    yield _held("thoughts: all at once", ends, truth)
+
+
+def _runs(arrays: Arrays) -> list[tuple[Floats, Floats]]:
+    before, rows, after, others = (np.asarray(part, np.float64) for part in arrays)
+    return [(before, rows), (after, others)]
+
+
+def _means(arrays: Arrays) -> list[Floats]:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return [a.sum(0) / b.sum(0) for a, b in _runs(arrays)]
+
+
+def _diff_truth(arrays: Arrays) -> Any:
+    first, second = (per_text(a, b.astype(np.int64)) for a, b in _runs(arrays))
+    before, after = _means(arrays)
+    return np.nanmedian(second - first, 0), after - before
+
+
+def _diff_held(arrays: Arrays, truth: Any, seed: int) -> Iterator[Held]:
+    typical, own = paired(_runs(arrays), _means(arrays))
+    yield _held("diff: all at once", (typical.joint_low, typical.joint_high), truth[0])
+    yield _held("diff, mean: each", (own.low, own.high), truth[1])
+
+
+def _sources_held(arrays: Arrays, truth: Any, seed: int) -> Iterator[Held]:
+    a, b = arrays
+    found = ratios(a, b, _names(len(b)), seed=seed)
+    yield _held("sources: each", (found.low, found.high), truth)
+    yield _held("sources: all at once", (found.joint_low, found.joint_high), truth)
 
 
 def effects(texts: int = 20_000, heads: int = 24, seed: int = 0) -> Arrays:
     """Changes of a loss whose means single texts make.
 
-    Of every head one text in a thousand makes half of the variance. With 24 heads most samples have
-    such a text of some head, and the draws without it make the intervals of all so wide that they
-    hold. What no interval of means can know is a head that matters in few texts alone and hardly
-    moves in the others, as those that repeat do in sentences: the first head is one, in three
-    texts of a hundred.
+    Of every head one text in a thousand makes half of the variance, and the first matters in three
+    texts of a hundred alone and hardly moves in the others, as heads that repeat do in sentences:
+    no interval of means can know either.
     """
     draw = np.random.default_rng(seed)
     rows = np.ceil(draw.lognormal(2.6, 0.8, texts)).astype(np.int64)
@@ -124,6 +186,31 @@ def effects(texts: int = 20_000, heads: int = 24, seed: int = 0) -> Arrays:
     few = draw.random(texts) < 0.03
     per_token[:, 0] = 0.001 * own[:, 0] + few * draw.lognormal(-1.2, 1, texts)
     return per_token * rows[:, None], rows
+
+
+def cuts(texts: int = 20_000, seed: int = 1) -> Arrays:
+    """The same of cuts, with what random cuts of as much weight do: half as much, and noise."""
+    changes, rows = effects(texts, seed=seed)
+    noise = np.random.default_rng([seed, 1]).standard_t(3, changes.shape)
+    return changes, rows, (0.4 * changes / rows[:, None] + 0.005 * noise) * rows[:, None]
+
+
+def patches(texts: int = 20_000, heads: int = 24, seed: int = 0) -> Arrays:
+    """What patching heads moves, and what there is to move, by pair; both have heavy tails."""
+    draw = np.random.default_rng(seed)
+    share = np.concatenate([[0.185, 0.111, 0.11, 0.058, 0.038], np.zeros(heads - 5)])
+    gap = draw.lognormal(1.5, 0.6, texts) * np.where(draw.random(texts) < 0.03, -0.2, 1.0)
+    noise = draw.standard_t(3, (texts, heads)) + 0.5 * draw.standard_t(3, (texts, 1))
+    moved = gap[:, None] * share * np.exp(0.5 * draw.standard_normal((texts, heads)))
+    return moved + (0.02 + 0.3 * share) * np.abs(gap)[:, None] * noise, gap
+
+
+def tails(traces: int = 20_000, heads: int = 24, seed: int = 0) -> Arrays:
+    """Kurtoses of heads on traces, and of the same sentences in random order: skewed, both."""
+    draw = np.random.default_rng(seed)
+    shape = np.concatenate([np.zeros(heads - 6), (0.5, 1.0, 2.0, 3.0, 4.0, 6.0)])
+    control = draw.gamma(1.5, 1.0, (traces, heads)) - 1.2
+    return shape + 0.8 * control + draw.gamma(1.0, 1.0, (traces, heads)) - np.log(2), control
 
 
 def pairs(texts: int = 20_000, means: int = 54, seed: int = 0) -> Arrays:
@@ -151,9 +238,12 @@ def contrasts(texts: int = 20_000, sources: int = 12, seed: int = 0) -> Arrays:
 
 
 PATHS = {
-    "effects": CodePath(("a", "b"), _effects_truth, _effects_held, effects),
-    "pairs": CodePath(("a0", "b0", "a1", "b1"), _pairs_truth, _pairs_held, pairs),
-    "contrasts": CodePath(
-        ("a", "b"), lambda arrays: arrays[0].sum(0) / arrays[1].sum(), _shares_held, contrasts
+    "ablate": CodePath(("a", "b"), _ablate_truth, _ablate_held, effects),
+    "knockout": CodePath(("a", "b", "control"), _knockout_truth, _knockout_held, cuts),
+    "patch": CodePath(("a", "b"), _patch_truth, _patch_held, patches),
+    "thoughts": CodePath(("kurtosis", "control"), _thoughts_truth, _thoughts_held, tails),
+    "diff": CodePath(("a0", "b0", "a1", "b1"), _diff_truth, _diff_held, pairs),
+    "sources": CodePath(
+        ("a", "b"), lambda arrays: arrays[0].sum(0) / arrays[1].sum(), _sources_held, contrasts
     ),
 }

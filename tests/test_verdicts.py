@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
+from scipy.stats import binomtest
 
-from attnviz.core.heads import Head, Site
+from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.interval import Interval
 from attnviz.core.origins import Origin
 from attnviz.core.scores import Estimate, HeadScores, Role, Score
 from attnviz.corpus.gold import rule
 from attnviz.features.ablation import judge
-from attnviz.features.ablation.result import Change
+from attnviz.features.ablation.result import Change, Effect, Often
+from attnviz.features.ablation.words import often
 from attnviz.features.diff.result import FigureChange, HeadChange
 from attnviz.features.diff.words import strongest
 from attnviz.features.film.result import Order
@@ -27,7 +32,9 @@ from attnviz.features.profile.result import HeadProfile
 from attnviz.features.profile.terminal import _perhaps as hint
 from attnviz.features.sources.result import SourceShare
 from attnviz.features.sources.words import nothing
+from attnviz.features.thoughts.judge import judged as judged_tails
 from attnviz.scoring.roles import FEW_ROWS, assign
+from attnviz.statistics.order import shares
 from tests import ROOT
 
 DRAWS = 400
@@ -101,8 +108,34 @@ def undecided(draw: Draw) -> Drawn:
 def differs(draw: Draw) -> Drawn:
     low, high = sorted(draw.uniform(-1, 1) for _ in range(2))
     known = draw.random() < 0.8
-    share = PatchShare(0.0, 0.0, low, high, *((low, high) if known else (None, None)))
+    ends = (low, high) if known else (None, None)
+    share = PatchShare(0.0, 0.0, -1.0, 1.0, 0.0, *ends)
     return known and not low <= 0 <= high, share.sure
+
+
+def in_a_share(draw: Draw) -> Drawn:
+    """One-sided, at 0.05 over both directions of 24 heads: a hundred texts, some of them worse."""
+    texts = draw.choice([0, 2, 12, 30, 60])
+    values = np.zeros((100, 24))
+    values[:texts, 0] = S
+    least = float(shares(values, S).least_above[0])
+    one = Change("mean", 0.0, None, None, None, None, 0.0, None, None)
+    effect = Effect("0.0", (), (replace(one, often_worse=Often(texts, least)),))
+    exact = binomtest(texts, 100).proportion_ci(1 - 2 * 0.05 / 48).low if texts else 0.0
+    said = often(SimpleNamespace(texts=100), effect)
+    return exact >= 0.005, said == f"worse in {100 * exact:.0f} % or more"
+
+
+def receives(draw: Draw) -> Drawn:
+    """Nine traces or ten of a head of 24 that is above its control in all, or in most."""
+    traces = draw.choice([9, 10, 12])
+    above = draw.choice([traces, traces - 1, traces // 2])
+    excess = np.full((traces, 24), -0.1)
+    excess[:above, 0] = 1.0
+    layout = Layout({"decoder": (24,)})
+    first = judged_tails(layout, excess, np.zeros_like(excess), [str(n) for n in range(traces)])[0]
+    misses = 2 * sum(math.comb(traces, k) for k in range(traces - above + 1)) / 2**traces
+    return misses <= 0.05 / 24, bool(first.sure)
 
 
 def undone(draw: Draw) -> Drawn:
@@ -120,8 +153,8 @@ def near(draw: Draw) -> Drawn:
 
 def changed(draw: Draw) -> Drawn:
     low, high = sorted(draw.uniform(-1, 1) for _ in range(2))
-    small = FigureChange("previous", 0.5, 0.6, 0.1, low, high)
-    large = FigureChange("induction", 0.1, 0.9, 0.8, -1.0, 1.0)
+    small = FigureChange("previous", 0.5, 0.6, 0.1, 0.0, 1.0, 0.1, low, high)
+    large = FigureChange("induction", 0.1, 0.9, 0.8, 0.7, 0.9, 0.1, -1.0, 1.0)
     head = HeadChange("1.4", None, (large, small), (), ())
     return low * high > 0, strongest(head) is small
 
@@ -170,10 +203,12 @@ WORDS: dict[str, Callable[[Draw], Drawn]] = {
     "nothing (d would show)": ablation(""),
     "nothing (7 % would show)": share_of_nothing,
     "undecided (0.62 would show)": undecided,
+    "worse in 34 % or more": in_a_share,
     "differs from 0": differs,
     "does not do this task": undone,
     "a circuit": near,
     "largest change": changed,
+    "a receiver head": receives,
     "before": before,
     "a role": role,
     "few rows": few,

@@ -33,10 +33,10 @@ from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import ForwardRequest, Gates
 from attnviz.features.ablation.reference import given
 from attnviz.features.ablation.sweep import gates_of
+from attnviz.features.diff.run import paired
 from attnviz.scoring.groups import Group
 from attnviz.scoring.observe import ScoreObserver
 from attnviz.scoring.probe import probe_prompts, starts_with
-from attnviz.statistics.paired import differences
 from attnviz.statistics.ratios import ratios
 
 from .text import HELD_OUT, read_books
@@ -253,7 +253,7 @@ class Circuit:
 def ratio(sums: Sums) -> tuple[float, float, float]:
     """Σa / Σb over texts, and the ends of its 95 % interval."""
     a, b = np.array(sums, np.float64).T
-    found = ratios(a[:, None], b, [str(n) for n in range(len(sums))])
+    found = ratios(a[:, None], b, [str(n) for n in range(len(sums))], joint=False)
     return float(found.value[0]), float(found.low[0]), float(found.high[0])
 
 
@@ -330,10 +330,10 @@ def _row(name: str, sums: Sequence[Sums]) -> Row:
 
 def _change(before: Sums, after: Sums) -> tuple[float, float | None, float | None]:
     runs = [tuple(np.array(run, np.float64).T[:, :, None]) for run in (before, after)]
-    change = differences(runs[0], runs[1], [str(number) for number in range(len(before))])
+    _, change = paired(runs, [a.sum(0) / b.sum(0) for a, b in runs])
     ends = (float(change.low[0]), float(change.high[0]))
     known = all(map(math.isfinite, ends))
-    return float(change.change[0]), *(ends if known else (None, None))
+    return float(change.value[0]), *(ends if known else (None, None))
 
 
 def _tokens(tokenizer: Tokenizer, texts: Sequence[str]) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Sequence
 from typing import TypeVar
 
 from attnviz.core.prompt import Inputs
+from attnviz.core.split import same_text
 from attnviz.drawing.labels import counted
 
 T = TypeVar("T")
@@ -18,6 +19,12 @@ def same_as(inputs: Inputs) -> Hashable:
     return tuple(
         (kind, both.queries.identity, both.keys.identity) for kind, both in inputs.sides.items()
     )
+
+
+def near_copy(inputs: Inputs) -> Hashable:
+    """What a text has in common with its copies, whatever their case and white space; see there."""
+    words = tuple(map(same_text, inputs.texts))
+    return same_as(inputs) if inputs.features or not any(words) else words
 
 
 def distinct(items: Sequence[T], names: Sequence[Hashable]) -> tuple[list[T], tuple[str, ...]]:

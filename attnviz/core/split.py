@@ -11,8 +11,10 @@ how data are divided wherever a choice is made, and this module alone divides th
 | ``field:NAME=VALUE`` | those with that value | the others |
 | ``all`` | all | all |
 
-A hash says of each by itself on which side it is: more data move none to the other side. Where data
-name their parts themselves, as a corpus its training and test documents, a field of theirs decides.
+Copies and near copies of a text, document or example are on one side and count once: they are told
+by :func:`same_text`. A hash says of each by itself on which side it is: more data move none to the
+other side. Where data name their parts themselves, as a corpus its training and test documents, a
+field of theirs decides.
 """
 
 from __future__ import annotations
@@ -35,6 +37,13 @@ if TYPE_CHECKING:
     Bools = NDArray[np.bool_]
 
 HALVES, EVERYTHING = "halves", "all"
+
+
+def same_text(text: str) -> str:
+    """What near copies of a text share: its words, whatever their case and the space between."""
+    return " ".join(text.split()).casefold()
+
+
 _HASH = re.compile(r"hash:(0?\.[0-9]{1,6})")
 _FIELD = re.compile(r"field:([^=]+)(?:=(.+))?", re.DOTALL)
 
@@ -180,7 +189,7 @@ def sides(
 def sides_by_name(
     split: str, names: Sequence[Hashable], seed: int, values: Values = NO_VALUES
 ) -> tuple[Bools, Bools]:
-    """The same of things with names, those of one name on one side.
+    """The same of things with names, those of one name, or of near copies, on one side.
 
     Args:
         split: every second one is the first half of the names in a random order.
@@ -194,6 +203,7 @@ def sides_by_name(
         return sides(split, range(len(names)))
     if field_of(split):
         return _by_field(split, names, values)
+    names = [same_text(name) if isinstance(name, str) else name for name in names]
     known = list(dict.fromkeys(names))
     if split == HALVES:
         random.Random(f"{seed}/halves").shuffle(known)

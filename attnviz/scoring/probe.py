@@ -20,7 +20,7 @@ from attnviz.errors import ModelError, UsageError
 from attnviz.scoring.observe import Recorder
 from attnviz.scoring.passes import observe, score_batch
 from attnviz.scoring.published import PREFIX_COPIES, PREFIX_LENGTH, prefix_matching
-from attnviz.statistics.student import half_width
+from attnviz.statistics.families import half_width
 
 LENGTHS = (16, 32, 48)
 """Tokens in each random half that :func:`run_probe` repeats."""

@@ -15,21 +15,20 @@ they count as n²/Σn_d² texts, and the variance grows by the same factor.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.statistics.exact import Exact, Floats, Integers
-from attnviz.statistics.student import half_widths
+from attnviz.statistics.families import LEVEL, half_widths
 
 LEAST = 5
 """From fewer texts there is no interval."""
 
 FEW = 50
 """Below so many texts an interval covers less than it says."""
-
-LEVEL = 0.95
 
 _LARGEST = 2.0**62
 """Exact sums stay below this."""
@@ -89,7 +88,7 @@ class ClusterSums:
         """√v, the standard error of p; NaN from fewer than two clusters.
 
         Args:
-            copies: of a cluster in the mean, see :func:`attnviz.statistics.copies.factor`.
+            copies: of a cluster in the mean, see :func:`factor`.
         """
         p, count = self.mean(), self.count
         squares = self.aa.value() - 2 * p * self.ab.value() + p * p * self.bb
@@ -135,3 +134,36 @@ def few_groups(groups: float, unit: str = "texts") -> str | None:
         f"No intervals: {groups:.3g} independent {have} too few to tell how much {unit} "
         f"differ, {LEAST} are needed."
     )
+
+
+def merge_copies(names: Sequence[Hashable], *values: NDArray[Any]) -> list[NDArray[Any]]:
+    """Add up what texts with the same name have, in the order of their first ones.
+
+    Args:
+        names: [n], what tells texts apart: their words, or the groups that they belong to.
+        values: [n, ...] each: sums of every text, numbers of rows.
+
+    Returns:
+        [groups, ...] of each.
+    """
+    places: dict[Hashable, int] = {}
+    where = np.array([places.setdefault(name, len(places)) for name in names], np.int64)
+    merged = []
+    for value in map(np.asarray, values):
+        sums = np.zeros((len(places), *value.shape[1:]), value.dtype)
+        np.add.at(sums, where, value)
+        merged.append(sums)
+    return merged
+
+
+def factor(counts: Sequence[int] | NDArray[np.integer[Any]]) -> float:
+    """By what copies make texts fewer, and variances larger: Σn² / Σn over the distinct texts.
+
+    It is exact where how often a text is there says nothing about what it says, and the only thing
+    that adds up for texts whose sums were not kept.
+
+    Args:
+        counts: how often each distinct text is there, at least once.
+    """
+    some = np.asarray(counts, np.float64)
+    return float((some * some).sum() / some.sum()) if len(some) else 1.0

@@ -1,36 +1,49 @@
 """Ratios of sums, Σa / Σb over clusters, and how sure they are: alone, and many at once.
 
 A normalised effect is such a ratio: of what a change does to what there is to do, both summed over
-pairs of prompts. With p = Σa / Σb over G clusters,
+pairs of prompts; so is a mean over the rows of texts. With p = Σa / Σb over G clusters with b > 0,
 
     v = G/(G-1) · Σ(a - p b)² / (Σb)²
 
 is its variance (the delta method; Cochran 1977, Sampling Techniques, chapter 6), and p ± t(G-1)·√v
 its interval. Intervals that hold for all ratios at once are by the bootstrap-t over clusters, as in
-:mod:`attnviz.statistics.simultaneous`: the quantile of the largest |p* - p| / √v*. What varies no
-more than rounding has no interval (:mod:`attnviz.statistics.maximum`).
+:mod:`attnviz.statistics.simultaneous`: the quantile of the largest |p* - p| / √v*, with ratios of
+few clusters for a family of their own. What varies no more than rounding has no interval.
+
+A distance (a divergence, a change of states) is never below 0, so its mean differs from 0 for a
+random head too: give the difference to a null distance on the same texts, such as that of one
+resampling against another.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from attnviz.statistics.clusters import LEAST, LEVEL
+from attnviz.statistics.clusters import LEAST, merge_copies
 from attnviz.statistics.exact import Floats, Integers
-from attnviz.statistics.families import POWER
-from attnviz.statistics.maximum import ROUNDING, largest, off, width
-from attnviz.statistics.simultaneous import ENOUGH, REPLICATES, poisson
-from attnviz.statistics.student import half_width, half_widths
+from attnviz.statistics.families import LEVEL, POWER, half_widths, holm, two_sided
+from attnviz.statistics.order import ROUNDING
+from attnviz.statistics.simultaneous import (
+    COMMON,
+    ENOUGH,
+    REPLICATES,
+    largest,
+    off,
+    poisson,
+    width,
+)
 
 _AT_ONCE = 2048
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Ratios:
-    """Ratios and their intervals, [K]; NaN where there is none.
+    """Ratios and their intervals, shaped as their numerators were; NaN where there is none.
 
     Attributes:
         value: p.
@@ -39,6 +52,7 @@ class Ratios:
             :data:`ENOUGH` clusters.
         detectable: how far from 0 a ratio must be to stand in 80 % of such samples: by the interval
             that holds for all at once where there is one.
+        adjusted: p-values against 0 for the whole family, two-sided.
     """
 
     value: Floats
@@ -47,125 +61,117 @@ class Ratios:
     joint_low: Floats
     joint_high: Floats
     detectable: Floats
-
-
-def clustered(names: Sequence[str], values: Floats) -> Floats:
-    """Sums over the clusters, in the order of their first members: [n, ...] -> [G, ...]."""
-    places: dict[str, int] = {}
-    where = np.array([places.setdefault(name, len(places)) for name in names], np.int64)
-    sums = np.zeros((len(places), *values.shape[1:]))
-    np.add.at(sums, where, values)
-    return sums
+    adjusted: Floats
 
 
 def ratios(
     a: Floats,
-    b: Floats,
+    b: NDArray[Any],
     names: Sequence[str],
     *,
     seed: int = 0,
     level: float = LEVEL,
     size: Floats | None = None,
+    rounding: float = 0.0,
+    joint: bool = True,
+    few: bool = False,
 ) -> Ratios:
-    """Judge K ratios with one denominator.
+    """Judge ratios as a family.
 
     Args:
-        a: [n, K], numerators.
-        b: [n], denominators, whose sum is not 0.
+        a: [n, ...], numerators.
+        b: [n] or as ``a``, denominators.
         names: [n], of the clusters that they belong to.
         seed: of the bootstrap.
         level: of the intervals.
-        size: [n], of the numbers that numerators are differences of, which have been rounded; the
-            denominators', unless given, as these are differences of such numbers themselves.
+        size: of the numbers that numerators are differences of, which have been rounded, as ``b``
+            is shaped; the denominators', unless given, as these are differences of such numbers
+            themselves.
+        rounding: the error that rounding makes in a ratio at least.
+        joint: whether intervals that hold together are wanted.
+        few: whether they are wanted below :data:`ENOUGH` clusters too, by Student's t with
+            Bonferroni's correction (p-values by Holm's), which knows nothing of skewed values.
     """
-    sizes = clustered(names, np.abs(b if size is None else size))
-    a, b = clustered(names, a), clustered(names, b)
-    count, total = len(b), float(b.sum())
-    value = a.sum(0) / total
-    none = np.full(value.shape, np.nan)
-    if count < LEAST:
-        return Ratios(value, none, none, none, none, none)
-    error = _error(((a - value * b[:, None]) ** 2).sum(0), count, total)
-    least = ROUNDING * _error((sizes**2).sum(), count, total)
-    error = np.where(error > least, error, np.nan)
-    half = half_width(count - 1, level) * error
-    joint = none
-    if count >= ENOUGH:
-        known = np.flatnonzero(~np.isnan(error))
-        joint = _widths(a, b, known, least, list(dict.fromkeys(names)), seed, level) * error
-    apart = np.where(np.isnan(joint), half, joint) + POWER * error
-    return Ratios(value, value - half, value + half, value - joint, value + joint, apart)
-
-
-def own_intervals(a: Floats, b: Floats, names: Sequence[str]) -> tuple[Floats, Floats]:
-    """Each one's own interval of K ratios with denominators of their own.
-
-    Args:
-        a: [n, K], numerators.
-        b: [n, K], denominators.
-        names: [n], of the clusters that they belong to.
-
-    Returns:
-        Both ends, [K]; NaN from fewer than :data:`LEAST` clusters with a denominator, or where
-        their ratios do not differ.
-    """
-    a, b = clustered(names, a), clustered(names, b)
-    counts, total = (b > 0).sum(0), b.sum(0)
+    shape = np.shape(a)[1:]
+    columns = [_columns(x) for x in (a, b, np.abs(b if size is None else size))]
+    a, b, sizes = merge_copies(names, *columns)
+    count, total = (b != 0).sum(0), b.sum(0)
     with np.errstate(divide="ignore", invalid="ignore"):
         value = a.sum(0) / total
-        squares = ((a - value * b) ** 2).sum(0)
-        error = np.sqrt(counts / (counts - 1) * squares) / total
-        least = ROUNDING * np.sqrt(counts / (counts - 1) * (b * b).sum(0)) / total
-    known = (counts >= LEAST) & (error > least)
-    error = np.where(known, error, np.nan)
-    half = half_widths(np.maximum(counts - 1, 1), LEVEL) * error
-    return value - half, value + half
+        error = _error(((a - value * b) ** 2).sum(0), count, total)
+        least = np.maximum(ROUNDING * _error((sizes**2).sum(0), count, total), rounding)
+    known = (count >= LEAST) & (error > least)
+    error, freedom = np.where(known, error, np.nan), np.where(known, count - 1, np.nan)
+    half, wide = half_widths(freedom, level) * error, np.full(value.shape, np.nan)
+    adjusted = wide.copy()
+    if joint and len(a) >= ENOUGH:
+        weights = poisson(seed, list(dict.fromkeys(names)), REPLICATES)  # [R, G]
+        least = np.broadcast_to(least, value.shape)
+        wide, adjusted = _judged(a, b, weights, known & (count >= ENOUGH), error, least, level)
+    elif joint and few:
+        wide = half_widths(freedom, 1 - (1 - level) / max(int(known.sum()), 1))
+        adjusted = holm(two_sided(value, error, freedom))
+    wide = wide * error
+    apart = np.where(np.isnan(wide), half, wide) + POWER * error
+    ends = value, value - half, value + half, value - wide, value + wide, apart, adjusted
+    return Ratios(*(end.reshape(shape) for end in ends))
 
 
 def mean(values: Floats, names: Sequence[str]) -> tuple[float, float, float]:
     """The mean over n values and the ends of its 95 % interval; NaN from too few clusters."""
-    interval = ratios(values[:, None], np.ones(len(values)), names, size=values)
-    return float(interval.value[0]), float(interval.low[0]), float(interval.high[0])
+    found = ratios(values, np.ones(len(values)), names, size=values, joint=False)
+    return float(found.value), float(found.low), float(found.high)
 
 
-def _error(squares: Floats, count: int, total: Floats | float) -> Floats:
+def _columns(values: NDArray[Any]) -> Floats:
+    """[n, K], one column for what all share."""
+    return np.asarray(values, np.float64).reshape(len(values), -1)
+
+
+def _error(squares: Floats, count: Integers, total: Floats) -> Floats:
     error: Floats = np.sqrt(count / (count - 1) * np.maximum(squares, 0)) / np.abs(total)
     return error
 
 
-def _widths(
+def _judged(
     a: Floats,
     b: Floats,
-    known: Integers,
+    weights: Floats,
+    known: NDArray[np.bool_],
+    error: Floats,
     least: Floats,
-    names: Sequence[str],
-    seed: int,
     level: float,
-) -> Floats:
-    """How many standard errors all ratios stay within, in ``level`` of the draws; NaN for none.
+) -> tuple[Floats, Floats]:
+    """How many errors all ratios stay within in ``level`` of the draws, and p-values; [K] each.
 
     Args:
         a: [G, K], sums over clusters.
-        b: [G], likewise.
-        known: the numbers of the ratios with an interval.
-        least: the error that rounding makes.
-        names: [G].
-        seed: see :func:`ratios`.
-        level: likewise.
+        b: [G, K] or [G, 1].
+        weights: [R, G], how often each cluster is drawn.
+        known: [K], which ratios have an interval.
+        error: [K].
+        least: [K], the error that rounding makes.
+        level: of all together.
     """
-    weights = poisson(seed, names, REPLICATES)  # [R, G]
-    total, squares, count = weights @ b, weights @ (b * b), len(b)
-    apart = a - a.sum(0) / b.sum() * b[:, None]  # so that what follows subtracts nothing large
+    value, count = a.sum(0) / b.sum(0), np.broadcast_to((b != 0).sum(0), known.shape)
+    apart = a - value * b  # so that what follows subtracts nothing large
 
     def votes(some: Integers) -> Floats:
-        own = apart[:, some]
+        own, base = apart[:, some], b if b.shape[1] == 1 else b[:, some]
         with np.errstate(divide="ignore", invalid="ignore"):
-            moved = (weights @ own) / total[:, None]
-            spread = weights @ (own * own) - 2 * moved * (weights @ (own * b[:, None]))
-            spread += moved * moved * squares[:, None]
-            return off(np.abs(moved), _error(spread, count, total[:, None]), least)
+            total = weights @ base
+            moved = (weights @ own) / total
+            spread = weights @ (own * own) - 2 * moved * (weights @ (own * base))
+            spread += moved * moved * (weights @ (base * base))
+            return off(np.abs(moved), _error(spread, count[some], total), least[some])
 
-    most, part = largest(votes, known, level, _AT_ONCE)
-    widths = np.full(a.shape[1], np.nan)
-    widths[part] = width(most, level)
-    return widths
+    widths, adjusted = np.full((2, len(known)), np.nan)
+    common = count >= COMMON * count.max(initial=0)
+    families = [part for part in (known & common, known & ~common) if part.any()]
+    for family in families:
+        inside = 1 - (1 - level) / len(families)
+        most, part = largest(votes, np.flatnonzero(family), inside, _AT_ONCE)
+        widths[part] = width(most, inside)
+        beyond = len(most) - np.searchsorted(np.sort(most), np.abs(value[part]) / error[part])
+        adjusted[part] = np.minimum((1 + beyond) / (1 + len(most)) * len(families), 1)
+    return widths, adjusted

@@ -15,6 +15,19 @@ A score that few texts have, such as one about repeated tokens, is off by many s
 many draws. So scores with rows in fewer than :data:`COMMON` of the texts are a family of their own,
 which does not widen the intervals of the others; both hold together with 95 %, each with 97.5 %.
 
+The worst mean of every draw decides how wide the
+intervals of all are. Two things must not decide it:
+
+- **Rounding.** Values are differences of what models compute in float32. A mean over n texts has
+  no error below ``least``, which rounding alone makes: :data:`ROUNDING` times the numbers that were
+  subtracted (root mean square) over √n. A mean whose error is no larger has no interval, and no
+  vote.
+- **A mean that few texts make.** Draws without these texts are far off and, but for rounding, have
+  no error. So such a mean is off by infinitely many errors there: divided by rounding, it would be
+  by a million or by a hundred, as the numbers happen to be rounded. Where more draws than one less
+  the level are infinite for some mean, the means that are so most often have no joint interval,
+  and no vote, until the others have one: what is not known of one says nothing of the others.
+
 A text's weights come from a hash of the seed, the text and the replicate, and sums are integers:
 nothing depends on who counted what.
 """
@@ -23,15 +36,16 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.statistics.clusters import LEVEL, ClusterSums
+from attnviz.statistics.clusters import ClusterSums
 from attnviz.statistics.exact import FixedPoint, Floats, Integers
-from attnviz.statistics.maximum import ROUNDING, largest, off, width
+from attnviz.statistics.families import LEVEL
+from attnviz.statistics.order import ROUNDING
 
 REPLICATES = 1000
 ENOUGH = 20
@@ -46,6 +60,70 @@ _HALF = 26
 _AT_ONCE = 256
 _MEANS = 4096
 _LIMITS = np.cumsum([2.0**32 * math.exp(-1) / math.factorial(k) for k in range(13)])
+
+Bools = NDArray[np.bool_]
+Votes = Callable[[Integers], Floats]
+
+
+def off(apart: Floats, error: Floats, least: Floats) -> Floats:
+    """By how many of its own errors each draw's mean is off, [R, K].
+
+    Args:
+        apart: [R, K], how far it is off.
+        error: [R, K], of each draw; NaN where there is none.
+        least: [K], the error that rounding alone makes. Where a draw's is below half of that, its
+            texts do not differ: its mean is not off by more than rounding, or infinitely far.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        many = apart / error
+    alike = ~(error > least / 2)
+    return np.where(alike, np.where(apart > least, np.inf, 0.0), many)
+
+
+def largest(votes: Votes, means: Integers, level: float, at_once: int) -> tuple[Floats, Integers]:
+    """The largest of every draw, [R], and which means take part.
+
+    Args:
+        votes: :func:`off` of some means [n], as [R, n].
+        means: the numbers of all.
+        level: so many of the draws are to be finite, if any mean allows it.
+        at_once: how many means are asked for at once.
+    """
+    most, numbers, far = _most(votes, means, at_once)
+    order = np.argsort(far.sum(1), kind="stable")
+    lost = np.logical_or.accumulate(far[order]).sum(1)
+    # by the quantile that is taken, so many draws may be beyond it
+    spare = len(most) - 1 - np.ceil(level * (len(most) - 1))
+    out = numbers[order[lost > spare]]
+    if not len(out):
+        return most, means
+    kept: Integers = np.setdiff1d(means, out)
+    return _most(votes, kept, at_once)[0], kept
+
+
+def width(most: Floats, level: float) -> float:
+    """How many errors all means that take part stay within; NaN for none."""
+    quantile = float(np.quantile(most, level, method="higher")) if len(most) else np.nan
+    return quantile if np.isfinite(quantile) else np.nan
+
+
+def _most(votes: Votes, means: Integers, at_once: int) -> tuple[Floats, Integers, Bools]:
+    """The largest [R]; and the means that are infinitely far off in some draws, and in which."""
+    most: Floats = np.zeros(0)
+    numbers, far = [], []
+    for first in range(0, len(means), at_once):
+        some = means[first : first + at_once]
+        each = votes(some)
+        most = np.maximum(most, each.max(1)) if len(most) else each.max(1)
+        beyond = np.isinf(each)
+        any_ = beyond.any(0)
+        numbers.append(some[any_])
+        far.append(beyond[:, any_].T)
+    return (
+        most,
+        np.concatenate([np.zeros(0, np.int64), *numbers]),
+        np.concatenate([np.zeros((0, len(most)), np.bool_), *far]),
+    )
 
 
 def poisson(seed: int, names: Sequence[str], replicates: int = REPLICATES) -> Floats:
@@ -137,7 +215,7 @@ class Bootstrap:
         Args:
             sums: of the same clusters.
             where: n means. Where a replicate's clusters do not differ by more than rounding, see
-                :func:`attnviz.statistics.maximum.off`.
+                :func:`off`.
         """
         at = (slice(None), where)
         mean, rows, count = self.means(where), self.b[at], sums.count[where]
@@ -161,7 +239,7 @@ class Bootstrap:
         Args:
             sums: of the same clusters.
             where: the means.
-            level: see :func:`attnviz.statistics.maximum.largest`.
+            level: see :func:`largest`.
         """
 
         def only(some: Integers) -> NDArray[np.bool_]:

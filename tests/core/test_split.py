@@ -16,6 +16,7 @@ from attnviz.core.split import (
     field_of,
     measured_on,
     resolved,
+    same_text,
     sides,
     sides_by_name,
     values_of,
@@ -41,6 +42,17 @@ def test_nothing_is_on_both_sides_and_copies_are_on_one(split: str) -> None:
         NAMES[n] for n in np.flatnonzero(measured)
     )
     assert abs(chosen.mean() - (0.3 if split == "hash:.3" else 0.5)) < 0.1
+
+
+@pytest.mark.parametrize("split", [HALVES, "hash:0.5"])
+def test_near_copies_are_on_one_side(split: str) -> None:
+    """Other case, other white space: 64 texts and a near copy of each."""
+    texts = [f"The text {n}, and what it Says." for n in range(64)]
+    near = [text.upper().replace(" ", " \n ") for text in texts]
+    chosen, _ = sides_by_name(split, [*texts, *near], 3)
+    assert chosen[:64].tolist() == chosen[64:].tolist()
+    assert 0 < chosen.sum() < 128
+    assert same_text("The  Cat\n") == same_text("the cat") != same_text("the cats")
 
 
 def test_a_hash_says_of_each_by_itself_where_it_is() -> None:

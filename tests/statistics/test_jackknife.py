@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import attnviz as av
-from attnviz.statistics.jackknife import most_moved
+from attnviz.statistics.order import most_moved
 from tests.repeated import REPEATED
 
 

@@ -9,7 +9,8 @@ import pytest
 from scipy import stats
 
 from attnviz.statistics import ratios as under_test
-from attnviz.statistics.ratios import clustered, mean, ratios
+from attnviz.statistics.clusters import merge_copies
+from attnviz.statistics.ratios import mean, ratios
 from attnviz.statistics.simultaneous import ENOUGH, REPLICATES, poisson
 
 CLUSTERS = 30
@@ -52,7 +53,7 @@ def test_joint_intervals_are_by_the_largest_of_every_draw(
     monkeypatch.setattr(under_test, "_AT_ONCE", at_once)
     found = ratios(a, b, NAMES, seed=3)
     names = list(dict.fromkeys(NAMES))
-    tops, bottoms = clustered(NAMES, a), clustered(NAMES, b)
+    tops, bottoms = merge_copies(NAMES, a, b)
     worst = []
     for weights in poisson(3, names, REPLICATES):
         # a text drawn three times is there three times, among as many clusters as before
@@ -81,3 +82,16 @@ def test_a_mean_is_a_ratio_with_ones_below() -> None:
     found, low, high = mean(values, [str(n) for n in range(5)])
     expected = stats.t.interval(0.95, 4, values.mean(), stats.sem(values))
     assert (found, low, high) == pytest.approx((values.mean(), *expected))
+
+
+def test_ratios_with_denominators_of_their_own_are_each_judged_over_theirs(drawn) -> None:
+    """Numbers of rows that some texts lack: those are no clusters of that mean."""
+    a, _ = drawn
+    rows = np.random.default_rng(5).integers(1, 9, a.shape)
+    rows[:20, 1] = a[:20, 1] = 0
+    found = ratios(a, rows, NAMES, joint=False)
+    for k, lost in ((0, 0), (1, 20)):
+        alone = ratios(a[lost:, [k]], rows[lost:, k], NAMES[lost:], joint=False)
+        assert (found.low[k], found.high[k]) == pytest.approx((alone.low[0], alone.high[0]))
+    assert found.value == pytest.approx(a.sum(0) / rows.sum(0))
+    assert np.isnan(found.joint_low).all()

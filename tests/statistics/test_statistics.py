@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 from scipy import special
 
-from attnviz.statistics.clusters import ClusterSums, summable
-from attnviz.statistics.copies import factor, together
+from attnviz.statistics.clusters import ClusterSums, factor, merge_copies, summable
 from attnviz.statistics.exact import Exact
+from attnviz.statistics.families import half_width, half_widths, p_above
+from attnviz.statistics.histogram import BINS, Spread
 from attnviz.statistics.simultaneous import Bootstrap, poisson
-from attnviz.statistics.spread import BINS, Spread
-from attnviz.statistics.student import half_width, half_widths, p_above
 
 
 def test_sums_are_exact_and_the_same_in_any_order() -> None:
@@ -257,7 +256,7 @@ def test_copies_make_texts_fewer_and_intervals_wider() -> None:
     np.testing.assert_allclose(counted.mean(), alone.mean())
     bessel = np.sqrt(40 / 39 / (10 / 9))  # G/(G-1) is that of all forty
     np.testing.assert_allclose(counted.half(copies=4), alone.half() * bessel)
-    put = ClusterSums.of(*together(names, np.tile(a, (4, 1)), np.tile(b, (4, 1))))
+    put = ClusterSums.of(*merge_copies(names, np.tile(a, (4, 1)), np.tile(b, (4, 1))))
     np.testing.assert_allclose(put.half(), alone.half())
     assert factor([1, 1, 1]) == 1
     assert np.isnan(counted.half(copies=40 / 3)).all()  # three different texts are too few

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import Source
-from attnviz.core.split import by_field, sides
+from attnviz.core.split import by_field, same_text, sides
 from attnviz.corpus.batches import batches, tokenize
 from attnviz.corpus.conllu import Sentence, stripped
 from attnviz.corpus.gold.pointing import present
@@ -76,7 +76,9 @@ class Cases:
             self.unit = "documents"
         words: dict[int, list[object]] = {}
         for sentence in self.sentences:
-            words.setdefault(self.document(sentence), []).append((sentence.words, sentence.heads))
+            words.setdefault(self.document(sentence), []).append(
+                (same_text(" ".join(sentence.words)), sentence.heads)
+            )
         first: dict[Hashable, int] = {}
         same = {number: first.setdefault(tuple(said), number) for number, said in words.items()}
         self._documents = {number: same[document] for number, document in self._documents.items()}

@@ -17,8 +17,7 @@ import numpy as np
 
 from attnviz.core.interval import Interval
 from attnviz.core.scores import Estimate, Role, Score
-from attnviz.statistics.clusters import LEVEL
-from attnviz.statistics.families import holm
+from attnviz.statistics.families import LEVEL, holm
 
 TEN_POINTS = 0.1
 LEAST_SHARE = 0.25

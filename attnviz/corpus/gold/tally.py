@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.interval import Interval
-from attnviz.statistics import zero_variance
 from attnviz.statistics.clusters import LEAST, ClusterSums
-from attnviz.statistics.families import one_sided
+from attnviz.statistics.families import agreed_ends, one_sided, p_agreed
 
 Integers = NDArray[np.integer[Any]]
 Key = tuple[int, str]
@@ -110,7 +109,7 @@ def share(hits: Integers, count: Integers, least: float = 0.0) -> Interval:
     """A share of cases by document, with its 95 % interval from documents as clusters.
 
     Where all documents have the same share, the interval is that of
-    :mod:`attnviz.statistics.zero_variance`.
+    :mod:`attnviz.statistics.families`.
 
     Args:
         hits: [D], of each document; ``count`` [D] its cases.
@@ -126,7 +125,7 @@ def share(hits: Integers, count: Integers, least: float = 0.0) -> Interval:
         return Interval(value, max(value - half, least), min(value + half, 1.0))
     if clusters < LEAST:
         return Interval(value)
-    return Interval(value, *zero_variance.ends(value, clusters, least, 1.0))
+    return Interval(value, *agreed_ends(value, clusters, least, 1.0))
 
 
 def p_above_zero(hits: Integers, count: Integers) -> float:
@@ -142,5 +141,5 @@ def p_above_zero(hits: Integers, count: Integers) -> float:
     if clusters < LEAST:
         return 1.0
     if not bool(sums.known()):
-        return zero_variance.p_positive(float(sums.mean()), clusters, DIFFERENCE)
+        return p_agreed(float(sums.mean()), clusters, DIFFERENCE)
     return float(one_sided(sums.mean(), sums.error(), sums.freedom()))

@@ -21,7 +21,7 @@ from attnviz.features.ablation.measure import Bench, Floats, Measured
 from attnviz.features.ablation.metrics import Metric
 from attnviz.features.ablation.result import CurvePoint, Effect
 from attnviz.features.ablation.settings import AblationSettings
-from attnviz.features.ablation.summed import Summed, together
+from attnviz.features.ablation.summed import Summed, estimates
 from attnviz.scoring.groups import Group
 
 Parts = tuple[frozenset[int], frozenset[int]]
@@ -69,7 +69,7 @@ def curve(
     orders: dict[str, list[Head]] = {}
     if by != "random":
         half = summed.only(walk.chosen_on)
-        changes = together(half, settings.average, settings.seed).center
+        changes = estimates(half, settings.average).center
         slopes = np.abs(half.gradients).mean(0) if by == "gradient" else None
         place = {head: number for number, head in enumerate(layout)}
 
@@ -107,7 +107,7 @@ class _Walk:
         progress: Progress,
     ) -> None:
         self._bench, self._clusters, self._progress = bench, clusters, progress
-        self._average, self._seed = settings.average, settings.seed
+        self._average = settings.average
         self.chosen_on, self.measured_on = parts
 
     def remeasured(self, order: list[Head], metric: Metric) -> list[Head]:
@@ -144,8 +144,8 @@ class _Walk:
         for batch in self._bench.measure(groups, texts=texts, first_method=True):
             measured += batch
             self._progress(stage, len(measured), total)
-        estimates = together(Summed.of(measured, self._clusters), self._average, self._seed)
-        return estimates.center, estimates.low, estimates.high
+        found = estimates(Summed.of(measured, self._clusters), self._average)
+        return found.center, found.low, found.high
 
 
 def order_parts(

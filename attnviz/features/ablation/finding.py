@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from attnviz.core.findings import WITHOUT_IT, Figures, Finding, Measure, bare
 from attnviz.drawing.labels import percent
 from attnviz.drawing.signed import signed
+from attnviz.features.ablation import words
 from attnviz.features.ablation.result import Ablation, Change, Effect
 
 _GROUPS = 3
@@ -76,6 +77,9 @@ def _lines(result: Ablation, effect: Effect, rank: int, heads: int) -> Iterator[
     verdict = _VERDICTS.get(effect.verdict or "", "")
     ranked = "" if effect.rank is None else f", rank {rank} of {heads}"
     yield f"{_change(effect.first)} {result.unit}{ranked}{share}{verdict}"
+    if often := words.often(result, effect):
+        size = signed(result.smallest or 0.0).lstrip("+")
+        yield f"by {size} {result.unit} or more {often} of the texts"
     others = ", ".join(f"{signed(change.change)} by {change.method}" for change in effect.by[1:])
     if others:
         yield f"{others}{_constant(result, effect)}"
@@ -92,7 +96,9 @@ def _how(result: Ablation, changed: str) -> str:
     over = f"{result.texts:,} text{'s' if result.texts > 1 else ''}"
     interval = "a single text has no interval"
     if result.texts > 1:
-        interval = "95 % intervals over texts, for all heads and methods at once"
+        interval = "no interval holds for all heads at once"
+    if words.together(result):
+        interval = "95 % intervals of the typical text, for all heads and methods at once"
     partial = " It was interrupted: only the texts that were done are in it." * result.partial
     return (
         f"Change of the {changed} without it ({result.unit}), by ablation ({result.method}), at "

@@ -12,11 +12,11 @@ from attnviz.core.source import Source
 from attnviz.features.ablation.measure import Floats
 from attnviz.features.ablation.metrics import Metric
 from attnviz.features.ablation.nearness import Nearness
-from attnviz.features.ablation.result import Change, Effect, OneLess
+from attnviz.features.ablation.result import Change, Effect, Often, OneLess
 from attnviz.features.ablation.settings import AblationSettings
-from attnviz.features.ablation.summed import Summed, centers, together
+from attnviz.features.ablation.summed import Summed, centers, estimates
 from attnviz.scoring.groups import Group
-from attnviz.statistics.jackknife import most_moved
+from attnviz.statistics.order import Occurrences, most_moved
 
 ROUNDING = 8
 """Changes of so many units in the last place of the model's numbers are no more than rounding."""
@@ -66,7 +66,7 @@ def judged(
         noise: see :func:`rounding`.
         smallest: see :func:`smallest_of_interest`.
     """
-    changes = _changes(summed, settings, metric, noise)
+    changes = _changes(summed, settings, metric, noise, smallest)
     verdicts = [None if smallest is None else verdict(by, metric.worse, smallest) for by in changes]
     size = [by[0].change * metric.worse for by in changes]
     real = sorted((n for n in range(len(groups)) if abs(size[n]) > noise), key=lambda n: -size[n])
@@ -201,11 +201,15 @@ def _one_less(summed: Summed, settings: AblationSettings) -> list[OneLess] | Non
 
 
 def _changes(
-    summed: Summed, settings: AblationSettings, metric: Metric, noise: float
+    summed: Summed,
+    settings: AblationSettings,
+    metric: Metric,
+    noise: float,
+    smallest: float | None,
 ) -> list[tuple[Change, ...]]:
     """For each group, the change by each method with its intervals."""
     methods, groups = summed.changes.shape[1:]
-    estimates = together(summed, settings.average, settings.seed, noise)
+    found = estimates(summed, settings.average, noise, smallest)
     worse = (summed.changes * metric.worse > 0).mean(0).reshape(-1)
     one_less = _one_less(summed, settings)
     listed = []
@@ -213,28 +217,45 @@ def _changes(
         by = []
         for number, method in enumerate(settings.methods[:methods]):
             n = number * groups + group
-            low, high, least, most = (
-                _known(end[n]) for end in (estimates.low, estimates.high, *estimates.joint)
-            )
+            ends = found.low, found.high, *found.joint, found.mean.low, found.mean.high
+            low, high, least, most, mean_low, mean_high = (_known(end[n]) for end in ends)
+            sure = None if least is None or most is None else least > 0 or most < 0
             if metric.compares:  # never below 0, and so is no end of an interval
-                low, least = (None if end is None else max(end, 0.0) for end in (low, least))
+                low, least, mean_low = (
+                    None if end is None else max(end, 0.0) for end in (low, least, mean_low)
+                )
             by.append(
                 Change(
                     method,
-                    float(estimates.center[n]),
+                    float(found.center[n]),
                     low,
                     high,
                     least,
                     most,
                     worse=None if metric.compares else float(worse[n]),
-                    sure=None if metric.compares or most is None else bool(estimates.sure[n]),
-                    largest=_known(estimates.largest[n]),
-                    detectable=None if metric.compares else _known(estimates.detectable[n]),
+                    sure=None if metric.compares else sure,
+                    largest=_known(found.largest[n]),
+                    detectable=None if metric.compares else _known(found.detectable[n]),
                     one_less=None if one_less is None else one_less[n],
+                    mean=float(found.mean.value[n]),
+                    mean_low=mean_low,
+                    mean_high=mean_high,
+                    often_worse=_often(found.often, n, metric.worse),
+                    often_better=_often(found.often, n, -metric.worse),
                 )
             )
         listed.append(tuple(by))
     return listed
+
+
+def _often(found: Occurrences | None, place: int, sign: int) -> Often | None:
+    """In how many texts a change of interest goes one way; None where none is of interest."""
+    if found is None:
+        return None
+    texts, least = (
+        (found.above, found.least_above) if sign > 0 else (found.below, found.least_below)
+    )
+    return Often(int(texts[place]), float(least[place]))
 
 
 def _known(value: float) -> float | None:

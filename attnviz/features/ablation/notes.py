@@ -12,7 +12,7 @@ from attnviz.features.ablation.fills import LEAST
 from attnviz.features.ablation.reference import Reference
 from attnviz.features.ablation.result import LARGEST_SHARE, Ablation, Effect
 from attnviz.statistics.clusters import FEW
-from attnviz.statistics.coverage import word_of
+from attnviz.statistics.order import too_few
 
 SELF_REPAIR = (
     "Other heads can make up for one that is missing; effects of single heads then understate what "
@@ -26,6 +26,10 @@ ONE_METHOD = "A head is called needed only where two methods agree; this is one.
 DISTANCE = (
     "This metric is a distance, which is never negative: heads are ranked by it, and "
     "none is called needed."
+)
+NOT_TOGETHER = (
+    "Intervals of means hold each by itself and not for many heads at once, so that no head is "
+    "called needed: medians of the texts have such."
 )
 SHARED = (
     "Mean and resample come from the same reference texts: where both are off, they are off "
@@ -131,7 +135,9 @@ def _texts(report: Ablation) -> Iterator[str]:
             )
         if all(effect.low is None for effect in report.effects):
             yield f"From {report.clusters} independent texts there is no interval; use {FEW}."
-        elif said := word_of(f"ablate, {report.average}: all at once", report.clusters):
+        elif report.average != "median":
+            yield NOT_TOGETHER
+        elif said := too_few(report.clusters, report.family, "effects"):
             yield said
 
 

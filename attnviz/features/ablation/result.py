@@ -34,17 +34,32 @@ class OneLess:
 
 
 @dataclass(frozen=True, slots=True)
+class Often:
+    """In how many texts a change is as large as the smallest effect of interest, in one direction.
+
+    Attributes:
+        texts: how many; copies and texts of one group count once.
+        least: the share of all texts in which it is, at least: 95 % sure for all groups, methods
+            and both directions at once.
+    """
+
+    texts: int
+    least: float
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """What happened to a metric without some heads, by one method.
 
     Attributes:
         method: ``zero``, ``mean`` or ``resample``.
-        change: of the metric, ablated minus full: its mean over all positions, or the trimmed mean
-            or median of the texts' own means.
+        change: of the metric, ablated minus full: in the typical text (the median of the texts' own
+            means), or their trimmed mean, or the mean over all positions.
         low: of its 95 % interval over texts, None for a single one; ``high`` likewise.
         high: the other end of the interval.
         joint_low: of the interval that holds together with those of all groups and methods of the
-            report, 95 % of the time; ``joint_high`` likewise.
+            report, 95 % of the time; ``joint_high`` likewise. None but of medians, and from fewer
+            texts than such a family needs.
         joint_high: the other end.
         worse: share of the texts that got worse; None for a distance, which is never below 0.
         sure: whether it differs from zero, judged together with all groups and methods of the
@@ -59,6 +74,12 @@ class Change:
             farther from all of them than 95 % of real outputs are, or of a norm outside of the
             middle 95 % of theirs; None of a single text.
         one_less: what it is without a text; None unless asked for.
+        mean: over all positions.
+        mean_low: of the 95 % interval of that mean by itself; ``mean_high`` likewise.
+        mean_high: the other end.
+        often_worse: in how many texts it is worse by the smallest effect of interest or more; None
+            without such an effect. ``often_better`` likewise.
+        often_better: see ``often_worse``.
     """
 
     method: str
@@ -74,6 +95,11 @@ class Change:
     apart: float | None = None
     off: float | None = None
     one_less: OneLess | None = None
+    mean: float | None = None
+    mean_low: float | None = None
+    mean_high: float | None = None
+    often_worse: Often | None = None
+    often_better: Often | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from attnviz.captures import trials
-from attnviz.captures.copies import same_as
+from attnviz.captures.copies import near_copy, same_as
 from attnviz.captures.trials import Trial
 from attnviz.core import arrays
 from attnviz.core.execution import Parallel
@@ -47,7 +47,7 @@ from attnviz.scoring.plugins import user_defined
 from attnviz.scoring.roles import ROLES
 from attnviz.scoring.sums import Sums
 from attnviz.scoring.user_measures import FILLS
-from attnviz.statistics.ranks import spearman
+from attnviz.statistics.order import spearman
 
 DRAWS = 8
 """Texts times donors are about so many at least."""
@@ -275,12 +275,12 @@ def _whole(study: Study, metric: Metric) -> Iterator[Trial]:
 
 
 def _clusters(study: Study, tested: Sequence[Trial]) -> tuple[int, ...]:
-    """By the number of a text, what it belongs to: its group, or the first of the same texts."""
+    """By the number of a text, what it belongs to: its group, or the first of its copies."""
     first: dict[Hashable, int] = {}
     clusters = list(range(tested[-1].text + 1))
     for number in dict.fromkeys(trial.text for trial in tested):
         name = study.groups[number] if study.groups else None
-        same = same_as(study.texts[number]) if study.texts is not None else None
+        same = near_copy(study.texts[number]) if study.texts is not None else None
         if name is not None or same is not None:
             clusters[number] = first.setdefault(same if name is None else name, number)
     return tuple(clusters)
@@ -308,7 +308,7 @@ def _same(study: Study, texts: Sequence[int], count: int) -> tuple[int, ...]:
     first: dict[Hashable, int] = {}
     copies = list(range(count))
     for number in texts:
-        same = same_as(study.texts[number]) if study.texts is not None else None
+        same = near_copy(study.texts[number]) if study.texts is not None else None
         if same is not None:
             copies[number] = first.setdefault(same, number)
     return tuple(copies)
@@ -347,11 +347,11 @@ def choose_reference(
         return reference.probed(source, tested, over)
     if asked in (None, reference.MATCHED) and (matched := _of_groups(study, texts, fold)):
         return matched
-    own = {same_as(inputs) for inputs in study.texts or ()}
+    own = {near_copy(inputs) for inputs in study.texts or ()}
 
     def usable(candidates: Sequence[Inputs]) -> list[Inputs]:
         """Those that are not measured themselves, with masks where texts have some."""
-        others = [x for x in candidates if same_as(x) not in own - {None}]
+        others = [x for x in candidates if near_copy(x) not in own - {None}]
         if not (trials.is_masked(source) and metric.logits):
             return others
         mask, seed = trials.mask_id(source), study.settings.seed

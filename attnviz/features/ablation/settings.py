@@ -95,10 +95,11 @@ class AblationSettings(Settings):
         bare="plain",
         common=True,
     )
-    average: Literal["mean", "trimmed", "median"] = setting(
-        "trimmed",
-        "Over texts: the trimmed mean of the texts' own means (a tenth goes at each end), their "
-        "median, or the mean of all positions, whose intervals hold less often.",
+    average: Literal["median", "trimmed", "mean"] = setting(
+        "median",
+        "Over texts: the median of the texts' own means, which is the typical text; their trimmed "
+        "mean (a tenth goes at each end), or the mean of all positions. Medians alone have "
+        "intervals that hold for all heads at once.",
         panel=MEASURED,
     )
     smallest: float = setting(

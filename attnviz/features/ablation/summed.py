@@ -10,12 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.features.ablation.measure import Floats, Measured
-from attnviz.statistics import copies
-from attnviz.statistics.clusters import LEVEL, ClusterSums
-from attnviz.statistics.families import POWER, Method, judge
-from attnviz.statistics.robust import largest_share, median, per_text
-from attnviz.statistics.simultaneous import ENOUGH
-from attnviz.statistics.trimmed import trimmed_means
+from attnviz.statistics.clusters import ClusterSums, merge_copies
+from attnviz.statistics.order import (
+    Between,
+    Occurrences,
+    largest_share,
+    medians,
+    per_text,
+    shares,
+    trimmed_means,
+)
+from attnviz.statistics.ratios import ratios
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +90,7 @@ class Summed:
 
     def mean_base(self) -> tuple[float, float | None, float | None]:
         """The metric on the full model, and its interval where there is one."""
-        clusters = ClusterSums.of(
-            *copies.together(self.names, self.base[:, None], self.rows[:, None])
-        )
+        clusters = ClusterSums.of(*merge_copies(self.names, self.base[:, None], self.rows[:, None]))
         mean, half = float(clusters.mean()[0]), float(clusters.half()[0])
         return (mean, mean - half, mean + half) if math.isfinite(half) else (mean, None, None)
 
@@ -100,68 +103,62 @@ class Estimates:
         center: the mean, trimmed mean or median.
         low: of each one's own interval; ``high`` likewise.
         high: the other end.
-        joint: both ends of the intervals that hold together.
-        sure: whether it differs from zero, judged together.
-        largest: the share of the sum that the largest text makes.
+        joint: both ends of the intervals that hold together; medians alone have such.
         detectable: what would have been told from 0 in 80 % of such samples.
+        mean: of all positions, with an interval of its own.
+        largest: the share of the sum that the largest text makes.
+        often: in how many texts there is the smallest effect of interest; None without such.
     """
 
     center: Floats
     low: Floats
     high: Floats
     joint: tuple[Floats, Floats]
-    sure: NDArray[np.bool_]
-    largest: Floats
     detectable: Floats
+    mean: Between
+    largest: Floats
+    often: Occurrences | None
 
 
 def centers(summed: Summed, average: str) -> Floats:
-    """The changes [methods * groups] without their intervals; see :func:`together`."""
-    changes = summed.changes.reshape(len(summed.texts), -1)
-    if average == "mean":
-        mean: Floats = changes.sum(0) / summed.rows.sum()
-        return mean
-    rows = np.broadcast_to(summed.rows[:, None], changes.shape)
-    values = per_text(*copies.together(summed.names, changes, rows))
-    return trimmed_means(values, joint=False).center if average == "trimmed" else (
-        median(values).value
-    )  # fmt: skip
+    """The changes [methods * groups] without their intervals; see :func:`estimates`."""
+    return estimates(summed, average).center
 
 
-def together(summed: Summed, average: str, seed: int, rounding: float = 0.0) -> Estimates:
-    """All changes, judged as one family.
+def estimates(
+    summed: Summed, average: str, rounding: float = 0.0, smallest: float | None = None
+) -> Estimates:
+    """Judge all changes as one family.
 
     Args:
         summed: what was measured.
-        average: ``trimmed`` mean of the texts' own means, by the bootstrap-t (Bonferroni below
-            :data:`ENOUGH` texts); their ``median``, by Bonferroni; or the ``mean`` of all
-            positions, by max-T (Holm below :data:`ENOUGH` texts).
-        seed: of the bootstrap.
-        rounding: the size of a change that rounding alone makes; what varies no more has no
-            interval of a mean.
+        average: ``median`` of the texts' own means, the typical text, by order statistics;
+            ``trimmed`` mean of these, or the ``mean`` of all positions, by Student's t: no interval
+            of those holds for many at once.
+        rounding: the size of a mean change that rounding alone makes.
+        smallest: effect of interest.
     """
     changes = summed.changes.reshape(len(summed.texts), -1)
-    rows = np.broadcast_to(summed.rows[:, None], changes.shape)
-    if average == "mean":
-        method: Method = "max-t" if summed.count >= ENOUGH else "holm"
-        means = judge(changes, rows, summed.names, method=method, seed=seed, rounding=rounding)
-        return Estimates(
-            means.mean, means.low, means.high, (means.joint_low, means.joint_high),
-            means.significant, means.largest, means.detectable,
-        )  # fmt: skip
-    sums, counts = copies.together(summed.names, changes, rows)
-    values = per_text(sums, counts)
-    if average == "trimmed":
-        trimmed = trimmed_means(values, seed=seed, rounding=rounding)
-        ends = trimmed.joint_low, trimmed.joint_high
-        return Estimates(
-            trimmed.center, trimmed.low, trimmed.high, ends, (ends[0] > 0) | (ends[1] < 0),
-            trimmed.largest, trimmed.detectable,
-        )  # fmt: skip
-    center, low, high = median(values)
-    joint = median(values, 1 - (1 - LEVEL) / changes.shape[1])
-    sure = (joint.low > 0) | (joint.high < 0)
-    detectable = (joint.high - joint.low) / 2 + POWER * (high - low) / 4
-    return Estimates(
-        center, low, high, (joint.low, joint.high), sure, largest_share(values), detectable
+    pooled = ratios(
+        changes,
+        summed.rows,
+        summed.names,
+        size=np.zeros(len(changes)),
+        rounding=rounding,
+        joint=False,
     )
+    mean = Between(pooled.value, pooled.low, pooled.high)
+    sums, rows = merge_copies(summed.names, changes, summed.rows)
+    values = per_text(sums, rows)
+    often = shares(values, smallest) if smallest else None
+    none = np.full(values.shape[1], np.nan)
+    largest = largest_share(sums)
+    if average == "median":
+        of_text = rounding * math.sqrt(len(values))
+        found = medians(values, rounding=of_text)
+        ends = found.joint_low, found.joint_high
+        return Estimates(
+            found.center, found.low, found.high, ends, found.detectable, mean, largest, often
+        )
+    center = trimmed_means(values) if average == "trimmed" else mean
+    return Estimates(*center, (none, none), none, mean, largest, often)

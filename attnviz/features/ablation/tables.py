@@ -5,7 +5,19 @@ from __future__ import annotations
 from attnviz.drawing.tables import Row, which_head
 from attnviz.features.ablation.result import Ablation, Change, Effect
 
-_CHANGE = ("low", "high", "joint_low", "joint_high", "worse", "sure", "largest")
+_CHANGE = (
+    "low",
+    "high",
+    "joint_low",
+    "joint_high",
+    "worse",
+    "sure",
+    "largest",
+    "mean",
+    "mean_low",
+    "mean_high",
+)
+_OFTEN = ("often_worse", "often_better")
 _EFFECT = ("mean_share", "gradient", "signed", "does", "rests", "members")
 
 
@@ -20,6 +32,9 @@ def _row(result: Ablation, effect: Effect) -> Row:
     row |= {"rank": effect.rank, "verdict": effect.verdict}
     row |= {"effect": effect.change}
     row |= {name: getattr(effect.first, name) for name in _CHANGE}
+    for name in _OFTEN:
+        found = getattr(effect.first, name)
+        row |= {name: found and found.texts, f"{name}_least": found and found.least}
     row |= {name: getattr(effect, name) for name in _EFFECT}
     for change in effect.by:
         row |= {f"{change.method}_{name}": value for name, value in _by(change).items()}

@@ -20,9 +20,11 @@ from attnviz.features.ablation.result import Ablation, Effect, affordable_share
 from attnviz.features.ablation.words import (
     interval,
     largest,
+    mean,
     measure,
     measured,
     most,
+    often,
     role,
     verdict,
     worse,
@@ -170,6 +172,13 @@ def _columns(report: Ablation) -> list[_Column]:
         _Column(joint, lambda effect: interval(effect.first)),
         *(_Column(name, by(n)) for n, name in enumerate(report.methods) if n),
         _Column("verdict", lambda effect: verdict(report, effect), words=16),
+        _Column(
+            f"by {signed(report.smallest or 0).lstrip('+')} or more",
+            lambda effect: often(report, effect),
+            words=16,
+            spare=1,
+        ),
+        _Column("mean", lambda effect: mean(effect.first) if report.texts > 1 else "", spare=4),
         _Column("mean's share", share if "zero" in report.methods else _nothing, spare=3),
         _Column("texts worse", worse if report.texts > 1 else _nothing, spare=5),
         _Column(

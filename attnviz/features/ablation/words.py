@@ -8,11 +8,14 @@ from collections.abc import Sequence
 from attnviz.drawing.labels import counted, percent
 from attnviz.drawing.signed import signed
 from attnviz.features.ablation.result import Ablation, Change, Effect
+from attnviz.statistics.coverage import holds
 
+_OFTEN = 0.005
+"""A share of the texts that is not 0 % when it is written."""
 _AVERAGES = {
     "mean": "",
     "trimmed": "trimmed means of the texts",
-    "median": "medians of the texts",
+    "median": "in the typical text (median)",
 }
 
 
@@ -99,6 +102,30 @@ def largest(changes: Sequence[Change]) -> str:
     return "" if share is None else percent(share) if share <= 1 else "> 100 %"
 
 
+def together(report: Ablation) -> bool:
+    """Whether there are intervals that hold for all groups and methods at once."""
+    known = any(effect.first.joint_low is not None for effect in report.effects)
+    return known and holds("ablate: all at once", report.clusters)
+
+
+def mean(change: Change) -> str:
+    """The mean over all positions with an interval of its own; empty where it is the figure."""
+    if change.mean is None or change.mean == change.change:
+        return ""
+    if change.mean_low is None or change.mean_high is None:
+        return signed(change.mean)
+    return f"{signed(change.mean)} ({signed(change.mean_low)} to {signed(change.mean_high)})"
+
+
+def often(report: Ablation, effect: Effect) -> str:
+    """``worse in 34 % or more``: of the texts, by the smallest effect of interest; empty for no."""
+    change, told = effect.first, []
+    for way, found in (("worse", change.often_worse), ("better", change.often_better)):
+        if found is not None and found.least >= _OFTEN:
+            told.append(f"{way} in {percent(found.least)} or more")
+    return ", ".join(told) if report.texts > 1 else ""
+
+
 def worse(effect: Effect) -> str:
     """The share of the texts that got worse; empty for a distance."""
     return "" if effect.first.worse is None else f"{100 * effect.first.worse:.0f} %"
@@ -123,8 +150,8 @@ def measure(report: Ablation) -> str:
         f"heads replaced by: {report.method}",
         _AVERAGES[report.average] if report.texts > 1 else "",
     ]
-    if report.family > 1 and any(effect.first.joint_low is not None for effect in report.effects):
-        parts.append(f"95 % intervals that hold for all {report.family} at once")
+    if report.family > 1 and together(report):
+        parts.append(f"95 % intervals for all {report.family} at once")
     if report.smallest:
         parts.append(
             f"smallest effect of interest {signed(report.smallest).lstrip('+')}{of(report)}"

@@ -11,6 +11,7 @@ from attnviz.features.ablation.result import Effect
 from attnviz.features.atlas.result import Atlas, AtlasHead, GoldPart
 from attnviz.features.circuits.result import Edge
 from attnviz.features.coref.result import COREFERENCE
+from attnviz.statistics.coverage import holds
 
 _LISTED = 6
 """Heads that a sentence names."""
@@ -70,8 +71,9 @@ def methods(atlas: Atlas) -> Iterator[tuple[str, str]]:
             "ablate",
             f"ablation of every head alone ({how.method}), change of {how.metric} ({how.unit}) "
             f"over {counted(how.positions, 'position')} of {counted(how.texts, 'text')}; "
-            f"figures by {how.methods[0]}, with 95 % intervals over texts that hold for all heads "
-            "and methods at once; needed: by two methods, all heads judged together",
+            f"figures by {how.methods[0]}, of the typical text"
+            + ", with 95 % intervals for all heads and methods at once; needed: by two methods, "
+            "all heads judged together" * _together(atlas),
         )
     for part, gold, cases in (("syntax", atlas.syntax, "words"), ("coref", atlas.coref, "cases")):
         if gold is not None:
@@ -96,6 +98,14 @@ def methods(atlas: Atlas) -> Iterator[tuple[str, str]]:
         yield finding.part, f"{finding.how} ({finding.name})"
     for part, why in atlas.absent.items():
         yield part, f"not there: {why}"
+
+
+def _together(atlas: Atlas) -> bool:
+    """Whether intervals of effects hold for all heads at once."""
+    known = [head.effect for head in atlas.heads if head.effect is not None]
+    joint = any(effect.first.joint_low is not None for effect in known)
+    part = atlas.ablation
+    return part is not None and joint and holds("ablate: all at once", part.texts)
 
 
 def change(effect: Effect) -> str:

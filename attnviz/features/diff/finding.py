@@ -42,12 +42,10 @@ def _lines(head: HeadChange, texts: int) -> Iterator[str]:
         yield f"its rows are {number(distance.mean)} apart, at most {most} at {where}"
     change = words.strongest(head)
     if change is not None and change.change:
-        ends = ""
-        if change.low is not None and change.high is not None:
-            ends = f" [{signed(change.low)}, {signed(change.high)}]"
+        ends = words.typical(change)
         yield (
             f"{change.name} from {number(change.before)} to {number(change.after)} "
-            f"({signed(change.change)}{ends})"
+            f"({signed(change.change)}{f', {ends}' * bool(ends)})"
         )
     if head.gained or head.lost:
         yield f"roles: {words.roles(head)}"

@@ -50,10 +50,13 @@ class FigureChange:
         before: in the first; ``after`` in the second.
         after: see ``before``.
         change: the second less the first.
-        low: of the interval of the paired difference over texts, 95 % for all heads and scores
-            together, those of ``sink`` apart; None where texts cannot be paired or are too few;
-            ``high`` likewise.
+        low: of its own 95 % interval, paired over texts; None where texts cannot be paired or are
+            too few; ``high`` likewise.
         high: the other end.
+        typical: the change in the typical text: the median over texts.
+        joint_low: of the interval of that, 95 % for all heads and scores together; None likewise;
+            ``joint_high`` the other end.
+        joint_high: see ``joint_low``.
     """
 
     name: str
@@ -62,11 +65,15 @@ class FigureChange:
     change: float
     low: float | None = None
     high: float | None = None
+    typical: float | None = None
+    joint_low: float | None = None
+    joint_high: float | None = None
 
     @property
     def sure(self) -> bool:
-        """Whether an interval leaves out zero."""
-        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+        """Whether the joint interval leaves out zero."""
+        low, high = self.joint_low, self.joint_high
+        return low is not None and high is not None and (low > 0 or high < 0)
 
 
 @dataclass(frozen=True, slots=True)

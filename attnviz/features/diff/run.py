@@ -20,16 +20,10 @@ from attnviz.features.diff.result import Diff, Distance, FigureChange, HeadChang
 from attnviz.features.diff.rows import Maps, aligned, alignment, distances, masked
 from attnviz.scoring.observe import score_capture
 from attnviz.scoring.select import describe
-from attnviz.statistics.clusters import few_groups
-from attnviz.statistics.coverage import word_of
-from attnviz.statistics.paired import differences
-from attnviz.statistics.simultaneous import ENOUGH
-
-APART = "sink"
-"""A score whose intervals hold together by themselves: it is the same in nearly all texts and quite
-another in some, so that they hold less often, and would make those of all others wide."""
-
-HOW, FEWER = "max-T, studentized bootstrap over texts", "Student's t, Bonferroni"
+from attnviz.statistics.clusters import LEAST
+from attnviz.statistics.coverage import holds
+from attnviz.statistics.families import half_widths
+from attnviz.statistics.order import ROUNDING, Between, Medians, medians, per_text, too_few
 
 Rows = dict[Head, dict[str, list[tuple[float, int]]]]
 """Of every head and score, text by text: the sum over rows, and how many."""
@@ -188,17 +182,49 @@ def _changes(
         both = np.array([run[head][name] for head, name in asked])  # [K, texts, 2]
         runs.append((both[..., 0].T, both[..., 1].T))
     means = [a.sum(0) / b.sum(0) for a, b in runs]
-    apart = np.array([name == APART for _, name in asked])
-    paired = differences(runs[0], runs[1], [str(n) for n in range(texts)], apart=apart)
+    typical, own = paired(runs, means)
+    ends = own.low, own.high, typical.center, typical.joint_low, typical.joint_high
     changes: dict[Head, list[FigureChange]] = {}
     for n, (head, name) in enumerate(asked):
-        low, high = (float(e[n]) if np.isfinite(e[n]) else None for e in (paired.low, paired.high))
+        before_, after_ = (float(run[n]) for run in means)
         changes.setdefault(head, []).append(
-            FigureChange(
-                name, float(means[0][n]), float(means[1][n]), float(paired.change[n]), low, high
-            )
+            FigureChange(name, before_, after_, after_ - before_, *(_known(end[n]) for end in ends))
         )
     return changes
+
+
+Run = tuple[Maps, Maps]
+"""Sums and numbers of rows of every text, [texts, K] each."""
+
+
+def paired(runs: Sequence[Run], means: Sequence[Maps]) -> tuple[Medians, Between]:
+    """Judge K changes over the same texts: in the typical text, and of the means Σa / Σb.
+
+    The typical text's is the median of the differences of its own means. That of both means has,
+    by the linearization of ratios (Cochran 1977, Sampling Techniques, chapter 6), the variance
+    G/(G-1) · Σ u² with u_g = (a'_g - p' b'_g) / Σb' - (a_g - p b_g) / Σb over G texts: what both
+    runs share in a text cancels.
+
+    Args:
+        runs: of both models.
+        means: [K] of both.
+    """
+    first, second = (per_text(a, b.astype(np.int64)) for a, b in runs)
+    rounding = ROUNDING * np.maximum(*np.abs(means))
+    typical = medians(second - first, rounding=rounding)
+    terms = [(a - p * b) / b.sum(0) for (a, b), p in zip(runs, means, strict=True)]
+    count = ((runs[0][1] > 0) | (runs[1][1] > 0)).sum(0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        error = np.sqrt(count / (count - 1) * ((terms[1] - terms[0]) ** 2).sum(0))
+    known = (count >= LEAST) & (error > rounding)
+    half = half_widths(np.where(known, count - 1, np.nan)) * error
+    change = means[1] - means[0]
+    return typical, Between(change, change - half, change + half)
+
+
+def _known(value: float) -> float | None:
+    """A number; None for one that is not known."""
+    return float(value) if np.isfinite(value) else None
 
 
 def _heads_of(capture: Capture) -> str:
@@ -223,10 +249,12 @@ def _notes(texts: int, questions: int) -> Iterable[str]:
     if texts == 1:
         yield "One text: a difference of scores has no interval."
         return
-    yield (
-        f"Intervals of changes are 95 % for all {questions:,} heads and scores together, those of "
-        f"{APART} apart ({HOW if texts >= ENOUGH else FEWER}); a score that few texts have gets "
-        "none."
-    )
-    if said := few_groups(texts) or word_of("diff: all at once", texts):
+    if said := too_few(texts, questions, "heads and scores"):
         yield said
+        return
+    if not holds("diff: all at once", texts):
+        return
+    yield (
+        "Intervals of changes are 95 % of the typical text (the median), for all "
+        f"{questions:,} heads and scores together; a score that few texts have gets none."
+    )

@@ -5,7 +5,9 @@ from __future__ import annotations
 from attnviz.drawing.tables import HEAD, Row, which_head
 from attnviz.features.diff.result import Diff
 
-_FIGURE = ("figure", "before", "after", "change", "low", "high")
+_FIGURE = (
+    "figure", "before", "after", "change", "low", "high", "typical", "joint_low", "joint_high",
+)  # fmt: skip
 COLUMNS = ("name", *HEAD, *_FIGURE)
 
 

@@ -57,13 +57,18 @@ def strongest(head: HeadChange) -> FigureChange | None:
 
 
 def phrase(change: FigureChange | None) -> str:
-    """``induction 0.52 to 0.31 (-0.25 to -0.17)``."""
+    """``induction -0.21 (typical text -0.25 to -0.17)``."""
     if change is None or not change.change:
         return ""
-    ends = ""
-    if change.low is not None and change.high is not None:
-        ends = f" ({signed(change.low)} to {signed(change.high)})"
-    return f"{change.name} {signed(change.change)}{ends}"
+    ends = typical(change)
+    return f"{change.name} {signed(change.change)}{f' ({ends})' * bool(ends)}"
+
+
+def typical(change: FigureChange) -> str:
+    """The interval of the typical text that holds with all others; empty where there is none."""
+    if change.joint_low is None or change.joint_high is None:
+        return ""
+    return f"typical text {signed(change.joint_low)} to {signed(change.joint_high)}"
 
 
 def roles(head: HeadChange) -> str:

@@ -25,7 +25,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.statistics.clusters import LEAST, LEVEL
+from attnviz.statistics.clusters import LEAST
+from attnviz.statistics.families import LEVEL
 from attnviz.statistics.simultaneous import REPLICATES, poisson
 
 JITTERED = 6

@@ -36,8 +36,7 @@ from attnviz.features.film.steps import MeasuredStep, read_folder
 from attnviz.features.profile.deciding import decide
 from attnviz.scoring.roles import ROLES
 from attnviz.scoring.scores import SCORES
-from attnviz.statistics.clusters import ClusterSums, few_groups
-from attnviz.statistics.copies import together
+from attnviz.statistics.clusters import ClusterSums, few_groups, merge_copies
 from attnviz.statistics.coverage import word
 
 
@@ -149,7 +148,7 @@ class _Series:
         self.scores = tuple(steps[0].header.scores)
         self.steps = tuple(step.header.step for step in steps)
         self.names = tuple(dict.fromkeys(names))
-        both = [together(names, step.values, step.rows) for step in steps]
+        both = [merge_copies(names, step.values, step.rows) for step in steps]
         self.a = np.stack([a for a, _ in both])
         self.b = np.stack([b for _, b in both])
         self.seed = int(steps[0].header.asked.get("seed", 0))
@@ -310,7 +309,8 @@ class _Series:
 
     def _track(self, sums: str, counts: str, names: Sequence[str], place: int) -> StepTrack:
         both = [
-            together(names, getattr(step, sums), getattr(step, counts)) for step in self.measured
+            merge_copies(names, getattr(step, sums), getattr(step, counts))
+            for step in self.measured
         ]
         a, b = (np.stack(part) for part in zip(*both, strict=True))
         return StepTrack.of(a, b, self.weights, (self.seed, place))

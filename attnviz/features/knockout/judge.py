@@ -12,14 +12,14 @@ import numpy as np
 from attnviz.core.heads import Head
 from attnviz.features.knockout.result import WORSE, CutChange, CutEffect
 from attnviz.features.knockout.settings import KnockoutSettings
-from attnviz.statistics.clusters import LEVEL
-from attnviz.statistics.copies import together
+from attnviz.statistics.clusters import merge_copies
 from attnviz.statistics.exact import Floats
-from attnviz.statistics.maximum import ROUNDING
-from attnviz.statistics.robust import per_text
-from attnviz.statistics.trimmed import trimmed_means
+from attnviz.statistics.order import ROUNDING, medians, per_text
+from attnviz.statistics.ratios import ratios
 
 Kind = Literal["all", "heads", "window"]
+LEAST_MATCHED = 0.5
+"""A control takes at least this share of the weight that is cut, or there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +60,19 @@ def judged(
         metric: its name.
         settings: how.
     """
-    control = values[:, :, 4]
-    changes = _settled(values[:, :, 3], values[:, :, 2])
-    columns = (
-        [changes, _settled(changes - control, values[:, :, 2])] if settings.draws else [changes]
-    )
-    kinds = [knock.kind for knock in knocks]
-    means = _trimmed(np.concatenate(columns, 1), kinds * len(columns), names, settings.seed)
-    controls = _trimmed(control, kinds, names, settings.seed, joint=False)[0]
+    control, changes = values[:, :, 4], values[:, :, 3]
+    matches = np.array([float(np.nanmean(values[:, number, 1])) for number in range(len(knocks))])
+    against = np.flatnonzero(matches >= LEAST_MATCHED) if settings.draws else np.empty(0, np.int64)
+    columns = np.concatenate([changes, (changes - control)[:, against]], 1)
+    rounding = ROUNDING * np.maximum(1.0, np.nanmax(np.abs(values[:, :, 2]), 0, initial=0))
+    found = _judged(columns, np.concatenate([rounding, rounding[against]]), names)
+    places = {int(number): len(knocks) + place for place, number in enumerate(against)}
     distance = not WORSE[metric]
     made = []
     for number, knock in enumerate(knocks):
-        lost, matched, base = (float(np.nanmean(values[:, number, part])) for part in range(3))
-        excess = _change(means, len(knocks) + number, True) if settings.draws else None
+        lost, base = (float(np.nanmean(values[:, number, part])) for part in (0, 2))
+        held = number in places
+        excess = _change(found, places[number], True) if held else None
         made.append(
             CutEffect(
                 knock.rows,
@@ -83,61 +83,44 @@ def judged(
                 knock.layer,
                 lost,
                 base,
-                _change(means, number, not distance),
-                float(controls[number]) if settings.draws else None,
-                matched if settings.draws else None,
+                _change(found, number, not distance),
+                float(np.nanmedian(control[:, number])) if held else None,
+                float(matches[number]) if settings.draws else None,
                 excess,
                 int((~np.isnan(changes[:, number])).sum()),
             )
         )
-    return tuple(made), len(columns) * len(knocks)
+    return tuple(made), columns.shape[1]
 
 
-def _settled(changes: Floats, bases: Floats) -> Floats:
-    """Changes, 0 for cuts that do no more than rounding in any text: their spread says nothing."""
-    large = np.abs(changes) > ROUNDING * np.maximum(1.0, np.abs(bases))
-    settled: Floats = np.where(large.any(0) | np.isnan(changes), changes, 0.0)
-    return settled
-
-
-def _trimmed(
-    values: Floats, kinds: Sequence[Kind], names: Sequence[str], seed: int, *, joint: bool = True
-) -> Floats:
-    """Trimmed means and the ends of their intervals, their own and joint: [5, K].
-
-    Pairs of parts, heads and windows are families that share the level, so that the tails of one
-    do not widen the intervals of others; so are means over other texts than the rest.
+def _judged(values: Floats, rounding: Floats, names: Sequence[str]) -> Floats:
+    """Judge K changes together: of the typical text and of the mean, [8, K].
 
     Args:
         values: [texts, K], NaN where a text has no such edge.
-        kinds: of each mean.
+        rounding: [K], the size of a change that rounding alone makes.
         names: of the texts; equal ones count once.
-        seed: of the bootstrap.
-        joint: whether intervals are to hold together.
+
+    Returns:
+        Medians, the ends of their own and of their joint intervals, means and the ends of theirs.
     """
     there = ~np.isnan(values)
-    sums, rows = together(names, np.where(there, values, 0.0), there.astype(np.int64))
-    means = per_text(sums, rows)
-    made = np.full((5, values.shape[1]), np.nan)
-    families: dict[tuple[Kind, bytes], list[int]] = {}
-    for column, kind in enumerate(kinds):
-        families.setdefault((kind, np.isnan(means[:, column]).tobytes()), []).append(column)
-    level = 1 - (1 - LEVEL) / len(families)
-    for some in families.values():
-        own = means[~np.isnan(means[:, some[0]])][:, some]
-        if not len(own):
-            continue
-        each = trimmed_means(own, LEVEL, seed=seed, joint=False)
-        made[:3, some] = each.center, each.low, each.high
-        if joint:
-            all_ = trimmed_means(own, level, seed=seed)
-            made[3:, some] = all_.joint_low, all_.joint_high
-    return made
+    sums, rows = merge_copies(names, np.where(there, values, 0.0), there.astype(np.int64))
+    found = medians(per_text(sums, rows), rounding=rounding)
+    mean = ratios(
+        sums, rows, list(dict.fromkeys(names)), size=rows * rounding / ROUNDING, joint=False
+    )
+    return np.stack(
+        [found.center, found.low, found.high, found.joint_low, found.joint_high,
+         mean.value, mean.low, mean.high]
+    )  # fmt: skip
 
 
-def _change(means: Floats, place: int, tells: bool) -> CutChange:
-    """A column of :func:`_trimmed`; ``tells`` whether a difference from 0 says anything."""
-    value, *ends = (float(number) for number in means[:, place])
-    low, high, least, most = (end if math.isfinite(end) else None for end in ends)
+def _change(found: Floats, place: int, tells: bool) -> CutChange:
+    """A column of :func:`_judged`; ``tells`` whether a difference from 0 says anything."""
+    value, *ends = (float(number) for number in found[:, place])
+    low, high, least, most, mean, mean_low, mean_high = (
+        end if math.isfinite(end) else None for end in ends
+    )
     sure = None if least is None or most is None or not tells else least > 0 or most < 0
-    return CutChange(value, low, high, least, most, sure)
+    return CutChange(value, low, high, least, most, sure, mean, mean_low, mean_high)

@@ -8,6 +8,7 @@ from attnviz.features.knockout import words
 from attnviz.features.knockout.result import CutEffect, Knockout
 from attnviz.features.knockout.writing import MOST
 from attnviz.statistics.clusters import FEW, LEAST
+from attnviz.statistics.order import too_few
 
 LITTLE = 0.8
 """A control that takes less of the weight deserves a word."""
@@ -35,8 +36,8 @@ def _notes(result: Knockout) -> Iterator[str]:
     if result.clusters < LEAST:
         texts = "One text has" if result.clusters == 1 else f"{result.clusters} texts have"
         yield f"{texts} no interval: nothing is known about others; give {FEW} or more."
-    elif result.clusters < FEW:
-        yield f"Intervals from {result.clusters} texts cover less than 95 %; give {FEW} or more."
+    elif said := too_few(result.clusters, result.family, "changes"):
+        yield said
     weak = [e for e in result.effects if e.control is not None and (e.matched or 0.0) < LITTLE]
     if weak:
         least = min(weak, key=lambda effect: effect.matched or 0.0)

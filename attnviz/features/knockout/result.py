@@ -20,13 +20,17 @@ class CutChange:
     """How much a metric changed.
 
     Attributes:
-        value: the trimmed mean over texts: a tenth of them goes at each end.
-        low: of its 95 % interval over texts; None from fewer than 5 different texts.
+        value: in the typical text: the median over texts.
+        low: of its 95 % interval over texts; None from fewer than 6 different texts.
         high: the other end.
-        joint_low: of the interval that holds together with all others of the result.
+        joint_low: of the interval that holds together with all others of the result; None from
+            fewer texts than so many cuts need.
         joint_high: the other end.
         sure: whether it differs from 0, judged with all others; None where nothing can be said:
             too few texts, or a distance, which is never below 0.
+        mean: over texts.
+        mean_low: of the 95 % interval of the mean by itself; None from fewer than 5 texts.
+        mean_high: the other end.
     """
 
     value: float
@@ -35,6 +39,9 @@ class CutChange:
     joint_low: float | None = None
     joint_high: float | None = None
     sure: bool | None = None
+    mean: float | None = None
+    mean_low: float | None = None
+    mean_high: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

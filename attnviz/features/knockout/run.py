@@ -29,7 +29,6 @@ from attnviz.features.knockout.places import KEYS, ROWS, Edges, edges_of, names_
 from attnviz.features.knockout.result import (
     EVERY_HEAD,
     UNITS,
-    CutEffect,
     CutSpan,
     Knockout,
 )
@@ -41,8 +40,6 @@ from attnviz.scoring.passes import score_batch
 from attnviz.scoring.sums import Sums
 from attnviz.statistics.exact import Floats
 
-LEAST_MATCHED = 0.5
-"""Of the weight that is cut, which a control takes at least."""
 _SHOWN = 60
 """Characters of a span that are kept."""
 
@@ -84,7 +81,7 @@ def run(
     partial, ready = done < len(ready), ready[:done]
     names = [str(same_as(text.inputs) or number) for number, text in enumerate(ready)]
     effects, family = judged(knocks, values, names, metric, settings)
-    effects = tuple(_controlled(*pair) for pair in zip(effects, alone, strict=True))
+    effects = tuple(replace(e, alone=a) for e, a in zip(effects, alone, strict=True))
     answers = {(text.text.answer or "", text.text.against or "") for text in ready}
     answer, against = answers.pop() if len(answers) == 1 else ("", "")
     result = Knockout(
@@ -109,13 +106,6 @@ def run(
     )
     told = dict.fromkeys(note for text in ready for note in text.inputs.notes)
     return replace(result, notes=(*list(told)[:2], *notes(result)))
-
-
-def _controlled(effect: CutEffect, alone: float) -> CutEffect:
-    """Leave out a control that takes less than half of the weight, and say whom a cut isolates."""
-    if effect.matched is not None and not effect.matched >= LEAST_MATCHED:
-        effect = replace(effect, control=None, excess=None)
-    return replace(effect, alone=alone)
 
 
 def _metric(texts: Sequence[CutText], settings: KnockoutSettings, source: Source) -> str:

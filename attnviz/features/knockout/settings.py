@@ -86,7 +86,7 @@ class KnockoutSettings(Settings, panel=CUT):
         metavar="TOKEN",
         common=True,
     )
-    seed: int = setting(0, "Seed of random controls, masks and the bootstrap.", least=0)
+    seed: int = setting(0, "Seed of random controls and masks.", least=0)
     batch_tokens: int | None = setting(
         None, "Largest number of tokens run at once.", least=1, shown="by memory"
     )

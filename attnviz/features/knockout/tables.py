@@ -5,7 +5,7 @@ from __future__ import annotations
 from attnviz.drawing.tables import HEAD, Row, which_head
 from attnviz.features.knockout.result import CutChange, CutEffect, Knockout
 
-_CHANGE = ("low", "high", "joint_low", "joint_high", "sure")
+_CHANGE = ("low", "high", "joint_low", "joint_high", "sure", "mean", "mean_low", "mean_high")
 COLUMNS = (
     "from", "to", "kind", "heads", *HEAD, "window", "weight", "base", "change", *_CHANGE,
     "control", "matched", "excess", *(f"excess_{name}" for name in _CHANGE), "texts",

@@ -8,6 +8,7 @@ from attnviz.drawing.signed import signed
 from attnviz.features.knockout.places import BEFORE, PUNCTUATION, SINK
 from attnviz.features.knockout.result import CutChange, CutEffect, Knockout
 from attnviz.features.knockout.settings import REDIRECT
+from attnviz.statistics.coverage import holds
 
 _ROWS = {LAST: "the last token", EVERY: "all tokens"}
 _KEYS = {
@@ -21,6 +22,7 @@ _METHODS = {
     "after": "cut after softmax, rows scaled to what they were",
     "zero": "cut after softmax, rows not scaled",
 }
+_JOINT = "medians over texts, whose intervals hold for all cuts at once"
 MARK = "*"
 """Behind what surely differs from its control, or from 0 without one, judged with all others."""
 FULL = 0.995
@@ -165,7 +167,7 @@ def sentence(result: Knockout) -> str:
 def measure(result: Knockout) -> str:
     """What was measured on what, in one line."""
     draws = f"{counted(result.draws, 'random control')} of each cut" if result.draws else ""
-    interval = "intervals hold for all cuts at once" if _known(result) else ""
+    interval = _JOINT if _known(result) else ""
     parts = (
         f"{metric(result)}, {method(result)}",
         counted(result.texts, "text"),
@@ -178,7 +180,8 @@ def measure(result: Knockout) -> str:
 
 
 def _known(result: Knockout) -> bool:
-    return any(effect.change.joint_low is not None for effect in result.effects)
+    known = any(effect.change.joint_low is not None for effect in result.effects)
+    return known and holds("knockout: all at once", result.clusters)
 
 
 def title(result: Knockout) -> str:

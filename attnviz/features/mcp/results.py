@@ -32,9 +32,9 @@ HOW = {
     "t, or max-T where simultaneous).",
     "syntax": "a word's prediction is the word with most weight; heads are chosen on one half of "
     "the documents and measured on the other; baseline: the best fixed offset.",
-    "ablate": "change of the metric per position with the heads' outputs replaced; joint 95 % "
-    "intervals hold for all groups and methods at once. Other heads can make up for one: 'not "
-    "needed' is never said.",
+    "ablate": "change of the metric in the typical text (median) with the heads' outputs replaced; "
+    "joint 95 % intervals hold for all groups and methods at once. Other heads can make up for "
+    "one: 'not needed' is never said.",
     "patch": "share of the difference between clean and corrupted runs that comes with the patched "
     "values; 95 % intervals over pairs.",
     "circuits": "from weights alone: it could be used, not that it is. Composition is above random "

@@ -33,7 +33,7 @@ from attnviz.features.patch.result import (
     Size,
 )
 from attnviz.features.patch.targets import Patching, Target
-from attnviz.statistics.maximum import ROUNDING
+from attnviz.statistics.order import ROUNDING
 from attnviz.statistics.ratios import mean, ratios
 
 RANDOM = 20
@@ -174,14 +174,13 @@ def nothing(measured: Sequence[PatchSums], names: Sequence[str]) -> bool:
 
 
 def faithfulness(
-    measured: Sequence[PatchSums], names: Sequence[str], seed: int, changes: Floats | None = None
+    measured: Sequence[PatchSums], names: Sequence[str], changes: Floats | None = None
 ) -> list[PatchShare]:
     """(m(C) - m(∅)) / (m(full) - m(∅)) of every set; the first of those measured is ∅.
 
     Args:
         measured: by pair, noised.
         names: of the pairs' clusters.
-        seed: of the bootstrap.
         changes: [pairs, sets], what to hold against m(full) - m(∅) instead.
 
     Raises:
@@ -198,12 +197,11 @@ def faithfulness(
             "what is corrupted, or give more pairs"
         )
     moved = values - values[:, :1] if changes is None else changes
-    ends = ratios(moved, gaps, names, seed=seed)
+    ends = ratios(moved, gaps, names, joint=False)
     return [
         PatchShare(
             float(moved[:, n].mean()), float(ends.value[n]),
-            *(judge.known(end[n]) for end in (ends.low, ends.high, ends.joint_low,
-                                              ends.joint_high)),
+            judge.known(ends.low[n]), judge.known(ends.high[n]),
         )
         for n in range(moved.shape[1])
     ]  # fmt: skip

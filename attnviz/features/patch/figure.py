@@ -180,6 +180,12 @@ def _bars(axes: Axes, result: Patch, listed: Sequence[PatchEffect]) -> None:
         axes.legend(fontsize=7, frameon=False, loc="lower right")
     axes.axvline(0, color=GREY, linewidth=0.5)
     joint = listed and listed[0].first.joint_low is not None
-    lines = "; lines: joint 95 %" if joint else "; lines: 95 %" if listed[0].first.low else ""
+    lines = (
+        "; lines: typical pair, joint 95 %"
+        if joint
+        else "; lines: 95 %"
+        if listed[0].first.low
+        else ""
+    )
     names = [visible(effect.name) for effect in listed]
     name_bars(axes, names, f"share ({_TITLES[result.directions[0]]}{lines})")

@@ -15,8 +15,8 @@ from attnviz.features.patch.pairs import PreparedPair
 from attnviz.features.patch.paths import Path
 from attnviz.features.patch.result import Direction, PatchEffect, PatchShare, PathEffect, TaskScore
 from attnviz.features.patch.targets import Patching
-from attnviz.statistics.maximum import ROUNDING
-from attnviz.statistics.ranks import spearman
+from attnviz.statistics.clusters import merge_copies
+from attnviz.statistics.order import ROUNDING, medians, spearman
 from attnviz.statistics.ratios import mean, ratios
 
 
@@ -74,7 +74,6 @@ def effects(
     measured: Sequence[PatchSums],
     directions: Sequence[Direction],
     names: Sequence[str],
-    seed: int,
 ) -> tuple[PatchEffect, ...]:
     """Every trial with its shares.
 
@@ -83,10 +82,9 @@ def effects(
         measured: by pair.
         directions: in the order of ``Measured.patched``.
         names: of the pairs' clusters.
-        seed: of the bootstrap.
     """
     changes, gaps = moved(measured, directions)
-    judged = shares(changes, gaps, names, seed)
+    judged = shares(changes, gaps, names)
     estimated = np.stack([sums.estimated for sums in measured])
     total = float(gaps.sum())
     made = []
@@ -123,7 +121,6 @@ def edges(
     measured: Sequence[PatchSums],
     directions: Sequence[Direction],
     names: Sequence[str],
-    seed: int,
     estimated: Mapping[Path, float],
 ) -> tuple[PathEffect, ...]:
     """Every path with its shares; arguments as for :func:`effects`.
@@ -133,10 +130,9 @@ def edges(
         measured: by pair.
         directions: see :func:`effects`.
         names: of the pairs' clusters.
-        seed: of the bootstrap.
         estimated: shares by gradients.
     """
-    judged = shares(*moved(measured, directions), names, seed)
+    judged = shares(*moved(measured, directions), names)
     by = [dict(zip(directions, some, strict=True)) for some in zip(*judged, strict=True)]
     return tuple(
         PathEffect(
@@ -147,17 +143,23 @@ def edges(
     )  # fmt: skip
 
 
-def shares(
-    changes: Floats, gaps: Floats, names: Sequence[str], seed: int
-) -> list[list[PatchShare]]:
-    """Shares of a gap, all judged together: changes [pairs, A, B] -> A lists of B."""
+def shares(changes: Floats, gaps: Floats, names: Sequence[str]) -> list[list[PatchShare]]:
+    """Shares of a gap, all judged together: changes [pairs, A, B] -> A lists of B.
+
+    A share is one of sums; what holds for all at once is that of the typical pair, its own change
+    over its own gap. A pair whose gap is no more than rounding has no such share.
+    """
     pairs, rows, columns = changes.shape
     flat = changes.reshape(pairs, -1)
-    judged = ratios(flat, gaps, names, seed=seed)
-    ends = np.stack([judged.low, judged.high, judged.joint_low, judged.joint_high])
+    pooled = ratios(flat, gaps, names, joint=False)
+    own, whole = merge_copies(names, flat, gaps)
+    gap = np.abs(whole) > ROUNDING * np.abs(whole).max(initial=0)
+    typical = medians(own[gap] / whole[gap, None], rounding=ROUNDING)
     raw = flat.mean(0)
+    ends = (pooled.low, pooled.high, typical.center, typical.joint_low, typical.joint_high,
+            typical.detectable)  # fmt: skip
     every = [
-        PatchShare(float(raw[n]), float(judged.value[n]), *(known(end) for end in ends[:, n]))
+        PatchShare(float(raw[n]), float(pooled.value[n]), *(known(end[n]) for end in ends))
         for n in range(flat.shape[1])
     ]
     return [every[row * columns : (row + 1) * columns] for row in range(rows)]
@@ -166,7 +168,7 @@ def shares(
 def family(effects: Sequence[PatchEffect | PathEffect]) -> int:
     """How many intervals hold together."""
     every = [share for effect in effects for share in (effect.denoise, effect.noise)]
-    return sum(share is not None and share.low is not None for share in every)
+    return sum(share is not None for share in every)
 
 
 def correlation(effects: Sequence[PatchEffect | PathEffect]) -> float | None:

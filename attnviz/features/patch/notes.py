@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from attnviz.features.patch.result import Patch, TaskScore
 from attnviz.statistics.clusters import FEW, LEAST
+from attnviz.statistics.order import too_few
 
 CHANCE = 0.5
 """Of an answer that is held against one other token."""
@@ -55,8 +56,8 @@ def _notes(result: Patch) -> Iterator[str]:
             f"From {result.clusters} independent pair{'s' * (result.clusters != 1)} there is no "
             f"interval, and nothing is known about others; give {FEW} or more."
         )
-    elif result.clusters < FEW:
-        yield f"Intervals from {result.clusters} pairs cover less than 95 %; give {FEW} or more."
+    elif said := too_few(result.clusters, result.family, "shares", "pairs"):
+        yield said
     if result.metric == "kl":
         yield "KL to the clean run does not add up: shares of heads need not sum to a group's."
     if result.circuit is not None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from attnviz.captures import trials
+from attnviz.captures.copies import near_copy
 from attnviz.captures.trials import predicted
 from attnviz.core.arguments import check_fields
 from attnviz.core.prompt import Inputs, Prompt
@@ -210,7 +211,7 @@ def _ready(source: Source, number: int, pair: Pair, align: Align, mask: int | No
     partner = _partners(clean, corrupted, pair, align)
     mine, theirs = predicted(clean).ids, predicted(corrupted).ids
     span = tuple(i for i, j in enumerate(partner) if j < 0 or mine[i] != theirs[j])
-    cluster = f"group {pair.group}" if pair.group is not None else f"text {_ids(clean)}"
+    cluster = f"group {pair.group}" if pair.group is not None else f"text {near_copy(clean)}"
     named = {part.name: part.positions for part in predicted(clean).spans}
     return PreparedPair(
         number, pair, clean, corrupted, answer, against, (at[0], at[1]), partner, span, cluster,

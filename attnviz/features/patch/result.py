@@ -12,8 +12,6 @@ from attnviz.drawing.forms import Renderable
 
 Direction = Literal["denoise", "noise"]
 Side = Literal["q", "k", "v", "logits"]
-_NORMAL = 1.96
-"""Standard errors in half of a 95 % interval, of many pairs."""
 DIRECTIONS: tuple[Direction, ...] = ("denoise", "noise")
 
 
@@ -27,32 +25,28 @@ class PatchShare:
         share: Σ of that over pairs / Σ (clean - corrupted).
         low: of its 95 % interval over pairs; None from fewer than 5 independent pairs.
         high: the other end.
-        joint_low: of the interval that holds together with all others of the result; None from
-            fewer than 20.
+        typical: the share in the typical pair: the median over pairs of each one's own.
+        joint_low: of the interval of that which holds together with all others of the result; None
+            from fewer pairs than so many need.
         joint_high: the other end.
+        detectable: the typical share that would have been told from 0 in 80 % of such samples, with
+            all others.
     """
 
     raw: float
     share: float
     low: float | None = None
     high: float | None = None
+    typical: float | None = None
     joint_low: float | None = None
     joint_high: float | None = None
+    detectable: float | None = None
 
     @property
     def sure(self) -> bool:
-        """Whether it differs from 0, judged together with all others."""
+        """Whether it differs from 0 in the typical pair, judged together with all others."""
         low, high = self.joint_low, self.joint_high
         return low is not None and high is not None and (low > 0 or high < 0)
-
-    @property
-    def detectable(self) -> float | None:
-        """The share that would have been told from 0 in 80 % of such samples, with all others."""
-        if self.low is None or self.high is None or self.joint_low is None:
-            return None
-        from attnviz.statistics.families import POWER
-
-        return self.share - self.joint_low + POWER * (self.high - self.low) / (2 * _NORMAL)
 
 
 class _BothWays:

@@ -123,7 +123,7 @@ def run(study: PatchStudy) -> Patch:
         raise InputError("interrupted before anything was measured")
     result = _result(study, pairs, metric, measured)
     names = judge.clusters([pairs[sums.number] for sums in measured])
-    effects = judge.effects(runs, measured, settings.directions, names, settings.seed)
+    effects = judge.effects(runs, measured, settings.directions, names)
     result = replace(
         result,
         effects=effects,
@@ -165,7 +165,7 @@ def _traced(
         raise InputError("interrupted before anything was measured")
     result = _result(study, pairs, metric, measured)
     names = judge.clusters([pairs[sums.number] for sums in measured])
-    edges = judge.edges(every, measured, settings.directions, names, settings.seed, estimated)
+    edges = judge.edges(every, measured, settings.directions, names, estimated)
     result = replace(
         result,
         edges=edges,

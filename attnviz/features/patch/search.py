@@ -98,7 +98,7 @@ class Search:
         by_mean = self._by_mean(split, members, judged_names)
         circuits = circuit.resampled(changes, gaps, found_names, layout, size, seed)
         edges = self._links(split, members, circuits, found_names, judged_names)
-        effects = judge.effects(self.plan.trials, alone, DIRECTIONS, found_names, seed)
+        effects = judge.effects(self.plan.trials, alone, DIRECTIONS, found_names)
         single = {
             head: (effect.denoise.share, effect.noise.share)
             for head, effect in zip(layout, effects, strict=True)
@@ -167,7 +167,7 @@ class Search:
         self, numbers: Sequence[int], sets: Sequence[Patching], names: Sequence[str]
     ) -> list[PatchShare]:
         """Faithfulness of sets, the first of which is the empty one."""
-        return circuit.faithfulness(self._sets(numbers, sets), names, self.seed)
+        return circuit.faithfulness(self._sets(numbers, sets), names)
 
     def _by_mean(
         self, split: circuit.Halves, members: Sequence[Head], names: Sequence[str]
@@ -178,7 +178,7 @@ class Search:
         measured = self._sets(split.judged, sets, means)
         if circuit.nothing(measured, names):
             return None
-        return circuit.faithfulness(measured, names, self.seed)[1]
+        return circuit.faithfulness(measured, names)[1]
 
     def _judged(
         self,
@@ -210,12 +210,12 @@ class Search:
         measured = self._sets(
             split.judged, [patching for several in named.values() for patching in several]
         )
-        shares = iter(circuit.faithfulness(measured, names, self.seed))
+        shares = iter(circuit.faithfulness(measured, names))
         scores = {name: list(islice(shares, len(several))) for name, several in named.items()}
         values = np.stack([sums.patched[0] for sums in measured])
         lost = values[:, size : size + 1] - values[:, -len(fewer) :]
         scores["circuit"] = [scores["curve"][size]]
-        scores["minimal"] = circuit.faithfulness(measured, names, self.seed, lost)
+        scores["minimal"] = circuit.faithfulness(measured, names, lost)
         full = float(np.mean([sums.clean for sums in measured]))
         return scores, (full, float(values[:, 0].mean()))
 
@@ -243,7 +243,7 @@ class Search:
         links: tuple[Path, ...] = tuple(chosen)
         plan = replace(plan, paths=links, pairs=self._pairs(split.judged))
         again = self.measure(plan, "edges")
-        edges = judge.edges(links, again, DIRECTIONS, judged_names, self.seed, {})
+        edges = judge.edges(links, again, DIRECTIONS, judged_names, {})
         return list(zip(edges, chosen.values(), strict=True))
 
     def _means(self, pairs: Sequence[PreparedPair]) -> tuple[dict[Site, Floats], str]:

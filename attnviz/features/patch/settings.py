@@ -139,7 +139,7 @@ class PatchSettings(Splitting):
         common=True,
     )
     split: str = like(Splitting, "split", panel=CIRCUIT, common=False)
-    seed: int = setting(0, "Seed of a task's pairs and of the bootstrap.", least=0)
+    seed: int = setting(0, "Seed of a task's pairs and of resamples.", least=0)
     batch_tokens: int | None = setting(
         None, "Largest number of tokens run at once.", least=1, shown="by memory"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from attnviz.drawing.tables import HEAD, Row, which_head
 from attnviz.features.patch.result import DIRECTIONS, Patch, PatchEffect, PathEffect
 
-_SHARE = ("share", "low", "high", "joint_low", "joint_high", "raw")
+_SHARE = ("share", "low", "high", "typical", "joint_low", "joint_high", "raw")
 COLUMNS = (
     "name", "heads", *HEAD, "position",
     *(f"{direction}_{name}" for direction in DIRECTIONS for name in _SHARE), "estimate",

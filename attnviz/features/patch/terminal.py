@@ -18,7 +18,6 @@ from attnviz.drawing.signed import SignedGrid, on_terminal, signed
 from attnviz.drawing.terminal import Line, user_defined_line
 from attnviz.features.patch import words
 from attnviz.features.patch.result import Circuit, Direction, Patch, PatchEffect, PathEffect
-from attnviz.statistics.simultaneous import ENOUGH
 
 _ROWS = 24
 """Rows of a grid by position on the terminal."""
@@ -158,7 +157,7 @@ def table(result: Patch, effects: Sequence[PatchEffect]) -> RenderableType:
         row = [visible(effect.name)]
         if result.by == "position":
             row.append(words.place(result, effect.position or 0).removeprefix("position "))
-        made.add_row(*map(Text, map(_hyphens, row + tail(effect))), style=_style(result, effect))
+        made.add_row(*map(Text, map(_hyphens, row + tail(effect))), style=_style(effect))
     return made
 
 
@@ -167,7 +166,7 @@ def edges_table(result: Patch, edges: Sequence[PathEffect]) -> RenderableType:
     made, tail = _table(result, edges, "path", [])
     for edge in edges:
         row = [edge.name(result.layout), *tail(edge)]
-        made.add_row(*map(Text, map(_hyphens, row)), style=_style(result, edge))
+        made.add_row(*map(Text, map(_hyphens, row)), style=_style(edge))
     return made
 
 
@@ -188,7 +187,7 @@ def members_table(result: Patch, circuit: Circuit) -> RenderableType:
 def links_table(result: Patch, circuit: Circuit, top: int | None) -> RenderableType:
     """One line for each edge of a circuit."""
     joint = any(link.edge.first.joint_low is not None for link in circuit.links)
-    known = ">joint 95 %" if joint else ">95 %"
+    known = ">typical, joint 95 %" if joint else ">95 %"
     made = table_of("edge", "", ">restored", known, ">removed", known, ">in resamples",
                     no_wrap=True)  # fmt: skip
     for link in circuit.links[:top]:
@@ -231,7 +230,9 @@ def _table(
     for direction in result.directions:
         made.add_column(_VERBS[direction], justify="right", no_wrap=True)
         if known:
-            made.add_column("joint 95 %" if joint else "95 %", justify="right", no_wrap=True)
+            made.add_column(
+                "typical, joint 95 %" if joint else "95 %", justify="right", no_wrap=True
+            )
     if guessed:
         made.add_column("estimate", justify="right")
     made.add_column(f"in {result.unit or words.metric(result)}", justify="right")
@@ -248,11 +249,9 @@ def _table(
     return made, tail
 
 
-def _style(result: Patch, effect: PatchEffect | PathEffect) -> str:
+def _style(effect: PatchEffect | PathEffect) -> str:
     """Faint for what does not differ from 0, where that can be said."""
-    joint = effect.first.joint_low is not None or (
-        result.clusters >= ENOUGH and effect.first.low is None
-    )
+    joint = effect.first.joint_low is not None
     return "dim" if joint and not effect.first.sure else ""
 
 

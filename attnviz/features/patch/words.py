@@ -17,6 +17,7 @@ from attnviz.features.patch.result import (
     TaskScore,
 )
 from attnviz.features.patch.tasks import TASKS
+from attnviz.statistics.coverage import holds
 
 
 def no_page() -> UsageError:
@@ -222,7 +223,7 @@ def _many(result: Patch, effect: PatchEffect) -> bool:
 
 
 def interval_percent(share: PatchShare) -> str:
-    """`` (joint 95 % interval 20 to 27 %)``; empty where there is none."""
+    """`` (in the typical pair 20 to 27 %, joint 95 %)``; empty where there is none."""
     if share.joint_low is None or share.joint_high is None:
         if share.low is None or share.high is None:
             return ""
@@ -230,7 +231,8 @@ def interval_percent(share: PatchShare) -> str:
             "-", MINUS
         )
     return (
-        f" (joint 95 % interval {100 * share.joint_low:.0f} to {100 * share.joint_high:.0f} %)"
+        f" (in the typical pair {100 * share.joint_low:.0f} to {100 * share.joint_high:.0f} %, "
+        "joint 95 %)"
     ).replace("-", MINUS)
 
 
@@ -389,8 +391,9 @@ def measure(result: Patch) -> str:
         how = f"EAP-IG, {result.steps} steps" if result.steps else "EAP"
         parts.append(f"{result.estimated:,} paths estimated by {how}")
     firsts = [effect.first for effect in result.effects] + [edge.first for edge in result.edges]
-    if result.family > 1 and any(share.joint_low is not None for share in firsts):
-        parts.append(f"95 % intervals that hold for all {result.family:,} at once")
+    known = any(share.joint_low is not None for share in firsts)
+    if result.family > 1 and known and holds("patch: all at once", result.clusters):
+        parts.append(f"95 % intervals of the typical pair, for all {result.family:,} at once")
     if result.correlation is not None:
         parts.append(f"rank correlation of estimates and effects {result.correlation:.2f}")
     return " · ".join(parts)

@@ -17,10 +17,8 @@ from numpy.typing import NDArray
 
 from attnviz.scoring.roles import ROLES
 from attnviz.scoring.scores import SCORES
-from attnviz.statistics.clusters import LEVEL
 from attnviz.statistics.exact import Floats
-from attnviz.statistics.families import POWER, holm, one_sided
-from attnviz.statistics.student import half_widths
+from attnviz.statistics.families import LEVEL, POWER, half_widths, holm, one_sided
 
 Bools = NDArray[np.bool_]
 

@@ -151,7 +151,8 @@ class Profile(Renderable, Result):
         user_defined: the scores and roles that are no part of attnviz.
         findings: what attached results say of these heads.
         rare_width: see ``width``.
-        copies: clusters that repeat another one word for word; they are no independent units.
+        copies: clusters that repeat another one word for word, whatever the case; they are no
+            independent units.
         questions: of how many pairs of heads and scores it was asked at once whether they show a
             role; a role is given where the answer is sure in the whole family.
         resamples: how often texts were drawn anew for the stability of heads; 0 for never.

@@ -24,9 +24,9 @@ from attnviz.scoring.plugins import user_defined
 from attnviz.scoring.scores import SCORES
 from attnviz.scoring.sums import Sums, comparable
 from attnviz.statistics.clusters import ClusterSums
-from attnviz.statistics.robust import per_text
+from attnviz.statistics.histogram import Spread
+from attnviz.statistics.order import per_text
 from attnviz.statistics.simultaneous import REPLICATES, Bootstrap
-from attnviz.statistics.spread import Spread
 
 BAD_NAMED = 20
 """So many texts that could not be used are kept by name; the others are counted."""

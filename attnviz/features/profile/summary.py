@@ -31,10 +31,9 @@ from attnviz.scoring.published import SINK_LENGTH, SINK_THRESHOLD
 from attnviz.scoring.roles import ROLES
 from attnviz.scoring.scores import SCORES
 from attnviz.scoring.token_kinds import KINDS
-from attnviz.statistics.clusters import few_groups
-from attnviz.statistics.copies import factor
+from attnviz.statistics.clusters import factor, few_groups
 from attnviz.statistics.coverage import word
-from attnviz.statistics.student import half_width
+from attnviz.statistics.families import half_width
 
 TOP_TOKENS = 20
 NEAREST = 5

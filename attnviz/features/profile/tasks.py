@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.split import same_text
 from attnviz.corpus.batches import WINDOW
 from attnviz.corpus.texts import InvalidRecord, Text
 
@@ -46,11 +47,16 @@ class Piece:
 
     @property
     def content(self) -> int:
-        """64 bits that pieces with the same words share; those of a whole text or group add up."""
+        """64 bits that pieces with the same words share; those of a whole text or group add up.
+
+        Words are the same whatever their case and the space between.
+        """
         p = self.text.prompt
         words: list[Any] = [self.part, p.text, p.pair, p.target, *self.text.sensed]
         words += [p.chat] if p.chat is not None else []
-        said = json.dumps(words).encode()
+        said = same_text(json.dumps(words, ensure_ascii=False).replace("\\n", " ")).encode(
+            "utf-8", "surrogatepass"
+        )
         return int.from_bytes(hashlib.blake2b(said, digest_size=8).digest(), "little")
 
 

@@ -107,6 +107,11 @@ class Window(Tokenized):
         return sentence if whole else None
 
     @property
+    def alike(self) -> str:
+        """What windows with the same words share."""
+        return f"{self.piece.content:016x}/{self.number}"
+
+    @property
     def begins(self) -> bool:
         """Whether it is the first of its text."""
         return self.piece.part == self.number == 0
@@ -187,7 +192,7 @@ class Worker:
         watching = Watching(inputs, [window.key for window in batch], source.layout)
         rows = None
         if row_by_row is not None:
-            clusters = [window.piece.cluster for window in batch]
+            clusters = [(window.piece.cluster, window.alike) for window in batch]
             sentences = [window.sentence for window in batch]
             rows = row_by_row.begin(inputs, [window.key for window in batch], clusters, sentences)
         watch = watching.watch if rows is None else _both(watching.watch, rows.watch.watch)

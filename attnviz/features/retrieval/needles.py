@@ -27,6 +27,7 @@ from itertools import product
 from attnviz.captures.trials import predicted, word_ids
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import Source
+from attnviz.core.split import same_text
 from attnviz.corpus import lines
 from attnviz.corpus.sentences import sentences
 from attnviz.errors import InputError, ModelError, UsageError
@@ -223,13 +224,22 @@ def file_needles(source: Source, given: NeedleFile, settings: RetrievalSettings)
     check_many(len(lengths) * len(settings.depths) * len(read))
     needles = []
     for length in lengths:
-        for depth, (number, record) in product(settings.depths, enumerate(read, 1)):
+        for depth, (number, record) in product(
+            settings.depths, zip(needle_numbers(given), read, strict=True)
+        ):
             around = length - frame.size - len(record.needle) - len(record.question)
             text = record.around(around)
             place = _sentence_end(source, text, round(depth * around)) if depth < 1 else around
             parts = (text[:place], record.needle, text[place:], record.question)
             needles.append(frame.needle(number, length, depth, parts, record.answer, generate))
     return needles
+
+
+def needle_numbers(given: NeedleFile | None) -> list[int]:
+    """What every line of a file counts with, from 1: copies of a needle are one."""
+    first: dict[str, int] = {}
+    names = [same_text(values["needle"]) for values, _ in given.objects] if given else []
+    return [first.setdefault(name, len(first) + 1) for name in names]
 
 
 def _words(source: Source, own: int) -> Sequence[int]:

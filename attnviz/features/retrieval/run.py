@@ -29,6 +29,7 @@ from attnviz.features.retrieval.needles import (
     NeedleFile,
     field_values,
     file_needles,
+    needle_numbers,
     word_needles,
 )
 from attnviz.features.retrieval.result import (
@@ -80,7 +81,10 @@ def run(
         word_needles(source, settings) if read is None else file_needles(source, read, settings)
     )
     split, values = by_field(
-        settings.split, lambda field: enumerate(field_values(read, field, settings.split), 1)
+        settings.split,
+        lambda field: zip(
+            needle_numbers(read), field_values(read, field, settings.split), strict=True
+        ),
     )
     measured = _told(scored(source, needles), "needles", len(needles), progress)
     heads = list(source.layout)

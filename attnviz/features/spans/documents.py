@@ -8,7 +8,9 @@ file's.
 
 Heads are chosen on one half of the examples and measured on the other, and no document is in both:
 a head that finds a document for what it is would be chosen and praised for the same one. Examples
-that share a document stay together, and count as one where certainty is concerned.
+that share a document, or near copies of one, stay together and count as one where certainty is
+concerned. So distractors are drawn within small blocks of examples, which share documents with no
+other block.
 """
 
 from __future__ import annotations
@@ -24,7 +26,15 @@ from typing import Any
 
 from attnviz.core.prompt import Prompt
 from attnviz.core.spans import Range
-from attnviz.core.split import EVERYTHING, HALVES, field_of, sides, sides_by_name, values_of
+from attnviz.core.split import (
+    EVERYTHING,
+    HALVES,
+    field_of,
+    same_text,
+    sides,
+    sides_by_name,
+    values_of,
+)
 from attnviz.corpus.lines import Problem, lines, shown
 from attnviz.corpus.texts import InvalidRecord
 from attnviz.errors import InputError, UsageError
@@ -167,19 +177,14 @@ def _examples(
     clusters, halves = _apart(
         [row["documents"] for _, _, row in rows], [row["part"] for _, _, row in rows], settings
     )
-    pools = [
-        list(dict.fromkeys(
-            row["documents"][0] for (_, _, row), half in zip(rows, halves, strict=True)
-            if half == side and len(row["documents"]) == 1
-        ))
-        for side in (0, 1)
-    ]  # fmt: skip
+    pools, blocks = _pools([row["documents"] for _, _, row in rows], clusters, halves, settings)
     done = [0, 0]
     for (number, place, row), half, cluster in zip(rows, halves, clusters, strict=True):
         documents, gold = row["documents"], row["gold"]
         drawn = random.Random(f"{settings.seed} {number}")
         if len(documents) == 1:
-            others = [document for document in pools[half] if document != documents[0]]
+            own, pool = same_text(documents[0]), pools[blocks[cluster]]
+            others = [document for name, document in pool.items() if name != own]
             if len(others) < settings.distractors:
                 where = "" if settings.split == EVERYTHING else " in one part of the examples"
                 raise InputError(
@@ -196,9 +201,40 @@ def _examples(
             documents = [*others[:gold], right, *others[gold:]]
         done[half] += 1
         yield DocumentExample(
-            number, place, tuple(documents), gold, row["question"], row["answer"], half, cluster,
-            row["part"],
+            number, place, tuple(documents), gold, row["question"], row["answer"], half,
+            blocks.get(cluster, cluster), row["part"],
         )  # fmt: skip
+
+
+def _pools(
+    documents: Sequence[Sequence[str]],
+    clusters: Sequence[int],
+    halves: Sequence[int],
+    settings: DocumentSettings,
+) -> tuple[dict[int, dict[str, str]], dict[int, int]]:
+    """The documents that stand beside single ones, by block, and the block of every cluster.
+
+    Blocks are as small as distractors allow, of clusters in a random order, in each half.
+    """
+    pools: dict[int, dict[str, str]] = {}
+    blocks: dict[int, int] = {}
+    for side in (0, 1):
+        own: dict[int, dict[str, str]] = {}
+        for some, cluster, half in zip(documents, clusters, halves, strict=True):
+            if half == side and len(some) == 1:
+                own.setdefault(cluster, {}).setdefault(same_text(some[0]), some[0])
+        left = list(own)
+        random.Random(f"{settings.seed} blocks {side}").shuffle(left)
+        block, last = -1, -1
+        for cluster in left:
+            if block < 0 or len(pools[block]) > settings.distractors:
+                last, block = block, cluster
+            blocks[cluster] = block
+            pools.setdefault(block, {}).update(own[cluster])
+        if last >= 0 and len(pools[block]) <= settings.distractors:  # too few for one of its own
+            pools[last] |= pools.pop(block)
+            blocks |= {cluster: last for cluster, of in blocks.items() if of == block}
+    return pools, blocks
 
 
 def _apart(
@@ -219,7 +255,7 @@ def _apart(
 
     for number, some in enumerate(documents):
         for document in some:
-            clusters[root(number)] = root(of.setdefault(document, number))
+            clusters[root(number)] = root(of.setdefault(same_text(document), number))
     clusters = [root(number) for number in range(len(clusters))]
     if settings.split == EVERYTHING:
         return clusters, [0] * len(clusters)

@@ -27,7 +27,7 @@ from attnviz.core.spans import Span
 from attnviz.core.tokens import Tokens
 from attnviz.features.spans.observe import SpanSums
 from attnviz.features.spans.result import WORDS, Gaze, HeadGaze
-from attnviz.statistics.ratios import own_intervals
+from attnviz.statistics.ratios import ratios
 
 Groups = list[Sequence[int]]
 
@@ -96,7 +96,8 @@ class Looking:
                     np.stack([sums.values[:, source, place] for sums in texts])
                     for place in (on_box, on_picture)
                 )  # [G, N]
-                ends = np.stack(own_intervals(there, picture, groups), 1).clip(0, 1)  # [N, 2]
+                found = ratios(there, picture, groups, joint=False)
+                ends = np.stack([found.low, found.high], 1).clip(0, 1)  # [N, 2]
                 yield Gaze(
                     box,
                     name,

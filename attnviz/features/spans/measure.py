@@ -18,10 +18,9 @@ from attnviz.features.spans.observe import SpanObserver, SpanSums, by_name
 from attnviz.features.spans.result import NamedSpan, SpanShare, SpanWeights
 from attnviz.scoring.passes import observe
 from attnviz.scoring.replay import blocks
-from attnviz.statistics.clusters import ClusterSums
-from attnviz.statistics.copies import together
-from attnviz.statistics.families import Family, Method, judge
-from attnviz.statistics.simultaneous import ENOUGH
+from attnviz.statistics.clusters import ClusterSums, merge_copies
+from attnviz.statistics.families import LEVEL
+from attnviz.statistics.ratios import Ratios, ratios
 
 Groups = Sequence[Sequence[int]]
 """Positions of every group."""
@@ -85,15 +84,16 @@ class Joint:
         excess: of the same less chance, against 0.
     """
 
-    shares: Family
-    excess: Family
+    shares: Ratios
+    excess: Ratios
 
     def of(self, at: tuple[int, int]) -> tuple[float | None, float | None, bool | None]:
         """Both ends of a share's interval and whether it differs from chance; None: not known."""
-        if at[1] >= self.shares.mean.shape[1]:
+        if at[1] >= self.shares.value.shape[1]:
             return None, None, None
         low, high = float(self.shares.joint_low[at]), float(self.shares.joint_high[at])
-        sure = None if np.isnan(self.excess.adjusted[at]) else bool(self.excess.significant[at])
+        p = float(self.excess.adjusted[at])
+        sure = None if np.isnan(p) else p <= 1 - LEVEL
         if np.isnan(low):
             return None, None, sure
         return max(low, 0.0), min(high, 1.0), sure
@@ -150,7 +150,7 @@ class Measuring:
             rows += sums.rows
         # texts of the same words with other spans are not independent
         own = [(sums.values[:, -1], sums.rows[:, -1]) for sums, _, _ in self._texts]
-        asked = together(self._names, *(np.array(part) for part in zip(*own, strict=True)))
+        asked = merge_copies(self._names, *(np.array(part) for part in zip(*own, strict=True)))
         half = ClusterSums.of(*asked).half()
         joint = self._joint()
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -190,9 +190,8 @@ class Measuring:
             np.array([getattr(sums, name)[:, -1, :-1] for sums, _, _ in self._texts])
             for name in ("values", "chances", "rows")
         )
-        method: Method = "max-t" if len(set(self._names)) >= ENOUGH else "holm"
         shares, excess = (
-            judge(a, rows, self._names, method=method) for a in (values, values - chances)
+            ratios(a, rows, self._names, size=values, few=True) for a in (values, values - chances)
         )
         return Joint(shares, excess)
 

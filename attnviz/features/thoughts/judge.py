@@ -10,10 +10,9 @@ import numpy as np
 from attnviz.core.heads import Layout
 from attnviz.features.thoughts.result import ReceiverHead
 from attnviz.features.thoughts.scores import number_or_none
-from attnviz.features.thoughts.settings import ThoughtsSettings
-from attnviz.statistics.copies import together
+from attnviz.statistics.clusters import merge_copies
 from attnviz.statistics.exact import Floats
-from attnviz.statistics.trimmed import trimmed_means
+from attnviz.statistics.order import medians
 
 HALVES = 200
 """Random halves of the traces that reliability is a mean over."""
@@ -24,7 +23,6 @@ def judged(
     tails: Floats,
     controls: Floats,
     names: Sequence[str],
-    settings: ThoughtsSettings,
 ) -> tuple[ReceiverHead, ...]:
     """Every head, judged with all others.
 
@@ -33,22 +31,17 @@ def judged(
         tails: kurtoses [traces, N], NaN where there is none; ``controls`` likewise.
         controls: see ``tails``.
         names: of the traces; equal ones count once.
-        settings: how.
     """
     excess = _distinct(tails - controls, names)
     means, random = _means(_distinct(tails, names)), _means(_distinct(controls, names))
-    known = ~np.isnan(excess).any(0)
-    center, low, high = (np.full(len(layout), np.nan) for _ in range(3))
-    if known.any():
-        judged_ = trimmed_means(excess[:, known], seed=settings.seed)
-        center[known] = judged_.center
-        low[known], high[known] = judged_.joint_low, judged_.joint_high
+    found = medians(excess)
+    low, high = found.joint_low, found.joint_high
     return tuple(
         ReceiverHead(
             head,
             number_or_none(means[n]),
             number_or_none(random[n]),
-            number_or_none(center[n]),
+            number_or_none(found.center[n]),
             number_or_none(low[n]),
             number_or_none(high[n]),
             None if math.isnan(low[n]) else bool(low[n] > 0),
@@ -82,7 +75,7 @@ def reliability(tails: Floats, names: Sequence[str], seed: int) -> float | None:
 
 def _distinct(values: Floats, names: Sequence[str]) -> Floats:
     """[traces, N] of the traces that differ."""
-    sums, rows = together(names, values, np.ones(len(values), np.int64))
+    sums, rows = merge_copies(names, values, np.ones(len(values), np.int64))
     distinct: Floats = sums / rows[:, None]
     return distinct
 

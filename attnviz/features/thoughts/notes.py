@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from attnviz.drawing.labels import counted, quoted, shorten, visible
 from attnviz.features.thoughts.result import Thoughts
 from attnviz.features.thoughts.scores import LEAST
+from attnviz.features.thoughts.words import nobody
 from attnviz.statistics.clusters import FEW
 from attnviz.statistics.clusters import LEAST as LEAST_TRACES
 
@@ -23,13 +24,11 @@ def _notes(result: Thoughts) -> Iterator[str]:
         yield f"{result.texts:,} traces count as {result.clusters:,}: some are word for word alike."
     if result.clusters == 1:
         yield (
-            "One trace: which heads are receivers, and which sentences count, may be its own; "
-            f"nothing is known about others. Give {FEW} or more for intervals."
+            "One trace: which heads return to few sentences, and which sentences count, may be its "
+            f"own; nothing is known about others. Give {FEW} or more for intervals."
         )
-    elif result.clusters < LEAST_TRACES:
-        yield f"{result.clusters} traces have no interval; give {FEW} or more."
-    elif result.clusters < FEW:
-        yield f"Intervals from {result.clusters} traces cover less than 95 %; give {FEW} or more."
+    if len(result.traces) == 1 and (said := nobody(result)):
+        yield said
     if result.resampled:
         yield from _resampled(result)
     short = [t for t in result.traces if len(t.sentences) < result.apart + LEAST]

@@ -20,6 +20,7 @@ def page(result: Thoughts) -> bytes:
         "measured": words.measure(result),
         "closing": closing(result.source),
         "apart": result.apart,
+        "readers": words.readers(result),
         "draws": result.draws,
         "reliability": result.reliability,
         "heads": [_head(result, head) for head in result.ranked()],
@@ -57,7 +58,11 @@ def _trace(result: Thoughts, trace: Trace) -> dict[str, Any]:
         "resampled": list(map(_anew, trace.anew)) if trace.resampled else None,
         "attention": [
             ["mean of all heads", _matrix(trace.attention)],
-            *([["mean of receivers", _matrix(_mean(trace))]] if trace.receivers else []),
+            *(
+                [[f"mean of {words.readers(result)}", _matrix(_mean(trace))]]
+                if trace.receivers
+                else []
+            ),
             *(
                 [result.layout.name(receiver.head), _matrix(receiver.matrix)]
                 for receiver in trace.receivers

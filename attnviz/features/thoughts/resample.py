@@ -25,9 +25,9 @@ from attnviz.core.tokens import Tokens
 from attnviz.features.thoughts.result import Continuation, Resampled, Sentence
 from attnviz.features.thoughts.sentences import TAGS
 from attnviz.models.cache import Cache, as_records
-from attnviz.statistics.clusters import LEAST, LEVEL
+from attnviz.statistics.clusters import LEAST
 from attnviz.statistics.exact import Floats
-from attnviz.statistics.student import half_widths
+from attnviz.statistics.families import LEVEL, half_widths
 
 _ENDS = (".", "!", "?", "…", "。", "！", "？", "\n")
 _BEHIND = " \"'”’»)]*_"

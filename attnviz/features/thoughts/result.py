@@ -15,7 +15,7 @@ Matrix = tuple[tuple[float | None, ...], ...]
 """From the sentence of the line to that of the column."""
 Part = Literal["text", "thought", "answer"]
 RECEIVERS = 5
-"""Of so many heads, those of the largest kurtosis, matrices are kept."""
+"""Of so many heads matrices are kept: receiver heads, or those of the largest kurtosis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,8 @@ class Trace:
         sentences: in their order.
         attention: [n, n], mean weight from the tokens of the sentence of the line to those of the
             column, a mean over all heads; None where that is not earlier.
-        receivers: the same of single heads, those of the largest kurtosis in the result.
+        receivers: the same of single heads: those of :attr:`Thoughts.receivers` with the largest
+            kurtosis, or where there are none those with the largest of all.
         heads: all of them, in the order of the layout.
         log_kl: [n, n], where attention to the sentence of the column is suppressed in all heads:
             mean over the tokens of that of the line of log KL(as it is ‖ suppressed), natural
@@ -157,7 +158,7 @@ class Trace:
 
     @property
     def read(self) -> tuple[float | None, ...]:
-        """[n], the mean vertical score of each sentence over the receivers."""
+        """[n], the mean vertical score of each sentence over :attr:`receivers`."""
         chosen = {receiver.head for receiver in self.receivers}
         rows = [head.vertical for head in self.heads if head.head in chosen]
         return tuple(map(_mean, _columns(rows, len(self.sentences))))
@@ -186,9 +187,9 @@ class ReceiverHead:
         kurtosis: the mean over traces of the excess kurtosis of its vertical scores; None where
             none is known.
         control: the same of the sentences in random order; None without controls.
-        excess: kurtosis minus control, the trimmed mean over traces.
+        excess: kurtosis minus control in the typical trace, the median over traces.
         joint_low: of the 95 % interval of the excess that holds for all heads together; None from
-            fewer than 5 different traces.
+            fewer traces than so many heads need.
         joint_high: the other end.
         sure: whether the excess is above 0, judged with all heads; None where nothing can be said.
     """
@@ -238,6 +239,11 @@ class Thoughts(Renderable, Result):
         return max(
             (len(row.continuations) for trace in self.traces for row in trace.resampled), default=0
         )
+
+    @property
+    def receivers(self) -> tuple[ReceiverHead, ...]:
+        """The heads that may be called so: kurtosis surely above control, the largest first."""
+        return tuple(head for head in self.ranked() if head.sure)
 
     def ranked(self) -> tuple[ReceiverHead, ...]:
         """The heads whose kurtosis is known, the largest first."""

@@ -109,7 +109,7 @@ def run(
     names = [str(same_as(trace.inputs)) for trace in ready]
     tails = np.array([trace_figures.kurtosis for trace_figures in measured])
     controls = np.array([trace_figures.control for trace_figures in measured])
-    heads = judged(source.layout, tails, controls, names, settings)
+    heads = judged(source.layout, tails, controls, names)
     result = Thoughts(
         source=source.info,
         layout=source.layout,
@@ -124,7 +124,7 @@ def run(
         heads=heads,
         traces=(),
     )
-    chosen = result.ranked()[:RECEIVERS]
+    chosen = (result.receivers or result.ranked())[:RECEIVERS]
     traces = tuple(
         _trace(source, trace, figures, chosen)
         for trace, figures in zip(ready, measured, strict=True)

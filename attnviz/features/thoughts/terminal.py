@@ -49,8 +49,8 @@ def parts(result: Thoughts, top: int | None = None) -> Iterator[RenderableType]:
 
 def _legend(result: Thoughts) -> str:
     read = (
-        f"read: mean weight of receiver heads on its tokens from {result.apart} or more sentences "
-        "later"
+        f"read: mean weight of {words.readers(result)} on its tokens from {result.apart} or more "
+        "sentences later"
     )
     parts = [read]
     if result.causal:

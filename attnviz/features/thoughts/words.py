@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from attnviz.drawing.labels import counted, model_name, quoted, ran_on, shorten, visible
 from attnviz.drawing.signed import signed
 from attnviz.features.thoughts.result import ReceiverHead, Resampled, Thoughts, Trace, TraceHead
+from attnviz.statistics.order import texts_needed
 
 MARK = "*"
 """Behind a head whose kurtosis is surely above its control, judged with all heads, and behind the
@@ -87,10 +88,10 @@ def sentence(result: Thoughts) -> str:
     if needed is not None and (importance[needed] or 0.0) > 0:
         parts.append(f"Later sentences move most without {said(trace, needed)}")
     if parts and read == needed:
-        parts.append("receiver heads read it most too")
+        parts.append(f"{readers(result)} read it most too")
     elif read is not None:
-        receivers = "receiver heads read" if parts else "Receiver heads read"
-        parts.append(f"{receivers} {said(trace, read)} most")
+        heads = readers(result) if parts else readers(result).capitalize()
+        parts.append(f"{heads} read {said(trace, read)} most")
     sure = [row.effect if row.sure else None for row in trace.resampled]
     decides = top(sure)
     if decides is not None and (sure[decides] or 0.0) > 0:
@@ -104,6 +105,29 @@ def sentence(result: Thoughts) -> str:
     return told if told.endswith("”") else f"{told}."
 
 
+def readers(result: Thoughts) -> str:
+    """The heads whose reading is told; receiver heads only where some surely are."""
+    return "receiver heads" if result.receivers else "the heads of the largest kurtosis"
+
+
+def nobody(result: Thoughts) -> str:
+    """Why no head may be called a receiver head, in a sentence; empty where one may."""
+    if result.receivers or not result.ranked():
+        return ""
+    if not result.draws:
+        return "No head can be called a receiver head: there is no control to hold it against."
+    if any(head.joint_low is not None for head in result.heads):
+        return (
+            f"No head of {len(result.ranked())} is shown to be a receiver head: no kurtosis is "
+            "surely above that of the same sentences in random order."
+        )
+    traces, needed = result.clusters, texts_needed(len(result.heads))
+    return (
+        f"No head can be called a receiver head: {counted(traces, 'trace')} cannot tell "
+        f"{len(result.heads)} heads from their controls at once; {needed} can."
+    )
+
+
 def _heads(result: Thoughts) -> str:
     ranked = result.ranked()
     if not ranked:
@@ -111,18 +135,16 @@ def _heads(result: Thoughts) -> str:
             "No head has a kurtosis: too few sentences are read from "
             f"{counted(result.apart, 'sentence')} later."
         )
-    first = next((head for head in ranked if head.sure), ranked[0])
+    if said_of_none := nobody(result):
+        return said_of_none
+    first, *others = result.receivers
     control = "" if first.control is None else f", {tail(first.control)} in random order"
     name = result.layout.name(first.head)
-    if first.sure is False:
-        return (
-            f"No head is surely a receiver head: the largest kurtosis is {tail(first.kurtosis)}"
-            f"{control}, of {name}."
-        )
-    lone = "" if first.sure else "; one trace tells no receiver head from chance"
-    if first.sure is None and len(result.traces) > 1:
-        lone = "; too few traces tell a receiver head from chance"
-    return f"{name} has the largest kurtosis, {tail(first.kurtosis)}{control}{lone}."
+    more = f" and {counted(len(others), 'more head')}" if others else ""
+    return (
+        f"{name}{more} {'are receiver heads' if others else 'is a receiver head'}: the kurtosis of "
+        f"{name} is {tail(first.kurtosis)}{control}."
+    )
 
 
 def measure(result: Thoughts) -> str:

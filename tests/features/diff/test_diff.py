@@ -22,11 +22,13 @@ from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features import registry
 from attnviz.features.diff.result import Diff
 from attnviz.features.diff.rows import distances
+from attnviz.features.diff.run import paired
 from attnviz.models.identity import identity
 from attnviz.models.untrained import FreshConfig
-from attnviz.statistics.paired import _drawn, differences
+from attnviz.statistics.order import Between, Medians
 from tests import ROOT
 from tests.features.view.test_view_page import axe
+from tests.repeated import REPEATED
 from tests.viewing import opened, until
 
 SCHEMA = Diff.json_schema()
@@ -120,47 +122,54 @@ def one_row(*values: float) -> tuple[np.ndarray, np.ndarray]:
     return np.array(values)[:, None], np.ones((len(values), 1), int)
 
 
+def judged(before: np.ndarray, after: np.ndarray) -> tuple[Medians, Between]:
+    """Of texts of one row each."""
+    runs = [one_row(*before), one_row(*after)]
+    return paired(runs, [a.sum(0) / b.sum(0) for a, b in runs])
+
+
 def test_paired_intervals() -> None:
-    """One row a text: the t interval of the differences, by hand."""
+    """One row a text: the t interval of the differences, by hand, and their median."""
     rng = np.random.default_rng(1)
     before, after = rng.normal(size=(2, 12))
-    names = [str(n) for n in range(12)]
-    found = differences(one_row(*before), one_row(*after), names)
+    typical, own = judged(before, after)
     d = after - before
     half = 2.200985 * d.std(ddof=1) / np.sqrt(12)  # t with 11 degrees of freedom
-    assert found.change == pytest.approx(d.mean())
-    ends = (found.low[0], found.high[0])
+    assert own.value == pytest.approx(d.mean())
+    ends = (own.low[0], own.high[0])
     assert ends == pytest.approx((d.mean() - half, d.mean() + half), rel=1e-5)
-    alike = differences(one_row(*before), one_row(*before + 0.5), names)
-    assert alike.change == pytest.approx(0.5)
-    assert np.isnan([alike.low, alike.high]).all()  # no spread says how sure that is
-    few = differences((np.array([[1.0]]), np.array([[2]])), one_row(1.0), ["a"])
-    assert few.change == pytest.approx(0.5)
-    assert np.isnan(few.low)
+    assert typical.center == pytest.approx(np.median(d))
+    assert sorted(d)[2] <= typical.joint_low[0] <= sorted(d)[3]  # of 12 the third, 3.9 %
+    typical, own = judged(before, before + 0.5)
+    assert own.value == pytest.approx(0.5)
+    assert np.isnan([own.low, own.high]).all()  # no spread says how sure a mean is
+    assert typical.sure.all()  # and all texts say the same
+    typical, own = judged(np.array([1.0]), np.array([1.5]))
+    assert own.value == pytest.approx(0.5)
+    assert np.isnan([own.low, typical.low]).all()
 
 
-def test_errors_of_draws_are_those_of_the_texts_drawn() -> None:
-    """A weight of two is a text that is there twice, in two ratios with rows of their own."""
+def test_means_of_texts_of_many_lengths_by_hand() -> None:
+    """Two ratios with rows of their own: what both share in a text cancels."""
     rng = np.random.default_rng(2)
     runs = [(rng.normal(size=(30, 4)), rng.integers(1, 9, (30, 4))) for _ in "ab"]
-    weights = rng.poisson(1, (3, 30))
-    change, error = _drawn(*runs, weights.astype(float))
-    for draw, some in enumerate(weights):
-        there = np.repeat(np.arange(30), some)
-        (a, b), (c, d) = ((a[there], b[there]) for a, b in runs)
-        p, q = a.sum(0) / b.sum(0), c.sum(0) / d.sum(0)
-        u = (c - q * d) / d.sum(0) - (a - p * b) / b.sum(0)
-        assert change[draw] == pytest.approx(q - p)
-        assert error[draw] == pytest.approx(np.sqrt(30 / 29 * (u * u).sum(0)))
+    p, q = means = [a.sum(0) / b.sum(0) for a, b in runs]
+    typical, own = paired(runs, means)
+    (a, b), (c, d) = runs
+    u = (c - q * d) / d.sum(0) - (a - p * b) / b.sum(0)
+    error = np.sqrt(30 / 29 * (u * u).sum(0))
+    assert own.high - own.value == pytest.approx(2.045230 * error, rel=1e-5)
+    assert typical.center == pytest.approx(np.median(c / d - a / b, axis=0))
 
 
 def test_many_texts_through_two_models() -> None:
     model = av.load("demo-gpt2")
     bare = av.load("demo-gpt2")
-    six = (*TEXTS, "the cat and the dog and the cat", "She read a book and a book", "a b a b a b")
+    turned = (" ".join(reversed(text.split())) for text in REPEATED)
+    many = tuple(dict.fromkeys((*TEXTS, *REPEATED, *turned)))[:18]
     with bare.gated({"1.4": 0}):
-        found = av.diff(six, model=model, other_model=bare)
-    assert found.texts == 6
+        found = av.diff(many, model=model, other_model=bare)
+    assert found.texts == 18
     assert found.maps == {}
     by_name = {head.name: head for head in found.heads}
     assert by_name["0.0"].distance is not None
@@ -169,8 +178,9 @@ def test_many_texts_through_two_models() -> None:
     sure = [c for head in found.heads for c in head.changes if c.sure]
     assert sure
     assert all(c.low <= c.change <= c.high for c in sure)
+    assert all(c.joint_low <= c.typical <= c.joint_high for c in sure)
     assert found.heads[0].distance is not None
-    assert found.heads[0].distance.text in range(6)
+    assert found.heads[0].distance.text in range(18)
 
 
 def test_alignment() -> None:
@@ -419,7 +429,10 @@ def test_files_and_command_line(
     assert document["before"] == "a.npz"
     assert main([*near, "--csv"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "name,layer,index,head,figure,before,after,change,low,high"
+    assert (
+        lines[0]
+        == "name,layer,index,head,figure,before,after,change,low,high,typical,joint_low,joint_high"
+    )
     assert main(["diff", TIRED, WIDE, "--align", "position", "--top", "2"]) == 0
     assert "22 heads differ less" in capsys.readouterr().out
     Path("t.txt").write_text("\n".join(TEXTS))

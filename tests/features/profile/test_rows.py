@@ -6,6 +6,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,9 @@ from attnviz.errors import AttnvizError, SelectionError, UsageError
 from attnviz.features.profile import run, saved
 from attnviz.features.profile.parts import HeadDistribution
 from attnviz.features.profile.result import Profile
+from attnviz.features.profile.sampled import rules
 from attnviz.features.profile.sampled.relations import CLASSES, CONDITIONS, RELATIONS
-from attnviz.features.profile.sampled.sample import ROWS, hashes
+from attnviz.features.profile.sampled.sample import ROWS, RowSample, hashes
 from attnviz.scoring.axes import is_punctuation
 from tests.features.profile.corpus import lines, sentences
 from tests.features.profile.test_bits import content
@@ -479,6 +481,30 @@ def test_a_planted_syntactic_head_is_a_behaviour_where_a_treebank_says_so(
     assert not {"governor", "subject", "object", "dependent"} & set(shares(texts=texts))
 
 
+def test_random_weights_of_trained_sizes_have_no_rule_that_chance_explains() -> None:
+    """They look at where a text or a sentence begins, surely; nothing is said of words."""
+    source = av.load("demo-gpt2", untrained=0, scale="trained")
+    profile = av.profile(texts=sentences(120), model=source, select="all")
+    told = [
+        rule
+        for one in profile.distribution.heads
+        for leaf in one.behaviours.tree
+        for rule in leaf.rules
+    ]
+    assert {name for name, _ in told} <= {"first", "local"}
+    for name, share in told:
+        assert share.value > share.chance, name
+        assert share.low > share.chance, name
+
+
+def test_rules_that_do_not_stand_leave_the_tree() -> None:
+    divided = rules.Division(0, rules.Leaf((1, 3)), rules.Leaf((2,)))
+    holds, otherwise = ((0, True),), ((0, False),)
+    assert rules.pruned(divided, set()) == rules.Leaf(())
+    left = rules.pruned(divided, {(otherwise, 2), (holds, 3), (otherwise, 1)})
+    assert left == rules.Division(0, rules.Leaf((3,)), rules.Leaf((2,)))
+
+
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_random_weights_have_no_behaviours(seed) -> None:
     source = av.load("demo-gpt2", untrained=seed)
@@ -486,6 +512,32 @@ def test_random_weights_have_no_behaviours(seed) -> None:
     for one in profile.distribution.heads:
         assert not one.behaviours.shares, one.head.name
         assert one.behaviours.unexplained.value == 1
+
+
+@pytest.mark.parametrize("change", [str, str.upper])
+def test_copies_and_near_copies_count_once_and_stay_on_one_side(change: Any) -> None:
+    """Each text a second time, as it is or in capitals: the rows are those of one, not of both."""
+    texts = repeated_words(30)
+    weights = partial(mixed, by_chance=True)
+    changed = list(map(change, texts))
+    once, alone, twice = (
+        planted(weights, some).behaviours for some in (texts, changed, [*texts, *changed])
+    )
+    rows = [found.found_on + found.measured_on for found in (once, alone, twice)]
+    assert min(rows[:2]) <= rows[2] <= max(rows[:2])
+
+
+def test_rows_of_copies_are_told_by_hand() -> None:
+    sample = RowSample.empty(1, 1)
+    sample.columns |= {
+        "alike": np.array([7, 7, 8, 7, 9], np.uint64),
+        "cluster": np.array([1, 2, 2, 1, 3], np.uint64),
+        "text": np.array([11, 12, 13, 11, 14], np.uint64),
+        "row": np.array([4, 4, 4, 5, 4], np.int32),
+    }
+    clusters, single = sample.independent()
+    assert clusters.tolist() == [1, 1, 1, 1, 3]
+    assert single.tolist() == [True, False, True, True, True]
 
 
 def test_a_sample_is_fair() -> None:

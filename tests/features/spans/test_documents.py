@@ -18,6 +18,7 @@ from attnviz.cli import app, main
 from attnviz.core.heads import Layout, Site
 from attnviz.core.interval import Interval
 from attnviz.core.source import Rows
+from attnviz.core.split import same_text
 from attnviz.errors import InputError, UsageError
 from attnviz.features.registry import read_record
 from attnviz.features.spans.documents import DocumentSettings, read_examples
@@ -125,6 +126,30 @@ def test_the_right_document_stands_everywhere_alike_in_both_halves() -> None:
         assert len(set(one.documents)) == 4
     again, _ = read_examples(QUESTIONS, DocumentSettings(**FIELDS, seed=1))
     assert [one.documents for one in again] != [one.documents for one in examples]
+
+
+def test_examples_that_share_a_document_count_once() -> None:
+    """No two clusters of measured examples have a document in common, distractors included."""
+    examples, _ = read_examples(QUESTIONS, DocumentSettings(**FIELDS))
+    of: dict[str, set[int]] = {}
+    for one in examples:
+        for document in one.documents:
+            of.setdefault(same_text(document), set()).add(one.cluster)
+    assert all(len(clusters) == 1 for clusters in of.values())
+    held = {one.cluster for one in examples if one.half == 1}
+    assert len(held) == 8  # 32 examples, four documents a prompt
+
+
+def test_near_copies_of_documents_stay_on_one_side(tmp_path: Path) -> None:
+    lines = [json.loads(line) for line in QUESTIONS.read_text().splitlines()]
+    near = [{**line, "doc": line["doc"].upper().replace(" ", "  ")} for line in lines]
+    path = tmp_path / "near.jsonl"
+    path.write_text("\n".join(map(json.dumps, [*lines, *near])))
+    examples, _ = read_examples(path, DocumentSettings(**FIELDS))
+    halves = [{same_text(d) for e in examples if e.half == h for d in e.documents} for h in (0, 1)]
+    assert not halves[0] & halves[1]
+    for one in examples:
+        assert len({same_text(document) for document in one.documents}) == 4
 
 
 def test_rules_without_attention_are_counted() -> None:

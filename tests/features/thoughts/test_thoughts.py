@@ -19,7 +19,8 @@ from attnviz.core.heads import Layout, Site
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import Rows
 from attnviz.errors import ModelError
-from attnviz.features.thoughts.judge import reliability
+from attnviz.features.thoughts import words
+from attnviz.features.thoughts.judge import judged, reliability
 from attnviz.features.thoughts.result import Thoughts
 from attnviz.features.thoughts.scores import SentenceObserver, kurtosis, vertical_scores
 from attnviz.features.thoughts.suppress import FLOOR, suppressed
@@ -242,26 +243,62 @@ def test_the_hooked_backend_agrees(result: Thoughts) -> None:
 
 def test_several_traces_have_reliability_and_intervals(model: Any) -> None:
     sentences = TEXT.split(". ")
-    traces = [". ".join([*sentences[n:], *sentences[:n]]) for n in range(6)]
+    turned = [[*sentences[n:], *sentences[:n]] for n in range(6)]
+    traces = [". ".join(order) for some in turned for order in (some, some[::-1])]
     found = av.thoughts([*traces, traces[0]], model=model, method="attention", draws=1)
-    assert (found.texts, found.clusters) == (7, 6)
+    assert (found.texts, found.clusters) == (13, 12)
     assert found.reliability is not None
     assert -1 <= found.reliability <= 1
     known = [head for head in found.heads if head.joint_low is not None]
     assert known
     for head in known:
         assert head.excess is not None
-        assert head.joint_low < head.excess < (head.joint_high or 0)
+        assert head.joint_low <= head.excess <= (head.joint_high or 0)
         assert head.sure == (head.joint_low > 0)
-    assert "count as 6" in " ".join(found.notes)
-    assert "the first of 7 traces" in str(found)
+    assert "count as 12" in " ".join(found.notes)
+    assert "the first of 13 traces" in str(found)
     assert not found.causal
+
+
+@pytest.mark.parametrize("untrained", [0, None])
+def test_nobody_is_a_receiver_head_without_an_interval_above_its_control(
+    untrained: int | None,
+) -> None:
+    """Ten sentences in other orders: a model that learned nothing has none, and is told so."""
+    model = av.load("demo-gpt2", untrained=untrained)
+    sentences = TEXT.split(". ")
+    rng = np.random.default_rng(3)
+    traces = [". ".join(sentences[n] for n in rng.permutation(9)) for _ in range(10)]
+    found = av.thoughts(traces, model=model, method="attention", draws=2)
+    assert all(head.joint_low > 0 for head in found.receivers)
+    told = words.sentence(found)
+    if found.receivers:
+        name = found.layout.name(found.receivers[0].head)
+        assert told.startswith(name)
+    else:
+        assert told.startswith("No head of 24 is shown to be a receiver head")
+    assert untrained is None or not found.receivers
+
+
+def test_a_head_whose_kurtosis_is_that_of_random_order_is_none() -> None:
+    """24 heads on 12 traces: only the one that is above its control in all of them is named."""
+    rng = np.random.default_rng(4)
+    controls = rng.gamma(2, 1, (12, 24)) - 2
+    tails = controls + 0.3 * rng.standard_normal((12, 24))
+    tails[:, 7] = controls[:, 7] + rng.uniform(1, 2, 12)
+    tails[:, 3] += 5 * (np.arange(12) < 3)  # large, and in three traces alone
+    layout = Layout({"decoder": (24,)})
+    heads = judged(layout, tails, controls, [str(n) for n in range(12)])
+    assert [n for n, head in enumerate(heads) if head.sure] == [7]
 
 
 def test_one_trace_says_that_it_is_one(result: Thoughts) -> None:
     assert result.reliability is None
     assert result.heads[0].sure is None
     assert "nothing is known about others" in " ".join(result.notes)
+    assert not result.receivers
+    assert "No head can be called a receiver head: 1 trace cannot tell" in " ".join(result.notes)
+    assert "Receiver heads" not in str(result)
 
 
 def test_a_seed_gives_the_same_orders(model: Any, result: Thoughts) -> None:

@@ -42,6 +42,7 @@ from attnviz.features.profile.sampled.sums import HeadSums
 from attnviz.features.profile.sampled.token_shares import TokenShares, specific
 from attnviz.features.profile.sampled.watch import BINS, KEY_CLASSES
 from attnviz.statistics.clusters import ClusterSums
+from attnviz.statistics.families import LEVEL, holm, one_sided
 from attnviz.statistics.histogram import part_of, parts
 
 DECILES = 10
@@ -72,8 +73,9 @@ def distribution(
     sample = sums.sample
     whole = min(len(sample), WHOLE)
     texts, chances = _Texts(sums), second(sample["hash"])
+    clusters = sample.independent()
     heads = tuple(
-        _Head(sums, number, texts, chances).described(roles[number], tokens[number])
+        _Head(sums, number, texts, chances, clusters).described(roles[number], tokens[number])
         for number in range(len(sums.heads))
     )
     points = tuple(
@@ -122,9 +124,15 @@ class _Head:
     """One head of the sums."""
 
     def __init__(
-        self, sums: HeadSums, number: int, texts: _Texts, chances: NDArray[np.float64]
+        self,
+        sums: HeadSums,
+        number: int,
+        texts: _Texts,
+        chances: NDArray[np.float64],
+        clusters: tuple[NDArray[np.uint64], Bools],
     ) -> None:
         self._sums, self._number, self._texts = sums, number, texts
+        self._clusters, self._single = clusters
         self._layer = int(sums.layer_of()[number])
         self._rows: dict[int, int] = {}
         sample = sums.sample
@@ -219,25 +227,49 @@ class _Head:
         )
 
     def _share(self, holds: Bools, of: Bools, chance: NDArray[np.float64] | None) -> RowShare:
-        """A share of sampled rows, with texts as clusters."""
+        """A share of sampled rows, with texts as clusters; copies of a row count once."""
+        of = of & self._single
         rows = int(of.sum())
         if not rows:
             return RowShare(None, 0)
-        texts, places = np.unique(self._sums.sample["cluster"][of], return_inverse=True)
-        a = np.bincount(places, holds[of], len(texts)).astype(np.float64)
-        sums = ClusterSums.of(a, np.bincount(places, minlength=len(texts)))
+        sums = self._by_text(holds[of].astype(np.float64), of)
         value, half = float(holds[of].mean()), float(sums.half())
         expected = None if chance is None else float(chance[of].mean())
         if np.isnan(half):
             return RowShare(value, rows, expected)
         return RowShare(value, rows, expected, max(0.0, value - half), min(1.0, value + half))
 
+    def _by_text(self, values: NDArray[np.float64], of: Bools) -> ClusterSums:
+        """The sums of values of some rows, with texts as clusters."""
+        texts, places = np.unique(self._clusters[of], return_inverse=True)
+        a = np.bincount(places, values, len(texts)).astype(np.float64)
+        return ClusterSums.of(a, np.bincount(places, minlength=len(texts)))
+
+    def _kept(self, tree: rules.Tree, held_out: Bools) -> rules.Tree:
+        """The tree without rules that do not surely hold more often than by chance.
+
+        On the rows that they were not found on, judged with all other rules of all heads (Holm).
+        """
+        tried = [
+            (leaf.path, rule, decided & held_out & self._single, holds)
+            for leaf in rules.reached(tree, self._made)
+            for rule, decided, holds in leaf.rules
+        ]
+        p = []
+        for _, rule, of, holds in tried:
+            sums = self._by_text(holds[of] - self._made.chance[of, rule], of)
+            p.append(float(one_sided(sums.mean(), sums.error(), sums.freedom())))
+        sure = holm(np.nan_to_num(p, nan=1.0)) * len(self._sums.heads) <= 1 - LEVEL
+        kept = {(path, rule) for (path, rule, *_), stays in zip(tried, sure, strict=True) if stays}
+        return rules.pruned(tree, kept)
+
     def _behaviours(self) -> Behaviours:
         """Rules from one half of the texts, measured on the other."""
-        texts = self._sums.sample["cluster"]
+        texts = self._clusters
         held_out = (texts & np.uint64(1)) > 0
-        chosen_rows = self._made.of(~held_out)
-        tree = rules.grown(chosen_rows)
+        chosen_rows = self._made.of(~held_out & self._single)
+        tree = self._kept(rules.grown(chosen_rows), held_out)
+        held_out &= self._single
         leaves = rules.reached(tree, self._made)
         by = {n: holds & held_out for n, holds in rules.behaviours_of(leaves).items()}
         chance = self._made.chance

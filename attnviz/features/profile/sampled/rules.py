@@ -17,7 +17,7 @@ Notation: N rows, R relations, C conditions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -192,6 +192,27 @@ def _reached(
         decided.append((rule, left.copy(), left & rows.hits[:, rule]))
         left &= ~rows.hits[:, rule]
     return [Reached(path, some, tuple(decided))]
+
+
+Path = tuple[tuple[int, bool], ...]
+"""Conditions on the way to a leaf, each with whether it holds."""
+
+
+def pruned(tree: Tree, kept: Collection[tuple[Path, int]], path: Path = ()) -> Tree:
+    """Leave out rules of leaves, and divisions that then have no rule on either side.
+
+    Args:
+        tree: with all rules.
+        kept: those that stay, by the way to their leaf.
+        path: on which the tree stands.
+    """
+    if isinstance(tree, Leaf):
+        return Leaf(tuple(rule for rule in tree.rules if (path, rule) in kept))
+    sides = [
+        pruned(side, kept, (*path, (tree.condition, holds)))
+        for side, holds in ((tree.holds, True), (tree.otherwise, False))
+    ]
+    return Leaf(()) if sides == [Leaf(()), Leaf(())] else Division(tree.condition, *sides)
 
 
 def unpacked(bits: NDArray[np.int64], count: int) -> Bools:

@@ -89,6 +89,7 @@ _ARRAYS: Mapping[str, tuple[Any, tuple[str, ...]]] = {
     "hash": (np.uint64, ()),
     "text": (np.uint64, ()),
     "cluster": (np.uint64, ()),
+    "alike": (np.uint64, ()),
     "row": (np.int32, ()),
     "condition": (np.int64, ()),
     "query_class": (np.int8, ()),
@@ -112,7 +113,7 @@ class RowSample:
 
     Attributes:
         columns: arrays [n, ...]: ``hash``, the ``text`` and the ``row`` in it, the ``cluster`` of
-            texts that are not independent; ``condition`` and
+            texts that are not independent, and what copies are ``alike`` in; ``condition`` and
             ``query_class`` of the query, ``query`` its text; ``choices``, keys that are allowed,
             and ``chance``, the share of them that are targets of each relation, by layer; and of
             each head the ``key`` with the largest weight, its ``name`` and ``key_class``, a bit in
@@ -159,6 +160,28 @@ class RowSample:
         self.whole = {bit: row for bit, row in self.whole.items() if bit in first}
         shown = set(self.columns["text"][:WHOLE].tolist())
         self.texts = {key: text for key, text in self.texts.items() if key in shown}
+
+    def independent(self) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
+        """What each row counts with [n], and whether it is of the one text that counts [n].
+
+        Texts with the same words, whatever their case and the space between, count with the first
+        of their clusters, and rows are those of one of them.
+        """
+        _, alike = np.unique(self["alike"], return_inverse=True)
+        _, cluster = np.unique(self["cluster"], return_inverse=True)
+        root = self["cluster"].copy()
+        while True:  # the smallest, from copy to copy and through groups of texts
+            smallest = root
+            for label in (alike, cluster):
+                lowest = np.full(label.max(initial=-1) + 1, np.iinfo(np.uint64).max, np.uint64)
+                np.minimum.at(lowest, label, smallest)
+                smallest = lowest[label]
+            if (smallest == root).all():
+                break
+            root = smallest
+        first = np.full(alike.max(initial=-1) + 1, np.iinfo(np.uint64).max, np.uint64)
+        np.minimum.at(first, alike, self["text"])
+        return root, self["text"] == first[alike]
 
     def renumber(self, offset: int) -> None:
         """Count the texts from ``offset`` on, since others came before them."""

@@ -138,7 +138,7 @@ class TaskRows:
         self,
         batch: Sequence[Inputs],
         keys: Sequence[int],
-        clusters: Sequence[str],
+        clusters: Sequence[tuple[str, str]],
         sentences: Sequence[Sentence | None],
     ) -> BatchRows:
         """Before a batch runs.
@@ -146,7 +146,7 @@ class TaskRows:
         Args:
             batch: its items.
             keys: of their texts, or windows of them.
-            clusters: what texts belong to that are not independent.
+            clusters: what texts belong to that are not independent, and what copies share.
             sentences: what a treebank says of each text.
         """
         bits = [hashes(key, item.length, self._seed) for key, item in zip(keys, batch, strict=True)]
@@ -160,7 +160,9 @@ class TaskRows:
             for own, tokens in zip(bits, known, strict=True)
         ]
         watch = RowWatch(batch, known, whole, self._sums.heads, self._outputs)
-        return BatchRows(self, watch, bits, keys, [hashed(name) for name in clusters])
+        return BatchRows(
+            self, watch, bits, keys, [(hashed(name), hashed(alike)) for name, alike in clusters]
+        )
 
     def effects(self, batch: Sequence[Inputs]) -> tuple[list[Floats], list[Floats]]:
         """See :func:`~.effects.effects`; NaN where the model has none."""
@@ -174,7 +176,7 @@ class TaskRows:
         watch: RowWatch,
         item: int,
         bits: Hashes,
-        text: tuple[int, int, WindowText],
+        text: tuple[int, tuple[int, int], WindowText],
         *of: Floats,
     ) -> None:
         """Add one item.
@@ -183,7 +185,7 @@ class TaskRows:
             watch: of its batch.
             item: its number there.
             bits: of its rows.
-            text: its key, that of its cluster, and what is shown of it.
+            text: its key, those of its cluster and of its copies, and what is shown of it.
             of: the effects [H, T], and what the last normalization divides by, [T] or empty.
         """
         known, effect, sums = watch.known[item], of[0], self._sums
@@ -300,7 +302,7 @@ class TaskRows:
         item: int,
         rows: NDArray[np.int64],
         bits: Hashes,
-        text: tuple[int, int, WindowText],
+        text: tuple[int, tuple[int, int], WindowText],
         values: Floats,
         written: Floats,
         deviations: Floats,
@@ -326,7 +328,8 @@ class TaskRows:
         columns = {
             "hash": bits[some],
             "text": np.full(len(some), text[0], np.uint64),
-            "cluster": np.full(len(some), text[1], np.uint64),
+            "cluster": np.full(len(some), text[1][0], np.uint64),
+            "alike": np.full(len(some), text[1][1], np.uint64),
             "row": some.astype(np.int32),
             "condition": relations.conditions(known)[some],
             "query_class": known.classes[some],
@@ -374,7 +377,7 @@ class BatchRows:
         watch: RowWatch,
         bits: Sequence[Hashes],
         keys: Sequence[int],
-        clusters: Sequence[int],
+        clusters: Sequence[tuple[int, int]],
     ) -> None:
         self.watch, self._task, self._bits = watch, task, bits
         self._keys, self._clusters = keys, clusters

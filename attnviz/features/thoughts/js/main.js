@@ -85,7 +85,7 @@ function show() {
 
 /** What is said of the chosen sentence. @param {number | null} at */
 function told(at) {
-  if (at === null) return [`Bars: how much receiver heads read each sentence from ${data.apart} or more sentences later${trace.effects ? ", and how far these move without it" : ""}.`];
+  if (at === null) return [`Bars: how much ${data.readers} read each sentence from ${data.apart} or more sentences later${trace.effects ? ", and how far these move without it" : ""}.`];
   const [name, weights] = trace.attention[head];
   const later = trace.sentences.map((_, n) => n).filter((n) => n > at);
   if (!later.length) return ["Nothing stands later."];

@@ -18,6 +18,6 @@ export interface Trace {
 }
 export interface Data {
   title: string; measured: string; closing: string;
-  apart: number; draws: number; reliability: number | null;
+  apart: number; readers: string; draws: number; reliability: number | null;
   heads: Head[]; traces: Trace[]; notes: string[];
 }

@@ -7,11 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from attnviz.statistics.families import judge
-from attnviz.statistics.maximum import ROUNDING, largest, off, width
-from attnviz.statistics.paired import differences
+from attnviz.statistics.order import ROUNDING
 from attnviz.statistics.ratios import ratios
-from attnviz.statistics.trimmed import trimmed_means
+from attnviz.statistics.simultaneous import largest, off, width
 
 Ends = tuple[np.ndarray, np.ndarray]
 """Of the joint intervals."""
@@ -25,24 +23,12 @@ def by_ratios(values: np.ndarray) -> Ends:
     return judged.joint_low, judged.joint_high
 
 
-def by_family(values: np.ndarray) -> Ends:
-    judged = judge(values, np.full(len(values), 20), NAMES)
+def by_means(values: np.ndarray) -> Ends:
+    judged = ratios(values * 20, np.full(len(values), 20), NAMES, size=values[:, :1] * 20)
     return judged.joint_low, judged.joint_high
 
 
-def by_differences(values: np.ndarray) -> Ends:
-    before = np.random.default_rng(3).uniform(0.1, 0.9, values.shape)
-    rows = np.full(values.shape, 20)
-    judged = differences((before, rows), (before + values, rows), NAMES)
-    return judged.low, judged.high
-
-
-def by_trimmed(values: np.ndarray) -> Ends:
-    judged = trimmed_means(values)
-    return judged.joint_low, judged.joint_high
-
-
-ALL = pytest.mark.parametrize("joint", [by_ratios, by_family, by_differences, by_trimmed])
+ALL = pytest.mark.parametrize("joint", [by_ratios, by_means])
 
 
 @pytest.fixture(scope="module")
@@ -77,8 +63,7 @@ def test_what_few_texts_make_widens_no_other_interval(
 ) -> None:
     """A draw without these texts is off by many errors, which are rounding: it is not known."""
     few = np.random.default_rng(5).normal(size=(TEXTS, 2)) * size
-    many = 9 if joint is by_trimmed else 2  # of which the trimmed mean keeps three
-    few[:many] += np.linspace(1, 2, many)[:, None]
+    few[:2] += np.linspace(1, 2, 2)[:, None]
     alone, ends = length(joint(real)), joint(np.hstack([real, few]))
     np.testing.assert_allclose(length(ends)[:REAL], alone, rtol=1e-6)
     assert np.isnan(ends[0][REAL:]).all()
@@ -129,24 +114,21 @@ def test_a_share_that_is_the_same_everywhere_but_for_rounding_has_no_vote(real: 
 
 def test_small_effects_are_no_rounding(real: np.ndarray) -> None:
     """What is small everywhere is judged as what is large, in whatever unit it is measured."""
-    small = real * 1e-5
-    for joint in (by_family, by_trimmed):
-        low, high = joint(real)
-        least, most = joint(small)
-        np.testing.assert_allclose(least, low * 1e-5, rtol=1e-5)
-        np.testing.assert_allclose(most, high * 1e-5, rtol=1e-5)
+    low, high = by_means(real)
+    least, most = by_means(real * 1e-5)
+    np.testing.assert_allclose(least, low * 1e-5, rtol=1e-5)
+    np.testing.assert_allclose(most, high * 1e-5, rtol=1e-5)
 
 
 def test_rounding_that_is_known_counts() -> None:
     """Of an effect that is a difference of losses, the losses' rounding is the feature's to say."""
     values = np.random.default_rng(9).normal(size=(TEXTS, 2)) * [1.0, 1e-3]
-    known = judge(values * 20, np.full(TEXTS, 20), NAMES, rounding=1e-3)
-    assert np.isfinite(known.joint_low).tolist() == [True, False]
-    assert np.isfinite(known.low).tolist() == [True, False]
-    holm = judge(values * 20, np.full(TEXTS, 20), NAMES, rounding=1e-3, method="holm")
-    assert np.isfinite(holm.adjusted).tolist() == [True, False]
-    trimmed = trimmed_means(values, rounding=1e-3)
-    assert np.isfinite(trimmed.joint_low).tolist() == [True, False]
+    for texts in (TEXTS, 15):
+        some = values[:texts] * 20, np.full(texts, 20), NAMES[:texts]
+        known = ratios(*some, size=np.zeros(texts), rounding=1e-3, few=True)
+        assert np.isfinite(known.joint_low).tolist() == [True, False]
+        assert np.isfinite(known.low).tolist() == [True, False]
+        assert np.isfinite(known.adjusted).tolist() == [True, False]
 
 
 def test_by_hand_which_means_take_part() -> None:
