@@ -31,7 +31,7 @@ class Checked(Settings):
     settings: str | None = setting(
         None,
         "Further arguments of its constructor: 'qkv_bias=False, context_length=64'.",
-        spelled=("--set",),
+        spelled=("set",),
         metavar="NAME=VALUE,...",
     )
 

@@ -1,12 +1,11 @@
 """Which bug an attention module has, told from a trace of one call.
 
-Every softmax that stands between two products of tensors that move with tokens is attention. Which
-token each row and key is of, is told by moving one token of the input at a time; which numbers meet
-in a product, by the places that views give them. So heads may be laid out in any way: what must hold
-is that a map has the tokens of one item as its queries and as its keys, that softmax runs over the
-axis that the values are summed over, that the scale is 1/√d, that what is masked has no weight, and
-that a token's output is made of that token's rows. A bug is named only where one of these is broken
-and the module gives another output once it is mended.
+Which token each row and key of a map is of, is told by moving one token of the input at a time;
+which numbers meet in a product, by the places that views give them. So heads may be laid out in any
+way: what must hold is that a map has the tokens of one item as its queries and as its keys, that
+softmax runs over the axis that the values are summed over, that the scale is 1/√d, that what is
+masked has no weight, and that a token's output is made of that token's rows. A bug is named only
+where one of these is broken.
 """
 
 from __future__ import annotations
@@ -14,359 +13,26 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from attnviz.features.check.result import Bug
-from attnviz.features.check.trace import (
-    ELEMENTWISE,
-    PRODUCTS,
-    VIEWS,
-    Change,
-    Node,
-    Recorded,
-    is_opaque,
-    moved_places,
+from attnviz.features.check.anatomy import (
+    TWICE,
+    Attention,
+    as_batch,
+    back_to_projection,
+    find_attention,
+    is_rotated,
 )
+from attnviz.features.check.result import Bug
+from attnviz.features.check.trace import Change, Recorded
 
-_SOFTMAX = {"_softmax", "_safe_softmax", "softmax"}
 _DROPOUT = {"native_dropout", "bernoulli", "bernoulli_", "rand_like", "_fused_dropout"}
-TWICE = "softmax is taken of its weights once more"
 _FAINT = -20.0
 """A mask must lower a score by more than that; e^-20 is 2e-9."""
 _ZERO = 1e-12
 """Weights below that count as none."""
-
-
-@dataclass(eq=False)
-class Attention:
-    """One softmax between two products.
-
-    Attributes:
-        softmax: its node.
-        scores: what it is taken of.
-        dim: its axis.
-        product: gives the raw scores.
-        score_places: of each score its place in the product, -1 for none (a sink).
-        applied: the product of weights and values.
-        weights: the weights as they meet values: the node, and the argument they are.
-        weight_places: of each such number its place in the softmax.
-        factor: what stands between projections and scores; None where it is no plain number.
-        biased: whether something that moves with parameters is added to scores.
-    """
-
-    call: Recorded
-    softmax: Node
-    scores: Node
-    dim: int
-    product: Node
-    score_places: Tensor
-    applied: Node
-    weights: Node
-    side: int
-    weight_places: Tensor
-    factor: float | None
-    biased: bool
-    projections: tuple[Node | None, Node | None]
-
-    def operands(self, product: Node) -> tuple[int, int]:
-        """The numbers of the two factors among the arguments of a product."""
-        return (1, 2) if product.name in {"addmm", "baddbmm"} else (0, 1)
-
-    @cached_property
-    def tokens_of_left(self) -> Tensor:
-        """Which tokens each row of the left factor of scores is of, bool [tokens, N, M]."""
-        left, _ = self.operands(self.product)
-        return _any_of(self.call, self.product, left, -1)
-
-    @cached_property
-    def tokens_of_right(self) -> Tensor:
-        """Which tokens each column of the right factor of scores is of, bool [tokens, N, R]."""
-        _, right = self.operands(self.product)
-        return _any_of(self.call, self.product, right, -2)
-
-    @property
-    def width(self) -> int:
-        """The numbers that a query and a key have in common, d."""
-        left, _ = self.operands(self.product)
-        return int(self.product.args[left].shape[-1])
-
-    @cached_property
-    def met(self) -> Tensor:
-        """The weights as they meet values, [N, queries, keys]."""
-        return _as_batch(self._laid(self.applied.args[self.operands(self.applied)[self.side]]))
-
-    @cached_property
-    def met_places(self) -> Tensor:
-        """Their places in the softmax, [N, queries, keys]."""
-        return _as_batch(self._laid(self.weight_places))
-
-    def _laid(self, factor: Tensor) -> Tensor:
-        return factor if self.side == 0 else factor.transpose(-1, -2)
-
-    @cached_property
-    def tokens(self) -> tuple[Tensor, Tensor]:
-        """The token of each row and of each key of :attr:`met`, as [N, queries], [N, keys].
-
-        -1 where there is not one alone, -2 where there is none (a sink, a bias).
-        """
-        left, right = _single(self.tokens_of_left), _single(self.tokens_of_right)
-        columns = self.product.value.shape[-1]
-        product = self.score_places.reshape(-1)[self.met_places.clamp_min(0)]
-        product = product.masked_fill(self.met_places < 0, -1)
-        rows = left.reshape(-1)[(product // columns).clamp_min(0)]
-        batch = product // (columns * self.product.value.shape[-2])
-        keys = right.reshape(-1)[(batch * columns + product % columns).clamp_min(0)]
-        if self.keys_are_left:
-            rows, keys = keys, rows
-        return rows.masked_fill(product < 0, -2), keys.masked_fill(product < 0, -2)
-
-    @cached_property
-    def keys_are_left(self) -> bool:
-        """Whether keys are the left factor of the scores: what varies along the summed axis."""
-        columns = self.product.value.shape[-1]
-        product = self.score_places.reshape(-1)[self.met_places.clamp_min(0)]
-        line = product[0, 0]
-        line = line[line >= 0]
-        return bool(len(line) > 1 and (line[0] % columns) == (line[1] % columns))
-
-    @property
-    def summed_axes(self) -> set[int]:
-        """The axes of the softmax's result that vary along the sum over values."""
-        shape = self.softmax.value.shape
-        line = self.met_places[0, 0]
-        at = torch.stack(torch.unravel_index(line.clamp_min(0), shape))[:, line >= 0]
-        return {axis for axis in range(len(shape)) if len(set(at[axis].tolist())) > 1}
-
-    @cached_property
-    def value_tokens(self) -> Tensor:
-        """The token of each row of values, [N, keys]."""
-        places = self.operands(self.applied)
-        factor = places[1 - self.side]
-        touched = _any_of(self.call, self.applied, factor, -1 if self.side == 0 else -2)
-        return _single(touched)
-
-
-def _as_batch(factor: Tensor) -> Tensor:
-    return factor if factor.ndim == 3 else factor[None]
-
-
-def _any_of(call: Recorded, product: Node, argument: int, axis: int) -> Tensor:
-    """Which tokens the vectors of a factor move with, bool [tokens, N, n]."""
-    moves = call.touched_argument(product, argument).any(axis)
-    return moves if moves.ndim == 3 else moves[:, None]
-
-
-def _single(touched: Tensor) -> Tensor:
-    """The one token of each vector; -1 where it is not one, -2 where it is none."""
-    count = touched.sum(0)
-    first = touched.to(torch.int64).argmax(0)
-    return torch.where(count == 1, first, torch.where(count == 0, -2, -1))
-
-
-def find_attention(call: Recorded) -> tuple[list[Attention], list[str]]:
-    """Every attention of a call, and what of its softmaxes is none or could not be followed."""
-    found, others = [], []
-    for softmax, scores, dim in _softmaxes(call):
-        behind = _scores_of(call, scores)
-        ahead = _values_of(call, softmax)
-        if isinstance(behind, str) or isinstance(ahead, str):
-            why = behind if isinstance(behind, str) else ahead
-            shape = list(softmax.value.shape)
-            others.append(f"softmax over axis {dim} of {shape}: {why}")
-            continue
-        product, places, factor, biased, projections = behind
-        applied, weights, side, weight_places = ahead
-        found.append(
-            Attention(call, softmax, scores, dim % softmax.value.ndim, product, places, applied,
-                      weights, side, weight_places, factor, biased, projections)
-        )  # fmt: skip
-    return found, others
-
-
-def _softmaxes(call: Recorded) -> Iterator[tuple[Node, Node, int]]:
-    """Every softmax with what it is taken of and its axis, written out or not."""
-    for node in call.nodes:
-        if node.name in _SOFTMAX and (0, 0) in node.sources:
-            yield node, node.sources[0, 0], int(node.args[1])
-        elif node.name == "div" and (0, 0) in node.sources and (1, 0) in node.sources:
-            above, below = node.sources[0, 0], node.sources[1, 0]
-            while below.name in VIEWS | {"add", "clamp_min"} and (0, 0) in below.sources:
-                below = below.sources[0, 0]
-            written = above.name == "exp" or (above.name in VIEWS)
-            if written and below.name == "sum" and below.sources.get((0, 0)) is above:
-                axes = below.args[1] if len(below.args) > 1 else None
-                source = above.sources.get((0, 0))
-                if source is not None and source.name == "sub" and (0, 0) in source.sources:
-                    source = source.sources[0, 0]  # without the row's largest taken away
-                if isinstance(axes, list | tuple) and len(axes) == 1 and source is not None:
-                    yield node, source, int(axes[0])
-
-
-def _scores_of(
-    call: Recorded, scores: Node
-) -> str | tuple[Node, Tensor, float | None, bool, tuple[Node | None, Node | None]]:
-    """The product that scores come from, their places in it, and the factor between."""
-    chain: list[tuple[Node, tuple[int, int]]] = []
-    node, factor, opaque, biased = scores, 1.0, False, False
-    while node.name not in PRODUCTS:
-        step = _moving_source(call, node)
-        if step is None:
-            return "its scores are no product of two tensors of tokens"
-        if node.name in {"add", "add_", "sub", "sub_"} and _learned(call, node, step):
-            biased = True
-        if node.name in {"tanh", "clamp"}:
-            opaque = True
-        scalar = _factor_of(node, step)
-        if scalar is None:
-            opaque = True
-        else:
-            factor *= scalar
-        chain.append((node, step))
-        node = node.sources[step]
-    left, right = (1, 2) if node.name in {"addmm", "baddbmm"} else (0, 1)
-    if node.name == "baddbmm":
-        factor *= float(node.kwargs.get("alpha", 1))
-    sides = [node.sources.get((place, 0)) for place in (left, right)]
-    if any(side is None or not call.moves_inputs(side) for side in sides):
-        return "its scores are no product of two tensors of tokens"
-    projections: list[Node | None] = []
-    for side in sides:
-        found, scalar, plain = _back_to_projection(call, side)
-        projections.append(found)
-        factor *= scalar
-        opaque = opaque or not plain
-    places = torch.arange(node.value.numel()).reshape(node.value.shape)
-    for step_node, step in reversed(chain):
-        places = moved_places(step_node, places, step)
-    return node, places, None if opaque else factor, biased, (projections[0], projections[1])
-
-
-def _moving_source(call: Recorded, node: Node) -> tuple[int, int] | None:
-    """The argument of an operation that moves with tokens, where it is one alone."""
-    if node.name not in VIEWS | ELEMENTWISE | {"cat", "stack"}:
-        return None
-    moving = [at for at, source in node.sources.items() if call.moves_inputs(source)]
-    if node.name in {"where"} and moving:
-        return moving[0]
-    if len({id(node.sources[at]) for at in moving}) > 1:
-        shaped = [at for at in moving if node.sources[at].value.shape == node.value.shape]
-        if node.name == "sub" and shaped:  # softmax written out takes the row's maximum away
-            return shaped[0]
-        return None
-    return moving[0] if moving else None
-
-
-def _learned(call: Recorded, node: Node, step: tuple[int, int]) -> bool:
-    """Whether what is added to scores is of parameters."""
-    others = [source for at, source in node.sources.items() if at != step]
-    return any(other.learned for other in others) or (not others and node.learned)
-
-
-def _factor_of(node: Node, step: tuple[int, int]) -> float | None:
-    """What an operation multiplies with, a number; None where it is none."""
-    if is_opaque(node.name):
-        return None
-    if node.name not in {"mul", "mul_", "div", "div_"}:
-        return 1.0
-    other = node.args[1 - step[0]] if step[0] in (0, 1) else 1.0
-    if isinstance(other, Tensor):
-        if other.is_complex():  # a rotation
-            return 1.0
-        if other.numel() != 1:
-            distinct = other.unique()
-            if len(distinct) != 1:
-                return 1.0 if bool(((distinct == 0) | (distinct == 1)).all()) else None
-        other = float(other.reshape(-1)[0])
-    value = float(other)
-    if node.name.startswith("div"):
-        return 1 / value if step[0] == 0 else None
-    return value
-
-
-def _back_to_projection(call: Recorded, node: Node) -> tuple[Node | None, float, bool]:
-    """The projection that a factor of scores comes from, and what it was multiplied with."""
-    factor, plain = 1.0, True
-    for _ in range(200):
-        if node.name in PRODUCTS:
-            return node, factor, plain
-        moving = [at for at, source in node.sources.items() if call.moves_inputs(source)]
-        if not moving:
-            return None, factor, plain
-        if (
-            len(moving) > 1
-            or is_opaque(node.name)
-            or node.name not in VIEWS | ELEMENTWISE | {"cat"}
-        ):
-            rotated = node.name in {"add", "sub", "cat", "stack", "mul", "add_", "sub_"}
-            plain = plain and rotated and node.name != "mul"
-            node = node.sources[moving[0]]
-            continue
-        scalar = _factor_of(node, moving[0])
-        if scalar is not None:
-            factor *= scalar
-        elif not _rotates(node, moving[0]):
-            plain = False
-        node = node.sources[moving[0]]
-    return None, factor, False
-
-
-def _rotates(node: Node, step: tuple[int, int]) -> bool:
-    """Whether an elementwise factor is of sines or cosines: none is larger than 1, some are less."""
-    other = node.args[1 - step[0]] if step[0] in (0, 1) and len(node.args) > 1 else None
-    return isinstance(other, Tensor) and bool((other.abs() <= 1 + 1e-6).all() and other.numel() > 1)
-
-
-def _is_rotated(call: Recorded, node: Node | None) -> bool:
-    """Whether numbers are turned by sines and cosines on their way from the projection."""
-    turned, seen = False, 0
-    while node is not None and node.name not in PRODUCTS and seen < 200:
-        seen += 1
-        moving = [at for at, source in node.sources.items() if call.moves_inputs(source)]
-        if node.name == "mul" and len(node.args) > 1:
-            for other in node.args[:2]:
-                if isinstance(other, Tensor) and other.is_complex() and other.numel() > 1:
-                    turned = True
-                elif isinstance(other, Tensor) and other.numel() > 1 and len(moving) == 1:
-                    small = other.abs() < 1 - 1e-9
-                    turned |= bool(_rotates(node, moving[0]) and (small & (other != 0)).any())
-        node = node.sources[moving[0]] if moving else None
-    return turned
-
-
-def _values_of(call: Recorded, softmax: Node) -> str | tuple[Node, Node, int, Tensor]:
-    """The product that weights meet values in, and the places of weights in their factor."""
-    places = {id(softmax): torch.arange(softmax.value.numel()).reshape(softmax.value.shape)}
-    known = {id(softmax): softmax}
-    for node in call.nodes[softmax.number + 1 :]:
-        taken = [at for at, source in node.sources.items() if id(source) in known]
-        if not taken:
-            continue
-        source = node.sources[taken[0]]
-        if node.name in _SOFTMAX:
-            return TWICE
-        if node.name in PRODUCTS:
-            operands = (1, 2) if node.name in {"addmm", "baddbmm"} else (0, 1)
-            if taken[0][0] not in operands:
-                continue
-            side = operands.index(taken[0][0])
-            other = node.sources.get((operands[1 - side], 0))
-            if other is None or not call.moves_inputs(other):
-                return "its weights are mixed with a learned matrix before they meet values"
-            if id(other) in known:
-                return "its weights meet weights"
-            return node, source, side, places[id(source)]
-        if node.name in VIEWS | ELEMENTWISE | {"cat"} and node.value.dtype.is_floating_point:
-            try:
-                places[id(node)] = moved_places(node, places[id(source)], taken[0])
-            except (RuntimeError, IndexError, TypeError):
-                return "its weights are moved in a way that is not followed"
-            known[id(node)] = node
-        elif node.name == "div" and places[id(source)].shape == node.value.shape:
-            places[id(node)], known[id(node)] = places[id(source)], node
-    return "its weights meet no values in a product"
 
 
 @dataclass(eq=False)
@@ -422,10 +88,10 @@ class Doctor:
         """Everything that is wrong."""
         if any(node.name in _DROPOUT for node in self.call.nodes):
             self._bug("dropout", "weights A", "dropout runs in eval mode",
-                      "F.dropout(p) drops always; use nn.Dropout, or training=self.training")  # fmt: skip
+                      "use nn.Dropout, or F.dropout with training=self.training")  # fmt: skip
             return self.found
         if any(other.endswith(TWICE) for other in self.others):
-            self._bug("softmax twice", "weights A", "softmax is taken of weights, which flattens them",
+            self._bug("softmax twice", "weights A", "softmax is taken of weights again",
                       "softmax once, of the masked scores")  # fmt: skip
             return self.found
         for attention in self.attentions:
@@ -454,8 +120,8 @@ class Doctor:
             self._bug(
                 "axis", "weights A",
                 f"softmax runs over axis {attention.dim}, and values are summed over axis {axis}",
-                f"softmax(dim={axis - softmax.value.ndim}): over the keys, so that each row sums to 1",
-                {softmax.number: lambda _, a=attention, x=axis: a.scores.value.softmax(x)},
+                f"softmax(dim={axis - softmax.value.ndim}), over the keys: each row then sums to 1",
+                {softmax.number: _constant(attention.scores.value.softmax(axis))},
             )  # fmt: skip
             return
         if self._layout(attention):
@@ -471,17 +137,17 @@ class Doctor:
         left, right = attention.operands(attention.product)
         values = attention.operands(attention.applied)[1 - attention.side]
         q, k, v = (
-            _is_rotated(self.call, node.sources.get((place, 0)))
+            is_rotated(self.call, node.sources.get((place, 0)))
             for node, place in ((attention.product, left), (attention.product, right),
                                 (attention.applied, values))
         )  # fmt: skip
         if v and (q or k):
             self._bug("rotary", "V", "values are rotated by their positions",
-                      "rotate queries and keys alone: their product then tells of distances")  # fmt: skip
+                      "rotate queries and keys alone: scores then tell of distances")  # fmt: skip
         elif q != k:
             side = "queries" if q else "keys"
             self._bug("rotary", "Q, K, V", f"{side} alone are rotated by their positions",
-                      "rotate queries and keys alike: their product then tells of distances")  # fmt: skip
+                      "rotate queries and keys alike: scores then tell of distances")  # fmt: skip
 
     # which tokens meet
 
@@ -553,7 +219,7 @@ class Doctor:
             source = node.sources.get((place, 0))
             if source is None:
                 continue
-            projection, *_ = _back_to_projection(self.call, source)
+            projection, *_ = back_to_projection(self.call, source)
             if projection is None:
                 return True
             rows = self.call.touched(projection).any(-1).sum(0)
@@ -643,18 +309,18 @@ class Doctor:
             1 / model: f"scores are divided by D = {model}",
             width**-0.25: "scores are divided by the fourth root of d: one of Q and K is scaled",
         }
-        rows, keys = attention.met.shape[-2:]
+        keys = attention.met.shape[-1]
         names |= {1 / math.sqrt(keys): f"scores are divided by √S = √{keys}, not by √d = √{width}"}
-        if self.expected.heads:
-            names |= {
-                1 / math.sqrt(self.expected.heads): "scores are divided by √H, not by √d",
-            }
+        heads = self.expected.heads or model // width
+        names |= {
+            1 / math.sqrt(heads): f"scores are divided by √H = √{heads}, not by √d = √{width}"
+        }
         for wrong, what in names.items():
             if math.isclose(factor, wrong, rel_tol=1e-5):
                 number = attention.product.number
                 self._bug(
                     "scale", "scaled", what, f"divide scores by √{width} = {math.sqrt(width):.4g}",
-                    {number: lambda value, by=right / factor: value * by},
+                    {number: _times(right / factor)},
                 )  # fmt: skip
                 return
         self.found.notes.append(f"scores are multiplied by {factor:.4g}; 1/√d would be {right:.4g}")
@@ -681,93 +347,100 @@ class Doctor:
         return None
 
     def _mask(self, attention: Attention) -> None:
+        """What masks do, and what they should."""
         rows, keys, real = self._pairs(attention)
-        weights = attention.softmax.value.reshape(-1)[attention.met_places.clamp_min(0)]
-        seen = (weights > _ZERO) & real
-        scores = attention.scores.value.reshape(-1)[attention.met_places.clamp_min(0)]
-        touched = self.call.touched(attention.scores).any(0).reshape(-1)
-        fixed = ~touched[attention.met_places.clamp_min(0)] & real  # scores that no token moves
-        allowed = self._allowed(attention)
-        wide = rows.max() > 0 and bool((rows != keys).any())
-        if not wide:
+        if int(rows.max()) < 1 or not bool((rows != keys).any()):
             return
-        empty = weights.isnan().any(-1)
-        if bool(empty.any()):
-            strict = bool((fixed | ~scores.isfinite())[real & (keys >= rows)].all())
-            if strict and bool(touched.any()):
-                self._off_by_one(attention, rows, keys, "its own token is masked too, so that the "
-                                 "first row has no key and becomes NaN")  # fmt: skip
-            else:
-                self._bug(
-                    "no key", "masked",
-                    f"{int(empty[0].sum())} rows of a map have no key left, and softmax gives NaN",
-                    "leave every row a key, or set such rows to 0 behind softmax",
-                )  # fmt: skip
+        where = attention.met_places.clamp_min(0)
+        weights = attention.softmax.value.reshape(-1)[where]
+        scores = attention.scores.value.reshape(-1)[where]
+        moved = self.call.touched(attention.scores).any(0).reshape(-1)[where]
+        seen = (weights > _ZERO) & real
+        fixed = ~moved & real  # scores that no token moves
+        if bool(weights.isnan().any()):
+            self._without_keys(attention, weights, (fixed | ~scores.isfinite()))
             return
         faint = fixed & seen & (scores > _FAINT)
-        blocked = ~seen & real
-        if bool(faint.any()) and not bool(faint.all()):
-            value = float(scores[faint][0])
-            later = keys > rows
-            if bool((faint == (later & real)).all()) or bool((faint <= later).all()):
-                self._bug(
-                    "fill", "masked",
-                    f"masked scores are filled with {value:.4g}, and e^{value:.3g} is no small "
-                    "weight: later tokens are attended to",
-                    "fill with -inf (or -1e9) before softmax",
-                    self._masked_right(attention),
-                )  # fmt: skip
-            elif bool(
-                (faint == (keys < rows) & real).all() or (faint == (keys <= rows) & real).all()
-            ):
-                self._bug(
-                    "inverted", "masked", "the mask falls on earlier tokens, and with a weak fill",
-                    "mask keys that come later, and fill with -inf", self._masked_right(attention),
-                )  # fmt: skip
-            else:
-                self._bug(
-                    "fill", "masked",
-                    f"masked scores are filled with {value:.4g}, which leaves them a weight",
-                    "fill with -inf (or -1e9) before softmax",
-                )  # fmt: skip
+        if bool(faint.any()) and bool(moved[real].any()):
+            self._filled(attention, faint, float(scores[faint][0]))
             return
+        allowed = self._allowed(attention)
         if allowed is None:
             self._hinted(attention, rows, keys, seen, real)
+        else:
+            self._against(attention, seen, allowed)
+
+    def _without_keys(self, attention: Attention, weights: Tensor, blocked: Tensor) -> None:
+        """Rows of NaN: every key of theirs is blocked."""
+        rows, keys, real = self._pairs(attention)
+        if bool(blocked[real & (keys >= rows)].all()):
+            self._off_by_one(attention, "its own token is masked too, so that the first row has no "
+                             "key and becomes NaN")  # fmt: skip
             return
-        later = keys > rows
-        if self.expected.causal and bool((blocked == ((keys >= rows) & real)).all()):
-            return
-        leaks = seen & ~allowed & real
-        if not bool(leaks.any()):
-            lost = ~seen & allowed & real
-            own = lost & (keys == rows)
-            if self.expected.causal and bool(own.any()) and bool((lost <= (keys == rows)).all()):
-                self._off_by_one(attention, rows, keys, "a token does not see itself")
-            return
-        if self._masked_after(attention, leaks):
-            return
-        if not self.expected.causal:
-            if not self._by_head(attention, seen, real):
-                self.found.failed.append("a mask that is handed in does not block what it names")
-            return
-        if bool((leaks <= (keys == rows + 1)).all()):
-            self._off_by_one(attention, rows, keys, "each token sees the next one")
-        elif bool((seen == ((keys >= rows) & real)).all() or (seen == (later & real)).all()):
+        count = int(weights.isnan().any(-1)[0].sum())
+        self._bug(
+            "no key", "masked", f"{count} rows of a map have no key left, and softmax gives NaN",
+            "leave every row a key, or set such rows to 0 behind softmax",
+        )  # fmt: skip
+
+    def _filled(self, attention: Attention, faint: Tensor, value: float) -> None:
+        """Masked scores that keep a weight."""
+        rows, keys, real = self._pairs(attention)
+        below = (faint == ((keys < rows) & real)) | (faint == ((keys <= rows) & real))
+        if bool((faint <= (keys > rows)).all()):
             self._bug(
-                "inverted", "masked", "a token sees itself and later ones: the mask is inverted",
-                "mask what comes later (triu with diagonal=1), and keep the lower triangle",
-                self._masked_right(attention),
+                "fill", "masked",
+                f"masked scores are filled with {value:.4g}, which softmax gives a weight: later "
+                "tokens are attended to",
+                "fill with -inf (or -1e9) before softmax", self._masked_right(attention),
             )  # fmt: skip
-        elif bool(seen[real].all()):
+        elif bool(below.all()):
+            self._bug(
+                "inverted", "masked", "the mask falls on earlier tokens, and with a weak fill",
+                "mask keys that come later, and fill with -inf", self._masked_right(attention),
+            )  # fmt: skip
+        else:
+            self._bug(
+                "fill", "masked",
+                f"masked scores are filled with {value:.4g}, which leaves them a weight",
+                "fill with -inf (or -1e9) before softmax",
+            )  # fmt: skip
+
+    def _against(self, attention: Attention, seen: Tensor, allowed: Tensor) -> None:
+        """What has a weight, against what may have one; bool [N, T, S] both."""
+        rows, keys, real = self._pairs(attention)
+        own, later = keys == rows, (keys > rows) & real
+        leaks, lost = seen & ~allowed & real, ~seen & allowed & real
+        causal = bool(self.expected.causal)
+        second = rows > 0  # with all of its keys at -1e9, the first row is uniform
+        if not bool(leaks.any()):
+            if causal and bool(lost.any()) and bool((lost <= own).all()):
+                self._off_by_one(attention, "a token does not see itself")
+        elif not bool((attention.met.abs() > _ZERO)[leaks].any()):
+            return  # taken away behind softmax, which is said there
+        elif causal and bool((seen == ((keys < rows) & real))[second].all()):
+            self._off_by_one(attention, "a token does not see itself, and the first sees them all")
+        elif causal and bool((leaks <= (keys == rows + 1)).all()):
+            self._off_by_one(attention, "each token sees the next one")
+        elif causal and bool((seen == (later | own & real)).all() or (seen == later).all()):
+            self._inverted(attention)
+        elif self._by_head(attention, seen, real):
+            return
+        elif causal and bool(seen[real].all()):
             self._bug(
                 "no mask", "masked", "later tokens are attended to: no mask reaches the scores",
                 "fill the scores of later keys with -inf before softmax",
                 self._masked_right(attention),
             )  # fmt: skip
-        elif self._by_head(attention, seen, real):
-            pass
         else:
-            self.found.failed.append("later tokens are attended to by some rows")
+            self.found.failed.append("a mask does not block what it is to block")
+
+    def _inverted(self, attention: Attention) -> None:
+        self._bug(
+            "inverted", "masked", "a token sees itself and later ones: the mask is inverted",
+            "mask what comes later (triu with diagonal=1), and keep the lower triangle",
+            self._masked_right(attention),
+        )  # fmt: skip
 
     def _by_head(self, attention: Attention, seen: Tensor, real: Tensor) -> bool:
         """Whether a mask falls on some maps alone, as one that broadcasts over the wrong axis."""
@@ -777,13 +450,13 @@ class Doctor:
                 "mask axis", "masked",
                 f"{int(whole.sum())} of {len(whole)} maps are not masked: the mask is laid over "
                 "another axis",
-                "give the mask the shape [T, S], or [B, 1, T, S], so that it is the same for all heads",
+                "give the mask the shape [T, S] or [B, 1, T, S], the same for all heads",
                 self._masked_right(attention),
             )  # fmt: skip
             return True
         return False
 
-    def _off_by_one(self, attention: Attention, rows: Tensor, keys: Tensor, what: str) -> None:
+    def _off_by_one(self, attention: Attention, what: str) -> None:
         self._bug(
             "off by one", "masked", f"the causal mask is off by one: {what}",
             "block keys j > i: torch.triu(ones, diagonal=1), or keep torch.tril(ones)",
@@ -802,7 +475,7 @@ class Doctor:
         sides = self._side_factor(attention)
         scores = raw * (factor / sides)
         masked = scores.masked_fill(wrong.reshape(scores.shape), -torch.inf)
-        return {attention.softmax.number: lambda _: masked.softmax(attention.dim)}
+        return {attention.softmax.number: _constant(masked.softmax(attention.dim))}
 
     def _side_factor(self, attention: Attention) -> float:
         """What of the scale lies in Q and K already, before their product."""
@@ -811,32 +484,25 @@ class Doctor:
         for place in (left, right):
             source = attention.product.sources.get((place, 0))
             if source is not None:
-                total *= _back_to_projection(self.call, source)[1]
+                total *= back_to_projection(self.call, source)[1]
         return total
 
     def _hinted(
         self, attention: Attention, rows: Tensor, keys: Tensor, seen: Tensor, real: Tensor
     ) -> None:
-        """Without a word on masks: what a partial triangle says."""
-        later = (keys > rows) & real
-        if not bool(seen[later].any()) or bool(seen[real].all()):
-            if bool((~seen[(keys == rows) & real]).all()) and bool((~seen[later]).all()):
-                self._off_by_one(attention, rows, keys, "a token does not see itself")
+        """Without a word on masks: what a triangle that is not whole says."""
+        own, later, earlier = (real & mask for mask in (keys == rows, keys > rows, keys < rows))
+        if not bool(seen[later].any()):
+            if not bool(seen[own].any()):
+                self._off_by_one(attention, "a token does not see itself")
+        elif bool(seen[real].all()):
             return
-        if bool((seen & later <= (keys == rows + 1)).all()) and not bool(seen[later].all()):
-            self._off_by_one(attention, rows, keys, "each token sees the next one")
-        elif bool((~seen[(keys < rows) & real]).all()):
-            self._bug(
-                "inverted", "masked", "a token sees itself and later ones: the mask is inverted",
-                "mask what comes later (triu with diagonal=1), and keep the lower triangle",
-                self._masked_right(attention),
-            )  # fmt: skip
+        elif bool((seen & later <= (keys == rows + 1)).all()):
+            self._off_by_one(attention, "each token sees the next one")
+        elif not bool(seen[earlier].any()):
+            self._inverted(attention)
         else:
             self._by_head(attention, seen, real)
-
-    def _masked_after(self, attention: Attention, leaks: Tensor) -> bool:
-        """Whether what leaks through softmax is taken away behind it; :meth:`_after` says so."""
-        return not bool((attention.met.abs() > _ZERO)[leaks].any())
 
     def _after(self, attention: Attention) -> None:
         """Whether weights are changed between softmax and values."""
@@ -868,9 +534,8 @@ class Doctor:
                 f"weights are changed after softmax: rows sum to {float(sums.min()):.3g} to "
                 f"{float(sums.max()):.3g}",
                 "multiply V by what softmax gives",
-                {} if attention.weights is attention.softmax else {
-                    number: lambda value, a=attention: a.softmax.value.reshape(-1)[
-                        a.weight_places.clamp_min(0)].reshape(value.shape)},
+                {} if attention.weights is attention.softmax else {number: _constant(
+                    attention.softmax.value.reshape(-1)[attention.weight_places.clamp_min(0)])},
             )  # fmt: skip
         else:
             self.found.notes.append("weights are changed after softmax, and still sum to 1")
@@ -893,19 +558,23 @@ class Doctor:
 
     def _merge(self) -> None:
         reached: list[Tensor] = []
+        for first in self.attentions:
+            later = [a for a in self.attentions if a.softmax.number > first.applied.number]
+            if any(self.call.moves(first.applied, a.scores) for a in later):
+                self.found.failed.append(
+                    "a layer reads what another one's attention gives: check the attention by itself"
+                )
+                return
         for attention in self.attentions:
             value = attention.applied.value
             laid = value if attention.side == 0 else value.transpose(-1, -2)
-            rows = (
-                _as_batch(attention.tokens[0][..., 0])
-                if attention.tokens[0].ndim < 3
-                else (attention.tokens[0].amax(-1))
-            )
+            rows = attention.tokens[0].amax(-1)  # [N, queries]
             for item, position in self._wanted():
                 token = next(
                     (n for n, t in enumerate(self.tokens) if t[1:] == (item, position)), None
                 )
-                places = (rows == token)[..., None].expand(_as_batch(laid).shape)
+                places = rows.eq(-3 if token is None else token)[..., None]
+                places = places.expand(as_batch(laid).shape)
                 if not bool(places.any()):
                     continue
                 places = places.reshape(laid.shape)
@@ -944,7 +613,7 @@ class Doctor:
     def _channels(self, attention: Attention, rows: Tensor, laid: Tensor) -> Iterator[Tensor]:
         """Which channels of one token's output each head moves, bool [D] each."""
         token = next(n for n, t in enumerate(self.tokens) if t[1:] == (0, 1))
-        batched = _as_batch(laid)
+        batched = as_batch(laid)
         for number, line in enumerate(rows):
             for row in (line == token).nonzero().flatten().tolist():
                 places = torch.zeros(batched.shape, dtype=torch.bool)
@@ -960,7 +629,7 @@ class Doctor:
 
     def _batches(self) -> None:
         touched = self.call.output_touched()
-        for number, (_, item, position) in enumerate(self.tokens):
+        for number, (_, item, _) in enumerate(self.tokens):
             others = touched[number].any(-1).any(-1)
             others[item] = False
             if bool(others.any()):
@@ -971,3 +640,13 @@ class Doctor:
                 if bool(touched[number][item, :position].any()):
                     self.found.failed.append("an earlier token's output moves with a later token")
                     return
+
+
+def _times(factor: float) -> Change:
+    """A result multiplied by a number."""
+    return lambda value: value * factor
+
+
+def _constant(tensor: Tensor) -> Change:
+    """Another result of the same size."""
+    return lambda value: tensor.reshape(value.shape)

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from attnviz.errors import InputError
-from attnviz.features.check.diagnose import Attention, Diagnosis, Doctor, Expected
+from attnviz.features.check.anatomy import Attention
+from attnviz.features.check.diagnose import Diagnosis, Doctor, Expected
 from attnviz.features.check.module import (
     Subject,
     mask_forms,
@@ -18,7 +19,7 @@ from attnviz.features.check.module import (
     padding_forms,
     unused,
 )
-from attnviz.features.check.result import Bug, ModuleCheck
+from attnviz.features.check.result import Bug, ModuleCheck, Verdict
 from attnviz.features.check.trace import (
     PRODUCTS,
     VIEWS,
@@ -81,7 +82,7 @@ def examine(
     if not seen and not bugs:
         failed.append("no softmax was seen between two products of tensors of tokens")
         failed += look_others(looks)
-    verdict = "bug" if bugs else "unknown" if failed else "right"
+    verdict: Verdict = "bug" if bugs else "unknown" if failed else "right"
     before, after = _maps(last, bugs)
     batch, queries, width = last.call.inputs[0].shape
     return ModuleCheck(
@@ -248,7 +249,7 @@ def _structure(subject: Subject, look: Look, heads: int | None) -> list[Bug]:
             ))  # fmt: skip
         elif len(shared) == 2 and shared[0] != shared[1]:
             bugs.append(Bug(
-                name="tiled", step="K", what="a query head has its keys of one head, its values of another",
+                name="tiled", step="K", what="a query head has keys of one head, values of another",
                 change="repeat_interleave K and V alike",
             ))  # fmt: skip
     return bugs
@@ -312,8 +313,8 @@ def _stepped(look: Look, step: Callable[[Tensor, int], Any]) -> list[Bug]:
         if apart > 1e-6 * (1 + float(look.call.output.abs().max())):
             return [Bug(
                 name="cache", step="K",
-                what=f"token by token, the output at position {position} is another than in one pass",
-                change="the cache holds keys and values 0 … t at step t, rotated by their own positions",
+                what=f"token by token, position {position} gets another output than in one pass",
+                change="at step t the cache holds keys and values 0 … t, each at its own position",
                 off=apart,
             )]  # fmt: skip
     return []
@@ -450,11 +451,9 @@ def _maps(look: Look, bugs: list[Bug]) -> tuple[tuple[tuple[float, ...], ...], .
         return (), ()
     attention = look.doctor.attentions[0]
     before = attention.met[0]
-    rows, keys = attention.tokens
     after: Tensor | None = None
     changes = {n: c for bug in bugs for n, c in (look.found.changes.get(bug.name) or {}).items()}
     if changes:
-        nodes, _ = look.call.run(changes)
         again = Doctor(Recorded(look.call.call, look.call.inputs, changes), look.doctor.expected)
         after = again.attentions[0].met[0] if again.attentions else None
     return _listed(before), () if after is None else _listed(after)

@@ -15,8 +15,8 @@ from attnviz.features.check.terminal import off, verdict
 
 STEPS = (
     ("X", "token vectors [B, T, D]"),
-    ("K", "Q, K, V by a matrix each"),
-    ("V", "positions into Q and K alone"),
+    ("K", "W_K: what is looked for"),
+    ("V", "W_V: what is handed over"),
     ("Q, K, V", "view, transpose: [B, H, T, d]"),
     ("scores", "Q Kᵀ: [B, H, T, S]"),
     ("scaled", "divided by √d"),
@@ -62,10 +62,11 @@ def _steps(axes: Axes, faulty: set[str], sheet: HeadedFigure) -> None:
     axes.axis("off")
     for number, (step, text) in enumerate(STEPS):
         y, wrong = number * (_BOX + _GAP), step in faulty
+        edge, line = (_RED, 1.4) if wrong else ("#c8c8c8", 0.5)
         axes.add_patch(Rectangle((0, y), _WIDE, _BOX, facecolor="#fbe3e0" if wrong else _FAINT,
-                                 edgecolor=_RED if wrong else "#c8c8c8", linewidth=1.4 if wrong else 0.5))  # fmt: skip
+                                 edgecolor=edge, linewidth=line, clip_on=False))  # fmt: skip
         axes.text(0.08, y + _BOX / 2, step, va="center", fontsize=7.5, family=sheet.families,
-                  color=_RED if wrong else INK, fontweight="bold" if wrong else "normal")  # fmt: skip
+                  color=_RED if wrong else INK, weight="bold" if wrong else "normal")  # fmt: skip
         axes.text(_WIDE - 0.08, y + _BOX / 2, text, va="center", ha="right", fontsize=7,
                   color=GREY, family=sheet.families)  # fmt: skip
 

@@ -42,15 +42,17 @@ _HEAD_WIDTH = (
     "d_key",
     "d_value",
 )
-_LENGTH = ("context_length", "block_size", "max_len", "max_seq_len", "seq_len", "n_ctx", "max_length",
-           "max_position_embeddings", "ctx_len", "n_positions", "num_patches", "T")  # fmt: skip
+_LENGTH = ("context_length", "block_size", "max_len", "max_seq_len", "seq_len", "n_ctx",
+           "max_length", "max_position_embeddings", "ctx_len", "n_positions",
+           "num_patches", "T")  # fmt: skip
 _QUERIES = ("query", "queries", "q", "x_q", "q_input", "target", "tgt")
 _KEYS = ("key", "keys", "k", "x_k", "k_input")
 _VALUES = ("value", "values", "v", "x_v", "v_input")
 _OTHERS = ("context", "memory", "encoder_output", "enc", "enc_out", "y", "kv", "source", "src2",
            "encoder_hidden_states", "key_value_states", "cond", "x_kv", "encoder_outputs", "ctx",
            "x2", "x_2", "enc_output", "encoder_out", "x_kv", "other")  # fmt: skip
-_CAUSAL = re.compile(r"causal|autoregressive|masked(?!auto)", re.IGNORECASE)
+_CAUSAL = re.compile(r"causal|autoregressive", re.IGNORECASE)
+_MASKED = re.compile(r"masked_?(self|multi|attention|head)", re.IGNORECASE)
 
 
 def load_class(where: str) -> type[nn.Module]:
@@ -216,7 +218,9 @@ def subject_of(module: nn.Module, x: Any = None, context: Any = None) -> Subject
         result = _first_output(module(*positional.values(), **arguments))
         return result.transpose(0, 1) if sequence_first else result
 
-    return Subject(module, inputs, call, mask, padding, needs, cross, _says_causal(module), notes)
+    return Subject(
+        module, inputs, call, mask, padding, needs, cross, _says_causal(module, mask), notes
+    )
 
 
 def _parameters(module: nn.Module) -> tuple[list[str], dict[str, inspect.Parameter]]:
@@ -310,8 +314,9 @@ def _first_output(result: Any) -> Tensor:
     raise UsageError("the module returns no tensor [B, T, D]")
 
 
-def _says_causal(module: nn.Module) -> bool:
-    if _CAUSAL.search(type(module).__name__):
+def _says_causal(module: nn.Module, mask: str) -> bool:
+    name = type(module).__name__
+    if _CAUSAL.search(name) or (not mask and _MASKED.search(name)):
         return True
     flags = [getattr(module, name, None) for name in ("causal", "is_causal")]
     if any(flag is True for flag in flags):
@@ -324,7 +329,7 @@ def _is_triangle(buffer: Tensor) -> bool:
     if buffer.ndim < 2 or buffer.shape[-1] != buffer.shape[-2] or buffer.shape[-1] < 2:
         return False
     square = buffer.reshape(-1, *buffer.shape[-2:])[0].double()
-    values = square.unique()
+    values = torch.unique(square)
     if len(values) != 2:
         return False
     high = (square == values[-1]).long()
@@ -336,7 +341,7 @@ def _is_triangle(buffer: Tensor) -> bool:
 
 
 def mask_forms(batch: int, queries: int, keys: int) -> Iterator[tuple[str, Tensor, Tensor]]:
-    """Causal masks in every form that modules take: what it is called, itself, and what it allows."""
+    """Causal masks in every form that modules take: its name, itself, and what it allows."""
     allowed = torch.ones(queries, keys, dtype=torch.bool).tril()
     added = torch.zeros(queries, keys, dtype=torch.float64).masked_fill(~allowed, -torch.inf)
     ones = allowed.double()
@@ -351,7 +356,7 @@ def mask_forms(batch: int, queries: int, keys: int) -> Iterator[tuple[str, Tenso
 
 
 def padding_forms(batch: int, queries: int, keys: int) -> Iterator[tuple[str, Tensor, Tensor]]:
-    """Padding masks in every form, and what they allow [B, T, S]: item 1 lacks its last two keys."""
+    """Padding masks in every form, and what they allow [B, T, S]: item 1 lacks two keys."""
     real = torch.ones(batch, keys, dtype=torch.bool)
     real[1, -2:] = False
     allowed = real[:, None].expand(batch, queries, keys)
@@ -380,5 +385,6 @@ def unused(subject: Subject, extra: Mapping[str, Any]) -> list[str]:
 
 
 def one_line(error: BaseException) -> str:
+    """An error's kind and text, without its line breaks."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

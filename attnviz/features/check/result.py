@@ -39,6 +39,9 @@ class FileCheck(Renderable):
         return not self.problems
 
 
+Verdict = Literal["right", "bug", "unknown"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Bug:
     """One thing that is wrong with an attention module.
@@ -81,7 +84,7 @@ class ModuleCheck(Renderable):
     command: ClassVar[str] = "check"
 
     module: str
-    verdict: Literal["right", "bug", "unknown"]
+    verdict: Verdict
     bugs: tuple[Bug, ...] = ()
     failed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

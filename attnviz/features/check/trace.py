@@ -3,8 +3,8 @@
 A :class:`Trace` is the list of ATen operations of one call, the same for attention that is written
 out, for einsum, ``scaled_dot_product_attention`` and ``nn.MultiheadAttention``. A trace can be run
 again with one operation's result changed, which shows what depends on what, and what the module
-would give if that step were another. Views, permutations and broadcasts are followed by running them
-on the numbers of the places.
+would give if that step were another. Views, permutations and broadcasts are followed by running
+them on the numbers of the places.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ ELEMENTWISE = {
 }  # fmt: skip
 _NORMS = {
     "native_layer_norm", "rsqrt", "pow", "mean", "linalg_vector_norm", "norm", "native_group_norm",
-    "native_batch_norm", "_fused_rms_norm", "rms_norm", "var", "var_mean", "softplus", "elu", "relu",
-    "sigmoid", "exp",
+    "native_batch_norm", "_fused_rms_norm", "rms_norm", "var", "var_mean", "softplus", "elu",
+    "relu", "sigmoid", "exp",
 }  # fmt: skip
 """Operations behind which a scale is no plain factor."""
 
@@ -71,7 +71,7 @@ class Node:
     learned: bool
 
 
-class Trace(TorchDispatchMode):
+class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """The operations of one call, in their order.
 
     Args:
@@ -79,7 +79,7 @@ class Trace(TorchDispatchMode):
     """
 
     def __init__(self, changes: Mapping[int, Change] | None = None) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.nodes: list[Node] = []
         self._changes = changes or {}
         self._writer: dict[int, Node] = {}
@@ -120,7 +120,22 @@ class Trace(TorchDispatchMode):
         for tensor in tree_flatten(result)[0]:
             if isinstance(tensor, Tensor):
                 self._writer[id(tensor)] = node
+        if func._schema.is_mutable and isinstance(result, Tensor):
+            self._rewritten(result, node)
         return result
+
+    def _rewritten(self, changed: Tensor, node: Node) -> None:
+        """What is written into a view is in what it is a view of, and in its other views."""
+        storage = changed.untyped_storage().data_ptr()
+        for tensor in [x for x in tree_flatten(self._alive)[0] if isinstance(x, Tensor)]:
+            before = self._writer.get(id(tensor))
+            if before in (None, node) or tensor.untyped_storage().data_ptr() != storage:
+                continue
+            value = tensor.detach().clone()
+            after = Node(len(self.nodes), "copy_", None, (before.value, node.value), {},
+                         {(0, 0): before}, value, node.learned)  # fmt: skip
+            self.nodes.append(after)
+            self._writer[id(tensor)] = after
 
 
 def _changed(result: Any, change: Change) -> Any:
@@ -221,6 +236,12 @@ class Recorded:
         bumps = torch.linspace(0.5, 1.5, places.numel(), dtype=torch.float64).reshape(places.shape)
         _, output = self.run({node.number: lambda value: value + bumps * places})
         return _differs(output, self.output)
+
+    def moves(self, node: Node, other: Node) -> bool:
+        """Whether a later node moves with what a node gives."""
+        bumps = torch.linspace(0.5, 1.5, node.value.numel(), dtype=torch.float64)
+        nodes, _ = self.run({node.number: lambda value: value + bumps.reshape(value.shape)})
+        return bool(_differs(nodes[other.number].value, other.value).any())
 
     def moves_inputs(self, node: Node) -> bool:
         """Whether anything of a node moves with any token."""
