@@ -562,7 +562,7 @@ class Doctor:
             later = [a for a in self.attentions if a.softmax.number > first.applied.number]
             if any(self.call.moves(first.applied, a.scores) for a in later):
                 self.found.failed.append(
-                    "a layer reads what another one's attention gives: check the attention by itself"
+                    "one layer reads what another's attention gives: check the attention by itself"
                 )
                 return
         for attention in self.attentions:

@@ -12,7 +12,7 @@ from torch import nn
 
 import attnviz as av
 from attnviz.cli import main
-from tests.features.check.modules import RIGHT, WRONG, Einsum, Written
+from proofs.hand_written import RIGHT, WRONG, Einsum, Written
 
 SAMPLE = Path(__file__).parents[3] / "sample_inputs" / "attention.py"
 SIZES = ((24, 4), (40, 5))
