@@ -21,6 +21,7 @@ from proofs.row import Proof, table
 GROUPS = {
     "layers": "Attention itself",
     "counts": "Shapes on paper",
+    "modules": "Attention modules with a bug",
     "planted": "Circuits that are known",
     "references": "What heads cost, measured twice",
     "sentences": "Sentences that nobody chose",

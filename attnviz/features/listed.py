@@ -150,7 +150,12 @@ FEATURES = (
         "card", KEEP, "a model, such as demo-gpt2", names=("function.card", "function.stale_card")
     ),
     Feature("capture", KEEP, "a text and --out FILE", names=()),
-    Feature("check", KEEP, "a file of recorded attention", results={"check": "result.FileCheck"}),
+    Feature(
+        "check",
+        KEEP,
+        "a file of recorded attention, or file.py:Class",
+        results={"check": "result.FileCheck", "module-check": "result.ModuleCheck"},
+    ),
     Feature("export", KEEP, "files of texts and --out FOLDER"),
     Feature("mcp", SERVE, names=()),
     Feature(

@@ -1,1 +1,1 @@
-"""Whether a file of recorded attention is what the format asks for."""
+"""Whether recorded attention, or a module that attends, is right; and what is wrong with it."""

@@ -1,9 +1,8 @@
-"""``attnviz check``: is a file of recorded attention in order?"""
+"""``attnviz check``: is this attention right, a recorded file's or a module's?"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import typer
 
@@ -14,32 +13,73 @@ from attnviz.core.settings import Settings, setting
 
 
 @dataclass(frozen=True)
-class RecordedFile(Settings):
+class Checked(Settings):
     """What is checked."""
 
-    path: Path = setting(
-        ..., "A recording, or what another tool has written (docs/recording.md).", argument=True
+    path: str = setting(
+        ...,
+        "A recording, what another tool has written (docs/recording.md), or file.py:Class of a "
+        "torch module, whose file is run.",
+        argument=True,
+    )
+    d_model: int = setting(24, "D of the module.", least=1, metavar="D")
+    heads: int | None = setting(None, "H heads of the module. [4]", least=1, metavar="H")
+    kv_heads: int | None = setting(None, "G key/value heads of the module.", least=1, metavar="G")
+    causal: bool | None = setting(
+        None, "Whether a token must not see later ones; by default as the module says."
+    )
+    settings: str | None = setting(
+        None,
+        "Further arguments of its constructor: 'qkv_bias=False, context_length=64'.",
+        spelled=("set",),
+        metavar="NAME=VALUE,...",
     )
 
 
 @command
-def check(recorded: RecordedFile, output: Output) -> None:
-    """Check recorded attention: every problem with its path in the file, what was expected, found.
+def check(checked: Checked, output: Output) -> None:
+    """Check attention: what is wrong with a recorded file, or which bug a module has.
 
-    Exit code 0: it can be read. 1: no such file, or none that could be. 4: something is wrong with
-    it.
+    Exit code 0: nothing is wrong. 1: no such file, or none that could be. 4: something is wrong;
+    of a module also where something fails that has no name.
 
     [bold]Examples[/]
 
-      attnviz capture "The cat sat" -o cat.npz
+      attnviz check sample_inputs/attention.py:Attention --d-model 32 --heads 4
 
-      attnviz check cat.npz
+      attnviz check sample_inputs/attention.py:Attention --causal
     """
     from attnviz.features.check import function
-    from attnviz.features.check.result import FileCheck
+    from attnviz.features.check.result import FileCheck, ModuleCheck
 
-    output.check_written(FileCheck)
-    result = function.check(recorded.path)
+    module = ".py:" in checked.path
+    output.check_written(ModuleCheck if module else FileCheck)
+    result = function.check(
+        checked.path,
+        heads=checked.heads,
+        causal=checked.causal,
+        d_model=checked.d_model,
+        kv_heads=checked.kv_heads,
+        settings=_named(checked.settings or ""),
+    )
     output.deliver(result)
     if not result.holds:
         raise typer.Exit(DIFFERS)
+
+
+def _named(settings: str) -> dict[str, object]:
+    """The arguments that ``NAME=VALUE, NAME=VALUE`` says, each as Python reads it."""
+    import ast
+
+    from attnviz.errors import UsageError
+
+    try:
+        call = ast.parse(f"f({settings})", mode="eval").body
+        assert isinstance(call, ast.Call)
+        if call.args:
+            raise ValueError
+        return {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
+    except (ValueError, SyntaxError, AssertionError):
+        raise UsageError(
+            "{settings} is NAME=VALUE, ..., not {!r}", settings, settings=...
+        ) from None

@@ -1,32 +1,95 @@
-"""``attnviz.check``: is a file what the recording format asks for?"""
+"""``attnviz.check``: is this attention right, a recorded file's or a module's?"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from attnviz.captures.files import read_recorded
 from attnviz.core.capture import Capture
 from attnviz.core.interface import interface
 from attnviz.core.problems import FileProblem
-from attnviz.errors import AttnvizError, InputError
-from attnviz.features.check.result import FileCheck
+from attnviz.errors import AttnvizError, InputError, UsageError
+from attnviz.features.check.result import FileCheck, ModuleCheck
 from attnviz.models.recorded import JSON, sources
 from attnviz.models.recorded.format import read_fields
 from attnviz.models.recorded.reading import count_items, read_item
 from attnviz.models.recorded.validator import damaged, find_in_weights, find_problems
 
+D_MODEL, HEADS = 24, 4
+"""Sizes of a module that is made from its class: d = 6, and no two sizes of a call are alike."""
+
 
 @interface
-def check(path: str | Path) -> FileCheck:
-    """Check recorded attention before it is used: every problem, with its path in the file.
+def check(
+    path: Any,
+    x: Any = None,
+    *,
+    heads: int | None = None,
+    causal: bool | None = None,
+    mask: Any = None,
+    context: Any = None,
+    step: Callable[..., Any] | None = None,
+    d_model: int = D_MODEL,
+    kv_heads: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> FileCheck | ModuleCheck:
+    """Say what is wrong with recorded attention, or which bug an attention module has.
+
+    A file is checked before it is used: every problem, with its path in the file. A module is
+    called on a few tokens, in float64 and without dropout, and every operation of the call is
+    followed (docs/check.md): which tokens meet in a map, the scale, the mask, the axis of softmax,
+    what becomes of the heads' outputs.
 
     Args:
-        path: a recording (docs/recording.md), or a file or folder that :func:`attnviz.read` takes.
+        path: a recording (docs/recording.md), or a file or folder that :func:`attnviz.read` takes;
+            or a torch module; or ``file.py:Class``, whose file is run.
+        x: of a module, its input [B, T, D], or all arguments of its ``forward``, a tuple.
+        heads: how many heads the module is to have; of a class, 4 unless given.
+        causal: whether its queries must not see later tokens; by default where its name, its
+            settings or a buffer of it say so.
+        mask: what it is given as its mask; by default a causal and a padding mask in every form.
+        context: the other sequence [B, S, D] of cross-attention.
+        step: decodes one token at a time, ``step(x [B, 1, D], position)``, with a cache of its own.
+        d_model: D, of a class.
+        kv_heads: G key/value heads, of a class that has them.
+        settings: further arguments of a class's constructor, by name.
 
     Raises:
-        InputError: it is not there, is no such file at all, or cannot be opened safely.
+        InputError: a file that is not there, is none at all or cannot be opened safely; a module
+            that cannot be made or called.
+        UsageError: an argument of the module that is not known.
     """
-    path = Path(path)
+    if hasattr(path, "named_parameters"):
+        return _module(path, x, context, heads, causal, mask, step)
+    if isinstance(path, str) and ".py:" in path:
+        from attnviz.features.check.module import build, load_class
+
+        wanted = heads or HEADS
+        if d_model % wanted:
+            raise UsageError("{d_model} cannot be cut into {} heads", wanted, d_model=d_model)
+        module = build(load_class(path), d_model, wanted, kv_heads, settings or {})
+        return _module(module, x, context, wanted, causal, mask, step)
+    if not isinstance(path, str | Path):
+        raise UsageError(
+            "{path} is a file, a torch module or file.py:Class, not {}", type(path).__name__,
+            path=...,
+        )  # fmt: skip
+    return _file(Path(path))
+
+
+def _module(
+    module: Any, x: Any, context: Any, heads: int | None, causal: bool | None, mask: Any, step: Any
+) -> ModuleCheck:
+    from attnviz.features.check.examine import examine
+    from attnviz.features.check.module import subject_of
+
+    subject = subject_of(module, x, context)
+    return examine(subject, heads=heads, causal=causal, mask=mask, step=step)
+
+
+def _file(path: Path) -> FileCheck:
     if not sources.is_recording(path):
         return _foreign(path)
     try:

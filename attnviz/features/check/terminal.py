@@ -9,11 +9,19 @@ from rich.table import Table
 from rich.text import Text
 
 from attnviz.drawing.labels import counted
-from attnviz.features.check.result import FileCheck
+from attnviz.drawing.terminal import Line
+from attnviz.features.check.result import Bug, FileCheck, ModuleCheck
 
 
-def parts(result: FileCheck) -> Iterator[Any]:
+def parts(result: FileCheck | ModuleCheck) -> Iterator[Any]:
     """The verdict, and below it every problem."""
+    if isinstance(result, ModuleCheck):
+        yield from _module(result)
+    else:
+        yield from _file(result)
+
+
+def _file(result: FileCheck) -> Iterator[Any]:
     if result.holds:
         for kind, (layers, heads, queries, keys) in result.shapes.items():
             size = f"{layers} layers × {heads} heads, {queries} queries × {keys} keys"
@@ -29,3 +37,41 @@ def parts(result: FileCheck) -> Iterator[Any]:
     for problem in result.problems:
         table.add_row(*map(Text, (problem.path or "the file", problem.expected, problem.found)))
     yield table
+
+
+def _module(result: ModuleCheck) -> Iterator[Any]:
+    yield Line(verdict(result), "bold" if result.right else "bold red")
+    for bug in result.bugs:
+        yield ""
+        yield Line(f"{bug.step}: {bug.what}", "bold")
+        yield Line(f"change: {bug.change}")
+        if bug.off is not None:
+            yield Line(off(bug), "dim")
+    if not result.bugs:
+        for test in result.failed:
+            yield Line(test)
+    for note in result.notes:
+        yield Line(f"note: {note}", "dim")
+    if result.sizes:
+        batch, tokens, width = result.sizes
+        yield Line(
+            f"called in float64, without dropout, with {batch} × {tokens} tokens of D = {width}; "
+            f"{counted(result.heads, 'map')} an item",
+            "dim",
+        )
+
+
+def verdict(result: ModuleCheck) -> str:
+    """The sentence that says what was found."""
+    if result.right:
+        return f"{result.module} is right: every step from Q and K to the output holds"
+    if result.bugs:
+        named = ", ".join(bug.name for bug in result.bugs)
+        return f"{result.module} has {counted(len(result.bugs), 'bug')}: {named}"
+    return f"{result.module}: nothing is named, and not everything holds or could be followed"
+
+
+def off(bug: Bug) -> str:
+    """How far the output is off, before and after the step is mended."""
+    after = "" if bug.after is None else f", and by {bug.after:.1e} once that is mended"
+    return f"the output is off by up to {bug.off:.3g}{after}"

@@ -1,0 +1,353 @@
+"""Where attention is in a traced call: softmaxes between two products, and what meets there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from attnviz.features.check.trace import (
+    ELEMENTWISE,
+    PRODUCTS,
+    VIEWS,
+    Node,
+    Recorded,
+    is_opaque,
+    moved_places,
+)
+
+_SOFTMAX = {"_softmax", "_safe_softmax", "softmax"}
+TWICE = "softmax is taken of its weights once more"
+
+
+@dataclass(eq=False)
+class Attention:
+    """One softmax between two products.
+
+    Attributes:
+        softmax: its node.
+        scores: what it is taken of.
+        dim: its axis.
+        product: gives the raw scores.
+        score_places: of each score its place in the product, -1 for none (a sink).
+        applied: the product of weights and values.
+        weights: the weights as they meet values: the node, and the argument they are.
+        weight_places: of each such number its place in the softmax.
+        factor: what stands between projections and scores; None where it is no plain number.
+        biased: whether something that moves with parameters is added to scores.
+    """
+
+    call: Recorded
+    softmax: Node
+    scores: Node
+    dim: int
+    product: Node
+    score_places: Tensor
+    applied: Node
+    weights: Node
+    side: int
+    weight_places: Tensor
+    factor: float | None
+    biased: bool
+    projections: tuple[Node | None, Node | None]
+
+    def operands(self, product: Node) -> tuple[int, int]:
+        """The numbers of the two factors among the arguments of a product."""
+        return (1, 2) if product.name in {"addmm", "baddbmm"} else (0, 1)
+
+    @cached_property
+    def tokens_of_left(self) -> Tensor:
+        """Which tokens each row of the left factor of scores is of, bool [tokens, N, M]."""
+        left, _ = self.operands(self.product)
+        return _any_of(self.call, self.product, left, -1)
+
+    @cached_property
+    def tokens_of_right(self) -> Tensor:
+        """Which tokens each column of the right factor of scores is of, bool [tokens, N, R]."""
+        _, right = self.operands(self.product)
+        return _any_of(self.call, self.product, right, -2)
+
+    @property
+    def width(self) -> int:
+        """The numbers that a query and a key have in common, d."""
+        left, _ = self.operands(self.product)
+        return int(self.product.args[left].shape[-1])
+
+    @cached_property
+    def met(self) -> Tensor:
+        """The weights as they meet values, [N, queries, keys]."""
+        return as_batch(self._laid(self.applied.args[self.operands(self.applied)[self.side]]))
+
+    @cached_property
+    def met_places(self) -> Tensor:
+        """Their places in the softmax, [N, queries, keys]."""
+        return as_batch(self._laid(self.weight_places))
+
+    def _laid(self, factor: Tensor) -> Tensor:
+        return factor if self.side == 0 else factor.transpose(-1, -2)
+
+    @cached_property
+    def tokens(self) -> tuple[Tensor, Tensor]:
+        """The token of each row and of each key of :attr:`met`, as [N, queries], [N, keys].
+
+        -1 where there is not one alone, -2 where there is none (a sink, a bias).
+        """
+        left, right = _single(self.tokens_of_left), _single(self.tokens_of_right)
+        columns = self.product.value.shape[-1]
+        product = self.score_places.reshape(-1)[self.met_places.clamp_min(0)]
+        product = product.masked_fill(self.met_places < 0, -1)
+        rows = left.reshape(-1)[(product // columns).clamp_min(0)]
+        batch = product // (columns * self.product.value.shape[-2])
+        keys = right.reshape(-1)[(batch * columns + product % columns).clamp_min(0)]
+        if self.keys_are_left:
+            rows, keys = keys, rows
+        return rows.masked_fill(product < 0, -2), keys.masked_fill(product < 0, -2)
+
+    @cached_property
+    def keys_are_left(self) -> bool:
+        """Whether keys are the left factor of the scores: what varies along the summed axis."""
+        columns = self.product.value.shape[-1]
+        product = self.score_places.reshape(-1)[self.met_places.clamp_min(0)]
+        line = product[0, 0]
+        line = line[line >= 0]
+        return bool(len(line) > 1 and (line[0] % columns) == (line[1] % columns))
+
+    @property
+    def summed_axes(self) -> set[int]:
+        """The axes of the softmax's result that vary along the sum over values."""
+        shape = self.softmax.value.shape
+        line = self.met_places[0, 0]
+        at = torch.stack(torch.unravel_index(line.clamp_min(0), shape))[:, line >= 0]
+        return {axis for axis in range(len(shape)) if len(set(at[axis].tolist())) > 1}
+
+    @cached_property
+    def value_tokens(self) -> Tensor:
+        """The token of each row of values, [N, keys]."""
+        places = self.operands(self.applied)
+        factor = places[1 - self.side]
+        touched = _any_of(self.call, self.applied, factor, -1 if self.side == 0 else -2)
+        return _single(touched)
+
+
+def as_batch(factor: Tensor) -> Tensor:
+    """A factor of a product as a batch of matrices, [N, n, m]."""
+    return factor if factor.ndim == 3 else factor[None]
+
+
+def _any_of(call: Recorded, product: Node, argument: int, axis: int) -> Tensor:
+    """Which tokens the vectors of a factor move with, bool [tokens, N, n]."""
+    moves = call.touched_argument(product, argument).any(axis)
+    return moves if moves.ndim == 3 else moves[:, None]
+
+
+def _single(touched: Tensor) -> Tensor:
+    """The one token of each vector; -1 where it is not one, -2 where it is none."""
+    count = touched.sum(0)
+    first = touched.to(torch.int64).argmax(0)
+    return torch.where(count == 1, first, torch.where(count == 0, -2, -1))
+
+
+def find_attention(call: Recorded) -> tuple[list[Attention], list[str]]:
+    """Every attention of a call, and what of its softmaxes is none or could not be followed."""
+    found, others = [], []
+    for softmax, scores, dim in _softmaxes(call):
+        behind = _scores_of(call, scores)
+        ahead = _values_of(call, softmax)
+        if isinstance(behind, str) or isinstance(ahead, str):
+            why = behind if isinstance(behind, str) else ahead
+            shape = list(softmax.value.shape)
+            others.append(f"softmax over axis {dim} of {shape}: {why}")
+            continue
+        product, places, factor, biased, projections = behind
+        applied, weights, side, weight_places = ahead
+        found.append(
+            Attention(call, softmax, scores, dim % softmax.value.ndim, product, places, applied,
+                      weights, side, weight_places, factor, biased, projections)
+        )  # fmt: skip
+    return found, others
+
+
+def _softmaxes(call: Recorded) -> Iterator[tuple[Node, Node, int]]:
+    """Every softmax with what it is taken of and its axis, written out or not."""
+    for node in call.nodes:
+        if node.name in _SOFTMAX and (0, 0) in node.sources:
+            yield node, node.sources[0, 0], int(node.args[1])
+        elif node.name == "div" and (0, 0) in node.sources and (1, 0) in node.sources:
+            above, below = node.sources[0, 0], node.sources[1, 0]
+            while below.name in VIEWS | {"add", "clamp_min"} and (0, 0) in below.sources:
+                below = below.sources[0, 0]
+            written = above.name == "exp" or (above.name in VIEWS)
+            if written and below.name == "sum" and below.sources.get((0, 0)) is above:
+                axes = below.args[1] if len(below.args) > 1 else None
+                source = above.sources.get((0, 0))
+                if source is not None and source.name == "sub" and (0, 0) in source.sources:
+                    source = source.sources[0, 0]  # without the row's largest taken away
+                if isinstance(axes, list | tuple) and len(axes) == 1 and source is not None:
+                    yield node, source, int(axes[0])
+
+
+def _scores_of(
+    call: Recorded, scores: Node
+) -> str | tuple[Node, Tensor, float | None, bool, tuple[Node | None, Node | None]]:
+    """The product that scores come from, their places in it, and the factor between."""
+    chain: list[tuple[Node, tuple[int, int]]] = []
+    node, factor, opaque, biased = scores, 1.0, False, False
+    while node.name not in PRODUCTS:
+        step = _moving_source(call, node)
+        if step is None:
+            return "its scores are no product of two tensors of tokens"
+        if node.name in {"add", "add_", "sub", "sub_"} and _learned(call, node, step):
+            biased = True
+        if node.name in {"tanh", "clamp"}:
+            opaque = True
+        scalar = _factor_of(node, step)
+        if scalar is None:
+            opaque = True
+        else:
+            factor *= scalar
+        chain.append((node, step))
+        node = node.sources[step]
+    left, right = (1, 2) if node.name in {"addmm", "baddbmm"} else (0, 1)
+    if node.name == "baddbmm":
+        factor *= float(node.kwargs.get("alpha", 1))
+    sides = [node.sources[place, 0] for place in (left, right) if (place, 0) in node.sources]
+    if len(sides) < 2 or not all(map(call.moves_inputs, sides)):
+        return "its scores are no product of two tensors of tokens"
+    projections: list[Node | None] = []
+    for side in sides:
+        found, scalar, plain = back_to_projection(call, side)
+        projections.append(found)
+        factor *= scalar
+        opaque = opaque or not plain
+    places = torch.arange(node.value.numel()).reshape(node.value.shape)
+    for step_node, step in reversed(chain):
+        places = moved_places(step_node, places, step)
+    return node, places, None if opaque else factor, biased, (projections[0], projections[1])
+
+
+def _moving_source(call: Recorded, node: Node) -> tuple[int, int] | None:
+    """The argument of an operation that moves with tokens, where it is one alone."""
+    if node.name not in VIEWS | ELEMENTWISE | {"cat", "stack"}:
+        return None
+    moving = [at for at, source in node.sources.items() if call.moves_inputs(source)]
+    if node.name in {"where"} and moving:
+        return moving[0]
+    if len({id(node.sources[at]) for at in moving}) > 1:
+        shaped = [at for at in moving if node.sources[at].value.shape == node.value.shape]
+        if node.name == "sub" and shaped:  # softmax written out takes the row's maximum away
+            return shaped[0]
+        return None
+    return moving[0] if moving else None
+
+
+def _learned(call: Recorded, node: Node, step: tuple[int, int]) -> bool:
+    """Whether what is added to scores is of parameters."""
+    others = [source for at, source in node.sources.items() if at != step]
+    return any(other.learned for other in others) or (not others and node.learned)
+
+
+def _factor_of(node: Node, step: tuple[int, int]) -> float | None:
+    """What an operation multiplies with, a number; None where it is none."""
+    if is_opaque(node.name):
+        return None
+    if node.name not in {"mul", "mul_", "div", "div_"}:
+        return 1.0
+    other = node.args[1 - step[0]] if step[0] in (0, 1) else 1.0
+    if isinstance(other, Tensor):
+        if other.is_complex():  # a rotation
+            return 1.0
+        if other.numel() != 1:
+            distinct = torch.unique(other)
+            if len(distinct) != 1:
+                return 1.0 if bool(((distinct == 0) | (distinct == 1)).all()) else None
+        other = float(other.reshape(-1)[0])
+    value = float(other)
+    if node.name.startswith("div"):
+        return 1 / value if step[0] == 0 else None
+    return value
+
+
+def back_to_projection(call: Recorded, node: Node) -> tuple[Node | None, float, bool]:
+    """The projection that a factor of scores comes from, and what it was multiplied with."""
+    factor, plain = 1.0, True
+    for _ in range(200):
+        if node.name in PRODUCTS:
+            return node, factor, plain
+        moving = [at for at, source in node.sources.items() if call.moves_inputs(source)]
+        if not moving:
+            return None, factor, plain
+        if (
+            len(moving) > 1
+            or is_opaque(node.name)
+            or node.name not in VIEWS | ELEMENTWISE | {"cat"}
+        ):
+            rotated = node.name in {"add", "sub", "cat", "stack", "mul", "add_", "sub_"}
+            plain = plain and rotated and node.name != "mul"
+            node = node.sources[moving[0]]
+            continue
+        scalar = _factor_of(node, moving[0])
+        if scalar is not None:
+            factor *= scalar
+        elif not _rotates(node, moving[0]):
+            plain = False
+        node = node.sources[moving[0]]
+    return None, factor, False
+
+
+def _rotates(node: Node, step: tuple[int, int]) -> bool:
+    """Whether an elementwise factor may be of sines or cosines: none is larger than 1."""
+    other = node.args[1 - step[0]] if step[0] in (0, 1) and len(node.args) > 1 else None
+    return isinstance(other, Tensor) and bool((other.abs() <= 1 + 1e-6).all() and other.numel() > 1)
+
+
+def is_rotated(call: Recorded, node: Node | None) -> bool:
+    """Whether numbers are turned by sines and cosines on their way from the projection."""
+    turned, seen = False, 0
+    while node is not None and node.name not in PRODUCTS and seen < 200:
+        seen += 1
+        moving = [at for at, source in node.sources.items() if call.moves_inputs(source)]
+        if node.name == "mul" and len(node.args) > 1:
+            for other in node.args[:2]:
+                if isinstance(other, Tensor) and other.is_complex() and other.numel() > 1:
+                    turned = True
+                elif isinstance(other, Tensor) and other.numel() > 1 and len(moving) == 1:
+                    small = other.abs() < 1 - 1e-9
+                    turned |= bool(_rotates(node, moving[0]) and (small & (other != 0)).any())
+        node = node.sources[moving[0]] if moving else None
+    return turned
+
+
+def _values_of(call: Recorded, softmax: Node) -> str | tuple[Node, Node, int, Tensor]:
+    """The product that weights meet values in, and the places of weights in their factor."""
+    places = {id(softmax): torch.arange(softmax.value.numel()).reshape(softmax.value.shape)}
+    known = {id(softmax): softmax}
+    for node in call.nodes[softmax.number + 1 :]:
+        taken = [at for at, source in node.sources.items() if id(source) in known]
+        if not taken:
+            continue
+        source = node.sources[taken[0]]
+        if node.name in _SOFTMAX:
+            return TWICE
+        if node.name in PRODUCTS:
+            operands = (1, 2) if node.name in {"addmm", "baddbmm"} else (0, 1)
+            if taken[0][0] not in operands:
+                continue
+            side = operands.index(taken[0][0])
+            other = node.sources.get((operands[1 - side], 0))
+            if other is None or not call.moves_inputs(other):
+                return "its weights are mixed with a learned matrix before they meet values"
+            if id(other) in known:
+                return "its weights meet weights"
+            return node, source, side, places[id(source)]
+        if node.name in VIEWS | ELEMENTWISE | {"cat"} and node.value.dtype.is_floating_point:
+            try:
+                places[id(node)] = moved_places(node, places[id(source)], taken[0])
+            except (RuntimeError, IndexError, TypeError):
+                return "its weights are moved in a way that is not followed"
+            known[id(node)] = node
+        elif node.name == "div" and places[id(source)].shape == node.value.shape:
+            places[id(node)], known[id(node)] = places[id(source)], node
+    return "its weights meet no values in a product"

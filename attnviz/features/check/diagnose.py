@@ -1,0 +1,652 @@
+"""Which bug an attention module has, told from a trace of one call.
+
+Which token each row and key of a map is of, is told by moving one token of the input at a time;
+which numbers meet in a product, by the places that views give them. So heads may be laid out in any
+way: what must hold is that a map has the tokens of one item as its queries and as its keys, that
+softmax runs over the axis that the values are summed over, that the scale is 1/√d, that what is
+masked has no weight, and that a token's output is made of that token's rows. A bug is named only
+where one of these is broken.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from attnviz.features.check.anatomy import (
+    TWICE,
+    Attention,
+    as_batch,
+    back_to_projection,
+    find_attention,
+    is_rotated,
+)
+from attnviz.features.check.result import Bug
+from attnviz.features.check.trace import Change, Recorded
+
+_DROPOUT = {"native_dropout", "bernoulli", "bernoulli_", "rand_like", "_fused_dropout"}
+_FAINT = -20.0
+"""A mask must lower a score by more than that; e^-20 is 2e-9."""
+_ZERO = 1e-12
+"""Weights below that count as none."""
+
+
+@dataclass(eq=False)
+class Diagnosis:
+    """What is wrong with the attention of one call, and what is not known.
+
+    Attributes:
+        bugs: by name.
+        changes: what mends each, by its name.
+        notes: what is unusual and right.
+        failed: tests that fail without a name for it.
+    """
+
+    bugs: list[Bug] = field(default_factory=list)
+    changes: dict[str, dict[int, Change]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    maps: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What was asked of the module, as far as it is known.
+
+    Attributes:
+        heads: how many heads it is to have; None for any.
+        causal: whether a query must not see later tokens; None where nothing says.
+        masked: bool [T, S], True for what a mask that was handed in allows; None for none.
+        cross: whether keys are of another input.
+    """
+
+    heads: int | None = None
+    causal: bool | None = None
+    masked: Tensor | None = None
+    cross: bool = False
+
+
+class Doctor:
+    """Looks at one call.
+
+    Args:
+        call: as it was traced.
+        expected: what was asked for.
+    """
+
+    def __init__(self, call: Recorded, expected: Expected) -> None:
+        self.call, self.expected = call, expected
+        self.found = Diagnosis()
+        self.tokens = call.tokens
+        self.attentions, self.others = find_attention(call)
+
+    def look(self) -> Diagnosis:
+        """Everything that is wrong."""
+        if any(node.name in _DROPOUT for node in self.call.nodes):
+            self._bug("dropout", "weights A", "dropout runs in eval mode",
+                      "use nn.Dropout, or F.dropout with training=self.training")  # fmt: skip
+            return self.found
+        if any(other.endswith(TWICE) for other in self.others):
+            self._bug("softmax twice", "weights A", "softmax is taken of weights again",
+                      "softmax once, of the masked scores")  # fmt: skip
+            return self.found
+        for attention in self.attentions:
+            self._look_at(attention)
+        if self.attentions and not self.found.bugs:
+            self._merge()
+        if self.attentions and not self.found.bugs:
+            self._batches()
+        return self.found
+
+    def _bug(
+        self, name: str, step: str, what: str, change: str, mend: dict[int, Change] | None = None
+    ) -> None:
+        if any(bug.name == name for bug in self.found.bugs):
+            if mend:
+                self.found.changes[name].update(mend)
+            return
+        self.found.bugs.append(Bug(name=name, step=step, what=what, change=change))
+        self.found.changes[name] = dict(mend or {})
+
+    def _look_at(self, attention: Attention) -> None:
+        softmax = attention.softmax
+        summed = attention.summed_axes
+        if attention.dim not in summed:
+            axis = next(iter(summed), softmax.value.ndim - 1)
+            self._bug(
+                "axis", "weights A",
+                f"softmax runs over axis {attention.dim}, and values are summed over axis {axis}",
+                f"softmax(dim={axis - softmax.value.ndim}), over the keys: each row then sums to 1",
+                {softmax.number: _constant(attention.scores.value.softmax(axis))},
+            )  # fmt: skip
+            return
+        if self._layout(attention):
+            return
+        self._scale(attention)
+        self._mask(attention)
+        self._after(attention)
+        self._shared(attention)
+        self._rotary(attention)
+
+    def _rotary(self, attention: Attention) -> None:
+        """Whether positions are rotated into the wrong ones of queries, keys and values."""
+        left, right = attention.operands(attention.product)
+        values = attention.operands(attention.applied)[1 - attention.side]
+        q, k, v = (
+            is_rotated(self.call, node.sources.get((place, 0)))
+            for node, place in ((attention.product, left), (attention.product, right),
+                                (attention.applied, values))
+        )  # fmt: skip
+        if v and (q or k):
+            self._bug("rotary", "V", "values are rotated by their positions",
+                      "rotate queries and keys alone: scores then tell of distances")  # fmt: skip
+        elif q != k:
+            side = "queries" if q else "keys"
+            self._bug("rotary", "Q, K, V", f"{side} alone are rotated by their positions",
+                      "rotate queries and keys alike: scores then tell of distances")  # fmt: skip
+
+    # which tokens meet
+
+    def _layout(self, attention: Attention) -> bool:
+        """Whether the axes of heads, tokens and batch are confused; says so."""
+        sides = {
+            "Q": (
+                attention.tokens_of_right if attention.keys_are_left else attention.tokens_of_left
+            ),
+            "K": (
+                attention.tokens_of_left if attention.keys_are_left else attention.tokens_of_right
+            ),
+        }
+        mixed = [name for name, touched in sides.items() if bool((touched.sum(0) > 1).any())]
+        rows, keys = attention.tokens
+        values = attention.value_tokens
+        if mixed and self._mixed_before(attention):
+            self.found.failed.append(
+                "queries or keys are of several tokens before they meet (a layer or a convolution "
+                "stands before): check the attention by itself"
+            )
+            return True
+        if mixed:
+            if mixed == ["K"]:
+                self._bug(
+                    "transpose", "scores",
+                    "the keys that meet a query are made of several tokens: K is reshaped where it "
+                    "is to be transposed",
+                    "K.transpose(-1, -2); a view of [.., T, d] as [.., d, T] keeps no token whole",
+                )  # fmt: skip
+            else:
+                self._bug(
+                    "view", "Q, K, V",
+                    f"vectors of {' and '.join(mixed)} hold numbers of several tokens",
+                    "view to [B, T, H, d], then transpose(1, 2): a view mixes tokens with heads",
+                )  # fmt: skip
+            return True
+        if bool((values == -1).any()) and self._mixed_before(attention):
+            self.found.failed.append(
+                "values are of several tokens before they are read: check the attention by itself"
+            )
+            return True
+        if bool((values == -1).any()):
+            self._bug(
+                "view", "Q, K, V", "vectors of V hold numbers of several tokens",
+                "view V to [B, T, H, d], then transpose(1, 2), as Q and K",
+            )  # fmt: skip
+            return True
+        named = [name for name, tokens in (("Q", rows), ("K", keys)) if self._wrong(tokens, name)]
+        if named or self._wrong(values[:, None], "V"):
+            return self._confused(rows, keys, values, named)
+        real = keys[:, 0] >= 0
+        if values.shape == keys[:, 0].shape and bool(
+            (values != keys[:, 0])[real & (values >= 0)].any()
+        ):
+            self._bug(
+                "values", "head outputs",
+                "weights meet the values of other tokens than those whose keys they were taken of",
+                "lay V out as K: view to [B, T, H, d], then transpose(1, 2)",
+            )  # fmt: skip
+            return True
+        return False
+
+    def _mixed_before(self, attention: Attention) -> bool:
+        """Whether a vector is of several tokens already where it leaves its projection."""
+        values = attention.operands(attention.applied)[1 - attention.side]
+        factors = [(attention.product, place) for place in attention.operands(attention.product)]
+        for node, place in [*factors, (attention.applied, values)]:
+            source = node.sources.get((place, 0))
+            if source is None:
+                continue
+            projection, *_ = back_to_projection(self.call, source)
+            if projection is None:
+                return True
+            rows = self.call.touched(projection).any(-1).sum(0)
+            if bool((rows > 1).any()):
+                return True
+        return False
+
+    def _items(self, tokens: Tensor) -> Tensor:
+        at = torch.tensor([item for _, item, _ in self.tokens])
+        return torch.where(tokens >= 0, at[tokens.clamp_min(0)], -1)
+
+    def _positions(self, tokens: Tensor) -> Tensor:
+        at = torch.tensor([position for *_, position in self.tokens])
+        return torch.where(tokens >= 0, at[tokens.clamp_min(0)], -1)
+
+    def _wrong(self, tokens: Tensor, name: str) -> bool:
+        """Whether a map has not each token of one item equally often; [N, queries, keys]."""
+        for one in tokens:
+            line = one[:, 0] if name == "Q" else one[0]
+            line = line[line >= 0]
+            if not len(line):
+                continue
+            items = {self.tokens[t][:2] for t in line.tolist()}
+            counts = torch.bincount(line)
+            counts = counts[counts > 0]
+            number = self.tokens[int(line[0])][0]
+            length = self.call.inputs[number].shape[1]
+            if len(items) > 1 or len(counts) != length or len(set(counts.tolist())) > 1:
+                return True
+        return False
+
+    def _confused(self, rows: Tensor, keys: Tensor, values: Tensor, named: list[str]) -> bool:
+        items = self._items(keys[0, 0])
+        positions = self._positions(keys[0, 0])
+        several = len(set(items.tolist())) > 1
+        if several and len(set(positions.tolist())) == 1:
+            self._bug(
+                "batch_first", "X",
+                "tokens attend to the same position of the other items of the batch",
+                "the module takes [T, B, D]: build it with batch_first=True, or transpose(0, 1) "
+                "before and after",
+            )  # fmt: skip
+        elif several:
+            self._bug(
+                "view", "Q, K, V", "a map has keys of several items of the batch",
+                "view to [B, T, H, d], then transpose(1, 2); only then merge B and H",
+            )  # fmt: skip
+        elif len(set(keys[0, 0].tolist())) == 1:
+            self._bug(
+                "heads", "Q, K, V",
+                "the heads of one token attend to each other, and no token to another",
+                "transpose(1, 2) before the product: [B, H, T, d], so that scores are [B, H, T, S]",
+            )  # fmt: skip
+        else:
+            sides = named + (["V"] if self._wrong(values[:, None], "V") else [])
+            self._bug(
+                "view", "Q, K, V",
+                f"a map has some tokens several times and others never, by {' and '.join(sides)}",
+                "view to [B, T, H, d], then transpose(1, 2): a view straight to [B, H, T, d] has "
+                "the right shape and cuts across tokens",
+            )  # fmt: skip
+        return True
+
+    # scale, mask, weights
+
+    def _scale(self, attention: Attention) -> None:
+        width, factor = attention.width, attention.factor
+        if factor is None:
+            self.found.notes.append(
+                "queries or keys are normalized or scaled by what is learned, so that the scale is "
+                "not judged"
+            )
+            return
+        right = 1 / math.sqrt(width)
+        if math.isclose(factor, right, rel_tol=1e-5):
+            return
+        if attention.biased and math.isclose(factor, 1.0, rel_tol=1e-5):
+            self.found.notes.append("scores are not scaled, and have a position bias, as T5's")
+            return
+        model = self._model_width()
+        names = {
+            1.0: "scores are not scaled",
+            1 / width: f"scores are divided by d = {width}, not by its root",
+            math.sqrt(width): f"scores are multiplied by √d = √{width}",
+            float(width): f"scores are multiplied by d = {width}",
+            1 / math.sqrt(model): f"scores are divided by √D = √{model}, not by √d = √{width}",
+            1 / model: f"scores are divided by D = {model}",
+            width**-0.25: "scores are divided by the fourth root of d: one of Q and K is scaled",
+        }
+        keys = attention.met.shape[-1]
+        names |= {1 / math.sqrt(keys): f"scores are divided by √S = √{keys}, not by √d = √{width}"}
+        heads = self.expected.heads or model // width
+        names |= {
+            1 / math.sqrt(heads): f"scores are divided by √H = √{heads}, not by √d = √{width}"
+        }
+        for wrong, what in names.items():
+            if math.isclose(factor, wrong, rel_tol=1e-5):
+                number = attention.product.number
+                self._bug(
+                    "scale", "scaled", what, f"divide scores by √{width} = {math.sqrt(width):.4g}",
+                    {number: _times(right / factor)},
+                )  # fmt: skip
+                return
+        self.found.notes.append(f"scores are multiplied by {factor:.4g}; 1/√d would be {right:.4g}")
+
+    def _model_width(self) -> int:
+        return int(self.call.inputs[0].shape[-1])
+
+    def _pairs(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
+        """Positions of query and key, and whether the pair is of two tokens, [N, T, S]."""
+        rows, keys = attention.tokens
+        return self._positions(rows), self._positions(keys), (rows >= 0) & (keys >= 0)
+
+    def _allowed(self, attention: Attention) -> Tensor | None:
+        """What may be attended to, bool [N, T, S]; None where nothing says."""
+        rows, keys, real = self._pairs(attention)
+        if self.expected.masked is not None:
+            mask = self.expected.masked
+            if mask.ndim == 3:  # of every item
+                items = self._items(attention.tokens[1])
+                return mask[items.clamp_min(0), rows.clamp_min(0), keys.clamp_min(0)] | ~real
+            return mask[rows.clamp_min(0), keys.clamp_min(0)] | ~real
+        if self.expected.causal:
+            return (keys <= rows) | ~real
+        return None
+
+    def _mask(self, attention: Attention) -> None:
+        """What masks do, and what they should."""
+        rows, keys, real = self._pairs(attention)
+        if int(rows.max()) < 1 or not bool((rows != keys).any()):
+            return
+        where = attention.met_places.clamp_min(0)
+        weights = attention.softmax.value.reshape(-1)[where]
+        scores = attention.scores.value.reshape(-1)[where]
+        moved = self.call.touched(attention.scores).any(0).reshape(-1)[where]
+        seen = (weights > _ZERO) & real
+        fixed = ~moved & real  # scores that no token moves
+        if bool(weights.isnan().any()):
+            self._without_keys(attention, weights, (fixed | ~scores.isfinite()))
+            return
+        faint = fixed & seen & (scores > _FAINT)
+        if bool(faint.any()) and bool(moved[real].any()):
+            self._filled(attention, faint, float(scores[faint][0]))
+            return
+        allowed = self._allowed(attention)
+        if allowed is None:
+            self._hinted(attention, rows, keys, seen, real)
+        else:
+            self._against(attention, seen, allowed)
+
+    def _without_keys(self, attention: Attention, weights: Tensor, blocked: Tensor) -> None:
+        """Rows of NaN: every key of theirs is blocked."""
+        rows, keys, real = self._pairs(attention)
+        if bool(blocked[real & (keys >= rows)].all()):
+            self._off_by_one(attention, "its own token is masked too, so that the first row has no "
+                             "key and becomes NaN")  # fmt: skip
+            return
+        count = int(weights.isnan().any(-1)[0].sum())
+        self._bug(
+            "no key", "masked", f"{count} rows of a map have no key left, and softmax gives NaN",
+            "leave every row a key, or set such rows to 0 behind softmax",
+        )  # fmt: skip
+
+    def _filled(self, attention: Attention, faint: Tensor, value: float) -> None:
+        """Masked scores that keep a weight."""
+        rows, keys, real = self._pairs(attention)
+        below = (faint == ((keys < rows) & real)) | (faint == ((keys <= rows) & real))
+        if bool((faint <= (keys > rows)).all()):
+            self._bug(
+                "fill", "masked",
+                f"masked scores are filled with {value:.4g}, which softmax gives a weight: later "
+                "tokens are attended to",
+                "fill with -inf (or -1e9) before softmax", self._masked_right(attention),
+            )  # fmt: skip
+        elif bool(below.all()):
+            self._bug(
+                "inverted", "masked", "the mask falls on earlier tokens, and with a weak fill",
+                "mask keys that come later, and fill with -inf", self._masked_right(attention),
+            )  # fmt: skip
+        else:
+            self._bug(
+                "fill", "masked",
+                f"masked scores are filled with {value:.4g}, which leaves them a weight",
+                "fill with -inf (or -1e9) before softmax",
+            )  # fmt: skip
+
+    def _against(self, attention: Attention, seen: Tensor, allowed: Tensor) -> None:
+        """What has a weight, against what may have one; bool [N, T, S] both."""
+        rows, keys, real = self._pairs(attention)
+        own, later = keys == rows, (keys > rows) & real
+        leaks, lost = seen & ~allowed & real, ~seen & allowed & real
+        causal = bool(self.expected.causal)
+        second = rows > 0  # with all of its keys at -1e9, the first row is uniform
+        if not bool(leaks.any()):
+            if causal and bool(lost.any()) and bool((lost <= own).all()):
+                self._off_by_one(attention, "a token does not see itself")
+        elif not bool((attention.met.abs() > _ZERO)[leaks].any()):
+            return  # taken away behind softmax, which is said there
+        elif causal and bool((seen == ((keys < rows) & real))[second].all()):
+            self._off_by_one(attention, "a token does not see itself, and the first sees them all")
+        elif causal and bool((leaks <= (keys == rows + 1)).all()):
+            self._off_by_one(attention, "each token sees the next one")
+        elif causal and bool((seen == (later | own & real)).all() or (seen == later).all()):
+            self._inverted(attention)
+        elif self._by_head(attention, seen, real):
+            return
+        elif causal and bool(seen[real].all()):
+            self._bug(
+                "no mask", "masked", "later tokens are attended to: no mask reaches the scores",
+                "fill the scores of later keys with -inf before softmax",
+                self._masked_right(attention),
+            )  # fmt: skip
+        else:
+            self.found.failed.append("a mask does not block what it is to block")
+
+    def _inverted(self, attention: Attention) -> None:
+        self._bug(
+            "inverted", "masked", "a token sees itself and later ones: the mask is inverted",
+            "mask what comes later (triu with diagonal=1), and keep the lower triangle",
+            self._masked_right(attention),
+        )  # fmt: skip
+
+    def _by_head(self, attention: Attention, seen: Tensor, real: Tensor) -> bool:
+        """Whether a mask falls on some maps alone, as one that broadcasts over the wrong axis."""
+        whole = seen.masked_fill(~real, True).flatten(1).all(1)
+        if bool(whole.any()) and not bool(whole.all()):
+            self._bug(
+                "mask axis", "masked",
+                f"{int(whole.sum())} of {len(whole)} maps are not masked: the mask is laid over "
+                "another axis",
+                "give the mask the shape [T, S] or [B, 1, T, S], the same for all heads",
+                self._masked_right(attention),
+            )  # fmt: skip
+            return True
+        return False
+
+    def _off_by_one(self, attention: Attention, what: str) -> None:
+        self._bug(
+            "off by one", "masked", f"the causal mask is off by one: {what}",
+            "block keys j > i: torch.triu(ones, diagonal=1), or keep torch.tril(ones)",
+            self._masked_right(attention),
+        )  # fmt: skip
+
+    def _masked_right(self, attention: Attention) -> dict[int, Change]:
+        """The softmax with the raw scores masked as they should be."""
+        rows, keys, real = self._pairs(attention)
+        wrong = torch.zeros(attention.softmax.value.numel(), dtype=torch.bool)
+        where = attention.met_places.clamp_min(0)
+        wrong[where[(keys > rows) & real]] = True
+        raw = attention.product.value.reshape(-1)[attention.score_places.clamp_min(0)]
+        scale = 1 / math.sqrt(attention.width)
+        factor = attention.factor if attention.factor is not None else scale
+        sides = self._side_factor(attention)
+        scores = raw * (factor / sides)
+        masked = scores.masked_fill(wrong.reshape(scores.shape), -torch.inf)
+        return {attention.softmax.number: _constant(masked.softmax(attention.dim))}
+
+    def _side_factor(self, attention: Attention) -> float:
+        """What of the scale lies in Q and K already, before their product."""
+        total = 1.0
+        left, right = attention.operands(attention.product)
+        for place in (left, right):
+            source = attention.product.sources.get((place, 0))
+            if source is not None:
+                total *= back_to_projection(self.call, source)[1]
+        return total
+
+    def _hinted(
+        self, attention: Attention, rows: Tensor, keys: Tensor, seen: Tensor, real: Tensor
+    ) -> None:
+        """Without a word on masks: what a triangle that is not whole says."""
+        own, later, earlier = (real & mask for mask in (keys == rows, keys > rows, keys < rows))
+        if not bool(seen[later].any()):
+            if not bool(seen[own].any()):
+                self._off_by_one(attention, "a token does not see itself")
+        elif bool(seen[real].all()):
+            return
+        elif bool((seen & later <= (keys == rows + 1)).all()):
+            self._off_by_one(attention, "each token sees the next one")
+        elif not bool(seen[earlier].any()):
+            self._inverted(attention)
+        else:
+            self._by_head(attention, seen, real)
+
+    def _after(self, attention: Attention) -> None:
+        """Whether weights are changed between softmax and values."""
+        known = attention.met_places >= 0
+        weights = attention.softmax.value.reshape(-1)[attention.met_places.clamp_min(0)]
+        met = attention.met
+        if met.shape != weights.shape or bool(weights.isnan().any()):
+            return
+        apart = ((met - weights).abs() > 1e-9) & known
+        if not bool(apart.any()):
+            return
+        sums = met.sum(-1)
+        gone = (met.abs() <= _ZERO) & (weights > _ZERO)
+        if bool(gone.any()) and bool((apart <= gone).all()):
+            low = float(sums.min())
+            rows, keys, _ = self._pairs(attention)
+            mend = self._masked_right(attention) if bool((gone <= (keys > rows)).all()) else {}
+            self._bug(
+                "mask after softmax", "masked",
+                f"weights are set to 0 after softmax: rows sum to {low:.2f} and more, not to 1",
+                "fill scores with -inf before softmax", mend,
+            )  # fmt: skip
+        elif bool(gone.any()) and bool(((sums - 1).abs() < 1e-6).all()):
+            self.found.notes.append("weights are masked after softmax and brought back to sum 1")
+        elif not bool(((sums - 1).abs() < 1e-6).all()):
+            number = attention.weights.number
+            self._bug(
+                "weights changed", "weights A",
+                f"weights are changed after softmax: rows sum to {float(sums.min()):.3g} to "
+                f"{float(sums.max()):.3g}",
+                "multiply V by what softmax gives",
+                {} if attention.weights is attention.softmax else {number: _constant(
+                    attention.softmax.value.reshape(-1)[attention.weight_places.clamp_min(0)])},
+            )  # fmt: skip
+        else:
+            self.found.notes.append("weights are changed after softmax, and still sum to 1")
+
+    def _shared(self, attention: Attention) -> None:
+        """Whether queries and keys are the same numbers."""
+        left, right = attention.operands(attention.product)
+        a, b = attention.product.args[left], attention.product.args[right].transpose(-1, -2)
+        if a.shape != b.shape or self.expected.cross or a.shape[-2] < 2:
+            return
+        ratio = a / b
+        finite = ratio[ratio.isfinite()]
+        if finite.numel() and bool(((finite - finite[0]).abs() < 1e-9).all()):
+            self._bug(
+                "one matrix", "K", "queries and keys are the same numbers: one matrix makes both",
+                "give Q and K a matrix each; scores are symmetric otherwise",
+            )  # fmt: skip
+
+    # what becomes of head outputs
+
+    def _merge(self) -> None:
+        reached: list[Tensor] = []
+        for first in self.attentions:
+            later = [a for a in self.attentions if a.softmax.number > first.applied.number]
+            if any(self.call.moves(first.applied, a.scores) for a in later):
+                self.found.failed.append(
+                    "one layer reads what another's attention gives: check the attention by itself"
+                )
+                return
+        for attention in self.attentions:
+            value = attention.applied.value
+            laid = value if attention.side == 0 else value.transpose(-1, -2)
+            rows = attention.tokens[0].amax(-1)  # [N, queries]
+            for item, position in self._wanted():
+                token = next(
+                    (n for n, t in enumerate(self.tokens) if t[1:] == (item, position)), None
+                )
+                places = rows.eq(-3 if token is None else token)[..., None]
+                places = places.expand(as_batch(laid).shape)
+                if not bool(places.any()):
+                    continue
+                places = places.reshape(laid.shape)
+                marked = places if attention.side == 0 else places.transpose(-1, -2)
+                moved = self.call.moved(attention.applied, marked)
+                at = {(int(b), int(t)) for b, t in moved.any(-1).nonzero().tolist()}
+                if at - {(item, position)} or not at:
+                    self._merged_wrong(at, item, position)
+                    return
+            reached += self._channels(attention, rows, laid)
+        if reached and len(reached) > 1 and self._apart(reached):
+            self._bug(
+                "no W_O", "Y",
+                "each head moves only its own part of the output: nothing mixes the heads",
+                "end with W_O: Y = Z W_O, a D × D matrix over all heads",
+            )  # fmt: skip
+
+    def _wanted(self) -> list[tuple[int, int]]:
+        last = self.call.inputs[0].shape[1] - 1
+        return [(0, 1), (1, last), (0, 3)]
+
+    def _merged_wrong(self, at: set[tuple[int, int]], item: int, position: int) -> None:
+        if not at:
+            self._bug("unused", "Z", "what heads read never reaches the output",
+                      "return what the heads give, joined and multiplied by W_O")  # fmt: skip
+            return
+        others = sorted(t for _, t in at if (_, t) != (item, position))
+        self._bug(
+            "merge", "Z concat",
+            f"the heads' output for token {position} ends up at "
+            f"{'tokens ' + ', '.join(map(str, others[:4])) if others else 'another item'}",
+            "transpose(1, 2) back to [B, T, H, d], then contiguous().view(B, T, D): without it the "
+            "concat glues different tokens together",
+        )  # fmt: skip
+
+    def _channels(self, attention: Attention, rows: Tensor, laid: Tensor) -> Iterator[Tensor]:
+        """Which channels of one token's output each head moves, bool [D] each."""
+        token = next(n for n, t in enumerate(self.tokens) if t[1:] == (0, 1))
+        batched = as_batch(laid)
+        for number, line in enumerate(rows):
+            for row in (line == token).nonzero().flatten().tolist():
+                places = torch.zeros(batched.shape, dtype=torch.bool)
+                places[number, row] = True
+                places = places.reshape(laid.shape)
+                marked = places if attention.side == 0 else places.transpose(-1, -2)
+                yield self.call.moved(attention.applied, marked)[0, 1]
+
+    @staticmethod
+    def _apart(reached: Sequence[Tensor]) -> bool:
+        """Whether no channel is moved by two heads."""
+        return bool((torch.stack(list(reached)).sum(0) <= 1).all())
+
+    def _batches(self) -> None:
+        touched = self.call.output_touched()
+        for number, (_, item, _) in enumerate(self.tokens):
+            others = touched[number].any(-1).any(-1)
+            others[item] = False
+            if bool(others.any()):
+                self.found.failed.append("an item's output moves with another item of the batch")
+                return
+        if self.expected.causal and self.expected.masked is None:
+            for number, (_, item, position) in enumerate(self.tokens):
+                if bool(touched[number][item, :position].any()):
+                    self.found.failed.append("an earlier token's output moves with a later token")
+                    return
+
+
+def _times(factor: float) -> Change:
+    """A result multiplied by a number."""
+    return lambda value: value * factor
+
+
+def _constant(tensor: Tensor) -> Change:
+    """Another result of the same size."""
+    return lambda value: tensor.reshape(value.shape)

@@ -1,0 +1,463 @@
+"""A module is called in every way it takes, each call is looked at, and what is wrong is mended."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from attnviz.errors import InputError
+from attnviz.features.check.anatomy import Attention
+from attnviz.features.check.diagnose import Diagnosis, Doctor, Expected
+from attnviz.features.check.module import (
+    Subject,
+    mask_forms,
+    one_line,
+    padding_forms,
+    unused,
+)
+from attnviz.features.check.result import Bug, ModuleCheck, Verdict
+from attnviz.features.check.trace import (
+    PRODUCTS,
+    VIEWS,
+    Node,
+    Recorded,
+    Trace,
+    is_product_side,
+    plain_kernels,
+)
+
+_MOST_BUGS = 4
+_CLOSE = 1e-9
+_FORMS = 4
+"""Forms of a mask that are looked at where none blocks as many keys as it should."""
+
+
+class Look(NamedTuple):
+    """One call, what was asked of it, and what was seen."""
+
+    call: Recorded
+    doctor: Doctor
+    found: Diagnosis
+    extra: Mapping[str, Any]
+
+
+def examine(
+    subject: Subject,
+    *,
+    heads: int | None = None,
+    causal: bool | None = None,
+    mask: Any = None,
+    step: Callable[[Tensor, int], Any] | None = None,
+) -> ModuleCheck:
+    """Say which bug a module has, that it has none, or what it fails without a name for it.
+
+    ``step``: gives the output [B, 1, D] of one token [B, 1, D] at a position, with a cache.
+    """
+    name = type(subject.module).__name__
+    looks, notes = [], list(subject.notes)
+    try:
+        for look, note in _looks(subject, heads, causal, mask):
+            looks.append(look)
+            notes += [note] if note else []
+            if look.found.bugs:
+                break
+    except _Broken as broken:
+        return ModuleCheck(module=name, verdict="bug", bugs=(broken.bug,), notes=tuple(notes))
+    last = looks[-1]
+    bugs = list(last.found.bugs)
+    if bugs:
+        bugs = _with_figures(last, Expected(heads, causal), bugs)
+    else:
+        bugs += _structure(subject, last, heads)
+    if not bugs and step is not None:
+        bugs += _stepped(last, step)
+    bugs = _with_unused(subject, last, bugs)
+    seen = [attention for look in looks for attention in look.doctor.attentions]
+    notes += [note for look in looks for note in look.found.notes]
+    failed = [test for look in looks for test in look.found.failed]
+    if not seen and not bugs:
+        failed.append("no softmax was seen between two products of tensors of tokens")
+        failed += look_others(looks)
+    verdict: Verdict = "bug" if bugs else "unknown" if failed else "right"
+    before, after = _maps(last, bugs)
+    batch, queries, width = last.call.inputs[0].shape
+    return ModuleCheck(
+        module=name,
+        verdict=verdict,
+        bugs=tuple(bugs),
+        failed=tuple(dict.fromkeys(failed)),
+        notes=tuple(dict.fromkeys(notes)),
+        heads=_heads(last),
+        sizes=(batch, queries, width),
+        map=before,
+        mended_map=after,
+    )
+
+
+def look_others(looks: list[Look]) -> list[str]:
+    """The softmaxes that are none of attention, with the reason."""
+    return [other for look in looks for other in look.doctor.others]
+
+
+class _Broken(Exception):
+    """The module raises an error that has a name."""
+
+    def __init__(self, bug: Bug) -> None:
+        super().__init__(bug.what)
+        self.bug = bug
+
+
+def _looks(
+    subject: Subject, heads: int | None, causal: bool | None, mask: Any
+) -> Iterator[tuple[Look, str]]:
+    """A look at each way of calling the module, with what is to be said of it."""
+    asked = bool(subject.causal if causal is None else causal)
+    through_mask = bool(subject.mask) and mask is None and not subject.causal
+    if mask is not None and subject.mask:
+        yield _look(subject, {subject.mask: mask}, Expected(heads, causal, cross=subject.cross)), ""
+        return
+    if not subject.needs_mask:
+        own = asked and not through_mask
+        expected = Expected(heads, True if own else None, cross=subject.cross)
+        yield _look(subject, {}, expected), ""
+    if subject.mask and mask is None and not subject.cross:
+        look, note = _with_masks(subject, subject.mask, mask_forms, heads, asked or None)
+        if look is not None:
+            yield look, note
+    if subject.padding and not subject.cross:
+        look, note = _with_masks(subject, subject.padding, padding_forms, heads, None)
+        if look is not None:
+            yield look, note
+
+
+def _look(subject: Subject, extra: Mapping[str, Any], expected: Expected) -> Look:
+    try:
+        call = Recorded(lambda inputs: subject.call(inputs, extra), subject.inputs)
+    except Exception as error:
+        raise _named_error(error) from error
+    doctor = Doctor(call, expected)
+    return Look(call, doctor, doctor.look(), extra)
+
+
+def _named_error(error: Exception) -> Exception:
+    """An error of the module as the bug that it is, or as the user's input."""
+    text = one_line(error)
+    if "view size is not compatible" in text:
+        return _Broken(Bug(
+            name="contiguous", step="Z concat", what="view after transpose fails: the numbers no "
+            "longer lie in that order", change=".contiguous() before .view, or .reshape",
+        ))  # fmt: skip
+    return InputError(f"the module cannot be called: {text}")
+
+
+def _with_masks(
+    subject: Subject, name: str, forms: Any, heads: int | None, causal: bool | None
+) -> tuple[Look | None, str]:
+    """The first form of a mask that the module reads as it is meant; else the most telling one."""
+    batch, queries, _ = subject.inputs[0].shape
+    keys = subject.inputs[-1].shape[1]
+    kept: list[tuple[int, Look, str]] = []
+    runs = []
+    for form, given, allowed in forms(batch, queries, keys):
+        share = _blocked_share(subject, {name: given})
+        if share is not None:
+            wanted = float((~allowed).double().mean())
+            runs.append((abs(share - wanted) > _CLOSE, form, given, allowed))
+    runs.sort(key=lambda run: run[0])  # first those that block as many keys as they should
+    for wrong, form, given, allowed in runs:
+        if wrong and len(kept) >= _FORMS:
+            break
+        expected = Expected(heads, causal, allowed, subject.cross)
+        try:
+            look = _look(subject, {name: given}, expected)
+        except (InputError, _Broken):
+            continue
+        if not look.found.bugs and not look.found.failed:
+            return look, f"{name} {form}"
+        blocks = {bug.name for bug in look.found.bugs}
+        telling = bool(blocks & {"mask after softmax", "fill", "off by one", "mask axis"})
+        other = bool(blocks - {"no key", "inverted", "no mask"})
+        kept.append((0 if telling else 1 if other else 2 if not blocks else 3, look, form))
+    if not kept:
+        return None, ""
+    kept.sort(key=lambda entry: entry[0])
+    rank, look, form = kept[0]
+    if rank >= 2 and not any(bug.name not in {"no key", "inverted"} for bug in look.found.bugs):
+        ignored = all(_same_output(subject, entry[1]) for entry in kept)
+        if ignored:
+            look.found.bugs[:] = [Bug(
+                name="mask ignored", step="masked",
+                what=f"what is given as {name} changes nothing",
+                change="add the mask to scores, or fill with -inf where it blocks, before softmax",
+            )]  # fmt: skip
+    return look, f"{name} {form}"
+
+
+def _blocked_share(subject: Subject, extra: Mapping[str, Any]) -> float | None:
+    """The share of weights that are 0 in the first softmax; None where the call fails."""
+    trace = Trace()
+    try:
+        with plain_kernels(), trace:
+            subject.call(subject.inputs, extra)
+    except Exception:
+        return None
+    for node in trace.nodes:
+        if "softmax" in node.name:
+            return float((node.value.abs() < 1e-12).double().mean())
+    return 0.0
+
+
+def _same_output(subject: Subject, look: Look) -> bool:
+    try:
+        plain = Recorded(lambda inputs: subject.call(inputs, {}), subject.inputs).output
+    except Exception:
+        return False
+    return plain.shape == look.call.output.shape and bool(
+        ((plain - look.call.output).abs() < _CLOSE).all()
+    )
+
+
+def _heads(look: Look) -> int:
+    """How many maps an item has."""
+    batch, queries, _ = look.call.inputs[0].shape
+    rows = sum(a.met.shape[0] * a.met.shape[1] for a in look.doctor.attentions)
+    return rows // (batch * queries)
+
+
+def _structure(subject: Subject, look: Look, heads: int | None) -> list[Bug]:
+    """Heads that are too few, and key heads that meet the wrong queries."""
+    bugs: list[Bug] = []
+    there = _heads(look)
+    if heads and there and there < heads:
+        bugs.append(Bug(
+            name="heads", step="Q, K, V", what=f"{there} maps are computed, not {heads}",
+            change="cut D into heads: view to [B, T, H, d], then transpose(1, 2)",
+        ))  # fmt: skip
+    for attention in look.doctor.attentions:
+        groups = {side: _groups(look, attention, side) for side in ("K", "V")}
+        shared = [g for g in groups.values() if g and 1 < len(set(g)) < len(g)]
+        size = len(shared[0]) // len(set(shared[0])) if shared else 0
+        if shared and any(g == [n % len(set(g)) for n in range(len(g))] for g in shared):
+            bugs.append(Bug(
+                name="tiled", step="K",
+                what="key/value heads are tiled: query head h meets head h mod G",
+                change=f"repeat_interleave({size}, dim=1): neighbouring query heads share one",
+            ))  # fmt: skip
+        elif len(shared) == 2 and shared[0] != shared[1]:
+            bugs.append(Bug(
+                name="tiled", step="K", what="a query head has keys of one head, values of another",
+                change="repeat_interleave K and V alike",
+            ))  # fmt: skip
+    return bugs
+
+
+def _groups(look: Look, attention: Attention, side: str) -> list[int]:
+    """Which key/value head each head of the first item has, told from equal numbers."""
+    product = attention.product if side == "K" else attention.applied
+    left, right = attention.operands(product)
+    keys_left = attention.keys_are_left if side == "K" else attention.side == 1
+    factor = product.args[left if keys_left else right]
+    batch = look.call.inputs[0].shape[0]
+    if factor.ndim != 3 or len(factor) % batch or len(factor) == batch:
+        return []
+    maps = factor[: len(factor) // batch]
+    first: list[int] = []
+    for index in range(len(maps)):
+        same = next(n for n in range(index + 1) if bool((maps[n] == maps[index]).all()))
+        first.append(same)
+    order = {value: number for number, value in enumerate(dict.fromkeys(first))}
+    return [order[value] for value in first]
+
+
+def _with_unused(subject: Subject, look: Look, bugs: list[Bug]) -> list[Bug]:
+    """A matrix that takes no part names a bug, or explains one."""
+    try:
+        names = unused(subject, look.extra)
+    except Exception:
+        return bugs
+    parts = [n for n in names if _is_projection(n)]
+    if not parts:
+        return bugs
+    lone = ", ".join(parts)
+    if not bugs:
+        return [Bug(name="unused", step="Q, K, V", what=f"{lone} takes no part in the output",
+                    change="use it, or take it away")]  # fmt: skip
+    return [Bug(**{**_fields(bug), "what": f"{bug.what} ({lone} is never used)"})
+            if bug.name in {"one matrix", "no W_O"} else bug for bug in bugs]  # fmt: skip
+
+
+def _is_projection(name: str) -> bool:
+    lower = name.lower()
+    return any(word in lower for word in (
+        "q", "k_", "key", "_k", "wk", "v_", "val", "_v", "wv", "out", "proj", "w_o", "wo", "fc",
+        "dense", "o_",
+    ))  # fmt: skip
+
+
+def _fields(bug: Bug) -> dict[str, Any]:
+    return {name: getattr(bug, name) for name in Bug.__dataclass_fields__}
+
+
+def _stepped(look: Look, step: Callable[[Tensor, int], Any]) -> list[Bug]:
+    """Whether decoding token by token gives what the whole text gives."""
+    x = look.call.inputs[0]
+    for position in range(x.shape[1]):
+        with torch.no_grad():
+            given = step(x[:, position : position + 1], position)
+        output = given if isinstance(given, Tensor) else given[0]
+        apart = float((output[:, -1] - look.call.output[:, position]).abs().max())
+        if apart > 1e-6 * (1 + float(look.call.output.abs().max())):
+            return [Bug(
+                name="cache", step="K",
+                what=f"token by token, position {position} gets another output than in one pass",
+                change="at step t the cache holds keys and values 0 … t, each at its own position",
+                off=apart,
+            )]  # fmt: skip
+    return []
+
+
+# figures: how far the output is off, and what is left once it is mended
+
+
+def _with_figures(look: Look, asked: Expected, bugs: list[Bug]) -> list[Bug]:
+    """The bugs with how far they put the output off; others that show once these are mended."""
+    done: list[Bug] = []
+    call, found = look.call, look.found
+    changes: dict[int, Any] = {}
+    for _ in range(_MOST_BUGS):
+        right = right_output(call, look.doctor.attentions, look.doctor.expected)
+        for bug in found.bugs:
+            mend = found.changes.get(bug.name) or {}
+            off, after = None, None
+            if mend:
+                _, mended = call.run(mend)
+                off = _apart(mended, look.call.output)
+                if right is not None and _apart(mended, right) < 1e-6:
+                    after = _apart(mended, right)
+            elif right is not None:
+                off = _apart(right, look.call.output)
+            done.append(Bug(**{**_fields(bug), "off": off, "after": after}))
+        if not all(found.changes.get(bug.name) for bug in found.bugs):
+            return done
+        for bug in found.bugs:
+            changes |= found.changes[bug.name]
+        call = Recorded(look.call.call, look.call.inputs, dict(changes))
+        doctor = Doctor(call, look.doctor.expected)
+        found = doctor.look()
+        known = {bug.name for bug in done}
+        found.bugs = [bug for bug in found.bugs if bug.name not in known]
+        if not found.bugs:
+            return done
+    return done
+
+
+def _apart(a: Tensor, b: Tensor) -> float:
+    if a.shape != b.shape:
+        return math.inf
+    apart = (a - b).abs()
+    finite = apart[apart.isfinite()]
+    return float(finite.max()) if finite.numel() else math.inf
+
+
+def right_output(call: Recorded, attentions: list[Attention], expected: Expected) -> Tensor | None:
+    """What the module would give with the formula between its own projections and W_O.
+
+    Returns [B, T, D]; None where these are not plain matrices before and behind one attention.
+    """
+    if len(attentions) != 1:
+        return None
+    (attention,) = attentions
+    left, right = attention.operands(attention.product)
+    if attention.keys_are_left and attention.dim in attention.summed_axes:
+        left, right = right, left
+    values = attention.operands(attention.applied)[1 - attention.side]
+    q, k, v = (
+        _projected(call, node, place)
+        for node, place in ((attention.product, left), (attention.product, right),
+                            (attention.applied, values))
+    )  # fmt: skip
+    joined = _joined(call, attention.applied)
+    if q is None or k is None or v is None or joined is None:
+        return None
+    width = attention.width
+    batch, queries, total = q.shape
+    heads, groups = total // width, k.shape[-1] // width
+    if heads * width != total or not groups or heads % groups or v.shape[-1] % groups:
+        return None
+    split = [x.reshape(batch, x.shape[1], -1, n).transpose(1, 2) for x, n in (
+        (q, width), (k, width), (v, v.shape[-1] // groups))]  # fmt: skip
+    query, key, value = split[0], *(x.repeat_interleave(heads // groups, 1) for x in split[1:])
+    scores = query @ key.transpose(-1, -2) / math.sqrt(width)
+    if expected.masked is not None:
+        mask = expected.masked
+        scores = scores.masked_fill(~(mask if mask.ndim == 2 else mask[:, None]), -torch.inf)
+    elif expected.causal:
+        scores = scores.masked_fill(
+            ~torch.ones(scores.shape[-2:], dtype=torch.bool).tril(), -torch.inf
+        )
+    z = (scores.softmax(-1) @ value).transpose(1, 2).reshape(batch, queries, -1)
+    if z.numel() != joined.value.numel():
+        return None
+    _, output = call.run({joined.number: lambda given: z.reshape(given.shape)})
+    return output
+
+
+def _projected(call: Recorded, product: Node, place: int) -> Tensor | None:
+    """The projection that a factor is made of by views and numbers alone, [B, T, width]."""
+    node = product.sources.get((place, 0))
+    tokens = call.tokens
+    for _ in range(60):
+        if node is None or (node.name not in VIEWS | {"mul", "div", "add"} | PRODUCTS):
+            return None
+        for number, x in enumerate(call.inputs):
+            rows = x.shape[0] * x.shape[1]
+            if node.value.shape[:-1].numel() != rows:
+                continue
+            touched = call.touched(node).reshape(len(tokens), rows, -1).any(-1)
+            wanted = [n for n, t in enumerate(tokens) if t[0] == number]
+            if bool((touched[wanted] == torch.eye(rows, dtype=torch.bool)).all()):
+                return node.value.reshape(*x.shape[:2], -1)
+        if node.name in PRODUCTS:
+            return None
+        moving = [at for at, source in node.sources.items() if call.moves_inputs(source)]
+        if len(moving) != 1:
+            return None
+        node = node.sources[moving[0]]
+    return None
+
+
+def _joined(call: Recorded, applied: Node) -> Node | None:
+    """What W_O is multiplied with: the last view of what heads give before a learned matrix."""
+    known = {id(applied)}
+    for node in call.nodes[applied.number + 1 :]:
+        taken = [source for source in node.sources.values() if id(source) in known]
+        if not taken:
+            continue
+        if node.name in PRODUCTS:
+            return taken[0] if is_product_side(node, taken[0]) else None
+        if node.name not in VIEWS:
+            return None
+        known.add(id(node))
+    return None
+
+
+def _maps(look: Look, bugs: list[Bug]) -> tuple[tuple[tuple[float, ...], ...], ...]:
+    """The first map of the first item as the module has it, and as it should be; or nothing."""
+    if not look.doctor.attentions or not bugs:
+        return (), ()
+    attention = look.doctor.attentions[0]
+    before = attention.met[0]
+    after: Tensor | None = None
+    changes = {n: c for bug in bugs for n, c in (look.found.changes.get(bug.name) or {}).items()}
+    if changes:
+        again = Doctor(Recorded(look.call.call, look.call.inputs, changes), look.doctor.expected)
+        after = again.attentions[0].met[0] if again.attentions else None
+    return _listed(before), () if after is None else _listed(after)
+
+
+def _listed(weights: Tensor) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(round(v, 6) for v in row) for row in weights.nan_to_num().tolist())

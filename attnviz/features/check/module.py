@@ -1,0 +1,390 @@
+"""An attention module made and called as its signatures ask, in float64, without dropout."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attnviz.errors import InputError, UsageError
+
+BATCH, LENGTH, SOURCE_LENGTH = 2, 7, 9
+"""B, T and S; no two sizes of a call are alike."""
+
+_WIDTH = (
+    "d_model", "embed_dim", "hidden_size", "dim", "n_embd", "emb_dim", "d_in", "embedding_dim",
+    "embed_size", "input_dim", "model_dim", "dim_model", "num_hiddens", "d_out", "in_dim", "width",
+    "d", "dmodel", "emb_size", "hidden_dim", "n_units", "query_dim", "channels", "in_features",
+    "features", "output_dim", "n_state", "emb", "k", "size", "d_hidden", "inner_dim", "query_size",
+    "key_size", "value_size", "embedding_size", "d_embed",
+)  # fmt: skip
+_HEADS = ("num_heads", "n_heads", "heads", "n_head", "h", "nhead", "num_attention_heads", "nheads",
+          "n_attn_heads", "attention_heads", "num_query_heads", "H", "head")  # fmt: skip
+_KV_HEADS = ("num_kv_heads", "n_kv_heads", "kv_heads", "num_key_value_heads", "n_kv_head",
+             "num_groups", "n_kv_groups", "num_kv_groups", "kv_head")  # fmt: skip
+_HEAD_WIDTH = (
+    "head_dim",
+    "d_head",
+    "dim_head",
+    "head_size",
+    "d_k",
+    "d_v",
+    "d_q",
+    "d_key",
+    "d_value",
+)
+_LENGTH = ("context_length", "block_size", "max_len", "max_seq_len", "seq_len", "n_ctx",
+           "max_length", "max_position_embeddings", "ctx_len", "n_positions",
+           "num_patches", "T")  # fmt: skip
+_QUERIES = ("query", "queries", "q", "x_q", "q_input", "target", "tgt")
+_KEYS = ("key", "keys", "k", "x_k", "k_input")
+_VALUES = ("value", "values", "v", "x_v", "v_input")
+_OTHERS = ("context", "memory", "encoder_output", "enc", "enc_out", "y", "kv", "source", "src2",
+           "encoder_hidden_states", "key_value_states", "cond", "x_kv", "encoder_outputs", "ctx",
+           "x2", "x_2", "enc_output", "encoder_out", "x_kv", "other")  # fmt: skip
+_CAUSAL = re.compile(r"causal|autoregressive", re.IGNORECASE)
+_MASKED = re.compile(r"masked_?(self|multi|attention|head)", re.IGNORECASE)
+
+
+def load_class(where: str) -> type[nn.Module]:
+    """The class that ``file.py:Class`` names; its file is run.
+
+    Raises:
+        InputError: no such file, it cannot be run, or it has no such module.
+    """
+    name, _, wanted = where.rpartition(":")
+    path = Path(name)
+    if not path.is_file():
+        raise InputError(f"no such file: {name}")
+    spec = importlib.util.spec_from_file_location(f"_attnviz_checked_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look there
+    folder = str(path.resolve().parent)
+    sys.path.insert(0, folder)
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise InputError(f"{name} cannot be run: {one_line(error)}") from error
+    finally:
+        sys.path.remove(folder)
+    found = getattr(module, wanted, None)
+    if not (isinstance(found, type) and issubclass(found, nn.Module)):
+        there = [
+            key for key, value in vars(module).items()
+            if isinstance(value, type) and issubclass(value, nn.Module)
+            and value.__module__ == spec.name
+        ]  # fmt: skip
+        choose = f"; it has {', '.join(there)}" if there else ""
+        raise InputError(f"{name} has no torch module called {wanted or '(nothing)'}{choose}")
+    return found
+
+
+def build(
+    cls: type[nn.Module], d_model: int, heads: int, kv_heads: int | None, given: Mapping[str, Any]
+) -> nn.Module:
+    """The module, with the sizes under the names that its constructor has for them.
+
+    Raises:
+        UsageError: a parameter of the constructor that is not known; or what it raises itself.
+    """
+    values = _sizes(d_model, heads, kv_heads)
+    keywords: dict[str, Any] = {}
+    missing: list[str] = []
+    for name, parameter in list(inspect.signature(cls.__init__).parameters.items())[1:]:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        if name in given:
+            keywords[name] = given[name]
+        elif name in values and (name in _WIDTH + _HEADS + _KV_HEADS + _LENGTH or
+                                 parameter.default is parameter.empty):  # fmt: skip
+            if values[name] is not None:
+                keywords[name] = values[name]
+        elif name in ("config", "cfg", "args", "params", "model_args", "conf"):
+            keywords[name] = SimpleNamespace(**{**values, **given})
+        elif "drop" in name and parameter.default is parameter.empty:
+            keywords[name] = 0.0
+        elif parameter.default is parameter.empty:
+            missing.append(name)
+    unknown = set(given) - set(keywords)
+    if unknown and not any(isinstance(v, SimpleNamespace) for v in keywords.values()):
+        raise UsageError(f"{cls.__name__} takes no {', '.join(sorted(unknown))}")
+    if missing:
+        raise UsageError(
+            "{} needs {}, whose value is not known; {given}",
+            cls.__name__, ", ".join(missing), given=f"{missing[0]}=...",
+        )  # fmt: skip
+    torch.manual_seed(0)
+    try:
+        return cls(**keywords)
+    except Exception as error:
+        raise InputError(f"{cls.__name__} cannot be made: {one_line(error)}") from error
+
+
+def _sizes(d_model: int, heads: int, kv_heads: int | None) -> dict[str, Any]:
+    values: dict[str, Any] = dict.fromkeys(_WIDTH, d_model) | dict.fromkeys(_HEADS, heads)
+    values |= dict.fromkeys(_KV_HEADS, heads if kv_heads is None else kv_heads)
+    values |= dict.fromkeys(_HEAD_WIDTH, d_model // heads)
+    values |= dict.fromkeys(_LENGTH, 2 * SOURCE_LENGTH)
+    values |= {"bias": True, "qkv_bias": True, "dropout": 0.0, "attn_pdrop": 0.0, "p": 0.0,
+               "resid_pdrop": 0.0, "attention_dropout": 0.0, "causal": False, "use_bias": True,
+               "attention_probs_dropout_prob": 0.0, "attn_dropout": 0.0, "resid_dropout": 0.0,
+               "embd_pdrop": 0.0, "attention_bias": False, "rope_theta": 10000.0,
+               "norm_eps": 1e-6, "max_batch_size": BATCH, "is_causal": False}  # fmt: skip
+    return values
+
+
+@dataclass(eq=False)
+class Subject:
+    """A module and how it is called.
+
+    Attributes:
+        module: in float64 and in eval mode.
+        inputs: [B, T, D] each, which tokens are moved in.
+        call: calls it with such inputs, and a mask or None.
+        mask: the name of its parameter for masks; empty without one.
+        padding: the name of its parameter for padding; empty without one.
+        needs_mask: whether it cannot be called without.
+        cross: whether keys come from another input.
+        causal: whether its name, its settings or a buffer say that it is causal.
+        notes: how it was called, where that is not plain.
+    """
+
+    module: nn.Module
+    inputs: list[Tensor]
+    call: Callable[[Sequence[Tensor], Mapping[str, Any]], Tensor]
+    mask: str = ""
+    padding: str = ""
+    needs_mask: bool = False
+    cross: bool = False
+    causal: bool = False
+    notes: list[str] = field(default_factory=list)
+
+
+def subject_of(module: nn.Module, x: Any = None, context: Any = None) -> Subject:
+    """How a module is to be called, told from its parameters and its ``forward``.
+
+    Args:
+        module: any; it is copied, so that it stays as it is.
+        x: its input [B, T, D], or the arguments of its ``forward``, a tuple.
+        context: the other sequence [B, S, D].
+
+    Raises:
+        UsageError: its width, or what one of its arguments is to be, cannot be told.
+    """
+    import copy
+
+    module = copy.deepcopy(module).double().eval()
+    generator = torch.Generator().manual_seed(0)
+    width = _width(module)
+    given = tuple(x) if isinstance(x, list | tuple) else (() if x is None else (x,))
+    given = tuple(_doubled(value) for value in given)
+    if not given and width is None:
+        raise UsageError(
+            "the width of {} cannot be told; {x}", type(module).__name__, x="[B, T, D]"
+        )
+
+    def draw(length: int) -> Tensor:
+        return torch.randn(BATCH, length, width or 0, generator=generator, dtype=torch.float64)
+
+    sequence_first = getattr(module, "batch_first", True) is False
+    notes = ["called with [T, B, D], since batch_first is False"] if sequence_first else []
+    names, kinds = _parameters(module)
+    mask = next((n for n in names if "mask" in n and "pad" not in n and not n.startswith(
+        ("use_", "need", "is_"))), "")  # fmt: skip
+    padding = next((n for n in names if "mask" in n and "pad" in n), "")
+    inputs, order, constants = _arguments(module, names, kinds, given, context, draw)
+    cross = len({id(inputs[number]) for number in order.values()}) > 1 if order else False
+    needs = bool(mask) and kinds[mask].default is inspect.Parameter.empty
+
+    def call(current: Sequence[Tensor], extra: Mapping[str, Any]) -> Tensor:
+        arguments = dict(constants)
+        for name, number in order.items():
+            value = current[number]
+            arguments[name] = value.transpose(0, 1) if sequence_first else value
+        arguments |= extra
+        positional = {name: arguments.pop(name) for name in names if name in arguments
+                      and kinds[name].kind is inspect.Parameter.POSITIONAL_ONLY}  # fmt: skip
+        result = _first_output(module(*positional.values(), **arguments))
+        return result.transpose(0, 1) if sequence_first else result
+
+    return Subject(
+        module, inputs, call, mask, padding, needs, cross, _says_causal(module, mask), notes
+    )
+
+
+def _parameters(module: nn.Module) -> tuple[list[str], dict[str, inspect.Parameter]]:
+    parameters = inspect.signature(module.forward).parameters
+    kept = {n: p for n, p in parameters.items() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
+    if not kept:
+        kept = {"x": inspect.Parameter("x", inspect.Parameter.POSITIONAL_ONLY)}
+    return list(kept), kept
+
+
+def _arguments(
+    module: nn.Module, names: list[str], kinds: Mapping[str, inspect.Parameter],
+    given: tuple[Any, ...], context: Any, draw: Callable[[int], Tensor],
+) -> tuple[list[Tensor], dict[str, int], dict[str, Any]]:  # fmt: skip
+    """The inputs, which of them each argument takes, and the arguments that stay."""
+    inputs: list[Tensor] = []
+    order: dict[str, int] = {}
+    constants: dict[str, Any] = {}
+
+    def take(value: Tensor) -> int:
+        for number, known in enumerate(inputs):
+            if known is value or (known.shape == value.shape and bool((known == value).all())):
+                return number
+        inputs.append(value)
+        return len(inputs) - 1
+
+    if len(given) > 1:  # the arguments themselves
+        for name, value in zip(names, given, strict=False):
+            moves = isinstance(value, Tensor) and value.is_floating_point() and value.ndim == 3
+            if moves and "mask" not in name and len(inputs) < 3:
+                order[name] = take(value)
+            else:
+                constants[name] = value
+        return inputs, order, constants
+    x = given[0] if given else draw(LENGTH)
+    if not isinstance(x, Tensor) or x.ndim != 3:
+        raise UsageError("{x} is a tensor [B, T, D]", x=...)
+    first = next((name for name in names if name.lower() in _QUERIES), names[0])
+    order[first] = take(x)
+    other = None if context is None else _doubled(context)
+    for name in names:
+        if name == first:
+            continue
+        plain, empty = name.lower(), kinds[name].default is inspect.Parameter.empty
+        if "mask" in plain or plain.startswith(("need", "use_", "return", "output_")):
+            continue
+        if plain in _KEYS + _VALUES and (empty or first.lower() in _QUERIES):
+            order[name] = take(x if other is None else other)
+        elif plain in _OTHERS and (empty or other is not None):
+            order[name] = take(draw(SOURCE_LENGTH) if other is None else other)
+        elif plain in ("valid_lens", "valid_len", "lengths"):
+            constants[name] = None
+        elif empty:
+            raise UsageError(
+                "{}.forward needs {}, which is not known; give all of its arguments, {x}",
+                type(module).__name__, name, x="(x, ...)",
+            )  # fmt: skip
+    return inputs, order, constants
+
+
+def _doubled(value: Any) -> Any:
+    if hasattr(value, "detach"):
+        value = value.detach()
+        return value.double() if value.is_floating_point() else value
+    return value
+
+
+def _width(module: nn.Module) -> int | None:
+    """D: what its first matrix takes, or what it says itself."""
+    for name in ("embed_dim", "d_model", "hidden_size", "n_embd", "dim"):
+        value = getattr(module, name, None)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+    for part in module.modules():
+        if isinstance(part, nn.Linear):
+            return part.in_features
+    for parameter in module.parameters():
+        if parameter.ndim == 2:
+            return int(parameter.shape[0])
+    return None
+
+
+def _first_output(result: Any) -> Tensor:
+    if isinstance(result, Tensor):
+        return result
+    if isinstance(result, Mapping):
+        result = list(result.values())
+    for value in result if isinstance(result, list | tuple) else ():
+        if isinstance(value, Tensor) and value.ndim == 3 and value.is_floating_point():
+            return value
+    raise UsageError("the module returns no tensor [B, T, D]")
+
+
+def _says_causal(module: nn.Module, mask: str) -> bool:
+    name = type(module).__name__
+    if _CAUSAL.search(name) or (not mask and _MASKED.search(name)):
+        return True
+    flags = [getattr(module, name, None) for name in ("causal", "is_causal")]
+    if any(flag is True for flag in flags):
+        return True
+    return any(_is_triangle(buffer) for _, buffer in module.named_buffers())
+
+
+def _is_triangle(buffer: Tensor) -> bool:
+    """Whether a buffer is a causal mask, of either sign."""
+    if buffer.ndim < 2 or buffer.shape[-1] != buffer.shape[-2] or buffer.shape[-1] < 2:
+        return False
+    square = buffer.reshape(-1, *buffer.shape[-2:])[0].double()
+    values = torch.unique(square)
+    if len(values) != 2:
+        return False
+    high = (square == values[-1]).long()
+    size = len(square)
+    lower = torch.ones(size, size, dtype=torch.long).tril()
+    near = [lower, 1 - lower, lower.tril(-1), 1 - lower.tril(-1),
+            torch.ones(size, size, dtype=torch.long).tril(1)]  # fmt: skip
+    return any(bool((high == one).all()) for one in near)
+
+
+def mask_forms(batch: int, queries: int, keys: int) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """Causal masks in every form that modules take: its name, itself, and what it allows."""
+    allowed = torch.ones(queries, keys, dtype=torch.bool).tril()
+    added = torch.zeros(queries, keys, dtype=torch.float64).masked_fill(~allowed, -torch.inf)
+    ones = allowed.double()
+    for shape in ((queries, keys), (1, 1, queries, keys), (batch, queries, keys),
+                  (batch, 1, queries, keys)):  # fmt: skip
+        where = f"[{', '.join(map(str, shape))}]"
+        for word, mask in (
+            ("True = allowed", allowed), ("0 and 1", ones), ("added, 0 and -inf", added),
+            ("True = blocked", ~allowed),
+        ):  # fmt: skip
+            yield f"{where}, {word}", mask.expand(shape).clone(), allowed
+
+
+def padding_forms(batch: int, queries: int, keys: int) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """Padding masks in every form, and what they allow [B, T, S]: item 1 lacks two keys."""
+    real = torch.ones(batch, keys, dtype=torch.bool)
+    real[1, -2:] = False
+    allowed = real[:, None].expand(batch, queries, keys)
+    added = torch.zeros(batch, keys, dtype=torch.float64).masked_fill(~real, -1e9)
+    for shape in ((batch, keys), (batch, 1, 1, keys), (batch, 1, keys)):
+        where = f"[{', '.join(map(str, shape))}]"
+        for word, mask in (
+            ("True = padding", ~real), ("True = a real key", real), ("0 and 1", real.double()),
+            ("added, 0 and -1e9", added),
+        ):  # fmt: skip
+            yield f"{where}, {word}", mask.reshape(shape), allowed
+
+
+def unused(subject: Subject, extra: Mapping[str, Any]) -> list[str]:
+    """The matrices of a module that take no part in what it gives."""
+    with torch.enable_grad():
+        parameters = [(n, p) for n, p in subject.module.named_parameters() if p.requires_grad]
+        subject.module.zero_grad(set_to_none=True)
+        output = subject.call(subject.inputs, extra)
+        if not output.requires_grad:
+            return []
+        output.nan_to_num().square().sum().backward()  # type: ignore[no-untyped-call]
+        names = [n for n, p in parameters if p.ndim >= 2 and p.grad is None]
+        subject.module.zero_grad(set_to_none=True)
+    return names
+
+
+def one_line(error: BaseException) -> str:
+    """An error's kind and text, without its line breaks."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,294 @@
+"""What an attention module computes, operation by operation, and which tokens each number is of.
+
+A :class:`Trace` is the list of ATen operations of one call, the same for attention that is written
+out, for einsum, ``scaled_dot_product_attention`` and ``nn.MultiheadAttention``. A trace can be run
+again with one operation's result changed, which shows what depends on what, and what the module
+would give if that step were another. Views, permutations and broadcasts are followed by running
+them on the numbers of the places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten
+
+Change = Callable[[Tensor], Tensor]
+
+PRODUCTS = {"mm", "addmm", "bmm", "baddbmm"}
+"""Operations that contract an axis; composite ones come apart into these."""
+VIEWS = {
+    "view", "_unsafe_view", "reshape", "permute", "transpose", "t", "expand", "unsqueeze",
+    "squeeze", "slice", "select", "clone", "contiguous", "alias", "detach", "repeat", "flatten",
+    "index_select", "index", "as_strided", "unbind", "split", "split_with_sizes", "flip", "roll",
+    "unflatten", "_reshape_alias", "lift_fresh", "repeat_interleave", "movedim", "copy", "gather",
+    "chunk", "tensor_split", "_to_copy", "to", "squeeze_", "native_dropout", "unfold", "diagonal",
+    "view_as_complex", "view_as_real", "conj", "_conj", "constant_pad_nd",
+}  # fmt: skip
+"""Operations that move numbers and change none (dropout is looked for by itself)."""
+ELEMENTWISE = {
+    "add", "sub", "mul", "div", "masked_fill", "where", "clamp", "clamp_min", "clamp_max", "neg",
+    "tanh", "add_", "sub_", "mul_", "div_", "masked_fill_", "index_put", "index_put_", "copy_",
+    "rsub", "minimum", "maximum", "tril", "triu", "nan_to_num", "fill_", "dropout",
+}  # fmt: skip
+_NORMS = {
+    "native_layer_norm", "rsqrt", "pow", "mean", "linalg_vector_norm", "norm", "native_group_norm",
+    "native_batch_norm", "_fused_rms_norm", "rms_norm", "var", "var_mean", "softplus", "elu",
+    "relu", "sigmoid", "exp",
+}  # fmt: skip
+"""Operations behind which a scale is no plain factor."""
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """One operation of a call.
+
+    Attributes:
+        number: its place in the call.
+        name: of the operation, without namespace and overload.
+        run: the operation itself.
+        args: its arguments, tensors among them as they were given.
+        kwargs: its keywords.
+        sources: the nodes whose results it takes, by the place of the argument, and in its list.
+        value: a copy of what it gave; of several results the first tensor.
+        learned: whether a parameter has a part in it.
+    """
+
+    number: int
+    name: str
+    run: Any
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    sources: Mapping[tuple[int, int], Node]
+    value: Tensor
+    learned: bool
+
+
+class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """The operations of one call, in their order.
+
+    Args:
+        changes: what takes the place of an operation's result, by its number.
+    """
+
+    def __init__(self, changes: Mapping[int, Change] | None = None) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.nodes: list[Node] = []
+        self._changes = changes or {}
+        self._writer: dict[int, Node] = {}
+        self._alive: list[Any] = []  # no other tensor gets the number of one that is gone
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """No: importing torch's compiler takes seconds, and nothing is compiled here."""
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operation and keep it."""
+        kwargs = kwargs or {}
+        flat = [*args, *kwargs.values()]
+        sources: dict[tuple[int, int], Node] = {}
+        kept: list[Any] = []
+        for place, value in enumerate(flat):
+            for index, tensor in enumerate(value if isinstance(value, list | tuple) else (value,)):
+                if isinstance(tensor, Tensor) and id(tensor) in self._writer:
+                    sources[place, index] = self._writer[id(tensor)]
+            kept.append(value.clone() if isinstance(value, Tensor) else value)
+        learned = any(x.requires_grad for x in tree_flatten(flat)[0] if isinstance(x, Tensor))
+        result = func(*args, **kwargs)
+        self._alive.append(result)
+        number = len(self.nodes)
+        if number in self._changes:
+            result = _changed(result, self._changes[number])
+        first = next((x for x in tree_flatten(result)[0] if isinstance(x, Tensor)), None)
+        if first is None:
+            return result
+        name = func._schema.name.rpartition("::")[2]
+        node = Node(
+            number, name, func, tuple(kept[: len(args)]),
+            dict(zip(kwargs, kept[len(args) :], strict=True)), sources, first.detach().clone(),
+            learned or any(source.learned for source in sources.values()),
+        )  # fmt: skip
+        self.nodes.append(node)
+        for tensor in tree_flatten(result)[0]:
+            if isinstance(tensor, Tensor):
+                self._writer[id(tensor)] = node
+        if func._schema.is_mutable and isinstance(result, Tensor):
+            self._rewritten(result, node)
+        return result
+
+    def _rewritten(self, changed: Tensor, node: Node) -> None:
+        """What is written into a view is in what it is a view of, and in its other views."""
+        storage = changed.untyped_storage().data_ptr()
+        for tensor in [x for x in tree_flatten(self._alive)[0] if isinstance(x, Tensor)]:
+            before = self._writer.get(id(tensor))
+            if before in (None, node) or tensor.untyped_storage().data_ptr() != storage:
+                continue
+            value = tensor.detach().clone()
+            after = Node(len(self.nodes), "copy_", None, (before.value, node.value), {},
+                         {(0, 0): before}, value, node.learned)  # fmt: skip
+            self.nodes.append(after)
+            self._writer[id(tensor)] = after
+
+
+def _changed(result: Any, change: Change) -> Any:
+    if isinstance(result, Tensor):
+        return change(result)
+    first, *rest = result
+    return (change(first), *rest)
+
+
+@contextmanager
+def plain_kernels() -> Iterator[None]:
+    """Inside the ``with`` block attention is computed by plain operations, which can be traced."""
+    fast = torch.backends.mha.get_fastpath_enabled()
+    with ExitStack() as undo:
+        undo.callback(torch.backends.mha.set_fastpath_enabled, fast)
+        torch.backends.mha.set_fastpath_enabled(False)
+        undo.enter_context(sdpa_kernel(SDPBackend.MATH))
+        undo.enter_context(torch.no_grad())
+        yield
+
+
+@dataclass(eq=False)
+class Recorded:
+    """A call that can be made again, with the operations of its first run.
+
+    Attributes:
+        call: makes it with these inputs, and gives what the module returns, [B, T, D].
+        inputs: [B, T, D] each; several for queries, keys and values of their own.
+        changes: what takes the place of operations' results, in every run.
+    """
+
+    call: Callable[[Sequence[Tensor]], Tensor]
+    inputs: Sequence[Tensor]
+    changes: Mapping[int, Change] = field(default_factory=dict)
+    nodes: list[Node] = field(init=False)
+    output: Tensor = field(init=False)
+    _runs: dict[tuple[int, int, int], tuple[list[Node], Tensor]] = field(
+        init=False, default_factory=dict
+    )
+    _touched: dict[int, Tensor] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.nodes, self.output = self.run()
+
+    def run(
+        self, changes: Mapping[int, Change] | None = None, inputs: Sequence[Tensor] | None = None
+    ) -> tuple[list[Node], Tensor]:
+        """Make the call once more, with some results changed or with other inputs."""
+        trace = Trace({**self.changes, **(changes or {})})
+        with plain_kernels(), trace:
+            output = self.call(self.inputs if inputs is None else inputs)
+        return trace.nodes, output.detach()
+
+    @property
+    def tokens(self) -> list[tuple[int, int, int]]:
+        """Every token as (input, item, position)."""
+        return [
+            (number, item, position)
+            for number, x in enumerate(self.inputs)
+            for item in range(x.shape[0])
+            for position in range(x.shape[1])
+        ]
+
+    def touched(self, node: Node) -> Tensor:
+        """Which numbers of a node move with which token, bool [tokens, *shape]."""
+        if node.number not in self._touched:
+            self._touched[node.number] = torch.stack(
+                [_differs(nodes[node.number].value, node.value) for nodes, _ in self._perturbed()]
+            )
+        return self._touched[node.number]
+
+    def touched_argument(self, node: Node, place: int) -> Tensor:
+        """The same of an argument of a node."""
+        given = node.args[place]
+        return torch.stack(
+            [_differs(nodes[node.number].args[place], given) for nodes, _ in self._perturbed()]
+        )
+
+    def output_touched(self) -> Tensor:
+        """The same of what the module returns."""
+        return torch.stack([_differs(output, self.output) for _, output in self._perturbed()])
+
+    def _perturbed(self) -> Iterator[tuple[list[Node], Tensor]]:
+        for token in self.tokens:
+            if token not in self._runs:
+                number, item, position = token
+                inputs = [x.clone() for x in self.inputs]
+                shift = torch.linspace(0.3, 0.7, inputs[number].shape[2], dtype=torch.float64)
+                inputs[number][item, position] += shift
+                self._runs[token] = self.run(inputs=inputs)
+            yield self._runs[token]
+
+    def moved(self, node: Node, places: Tensor) -> Tensor:
+        """Which outputs move with some numbers of a node's result, bool like the output.
+
+        ``places``: bool like the node's value.
+        """
+        bumps = torch.linspace(0.5, 1.5, places.numel(), dtype=torch.float64).reshape(places.shape)
+        _, output = self.run({node.number: lambda value: value + bumps * places})
+        return _differs(output, self.output)
+
+    def moves(self, node: Node, other: Node) -> bool:
+        """Whether a later node moves with what a node gives."""
+        bumps = torch.linspace(0.5, 1.5, node.value.numel(), dtype=torch.float64)
+        nodes, _ = self.run({node.number: lambda value: value + bumps.reshape(value.shape)})
+        return bool(_differs(nodes[other.number].value, other.value).any())
+
+    def moves_inputs(self, node: Node) -> bool:
+        """Whether anything of a node moves with any token."""
+        return bool(self.touched(node).any())
+
+
+def _differs(a: Tensor, b: Tensor) -> Tensor:
+    if a.shape != b.shape:
+        return torch.ones(b.shape, dtype=torch.bool)
+    if not a.dtype.is_floating_point:
+        return a != b
+    apart = (a - b).abs() > 1e-11 * (1 + b.abs())
+    return apart | (a.isnan() != b.isnan()) | (a.isinf() != b.isinf())
+
+
+def moved_places(node: Node, places: Tensor, source: tuple[int, int]) -> Tensor:
+    """Where a view takes numbers: the operation run on their places instead.
+
+    ``places``: of the argument ``source``, integers of its shape; returns integers like the
+    result, -1 for what is of no such argument.
+    """
+    place, index = source
+    if node.name in ELEMENTWISE or node.name in {"_softmax", "_safe_softmax", "softmax", "div"}:
+        shape = node.value.shape
+        return places.expand(shape) if places.shape != shape else places
+    args = list(node.args)
+    if node.name == "cat":
+        parts = [
+            places if number == index else torch.full(t.shape, -1)
+            for number, t in enumerate(args[0])
+        ]
+        return torch.cat(parts, *args[1:])
+    if node.name in {"native_dropout", "_to_copy", "to", "detach", "alias", "lift_fresh", "copy"}:
+        return places
+    args[place] = places
+    moved = node.run(*args, **node.kwargs)
+    first = moved if isinstance(moved, Tensor) else moved[0]
+    return first if first.shape == node.value.shape else places.reshape(node.value.shape)
+
+
+def is_opaque(name: str) -> bool:
+    """Whether a scale behind this operation is no plain factor."""
+    return name in _NORMS
+
+
+def is_product_side(product: Node, source: Node) -> bool:
+    """Whether a product multiplies this with a matrix of parameters."""
+    places = (1, 2) if product.name in {"addmm", "baddbmm"} else (0, 1)
+    sides = [product.sources.get((place, 0)) for place in places]
+    return source in sides

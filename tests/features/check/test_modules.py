@@ -1,0 +1,152 @@
+"""Every planted bug gets its name, and no right module gets one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import attnviz as av
+from attnviz.cli import main
+from proofs.hand_written import RIGHT, WRONG, Einsum, Written
+
+SAMPLE = Path(__file__).parents[3] / "sample_inputs" / "attention.py"
+SIZES = ((24, 4), (40, 5))
+MANY = ((16, 2), (48, 3), (64, 8))
+
+
+def made(make: Any, d_model: int, heads: int) -> nn.Module:
+    torch.manual_seed(0)
+    module: nn.Module = make(d_model, heads)
+    return module
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_module_gets_no_bugs_name(name: str) -> None:
+    checked = av.check(made(RIGHT[name], *SIZES[0]))
+    assert checked.bugs == ()
+    assert checked.right, checked.failed
+    assert checked.heads == SIZES[0][1]
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_planted_bug_gets_its_name(name: str) -> None:
+    make, bug = WRONG[name]
+    checked = av.check(made(make, *SIZES[0]))
+    assert [found.name for found in checked.bugs] == [bug]
+    assert not checked.right
+    (found,) = checked.bugs
+    assert found.change
+    if found.after is not None:  # what is left, against the formula between the module's matrices
+        assert found.off is not None
+        assert found.off > 1e-3
+        assert found.after < 1e-12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sizes", [*SIZES[1:], *MANY], ids=str)
+def test_names_hold_at_other_sizes(sizes: tuple[int, int]) -> None:
+    for name, make in RIGHT.items():
+        checked = av.check(made(make, *sizes))
+        assert not checked.bugs, (name, checked.bugs)
+    for name, (make, bug) in WRONG.items():
+        if "tiled" in name and sizes[1] % 2:
+            continue
+        assert bug in [found.name for found in av.check(made(make, *sizes)).bugs], name
+
+
+def test_the_module_stays_as_it_is() -> None:
+    module = Einsum(24, 4).float().train()
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    av.check(module)
+    assert module.training
+    assert next(module.parameters()).dtype == torch.float32
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+    assert all(parameter.grad is None for parameter in module.parameters())
+
+
+def test_a_matrix_that_is_never_used_is_named() -> None:
+    checked = av.check(made(WRONG["one matrix"][0], 24, 4))
+    assert "w_k.weight is never used" in checked.bugs[0].what
+
+
+def test_fewer_heads_than_asked_for() -> None:
+    class Single(Einsum):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            scores = self.q(x) @ self.k(x).transpose(1, 2) / x.shape[-1] ** 0.5
+            output: torch.Tensor = self.o(scores.softmax(-1) @ self.v(x))
+            return output
+
+    assert av.check(Single(24, 4)).right
+    (bug,) = av.check(Single(24, 4), heads=4).bugs
+    assert bug.name == "heads"
+
+
+def test_a_layer_that_reads_another_is_not_judged() -> None:
+    layer = nn.TransformerEncoderLayer(24, 4, 48, batch_first=True)
+    checked = av.check(nn.TransformerEncoder(layer, 2, enable_nested_tensor=False))
+    assert checked.verdict == "unknown"
+    assert "check the attention by itself" in checked.failed[0]
+
+
+def test_a_cache_that_is_off_by_one() -> None:
+    torch.manual_seed(0)
+    module = Written(24, 4, causal=True)
+    module.double().eval()
+
+    def step(late: int) -> Any:
+        seen: list[torch.Tensor] = []
+
+        def run(x: torch.Tensor, position: int) -> torch.Tensor:
+            seen.append(x)
+            text = torch.cat(seen[: max(len(seen) - late, 1)], 1)
+            return module(text)[:, -1:]
+
+        return run
+
+    assert av.check(module, step=step(0)).right
+    (bug,) = av.check(module, step=step(1)).bugs
+    assert bug.name == "cache"
+
+
+def test_what_is_no_attention_is_said_to_be_none() -> None:
+    checked = av.check(nn.Linear(24, 24))
+    assert checked.verdict == "unknown"
+    assert "no softmax" in checked.failed[0]
+
+
+def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", f"{SAMPLE}:Attention", "--d-model", "32", "--heads", "4"]) == 0
+    assert "is right" in capsys.readouterr().out
+    for name, bug in {"Viewed": "view", "Unscaled": "scale", "LateMask": "mask after softmax",
+                      "WrongAxis": "axis", "Glued": "merge"}.items():  # fmt: skip
+        assert main(["check", f"{SAMPLE}:{name}", "--json"]) == 4
+        document = json.loads(capsys.readouterr().out)
+        assert [found["name"] for found in document["bugs"]] == [bug]
+    for suffix in (".png", ".csv", ".json"):
+        assert main(["check", f"{SAMPLE}:LateMask", "-o", str(tmp_path / f"x{suffix}")]) == 4
+        assert (tmp_path / f"x{suffix}").stat().st_size > 100
+    read = av.read(tmp_path / "x.json")
+    assert read.bugs[0].name == "mask after softmax"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (["nothing.py:X"], "no such file"),
+        ([f"{SAMPLE}:X"], "it has Attention"),
+        ([f"{SAMPLE}:Attention", "--d-model", "30"], "cannot be cut into 4 heads"),
+        ([f"{SAMPLE}:Attention", "--set", "nonsense"], "NAME=VALUE"),
+        ([f"{SAMPLE}:Attention", "--set", "bias=True"], "takes no bias"),
+    ],
+)
+def test_what_cannot_be_checked_is_one_line(
+    line: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", *line]) in (1, 2)
+    (error,) = capsys.readouterr().err.splitlines()
+    assert said in error
