@@ -6,6 +6,8 @@ so is code that comes with a model (``trust_remote_code`` is never set).
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import math
 import re
@@ -19,7 +21,15 @@ from attnviz.files import contents, is_unfinished
 from attnviz.models import adapters
 from attnviz.models.configs.keys import shown
 from attnviz.models.demo import DEMOS
-from attnviz.models.hub import CONFIG, CONVERT, PICKLES, bundled, download, download_config
+from attnviz.models.hub import (
+    CONFIG,
+    CONVERT,
+    PICKLES,
+    TEMPLATES,
+    bundled,
+    download,
+    download_config,
+)
 
 INDEX = "model.safetensors.index.json"
 MAX_CONFIG_BYTES = 8 << 20
@@ -329,6 +339,45 @@ def _is_weight(key: str, tensor: Any) -> bool:
     return last in ("weight", "gamma") or (
         last in ("bias", "beta") and len(tensor.get_shape()) == 1  # GPT-2's mask is a bias too
     )
+
+
+class SmallFiles:
+    """The files of a model beside its weights, as they were when it was loaded.
+
+    They decide its tokens, their special ids, chat templates and what ends a text.
+
+    Args:
+        folder: of the model; None for one that has none.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder, self._stamps = folder, _stamps(folder)
+
+    def digest(self) -> str | None:
+        """Hash every byte of them; None for none, or where one was changed since."""
+        if self._folder is None:
+            return None
+        hashed = hashlib.sha256()
+        try:
+            for name in sorted(self._stamps):
+                data = hashlib.sha256(contents(self._folder / name)).hexdigest()
+                hashed.update(f"{name!r} {data}\n".encode())
+        except OSError:
+            return None
+        return hashed.hexdigest() if _stamps(self._folder) == self._stamps else None
+
+
+def _stamps(folder: Path | None) -> dict[str, tuple[int, int]]:
+    """Size and time of the last change of each file beside the weights, by its name."""
+    stamps: dict[str, tuple[int, int]] = {}
+    for part in () if folder is None else (folder, folder / TEMPLATES):
+        with contextlib.suppress(OSError):
+            for path in part.iterdir():
+                if path.suffix not in (".safetensors", *PICKLES, *_FOREIGN) and path.is_file():
+                    status = path.stat()
+                    name = str(path.relative_to(str(folder)))
+                    stamps[name] = (status.st_size, status.st_mtime_ns)
+    return stamps
 
 
 def ends(folder: Path, config: Mapping[str, Any]) -> frozenset[int]:

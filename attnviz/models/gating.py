@@ -65,11 +65,15 @@ class Gated:
 
     @property
     def contents(self) -> str | None:
-        """A hash of all that passes depend on beside texts: the numbers of the model as they are.
+        """A hash of all that passes depend on beside texts: the model's numbers, and its files.
 
-        None where that is not known, and while gates stand. Reads every weight.
+        The numbers as they are in memory, and the files that decide tokens, templates and ends.
+        None where that is not known, where a file was changed since the model was loaded, and
+        while gates or cuts stand. Reads every weight.
         """
-        return None if self._standing else self._hash()
+        if self._standing or _CUTS.get().get(id(self._gated_model)):
+            return None
+        return self._hash()
 
     @property
     def continues(self) -> bool:

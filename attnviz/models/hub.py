@@ -18,6 +18,8 @@ PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _SMALL = (".json", ".txt", ".model", ".spm")
 _WHOLE = "model.safetensors"
 CONFIG = "config.json"
+TEMPLATES = "additional_chat_templates"
+"""A model's folder of chat templates that have names."""
 _PATIENCE = 10.0
 """Seconds to wait for the hub's answer before the cache is asked."""
 
