@@ -92,9 +92,15 @@ def copied(x: Tensor) -> Tensor:
     return x.clone()
 
 
+def doubles(x: Tensor) -> Tensor:
+    """The same numbers in float64, on the CPU where their device has none."""
+    return (x if largest_float(x) == torch.float64 else x.cpu()).double()
+
+
 def column_sums(x: Tensor) -> Tensor:
-    """The sums over the last axis but one, in float64."""
-    return x.sum(-2, dtype=torch.float64)
+    """The sums over the last axis but one, in float64, on the CPU where their device has none."""
+    there = x if largest_float(x) == torch.float64 else x.cpu()
+    return there.sum(-2, dtype=torch.float64)
 
 
 def contiguous(x: Tensor) -> Tensor:
