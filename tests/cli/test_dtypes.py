@@ -1,12 +1,15 @@
 """Every command that runs a model, in every precision and on every device that there is.
 
-Its figures are those of float32, as near as the precision says; it never ends as a bug.
+It ends with a result, or in one line where a model is not of the kind that it takes.
 """
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -21,12 +24,11 @@ TEXT = "the cat and the dog and the cat"
 PAIR = ("The cat sat on the mat.", "The dog sat on the mat.")
 LINES: dict[str, tuple[str, ...]] = {
     "heads": ("heads", TEXT),
-    "heads --probe": ("heads", "--probe"),
-    "heads of norms": ("heads", TEXT, "--quantity", "value-norm"),
+    "heads --probe": ("heads", TEXT, "--probe"),
+    "heads of norms": ("heads", TEXT, "--quantity", "norm"),
     "explain": ("explain", TEXT),
-    "heatmap": ("heatmap", TEXT, "--head", "0.1"),
+    "heatmap": ("heatmap", TEXT, "--select", "0.1"),
     "view": ("view", TEXT, "-o", "view.html"),
-    "live": ("live", "-o", "live.html"),
     "profile": ("profile", "few.txt"),
     "profile --select": ("profile", "few.txt", "--select", "0.*"),
     "ablate": ("ablate", TEXT, "--select", "0.*"),
@@ -53,14 +55,15 @@ LINES: dict[str, tuple[str, ...]] = {
     "diff": ("diff", *PAIR, "--align", "position"),
     "capture": ("capture", TEXT, "--out", "capture.npz"),
     "export": ("export", "few.txt", "--out", "out"),
-    "card": ("card", "--texts", "few.txt", "-o", "card.md"),
+    "card": ("card", "MODEL", "--texts", "few.txt", "-o", "card.md"),
 }  # fmt: skip
-OF_NO_MODEL = {"show", "check", "mcp", "shapes", "models", "demo", "help"}
+QUICK = ("heads", "explain", "profile --select", "sources", "logits", "ablate --estimate")
+OF_NO_MODEL = {"live", "show", "check", "mcp", "shapes", "models", "demo", "help"}
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with short inputs of every kind."""
+    """A folder with short inputs of every kind, and a model under two names."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ATTNVIZ_CACHE", "off")
     Path("few.txt").write_text("the cat sat\nthe dog and the cat\na dog sat on the cat\n")
@@ -80,19 +83,23 @@ def _devices() -> list[str]:
     return ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
 
-@pytest.mark.parametrize("device", _devices())
-@pytest.mark.parametrize("dtype", [name for name in DTYPES if name != "float32"])
-@pytest.mark.parametrize("model", ["demo-gpt2", "demo-bert"])
-@pytest.mark.parametrize("name", LINES)
+def _cases() -> Iterator[Any]:
+    """Every case; a few of them are quick."""
+    low = [name for name in DTYPES if name != "float32"]
+    for case in product(LINES, ("demo-gpt2", "demo-bert"), low, _devices()):
+        quick = case[0] in QUICK and case[1:] == ("demo-gpt2", "bfloat16", "cpu")
+        yield pytest.param(*case, marks=() if quick else pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("name", "model", "dtype", "device"), _cases())
 def test_every_command_runs_in_every_precision(
     name: str, model: str, dtype: str, device: str, folder: Path, capsys
 ) -> None:
-    line = list(LINES[name])
-    line += [] if "--model" in line else ["--model", model]
+    line = [model if word == "MODEL" else word for word in LINES[name]]
+    line += [] if "--model" in line or model in line else ["--model", model]
     code, out, err = call(capsys, *line, "--dtype", dtype, "--device", device)
     if model == "demo-gpt2":
         assert code in (0, 3, 4, 5), err
     else:  # some commands are of causal models
-        assert code != 70, err
-        assert code in (0, 3, 4, 5) or err.count("\n") >= 1
+        assert code in (0, 1, 2, 3, 4, 5), err
     assert out or err
