@@ -37,6 +37,9 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?(@[\w.-]+)?")
 _OPENED = (".json", ".txt", ".model", ".spm", ".jinja", ".tiktoken", ".safetensors")
 """Endings of the files of a model that attnviz, tokenizers or transformers open."""
 
+OLD_NAMES = {"gamma": "weight", "beta": "bias"}
+"""What old checkpoints call parts of a normalization, and how they are called now."""
+
 _NUMBERS = ("F64", "F32", "F16", "BF16")
 """How weights are stored that can be used as they are."""
 
@@ -206,8 +209,9 @@ def find_weights(folder: Path, config: Mapping[str, Any]) -> tuple[tuple[Path, .
         The files, and how many tensors they hold.
 
     Raises:
-        ModelError: none, only pickled ones, a missing shard, a damaged file, or weights that are
-            not floating-point numbers, and nothing says how to make some of them.
+        ModelError: none, only pickled ones, a missing shard, a damaged file, a tensor under two
+            names, or weights that are not floating-point numbers, and nothing says how to make some
+            of them.
     """
     single = folder / "model.safetensors"
     if single.is_file():
@@ -224,7 +228,19 @@ def find_weights(folder: Path, config: Mapping[str, Any]) -> tuple[tuple[Path, .
     if not files:
         raise ModelError(_no_weights(folder))
     quantized = bool(config.get("quantization_config"))
-    return tuple(files), sum(_check_header(file, quantized=quantized) for file in files)
+    names: dict[str, str] = {}
+    for file in files:
+        for key in _check_header(file, quantized=quantized):
+            stem, _, last = key.rpartition(".")
+            name = f"{stem}.{OLD_NAMES.get(last, last)}"
+            if name in names:
+                raise ModelError(
+                    f"{folder} stores {name.lstrip('.')} twice, as {names[name]} and as {key}, and "
+                    "nothing says which counts",
+                    remedy="save the model again with one of them",
+                )
+            names[name] = key
+    return tuple(files), len(names)
 
 
 def _local(model: str) -> Path:
@@ -310,8 +326,8 @@ def _no_weights(folder: Path) -> str:
     return f"{folder} has no weights; add model.safetensors"
 
 
-def _check_header(path: Path, *, quantized: bool) -> int:
-    """The number of tensors in a file that is whole, and whose weights can be used."""
+def _check_header(path: Path, *, quantized: bool) -> list[str]:
+    """The names of the tensors in a file that is whole, and whose weights can be used."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -324,7 +340,7 @@ def _check_header(path: Path, *, quantized: bool) -> int:
                         "quantization_config that says what such numbers stand for",
                         remedy="take the model in float32, float16 or bfloat16",
                     )
-            return len(slices)
+            return list(slices)
     except (SafetensorError, OSError) as error:
         with path.open("rb") as raw:
             pointer = raw.read(20).startswith(b"version https://git")
