@@ -71,9 +71,12 @@ class Gated:
         None where that is not known, where a file was changed since the model was loaded, and
         while gates or cuts stand. Reads every weight.
         """
-        if self._standing or _CUTS.get().get(id(self._gated_model)):
-            return None
-        return self._hash()
+        return None if self.standing else self._hash()
+
+    @property
+    def standing(self) -> bool:
+        """Whether gates or cuts stand in this thread, so that passes are not the model's own."""
+        return bool(self._standing or _CUTS.get().get(id(self._gated_model)))
 
     @property
     def continues(self) -> bool:

@@ -23,7 +23,7 @@ def cast(x: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def asarray(values: Any, dtype: torch.dtype, like: Tensor) -> Tensor:
-    """Numbers from Python, NumPy or torch, where ``like`` is; float64 is the largest float there."""
+    """Numbers from Python, NumPy or torch, where ``like`` is; for float64 its largest float."""
     if dtype == torch.float64:
         dtype = largest_float(like)
     if isinstance(values, Tensor):  # its type first: the device may not have the one it has
