@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from attnviz.errors import OutputError, UsageError, system_errors
+from attnviz.errors import OutputError, UsageError, encodable, system_errors
 
 _UNFINISHED = re.compile(r"\..{1,40}\.[0-9a-f]{12}\.part")
 """Names of files and folders that are not whole yet."""
@@ -78,7 +78,7 @@ def listed(paths: str | Path | Iterable[str | Path] | None) -> list[str]:
 
 def name_of(path: str | Path) -> str:
     """What to call a file for people: its name without its folder."""
-    return "the pipe" if handed(path) else Path(path).name
+    return "the pipe" if handed(path) else encodable(Path(path).name)
 
 
 def human_bytes(count: float) -> str:

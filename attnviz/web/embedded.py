@@ -16,8 +16,9 @@ from typing import Any
 import msgspec
 
 from attnviz.core.made import Made
-from attnviz.core.record import Record
+from attnviz.core.record import Record, parsed
 from attnviz.core.result import Result
+from attnviz.errors import InputError
 from attnviz.files import inflated
 
 _TITLE = re.compile(rb"<title>(.*?)</title>", re.DOTALL)
@@ -60,8 +61,8 @@ def read_page(page: bytes) -> dict[str, Any] | None:
     if held is None:
         return None
     try:
-        document = json.loads(inflated(base64.b64decode(held[2]), int(held[1])))
-    except (ValueError, RecursionError):
+        document = parsed(inflated(base64.b64decode(held[2]), int(held[1])), "the page")
+    except (ValueError, InputError):
         return None
     return document if isinstance(document, dict) else None
 

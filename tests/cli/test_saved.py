@@ -12,10 +12,17 @@ import numpy as np
 import pytest
 
 import attnviz as av
-from attnviz.errors import InputError
+from attnviz.cli import console
+from attnviz.core.record import parsed
+from attnviz.core.result import Result
+from attnviz.drawing.forms import Renderable
+from attnviz.errors import AttnvizError, InputError
+from attnviz.features.registry import read_record
+from attnviz.features.show import terminal
 from attnviz.files import inflated
 from tests.cli.calling import call
 
+SAMPLES = Path(__file__).parents[2] / "sample_inputs"
 TEXT = "the cat and the dog and the cat"
 MUCH = 100 << 20
 
@@ -179,3 +186,174 @@ def test_a_column_of_parquet_that_unpacks_to_much_is_refused(tmp_path: Path) -> 
             list(reading.parquet_rows(str(path), None, None, {}))
     finally:
         reading._BYTES = small
+
+
+# --- results with words and characters that no command writes -------------------------------------
+
+HOSTILE = "\x1b]52;c;QUJD\x07\u202e\x9b31m\u2028"
+ACTING = set("\x1b\x07\x9b\u202e\u2028")
+MAKERS: dict[str, Callable[[], Any]] = {
+    "heads": lambda: av.heads(TEXT),
+    "ablate": lambda: av.ablate([TEXT, "a dog sat"], select="0.0, 0.1+0.2"),
+    "sinks": lambda: av.sinks([TEXT]),
+    "spans": lambda: av.spans(av.Prompt(TEXT, spans={"cat": "all:cat"})),
+    "knockout": lambda: av.knockout(av.Prompt(TEXT, spans={"cat": "all:cat"}), window=1, draws=1),
+    "lens": lambda: av.lens(TEXT),
+    "logits": lambda: av.logits(TEXT),
+    "flow": lambda: av.flow(TEXT),
+    "explain": lambda: av.explain(TEXT),
+    "sources": lambda: av.sources(TEXT, select="1.0"),
+    "patch": lambda: av.patch(task="gender", count=2, select="0.*"),
+    "thoughts": lambda: av.thoughts("It rains. We stay. The sea was dark.", draws=1),
+    "diff": lambda: av.diff(TEXT, TEXT.replace("dog", "cow"), align="position"),
+    "check": lambda: av.check(SAMPLES / "recorded.npz"),
+}
+
+
+def strings(part: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The places of all strings in a document."""
+    pairs = enumerate(part) if isinstance(part, list) else part.items()
+    for key, inner in pairs:
+        if isinstance(inner, str):
+            yield (*path, key)
+        elif isinstance(inner, list | dict):
+            yield from strings(inner, (*path, key))
+
+
+def changed(document: Any, change: Callable[[str], str]) -> Iterator[tuple[str, Any]]:
+    """The document with one string changed, the first of every field."""
+    fields = {}
+    for path in strings(document):
+        kind = tuple("*" if isinstance(key, int) or key[:1].isdigit() else key for key in path)
+        fields.setdefault(kind, path)
+    for kind, path in fields.items():
+        other = copy.deepcopy(document)
+        part = other
+        for key in path[:-1]:
+            part = part[key]
+        part[path[-1]] = change(part[path[-1]])
+        yield ".".join(kind), other
+
+
+def _everything(result: Any, whole: Any) -> str:
+    """All that is printed of a result, as the console prints it."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        screen = console.stdout()
+        shown = result.for_terminal() if isinstance(result, Renderable) else terminal.parts(result)
+        for part in (*shown, *getattr(result, "notes", ())):
+            screen.print(part)
+        if isinstance(result, Renderable):
+            console.put(result.to_csv())
+        console.put(result.to_json())
+    if isinstance(result, Result):
+        result.annotated_roles()
+        with contextlib.suppress(AttnvizError):
+            str(av.diff(result, whole))
+        if isinstance(result, Renderable):
+            str(result.finding("x.json"))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["another word", "characters that act", "half a character"])
+@pytest.mark.parametrize("name", MAKERS)
+def test_whatever_a_result_says_it_is_shown_or_refused(name: str, kind: str) -> None:
+    """Every string field in turn: nothing ends as a bug, and nothing acts on the terminal."""
+    change = {
+        "another word": lambda text: "zzz",
+        "characters that act": lambda text: text + HOSTILE,
+        "half a character": lambda text: text + "\ud800",
+    }[kind]
+    whole = made(name)
+    tried = 0
+    for field, document in changed(whole.to_dict(), change):
+        try:
+            result = read_record(parsed(json.dumps(document), "x.json"), "x.json")
+        except AttnvizError:
+            continue
+        tried += 1
+        try:
+            said = _everything(result, whole)
+        except AttnvizError:
+            continue
+        except Exception as error:
+            pytest.fail(f"{field}: {error!r}")
+        assert not ACTING & set(said), field
+        said.encode()
+    assert tried
+
+
+@cache
+def made(name: str) -> Any:
+    return MAKERS[name]()
+
+
+def test_one_filter_is_on_all_that_consoles_print(capsys) -> None:
+    from rich.table import Table
+
+    console.stdout().print(f"a{HOSTILE}b\n", style="bold")
+    console.stderr().print(f"a{HOSTILE}b")
+    console.note([f"a{HOSTILE}b"], quiet=False)
+    table = Table(f"h{HOSTILE}")
+    table.add_row(f"c{HOSTILE}")
+    console.stdout().print(table)
+    captured = capsys.readouterr()
+    assert not ACTING & set(captured.out + captured.err)
+    assert r"a\x1b]52;c;QUJD\x07\u202e\x9b31m\u2028b" in captured.out
+    assert captured.out.count("\n") >= 3
+
+
+# --- a machine that lacks something ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("package", "installed", "line"),
+    [
+        ("matplotlib", "matplotlib", ("heatmap", TEXT, "-o", "x.png")),
+        ("scipy", "scipy", ("circuits", "--sample", "10")),
+        ("PIL", "pillow", ("heatmap", TEXT, "-o", "x.png")),
+        ("scipy", "scipy", ("flow", TEXT, "--method", "max-flow")),
+    ],
+)
+def test_a_missing_package_is_named(
+    package: str, installed: str, line: tuple[str, ...], tmp_path: Path
+) -> None:
+    code = (
+        "import sys; sys.modules[sys.argv[1]] = None; from attnviz.cli import main; "
+        "sys.exit(main(sys.argv[2:]))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code, package, *line],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={**os.environ, "ATTNVIZ_CACHE": "off"},
+    )  # fmt: skip
+    assert ran.returncode == 1, ran.stderr
+    last = ran.stderr.splitlines()[-1]
+    assert installed in last
+    assert f"pip install {installed}" in last
+    assert "bug" not in last
+
+
+@pytest.mark.skipif(os.name != "posix", reason="other systems keep a folder that is in use")
+def test_a_working_directory_that_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    code, out, err = call(capsys, "heads", "a b")
+    monkeypatch.chdir(tmp_path)
+    assert (code, out) == (1, "")
+    assert err == "attnviz: the working directory is gone; change into one that is there\n"
+
+
+@pytest.mark.parametrize("model", ["a" * 300, "a/" * 3000, "x\\u0000y"])
+def test_a_model_of_a_project_that_no_folder_can_be(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("pyproject.toml").write_text(f'[tool.attnviz]\nmodel = "{model}"\n')
+    code, out, err = call(capsys, "heads", "a b")
+    assert (code, out) == (1, "")
+    assert err.count("\n") == 1
