@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import copy
+import io
+import json
+import os
+import subprocess
+import sys
 import tracemalloc
 import zipfile
 import zlib
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
