@@ -395,22 +395,22 @@ def prompts_of(
         if not isinstance(given, Capture):
             prompts.append(prompt_of(given))
             continue
-        known = getattr(given, "asked", None)
-        if known is None:
+        origin = getattr(given, "asked", None)
+        if origin is None:
             raise UsageError("recorded attention {}; give a text and {model}", lacks, model=...)
-        if known.without is not None:
+        if origin.without is not None:
             raise UsageError(
                 "a capture of {} without {} {}; give the text",
-                given.source.model, known.without, lacks,
+                given.source.model, origin.without, lacks,
             )  # fmt: skip
-        if model not in (ModelSettings(), known.model):
+        if model not in (ModelSettings(), origin.model):
             raise UsageError(
                 "the capture is of {}; leave {model} out, or give the text",
                 given.source.model,
                 model=...,
             )
-        model = known.model
-        prompts.append(known.prompt)
+        model = origin.model
+        prompts.append(origin.prompt)
     return prompts, model
 
 

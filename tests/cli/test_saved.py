@@ -367,3 +367,42 @@ def test_a_model_of_a_project_that_no_folder_can_be(
     code, out, err = call(capsys, "heads", "a b")
     assert (code, out) == (1, "")
     assert err.count("\n") == 1
+
+
+# --- everything that commands write ---------------------------------------------------------------
+
+WRITES: dict[str, tuple[str, ...]] = {
+    "view.html": ("view", TEXT, "-o", "view.html"),
+    "live.html": ("live", "-o", "live.html"),
+    "flow.html": ("flow", TEXT, "-o", "flow.html"),
+    "heads.json": ("heads", TEXT, "-o", "heads.json"),
+    "heads.csv": ("heads", TEXT, "-o", "heads.csv"),
+    "heads.svg": ("heads", TEXT, "-o", "heads.svg"),
+    "heads.png": ("heads", TEXT, "-o", "heads.png"),
+    "c.npz": ("capture", TEXT, "--out", "c.npz"),
+    "c.json": ("capture", TEXT, "--out", "c.json"),
+    "pages/index.html": ("flow", TEXT, "-o", "pages"),
+    "pages/flow.html": ("flow", TEXT, "-o", "pages"),
+}
+PICTURES = (".csv", ".svg", ".png")
+"""What holds no result that could be shown again."""
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_show_takes_every_file_that_a_command_writes(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("pages").mkdir()
+    code, _, err = call(capsys, *WRITES[name])
+    assert code == 0, err
+    for more in ((), ("--json",)):
+        code, out, err = call(capsys, "show", name, *more)
+        if name.endswith(PICTURES):
+            assert (code, out) == (1, "")
+            assert err.count("\n") == 1
+            continue
+        assert code == 0, err
+        assert out
+        if more:
+            assert json.loads(out)["schema"].startswith("attnviz.")

@@ -42,8 +42,8 @@ def flow(
         ("from", settings.source),
     )
     tell = progress or (lambda stage, done, all_: None)
-    known = getattr(text, "asked", None)
-    weights = isinstance(text, Capture) and (known is None or known.without is not None)
+    origin = getattr(text, "asked", None)
+    weights = isinstance(text, Capture) and (origin is None or origin.without is not None)
     if weights and settings.method is None:
         raise UsageError(
             "ALTI, which flow measures by default, needs the vectors that attention moves, and "

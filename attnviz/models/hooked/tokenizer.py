@@ -190,7 +190,8 @@ class Texts:
                 ids=...,
             )
         what = f"the tokenizer of {self._name} cannot read this text"
-        with silenced(), refusing(what, Message("give token ids with {ids}", ids=...)):
+        remedy = Message("give token ids with {ids}", ids=...)
+        with silenced(), refusing(what, remedy), muted():
             return self._tokenizer(*args, **kwargs)
 
 

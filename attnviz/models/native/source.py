@@ -41,7 +41,7 @@ from attnviz.core.threads import one_blas_thread
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, Message, ModelError, UsageError
 from attnviz.models import limits, text
-from attnviz.models.external_errors import refusing
+from attnviz.models.external_errors import muted, refusing
 from attnviz.models.folder import Located, SmallFiles, ends
 from attnviz.models.gating import Gated, converted, merged, past_of_batch
 from attnviz.models.native.changed import changed
@@ -520,10 +520,8 @@ class Native(Gated):
                 remedy="add it, or give token ids with {ids}",
                 ids=...,
             )
-        with refusing(
-            f"the tokenizer of {self._name} cannot read this text",
-            Message("give token ids with {ids}", ids=...),
-        ):
+        what = f"the tokenizer of {self._name} cannot read this text"
+        with refusing(what, Message("give token ids with {ids}", ids=...)), muted():
             read = self._tokenizer.encode(
                 prompt.text or "", prompt.pair, add_special_tokens=prompt.special_tokens
             )
