@@ -10,6 +10,7 @@ import contextlib
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from logging import CRITICAL
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -99,7 +100,7 @@ def _fetched(model: str, wanted: Callable[[Sequence[str]], list[str]]) -> Path:
                     name, revision=info.sha, allow_patterns=names, tqdm_class=_bars()
                 )
             )
-            _remember(folder, revision or constants.DEFAULT_REVISION, info.sha)
+            _remember(folder, revision or constants.DEFAULT_REVISION, str(info.sha))
         return folder
     except ModelError:
         raise
@@ -143,7 +144,7 @@ def _quiet() -> Iterator[None]:
     from huggingface_hub.utils import logging
 
     before = logging.get_verbosity()
-    logging.set_verbosity(logging.CRITICAL)
+    logging.set_verbosity(CRITICAL)
     try:
         yield
     finally:
@@ -188,12 +189,13 @@ def _checked(model: str) -> Iterator[None]:
 
 def _bars() -> Any:
     """Bars that leave no line behind, and are shown to a terminal alone."""
-    from huggingface_hub.utils import tqdm
+    from huggingface_hub.utils.tqdm import tqdm
 
-    class Bar(tqdm):  # type: ignore[misc]
+    class Bar(tqdm):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             hidden = kwargs.get("disable") or not sys.stderr.isatty()
-            super().__init__(*args, **{**kwargs, "leave": False, "disable": hidden})
+            own = {**kwargs, "leave": False, "disable": hidden}
+            super().__init__(*args, **own)  # type: ignore[no-untyped-call]
 
     return Bar
 
