@@ -58,12 +58,14 @@ def cut_texts(
         texts = list(_read(given))
     else:
         single = isinstance(given, str | Prompt | CutText | Mapping | Capture)
+        several: Iterable[Any] = [given] if single else given  # type: ignore[assignment]
         texts = []
-        for number, item in enumerate([given] if single else given, 1):
+        for number, item in enumerate(several, 1):
+            plain = item
             if isinstance(item, Capture):
                 lacks = "cannot be cut, since that needs the model"
-                (item,), model = prompts_of(item, lacks, model)  # noqa: PLW2901
-            texts.append(_text(item, "the text" if single else f"text {number}"))
+                (plain,), model = prompts_of(item, lacks, model)
+            texts.append(_text(plain, "the text" if single else f"text {number}"))
     if not texts:
         raise InputError("no text to cut; give at least one")
     return [
@@ -72,7 +74,7 @@ def cut_texts(
     ], model
 
 
-def _text(given: Given, place: str) -> CutText:
+def _text(given: str | Prompt | CutText | Mapping[str, Any], place: str) -> CutText:
     if isinstance(given, CutText):
         return given
     if not isinstance(given, Mapping):
