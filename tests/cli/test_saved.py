@@ -381,7 +381,6 @@ WRITES: dict[str, tuple[str, ...]] = {
     "heads.svg": ("heads", TEXT, "-o", "heads.svg"),
     "heads.png": ("heads", TEXT, "-o", "heads.png"),
     "c.npz": ("capture", TEXT, "--out", "c.npz"),
-    "c.json": ("capture", TEXT, "--out", "c.json"),
     "pages/index.html": ("flow", TEXT, "-o", "pages"),
     "pages/flow.html": ("flow", TEXT, "-o", "pages"),
 }
