@@ -434,7 +434,7 @@ def patch(
 ) -> Patch: ...
 
 def knockout(
-    text: str | Prompt | CutText | Mapping[str, Any] | Path | Iterable[str | Prompt | CutText | Mapping[str, Any]],
+    text: str | Prompt | Capture | CutText | Mapping[str, Any] | Path | Iterable[str | Prompt | Capture | CutText | Mapping[str, Any]],
     *,
     from_: str | None = None,
     to: str | None = None,

@@ -76,6 +76,11 @@ def cut(text: str) -> str:
     return text if len(text) <= 40 else text[:39] + "…"
 
 
+def encodable(text: str) -> str:
+    """A text that every file can hold: half a character, of a name that is no UTF-8, is spelled."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def in_python(name: str, value: Any = ...) -> str:
     """A parameter as Python calls it: ``seq``, ``seq=4``, ``causal=True``."""
     if value is ...:

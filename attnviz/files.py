@@ -13,11 +13,12 @@ import errno
 import os
 import re
 import stat
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from attnviz.errors import OutputError, UsageError, system_errors
+from attnviz.errors import OutputError, UsageError, encodable, system_errors
 
 _UNFINISHED = re.compile(r"\..{1,40}\.[0-9a-f]{12}\.part")
 """Names of files and folders that are not whole yet."""
@@ -77,7 +78,7 @@ def listed(paths: str | Path | Iterable[str | Path] | None) -> list[str]:
 
 def name_of(path: str | Path) -> str:
     """What to call a file for people: its name without its folder."""
-    return "the pipe" if handed(path) else Path(path).name
+    return "the pipe" if handed(path) else encodable(Path(path).name)
 
 
 def human_bytes(count: float) -> str:
@@ -104,10 +105,29 @@ def contents(path: str | Path, most: int = LARGEST) -> bytes:
         OSError: as :func:`open_regular`, or there are more than ``most``.
     """
     with open_regular(path) as file:
-        data = file.read(most + 1)
+        size = os.fstat(file.fileno()).st_size or most  # of files that the system makes up, 0
+        data = file.read(min(size, most) + 1)  # asking for more takes its memory
     if len(data) > most:
         raise OSError(errno.EFBIG, f"it is larger than {most >> 20} MiB", str(path))
     return data
+
+
+def inflated(data: bytes, size: int, most: int = LARGEST) -> bytes:
+    """What zlib packed, which is known to be so many bytes: no more than these are unpacked.
+
+    Raises:
+        ValueError: it is more than ``most``, damaged, or not of that size.
+    """
+    if not 0 <= size <= most:
+        raise ValueError(f"it says that it unpacks to {size:,} bytes, more than {most:,}")
+    unpacking = zlib.decompressobj()
+    try:
+        whole = unpacking.decompress(data, size + 1)
+    except zlib.error as error:
+        raise ValueError(str(error)) from None
+    if len(whole) != size or not unpacking.eof:
+        raise ValueError(f"it does not unpack to the {size:,} bytes that it says")
+    return whole
 
 
 def check_writable(path: Path) -> None:

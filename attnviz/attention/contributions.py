@@ -256,7 +256,7 @@ def grams(values: Array, matrix: Array, norm: Normalization | None = None) -> Ar
     for first in range(0, keys, step):
         some = values[:, :, first : first + step]
         parts = on.xp.stack([transformed(some, matrix, head) for head in range(heads)], 2)
-        parts = on.cast(shaped(parts, norm), on.float64)  # [B, s', H, D]
+        parts = arrays.exact(shaped(parts, norm))  # [B, s', H, D]
         products.append(parts @ parts.swapaxes(-1, -2))
     joined: Array = on.xp.concatenate(products, 1)
     return joined
@@ -284,11 +284,12 @@ def layer_norms(writes: Writes, products: Array) -> Array:
         [B, r, s].
     """
     on = arrays.of(products)
-    weights = on.cast(writes.weights.swapaxes(1, 3), products.dtype)  # [B, s, r, H]
+    there = arrays.converted(writes.weights, products)
+    weights = on.cast(there.swapaxes(1, 3), products.dtype)  # [B, s, r, H]
     squares = weights @ products
     squares *= weights
     norms = on.xp.sqrt(squares.sum(-1).clip(0)).swapaxes(1, 2)  # [B, r, s]
-    norms = on.cast(norms, writes.weights.dtype)
+    norms = arrays.converted(on.cast(norms, writes.weights.dtype), writes.weights)
     if writes.diagonal is not None and writes.residual is not None:
         rows, columns = writes.diagonal
         own = on.xp.linalg.norm(shaped(writes.preserved[:, rows], writes.norm), None, -1)

@@ -254,10 +254,10 @@ def rotate(x: Tensor) -> Tensor:
         [..., T, d_r], each pair turned by position · 10000^(-2i / d_r).
     """
     length, width = x.shape[-2:]
-    exponents = torch.arange(0, width, 2, dtype=torch.float64, device=x.device) / width
-    angles = torch.arange(length, dtype=torch.float64, device=x.device)[:, None]
+    exponents = torch.arange(0, width, 2, dtype=torch.float64) / width  # no device need have it
+    angles = torch.arange(length, dtype=torch.float64)[:, None]
     angles = angles * ROPE_BASE**-exponents  # [T, d_r / 2]
-    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    cos, sin = angles.cos().to(x), angles.sin().to(x)
     first, second = x.chunk(2, dim=-1)
     return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
 

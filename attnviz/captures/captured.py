@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz import files
+from attnviz.captures.settings import ModelSettings
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head
+from attnviz.core.prompt import Prompt
 from attnviz.drawing.frames import frame, polars_frame
 from attnviz.errors import SelectionError, UsageError, install
 from attnviz.scoring.replay import allowed_in
@@ -23,8 +25,26 @@ if TYPE_CHECKING:
     from attnviz.drawing.map_files import NamedMap
 
 
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What a capture was made of, so that what needs the model can run it again.
+
+    Attributes:
+        prompt: what ran.
+        model: on which model, and where.
+        without: the heads that were ablated; None for none.
+    """
+
+    prompt: Prompt
+    model: ModelSettings
+    without: str | None = None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Captured(Capture):
-    """A capture as :func:`attnviz.capture` returns it."""
+    """A capture as :func:`attnviz.capture` returns it; ``asked`` is None for recorded attention."""
+
+    asked: Asked | None = field(default=None, kw_only=True)
 
     def __getitem__(self, head: Head | str) -> NDArray[np.floating]:
         """The [T, S] map of one head, by its name such as ``"4.11"``; SelectionError for none."""

@@ -10,7 +10,7 @@ from typing import Any
 from warnings import warn
 
 from attnviz.captures.ablated import observed
-from attnviz.captures.captured import Captured, captured, only
+from attnviz.captures.captured import Asked, Captured, captured, only
 from attnviz.captures.loading import light
 from attnviz.captures.named import check_spans
 from attnviz.captures.settings import HeadsCheck, KeptSettings, ModelSettings
@@ -261,7 +261,7 @@ def prepare(
         prompt = prompt_of(given)
         if source is None:
             source = light(source_for(prompt, model, options.expected()))
-        ready = _prepared(prompt, source, options)
+        ready = _prepared(prompt, source, options, Asked(prompt, model, options.without))
         before, needed = needed, needed + sum(_bytes(ready, head) for head in ready.heads)
         of = f"{ready.inputs.length:,} tokens" if number == 1 else f"{number} texts or more"
         what_for = f"the maps of {len(ready.heads)} heads on {of} take {human_bytes(needed)}"
@@ -306,7 +306,7 @@ def _captured(capture: Capture, select: str | None) -> Ready:
     return Ready(capture.inputs, capture.layout, heads, capture.finite, held=True)
 
 
-def _prepared(prompt: Prompt, source: Source, options: MapOptions) -> Ready:
+def _prepared(prompt: Prompt, source: Source, options: MapOptions, made_of: Asked) -> Ready:
     select, quantity = options.select, options.quantity
     shown = with_quantity(source, quantity, shares=False)
     layout = shown.layout
@@ -337,8 +337,9 @@ def _prepared(prompt: Prompt, source: Source, options: MapOptions) -> Ready:
 
             terms = with_origins(source, noted, terms)
         return Captured(
-            source.info, layout, noted, maps, empty, reach, quantity, terms, recorder.listed
-        )
+            source.info, layout, noted, maps, empty, reach, quantity, terms, recorder.listed,
+            asked=None if getattr(source, "standing", False) else made_of,
+        )  # fmt: skip
 
     same = quantity != "weights" and not layout.whole and not quantity_named(quantity).signed
     weights = None if not same else partial(run, source, "weights")
@@ -375,22 +376,42 @@ def _kind(value: object) -> str:
     return type(value).__name__
 
 
-def prompts_of(what: Input | Iterable[Input], lacks: str) -> list[Prompt]:
-    """The prompts of one text or several, for what needs the model itself.
+def prompts_of(
+    what: Input | Iterable[Input], lacks: str, model: ModelSettings = ModelSettings()
+) -> tuple[list[Prompt], ModelSettings]:
+    """The prompts of one text or several, for what needs the model itself, and that model.
 
     Args:
-        what: the texts.
+        what: the texts, or captures that know what they were made of.
         lacks: what is missing in recorded attention, such as ``holds no logits``.
+        model: that was asked for; where none was, captures' own.
 
     Raises:
-        UsageError: recorded attention; InputError: as for :func:`prompt_of`.
+        UsageError: recorded attention, that of a model without some of its heads, or captures of
+            another model than that; InputError: as for :func:`prompt_of`.
     """
     prompts = []
     for given in looks_of(what):
-        if isinstance(given, Capture):
+        if not isinstance(given, Capture):
+            prompts.append(prompt_of(given))
+            continue
+        origin = getattr(given, "asked", None)
+        if origin is None:
             raise UsageError("recorded attention {}; give a text and {model}", lacks, model=...)
-        prompts.append(prompt_of(given))
-    return prompts
+        if origin.without is not None:
+            raise UsageError(
+                "a capture of {} without {} {}; give the text",
+                given.source.model, origin.without, lacks,
+            )  # fmt: skip
+        if model not in (ModelSettings(), origin.model):
+            raise UsageError(
+                "the capture is of {}; leave {model} out, or give the text",
+                given.source.model,
+                model=...,
+            )
+        model = origin.model
+        prompts.append(origin.prompt)
+    return prompts, model
 
 
 def prepared(source: Source, what: Input | Iterable[Input]) -> Sequence[Inputs]:
@@ -399,7 +420,7 @@ def prepared(source: Source, what: Input | Iterable[Input]) -> Sequence[Inputs]:
     Raises:
         UsageError: recorded attention; InputError: no text.
     """
-    prompts = prompts_of(what, NO_MODEL)
+    prompts, _ = prompts_of(what, NO_MODEL)
     if not prompts:
         raise InputError("no text to measure; give at least one")
     return prepare_each(source, prompts)

@@ -12,6 +12,7 @@ import os
 import sys
 from copy import copy
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,7 +24,7 @@ from attnviz.cli import console, option_names, plugins
 from attnviz.cli.declared import ALL, adapted, renamed_option, shorten
 from attnviz.cli.exits import BUG, CODES, INTERRUPTED
 from attnviz.core.made import command_line, running
-from attnviz.errors import AttnvizError
+from attnviz.errors import AttnvizError, install
 from attnviz.features.listed import FEATURES
 
 COMMANDS = {feature.command: feature for feature in FEATURES}
@@ -150,6 +151,10 @@ def main(arguments: list[str] | None = None) -> int:
         if _starved(error):
             sys.stderr.write(_NO_MEMORY)
             return 1
+        if isinstance(error, FileNotFoundError) and _nowhere():
+            return _fail("the working directory is gone; change into one that is there", 1)
+        if package := _absent(error):
+            return _fail(f"this needs {package}, which is not installed; {install(package)}", 1)
         kind, what = type(error).__name__, console.one_line(str(error))[:300]
         return _fail(
             f"unexpected {kind}: {what}; this is a bug: please report it, with what "
@@ -201,6 +206,24 @@ def _run(arguments: list[str]) -> int:
     if code == INTERRUPTED:  # typer catches the interrupt itself
         return _fail("interrupted", INTERRUPTED)
     return code if isinstance(code, int) else 0
+
+
+def _nowhere() -> bool:
+    """Whether the working directory was removed."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
+
+
+def _absent(error: BaseException) -> str:
+    """Name the package, as pip calls it, that an error says is not there; empty for others."""
+    name = error.name if isinstance(error, ModuleNotFoundError) else None
+    top = (name or "").partition(".")[0]
+    if top in ("", "attnviz") or find_spec(top) is not None:
+        return ""
+    return {"PIL": "pillow"}.get(top, top.replace("_", "-"))
 
 
 def _starved(error: BaseException) -> bool:

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from unicodedata import category
 
 from attnviz import files
 from attnviz.cli import option_names
@@ -30,11 +31,55 @@ PIPE_WIDTH = 100
 """Columns where there is no terminal to ask."""
 
 
-def stdout() -> Console:
-    """The console for results; plain and of a fixed width in a pipe."""
+def plain(text: str, keep: str = "") -> str:
+    """A text with nothing in it that acts on a terminal: such characters are written as escapes.
+
+    Args:
+        text: of anybody.
+        keep: characters that stay.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c in keep or category(c) not in _ACTING else repr(c)[1:-1] for c in text)
+
+
+_ACTING = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+"""Categories of characters that act on a terminal, cannot be encoded, or are no characters."""
+
+
+class _Filter:
+    """Passes on all that a console prints, plain but for the console's own styles and codes."""
+
+    def process_renderables(self, renderables: list[Any]) -> list[Any]:
+        """See :class:`rich.console.RenderHook`."""
+        return [_Plain(part) for part in renderables]
+
+
+class _Plain:
+    """A renderable whose text is plain."""
+
+    def __init__(self, part: Any) -> None:
+        self._part = part
+
+    def __rich_console__(self, console: Console, options: Any) -> Iterator[Any]:
+        from rich.segment import Segment
+
+        for text, style, control in console.render(self._part, options):
+            yield Segment(text if control else plain(text, "\n"), style, control)
+
+
+def _console(**options: Any) -> Console:
+    """A console that prints nothing but plain text and its own styles."""
     from rich.console import Console
 
-    console = Console(highlight=False, emoji=False, markup=False, color_system=_colors())
+    console = Console(highlight=False, emoji=False, markup=False, **options)
+    console.push_render_hook(_Filter())  # type: ignore[arg-type]  # only its method is called
+    return console
+
+
+def stdout() -> Console:
+    """The console for results; plain and of a fixed width in a pipe."""
+    console = _console(color_system=_colors())
     if not console.is_terminal and "COLUMNS" not in console._environ:
         console.width = PIPE_WIDTH
     return console
@@ -60,9 +105,7 @@ def _colors() -> Literal["auto", "256"]:
 
 def stderr() -> Console:
     """The console for notes and progress."""
-    from rich.console import Console
-
-    return Console(stderr=True, highlight=False, emoji=False, markup=False)
+    return _console(stderr=True)
 
 
 def note(lines: Iterable[str], quiet: bool) -> None:
@@ -83,7 +126,7 @@ def growing() -> Callable[[str], None] | None:
     def tell(piece: str) -> None:
         for spinner in _SPINNING:
             spinner()
-        shown = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in piece)
+        shown = plain(piece, "\n")
         encoding = sys.stderr.encoding or "utf-8"
         sys.stderr.write(shown.encode(encoding, _ESCAPE).decode(encoding) or "\n")
         sys.stderr.flush()
@@ -94,7 +137,7 @@ def growing() -> Callable[[str], None] | None:
 def one_line(text: str) -> str:
     """A message on one line, with nothing in it that acts on a terminal, and no endless word."""
     line = _ENDLESS.sub(lambda word: word[0][:40] + "…", " ".join(text.split()))
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
+    return plain(line)
 
 
 def wrote(path: Path) -> None:

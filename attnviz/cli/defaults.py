@@ -60,4 +60,4 @@ def _of_project(file: Path) -> str:
     if not isinstance(model, str) or not model:
         raise UsageError(f"model in [tool.attnviz] of {file} is a name, not {str(model)[:40]!r}")
     beside = file.parent / model
-    return str(beside) if beside.is_dir() else model
+    return str(beside) if os.path.isdir(beside) else model  # False for what no path can be

@@ -1,4 +1,6 @@
-"""How long the fields of a record are, said with their types and checked where one is read.
+"""How long the fields of a record are, and which words they take: said with their types.
+
+Both are checked where a record is read.
 
     query_origins: Annotated[tuple[Origin, ...], Axes("query sources")]
     matrix: Annotated[tuple[tuple[float, ...], ...], Axes("query sources", "key sources")]
@@ -67,6 +69,26 @@ class Place:
                 raise ValueError(f"{field} is {axis}, and {by} has {size} {self.axis}, from 0")
 
 
+class OneOf:
+    """A field that is one of some words.
+
+    Args:
+        words: all that there are.
+    """
+
+    __slots__ = ("words",)
+
+    def __init__(self, *words: str) -> None:
+        self.words = words
+
+    def check(self, field: str, value: Any, sizes: _Sizes) -> None:
+        """Raise ValueError for another word."""
+        for word in (value,) if isinstance(value, str) else value or ():
+            if word not in self.words:
+                known = ", ".join(word or "(empty)" for word in self.words)
+                raise ValueError(f"{field} is {str(word)[:40]!r}, and none of {known}")
+
+
 class Grid:
     """Records that have every pair of two of their fields' values, each once."""
 
@@ -116,14 +138,14 @@ def _agree(field: str, value: Any, names: tuple[str, ...], sizes: _Sizes) -> Non
 
 
 @cache
-def _rules(kind: Any) -> tuple[tuple[str, Axes | Place | Grid], ...]:
+def _rules(kind: Any) -> tuple[tuple[str, Axes | Place | OneOf | Grid], ...]:
     """What the types of a record's own fields say."""
     return tuple(
         (name, rule)
         for name, hint in _hints(kind)
         if get_origin(hint) is Annotated
         for rule in hint.__metadata__
-        if isinstance(rule, Axes | Place | Grid)
+        if isinstance(rule, Axes | Place | OneOf | Grid)
     )
 
 

@@ -6,6 +6,8 @@ import os
 import re
 from pathlib import PurePath
 
+from attnviz.errors import encodable
+
 
 def own_name(place: str) -> str:
     """A file, or a line of one, as results and pages name it: of a machine's path the last part.
@@ -14,8 +16,8 @@ def own_name(place: str) -> str:
         place: as it was given; a path from where one stands (``data/a.txt``) stays as it is.
     """
     if os.path.isabs(place) or place.startswith((".", "~")):
-        return PurePath(place).name or place
-    return place
+        place = PurePath(place).name or place
+    return encodable(place)
 
 
 _ANY_MODELS = (
@@ -36,7 +38,7 @@ def called(name: str) -> str:
     mailed tells nobody how else the folders of a machine are called, nor whose they are.
     """
     if not (os.path.isabs(name) or name.startswith((".", "~")) or os.path.isdir(name)):
-        return name
+        return encodable(name)
     path = PurePath(os.path.abspath(os.path.expanduser(name)))
     if path.parent.name == "snapshots":
         kind, *hub = re.split("-{2}", path.parts[-3])
@@ -48,4 +50,4 @@ def called(name: str) -> str:
         if says or folder in (home, *home.parents) or folder.parent.name in _HOMES:
             break
         parts.insert(0, folder.name)
-    return "/".join(parts) or name
+    return encodable("/".join(parts) or name)

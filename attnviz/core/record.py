@@ -10,12 +10,15 @@ from heads or a record with a head in it, never a place in a list.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
 from attnviz.core.made import Made, called_by
-from attnviz.errors import InputError
+from attnviz.errors import InputError, encodable
 
+_HALF = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
+"""Where half a character may be: as JSON escapes it, or as it is."""
 SCHEMAS = "https://json-schema.org/draft/2020-12/schema"
 
 _MADE = {
@@ -106,9 +109,22 @@ class Record:
 def parsed(text: str | bytes, name: str) -> Any:
     """A text as JSON; InputError where it is none."""
     try:
-        return json.loads(text, parse_constant=_not_json)
+        document = json.loads(text, parse_constant=_not_json)
+        written = text if isinstance(text, str) else bytes(text).decode("utf-8", "replace")
+        return _encodable(document) if _HALF.search(written) else document
     except (ValueError, RecursionError) as error:
         raise InputError(f"{name} is not readable JSON: {_said(error)}; check the file") from None
+
+
+def _encodable(part: Any) -> Any:
+    """Spell the halves of characters in every string of a document."""
+    if isinstance(part, str):
+        return encodable(part)
+    if isinstance(part, list):
+        return [_encodable(inner) for inner in part]
+    if isinstance(part, dict):
+        return {encodable(key): _encodable(inner) for key, inner in part.items()}
+    return part
 
 
 def _not_json(word: str) -> Any:

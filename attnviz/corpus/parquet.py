@@ -9,11 +9,14 @@ from typing import Any
 from attnviz.corpus.lines import LONGEST_LINE, Problem
 from attnviz.corpus.tables import text_column
 from attnviz.errors import InputError, missing
+from attnviz.files import human_bytes
 
 _ROWS = 1024
 """Rows that are read at a time."""
 _BYTES = 1 << 30
 """What they take at most, unless a single one takes more."""
+_PACKED = 100
+"""How many times smaller a column that takes more than these may be packed."""
 
 
 def parquet_rows(
@@ -46,7 +49,7 @@ def parquet_rows(
             places["text"] = chosen
             wanted = sorted(set(places.values()))
             number = 0
-            for batch in file.iter_batches(_at_once(file, wanted), columns=wanted):
+            for batch in file.iter_batches(_at_once(name, file, wanted), columns=wanted):
                 cells = {title: _cells(batch[title]) for title in wanted}
                 for row in range(len(batch)):
                     number += 1
@@ -69,19 +72,27 @@ def rows(name: str) -> int | None:
         return None
 
 
-def _at_once(file: Any, columns: Sequence[str]) -> int:
+def _at_once(name: str, file: Any, columns: Sequence[str]) -> int:
     """Rows to read at a time.
 
     A string that stands in many rows may be stored once: so many rows are read that even the
     largest column would fit as often, by what the file says of its size.
+
+    Raises:
+        InputError: a column that unpacks to more than that, and to far more than any text does.
     """
     groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
     chunks = [group.column(n) for group in groups for n in range(group.num_columns)]
-    sizes: list[int] = [
-        column.total_uncompressed_size
-        for column in chunks
-        if column.path_in_schema.partition(".")[0] in columns
-    ]
+    read = [chunk for chunk in chunks if chunk.path_in_schema.partition(".")[0] in columns]
+    for chunk in read:
+        size = chunk.total_uncompressed_size
+        if size > max(_BYTES, _PACKED * chunk.total_compressed_size):
+            packed = human_bytes(chunk.total_compressed_size)
+            raise InputError(
+                f"cannot read {name}: its column {chunk.path_in_schema[:40]!r} unpacks {packed} to "
+                f"{human_bytes(size)}, which no text is"
+            )
+    sizes: list[int] = [chunk.total_uncompressed_size for chunk in read]
     return max(1, min(_ROWS, _BYTES // max([1, *sizes])))
 
 

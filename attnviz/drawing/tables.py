@@ -77,7 +77,7 @@ def as_csv(rows: Sequence[Row], columns: Sequence[str] = (), made: Made | None =
     A text that a spreadsheet would run as a formula has an apostrophe before it.
 
     Args:
-        rows: with the same names all.
+        rows: by name; one that lacks a name of others has an empty cell.
         columns: the names, where there may be no row.
         made: what made the file; CSV has no comments, and a column takes it, in its first row.
     """
@@ -85,7 +85,8 @@ def as_csv(rows: Sequence[Row], columns: Sequence[str] = (), made: Made | None =
         columns = [*columns, "made"]
         rows = [{**row, "made": "" if n else made.line()} for n, row in enumerate(rows)]
     out = io.StringIO()
-    writer = csv.DictWriter(out, list(rows[0]) if rows else columns, lineterminator="\n")
+    names = dict.fromkeys(name for row in rows for name in row) or columns
+    writer = csv.DictWriter(out, list(names), lineterminator="\n")
     writer.writeheader()
     writer.writerows({name: _inert(value) for name, value in row.items()} for row in rows)
     return out.getvalue()

@@ -152,7 +152,7 @@ def read(
 
 def _shown(path: Path, name: str) -> Any:
     """The result that a page shows; of a page of many, such as ``view``'s, the page itself."""
-    from attnviz.web.embedded import PAGE, read_page
+    from attnviz.web.embedded import PAGE, page_title, read_made, read_page
     from attnviz.web.written import Page
 
     with system_errors(InputError, f"cannot read {path}"):
@@ -161,7 +161,10 @@ def _shown(path: Path, name: str) -> Any:
     if document is None:
         raise InputError(f"{name} is no page that attnviz wrote; give one, or a JSON file")
     if document.get("schema") == PAGE:
-        return Page(page, document["made"]["model"])
+        made = read_made(document)
+        if made is None:
+            raise InputError(f"{name} does not say what made it; give the page as attnviz wrote it")
+        return Page(page, page_title(page) or made.model, made=made)
     return read_record(document, name)
 
 

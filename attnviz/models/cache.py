@@ -1,9 +1,10 @@
 """What was measured of a model before and is the same again, in files that nobody has to think of.
 
-An entry belongs to the numbers of a model, to what was asked, to the versions of attnviz and the
-libraries, and to the machine: its name is a hash of all of them, so that what is kept is what would
-be computed, to the last bit. Entries are files in the user's cache folder, written whole, read only
-if their hash holds, and no more than :data:`MOST` bytes in all: the ones used longest ago go first.
+An entry belongs to the numbers of a model and the files beside them, to what was asked, to the
+versions of attnviz and the libraries, and to the machine: its name is a hash of all of them, so
+that what is kept is what would be computed, to the last bit. Entries are files in the user's cache
+folder, written whole, read only if their hash holds and nobody else could write them, and no more
+than :data:`MOST` bytes in all: the ones used longest ago go first.
 ``$ATTNVIZ_CACHE`` names another folder, or says ``off``.
 """
 
@@ -16,6 +17,7 @@ import os
 import platform
 import sys
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from importlib.metadata import version
@@ -26,7 +28,7 @@ from attnviz import files
 from attnviz.core.heads import Head, Site
 from attnviz.core.model_entry import CacheEntry
 from attnviz.core.threads import threads
-from attnviz.errors import AttnvizError, OutputError
+from attnviz.errors import AttnvizError, AttnvizWarning, OutputError
 
 VARIABLE = "ATTNVIZ_CACHE"
 OFF = "off"
@@ -103,30 +105,35 @@ class Cache:
     def recall(
         self,
         what: str,
-        about: object,
-        make: Callable[[], T],
+        about: tuple[object, ...],
+        make: Callable[..., T],
         pack: Callable[[T], bytes],
         unpack: Callable[[bytes], T],
+        *,
+        keep: bool = True,
     ) -> T:
         """What was made before, or what is made now.
 
         Args:
             what: it is, for people; another thing has another name.
-            about: all that it depends on beside the model, by its ``repr``; None where that is not
-                known, and nothing is kept.
-            make: makes it.
+            about: all that it depends on beside the model. Where something among them is not data
+                (a function, an object in memory), nothing is kept.
+            make: makes it of these arguments, so that what it reads is what is hashed.
             pack: it as bytes.
             unpack: bytes as it, equal to what was packed; raises ValueError, KeyError or our own
                 errors for bytes of anything else.
+            keep: whether it may be kept.
         """
-        place = folder()
-        if place is None or self._about is None or about is None:
-            return make()
-        key = _DIGEST(repr((what, about, self._about, _here())).encode("utf-8", "replace"))
-        path = place / (key.hexdigest()[:40] + _SUFFIX)
+        place = folder() if keep else None
+        if place is not None and not _is_own(place):
+            place = None
+        key = None if place is None else self._key(what, about)
+        if place is None or key is None:
+            return make(*about)
+        path = place / (key[:40] + _SUFFIX)
         entry = _read(path)
         if entry is not None:
-            with contextlib.suppress(ValueError, KeyError, TypeError, AttnvizError):
+            with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError, AttnvizError):
                 head, data = json.loads(entry[0]), entry[1]
                 made = unpack(data)
                 with contextlib.suppress(OSError):
@@ -136,10 +143,25 @@ class Cache:
                 return made
         start = time.perf_counter()
         with getattr(self._source, "running_on", _unknown)() as ran:
-            made = make()
+            made = make(*about)
         if time.perf_counter() - start >= LEAST:
             self._write(path, what, pack(made), sorted(ran))
         return made
+
+    def _key(self, what: str, about: tuple[object, ...]) -> str | None:
+        """Hash all that an entry depends on; None where some of it is not data, or not known."""
+        import msgspec
+
+        if self._about is None:
+            return None
+        hook = partial(_written, values=_as_bytes)
+        try:
+            data = msgspec.msgpack.encode(
+                (what, about, self._about, _here()), enc_hook=hook, order="deterministic"
+            )
+        except (NotImplementedError, TypeError, ValueError, OverflowError, RecursionError):
+            return None
+        return _DIGEST(data).hexdigest()
 
     def _write(self, path: Path, what: str, data: bytes, ran: list[str]) -> None:
         """Keep something; a disk that is full or read-only is no reason to stop."""
@@ -147,8 +169,9 @@ class Cache:
             return
         head = json.dumps({"what": what, "model": self._model, "ran": ran}).encode() + b"\n"
         with contextlib.suppress(OSError, OutputError):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            files.place(path, (_DIGEST(head + data).digest(), head, data))
+            path.parent.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            files.place(path, (_DIGEST(head + data).digest(), head, data), mode=0o600)
             _sweep(path.parent)
             shrink(MOST)
 
@@ -189,10 +212,43 @@ def _unknown() -> contextlib.nullcontext[set[str]]:
     return contextlib.nullcontext(set())
 
 
+def _is_own(place: Path) -> bool:
+    """Whether the folder of entries is the user's alone, or not there yet; warn if it is not."""
+    try:
+        fault = _fault(place.stat())
+    except OSError:
+        return True
+    if fault and place not in _REFUSED:
+        _REFUSED.add(place)
+        warnings.warn(
+            f"the cache {place} is not used: it {fault}; make it yours alone (chmod 700), or name "
+            f"another folder in {VARIABLE}",
+            AttnvizWarning,
+            stacklevel=2,
+        )
+    return not fault
+
+
+_REFUSED: set[Path] = set()
+"""Folders that were warned of."""
+
+
+def _fault(status: os.stat_result) -> str:
+    """Say why entries of a folder or file are not believed; empty where only the user writes it."""
+    if os.name != "posix":
+        return ""
+    if status.st_uid != os.geteuid():
+        return "belongs to another user"
+    return "can be written by others" if status.st_mode & 0o022 else ""
+
+
 def _read(path: Path) -> tuple[bytes, bytes] | None:
     """What stands before an entry, and what it holds; None for none, or a damaged one."""
     try:
-        data = files.contents(path, LARGEST + (1 << 16))
+        with files.open_regular(path) as file:
+            if _fault(os.fstat(file.fileno())):
+                return None
+            data = file.read(LARGEST + (1 << 16))
     except OSError:
         return None
     size = _DIGEST().digest_size
@@ -238,13 +294,6 @@ def as_records(kind: Any) -> tuple[Callable[[Any], bytes], Callable[[bytes], Any
     """
     import msgspec
 
-    def written(value: Any) -> Any:
-        if isinstance(value, Head):
-            return [value.site.kind, value.layer, value.index]
-        if hasattr(value, "item"):  # a number of NumPy
-            return value.item()
-        raise NotImplementedError(f"{type(value).__name__} cannot be kept")
-
     def read(wanted: Any, value: Any) -> Any:
         if wanted is Head:
             kind, layer, index = value
@@ -257,7 +306,28 @@ def as_records(kind: Any) -> tuple[Callable[[Any], bytes], Callable[[bytes], Any
         except msgspec.MsgspecError as error:
             raise ValueError(str(error)) from None
 
-    return partial(msgspec.msgpack.encode, enc_hook=written), unpack
+    return partial(msgspec.msgpack.encode, enc_hook=_written), unpack
+
+
+def _written(value: Any, values: Callable[[Any], Any] = lambda array: array.item()) -> Any:
+    """Turn a head, or an array or number of NumPy or torch, into what msgspec can write."""
+    if isinstance(value, Head):
+        return [value.site.kind, value.layer, value.index]
+    if hasattr(value, "item") and hasattr(value, "dtype"):
+        return values(value)
+    raise NotImplementedError(f"{type(value).__name__} cannot be kept")
+
+
+def _as_bytes(array: Any) -> tuple[str, tuple[int, ...], bytes]:
+    """Return an array's type, shape and every bit."""
+    import numpy as np
+
+    from attnviz.core import arrays
+
+    plain = arrays.to_numpy(array)
+    if plain.dtype.hasobject:
+        raise NotImplementedError("an array of objects cannot be kept")
+    return str(array.dtype), plain.shape, np.ascontiguousarray(plain).tobytes()
 
 
 def pack_arrays(arrays_of: Mapping[str, Array]) -> bytes:

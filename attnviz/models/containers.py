@@ -7,24 +7,29 @@ Nothing here runs code from a file: pickles are refused, and a small file that c
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import math
+import os
 import sys
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.errors import InputError, system_errors
-from attnviz.files import human_bytes
+from attnviz.files import human_bytes, open_regular
 from attnviz.models.external_errors import one_line
 from attnviz.models.memory import beyond
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+_HEADER = 1 << 16
+"""Bytes of an array's header."""
 
 
 def read_arrays(path: Path, names: set[str]) -> dict[str, NDArray[Any]]:
@@ -72,6 +77,31 @@ def _check_file(path: Path) -> None:
             raise InputError(f"{path} is {what}; give a file")
 
 
+def read_array(path: Path) -> NDArray[Any]:
+    """The array of a .npy file; raises as :func:`read_arrays`."""
+    _check_file(path)
+    with _refusing(path), open_regular(path) as stream:
+        shape, dtype, start = _header(stream)
+        _check_size(path.name, shape, dtype, os.fstat(stream.fileno()).st_size - start)
+        _limit(math.prod(shape) * dtype.itemsize)
+        stream.seek(0)
+        array: NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
+        _check_text(path.name, array)
+        return array
+
+
+def check_packed(path: Path) -> None:
+    """Refuse a .pt file whose parts unpack to more than they may; raises as :func:`read_arrays`.
+
+    One that is no archive packs nothing.
+    """
+    if zipfile.is_zipfile(path):
+        with _refusing(path), zipfile.ZipFile(path) as archive:
+            for info in archive.infolist():
+                _check_packing(info)
+            _limit(sum(info.file_size for info in archive.infolist()))
+
+
 def list_arrays(path: Path) -> list[str]:
     """What such a file holds, ``name [2, 3]`` for every array; raises as :func:`read_arrays`."""
     with _refusing(path):
@@ -95,7 +125,9 @@ def _listing(path: Path) -> list[str]:
                 name = info.filename.removesuffix(".npy")
                 if name in listed:
                     raise ValueError(f"two arrays called {name!r}")
-                listed[name] = _header(archive, info)[0]
+                _check_packing(info)
+                with archive.open(info) as stream:
+                    listed[name] = _header(stream)[0]
             return [_listed(name, shape) for name, shape in listed.items()]
     from safetensors import safe_open
 
@@ -124,13 +156,11 @@ def _read_npz(path: Path, names: set[str] | None) -> dict[str, NDArray[Any]]:
             members[name] = info
         wanted = sorted(members.keys() if names is None else names & members.keys())
         for name in wanted:
-            shape, dtype, start = _header(archive, members[name])
-            if dtype.hasobject:
-                raise ValueError(f"{name!r} holds a pickle, which can run code")
-            size = math.prod(shape) * dtype.itemsize
-            if size + start != members[name].file_size:
-                raise ValueError(f"{name!r} says it has shape {shape} but is another size")
-            total += size
+            _check_packing(members[name])
+            with archive.open(members[name]) as stream:
+                shape, dtype, start = _header(stream)
+            _check_size(name, shape, dtype, members[name].file_size - start)
+            total += members[name].file_size
         _limit(total)
         arrays = {}
         for name in wanted:
@@ -140,17 +170,34 @@ def _read_npz(path: Path, names: set[str] | None) -> dict[str, NDArray[Any]]:
         return arrays
 
 
-def _header(
-    archive: zipfile.ZipFile, member: zipfile.ZipInfo
-) -> tuple[tuple[int, ...], np.dtype[Any], int]:
-    """Shape and dtype of an array in a .npz file, and where its data start."""
-    with archive.open(member) as stream:
-        version = np.lib.format.read_magic(stream)
-        read = {(1, 0): np.lib.format.read_array_header_1_0}.get(
-            version, np.lib.format.read_array_header_2_0
-        )
-        shape, _, dtype = read(stream)
-        return shape, dtype, stream.tell()
+def _check_packing(member: zipfile.ZipInfo) -> None:
+    """Refuse packing that unpacks without a bound: Python bounds deflate alone."""
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError(f"{member.filename!r} is packed as NumPy and torch pack nothing")
+
+
+def _check_size(name: str, shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> None:
+    """Refuse an array of another size than its header says, and one that is a pickle."""
+    if dtype.hasobject:
+        raise ValueError(f"{name!r} holds a pickle, which can run code")
+    if math.prod(shape) * dtype.itemsize != size:
+        raise ValueError(f"{name!r} says it has shape {shape} but is another size")
+
+
+def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], int]:
+    """Shape and dtype of a saved array, and where its data start; long headers are not read."""
+    start = stream.read(12)
+    wide = start[6:7] > b"\1"
+    length = int.from_bytes(start[8:12] if wide else start[8:10], "little")
+    if length > _HEADER:
+        raise ValueError(f"it has a header of {length:,} bytes, which no array has")
+    header = io.BytesIO(start + stream.read(length))
+    version = np.lib.format.read_magic(header)
+    read = {(1, 0): np.lib.format.read_array_header_1_0}.get(
+        version, np.lib.format.read_array_header_2_0
+    )
+    shape, _, dtype = read(header)
+    return shape, dtype, header.tell()
 
 
 def _check_text(name: str, array: NDArray[Any]) -> None:

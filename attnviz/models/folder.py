@@ -6,6 +6,8 @@ so is code that comes with a model (``trust_remote_code`` is never set).
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import math
 import re
@@ -19,13 +21,24 @@ from attnviz.files import contents, is_unfinished
 from attnviz.models import adapters
 from attnviz.models.configs.keys import shown
 from attnviz.models.demo import DEMOS
-from attnviz.models.hub import CONFIG, CONVERT, PICKLES, bundled, download, download_config
+from attnviz.models.hub import (
+    CONFIG,
+    CONVERT,
+    PICKLES,
+    TEMPLATES,
+    bundled,
+    download,
+    download_config,
+)
 
 INDEX = "model.safetensors.index.json"
 MAX_CONFIG_BYTES = 8 << 20
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?(@[\w.-]+)?")
 _OPENED = (".json", ".txt", ".model", ".spm", ".jinja", ".tiktoken", ".safetensors")
 """Endings of the files of a model that attnviz, tokenizers or transformers open."""
+
+OLD_NAMES = {"gamma": "weight", "beta": "bias"}
+"""What old checkpoints call parts of a normalization, and how they are called now."""
 
 _NUMBERS = ("F64", "F32", "F16", "BF16")
 """How weights are stored that can be used as they are."""
@@ -196,8 +209,9 @@ def find_weights(folder: Path, config: Mapping[str, Any]) -> tuple[tuple[Path, .
         The files, and how many tensors they hold.
 
     Raises:
-        ModelError: none, only pickled ones, a missing shard, a damaged file, or weights that are
-            not floating-point numbers, and nothing says how to make some of them.
+        ModelError: none, only pickled ones, a missing shard, a damaged file, a tensor under two
+            names, or weights that are not floating-point numbers, and nothing says how to make some
+            of them.
     """
     single = folder / "model.safetensors"
     if single.is_file():
@@ -214,7 +228,19 @@ def find_weights(folder: Path, config: Mapping[str, Any]) -> tuple[tuple[Path, .
     if not files:
         raise ModelError(_no_weights(folder))
     quantized = bool(config.get("quantization_config"))
-    return tuple(files), sum(_check_header(file, quantized=quantized) for file in files)
+    names: dict[str, str] = {}
+    for file in files:
+        for key in _check_header(file, quantized=quantized):
+            stem, _, last = key.rpartition(".")
+            name = f"{stem}.{OLD_NAMES.get(last, last)}"
+            if name in names:
+                raise ModelError(
+                    f"{folder} stores {name.lstrip('.')} twice, as {names[name]} and as {key}, and "
+                    "nothing says which counts",
+                    remedy="save the model again with one of them",
+                )
+            names[name] = key
+    return tuple(files), len(names)
 
 
 def _local(model: str) -> Path:
@@ -300,8 +326,8 @@ def _no_weights(folder: Path) -> str:
     return f"{folder} has no weights; add model.safetensors"
 
 
-def _check_header(path: Path, *, quantized: bool) -> int:
-    """The number of tensors in a file that is whole, and whose weights can be used."""
+def _check_header(path: Path, *, quantized: bool) -> list[str]:
+    """The names of the tensors in a file that is whole, and whose weights can be used."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -314,7 +340,7 @@ def _check_header(path: Path, *, quantized: bool) -> int:
                         "quantization_config that says what such numbers stand for",
                         remedy="take the model in float32, float16 or bfloat16",
                     )
-            return len(slices)
+            return list(slices)
     except (SafetensorError, OSError) as error:
         with path.open("rb") as raw:
             pointer = raw.read(20).startswith(b"version https://git")
@@ -329,6 +355,45 @@ def _is_weight(key: str, tensor: Any) -> bool:
     return last in ("weight", "gamma") or (
         last in ("bias", "beta") and len(tensor.get_shape()) == 1  # GPT-2's mask is a bias too
     )
+
+
+class SmallFiles:
+    """The files of a model beside its weights, as they were when it was loaded.
+
+    They decide its tokens, their special ids, chat templates and what ends a text.
+
+    Args:
+        folder: of the model; None for one that has none.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder, self._stamps = folder, _stamps(folder)
+
+    def digest(self) -> str | None:
+        """Hash every byte of them; None for none, or where one was changed since."""
+        if self._folder is None:
+            return None
+        hashed = hashlib.sha256()
+        try:
+            for name in sorted(self._stamps):
+                data = hashlib.sha256(contents(self._folder / name)).hexdigest()
+                hashed.update(f"{name!r} {data}\n".encode())
+        except OSError:
+            return None
+        return hashed.hexdigest() if _stamps(self._folder) == self._stamps else None
+
+
+def _stamps(folder: Path | None) -> dict[str, tuple[int, int]]:
+    """Size and time of the last change of each file beside the weights, by its name."""
+    stamps: dict[str, tuple[int, int]] = {}
+    for part in () if folder is None else (folder, folder / TEMPLATES):
+        with contextlib.suppress(OSError):
+            for path in part.iterdir():
+                if path.suffix not in (".safetensors", *PICKLES, *_FOREIGN) and path.is_file():
+                    status = path.stat()
+                    name = str(path.relative_to(str(folder)))
+                    stamps[name] = (status.st_size, status.st_mtime_ns)
+    return stamps
 
 
 def ends(folder: Path, config: Mapping[str, Any]) -> frozenset[int]:

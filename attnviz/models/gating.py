@@ -65,11 +65,18 @@ class Gated:
 
     @property
     def contents(self) -> str | None:
-        """A hash of all that passes depend on beside texts: the numbers of the model as they are.
+        """A hash of all that passes depend on beside texts: the model's numbers, and its files.
 
-        None where that is not known, and while gates stand. Reads every weight.
+        The numbers as they are in memory, and the files that decide tokens, templates and ends.
+        None where that is not known, where a file was changed since the model was loaded, and
+        while gates or cuts stand. Reads every weight.
         """
-        return None if self._standing else self._hash()
+        return None if self.standing else self._hash()
+
+    @property
+    def standing(self) -> bool:
+        """Whether gates or cuts stand in this thread, so that passes are not the model's own."""
+        return bool(self._standing or _CUTS.get().get(id(self._gated_model)))
 
     @property
     def continues(self) -> bool:

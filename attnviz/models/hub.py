@@ -1,11 +1,22 @@
-"""Fetching a model from the Hugging Face hub: weights in safetensors and small text files only."""
+"""Fetching a model from the Hugging Face hub: weights in safetensors and small text files only.
+
+A hub's answers are somebody else's: names, commits and ETags become paths of the hub's cache, so
+that they are checked before anything is written, and whatever is wrong with them is one line.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from logging import CRITICAL
 from pathlib import Path
+from threading import Lock
+from typing import Any
 
-from attnviz.errors import ModelError
+from attnviz.errors import ModelError, OutputError
+from attnviz.files import place
 from attnviz.models.demo import DEMOS
 
 CONVERT = (
@@ -15,9 +26,16 @@ CONVERT = (
 """The remedy for pickled weights."""
 
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
-_SMALL = (".json", ".txt", ".model", ".spm")
+_SMALL = (".json", ".txt", ".model", ".spm", ".jinja", ".tiktoken")
 _WHOLE = "model.safetensors"
 CONFIG = "config.json"
+TEMPLATES = "additional_chat_templates"
+"""A model's folder of chat templates that have names."""
+_NAME = re.compile(rf"({TEMPLATES}/)?[^\W_][\w.+ -]*")
+"""Names that are fetched: no path, no pattern, nothing hidden."""
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_ETAG = re.compile(r"[\w-]{1,128}")
+_FETCHING = Lock()
 _PATIENCE = 10.0
 """Seconds to wait for the hub's answer before the cache is asked."""
 
@@ -25,8 +43,8 @@ _PATIENCE = 10.0
 def download(model: str) -> Path:
     """The local folder of a model on the hub; downloads what the cache does not hold.
 
-    Only the repository's top level, and no weights but safetensors. Progress goes to standard
-    error, as huggingface_hub shows it.
+    Only the repository's top level and its chat templates, and no weights but safetensors. Progress
+    goes to standard error, as huggingface_hub shows it, where that is a terminal.
 
     Args:
         model: an id such as ``openai-community/gpt2``; ``name@revision`` for one of its revisions.
@@ -51,6 +69,12 @@ def download_config(model: str) -> Path:
 
 
 def _fetch(model: str, wanted: Callable[[Sequence[str]], list[str]]) -> Path:
+    """Fetch some files of a model, without a word of the library's own."""
+    with _quiet():
+        return _fetched(model, wanted)
+
+
+def _fetched(model: str, wanted: Callable[[Sequence[str]], list[str]]) -> Path:
     import huggingface_hub
     from huggingface_hub import constants, errors
 
@@ -63,12 +87,23 @@ def _fetch(model: str, wanted: Callable[[Sequence[str]], list[str]]) -> Path:
             listed = info.siblings or []
         except (errors.HfHubHTTPError, errors.HFValidationError):
             raise  # the hub's own answer
-        except Exception:  # whatever the transport raises where there is no network
+        except Exception as error:  # whatever the transport raises where there is no network
+            if isinstance(error, _MISREAD):
+                raise _strange(model, "no description of a model") from None
             return _cached(model)
-        names = wanted([file.rfilename for file in listed])
-        return Path(
-            huggingface_hub.snapshot_download(name, revision=revision, allow_patterns=names)
-        )
+        names = wanted([str(file.rfilename) for file in listed])
+        if not _COMMIT.fullmatch(str(info.sha)):
+            raise _strange(model, f"commit {str(info.sha)[:60]!r}")
+        with _FETCHING, _checked(model):
+            folder = Path(
+                huggingface_hub.snapshot_download(
+                    name, revision=info.sha, allow_patterns=names, tqdm_class=_bars()
+                )
+            )
+            _remember(folder, revision or constants.DEFAULT_REVISION, str(info.sha))
+        return folder
+    except ModelError:
+        raise
     except errors.GatedRepoError:
         raise ModelError(
             f"{model} is gated on the hub; accept its terms there and log in with hf auth login"
@@ -86,9 +121,91 @@ def _fetch(model: str, wanted: Callable[[Sequence[str]], list[str]]) -> Path:
             f"no folder {model!r}, and the hub cannot be reached and its cache does not hold "
             f"{model}; fetch it while online, or give a local folder{bundled()}"
         ) from None
-    except (errors.HfHubHTTPError, OSError) as error:
-        reason = " ".join(str(error).split())[:200]
+    except Exception as error:  # of the transport, whose kind depends on the version of the library
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise ModelError(f"cannot fetch {model}: {reason}; try again later") from None
+
+
+_MISREAD = (KeyError, TypeError, AttributeError, IndexError, AssertionError, RecursionError)
+"""What reading JSON of another shape raises."""
+
+
+def _strange(model: str, what: str) -> ModelError:
+    """An answer that no hub gives."""
+    return ModelError(
+        f"the hub answers for {model} with {what}, which no hub does; check HF_ENDPOINT, or try "
+        "again later"
+    )
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the library from telling of its trouble line by line inside the ``with`` block."""
+    from huggingface_hub.utils import logging
+
+    before = logging.get_verbosity()
+    logging.set_verbosity(CRITICAL)
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+
+
+@contextlib.contextmanager
+def _checked(model: str) -> Iterator[None]:
+    """Inside the ``with`` block, refuse commits and ETags that are no names of files."""
+    from huggingface_hub import file_download as library
+
+    def check(commit: object, etag: object) -> None:
+        for given, wanted in ((commit, _COMMIT), (etag, _ETAG)):
+            if given is not None and not wanted.fullmatch(str(given)):
+                what = "commit" if wanted is _COMMIT else "ETag"
+                raise _strange(model, f"{what} {str(given)[:60]!r}")
+
+    def of_file(*args: Any, **kwargs: Any) -> Any:
+        try:
+            answer = about_file(*args, **kwargs)
+        except Exception as error:  # a file that is not there has a commit as well
+            headers = getattr(getattr(error, "response", None), "headers", None) or {}
+            check(headers.get("X-Repo-Commit"), None)
+            raise
+        check(answer.commit_hash, answer.etag)
+        return answer
+
+    def of_any(*args: Any, **kwargs: Any) -> Any:
+        answer = about_any(*args, **kwargs)
+        check(answer[2], answer[1])
+        return answer
+
+    about_file = library.get_hf_file_metadata
+    about_any = library._get_metadata_or_catch_error
+    library.get_hf_file_metadata, library._get_metadata_or_catch_error = of_file, of_any
+    try:
+        yield
+    finally:
+        library.get_hf_file_metadata = about_file
+        library._get_metadata_or_catch_error = about_any
+
+
+def _bars() -> Any:
+    """Bars that leave no line behind, and are shown to a terminal alone."""
+    from huggingface_hub.utils.tqdm import tqdm
+
+    class Bar(tqdm):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            hidden = kwargs.get("disable") or not sys.stderr.isatty()
+            own = {**kwargs, "leave": False, "disable": hidden}
+            super().__init__(*args, **own)  # type: ignore[no-untyped-call]
+
+    return Bar
+
+
+def _remember(folder: Path, revision: str, commit: str) -> None:
+    """Write which commit a revision is, so that it is found where there is no network."""
+    refs = folder.parents[1] / "refs"
+    with contextlib.suppress(OSError, OutputError):
+        refs.mkdir(exist_ok=True)
+        place(refs / revision, (commit.encode(),))
 
 
 def choose(names: Sequence[str], model: str) -> list[str]:
@@ -101,7 +218,8 @@ def choose(names: Sequence[str], model: str) -> list[str]:
     Raises:
         ModelError: its weights are pickled only.
     """
-    top = [name for name in names if "/" not in name]
+    safe = [name for name in names if _NAME.fullmatch(name)]
+    top = [name for name in safe if "/" not in name]
     weights = [name for name in top if name.endswith(".safetensors")]
     pickles = [name for name in top if name.endswith(PICKLES)]
     if pickles and not weights:
@@ -111,7 +229,8 @@ def choose(names: Sequence[str], model: str) -> list[str]:
         )
     if _WHOLE in weights:
         weights = [_WHOLE]
-    return [name for name in top if name.endswith(_SMALL)] + weights
+    templates = [name for name in safe if "/" in name and name.endswith(".jinja")]
+    return [name for name in top if name.endswith(_SMALL)] + templates + weights
 
 
 def bundled() -> str:
@@ -134,4 +253,6 @@ def _cached(model: str) -> Path:
 def _with_revision(model: str) -> tuple[str, str | None]:
     """The id and the revision of ``name@revision``; None for the newest."""
     name, _, revision = model.partition("@")
-    return name, revision or None
+    if not revision.strip("."):
+        return name, None
+    return name, revision

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attnviz.core.arrays import to_torch
+from attnviz.core.arrays import on_torch, to_torch
 from attnviz.core.heads import Head, Site
 from attnviz.core.source import Rows
 from attnviz.core.tiled import TiledMap
@@ -120,7 +120,7 @@ class _Layer:
             )
             here = self.largest[:, tile, columns]
             torch.maximum(here, tops[:, inside].amax(1).cpu(), out=here)
-            self.sums[:, tile, columns] += sums[:, inside].sum(1, dtype=torch.float64).cpu()
+            self.sums[:, tile, columns] += on_torch.column_sums(sums[:, inside]).cpu()
             self.allowed[tile, columns] |= free[inside].any(0)
         if self.keep:
             self._keep(cut, tops, start, first)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from attnviz.core.arrays import exact
 from attnviz.core.heads import SiteKind
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import UsageError
@@ -103,7 +104,7 @@ def _values(
         chances = expected.chances[expected.possible & block.place.countable[:, :, None]]
         _check_values(score, named, chances, "as chance")
         rows.setdefault(block.place.start, []).append(result[0])
-    return torch.cat([torch.cat(parts) for _, parts in sorted(rows.items())], 1).double()
+    return exact(torch.cat([torch.cat(parts) for _, parts in sorted(rows.items())], 1))
 
 
 def _blocks(kind: SiteKind, window: int | None, step: int, *, one_head: bool) -> Iterator[Block]:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from attnviz.core.arrays import exact
 from attnviz.core.heads import Site
 from attnviz.core.interface import interface
 from attnviz.core.scores import UserDefined
@@ -110,7 +111,7 @@ class UserMetric:
                 f"the {self.named} gives {what} for {len(seen.targets)} positions; it must give a "
                 f"finite number for each, [{len(seen.targets)}]"
             )
-        return value.double()
+        return exact(value)
 
 
 @dataclass(frozen=True, slots=True)

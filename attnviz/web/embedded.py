@@ -6,17 +6,22 @@ Both stand in the page once, packed, so that :func:`attnviz.read` gives the resu
 from __future__ import annotations
 
 import base64
-import binascii
 import html
 import json
 import re
 import zlib
+from collections.abc import Mapping
 from typing import Any
 
-from attnviz.core.made import Made
-from attnviz.core.record import Record
-from attnviz.core.result import Result
+import msgspec
 
+from attnviz.core.made import Made
+from attnviz.core.record import Record, parsed
+from attnviz.core.result import Result
+from attnviz.errors import InputError
+from attnviz.files import inflated
+
+_TITLE = re.compile(rb"<title>(.*?)</title>", re.DOTALL)
 PAGE = "attnviz.page/1"
 """The schema of a page that shows no single result."""
 
@@ -24,8 +29,11 @@ _LINE = (
     '<p id="made" class="small"><span id="made-line">{}</span> '
     '<button type="button" id="copy-made" hidden>copy</button></p>\n'
 )
-_RESULT = '<script type="application/octet-stream" id="result">{}</script>\n'
-_FOUND = re.compile(rb'<script type="application/octet-stream" id="result">([\w+/=]*)</script>')
+_RESULT = '<script type="application/octet-stream" data-bytes="{}" id="result">{}</script>\n'
+_FOUND = re.compile(
+    rb'<script type="application/octet-stream" data-bytes="(\d{1,12})" id="result">'
+    rb"([\w+/=]*)</script>"
+)
 
 
 def with_made(template: str, of: Record | Made) -> str:
@@ -44,26 +52,43 @@ def with_made(template: str, of: Record | Made) -> str:
     else:
         main, end, rest = template.rpartition("</main>\n")
         template = f"{main}{end}<footer>{line}</footer>\n{rest}"
-    return _before(template, "</body>", _RESULT.format(_packed(of)))
+    return _before(template, "</body>", _RESULT.format(*_packed(of)))
 
 
-def read_page(page: bytes) -> Any:
-    """The JSON document that a page holds; None where it holds none, or a damaged one."""
+def read_page(page: bytes) -> dict[str, Any] | None:
+    """The JSON object that a page holds; None where it holds none, or a damaged one."""
     held = _FOUND.search(page)
     if held is None:
         return None
     try:
-        return json.loads(zlib.decompress(base64.b64decode(held[1])))
-    except (ValueError, binascii.Error, zlib.error):
+        document = parsed(inflated(base64.b64decode(held[2]), int(held[1])), "the page")
+    except (ValueError, InputError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def read_made(document: Mapping[str, Any]) -> Made | None:
+    """What a page's object says made it; None where it does not say."""
+    try:
+        return msgspec.convert(document["made"], Made)
+    except (KeyError, msgspec.ValidationError):
         return None
 
 
-def _packed(of: Record | Made) -> str:
+def page_title(page: bytes) -> str | None:
+    """The title of a page; None where it has none."""
+    title = _TITLE.search(page)
+    return None if title is None else html.unescape(title[1].decode("utf-8", "replace"))
+
+
+def _packed(of: Record | Made) -> tuple[int, str]:
+    """Return how many bytes the result has as JSON, and these packed."""
     if isinstance(of, Made):
         text = json.dumps({"schema": PAGE, "made": of.to_dict()}, ensure_ascii=False)
     else:
         text = of.to_json(of.made)
-    return base64.b64encode(zlib.compress(text.encode(), 9)).decode("ascii")
+    data = text.encode()
+    return len(data), base64.b64encode(zlib.compress(data, 9)).decode("ascii")
 
 
 def _escaped(text: str) -> str:

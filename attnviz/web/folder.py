@@ -13,17 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-import msgspec
-
 from attnviz import files
 from attnviz.core.made import Made
-from attnviz.web.embedded import read_page
+from attnviz.web.embedded import page_title, read_made, read_page
 from attnviz.web.page import html_page, shared_style
 
 INDEXES = ("index.html", "pages.html")
 """What the index is called; the second where a page of another kind has the first name."""
 
-_TITLE = re.compile(rb"<title>(.*?)</title>", re.DOTALL)
 _MADE = re.compile(rb'<p id="made"')
 _LINE = re.compile(rb'<p id="folder" class="small">.*?</p>\n', re.DOTALL)
 _OURS = b'<main id="pages" class="still">'
@@ -113,16 +110,16 @@ def _pages(folder: Path, index: Path) -> Iterator[KeptPage]:
 def _known(path: Path) -> KeptPage | None:
     """A page of a file; None for a file of something else."""
     content = files.contents(path, _LARGEST)
-    document, title = read_page(content), _TITLE.search(content)
+    document, title = read_page(content) or {}, page_title(content)
+    made = read_made(document)
     try:
-        made = msgspec.convert(document["made"], Made)
         rows = (document.get("distribution") or {}).get("heads", ())
         heads = tuple(str(head["head"]) for head in rows)
-    except (AttributeError, KeyError, TypeError, msgspec.ValidationError):
+    except (AttributeError, KeyError, TypeError):
         return None
-    if title is None:
+    if title is None or made is None:
         return None
-    return KeptPage(path, html.unescape(title[1].decode("utf-8", "replace")), made, heads)
+    return KeptPage(path, title, made, heads)
 
 
 def _rows(page: KeptPage, pages: Sequence[KeptPage]) -> dict[str, str]:

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import ClassVar
 
 from attnviz import files
+from attnviz.core.made import Made
+from attnviz.web.embedded import PAGE
 
 
 @dataclass(frozen=True, eq=False)
 class Page:
     """One self-contained HTML file; it asks for nothing: no server, no network.
 
-    ``page`` is the whole file, ``command`` what makes such pages.
+    ``page`` is the whole file, ``made`` what made one that was read, ``command`` what makes such
+    pages.
     """
 
     command: ClassVar[str] = "page"
 
-    page: bytes
+    page: bytes = field(compare=False)
     title: str
+    made: Made | None = field(default=None, kw_only=True)
+
+    def to_json(self) -> str:
+        """What the page says of itself: its title, and what made it."""
+        made = {} if self.made is None else self.made.to_dict()
+        return json.dumps({"schema": PAGE, "title": self.title, "made": made}, ensure_ascii=False)
 
     def save(self, path: str | Path) -> Path:
         """Write the page; its name must end in .html or .htm."""

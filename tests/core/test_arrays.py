@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -31,6 +33,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "at_indices": (X, X.argmax(-1)[..., None]),
     "sum_by_row": (VALUES, ROWS, 7),
     "column_sums": (X,),
+    "doubles": (X,),
     "occurrences": (np.array([2, 0, 3, 1]),),
     "padded_left": (X, 3, 0.5),
     "padded_keys": (FLAGS, 2, 1),
@@ -154,3 +157,36 @@ def test_dropout_is_torchs_own() -> None:
     with pytest.raises(TypeError, match="runs on torch"):
         on_numpy.dropout(X, 0.1)
     assert on_torch.dropout(torch.from_numpy(X), 0.0).equal(torch.from_numpy(X))
+
+
+def test_exact_sums_leave_a_device_that_has_no_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Apple's has none: sums go to the CPU, and numbers go there in its largest float."""
+    moved: list[torch.Tensor] = []
+    monkeypatch.setattr(on_torch, "largest_float", lambda like: torch.float32)
+    monkeypatch.setattr(torch.Tensor, "cpu", lambda x: (moved.append(x), x)[1])
+    x = torch.tensor([[0.1, 0.2], [0.3, 0.4]])
+    assert arrays.exact(x).dtype == torch.float64
+    assert on_torch.column_sums(x).dtype == torch.float64
+    assert len(moved) == 2
+    like = torch.zeros(1)
+    for values in ([1.0], np.ones(1), torch.ones(1, dtype=torch.float64)):
+        assert on_torch.asarray(values, torch.float64, like).dtype == torch.float32
+    assert arrays.converted(arrays.array(np.ones(2)), like).dtype == torch.float32
+
+
+def test_no_module_makes_float64_of_a_tensor_where_it_is() -> None:
+    """``exact`` does, which knows devices without it; or it is on the CPU already."""
+    package = Path(arrays.__file__).parents[2]
+    allowed = {"core/arrays/on_torch.py", "models/imported/named.py"}
+    for path in sorted(package.rglob("*.py")):
+        name = path.relative_to(package).as_posix()
+        found = re.findall(r"(?<!\.cpu\(\))\.double\(\)", path.read_text())
+        known = name in allowed or (name == "scoring/user_measures.py" and len(found) == 1)
+        assert known or not found, name
+
+
+def test_bfloat16_comes_to_numpy_with_every_bit() -> None:
+    x = torch.randn(7, 3).to(torch.bfloat16)
+    plain = arrays.to_numpy(x)
+    assert plain.dtype == np.float32
+    assert torch.equal(torch.from_numpy(plain).to(torch.bfloat16), x)

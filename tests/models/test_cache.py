@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -34,13 +37,13 @@ class Counted:
     def __init__(self, value: bytes = b"made") -> None:
         self.value, self.times = value, 0
 
-    def __call__(self) -> bytes:
+    def __call__(self, *about: object) -> bytes:
         self.times += 1
         return self.value
 
 
-def recall(source: Any, make: Counted, about: object = (), what: str = "test") -> bytes:
-    return Cache(source).recall(what, about, make, lambda made: made, bytes)
+def recall(source: Any, make: Counted, about: object = 0, what: str = "test") -> bytes:
+    return Cache(source).recall(what, (about,), make, lambda made: made, bytes)
 
 
 @pytest.fixture
@@ -173,7 +176,6 @@ def test_nothing_is_kept_where_that_is_said_or_cannot_be(
     monkeypatch.setenv(cache.VARIABLE, str(place))
     recall(demo, make)
     assert make.times == 5
-    assert recall(demo, make, about=None) == b"made"
     assert cache.entries() == ()
     assert cache.shrink(0) == 0
 
@@ -200,6 +202,163 @@ def test_a_hooked_model_is_known_by_its_numbers(place: Path, tmp_path: Path) -> 
     assert source.contents != known
 
 
+def _folder(kind: str, at: Path) -> Path:
+    """A model's folder with every kind of file that decides tokens, and one that decides none."""
+    if kind == "demo-gpt2":
+        shutil.copytree(Path(cache.__file__).parent / "demo" / kind, at)
+    else:
+        from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+        tokenizer = AutoTokenizer.from_pretrained(
+            Path(cache.__file__).parent / "demo" / "demo-gpt2"
+        )
+        config = LlamaConfig(
+            vocab_size=len(tokenizer), hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+            num_attention_heads=2, eos_token_id=1, max_position_embeddings=64,
+        )  # fmt: skip
+        LlamaForCausalLM(config).save_pretrained(at)
+        tokenizer.save_pretrained(at)
+    templates = at / "additional_chat_templates"
+    templates.mkdir(exist_ok=True)
+    for path, text in {
+        at / "generation_config.json": '{"eos_token_id": [1, 2]}',
+        at / "chat_template.jinja": "{{ messages }}",
+        templates / "rag.jinja": "{{ messages }}",
+        at / "special_tokens_map.json": "{}",
+        at / "vocab.tiktoken": "IQ== 0\n",
+        at / "notes.md": "a model",
+    }.items():
+        path.write_text(text)
+    return at
+
+
+@pytest.mark.parametrize("kind", ["demo-gpt2", "llama"])
+def test_every_file_of_a_model_is_in_the_key(kind: str, place: Path, tmp_path: Path) -> None:
+    """Each file changed in turn is a miss, and so is one that is added; restored it is a hit."""
+    folder, make = _folder(kind, tmp_path / "model"), Counted()
+    recall(av.load(folder), make)
+    recall(av.load(shutil.copytree(folder, tmp_path / "copy")), make)
+    assert make.times == 1, "a copy is the same model"
+    missed = []
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    for path in files:
+        whole, times = path.read_bytes(), make.times
+        loaded = av.load(folder)
+        if path.suffix == ".safetensors":  # the last number of the last tensor
+            path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        else:
+            path.write_bytes(whole + b"\n")
+        recall(av.load(folder), make)
+        if path.suffix != ".safetensors":
+            recall(loaded, make)
+            assert make.times == times + 2, f"{path.name} changed behind a loaded model"
+        elif make.times > times:
+            missed.append(path.name)
+        if make.times > times and path.suffix != ".safetensors":
+            missed.append(path.name)
+        path.write_bytes(whole)
+        times = make.times
+        recall(av.load(folder), make)
+        assert make.times == times, f"{path.name} as it was"
+    assert missed == [path.name for path in files]
+    for name in ("added_tokens.json", "merges.txt.bak"):
+        times = make.times
+        (folder / name).write_text("{}")
+        recall(av.load(folder), make)
+        assert make.times == times + 1, f"{name} was added"
+        (folder / name).unlink()
+
+
+def test_other_ends_of_texts_are_not_taken_for_the_same(place: Path, tmp_path: Path) -> None:
+    """A model whose generation_config.json ends texts elsewhere writes other sentences anew."""
+    first, second = (_folder("demo-gpt2", tmp_path / name) for name in "ab")
+    (first / "generation_config.json").unlink()
+    (second / "generation_config.json").write_text('{"eos_token_id": [17, 308, 15]}')
+    how = {"resample": 3, "draws": 0, "method": "attention"}
+    text = "The cat sat. The dog ran. She saw the cat. It was old."
+    results = [av.thoughts(text, model=folder, **how).to_dict() for folder in (first, second)]
+    apart = av.thoughts(text, model=second, **how).to_dict()
+    os.environ[cache.VARIABLE] = "off"  # the fixture puts it back
+    made = av.thoughts(text, model=second, **how).to_dict()
+    for result in (*results, apart, made):
+        result.pop("made", None)
+    assert results[1] == apart == made
+
+
+def test_arguments_are_in_the_key_as_what_they_are(place: Path, demo: Any) -> None:
+    """Long arrays to the last bit, numbers apart from flags; what is no data is not kept."""
+    make, numbers = Counted(), np.zeros(5000)
+    other = numbers.copy()
+    other[2500] = 1e-300
+    for about in (numbers, other, numbers.astype("f4"), torch.zeros(5000), 1, True, 1.5, "1"):
+        times = make.times
+        recall(demo, make, about)
+        assert make.times == times + 1, about
+    times = make.times
+    recall(demo, make, np.zeros(5000))
+    assert make.times == times
+    for about in (object(), lambda: 0, "\ud800"):
+        times = make.times
+        recall(demo, make, about)
+        recall(demo, make, about)
+        assert make.times == times + 2, about
+
+
+def test_nothing_is_kept_while_attention_is_cut(place: Path, demo: Any) -> None:
+    from attnviz.core.cuts import Cut
+
+    assert demo.contents
+    heads, rows = np.ones((1, 4), bool), np.ones((1, 3), bool)
+    with demo.cutting({Site("decoder", 0): Cut(heads, rows, rows)}):
+        assert demo.contents is None
+
+
+@pytest.mark.skipif(os.name != "posix", reason="POSIX modes")
+@pytest.mark.parametrize("what", ["folder", "file"])
+@pytest.mark.parametrize("mode", [0o022, 0o002, 0o020])
+def test_entries_that_others_could_write_are_not_believed(
+    place: Path, demo: Any, what: str, mode: int
+) -> None:
+    make = Counted()
+    recall(demo, make)
+    (entry,) = place.iterdir()
+    assert stat.S_IMODE(place.stat().st_mode) == 0o700
+    assert stat.S_IMODE(entry.stat().st_mode) == 0o600
+    path = place if what == "folder" else entry
+    path.chmod(path.stat().st_mode | mode)
+    cache._REFUSED.clear()
+    if what == "folder":
+        with pytest.warns(av.AttnvizWarning, match="it can be written by others; make it yours"):
+            recall(demo, make)
+    else:
+        recall(demo, make)
+    assert make.times == 2
+
+
+@pytest.mark.skipif(os.name != "posix", reason="POSIX owners")
+def test_entries_of_another_user_are_not_believed(
+    place: Path, demo: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = Counted()
+    recall(demo, make)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    cache._REFUSED.clear()
+    with pytest.warns(av.AttnvizWarning, match="it belongs to another user"):
+        recall(demo, make)
+    assert make.times == 2
+
+
+def test_an_entry_without_end_of_nesting_is_made_again(place: Path, demo: Any) -> None:
+    make = Counted()
+
+    def deep(data: bytes) -> bytes:
+        raise RecursionError
+
+    recall(demo, make)
+    Cache(demo).recall("test", (0,), make, lambda made: made, deep)
+    assert make.times == 2
+
+
 WRITES = """
 import os, sys
 from attnviz.models import cache
@@ -211,7 +370,7 @@ class Source:
 for number in range(60):
     size = 20_000 + number % 7
     made = cache.Cache(Source).recall(
-        "test", number % 5, lambda: bytes([number % 5]) * 20_000, bytes, bytes
+        "test", (number % 5,), lambda n: bytes([n]) * 20_000, bytes, bytes
     )
     assert made == bytes([number % 5]) * 20_000, number
     if number % 9 == 0:
@@ -286,7 +445,7 @@ def test_what_is_taken_says_which_library_made_it(place: Path) -> None:
     def versions(ran: str) -> Any:
         source: Any = av.load("demo-gpt2").light
 
-        def make() -> bytes:
+        def make(about: int) -> bytes:
             source.add_versions({ran: ""})
             return b"made"
 

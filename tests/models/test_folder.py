@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from attnviz.cli import main
 from attnviz.core.prompt import Prompt
+from attnviz.core.source import ForwardRequest
 from attnviz.errors import ModelError
 from attnviz.features.models.catalog import inspect
 from attnviz.models import native, pretrained
@@ -348,3 +349,68 @@ def test_added_tokens_that_are_none(folder, wrong):
         ModelError, match=r"tokenizer_config\.json has added_tokens_decoder .*again"
     ):
         native.load(locate(str(path)), "cpu", "float32")
+
+
+# --- tensors under two names ---------------------------------------------------------------------
+
+DOUBLED = {
+    "bert": [
+        ("bert.embeddings.LayerNorm.gamma", "bert.embeddings.LayerNorm.weight"),
+        (
+            "bert.encoder.layer.0.output.LayerNorm.beta",
+            "bert.encoder.layer.0.output.LayerNorm.bias",
+        ),
+        ("cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"),
+        ("cls.predictions.decoder.bias", "cls.predictions.bias"),
+    ],
+    "gpt2": [
+        ("transformer.ln_f.gamma", "transformer.ln_f.weight"),
+        ("transformer.h.0.ln_1.beta", "transformer.h.0.ln_1.bias"),
+        ("lm_head.weight", "transformer.wte.weight"),
+    ],
+}
+WRAPPERS = {"bert": "BertForMaskedLM", "gpt2": "GPT2LMHeadModel"}
+PAIRS = [(family, *pair) for family, pairs in DOUBLED.items() for pair in pairs]
+
+
+@pytest.mark.parametrize("where", ["one file", "two files"])
+@pytest.mark.parametrize(("family", "again", "name"), PAIRS)
+def test_a_tensor_under_two_names_is_refused(tmp_path, family, again, name, where) -> None:
+    """One backend would take the one and transformers the other, and neither would say so."""
+    path = checkpoints.write(tmp_path, family, WRAPPERS[family])
+    tensors = load_file(path / "model.safetensors")
+    assert name in tensors
+    other = {again: tensors[name] + 1.0}
+    if where == "one file":
+        save_file(tensors | other, path / "model.safetensors", {"format": "pt"})
+    else:
+        (path / "model.safetensors").unlink()
+        files = {"a.safetensors": tensors, "b.safetensors": other}
+        for file, part in files.items():
+            save_file(part, path / file, {"format": "pt"})
+        index = {key: file for file, part in files.items() for key in part}
+        (path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
+    with pytest.raises(ModelError, match=r"twice|the two differ") as caught:
+        load(path)
+    assert "\n" not in str(caught.value)
+    assert again in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("family", "again", "name"), [p for p in PAIRS if p[1][:3] in ("lm_", "cls")]
+)
+def test_a_tied_copy_with_the_same_numbers_is_no_second_tensor(
+    tmp_path, family, again, name
+) -> None:
+    path = checkpoints.write(tmp_path, family, WRAPPERS[family])
+    before = _logits(path)
+    tensors = load_file(path / "model.safetensors")
+    save_file(
+        tensors | {again: tensors[name].clone()}, path / "model.safetensors", {"format": "pt"}
+    )
+    assert torch.equal(_logits(path), before)
+
+
+def _logits(path: Path) -> torch.Tensor:
+    source = load(path)
+    return source.forward([source.prepare(TEXT)], (), ForwardRequest(logits=True)).logits

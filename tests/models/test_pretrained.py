@@ -319,10 +319,12 @@ def online(monkeypatch, models):
     def info(model, revision, timeout):
         if state.error:
             raise state.error
-        return SimpleNamespace(siblings=[SimpleNamespace(rfilename=f) for f in state.files])
+        files = [SimpleNamespace(rfilename=f) for f in state.files]
+        state.revision = revision
+        return SimpleNamespace(siblings=files, sha="0" * 40)
 
-    def fetch(model, *, revision, allow_patterns, local_files_only=False):
-        state.asked, state.revision = allow_patterns, revision
+    def fetch(model, *, revision, allow_patterns, local_files_only=False, tqdm_class=None):
+        state.asked = allow_patterns
         if local_files_only:
             raise errors.LocalEntryNotFoundError("not here")
         return str(models["bert"])

@@ -56,10 +56,16 @@ def array(numbers: NDArray[Any]) -> Array:
 
 
 def to_numpy(x: Array) -> NDArray[Any]:
-    """The same numbers as a NumPy array; on a CPU it shares their memory."""
+    """The same numbers as a NumPy array; on a CPU it shares their memory.
+
+    NumPy has no bfloat16: its numbers come in float32, which holds each of them.
+    """
     if isinstance(x, np.ndarray):
         return x
-    numbers: NDArray[Any] = x.detach().cpu().numpy()
+    tensor = x.detach().cpu()
+    if str(tensor.dtype) == "torch.bfloat16":
+        tensor = tensor.float()
+    numbers: NDArray[Any] = tensor.numpy()
     return numbers
 
 
@@ -79,10 +85,8 @@ def no_gradients() -> contextlib.AbstractContextManager[object]:
 
 
 def exact(x: Array) -> Array:
-    """The same numbers in float64."""
-    on = of(x)
-    doubles: Array = on.cast(x, on.float64)
-    return doubles
+    """The same numbers in float64: on the CPU where their device, such as Apple's, has none."""
+    return cast("Array", of(x).doubles(x))
 
 
 def doubles(x: Array) -> NDArray[np.float64]:

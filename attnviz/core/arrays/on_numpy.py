@@ -94,6 +94,11 @@ def copied(x: Numbers) -> Numbers:
     return x.copy()
 
 
+def doubles(x: Numbers) -> Numbers:
+    """The same numbers in float64."""
+    return cast(x, float64)
+
+
 def column_sums(x: Numbers) -> Numbers:
     """The sums over the last axis but one, in float64."""
     sums: Numbers = x.sum(-2, dtype=np.float64)

@@ -23,7 +23,11 @@ def cast(x: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def asarray(values: Any, dtype: torch.dtype, like: Tensor) -> Tensor:
-    """Numbers from Python, NumPy or torch, where ``like`` is."""
+    """Numbers from Python, NumPy or torch, where ``like`` is; for float64 its largest float."""
+    if dtype == torch.float64:
+        dtype = largest_float(like)
+    if isinstance(values, Tensor):  # its type first: the device may not have the one it has
+        values = values.to(dtype)
     return torch.as_tensor(values, dtype=dtype, device=like.device)
 
 
@@ -92,9 +96,15 @@ def copied(x: Tensor) -> Tensor:
     return x.clone()
 
 
+def doubles(x: Tensor) -> Tensor:
+    """The same numbers in float64, on the CPU where their device has none."""
+    return (x if largest_float(x) == torch.float64 else x.cpu()).double()
+
+
 def column_sums(x: Tensor) -> Tensor:
-    """The sums over the last axis but one, in float64."""
-    return x.sum(-2, dtype=torch.float64)
+    """The sums over the last axis but one, in float64, on the CPU where their device has none."""
+    there = x if largest_float(x) == torch.float64 else x.cpu()
+    return there.sum(-2, dtype=torch.float64)
 
 
 def contiguous(x: Tensor) -> Tensor:

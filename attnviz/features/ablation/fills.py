@@ -74,8 +74,9 @@ class Means:
         for site, z in outputs.values().items():
             lengths = np.array([len(item.sides[site.kind].queries) for item in batch])
             there = np.arange(z.shape[1]) < lengths[:, None]
-            real = arrays.converted(arrays.array(there), z)  # [B, T]
-            values = arrays.of(z).xp.where(real[..., None, None], arrays.exact(z), 0.0)
+            exact = arrays.exact(z)
+            real = arrays.converted(arrays.array(there), exact)  # [B, T]
+            values = arrays.of(z).xp.where(real[..., None, None], exact, 0.0)
             sums, counts = values.sum(0), real.sum(0)  # [T, H, d_v], [T]
             self._take(site, sums, counts, arrays.norm(values).sum((0, 1)))
 

@@ -85,11 +85,11 @@ def ablate(
             check_groups(select, layout, annotated=bool(beside))
 
     if text is not None:
-        text = prompts_of(text, NO_MODEL)
+        text, model = prompts_of(text, NO_MODEL, model)
         if settings.position is not None:
             check_span(settings.position.removeprefix("span:"), text)
     if not isinstance(reference, str | None):
-        reference = prompts_of(reference, NO_MODEL)
+        reference, model = prompts_of(reference, NO_MODEL, model)
     source = light(model.load(heads=there))
     if settings.metric != "hidden":
         source = answering(source, needed=settings.answer is not None)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from attnviz.captures.trials import Trial
+from attnviz.core.arrays import exact
 from attnviz.core.source import ForwardRequest, Gate, Output, Source
 from attnviz.errors import UsageError
 from attnviz.features.ablation.metrics import Metric
@@ -68,4 +69,4 @@ def gradients(source: Source, trials: Sequence[Trial], metric: Metric) -> Tensor
     if not total.requires_grad:
         raise UsageError("{} has no gradient; leave {estimate} out", metric.name, estimate=...)
     slopes = torch.autograd.grad(total, list(shares.values()))
-    return torch.cat(slopes, 1).double()
+    return exact(torch.cat(slopes, 1))

@@ -75,7 +75,7 @@ class Pool:
     ) -> Pool:
         """Run the texts and take their means; ``donors`` are the same texts unless given."""
 
-        def make() -> Means:
+        def make(texts: Sequence[Inputs], over: MeanOver) -> Means:
             means = Means(over)
             lengths = [inputs.length for inputs in texts]
             most = 0 if any(inputs.features for inputs in texts) else TOKENS
@@ -83,13 +83,9 @@ class Pool:
                 means.add(source, [texts[number] for number in batch])
             return means
 
-        seen = [
-            [(side.queries.identity, side.queries.segments) for side in inputs.sides.values()]
-            for inputs in texts
-        ]
         means = Cache(source).recall(
             "mean outputs of heads",
-            None if any(inputs.features for inputs in texts) else (seen, over),
+            (texts, over),
             make,
             lambda means: pack_arrays(means.to_arrays()),
             lambda data: Means.from_arrays(unpack_arrays(data), over),

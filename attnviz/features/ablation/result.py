@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from attnviz.core.heads import Head
-from attnviz.core.lengths import Axes
+from attnviz.core.lengths import Axes, OneOf
 from attnviz.core.result import Result
 from attnviz.core.scores import UserDefined
 from attnviz.drawing.forms import Renderable
@@ -245,7 +245,7 @@ class Ablation(Renderable, Result):
     methods: Annotated[tuple[str, ...], Axes("methods", least=1)]
     method: str
     reference: str
-    average: str
+    average: Annotated[str, OneOf("mean", "trimmed", "median")]
     smallest: float | None
     worse: int
     base: float
@@ -265,6 +265,11 @@ class Ablation(Renderable, Result):
     at: str = ""
     stake: float | None = None
     matched: bool = False
+
+    def __post_init__(self) -> None:
+        for effect in self.effects:
+            if tuple(change.method for change in effect.by) != self.methods:
+                raise ValueError("effects.by has other methods than methods")
 
     @property
     def distance(self) -> bool:

@@ -69,7 +69,8 @@ def explain(
         Direct logit attribution and composition, Elhage et al. 2021, "A Mathematical Framework for
         Transformer Circuits"; ablation by means, Wang et al. 2022 (arXiv:2211.00593).
     """
-    (prompt,) = prompts_of(text, "predicts nothing, since that needs the model")
+    lacks = "predicts nothing, since that needs the model"
+    (prompt,), model = prompts_of(text, lacks, model)
     answer, against = settings.answer, settings.against
     source = answering(light(model.load()))
     if source.no_logits:

@@ -238,7 +238,7 @@ def _losses(logits: torch.Tensor, tested: Sequence[trials.Trial]) -> NDArray[np.
     at = logits[torch.tensor(trial.positions, device=logits.device)].float()
     targets = torch.tensor(trial.targets, device=logits.device)
     losses = F.cross_entropy(at, targets, reduction="none")
-    return losses.double().cpu().numpy()
+    return losses.cpu().double().numpy()
 
 
 def _probe(source: Source, probes: Sequence[Inputs], settings: FilmSettings) -> Iterator[Sums]:

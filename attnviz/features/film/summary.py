@@ -34,6 +34,7 @@ from attnviz.features.film.result import (
 )
 from attnviz.features.film.steps import MeasuredStep, read_folder
 from attnviz.features.profile.deciding import decide
+from attnviz.files import inflated
 from attnviz.scoring.roles import ROLES
 from attnviz.scoring.scores import SCORES
 from attnviz.statistics.clusters import ClusterSums, few_groups, merge_copies
@@ -346,6 +347,10 @@ def _maps(steps: Sequence[MeasuredStep]) -> Maps | None:
     return Maps(tuple(steps[0].header.shown), base64.b64encode(packed).decode("ascii"))
 
 
+_MOST = 1 << 30
+"""Bytes of a film's maps."""
+
+
 def unpacked(film: Film) -> NDArray[np.uint8] | None:
     """The maps of a film, [steps, heads, T, T] in 255ths; None where it has none.
 
@@ -357,7 +362,7 @@ def unpacked(film: Film) -> NDArray[np.uint8] | None:
     t = len(film.maps.tokens)
     shape = (len(film.steps), len(film.heads), t, t)
     try:
-        data = zlib.decompress(base64.b64decode(film.maps.data, validate=True))
-        return np.frombuffer(data, np.uint8).reshape(shape)
-    except (ValueError, zlib.error):
+        packed = base64.b64decode(film.maps.data, validate=True)
+        return np.frombuffer(inflated(packed, math.prod(shape), _MOST), np.uint8).reshape(shape)
+    except ValueError:
         raise InputError("the maps of this film are damaged; make it again") from None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from attnviz.captures.inputs import Input, prompt_of, source_for
+from attnviz.captures.inputs import Input, prompts_of, source_for
 from attnviz.captures.loading import light
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.capture import Capture
 from attnviz.core.interface import interface
 from attnviz.core.progress import Progress
+from attnviz.errors import Setting, UsageError
 from attnviz.features.flow.named import named
 from attnviz.features.flow.result import Direction, Flow
 from attnviz.features.flow.run import follow, run, run_recorded
@@ -29,7 +30,8 @@ def flow(
     for the residual path.
 
     Args:
-        text: a capture of all layers, or a text or prompt to run.
+        text: a text or prompt to run, or a capture, whose text runs again where its weights are not
+            enough; recorded attention takes a ``method``, for ALTI needs more than weights.
         progress: called again and again with a stage, how much is done and how much there is.
 
     Raises:
@@ -40,10 +42,19 @@ def flow(
         ("from", settings.source),
     )
     tell = progress or (lambda stage, done, all_: None)
-    if isinstance(text, Capture):
+    origin = getattr(text, "asked", None)
+    weights = isinstance(text, Capture) and (origin is None or origin.without is not None)
+    if weights and settings.method is None:
+        raise UsageError(
+            "ALTI, which flow measures by default, needs the vectors that attention moves, and "
+            "here are weights alone; take {method} or {}",
+            Setting("method", "max-flow"),
+            method="rollout",
+        )
+    if isinstance(text, Capture) and (weights or settings.method in ("rollout", "max-flow")):
         result = run_recorded(text.finite(), settings.method, tell)
     else:
-        prompt = prompt_of(text)
+        (prompt,), model = prompts_of(text, "has weights alone", model)
         source = light(source_for(prompt, model))
         inputs = source.prepare(prompt)
         for direction, token in asked:

@@ -143,13 +143,14 @@ def _probed(source: Source, quantity: str) -> tuple[tuple[HeadScores, ...], Pref
     from attnviz.models.cache import Cache, as_records
     from attnviz.scoring.probe import match_prefixes, run_probe
 
-    def probed() -> tuple[tuple[HeadScores, ...], PrefixMatching | None]:
+    def probed(quantity: str) -> tuple[tuple[HeadScores, ...], PrefixMatching | None]:
         scored = run_probe(with_quantity(source, quantity, shares=True))
         return scored, match_prefixes(source) if quantity == "weights" else None
 
-    about = None if user_defined() else quantity
     kind = as_records(tuple[tuple[HeadScores, ...], PrefixMatching | None])
-    scored, matching = Cache(source).recall("probe of heads", about, probed, *kind)
+    scored, matching = Cache(source).recall(
+        "probe of heads", (quantity,), probed, *kind, keep=not user_defined()
+    )
     return scored, matching
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from attnviz.core.capture import described
 from attnviz.core.findings import Finding
 from attnviz.core.heads import SiteKind
+from attnviz.core.lengths import OneOf
 from attnviz.core.measures import PrefixMatching
 from attnviz.core.prompt import Inputs
+from attnviz.core.quantities import QUANTITIES
 from attnviz.core.result import Result
 from attnviz.core.scores import HeadScores, Mixing, UserDefined
 from attnviz.core.tokens import Sides
@@ -43,7 +45,7 @@ class Heads(Renderable, Result):
     heads: tuple[HeadScores, ...]
     probe: tuple[HeadScores, ...] = ()
     empty_rows: int = 0
-    quantity: str = "weights"
+    quantity: Annotated[str, OneOf(*QUANTITIES)] = "weights"
     mixing: tuple[Mixing, ...] = ()
     false_names: float | None = None
     matching: PrefixMatching | None = None

@@ -51,7 +51,7 @@ def knockout(
     Source:
         Geva et al. 2023 (arXiv:2304.14767) for knockout and its windows of layers.
     """
-    texts = cut_texts(text, settings.answer, settings.against)
+    texts, model = cut_texts(text, settings.answer, settings.against, model)
     asked = settings.select
     heads = None if asked is None else partial(check_groups, asked)
     result = run(answering(light(model.load(heads=heads))), texts, settings, progress)

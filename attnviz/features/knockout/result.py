@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from attnviz.core.heads import Head
+from attnviz.core.lengths import OneOf
 from attnviz.core.result import Result
 from attnviz.drawing.forms import Renderable
 
@@ -161,7 +162,7 @@ class Knockout(Renderable, Result):
     command: ClassVar[str] = "knockout"
 
     method: str
-    metric: str
+    metric: Annotated[str, OneOf("loss", "kl", "logit-diff", "prob", "log-prob")]
     unit: str
     answer: str
     against: str

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from attnviz.captures.inputs import prompt_of
+from attnviz.captures.inputs import prompt_of, prompts_of
+from attnviz.captures.settings import ModelSettings
 from attnviz.core.capture import Capture
 from attnviz.core.prompt import Prompt
 from attnviz.corpus import lines
@@ -32,40 +33,48 @@ class CutText:
     against: str | None = None
 
 
-Given = str | Prompt | CutText | Mapping[str, Any]
-"""A text, a prompt, one with its answer, or a dictionary: ``text``, ``spans``, ``answer``, ..."""
+Given = str | Prompt | Capture | CutText | Mapping[str, Any]
+"""A text, a prompt, a capture, one with its answer, or a dictionary: ``text``, ``answer``, ..."""
 
 
 def cut_texts(
-    given: Given | Path | Iterable[Given], answer: str | None, against: str | None
-) -> list[CutText]:
-    """Texts with their answers.
+    given: Given | Path | Iterable[Given],
+    answer: str | None,
+    against: str | None,
+    model: ModelSettings,
+) -> tuple[list[CutText], ModelSettings]:
+    """Texts with their answers, and the model that they run on.
 
     Args:
         given: one, several, or a .jsonl file.
         answer: of texts that do not name their own; ``against`` likewise.
         against: see ``answer``.
+        model: that was asked for; see :func:`~attnviz.captures.inputs.prompts_of`.
 
     Raises:
         InputError: no text, or one that cannot be used; UsageError: attention in place of texts.
     """
     if isinstance(given, Path):
         texts = list(_read(given))
-    elif isinstance(given, str | Prompt | CutText | Mapping | Capture):
-        texts = [_text(given, "the text")]
     else:
-        texts = [_text(item, f"text {n}") for n, item in enumerate(given, 1)]
+        single = isinstance(given, str | Prompt | CutText | Mapping | Capture)
+        several: Iterable[Any] = [given] if single else given  # type: ignore[assignment]
+        texts = []
+        for number, item in enumerate(several, 1):
+            plain = item
+            if isinstance(item, Capture):
+                lacks = "cannot be cut, since that needs the model"
+                (plain,), model = prompts_of(item, lacks, model)
+            texts.append(_text(plain, "the text" if single else f"text {number}"))
     if not texts:
         raise InputError("no text to cut; give at least one")
     return [
         replace(text, answer=text.answer or answer, against=text.against or against)
         for text in texts
-    ]
+    ], model
 
 
-def _text(given: Given | Capture, place: str) -> CutText:
-    if isinstance(given, Capture):
-        raise UsageError("a capture cannot be cut, since that needs the model; give its text")
+def _text(given: str | Prompt | CutText | Mapping[str, Any], place: str) -> CutText:
     if isinstance(given, CutText):
         return given
     if not isinstance(given, Mapping):

@@ -44,7 +44,8 @@ def lens(
         "A Mathematical Framework for Transformer Circuits". No lens is trained (Belrose et al.
         2023, arXiv:2303.08112, do that).
     """
-    prompts = prompts_of(text, "holds no states, since those need the model")
+    lacks = "holds no states, since those need the model"
+    prompts, model = prompts_of(text, lacks, model)
     if settings.by == "layer" and len(prompts) != 1:
         raise UsageError(
             "layers are read on one text, and there are {}; give one, or read what heads write on "

@@ -27,7 +27,8 @@ def logits(text: Input, *, settings: LogitsSettings, model: ModelSettings) -> Lo
     Raises:
         AttnvizError: see :mod:`attnviz.errors`; ModelError where the parts do not add up.
     """
-    (prompt,) = prompts_of(text, "holds no logits, since those need the model")
+    lacks = "holds no logits, since those need the model"
+    (prompt,), model = prompts_of(text, lacks, model)
     source = answering(light(model.load()))
     result = run(source, source.prepare(prompt), settings)
     return replace(result, identity=model.identity)

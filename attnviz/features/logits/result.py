@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from attnviz.core.heads import Head
-from attnviz.core.lengths import Axes, Place
+from attnviz.core.lengths import Axes, OneOf, Place
 from attnviz.core.result import Result
 from attnviz.drawing.forms import Renderable
 
@@ -38,7 +38,7 @@ class Prediction:
     logit: float
     probability: float
     rank: int
-    mark: str = ""
+    mark: Annotated[str, OneOf("", "next", "asked")] = ""
 
 
 @dataclass(frozen=True, slots=True)

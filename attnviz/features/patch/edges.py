@@ -58,7 +58,7 @@ def scores(
         heads = list(dict.fromkeys(paths[n].sender for n in numbers))
         apart = torch.stack([wrote[head] for head in heads], 1)  # [N, S, T, D]
         slope = slopes[key] / len(mixes)  # [N, rows, T, D]
-        both = torch.einsum("nstd,nrtd->nsr", apart, slope).double().cpu().numpy()
+        both = torch.einsum("nstd,nrtd->nsr", apart, slope).cpu().double().numpy()
         place = {head: n for n, head in enumerate(heads)}
         for number in numbers:
             changes[number] = both[:, place[paths[number].sender], paths[number].row]

@@ -51,7 +51,7 @@ def estimates(
     return np.stack(
         [
             sum(by_head[site][:, list(rows)].sum(1) for site, rows in target.rows.items())
-            .double().cpu().numpy()  # type: ignore[union-attr]
+            .cpu().double().numpy()  # type: ignore[union-attr]
             for target in targets
         ]
     )  # fmt: skip

@@ -94,7 +94,7 @@ class PairMetric:
                 f"the metric gave {str(value)[:40]!r} for pair {ready.number + 1}; it must give "
                 "one finite number"
             )
-        return number.reshape(()).double()
+        return arrays.exact(number.reshape(()))
 
 
 def _distance(clean: Array, logits: Array, runs: int) -> Array:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from attnviz.core.heads import Head, Layout
+from attnviz.core.lengths import OneOf
 from attnviz.core.result import Result
 from attnviz.core.scores import UserDefined
 from attnviz.drawing.forms import Renderable
@@ -326,7 +327,9 @@ class Patch(Renderable, Result):
     task: str
     metric: str
     unit: str
-    component: str
+    component: Annotated[
+        str, OneOf("z", "q", "k", "v", "pattern", "gate", "attention", "mlp", "residual")
+    ]
     by: str
     positions: str
     directions: tuple[Direction, ...]

@@ -206,7 +206,7 @@ def _matching(source: Source) -> PrefixMatching | None:
     kind = as_records(PrefixMatching | None)
     with one_thread():
         matching: PrefixMatching | None = Cache(source).recall(
-            "prefix matching", (), lambda: match_prefixes(source), *kind
+            "prefix matching", (), partial(match_prefixes, source), *kind
         )
     return matching
 

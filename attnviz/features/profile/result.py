@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from attnviz.core.findings import Finding
 from attnviz.core.heads import Head, SiteKind
+from attnviz.core.lengths import OneOf
 from attnviz.core.measures import PrefixMatching, SinkRate
+from attnviz.core.quantities import QUANTITIES
 from attnviz.core.result import Result
 from attnviz.core.scores import Estimate, HeadScores, Role, UserDefined
 from attnviz.drawing.forms import Renderable
@@ -175,7 +177,7 @@ class Profile(Renderable, Result):
     bad: tuple[tuple[str, str], ...]
     empty_rows: int
     files: tuple[str, ...]
-    quantity: str = "weights"
+    quantity: Annotated[str, OneOf(*QUANTITIES)] = "weights"
     sink_rate: SinkRate | None = None
     matching: PrefixMatching | None = None
     rare_width: float | None = None

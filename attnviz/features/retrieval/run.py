@@ -322,17 +322,15 @@ def _control(
     pack = as_records(RetrievalControl)
     about = (settings.seed, table.held_out)
     control: RetrievalControl = Cache(source).recall(
-        "needles with random weights", about, partial(_random, load, table, settings, progress),
-        *pack,
-    )  # fmt: skip
+        "needles with random weights", about, partial(_random, load, progress), *pack
+    )
     return control
 
 
 def _random(
-    load: Callable[[], Source], table: _Table, settings: RetrievalSettings, progress: Progress
+    load: Callable[[], Source], progress: Progress, seed: int, needles: Sequence[Needle]
 ) -> RetrievalControl:
-    """What :func:`_control` says, measured."""
-    needles = table.held_out
+    """Measure some needles with the weights that ``load`` draws by the seed."""
     measured = _told(scored(load(), needles, given=True), "random weights", len(needles), progress)
     copied = np.stack([sums.copied for sums in measured]).mean(0)
     query = np.stack([sums.weight if sums.query is None else sums.query for sums in measured]).mean(
@@ -340,7 +338,7 @@ def _random(
     )
     wrote = measured[0].answered is not None
     return RetrievalControl(
-        settings.seed,
+        seed,
         len(needles),
         float(copied.mean()) if wrote else None,
         float(copied.max()) if wrote else None,

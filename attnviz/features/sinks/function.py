@@ -53,7 +53,8 @@ def sinks(
         UsageError: recorded attention, which has no values, or a model with a decoder of its own;
         AttnvizError: see :mod:`attnviz.errors`.
     """
-    prompts = prompts_of(text, "has no values, which sinks are told by")
+    lacks = "has no values, which sinks are told by"
+    prompts, model = prompts_of(text, lacks, model)
     if not prompts:
         raise InputError("no text to measure; give at least one")
     source = light(model.load())

@@ -55,7 +55,8 @@ def sources(
         ModelError: the sources do not add up to the score, or cannot be told.
     """
     single = isinstance(text, Input)
-    prompts = prompts_of(text, "has no queries and keys to split, since those need the model")
+    lacks = "has no queries and keys to split, since those need the model"
+    prompts, model = prompts_of(text, lacks, model)
     if single:
         settings.check_one()
     else:

@@ -163,7 +163,7 @@ class _Looked:
 def _looked(several: Sequence[Input], model: ModelSettings, quantity: str) -> _Looked:
     captures = [item for item in several if isinstance(item, Capture)]
     if not captures:
-        several = prompts_of(several, NO_MODEL)
+        several, model = prompts_of(several, NO_MODEL, model)
         source = light(model.load())
         shown = with_quantity(source, quantity, shares=True)
         inputs = prepared(source, several)

@@ -8,7 +8,8 @@ from typing import Annotated, ClassVar
 
 from attnviz.core.heads import Head
 from attnviz.core.interval import Interval
-from attnviz.core.lengths import Axes
+from attnviz.core.lengths import Axes, OneOf
+from attnviz.core.quantities import QUANTITIES
 from attnviz.core.result import Result
 from attnviz.core.spans import ELSEWHERE
 from attnviz.core.split import chosen_on, measured_on
@@ -249,7 +250,7 @@ class Spans(Renderable, Result):
         return "" if self.documents is None else self.documents.split
 
     rows: str
-    quantity: str
+    quantity: Annotated[str, OneOf(*QUANTITIES)]
     spans: Annotated[tuple[NamedSpan, ...], Axes("spans", least=1)]
     heads: Annotated[tuple[SpanWeights, ...], Axes("heads")]
     documents: DocumentSheet | None = None

@@ -82,7 +82,13 @@ def _without(
     cache, pack = Cache(source), as_records(Untrained)
     for control, load in controls:
 
-        def untrained(control: Control = control, load: Loader = load) -> Untrained:
+        def untrained(
+            control: Control,
+            settings: SyntaxSettings,
+            sentences: Sequence[Sentence],
+            bad: Sequence[InvalidRecord],
+            load: Loader = load,
+        ) -> Untrained:
             stage = f"{control.title}: "
             measured = _measured(load(), sentences, settings, bad, load, stage, progress)
             return Untrained(

@@ -51,7 +51,8 @@ def thoughts(
     Source:
         Bogdan et al. 2025 (arXiv:2506.19143).
     """
-    prompts = prompts_of(text, "cannot be suppressed, since that needs the model")
+    lacks = "cannot be suppressed, since that needs the model"
+    prompts, model = prompts_of(text, lacks, model)
     if not prompts:
         raise InputError("no trace to read; give at least one")
     result = run(light(model.load()), prompts, settings, progress)

@@ -69,12 +69,8 @@ def resampled(
     rows: list[tuple[Continuation, ...]] = []
     for number in range(count):
         told(number, count)
-        make = partial(
-            _continuations, source, tokens, sentences, number, draws,
-            Generation(1, temperature, top_p), seed,
-        )  # fmt: skip
-        about = (tokens.ids, *((s.start, s.stop) for s in sentences), number, draws, temperature,
-                 top_p, *seed)  # fmt: skip
+        about = (tokens, sentences, number, draws, Generation(1, temperature, top_p), seed)
+        make = partial(_continuations, source)
         rows.append(cache.recall("a sentence of a trace written anew", about, make, pack, unpack))
     told(count, count)
     ids, stop = list(tokens.ids), sentences[count - 1].stop

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from attnviz.core.arrays import exact
 from attnviz.core.weights import Normalization, StreamNorms
 from attnviz.models.hooked.agreement import is_low
 from attnviz.models.hooked.norms import close, normalization
@@ -206,7 +207,7 @@ def scale_between(made: Tensor, given: Tensor) -> float | None:
     """The number that makes one tensor of another; 1 for none, None where no number does."""
     if close(made, given):
         return 1.0
-    a, b = made.double().flatten(), given.double().flatten()
+    a, b = exact(made).flatten(), exact(given).flatten()
     factor = float((a @ b) / (a @ a).clamp_min(1e-30))
     if factor <= 0 or not close(made * factor, given):
         return None
@@ -303,7 +304,7 @@ def fitted(
     low = is_low(left.dtype)
     known = [*fixed, torch.ones_like(left)] if how.bias else list(fixed)
     columns = [*known, *(call.left for call in calls), left]
-    table = torch.stack([column.double() for column in columns])  # [n, T, D]
+    table = torch.stack([exact(column) for column in columns])  # [n, T, D]
     table = table.permute(2, 0, 1) if how.channels else table.flatten(1)[None]
     gram = table @ table.mT  # [1 or D, n, n]
     every = list(combinations(range(len(known), len(columns) - 1), count))
@@ -329,7 +330,7 @@ def fitted(
 
 def weighted(factors: Sequence[Factor], tensors: Sequence[Tensor]) -> Tensor:
     """Σ f t."""
-    return torch.stack([f * t.double() for f, t in zip(factors, tensors, strict=True)]).sum(0)
+    return torch.stack([f * exact(t) for f, t in zip(factors, tensors, strict=True)]).sum(0)
 
 
 def _solved(gram: Tensor, rows: Tensor, most: float) -> list[tuple[int, Tensor]]:
@@ -364,9 +365,9 @@ def _rounded(factors: Sequence[Factor], tensors: Sequence[Tensor], left: Tensor)
     """Factors without the rounding of what they were fitted to, where round numbers fit as well."""
 
     def rest(some: Sequence[Factor]) -> float:
-        return float((weighted(some, tensors) - left.double()).square().sum())
+        return float((weighted(some, tensors) - exact(left)).square().sum())
 
-    most = max(4 * rest(factors), _ALIKE * float(left.double().square().sum()))
+    most = max(4 * rest(factors), _ALIKE * float(exact(left).square().sum()))
     for digits in (1, 3):
         near = [_near(factor, digits) for factor in factors]
         if rest(near) <= most:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from attnviz.core.arrays import exact
 from attnviz.core.heads import Site
 from attnviz.core.source import Terms
 from attnviz.models.hooked.norms import close
@@ -125,7 +126,7 @@ def _values(heard: _Heard, weights: Tensor) -> Tensor | None:
     output = _split(heard.output, batch, queries)
     if value is None or output is None or output.shape[1] != heads or heads % value.shape[1]:
         return None
-    made = weights.double() @ value.repeat_interleave(heads // value.shape[1], 1).double()
+    made = exact(weights) @ exact(value.repeat_interleave(heads // value.shape[1], 1))
     return value if close(made, output) else None
 
 
@@ -141,8 +142,8 @@ def _terms(heard: _Heard, weights: Tensor) -> Terms | None:
         return None
     if heads % key.shape[1] or key.shape[:2] != value.shape[:2]:
         return None
-    products = query.double() @ key.repeat_interleave(heads // key.shape[1], 1).double().mT
-    scores, used = heard.scores.reshape(weights.shape).double(), weights > 0
+    products = exact(query) @ exact(key.repeat_interleave(heads // key.shape[1], 1)).mT
+    scores, used = exact(heard.scores.reshape(weights.shape)), weights > 0
     for scale in (heard.alpha, heard.alpha / query.shape[-1] ** 0.5):
         bias = _simple(scores - scale * products, used)
         if bias is None:

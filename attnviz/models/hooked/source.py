@@ -97,12 +97,15 @@ class Hooked(Prompted):
         )
 
     def _hash(self) -> str | None:
-        """Of the configuration and every number; on a CPU alone, where they are at hand."""
+        """Of the configuration, every number and the files; on a CPU alone, where these are."""
         model = self._network.model
-        if not self.own or self.info.device != "cpu":
+        files = self._texts.files.digest()
+        if not self.own or self.info.device != "cpu" or files is None:
             return None
         config = f"{type(model).__qualname__} {model.config.to_json_string()} {self.info.backend}"
-        digest = hashlib.sha256(config.encode())
+        writing = getattr(model, "generation_config", None)
+        config += "" if writing is None else writing.to_json_string(use_diff=False)
+        digest = hashlib.sha256(f"{config} {files}".encode())
         for name, tensor in model.state_dict().items():
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
             if tensor.numel():

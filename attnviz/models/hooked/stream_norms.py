@@ -16,6 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from attnviz.core.arrays import exact
 from attnviz.core.weights import Normalization, StreamNorms
 from attnviz.models.hooked.agreement import is_low
 from attnviz.models.hooked.layer_sums import (
@@ -171,7 +172,7 @@ class _Way:
                 if fit is not None:
                     parts = [*fixed, *(call.left for call in fit.calls)]
                     factors = [*(fit.residual, fit.attention)[: len(fixed)], *fit.factors]
-                    rest = (weighted(factors, parts) - state.double()).square().sum()
+                    rest = (weighted(factors, parts) - exact(state)).square().sum()
                     yield float(rest), base, _Sum(fit, attention, norm)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, Message, ModelError, UsageError
 from attnviz.models.external_errors import muted, provoke, refusing
+from attnviz.models.folder import SmallFiles
 from attnviz.models.hooked.logging import silenced
 from attnviz.models.text import (
     Encoded,
@@ -30,9 +32,13 @@ class Texts:
     Attributes:
         max_tokens: the longest sequence the tokenizer was made for, or None.
         segments: whether its model tells segments apart (``token_type_ids``).
+        files: that it was read from, and all others of the model beside its weights.
     """
 
-    def __init__(self, tokenizer: Any, name: str, fault: str = "") -> None:
+    def __init__(
+        self, tokenizer: Any, name: str, fault: str = "", folder: Path | None = None
+    ) -> None:
+        self.files = SmallFiles(folder)
         self._tokenizer, self._name, self._fault = tokenizer, name, fault
         self._reader: TokenReader = (
             unnamed_reader() if tokenizer is None else transformers_reader(tokenizer)
@@ -184,7 +190,8 @@ class Texts:
                 ids=...,
             )
         what = f"the tokenizer of {self._name} cannot read this text"
-        with silenced(), refusing(what, Message("give token ids with {ids}", ids=...)):
+        remedy = Message("give token ids with {ids}", ids=...)
+        with silenced(), refusing(what, remedy), muted():
             return self._tokenizer(*args, **kwargs)
 
 
@@ -192,6 +199,7 @@ def load_texts(folder: Path, name: str) -> Texts:
     """The tokenizer in a model's folder; without one, only ids can be used."""
     from transformers import AutoTokenizer
 
+    texts = partial(Texts, name=name, folder=folder)
     try:
         with silenced(), refusing("its tokenizer cannot be loaded"):
             with muted():
@@ -201,13 +209,13 @@ def load_texts(folder: Path, name: str) -> Texts:
             provoke(tokenizer)
     except ModelError as error:
         if not _vocabularies(folder):
-            return Texts(None, name, "its folder has no tokenizer")
-        return Texts(None, name, str(error))
+            return texts(None, fault="its folder has no tokenizer")
+        return texts(None, fault=str(error))
     # transformers makes up an empty vocabulary where the files are missing
     files = set(getattr(tokenizer, "vocab_files_names", {}).values()) | {"tokenizer.json"}
     if files != {"tokenizer.json"} and not any((folder / file).exists() for file in files):
-        return Texts(None, name, "its folder has no tokenizer")
-    return Texts(tokenizer, name)
+        return texts(None, fault="its folder has no tokenizer")
+    return texts(tokenizer)
 
 
 def _vocabularies(folder: Path) -> list[Path]:

@@ -64,6 +64,7 @@ def load(located: Located, where: str, precision: str, control: Control | None =
             return words.read(weights, network)
 
     with open_weights() as weights:
+        weights.check_copies(settings)
         network = build(settings, weights)
     return Native(located, network, reader, read_words)
 

@@ -41,8 +41,8 @@ from attnviz.core.threads import one_blas_thread
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, Message, ModelError, UsageError
 from attnviz.models import limits, text
-from attnviz.models.external_errors import refusing
-from attnviz.models.folder import Located, ends
+from attnviz.models.external_errors import muted, refusing
+from attnviz.models.folder import Located, SmallFiles, ends
 from attnviz.models.gating import Gated, converted, merged, past_of_batch
 from attnviz.models.native.changed import changed
 from attnviz.models.native.network import Cache, Network
@@ -99,7 +99,7 @@ class Native(Gated):
         words: Callable[[], Words | str],
     ) -> None:
         self._stored, self._tokenizer, self._name = network, tokenizer, located.name
-        self._located = located
+        self._located, self._small_files = located, SmallFiles(located.folder)
         self._read_words, self._ends = words, ends(located.folder, located.config)
         self._texts: Texts | None = None
         self._reader = text.unnamed_reader() if tokenizer is None else text.reader(tokenizer)
@@ -161,11 +161,12 @@ class Native(Gated):
         return view
 
     def _hash(self) -> str | None:
-        """Of the configuration, every number, and the library that takes them."""
-        if not isinstance(self._stored.tokens, np.ndarray):
+        """Of the configuration, every number, the files, and the library that takes them."""
+        files = self._small_files.digest()
+        if not isinstance(self._stored.tokens, np.ndarray) or files is None:
             return None
         config = json.dumps(self._located.config, sort_keys=True)
-        digest = hashlib.sha256(f"{config} {self._either}".encode())
+        digest = hashlib.sha256(f"{config} {files} {self._either}".encode())
 
         def read(numbers: Array) -> Array:
             array = np.ascontiguousarray(arrays.to_numpy(numbers))
@@ -519,10 +520,8 @@ class Native(Gated):
                 remedy="add it, or give token ids with {ids}",
                 ids=...,
             )
-        with refusing(
-            f"the tokenizer of {self._name} cannot read this text",
-            Message("give token ids with {ids}", ids=...),
-        ):
+        what = f"the tokenizer of {self._name} cannot read this text"
+        with refusing(what, Message("give token ids with {ids}", ids=...)), muted():
             read = self._tokenizer.encode(
                 prompt.text or "", prompt.pair, add_special_tokens=prompt.special_tokens
             )

@@ -119,6 +119,7 @@ def fill(
     """
     family, steps = network.config.family, passed.steps
     x = embedded[0][1]
+    on = arrays.of(x)
     for number, (table, taken) in enumerate(embedded):
         rows = taken.reshape(x.shape)  # of positions the same for every text
         steps.append(_Step(passed.keep(StreamPart("table", rows, table=table))))
@@ -139,7 +140,7 @@ def fill(
             for affine in layer.project
         )
         z = passed.outputs[site].reshape(1, h.shape[1], -1)
-        wrote = layer.out(z)
+        wrote = layer.out(on.cast(z, layer.out.weight.dtype))  # half the precision it is kept in
         out = StreamPart("product", wrote, None, z, layer.out.weight, layer.out.bias)
         steps.append(_Step(passed.keep(out)))
         x = x + wrote
@@ -147,7 +148,7 @@ def fill(
             step, x = passed.normalized(layer.norm_1, x)
             steps.append(step)
         steps.append(_Step(passed.keep(StreamPart("product", mlps[number]))))
-        x = x + mlps[number]
+        x = x + on.cast(mlps[number], x.dtype)
         if not family.pre_norm:
             step, x = passed.normalized(layer.norm_2, x)
             steps.append(step)

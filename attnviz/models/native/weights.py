@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError, safe_open
 
+from attnviz.core import arrays
 from attnviz.core.arrays import Array
 from attnviz.errors import ModelError
+from attnviz.models.folder import OLD_NAMES
 from attnviz.models.native.families import NativeFamily
 from attnviz.models.native.tensor_file import TensorFile
 from attnviz.models.native.unsupported import Unsupported
@@ -24,7 +26,7 @@ from attnviz.models.native.unsupported import Unsupported
 if TYPE_CHECKING:
     import torch
 
-_OLD_NAMES = {"gamma": "weight", "beta": "bias"}
+    from attnviz.models.native.config import Config
 
 
 class Weights:
@@ -55,7 +57,7 @@ class Weights:
             tensors = TensorFile(path) if target is None else file
             for key in file.keys():  # noqa: SIM118 (not a dict)
                 stem, _, last = key.rpartition(".")
-                name = f"{stem}.{_OLD_NAMES.get(last, last)}"
+                name = f"{stem}.{OLD_NAMES.get(last, last)}"
                 self._where[name] = (file, tensors, key)
         self._prefix = self._find_prefix(f"{family.tensors['tokens']}.weight")
 
@@ -104,6 +106,32 @@ class Weights:
         except (SafetensorError, RuntimeError, OSError, ValueError) as error:
             raise ModelError(f"cannot read weight {key}: {error}; download it again") from None
         return tensor if self._placed is None else tensor.to(*self._placed)
+
+    def check_copies(self, config: Config) -> None:
+        """Refuse tied tensors that are stored under two names with other numbers in each.
+
+        Raises:
+            ModelError: names both.
+        """
+        names = config.family.words
+        head, own = names["table"], f"{names['table']}.bias"
+        pairs = [(f"{self._prefix}{config.family.tensors['tokens']}.weight", f"{head}.weight")]
+        pairs += [(names["bias"], own)] if names.get("bias", own) != own else []
+        for first, second in pairs if config.tied else ():
+            if not (self.has(first) and self.has(second)):
+                continue
+            shapes = [self._where[name][0].get_slice(self._where[name][2]).get_shape()
+                      for name in (first, second)]  # fmt: skip
+            ours, other = (
+                self.take_whole(name, *shape)
+                for name, shape in zip((first, second), shapes, strict=True)
+            )
+            if shapes[0] != shapes[1] or not arrays.of(ours).equal(ours, other):
+                raise ModelError(
+                    f"its weights have {second}, which config.json says is {first}, and the two "
+                    "differ",
+                    remedy="say tie_word_embeddings false in config.json, or save one of them",
+                )
 
     def check_all_taken(self) -> None:
         """Raise Unsupported if the model has tensors that nobody asked for."""

@@ -12,13 +12,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from attnviz.core.media import PATCH
 from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, UsageError, system_errors
 from attnviz.files import contents, open_regular
-from attnviz.models.containers import list_arrays, read_arrays, read_tensors
+from attnviz.models.containers import (
+    check_packed,
+    list_arrays,
+    read_array,
+    read_arrays,
+    read_tensors,
+)
 from attnviz.models.external_errors import one_line
 from attnviz.models.recorded import arrays, format, layouts, other_tools
 from attnviz.models.recorded.format import BY_KIND, JSON, PLAIN, SUFFIXES
@@ -68,7 +72,7 @@ def find(path: Path, item: int | None = None) -> Imported:
     if suffix in TORCH:
         return imported(_torch(path), path.name)
     if suffix == ".npy":
-        return imported(_npy(path), path.name)
+        return imported(read_array(path), path.name)
     names = set(other_tools.wanted(_names(path)))
     read = read_arrays(path, names) if suffix == ".npz" else read_tensors(path, names)
     return other_tools.from_names(read)
@@ -163,6 +167,7 @@ def _torch(path: Path) -> Any:
 
     with system_errors(InputError, f"cannot read {path}"):
         file = open_regular(path)
+    check_packed(path)
     try:
         with file:
             return torch.load(file, map_location="cpu", weights_only=True)
@@ -171,16 +176,6 @@ def _torch(path: Path) -> Any:
             f"{path} holds a pickle of more than tensors, which can run code and is not loaded; "
             "save a dictionary of tensors, such as torch.save(cache.cache_dict, ...)"
         ) from None
-    except Exception as error:
-        raise InputError(f"cannot read {path}: {one_line(error)}; save it again") from None
-
-
-def _npy(path: Path) -> Any:
-    with system_errors(InputError, f"cannot read {path}"):
-        file = open_regular(path)
-    try:
-        with file:
-            return np.load(file, allow_pickle=False)
     except Exception as error:
         raise InputError(f"cannot read {path}: {one_line(error)}; save it again") from None
 
@@ -196,9 +191,9 @@ def _folder(path: Path) -> Imported:
         for p in ("", "source_")
     )
     if len(files) == 1:
-        found = imported(_npy(files[0]), path.name)
+        found = imported(read_array(files[0]), path.name)
     else:
         found = other_tools.from_names(
-            {file.stem: _npy(file) for file in files}, "NumPy arrays in a folder"
+            {file.stem: read_array(file) for file in files}, "NumPy arrays in a folder"
         )
     return replace(found, tokens=tokens, source_tokens=source)

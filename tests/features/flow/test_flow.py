@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 import tracemalloc
@@ -87,7 +88,7 @@ def test_uniform_attention_rolls_out_in_closed_form(n: int, layers: int) -> None
 
 def test_a_model_and_its_capture_agree() -> None:
     ran = av.flow(TEXT, method="rollout")
-    recorded = av.flow(av.capture(TEXT))
+    recorded = av.flow(av.capture(TEXT), method="rollout")
     np.testing.assert_allclose(recorded.total, ran.total, atol=1e-7)
     np.testing.assert_allclose(recorded.weights, ran.weights, atol=1e-7)
     np.testing.assert_array_equal(recorded.reach, ran.reach)
@@ -251,17 +252,19 @@ def test_a_token_that_is_not_there_or_not_alone_is_refused() -> None:
 
 
 def test_recorded_attention_says_what_it_lacks() -> None:
-    capture = av.capture(TEXT)
+    capture = dataclasses.replace(av.capture(TEXT), asked=None)
     with pytest.raises(
         UsageError, match="ALTI needs the vectors that attention moves, but recorded"
     ):
         av.flow(capture, method="alti")
+    with pytest.raises(UsageError, match=r"take method='rollout' or method='max-flow'"):
+        av.flow(capture)
     with pytest.raises(InputError, match=r"does not hold 1\.0; flow goes through every"):
-        av.flow(av.capture(TEXT, select="0.*"))
+        av.flow(av.capture(TEXT, select="0.*"), method="rollout")
     with pytest.raises(
         UsageError, match="begins with attention weights, and the capture holds norm"
     ):
-        av.flow(av.capture(TEXT, quantity="norm"))
+        av.flow(av.capture(TEXT, quantity="norm"), method="max-flow")
     odd = capture_of({Site("decoder", 0): np.full((1, 2, 2), 0.5)})
     keys = Tokens(("a", "b", "c"))
     maps = {Site("decoder", 0): np.full((1, 2, 3), 1 / 3)}

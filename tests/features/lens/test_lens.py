@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -277,4 +278,4 @@ def test_what_is_refused(minilm: str) -> None:
     with pytest.raises(UsageError, match="predictions must be from 1 to 1,000, not 0"):
         av.lens("A cat.", predictions=0)
     with pytest.raises(UsageError, match="recorded attention holds no states"):
-        av.lens(av.capture("A cat."))
+        av.lens(dataclasses.replace(av.capture("A cat."), asked=None))

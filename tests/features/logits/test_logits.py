@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -212,7 +213,7 @@ def test_what_cannot_be_asked(minilm: str) -> None:
     with pytest.raises(UsageError, match="compared with itself"):
         av.logits("a b", answer="the", against="the")
     with pytest.raises(UsageError, match="recorded attention holds no logits"):
-        av.logits(av.capture("a b"))
+        av.logits(dataclasses.replace(av.capture("a b"), asked=None))
 
 
 def test_a_sum_that_is_none_is_not_shown() -> None:

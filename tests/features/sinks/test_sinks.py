@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -292,7 +293,7 @@ def test_an_encoder_has_its_sinks_too(minilm: str) -> None:
 
 def test_wrong_inputs_are_named() -> None:
     with pytest.raises(UsageError, match="no values"):
-        av.sinks(av.capture("The cat sat"))
+        av.sinks(dataclasses.replace(av.capture("The cat sat"), asked=None))
     with pytest.raises(InputError, match="no text"):
         av.sinks([])
     with pytest.raises(UsageError, match="at least 0"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -288,7 +289,10 @@ def test_texts_without_rows(gpt2) -> None:
     with pytest.raises(UsageError, match="has target keys"):
         av.sources([WORDS], select="2.0", role="diffuse", model=gpt2)
     with pytest.raises(UsageError, match="recorded"):
-        av.sources(av.capture(WORDS, model=gpt2, select="2.0"), select="2.0")
+        av.sources(
+            dataclasses.replace(av.capture(WORDS, model=gpt2, select="2.0"), asked=None),
+            select="2.0",
+        )
 
 
 def test_experts_behind_a_router_are_held_whole(tmp_path: Path) -> None:

@@ -1,0 +1,408 @@
+"""Files that attnviz wrote, and files that say so: shown, or refused in one line, within bounds."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import copy
+import io
+import json
+import os
+import subprocess
+import sys
+import tracemalloc
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import attnviz as av
+from attnviz.cli import console
+from attnviz.core.record import parsed
+from attnviz.core.result import Result
+from attnviz.drawing.forms import Renderable
+from attnviz.errors import AttnvizError, InputError
+from attnviz.features.registry import read_record
+from attnviz.features.show import terminal
+from attnviz.files import inflated
+from tests.cli.calling import call
+
+SAMPLES = Path(__file__).parents[2] / "sample_inputs"
+TEXT = "the cat and the dog and the cat"
+MUCH = 100 << 20
+
+
+def page_of(data: bytes, size: int | None = None) -> bytes:
+    """A page that holds what zlib packed of some bytes."""
+    held = base64.b64encode(zlib.compress(data, 9)).decode()
+    many = len(data) if size is None else size
+    tag = f'<script type="application/octet-stream" data-bytes="{many}" id="result">{held}</script>'
+    return f"<!doctype html><title>a</title><body>{tag}</body>".encode()
+
+
+HELD = {
+    "a list": b"[]",
+    "a number": b"1",
+    "no JSON": b"{",
+    "deep": b"[" * 100_000 + b"]" * 100_000,
+    "deep objects": b'{"schema":' * 50_000 + b"1" + b"}" * 50_000,
+    "no schema": b"{}",
+    "a page without what made it": b'{"schema": "attnviz.page/1"}',
+    "a page made by a list": b'{"schema": "attnviz.page/1", "made": []}',
+    "a page made by numbers": b'{"schema": "attnviz.page/1", "made": {"model": 1}}',
+    "a schema that is a list": b'{"schema": []}',
+    "another schema": b'{"schema": "attnviz.none/1"}',
+    "a result without fields": b'{"schema": "attnviz.heads/1"}',
+    "no text": b"\xff\xfe",
+}
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_pages_that_hold_something_else(name: str, tmp_path: Path, capsys) -> None:
+    path = tmp_path / "p.html"
+    path.write_bytes(page_of(HELD[name]))
+    for more in ((), ("--json",), ("--csv",)):
+        code, out, err = call(capsys, "show", str(path), *more)
+        assert (code, out) == (1, ""), err
+        assert err.count("\n") == 1
+    code, _, err = call(capsys, "heads", "a b", "--evidence", str(path))
+    assert code == 1, err
+
+
+@pytest.mark.parametrize("size", [100, 0, 10**12 - 1])
+def test_what_a_page_holds_is_unpacked_as_far_as_it_says(size: int, tmp_path: Path) -> None:
+    path = tmp_path / "p.html"
+    path.write_bytes(page_of(b" " * MUCH, size))
+    assert path.stat().st_size < 3 << 20
+    tracemalloc.start()
+    with pytest.raises(InputError, match="no page that attnviz wrote"):
+        av.read(path)
+    assert tracemalloc.get_traced_memory()[1] < 32 << 20
+    tracemalloc.stop()
+
+
+def test_unpacking_is_exact() -> None:
+    packed = zlib.compress(b"abc")
+    assert inflated(packed, 3) == b"abc"
+    assert inflated(zlib.compress(b""), 0) == b""
+    for data, size in (
+        (packed, 2),
+        (packed, 4),
+        (packed[:-1], 3),
+        (b"", 0),
+        (b"junk", 3),
+        (packed, -1),
+    ):
+        with pytest.raises(ValueError, match=r"unpack|incorrect"):
+            inflated(data, size)
+
+
+def _npz(path: Path, member: bytes, method: int = zipfile.ZIP_DEFLATED) -> Path:
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("attentions.npy", member)
+    return path
+
+
+def _header(shape: tuple[int, ...], more: int = 0) -> bytes:
+    text = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}".encode() + b" " * more
+    return b"\x93NUMPY\x02\x00" + len(text).to_bytes(4, "little") + text
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+@pytest.mark.parametrize("kind", ["long header", "false shape", "short"])
+def test_archives_that_unpack_to_more_than_they_say(kind: str, method: int, tmp_path: Path) -> None:
+    zeros = 48 << 20
+    member = {
+        "long header": _header((1, 1, 1, 1), more=zeros),
+        "false shape": _header((1, 1, 2, 2)) + bytes(zeros),
+        "short": _header((4096, 4096, 4096, 4096)) + bytes(16),
+    }[kind]
+    path = _npz(tmp_path / "a.npz", member, method)
+    del member
+    tracemalloc.start()
+    with pytest.raises(InputError, match=r"header of|another size|packed as|more than a quarter"):
+        av.read(path)
+    assert tracemalloc.get_traced_memory()[1] < 32 << 20
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("data", [
+    _header((1 << 20, 1 << 20)), _header((2, 2), more=1 << 20), _header((2, 2)) + bytes(15),
+    b"\x93NUMPY", b"", b"PK\x03\x04junk", b"\x93NUMPY\x02\x00\xff\xff\xff\xff",
+])  # fmt: skip
+def test_arrays_of_another_size_than_they_say(data: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a.npy").write_bytes(data)
+    tracemalloc.start()
+    with pytest.raises(InputError, match=r"a\.npy"):
+        av.read(tmp_path / "a.npy")
+    assert tracemalloc.get_traced_memory()[1] < 32 << 20
+    tracemalloc.stop()
+
+
+def test_an_archive_in_the_place_of_an_array_is_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=np.ones(3))
+    (tmp_path / "a.npz").rename(tmp_path / "a.npy")
+    with pytest.raises(InputError):
+        av.read(tmp_path / "a.npy")
+
+
+def test_a_checkpoint_that_unpacks_to_much_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.pt"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as archive:
+        archive.writestr("archive/data.pkl", bytes(1 << 24))
+    with pytest.raises(InputError, match="packed as"):
+        av.read(path)
+
+
+def test_the_maps_of_a_film_are_as_large_as_it_says(tmp_path: Path) -> None:
+    from attnviz.features.film.summary import unpacked
+
+    class Film:
+        class maps:
+            tokens = ("a", "b")
+            data = base64.b64encode(zlib.compress(bytes(MUCH), 9)).decode()
+
+        steps, heads = (1,), (1, 2)
+
+    tracemalloc.start()
+    with pytest.raises(InputError, match="maps of this film are damaged"):
+        unpacked(Film)  # type: ignore[arg-type]
+    assert tracemalloc.get_traced_memory()[1] < 32 << 20
+    tracemalloc.stop()
+
+
+def test_a_column_of_parquet_that_unpacks_to_much_is_refused(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    path = tmp_path / "t.parquet"
+    with parquet.ParquetWriter(
+        path, arrow.schema([("text", arrow.string())]), compression="zstd", use_dictionary=False
+    ) as writer:
+        table = arrow.table({"text": ["a" * (1 << 20)] * 64})
+        writer.write_table(table)
+    from attnviz.corpus import parquet as reading
+
+    read = list(reading.parquet_rows(str(path), None, None, {}))
+    assert len(read) == 64
+    small, reading._BYTES = reading._BYTES, 1 << 24
+    try:
+        with pytest.raises(InputError, match=r"unpacks .* to 67\.1 MB, which no text is"):
+            list(reading.parquet_rows(str(path), None, None, {}))
+    finally:
+        reading._BYTES = small
+
+
+# --- results with words and characters that no command writes -------------------------------------
+
+HOSTILE = "\x1b]52;c;QUJD\x07\u202e\x9b31m\u2028"
+ACTING = set("\x1b\x07\x9b\u202e\u2028")
+MAKERS: dict[str, Callable[[], Any]] = {
+    "heads": lambda: av.heads(TEXT),
+    "ablate": lambda: av.ablate([TEXT, "a dog sat"], select="0.0, 0.1+0.2"),
+    "sinks": lambda: av.sinks([TEXT]),
+    "spans": lambda: av.spans(av.Prompt(TEXT, spans={"cat": "all:cat"})),
+    "knockout": lambda: av.knockout(av.Prompt(TEXT, spans={"cat": "all:cat"}), window=1, draws=1),
+    "lens": lambda: av.lens(TEXT),
+    "logits": lambda: av.logits(TEXT),
+    "flow": lambda: av.flow(TEXT),
+    "explain": lambda: av.explain(TEXT),
+    "sources": lambda: av.sources(TEXT, select="1.0"),
+    "patch": lambda: av.patch(task="gender", count=2, select="0.*"),
+    "thoughts": lambda: av.thoughts("It rains. We stay. The sea was dark.", draws=1),
+    "diff": lambda: av.diff(TEXT, TEXT.replace("dog", "cow"), align="position"),
+    "check": lambda: av.check(SAMPLES / "recorded.npz"),
+}
+
+
+def strings(part: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The places of all strings in a document."""
+    pairs = enumerate(part) if isinstance(part, list) else part.items()
+    for key, inner in pairs:
+        if isinstance(inner, str):
+            yield (*path, key)
+        elif isinstance(inner, list | dict):
+            yield from strings(inner, (*path, key))
+
+
+def changed(document: Any, change: Callable[[str], str]) -> Iterator[tuple[str, Any]]:
+    """The document with one string changed, the first of every field."""
+    fields = {}
+    for path in strings(document):
+        kind = tuple("*" if isinstance(key, int) or key[:1].isdigit() else key for key in path)
+        fields.setdefault(kind, path)
+    for kind, path in fields.items():
+        other = copy.deepcopy(document)
+        part = other
+        for key in path[:-1]:
+            part = part[key]
+        part[path[-1]] = change(part[path[-1]])
+        yield ".".join(kind), other
+
+
+def _everything(result: Any, whole: Any) -> str:
+    """All that is printed of a result, as the console prints it."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        screen = console.stdout()
+        shown = result.for_terminal() if isinstance(result, Renderable) else terminal.parts(result)
+        for part in (*shown, *getattr(result, "notes", ())):
+            screen.print(part)
+        if isinstance(result, Renderable):
+            console.put(result.to_csv())
+        console.put(result.to_json())
+    if isinstance(result, Result):
+        result.annotated_roles()
+        with contextlib.suppress(AttnvizError):
+            str(av.diff(result, whole))
+        if isinstance(result, Renderable):
+            str(result.finding("x.json"))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["another word", "characters that act", "half a character"])
+@pytest.mark.parametrize("name", MAKERS)
+def test_whatever_a_result_says_it_is_shown_or_refused(name: str, kind: str) -> None:
+    """Every string field in turn: nothing ends as a bug, and nothing acts on the terminal."""
+    change = {
+        "another word": lambda text: "zzz",
+        "characters that act": lambda text: text + HOSTILE,
+        "half a character": lambda text: text + "\ud800",
+    }[kind]
+    whole = made(name)
+    tried = 0
+    for field, document in changed(whole.to_dict(), change):
+        try:
+            result = read_record(parsed(json.dumps(document), "x.json"), "x.json")
+        except AttnvizError:
+            continue
+        tried += 1
+        try:
+            said = _everything(result, whole)
+        except AttnvizError:
+            continue
+        except Exception as error:
+            pytest.fail(f"{field}: {error!r}")
+        assert not ACTING & set(said), field
+        said.encode()
+    assert tried
+
+
+@cache
+def made(name: str) -> Any:
+    return MAKERS[name]()
+
+
+def test_one_filter_is_on_all_that_consoles_print(capsys) -> None:
+    from rich.table import Table
+
+    console.stdout().print(f"a{HOSTILE}b\n", style="bold")
+    console.stderr().print(f"a{HOSTILE}b")
+    console.note([f"a{HOSTILE}b"], quiet=False)
+    table = Table(f"h{HOSTILE}")
+    table.add_row(f"c{HOSTILE}")
+    console.stdout().print(table)
+    captured = capsys.readouterr()
+    assert not ACTING & set(captured.out + captured.err)
+    assert r"a\x1b]52;c;QUJD" in captured.out
+    assert r"\u202e\x9b31m\u2028b" in captured.out
+    assert captured.out.count("\n") >= 3
+
+
+# --- a machine that lacks something ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("package", "installed", "line"),
+    [
+        ("matplotlib", "matplotlib", ("heatmap", TEXT, "-o", "x.png")),
+        ("scipy", "scipy", ("circuits", "--sample", "10")),
+        ("PIL", "pillow", ("heatmap", TEXT, "-o", "x.png")),
+        ("scipy", "scipy", ("flow", TEXT, "--method", "max-flow")),
+    ],
+)
+def test_a_missing_package_is_named(
+    package: str, installed: str, line: tuple[str, ...], tmp_path: Path
+) -> None:
+    code = (
+        "import sys; sys.modules[sys.argv[1]] = None; from attnviz.cli import main; "
+        "sys.exit(main(sys.argv[2:]))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code, package, *line],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={**os.environ, "ATTNVIZ_CACHE": "off"},
+    )  # fmt: skip
+    assert ran.returncode == 1, ran.stderr
+    last = ran.stderr.splitlines()[-1]
+    assert installed in last
+    assert f"pip install {installed}" in last
+    assert "bug" not in last
+
+
+@pytest.mark.skipif(os.name != "posix", reason="other systems keep a folder that is in use")
+def test_a_working_directory_that_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    code, out, err = call(capsys, "heads", "a b")
+    monkeypatch.chdir(tmp_path)
+    assert (code, out) == (1, "")
+    assert err == "attnviz: the working directory is gone; change into one that is there\n"
+
+
+@pytest.mark.parametrize("model", ["a" * 300, "a/" * 3000, "x\\u0000y"])
+def test_a_model_of_a_project_that_no_folder_can_be(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("pyproject.toml").write_text(f'[tool.attnviz]\nmodel = "{model}"\n')
+    code, out, err = call(capsys, "heads", "a b")
+    assert (code, out) == (1, "")
+    assert err.count("\n") == 1
+
+
+# --- everything that commands write ---------------------------------------------------------------
+
+WRITES: dict[str, tuple[str, ...]] = {
+    "view.html": ("view", TEXT, "-o", "view.html"),
+    "live.html": ("live", "-o", "live.html"),
+    "flow.html": ("flow", TEXT, "-o", "flow.html"),
+    "heads.json": ("heads", TEXT, "-o", "heads.json"),
+    "heads.csv": ("heads", TEXT, "-o", "heads.csv"),
+    "heads.svg": ("heads", TEXT, "-o", "heads.svg"),
+    "heads.png": ("heads", TEXT, "-o", "heads.png"),
+    "c.npz": ("capture", TEXT, "--out", "c.npz"),
+    "pages/index.html": ("flow", TEXT, "-o", "pages"),
+    "pages/flow.html": ("flow", TEXT, "-o", "pages"),
+}
+PICTURES = (".csv", ".svg", ".png")
+"""What holds no result that could be shown again."""
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_show_takes_every_file_that_a_command_writes(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("pages").mkdir()
+    code, _, err = call(capsys, *WRITES[name])
+    assert code == 0, err
+    for more in ((), ("--json",)):
+        code, out, err = call(capsys, "show", name, *more)
+        if name.endswith(PICTURES):
+            assert (code, out) == (1, "")
+            assert err.count("\n") == 1
+            continue
+        assert code == 0, err
+        assert out
+        if more:
+            assert json.loads(out)["schema"].startswith("attnviz.")
