@@ -7,10 +7,19 @@ from typing import TYPE_CHECKING
 
 from attnviz.drawing.labels import visible
 from attnviz.drawing.palette import ink, mix
-from attnviz.features.shapes.drawing.colours import ansi, head_colour
-from attnviz.features.shapes.drawing.units import plural
-from attnviz.features.shapes.table import Column, Paint, Printed, Row, Table, cell, cells_wide
-from attnviz.features.shapes.worked.by_hand import HeadNumbers, NumericWalk
+from attnviz.features.shapes.table import (
+    Column,
+    Paint,
+    Printed,
+    Row,
+    Table,
+    ansi,
+    cell,
+    cells_wide,
+    head_colour,
+    plural,
+)
+from attnviz.features.shapes.worked import HeadNumbers, NumericWalk
 
 if TYPE_CHECKING:
     import numpy as np
@@ -158,7 +167,12 @@ def _saturation(walked: NumericWalk, precision: int) -> Table:
     rows = []
     for h, head in enumerate(walked.heads):
         for i, token in enumerate(walked.given.tokens):
-            values = (head.raw_entropy[i], head.entropy[i], head.raw_top[i], head.top[i])
+            values = (
+                head.entropy_bits_unscaled[i],
+                head.entropy_bits[i],
+                head.raw_top[i],
+                head.top[i],
+            )
             cells = [cell(f"{value:.{precision}f}", "", float(value)) for value in values]
             rows.append(Row((cell(h, "H", h), cell(visible(token), "", token), *cells)))
     return Table("How saturated each softmax is", columns, tuple(rows))
@@ -201,13 +215,13 @@ def _head_panels(
         PrintedMatrix(f"V {_shape(head.v)}", head.v, keys),
     ]
     scores = [
-        PrintedMatrix(f"scores Q Kᵀ {_shape(head.raw)}", head.raw, queries, keys),
+        PrintedMatrix(f"scores Q Kᵀ {_shape(head.scores)}", head.scores, queries, keys),
         PrintedMatrix("scaled by 1/√d", head.scaled, queries, keys),
         PrintedMatrix("masked", head.masked, queries, keys),
     ]
     weights = [
         PrintedMatrix("weights A = softmax", head.weights, queries, keys, shade=colour),
-        PrintedMatrix("(softmax unscaled)", head.raw_weights, queries, keys, shade=colour),
+        PrintedMatrix("(softmax unscaled)", head.weights_unscaled, queries, keys, shade=colour),
         PrintedMatrix(f"A V {_shape(head.output)}", head.output, queries),
     ]
     return [inputs, scores, weights]

@@ -9,10 +9,9 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from attnviz.drawing.canvas import rendered
-from attnviz.features.shapes.costs.sweep import Sweep
-from attnviz.features.shapes.drawing.colours import HEADS, MIXED, NEUTRAL
-from attnviz.features.shapes.drawing.units import count, plural, size
-from attnviz.features.shapes.worked.softmax_scale import Scaling
+from attnviz.features.shapes.sweep import Sweep
+from attnviz.features.shapes.table import HEADS, MIXED, NEUTRAL, count, plural, size
+from attnviz.features.shapes.worked import Scaling
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,7 +43,7 @@ def sweep_figure(sweep: Sweep, format: str) -> bytes:
 
     Where key heads are swept: what decoding a token reads, and the FLOPs a byte.
     """
-    if sweep.points[0].decoding is not None:
+    if sweep.variable == "kv-heads":
         return _key_heads_figure(sweep, format)
 
     def build() -> Figure:
@@ -52,13 +51,19 @@ def sweep_figure(sweep: Sweep, format: str) -> bytes:
         figure.suptitle(sweep.subject, fontsize=11, color=MIXED)
         grid = figure.add_gridspec(1, 2, wspace=0.06)
         x_name = _NAMES.get(sweep.variable, "context length S")
-        xs = [point.value for point in sweep.points]
+        xs = [p.value for p in sweep.points]
         costs = _axes(figure, grid[0, 0], x_name, "FLOPs of one layer")
-        _curve(costs, xs, [p.projection_flops for p in sweep.points], BLUE, "projections, O(T·D²)")
         _curve(
             costs,
             xs,
-            [p.attention_flops for p in sweep.points],
+            [p.projection_flops or 0 for p in sweep.points],
+            BLUE,
+            "projections, O(T·D²)",
+        )
+        _curve(
+            costs,
+            xs,
+            [p.attention_flops or 0 for p in sweep.points],
             ORANGE,
             "attention itself, O(T²·D)",
         )
@@ -67,10 +72,14 @@ def sweep_figure(sweep: Sweep, format: str) -> bytes:
             facecolor="white", edgecolor="none", framealpha=0.9, fontsize=8.5, loc="upper left"
         )
         memory = _axes(figure, grid[0, 1], x_name, "memory of the attention weights")
-        label = f"all of them kept, {sweep.points[0].run.number}"
-        _curve(memory, xs, [p.materialized for p in sweep.points], ORANGE, label)
+        label = f"all of them kept, {sweep.run.number}"
+        _curve(memory, xs, [p.weights_bytes for p in sweep.points], ORANGE, label)
         _curve(
-            memory, xs, [p.streamed for p in sweep.points], GREEN, "handed out in blocks, float32"
+            memory,
+            xs,
+            [p.streamed_bytes or 0 for p in sweep.points],
+            GREEN,
+            "handed out in blocks, float32",
         )
         memory.legend(
             facecolor="white", edgecolor="none", framealpha=0.9, fontsize=8.5, loc="upper left"
@@ -89,8 +98,8 @@ def sweep_figure(sweep: Sweep, format: str) -> bytes:
 
 
 def _key_heads_figure(sweep: Sweep, format: str) -> bytes:
-    steps = [(point.value, point.decoding) for point in sweep.points if point.decoding is not None]
-    groups, run = [value for value, _ in steps], sweep.points[0].run
+    steps, run = sweep.points, sweep.run
+    groups = [step.value for step in steps]
 
     def build() -> Figure:
         figure = Figure(figsize=(9.6, 4.4), layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1))
@@ -103,12 +112,18 @@ def _key_heads_figure(sweep: Sweep, format: str) -> bytes:
         grid = figure.add_gridspec(1, 2, wspace=0.06)
         read = _axes(figure, grid[0, 0], "key heads G", "bytes read")
         label = f"keys and values, {run.cached}"
-        _curve(read, groups, [step.cache for _, step in steps], ORANGE, label)
-        _curve(read, groups, [step.weights for _, step in steps], BLUE, f"weights, {run.number}")
+        _curve(read, groups, [step.cache_bytes or 0 for step in steps], ORANGE, label)
+        _curve(read, groups, [step.weights_bytes for step in steps], BLUE, f"weights, {run.number}")
         read.set_yscale("log", base=2)
         read.yaxis.set_major_formatter(lambda value, _: size(value))
         pace = _axes(figure, grid[0, 1], "key heads G", "FLOPs per byte read")
-        _curve(pace, groups, [step.intensity for _, step in steps], GREEN, "arithmetic intensity")
+        _curve(
+            pace,
+            groups,
+            [step.flops_per_byte or 0 for step in steps],
+            GREEN,
+            "arithmetic intensity",
+        )
         pace.set_ylim(bottom=0)
         for axes in (read, pace):
             axes.set_xscale("log", base=2)
@@ -130,7 +145,7 @@ def _mark_crossing(axes: Axes, sweep: Sweep) -> None:
     first, last = sweep.points[0], sweep.points[-1]
     if not first.value <= equal <= last.value:
         return
-    height = first.projection_flops / first.value * equal
+    height = (first.projection_flops or 0) / first.value * equal
     axes.plot([equal], [height], marker="D", markersize=8, color=MIXED, zorder=5, linestyle="none")
     axes.axvline(equal, color=NEUTRAL, linewidth=0.8, linestyle=(0, (3, 3)), zorder=0)
     axes.annotate(

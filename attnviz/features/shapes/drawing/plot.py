@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from attnviz.drawing import braille
-from attnviz.features.shapes.drawing.units import count
-from attnviz.features.shapes.table import Paint, cells_wide
+from attnviz.features.shapes.table import Paint, cells_wide, count
 
 _ASCII_MARKS = "*o+x"
 HEIGHT = 16

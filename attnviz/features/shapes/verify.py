@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from attnviz.errors import UsageError
-from attnviz.features.shapes.verified import Compared
-from attnviz.features.shapes.walk.steps import Step, Walk
+from attnviz.features.shapes.result import Compared
+from attnviz.features.shapes.steps import Step, Walk
 from attnviz.models.configs.model import ModelSpec, group_parameters
 
 if TYPE_CHECKING:

@@ -23,8 +23,7 @@ from attnviz.attention.costs import (
 )
 from attnviz.attention.spec import AttentionSpec, Indexer, LayerAxes, RunSizes
 from attnviz.attention.symbolic import Amount, Dim, Shape
-from attnviz.features.shapes.walk.examples import example
-from attnviz.features.shapes.walk.why import WHY
+from attnviz.features.shapes.why import WHY, example
 
 
 class Step(NamedTuple):

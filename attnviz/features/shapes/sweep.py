@@ -9,6 +9,7 @@ from typing import Literal
 
 from attnviz.attention.costs import (
     FLOAT32_BYTES,
+    cache_elements,
     crossing,
     flops,
     parameters,
@@ -18,7 +19,8 @@ from attnviz.attention.costs import (
 from attnviz.attention.sizes import divisors
 from attnviz.attention.spec import AttentionSpec, LayerAxes, RunSizes
 from attnviz.errors import UsageError, cut
-from attnviz.features.shapes.costs.decode import Decoding, decoding
+from attnviz.features.shapes.costs import decoding
+from attnviz.features.shapes.result import SweepCosts
 
 Variable = Literal["seq", "d-model", "heads", "kv-heads", "context-length"]
 VARIABLES: tuple[Variable, ...] = ("seq", "d-model", "heads", "kv-heads", "context-length")
@@ -35,36 +37,8 @@ _UP_TO_H = re.compile(r"(?i)(\.\.\s*)h\s*$")
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
-    """Costs at one size.
-
-    Attributes:
-        value: the size. spec, run: the layer and the run there.
-        projection_flops: O(T·D²). attention_flops: O(T·S·D).
-        materialized: bytes of the B·H·T·S weights at the run's dtype.
-        streamed: bytes of weights held at once when nobody keeps them (float32 blocks of rows).
-        decoding: what a step reads on a cache of that length, where key heads are swept.
-    """
-
-    value: int
-    spec: AttentionSpec
-    run: RunSizes
-    parameters: int
-    projection_flops: int
-    attention_flops: int
-    materialized: int
-    streamed: int
-    decoding: Decoding | None = None
-
-    @property
-    def attention_share(self) -> float:
-        """Attention's share of the FLOPs."""
-        return self.attention_flops / (self.attention_flops + self.projection_flops)
-
-
-@dataclass(frozen=True, slots=True)
 class Sweep:
-    """Costs along one size.
+    """Costs along one size, with the layer at every size and the first run.
 
     ``crossing`` is the length T at which attention costs what the projections cost; None when
     another size is swept, or where a window keeps attention the cheaper part. ``model`` names
@@ -72,14 +46,16 @@ class Sweep:
     """
 
     variable: Variable
-    points: tuple[Point, ...]
+    points: tuple[SweepCosts, ...]
+    specs: tuple[AttentionSpec, ...]
+    run: RunSizes
     crossing: float | None
     model: str | None = None
 
     @property
     def subject(self) -> str:
         """The layer at the first size, after its model's name: ``Llama 3 8B: GQA, ...``."""
-        spec = self.points[0].spec
+        spec = self.specs[0]
         text = spec.title
         if self.variable == "kv-heads":
             text = f"D = {spec.d_model:,}, {spec.heads} heads of {spec.head_dim}"
@@ -164,44 +140,19 @@ def _steps(asked: str, ranged: re.Match[str]) -> list[int]:
 def sweep(
     text: str, run: RunSizes, spec_at: Callable[[Variable, int | None], AttentionSpec]
 ) -> Sweep:
-    """Costs of a layer along one size.
+    """Cost a layer along one size, :func:`parse_sweep`; an unset length is 2,048.
 
-    Args:
-        text: see :func:`parse_sweep`.
-        run: the other sizes; an unset length is 2,048.
-        spec_at: the layer with ``d-model``, ``heads`` or ``kv-heads`` set to a value (for other
-            names it ignores the value); raises SizeError where that does not fit.
-
-    Raises:
-        UsageError: junk, or ``context-length`` without cross-attention.
-        SizeError: a size on the way that does not fit the others.
+    ``spec_at`` is the layer with ``d-model``, ``heads`` or ``kv-heads`` set to a value, SizeError
+    where that does not fit; for other names it ignores the value. UsageError for junk, or for
+    ``context-length`` without cross-attention.
     """
     variable, values = parse_sweep(text, spec_at("seq", None).heads)
-    points = []
-    for value in values:
-        spec = spec_at(variable, value)
-        here = _run_at(spec, run, variable, value)
-        axes = LayerAxes(spec, here)
-        cost = flops(spec, axes)
-        count = weights_elements(axes).value
-        points.append(
-            Point(
-                value=value,
-                spec=spec,
-                run=here,
-                parameters=parameters(spec).total,
-                projection_flops=cost.projections.value or 0,
-                attention_flops=cost.attention.value or 0,
-                materialized=(count or 0) * run.width,
-                streamed=(streamed_elements(axes) or 0) * FLOAT32_BYTES,
-                decoding=decoding([(spec, 1)], here.seq or DEFAULT_SEQ, here)
-                if variable == "kv-heads"
-                else None,
-            )
-        )
-    spec = points[0].spec
-    equal = crossing(spec) if variable == "seq" and spec.kind != "cross" else None
-    return Sweep(variable, tuple(points), equal)
+    specs = [spec_at(variable, value) for value in values]
+    runs = [_run_at(spec, run, variable, value) for spec, value in zip(specs, values, strict=True)]
+    cost = _decoding if variable == "kv-heads" else _costs
+    points = tuple(map(cost, values, specs, runs))
+    equal = crossing(specs[0]) if variable == "seq" and specs[0].kind != "cross" else None
+    return Sweep(variable, points, tuple(specs), runs[0], equal)
 
 
 def _run_at(spec: AttentionSpec, run: RunSizes, variable: Variable, value: int) -> RunSizes:
@@ -218,3 +169,34 @@ def _run_at(spec: AttentionSpec, run: RunSizes, variable: Variable, value: int) 
     if spec.kind == "cross":
         length = value if variable == "context-length" else length or DEFAULT_SEQ
     return replace(run, seq=seq, context_length=length, batch=run.batch or 1)
+
+
+def _costs(value: int, spec: AttentionSpec, run: RunSizes) -> SweepCosts:
+    """Cost a run through one layer."""
+    axes = LayerAxes(spec, run)
+    cost = flops(spec, axes)
+    projected, attended = cost.projections.value or 0, cost.attention.value or 0
+    return SweepCosts(
+        value=value,
+        parameters=parameters(spec).total,
+        weights_bytes=(weights_elements(axes).value or 0) * run.width,
+        projection_flops=projected,
+        attention_flops=attended,
+        attention_share=attended / (attended + projected),
+        streamed_bytes=(streamed_elements(axes) or 0) * FLOAT32_BYTES,
+    )
+
+
+def _decoding(value: int, spec: AttentionSpec, run: RunSizes) -> SweepCosts:
+    """Cost a step that decodes a token in one layer."""
+    step = decoding([(spec, 1)], run.seq or DEFAULT_SEQ, run)
+    return SweepCosts(
+        value=value,
+        parameters=parameters(spec).total,
+        weights_bytes=step.weights,
+        cache_bytes_per_token=cache_elements(spec) * run.cache_width,
+        cache_bytes=step.cache,
+        read_bytes_per_decoded_token=step.bytes_per_token,
+        decoding_flops=step.flops,
+        flops_per_byte=step.intensity,
+    )

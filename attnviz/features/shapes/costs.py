@@ -1,16 +1,33 @@
-"""MHA, GQA, MQA and MLA side by side: parameters, FLOPs, KV cache, and what fits in a memory."""
+"""MHA, GQA, MQA and MLA side by side: parameters, FLOPs, KV cache, decoding, and what fits.
+
+A decoding step reads every weight once for all sequences of the batch, and of each sequence the
+whole cache. Few FLOPs a byte (its arithmetic intensity) mean that memory, not arithmetic, sets its
+pace: a roofline argument, Williams et al. 2009 (doi:10.1145/1498765.1498785), for decoding Shazeer
+2019 (arXiv:1911.02150). Where an indexer selects keys, its own keys are read whole and the cache of
+those selected. Attention alone: what else a model holds is read besides.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from attnviz.attention.costs import cache_elements, flops, parameters
+from attnviz.attention.costs import (
+    cache_elements,
+    cached_tokens,
+    flops,
+    parameters,
+    projections,
+    read_elements,
+)
 from attnviz.attention.sizes import Kind, check_sizes, divisors
 from attnviz.attention.spec import PROJECTIONS, AttentionSpec, LayerAxes, RunSizes
 from attnviz.attention.symbolic import Amount
 from attnviz.errors import UsageError, cut
-from attnviz.features.shapes.costs.decode import Stack, cache_bytes, decoding, step_flops
+from attnviz.features.shapes.records import formula, layer_sizes
+from attnviz.features.shapes.result import VariantCosts
 from attnviz.models.configs.model import ModelSpec
 from attnviz.models.configs.presets import presets
 
@@ -18,52 +35,11 @@ DEFAULT_TOKENS = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Variant:
-    """One kind of attention at the sizes in question.
-
-    Attributes:
-        name: ``GQA, G = 8``. spec: one layer of it.
-        parameters: of one layer. flops: of one layer for the run.
-        elements: cache numbers per token and layer. token_bytes: cache per token, all layers.
-        sequence_bytes: cache of one sequence. batch_bytes: cache of the batch.
-        ratio: token_bytes against MHA with the same heads.
-        read_bytes: read to decode one token of a sequence: its cache, and the weights of these
-            layers, which a batch shares. intensity: FLOPs per byte read, of ``step_flops``.
-        step_flops: to decode one token of a sequence, all layers; MLA with W_K and W_V absorbed.
-        rebuilt_flops: the same where MLA makes keys and values of all latents anew.
-        weights_bytes: all weights that are known, with these layers of this kind.
-        fits_tokens: the longest sequence whose cache fits beside the weights in the memory asked
-            about; None when nobody asked, -1 when a window keeps the cache below it at any length.
-        fits_sequences: how many sequences fit; None when nobody asked.
-        used_by: published models of this kind with as many key heads, by their own numbers.
-        own: True for what was asked about.
-    """
-
-    name: str
-    spec: AttentionSpec
-    parameters: int
-    flops: Amount
-    elements: int
-    token_bytes: int
-    sequence_bytes: int
-    batch_bytes: int
-    ratio: float
-    read_bytes: float
-    intensity: float
-    step_flops: int
-    rebuilt_flops: int
-    weights_bytes: int
-    fits_tokens: int | None
-    fits_sequences: int | None
-    used_by: tuple[str, ...]
-    own: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Comparison:
     """Every kind at the same D, H and d; the cache at ``tokens`` tokens in ``layers`` layers.
 
-    ``whole`` says whether the weights are those of a whole model, or of attention alone.
+    ``flops`` are those of a layer of each kind; ``whole`` says whether the weights are those of a
+    whole model, or of attention alone.
     """
 
     spec: AttentionSpec
@@ -71,7 +47,8 @@ class Comparison:
     tokens: int
     layers: int
     memory: int | None
-    variants: tuple[Variant, ...]
+    variants: tuple[VariantCosts, ...]
+    flops: tuple[Amount, ...]
     subject: str
     whole: bool = False
 
@@ -105,18 +82,10 @@ def compare(
     model: ModelSpec | None = None,
     memory: int | None = None,
 ) -> Comparison:
-    """Compare the kinds at the sizes of ``spec``.
+    """Compare the kinds at the sizes of ``spec``, a model's main layer where there is one.
 
-    Args:
-        spec: the layer in question; ``model``'s main layer when there is a model.
-        run: batch, length and dtype; the cache is reported at its cache, context or seq length,
-            or at 4,096 tokens.
-        layers: how many such layers; a model brings its own.
-        model: the model in question.
-        memory: bytes that the cache may take.
-
-    Raises:
-        UsageError: cross-attention or an encoder, which decode nothing.
+    The cache is reported at the cache, context or seq length of the run, or at 4,096 tokens.
+    UsageError for cross-attention or an encoder, which decode nothing.
     """
     if spec.kind == "cross":
         raise UsageError(
@@ -137,7 +106,7 @@ def compare(
         rest = model.attention_parameters - own
     many = sum(count for layer, count in stack if not layer.borrowed)
     full = many * cache_elements(_as(spec, "mha", spec.heads)) * run.cache_width
-    rows = []
+    rows, totals = [], []
     for name, variant in _variants(spec):
         same = _same(variant, spec)
         swapped = stack if same else [(_keep_reach(variant, layer), n) for layer, n in stack]
@@ -146,33 +115,35 @@ def compare(
         weights = (rest + _weights(swapped)) * run.width
         room = None if memory is None else max(0, memory - weights)
         step = decoding(swapped, tokens, run)
-        rows.append(
-            Variant(
-                name=name,
-                spec=variant,
-                parameters=parameters(variant).total,
-                flops=flops(variant, axes).total,
-                elements=cache_elements(variant),
-                token_bytes=token,
-                sequence_bytes=sequence,
-                batch_bytes=(run.batch or 1) * sequence,
-                ratio=token / full,
-                read_bytes=step.bytes_per_token,
-                intensity=step.intensity,
-                step_flops=step.flops // step.batch,
-                rebuilt_flops=sum(
-                    count * step_flops(layer, tokens, absorbed=False) for layer, count in swapped
-                ),
-                weights_bytes=weights,
-                fits_tokens=None if room is None else longest(swapped, run.cache_width, room),
-                fits_sequences=None if room is None else room // sequence,
-                used_by=_used_by(variant),
-                own=same,
-            )
+        total = flops(variant, axes).total
+        costs = VariantCosts(
+            name=name,
+            layer=layer_sizes(variant),
+            parameters=parameters(variant).total,
+            flops=formula(total),
+            cache_elements_per_token=cache_elements(variant),
+            cache_bytes_per_token=token,
+            cache_bytes_per_sequence=sequence,
+            cache_bytes_per_batch=(run.batch or 1) * sequence,
+            ratio_to_mha=token / full,
+            read_bytes_per_decoded_token=step.bytes_per_token,
+            flops_per_byte=step.intensity,
+            decoding_flops=step.flops // step.batch,
+            decoding_flops_rebuilt=sum(
+                count * step_flops(layer, tokens, absorbed=False) for layer, count in swapped
+            ),
+            weights_bytes=weights,
+            fits_tokens=None if room is None else longest(swapped, run.cache_width, room),
+            fits_sequences=None if room is None else room // sequence,
+            used_by=_used_by(variant),
+            own=same,
         )
+        rows.append(costs)
+        totals.append(total)
     title = model.name if model else spec.title
     whole = bool(model and model.whole)
-    return Comparison(spec, run, tokens, many, memory, tuple(rows), title, whole)
+    parts = spec, run, tokens, many, memory, tuple(rows), tuple(totals), title, whole
+    return Comparison(*parts)
 
 
 def _weights(stack: Stack) -> int:
@@ -296,3 +267,82 @@ def parse_memory(text: str) -> int:
             "{memory} must be at least one byte and below one exbibyte", memory=cut(text)
         )
     return size
+
+
+Stack = Sequence[tuple[AttentionSpec, int]]
+"""The layers that keep a cache: each kind of layer, and how many there are of it."""
+
+
+class Decoding(NamedTuple):
+    """One step that decodes a token of every sequence.
+
+    Attributes:
+        weights: bytes of the layers' weights. cache: bytes read of all sequences' keys and values.
+        flops: 2 per multiply-add. batch: how many sequences.
+    """
+
+    weights: int
+    cache: int
+    flops: int
+    batch: int
+
+    @property
+    def bytes_per_token(self) -> float:
+        """Bytes read for one decoded token: a share of the weights, and its own cache."""
+        return (self.weights + self.cache) / self.batch
+
+    @property
+    def intensity(self) -> float:
+        """FLOPs per byte that is read."""
+        return self.flops / (self.weights + self.cache)
+
+
+def cache_bytes(stack: Stack, tokens: int, width: int) -> int:
+    """The KV cache of one sequence: every layer's tokens (a window's at most) times its numbers."""
+    return sum(
+        layers * cached_tokens(spec, tokens) * cache_elements(spec) * width
+        for spec, layers in stack
+    )
+
+
+def decoding(stack: Stack, tokens: int, run: RunSizes) -> Decoding:
+    """A step on a cache that holds ``tokens`` tokens of every sequence, the new one among them.
+
+    Args:
+        stack: the layers.
+        tokens: keys that a query without a window sees.
+        run: the batch and the dtypes.
+    """
+    batch = run.batch or 1
+    return Decoding(
+        weights=sum(layers * parameters(spec).total for spec, layers in stack) * run.width,
+        cache=batch
+        * sum(layers * read_elements(spec, tokens) for spec, layers in stack)
+        * run.cache_width,
+        flops=batch * sum(layers * step_flops(spec, tokens) for spec, layers in stack),
+        batch=batch,
+    )
+
+
+def step_flops(spec: AttentionSpec, tokens: int, *, absorbed: bool = True) -> int:
+    """FLOPs of one token in one layer: projections, scores and mixing.
+
+    Args:
+        spec: the layer.
+        tokens: that it sees, itself among them.
+        absorbed: of MLA, whether W_K and W_V are absorbed, as it is served (DeepSeek-V2, section
+            2.1.2): queries meet the latents themselves, and only the mixed latent is turned into
+            values. Else keys and values of all tokens are made of their latents at every step.
+    """
+    keys, index = cached_tokens(spec, tokens), 0
+    if spec.indexer is not None:
+        keys, index = min(tokens, spec.indexer.keep), spec.indexer.heads * (spec.indexer.width + 1)
+    matrices = projections(spec)
+    if spec.kind == "mla" and not absorbed:
+        learned = sum(p.weights * (keys if p.over == "all keys" else 1) for p in matrices)
+    else:
+        learned = sum(p.weights for p in matrices)
+    learned += index * tokens
+    if spec.kind == "mla" and absorbed:
+        return 2 * (learned + spec.heads * keys * (2 * spec.latent + spec.rope_dim))
+    return 2 * (learned + spec.heads * keys * (spec.score_dim + spec.value_dim))

@@ -1,4 +1,4 @@
-"""Attention with real numbers, small enough to follow by hand: every intermediate matrix, float64.
+"""Attention with real numbers: a tiny layer in float64, matrix by matrix; and what 1/√d is for.
 
 The formula is Vaswani et al. 2017 (arXiv:1706.03762), section 3.2. Nothing here touches torch, so
 the numbers are a second opinion on ``attnviz.attention.attend``.
@@ -7,14 +7,16 @@ the numbers are a second opinion on ``attnviz.attention.attend``.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from attnviz.features.shapes.worked.tiny import TinyInput
+from attnviz.features.shapes.result import HeadMatrices, ScalingRow, Softened
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from attnviz.features.shapes.tiny import TinyInput
 
     Matrix = NDArray[np.float64]
 
@@ -25,24 +27,24 @@ class HeadNumbers:
 
     Attributes:
         q: [T, d]. k: [S, d]. v: [S, d_v].
-        raw: Q Kᵀ [T, S]. scaled: times the scale. masked: -inf where blocked.
+        scores: Q Kᵀ [T, S]. scaled: times the scale. masked: -inf where blocked.
         weights: softmax of ``masked``; a row without any allowed key is zero.
-        raw_weights: softmax of the masked scores without the scale, for comparison.
+        weights_unscaled: softmax of the masked scores without the scale, for comparison.
         output: weights times V, [T, d_v].
     """
 
     q: Matrix
     k: Matrix
     v: Matrix
-    raw: Matrix
+    scores: Matrix
     scaled: Matrix
     masked: Matrix
     weights: Matrix
-    raw_weights: Matrix
+    weights_unscaled: Matrix
     output: Matrix
 
     @property
-    def entropy(self) -> Matrix:
+    def entropy_bits(self) -> Matrix:
         """Entropy of each row of weights, in bits."""
         return entropy(self.weights)
 
@@ -52,14 +54,14 @@ class HeadNumbers:
         return self.weights.max(axis=1)  # type: ignore[no-any-return]
 
     @property
-    def raw_entropy(self) -> Matrix:
+    def entropy_bits_unscaled(self) -> Matrix:
         """Entropy of each row without the scale, in bits."""
-        return entropy(self.raw_weights)
+        return entropy(self.weights_unscaled)
 
     @property
     def raw_top(self) -> Matrix:
         """Largest weight of each row without the scale."""
-        return self.raw_weights.max(axis=1)  # type: ignore[no-any-return]
+        return self.weights_unscaled.max(axis=1)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
@@ -167,3 +169,61 @@ def allowed_keys(given: TinyInput, queries: int, keys: int) -> NDArray[np.bool_]
     if given.mask is not None:
         allowed &= given.mask
     return allowed  # type: ignore[no-any-return]
+
+
+WIDTHS = tuple(2**i for i in range(2, 11))
+KEYS = 64
+ROWS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """The whole experiment, and how it was drawn."""
+
+    rows: tuple[ScalingRow, ...]
+    keys: int
+    samples: int
+    seed: int
+
+
+def scaling(seed: int = 0, *, keys: int = KEYS, samples: int = ROWS) -> Scaling:
+    """Run the experiment for d = 4 ... 1024 in float64."""
+    import numpy as np
+
+    rows = []
+    for width in WIDTHS:
+        draw = np.random.default_rng([seed, width])
+        queries = draw.standard_normal((samples, width))
+        keyed = draw.standard_normal((samples, keys, width))
+        scores = np.einsum("nd,nkd->nk", queries, keyed)
+        pair = []
+        for factor in (1.0, 1 / math.sqrt(width)):
+            shifted = scores * factor
+            exponentials = np.exp(shifted - shifted.max(axis=1, keepdims=True))
+            weights = exponentials / exponentials.sum(axis=1, keepdims=True)
+            safe = np.where(weights > 0, weights, 1.0)
+            squares = (weights**2).sum(axis=1)
+            jacobian = squares - 2 * (weights**3).sum(axis=1) + squares**2
+            pair.append(
+                Softened(
+                    entropy_bits=float(-(weights * np.log2(safe)).sum(axis=1).mean()),
+                    top_weight=float(weights.max(axis=1).mean()),
+                    gradient_norm=float(np.sqrt(np.maximum(jacobian, 0)).mean()),
+                )
+            )
+        rows.append(ScalingRow(width, pair[0], pair[1]))
+    return Scaling(tuple(rows), keys, samples, seed)
+
+
+def head_matrices(head: Any) -> HeadMatrices:
+    """Write one head of a numeric walk, its arrays as rows."""
+    return HeadMatrices(**{f.name: rows_of(getattr(head, f.name)) for f in fields(HeadMatrices)})
+
+
+def rows_of(array: Any) -> Any:
+    """Make tuples of an array; None for minus infinity, which JSON has not."""
+    if not isinstance(array, list):
+        array = array.tolist()
+    if array and isinstance(array[0], list):
+        return tuple(map(rows_of, array))
+    return tuple(None if value == float("-inf") else value for value in array)
