@@ -17,7 +17,7 @@ from attnviz.drawing.headed import HeadedFigure
 from attnviz.drawing.palette import ink
 from attnviz.drawing.signed import NONE, color
 from attnviz.errors import UsageError
-from attnviz.features.circuits import words
+from attnviz.features.circuits import description as words
 from attnviz.features.circuits.result import SIDES, Circuits, Edge, Side
 
 COLORS: Mapping[Side, str] = {"Q": "#762a83", "K": "#404040", "V": "#01665e"}

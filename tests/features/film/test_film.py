@@ -21,11 +21,11 @@ from attnviz.cli import app, main
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError
 from attnviz.features.film import steps, terminal
+from attnviz.features.film.description import clearest, spans
 from attnviz.features.film.function import read_film
 from attnviz.features.film.measure import in_context
 from attnviz.features.film.result import Film
 from attnviz.features.film.summary import unpacked
-from attnviz.features.film.words import clearest, spans
 from tests import ROOT
 from tests.features.view.test_view_page import axe
 from tests.reference_scores import score as reference
