@@ -24,7 +24,7 @@ from attnviz.core.findings import Finding
 from attnviz.core.made import Made, called_by, saying
 from attnviz.core.record import Record
 from attnviz.drawing import paper
-from attnviz.drawing.frames import dataset, frame, parquet, polars_frame
+from attnviz.drawing.tables import dataset, frame, parquet, polars_frame
 from attnviz.errors import UsageError, require
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from fontTools.pens.recordingPen import DecomposingRecordingPen
 from fontTools.ttLib import TTFont
 
 from attnviz.core.tokens import Sides, Tokens
-from attnviz.drawing import canvas, embedding
+from attnviz.drawing import canvas
 from attnviz.drawing.figure import heatmap_figure
 
 WORDS = ("Thé", "fluffy", "Ǟ", "AVATAR", "ﬁn", "Ελλ", "→", "don't")
@@ -78,14 +78,14 @@ def test_bytes_are_the_same_on_every_run_and_unused_tables_are_left_out() -> Non
         if body.startswith(b"\x00\x01\x00\x00"):
             tables = set(TTFont(io.BytesIO(body)).keys())
             assert {"glyf", "loca", "hmtx", "cvt ", "fpgm", "prep"} <= tables  # hints stay
-            assert not tables.intersection(embedding.UNUSED)
+            assert not tables.intersection(canvas.UNUSED)
 
 
 def test_readers_of_fonts_and_the_collector_are_put_back_after_an_error() -> None:
     from fontTools import subset
 
     load = subset.load_font
-    with pytest.raises(ZeroDivisionError), embedding.drawn_tables_only():
+    with pytest.raises(ZeroDivisionError), canvas.drawn_tables_only():
         raise ZeroDivisionError
     assert subset.load_font is load
     with pytest.raises(ZeroDivisionError):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from attnviz.core.heads import Head, Layout, Site
-from attnviz.drawing import grid_terminal
-from attnviz.drawing.folded import FIRST_ROWS, MOST_LINES, MOST_ROWS, every_few, rows_shown
+from attnviz.drawing import grid as grid_terminal
+from attnviz.drawing.renderable import FIRST_ROWS, MOST_LINES, MOST_ROWS, every_few, rows_shown
 from attnviz.drawing.signed import SignedGrid, signed
 from attnviz.drawing.tiles import Tile, TileGrid
 from attnviz.scoring.roles import ROLES

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 import attnviz as av
+from attnviz.drawing import grid as grid_terminal
 from attnviz.drawing import grid_figure as figure_heads
-from attnviz.drawing import grid_terminal
 from attnviz.drawing.grid import grids, tally
 from attnviz.drawing.palette import FEW
 from attnviz.scoring.roles import FEW_ROWS, ROLES

@@ -16,7 +16,7 @@ from attnviz.core.media import Sound
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.tokens import Sides, Tokens
-from attnviz.drawing.timeline import Timeline, timeline
+from attnviz.drawing.panels import Timeline, timeline
 
 Image = pytest.importorskip("PIL.Image")
 

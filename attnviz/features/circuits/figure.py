@@ -10,9 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch
 
 from attnviz.core.heads import Head
-from attnviz.drawing.bends import clear_bend
 from attnviz.drawing.canvas import rendered
-from attnviz.drawing.charts import GREY
+from attnviz.drawing.charts import GREY, clear_bend
 from attnviz.drawing.headed import HeadedFigure
 from attnviz.drawing.palette import ink
 from attnviz.drawing.signed import NONE, color

@@ -13,10 +13,20 @@ from rich.text import Text
 
 from attnviz.core.findings import Figures, Finding, Measure, known
 from attnviz.core.heads import Head
-from attnviz.drawing.description import Column, Listing, estimate_column, head_column
+from attnviz.drawing.description import (
+    Column,
+    Listing,
+    estimate,
+    estimate_column,
+    head_column,
+    interval,
+    percent,
+    plain_percent,
+    plain_share,
+    points,
+)
 from attnviz.drawing.labels import ran_on, signs
 from attnviz.drawing.renderable import coloured, renderable
-from attnviz.drawing.shares import estimate, interval, percent, plain_percent, plain_share, points
 from attnviz.drawing.terminal import Line
 from attnviz.drawing.tiles import FULL, Tile, TileGrid
 from attnviz.features.coref.result import (

@@ -16,13 +16,17 @@ from attnviz.drawing.description import (
     Column,
     Listing,
     by_head,
+    estimate,
     estimate_column,
     head_column,
+    interval,
     mean_column,
+    percent,
+    plain_percent,
+    points,
 )
 from attnviz.drawing.labels import counted, model_name, ran_on, shorten, visible
 from attnviz.drawing.renderable import table_of
-from attnviz.drawing.shares import estimate, interval, percent, plain_percent, points
 from attnviz.drawing.terminal import Line
 from attnviz.drawing.tiles import Tile, TileGrid
 from attnviz.features.retrieval.result import (

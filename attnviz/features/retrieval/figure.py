@@ -7,9 +7,9 @@ from matplotlib.figure import Figure
 
 from attnviz.drawing.canvas import picture
 from attnviz.drawing.charts import cell, interval, name_bars, name_cells, open_sides
+from attnviz.drawing.description import plain_percent
 from attnviz.drawing.headed import MARGIN, HeadedFigure
 from attnviz.drawing.palette import mix
-from attnviz.drawing.shares import plain_percent
 from attnviz.drawing.tiles import COLOR
 from attnviz.features.retrieval.description import (
     BY,

@@ -10,9 +10,15 @@ from rich.console import RenderableType
 from attnviz.core.findings import WITHOUT_IT, Figures, Finding, Measure, known
 from attnviz.core.heads import Head
 from attnviz.core.interval import Interval
-from attnviz.drawing.description import Column, Listing, by_head, estimate_column, head_column
+from attnviz.drawing.description import (
+    Column,
+    Listing,
+    by_head,
+    estimate_column,
+    head_column,
+    plain_share,
+)
 from attnviz.drawing.labels import counted, ran_on, shorten, visible
-from attnviz.drawing.shares import plain_share
 from attnviz.drawing.terminal import Line
 from attnviz.drawing.tiles import Tile, TileGrid
 from attnviz.features.sinks.result import (

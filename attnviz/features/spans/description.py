@@ -14,12 +14,22 @@ from attnviz.core.findings import Figures, Finding, Measure, Value, known
 from attnviz.core.heads import Head
 from attnviz.core.interval import Interval
 from attnviz.core.spans import ELSEWHERE, EVERY, LAST
-from attnviz.drawing.description import Column, Listing, estimate_column, head_column
+from attnviz.drawing.description import (
+    Column,
+    Listing,
+    estimate,
+    estimate_column,
+    head_column,
+    interval,
+    percent,
+    plain_percent,
+    plain_share,
+    points,
+)
 from attnviz.drawing.labels import counted, quoted, ran_on, said_alone, shorten, visible
 from attnviz.drawing.labels import listing as joined
 from attnviz.drawing.labels import percent as percent_of
 from attnviz.drawing.renderable import table_of
-from attnviz.drawing.shares import estimate, interval, percent, plain_percent, plain_share, points
 from attnviz.drawing.terminal import Line
 from attnviz.drawing.tiles import Tile, TileGrid
 from attnviz.features.spans.result import (

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from attnviz.drawing.description import interval, percent
 from attnviz.drawing.labels import signs, visible
-from attnviz.drawing.shares import interval, percent
 from attnviz.features.syntax.parses import Parse
 from attnviz.features.syntax.result import Direction, Syntax
 

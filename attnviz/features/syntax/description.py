@@ -13,10 +13,20 @@ from attnviz.core.findings import Figures, Finding, Measure, Value
 from attnviz.core.heads import Head
 from attnviz.core.interval import Interval
 from attnviz.corpus.gold.tally import ALL
-from attnviz.drawing.description import Column, Listing, estimate_column, head_column
+from attnviz.drawing.description import (
+    Column,
+    Listing,
+    estimate,
+    estimate_column,
+    head_column,
+    interval,
+    percent,
+    plain_percent,
+    plain_share,
+    points,
+)
 from attnviz.drawing.labels import counted, model_name, ran_on, visible
 from attnviz.drawing.renderable import coloured, renderable, table_of
-from attnviz.drawing.shares import estimate, interval, percent, plain_percent, plain_share, points
 from attnviz.drawing.terminal import Line
 from attnviz.drawing.tiles import FULL, Tile, TileGrid
 from attnviz.features.syntax import arcs

@@ -20,7 +20,7 @@ import attnviz as av
 from attnviz.cli import app, main
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError
-from attnviz.features.film import steps, terminal
+from attnviz.features.film import description, steps
 from attnviz.features.film.description import clearest, spans
 from attnviz.features.film.function import read_film
 from attnviz.features.film.measure import in_context
@@ -234,7 +234,7 @@ class TestForms:
         assert "While 1.0 forms (induction): loss -" in text
         assert "unigram 1." in " ".join(text.split())
         out = io.StringIO()
-        for part in terminal.parts(two):
+        for part in description.parts(two):
             Console(file=out, width=60, color_system=None).print(part)
         assert max(map(len, out.getvalue().splitlines())) <= 60
 
