@@ -192,11 +192,7 @@ def _as(spec: AttentionSpec, kind: Kind, kv_heads: int) -> AttentionSpec:
 
 
 def with_kv_heads(spec: AttentionSpec, kv_heads: int) -> AttentionSpec:
-    """The same layer with another number of key heads.
-
-    Raises:
-        SizeError: a number that does not divide its query heads.
-    """
+    """Give a layer another number of key heads; SizeError where that does not divide its heads."""
     sizes = check_sizes(spec.d_model, spec.heads, kv_heads=kv_heads, head_dim=spec.head_dim)
     kind: Kind = "mha" if sizes.kv_heads == spec.heads else "mqa" if sizes.kv_heads == 1 else "gqa"
     return replace(spec, kind=kind, kv_heads=sizes.kv_heads)
@@ -244,11 +240,7 @@ _POWERS = " kmgtp"
 
 
 def parse_memory(text: str) -> int:
-    """``80GB`` (10⁹), ``80GiB`` (2³⁰), ``512M``, ``900B``; ``1e9`` is junk.
-
-    Raises:
-        UsageError: not a size, one without a unit, or zero.
-    """
+    """Read ``80GB`` (10⁹), ``80GiB`` (2³⁰), ``512M``, ``900B``; UsageError for ``1e9`` or 0."""
     matched = _MEMORY.match(text)
     number, unit, letter, binary = matched.groups() if matched else ("", "i", "", "i")
     if binary and not letter:
@@ -306,13 +298,7 @@ def cache_bytes(stack: Stack, tokens: int, width: int) -> int:
 
 
 def decoding(stack: Stack, tokens: int, run: RunSizes) -> Decoding:
-    """A step on a cache that holds ``tokens`` tokens of every sequence, the new one among them.
-
-    Args:
-        stack: the layers.
-        tokens: keys that a query without a window sees.
-        run: the batch and the dtypes.
-    """
+    """Cost a step on a cache of ``tokens`` tokens of every sequence, the new one among them."""
     batch = run.batch or 1
     return Decoding(
         weights=sum(layers * parameters(spec).total for spec, layers in stack) * run.width,
@@ -325,14 +311,11 @@ def decoding(stack: Stack, tokens: int, run: RunSizes) -> Decoding:
 
 
 def step_flops(spec: AttentionSpec, tokens: int, *, absorbed: bool = True) -> int:
-    """FLOPs of one token in one layer: projections, scores and mixing.
+    """Count the FLOPs of one token in one layer: projections, scores and mixing of ``tokens`` keys.
 
-    Args:
-        spec: the layer.
-        tokens: that it sees, itself among them.
-        absorbed: of MLA, whether W_K and W_V are absorbed, as it is served (DeepSeek-V2, section
-            2.1.2): queries meet the latents themselves, and only the mixed latent is turned into
-            values. Else keys and values of all tokens are made of their latents at every step.
+    ``absorbed`` is for MLA: W_K and W_V are absorbed, as it is served (DeepSeek-V2, section 2.1.2),
+    so that queries meet the latents themselves, and only the mixed latent is turned into values.
+    Else keys and values of all tokens are made of their latents at every step.
     """
     keys, index = cached_tokens(spec, tokens), 0
     if spec.indexer is not None:

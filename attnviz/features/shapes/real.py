@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from attnviz.attention.spec import AttentionSpec, RunSizes
 from attnviz.features.shapes.result import Compared
 from attnviz.features.shapes.steps import walk
+from attnviz.features.shapes.verify import attended, placed
 from attnviz.features.shapes.why import bucket
 from attnviz.models.configs.families import LayerGroup
 from attnviz.models.configs.keys import keys_of
@@ -78,18 +79,10 @@ def can_run(model: ModelSpec) -> bool:
 def run_layers(
     model: ModelSpec, config: Mapping[str, Any], folder: Path | None
 ) -> tuple[list[Compared], str]:
-    """Run a model in transformers and compare the first layer of every group with attnviz's own.
+    """Run a model in transformers; compare the first layer of every group with attnviz's own.
 
-    Args:
-        model: what its config says, of a family in :data:`RUNS`.
-        config: the fields of its config.json.
-        folder: with its weights, which are used; None builds it with tiny sizes and random weights.
-
-    Returns:
-        The comparisons, and a sentence on what was run.
-
-    Raises:
-        ModelError: transformers cannot build the model, not from these weights, or not run it.
+    With its weights from ``folder``, or without one at tiny sizes with random weights; with a
+    sentence on what was run. ModelError where transformers cannot build it, or not run it.
     """
     import torch
     import transformers
@@ -221,8 +214,7 @@ def _compared(
 ) -> list[Compared]:
     """Shapes and values of a group's first layer."""
     spec, number = group.spec, group.layers[0]
-    kind = "cross" if spec.kind == "cross" else "self"
-    stack = next((s for s in ("encoder", "decoder") if group.label.startswith(s)), "")
+    kind, stack = placed(group)
     stack = stack or ("decoder" if kind == "cross" else "")
     step = f"{group.label}, layer {number}"
     seen = next(
@@ -267,14 +259,12 @@ def _difference(ours: Tensor, theirs: Tensor) -> str:
 def own_layer(
     spec: AttentionSpec, seen: WatchedLayer, first: WatchedLayer, config: Any, family: str
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The layer of attnviz with the weights of a real one, on what reached its W_Q and W_K.
+    """Run attnviz's layer with the weights of a real one, on what reached its W_Q and W_K.
 
-    Returns:
-        The heads side by side [B, T, H·d], the output [B, T, D] and the weights [B, H, T, S].
+    Gives the heads side by side [B, T, H·d], the output [B, T, D] and the weights [B, H, T, S].
     """
     import torch
 
-    from attnviz.attention.attend import attend
     from attnviz.attention.layers import split_heads
 
     x = seen.tensors["q in"]
@@ -287,19 +277,17 @@ def own_layer(
     else:
         pairs = ((x, q_module), (source, k_module), (source, v_module))
         pieces = [given @ _matrix(module)[0] + _matrix(module)[1] for given, module in pairs]
-    norms = [_norm(seen.attention, letter) for letter in "qk"]
     queries, keys, value = pieces
-    if spec.qk_norm is not None and spec.qk_norm.joint:
-        queries, keys = (
-            _normed(spec, part, norm, family)
-            for part, norm in zip((queries, keys), norms, strict=True)
-        )
+    norm = spec.qk_norm
+
+    def normed(part: Tensor, letter: str) -> Tensor:
+        return _normed(spec, part, _norm(seen.attention, letter), family)
+
+    if norm is not None and norm.joint:
+        queries, keys = normed(queries, "q"), normed(keys, "k")
     query, key = split_heads(queries, spec.heads), split_heads(keys, spec.kv_heads)
-    if spec.qk_norm is not None and not spec.qk_norm.joint:
-        query, key = (
-            _normed(spec, part, norm, family)
-            for part, norm in zip((query, key), norms, strict=True)
-        )
+    if norm is not None and not norm.joint:
+        query, key = normed(query, "q"), normed(key, "k")
     if spec.rotary is not None:
         base = spec.rotary.base or _base(config, spec)
         query, key = _rotated(query, spec, base), _rotated(key, spec, base)
@@ -312,27 +300,13 @@ def own_layer(
             for t in range(length)
         ]
         bias = table.weight[torch.tensor(rows)].permute(2, 0, 1)[None]
-    weights: list[Tensor] = []
-
-    class Watcher:
-        def observe(self, rows: Any) -> None:
-            weights.append(rows.weights.clone())
-
-    mixed = attend(
-        query,
-        key,
-        split_heads(value, spec.kv_heads),
-        causal=spec.causal,
-        window=spec.window,
-        scale=spec.scale,
-        softcap=spec.softcap,
-        bias=bias,
-        observers=[Watcher()],
-        block_rows=query.shape[2],
-    ).output
+    value = split_heads(value, spec.kv_heads)
+    mixed, weights = attended(
+        query, key, value, spec, scale=spec.scale, softcap=spec.softcap, bias=bias
+    )
     concat = mixed.transpose(1, 2).reshape(*x.shape[:2], -1)
     matrix, offset = _matrix(out)
-    return concat, concat @ matrix + offset, weights[0]
+    return concat, concat @ matrix + offset, weights
 
 
 def _matrix(module: nn.Module) -> tuple[Tensor, Tensor | float]:

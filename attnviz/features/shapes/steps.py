@@ -80,11 +80,7 @@ class Walk(NamedTuple):
 
 
 def walk(spec: AttentionSpec, run: RunSizes) -> Walk:
-    """Trace a run through a layer.
-
-    Raises:
-        SizeError, UsageError: sizes of the run that make no sense; see :class:`LayerAxes`.
-    """
+    """Trace a run through a layer; errors for senseless sizes are those of :class:`LayerAxes`."""
     tracer = _Tracer(spec, run)
     tracer.inputs()
     if spec.kind == "mla":

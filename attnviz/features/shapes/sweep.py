@@ -66,9 +66,7 @@ def parse_sweep(text: str, heads: int = 0) -> tuple[Variable, tuple[int, ...]]:
     """Read ``seq=128..131072`` (doubling), ``seq=0..9:+3``, ``heads=1..64:x4`` or ``seq=1,5,9``.
 
     Key heads must divide the ``heads`` query heads: ``kv-heads=1..H`` is every number that does.
-
-    Raises:
-        UsageError: junk, an unknown name, an empty or endless range.
+    UsageError for junk, an unknown name, an empty or endless range.
     """
     matched, asked = _SWEEP.match(text), cut(text)
     unread = UsageError(

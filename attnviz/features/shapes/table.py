@@ -447,11 +447,7 @@ def as_markdown(answer: Any) -> str:
 
 
 def as_csv(answer: Any) -> str:
-    """The first table, bare values.
-
-    Raises:
-        UsageError: a diagram, an animation, or an answer read from JSON: there is no table.
-    """
+    """Write the first table in bare values; UsageError for an answer without one."""
     if not answer.tables:
         raise UsageError(f"this answer, a {answer.view}, has no table; take its JSON")
     return table_csv(answer.tables[0])

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from attnviz.attention.layers import AttentionLayer
     from attnviz.attention.spec import AttentionSpec
+    from attnviz.models.configs.families import LayerGroup
 
 MAX_BYTES = 2 << 30
 DEFAULT_T, DEFAULT_S = 7, 11
@@ -44,14 +45,7 @@ def needed_bytes(walk: Walk) -> int:
 
 
 def verify(walk: Walk) -> Verification:
-    """Build the fresh layer of a walk, run it step by step, and compare.
-
-    Args:
-        walk: with all sizes set.
-
-    Raises:
-        UsageError: it would take more than 2 GiB.
-    """
+    """Build the fresh layer of a walk, run it step by step, and compare; UsageError above 2 GiB."""
     needed = needed_bytes(walk)
     if needed > MAX_BYTES:
         raise UsageError(
@@ -220,25 +214,9 @@ class _Runner:
         import torch
         from torch.utils.flop_counter import FlopCounterMode
 
-        from attnviz.attention.attend import attend
-        from attnviz.core.source import Rows
-
-        spec, seen = self.walk.spec, []
-
-        class Watcher:
-            def observe(self, rows: Rows) -> None:
-                seen.append(rows.weights.clone())
-
+        spec = self.walk.spec
         with FlopCounterMode(display=False) as counter:
-            mixed = attend(
-                query,
-                key,
-                value,
-                causal=spec.causal,
-                window=spec.window,
-                observers=[Watcher()],
-                block_rows=query.shape[2],
-            ).output
+            mixed, weights = attended(query, key, value, spec)
         flops = counter.get_total_flops()
         if spec.window is not None and self.walk.run.cache is None:
             with FlopCounterMode(display=False) as counter:
@@ -246,7 +224,6 @@ class _Runner:
             flops = counter.get_total_flops()
             same = torch.allclose(mixed, banded, rtol=1e-2, atol=_tolerance(self.dtype))
             self.check("heads", "equals the window's keys alone", True, same)
-        (weights,) = seen
         square = {"scores", "scale", "mask", "window", "softmax"}
         for name in (step.key for step in self.walk.steps if step.key in square):
             self.check(name, "shape", self.said(name).sizes, tuple(weights.shape))
@@ -268,6 +245,31 @@ class _Runner:
         said = self.said(key).bytes
         size = sum(t.numel() * t.element_size() for t in tensors)
         self.check(key, "bytes", None if said is None else said.value, size)
+
+
+def attended(
+    query: Tensor, key: Tensor, value: Tensor, spec: AttentionSpec, **how: Any
+) -> tuple[Tensor, Tensor]:
+    """Attend by the real :func:`attend`: heads' outputs [B, H, T, d_v], weights [B, H, T, S]."""
+    from attnviz.attention.attend import attend
+
+    weights: list[Tensor] = []
+
+    class Watcher:
+        def observe(self, rows: Any) -> None:
+            weights.append(rows.weights.clone())
+
+    mixed = attend(
+        query,
+        key,
+        value,
+        causal=spec.causal,
+        window=spec.window,
+        observers=[Watcher()],
+        block_rows=query.shape[2],
+        **how,
+    ).output
+    return mixed, weights[0]
 
 
 def _banded(query: Tensor, key: Tensor, value: Tensor, spec: AttentionSpec) -> Tensor:
@@ -310,32 +312,32 @@ def _tolerance(dtype: Any) -> float:
 def verify_model(
     model: ModelSpec, layers: dict[tuple[str, str, int], int], origin: str
 ) -> Verification:
-    """Compare a model's closed forms with parameters counted in it, group by group.
+    """Compare a model's closed forms with parameters counted in ``origin``, group by group.
 
-    Args:
-        model: what the config says.
-        layers: counted parameters by (stack, kind, layer).
-        origin: where they were counted.
+    ``layers`` are the counts by (stack, kind, layer).
     """
     checks = []
     for group in model.groups:
-        kind = "cross" if group.spec.kind == "cross" else "self"
-        stack = next((s for s in ("encoder", "decoder") if group.label.startswith(s)), "")
+        kind, stack = placed(group)
         numbers = group.layers[:1] if group.shared else group.layers
-        parameters = 0
-        for (where, what, number), count in layers.items():
-            if what == kind and number in numbers and (not stack or where in ("", stack)):
-                parameters += count
-        checks.append(
-            Compared.of(
-                group.label, "parameters", _text(group_parameters(group)), _text(parameters)
-            )
+        found = sum(
+            count
+            for (where, what, number), count in layers.items()
+            if what == kind and number in numbers and (not stack or where in ("", stack))
         )
-    total = sum(layers.values())
-    checks.append(
-        Compared.of("all attention", "parameters", _text(model.attention_parameters), _text(total))
+        checks.append((group.label, group_parameters(group), found))
+    checks.append(("all attention", model.attention_parameters, sum(layers.values())))
+    compared = (
+        Compared.of(label, "parameters", _text(formula), _text(found))
+        for label, formula, found in checks
     )
-    return Verification(tuple(checks), f"{model.name}, counted in {origin}")
+    return Verification(tuple(compared), f"{model.name}, counted in {origin}")
+
+
+def placed(group: LayerGroup) -> tuple[str, str]:
+    """Say whether like layers attend to themselves or across, and in which stack they stand."""
+    stack = next((s for s in ("encoder", "decoder") if group.label.startswith(s)), "")
+    return "cross" if group.spec.kind == "cross" else "self", stack
 
 
 def verify_towers(
@@ -344,14 +346,7 @@ def verify_towers(
     parameters: Mapping[str, Mapping[tuple[str, str, int], int]],
     origin: str,
 ) -> Verification:
-    """The same for a model of several towers, each by itself; those not among ``towers`` are not.
-
-    Args:
-        name: of the model.
-        towers: what the config says of each.
-        parameters: counted parameters of each, see :func:`verify_model`.
-        origin: where they were counted.
-    """
+    """Do so for a model of several towers, each by itself; those not among ``towers`` are not."""
     checks = [
         replace(check, step=f"{tower}: {check.step}")
         for tower, model in towers.items()

@@ -256,11 +256,7 @@ ROW_HOLD, LONG_HOLD = 1.1, 3.2
 
 
 def storyboard(walked: NumericWalk) -> tuple[Frame, ...]:
-    """The animation of a numeric walk.
-
-    Raises:
-        UsageError: an input without X and W_O, or too large to be seen.
-    """
+    """Animate a numeric walk; UsageError without X and W_O, or for one too large to be seen."""
     given = walked.given
     if given.x is None or given.w_o is None:
         raise UsageError(
@@ -461,11 +457,7 @@ class _Animation(Stage):
 
 
 def animation_page(walked: NumericWalk) -> bytes:
-    """Play a numeric walk, with pause, steps and speed; keyboard and reduced motion are heeded.
-
-    Raises:
-        UsageError: an input that cannot be shown; see :func:`storyboard`.
-    """
+    """Play a numeric walk, with pause, steps and speed; keyboard and reduced motion are heeded."""
     template, style, script = parts(__package__, "main")
     given = walked.given
     words = " ".join(given.tokens)

@@ -191,12 +191,7 @@ ROPE = "#d98880"
 
 
 def diagram_figure(walk: Walk, format: str) -> bytes:
-    """Draw a layer.
-
-    Args:
-        walk: sizes may be unset; they stay letters.
-        format: ``svg``, ``png`` or ``pdf``.
-    """
+    """Draw a layer as ``svg``, ``png`` or ``pdf``; sizes that are unset stay letters."""
 
     def build() -> Figure:
         drawing = _Drawing(walk)

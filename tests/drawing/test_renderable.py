@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from attnviz.core.heads import Head, Layout, Site
-from attnviz.drawing import grid as grid_terminal
+from attnviz.drawing.grid import heads_grid
 from attnviz.drawing.renderable import FIRST_ROWS, MOST_LINES, MOST_ROWS, every_few, rows_shown
 from attnviz.drawing.signed import SignedGrid, signed
 from attnviz.drawing.tiles import Tile, TileGrid
@@ -81,7 +81,7 @@ def test_layers_without_anything_are_left_out_of_a_folded_grid() -> None:
 @pytest.mark.parametrize("width", [60, 100, 140])
 def test_folded_roles_have_what_heads_do_first(width: int) -> None:
     found = report({"decoder": (64,) * 80})
-    text = printed(grid_terminal.heads_grid(found), width)
+    text = printed(heads_grid(found), width)
     assert len(text.splitlines()) <= MOST_LINES
     roles = {one.head.name: one.roles[0] for one in found.heads if one.roles}
     lines = groups(text)
@@ -94,7 +94,7 @@ def test_folded_roles_have_what_heads_do_first(width: int) -> None:
 
 
 def test_32_by_32_roles_stand_in_one_grid_where_there_is_room() -> None:
-    text = printed(grid_terminal.heads_grid(report({"decoder": (32,) * 32})), 100)
+    text = printed(heads_grid(report({"decoder": (32,) * 32})), 100)
     assert "strongest" not in text
     assert len(text.splitlines()) < 50
 
