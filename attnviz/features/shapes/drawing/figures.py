@@ -102,8 +102,7 @@ def _key_heads_figure(sweep: Sweep, format: str) -> bytes:
         )
         labels = ("key heads G", "bytes read"), ("key heads G", "FLOPs per byte read")
         figure, (read, pace) = _panels(title, *labels)
-        for axes in (read, pace):
-            axes.margins(y=0.18)
+        read.margins(y=0.18)
         caches, weights = [s.cache_bytes or 0 for s in steps], [s.weights_bytes for s in steps]
         _curves(
             read,
