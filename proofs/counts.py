@@ -9,7 +9,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from attnviz.features.shapes import function as shapes
-from attnviz.features.shapes.walk import real
+from attnviz.features.shapes import real
 from attnviz.models.configs.model import read_config
 from attnviz.models.configs.presets import presets
 from attnviz.models.parameter_count import count_config

@@ -23,15 +23,15 @@ from attnviz.features.ablation.result import Change, Effect, Often
 from attnviz.features.ablation.words import often
 from attnviz.features.diff.result import FigureChange, HeadChange
 from attnviz.features.diff.words import strongest
+from attnviz.features.film.description import ordered
 from attnviz.features.film.result import Order
-from attnviz.features.film.words import ordered
 from attnviz.features.patch.circuit import smallest
 from attnviz.features.patch.notes import not_done
 from attnviz.features.patch.result import PatchShare, TaskScore
 from attnviz.features.profile.result import HeadProfile
 from attnviz.features.profile.terminal import _perhaps as hint
+from attnviz.features.sources.description import nothing
 from attnviz.features.sources.result import SourceShare
-from attnviz.features.sources.words import nothing
 from attnviz.features.thoughts.judge import judged as judged_tails
 from attnviz.scoring.roles import FEW_ROWS, assign
 from attnviz.statistics.order import shares

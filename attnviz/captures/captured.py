@@ -15,7 +15,7 @@ from attnviz.captures.settings import ModelSettings
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head
 from attnviz.core.prompt import Prompt
-from attnviz.drawing.frames import frame, polars_frame
+from attnviz.drawing.tables import frame, polars_frame
 from attnviz.errors import SelectionError, UsageError, install
 from attnviz.scoring.replay import allowed_in
 from attnviz.scoring.select import select

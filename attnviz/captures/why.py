@@ -10,7 +10,7 @@ from attnviz.core.capture import Capture
 from attnviz.core.heads import Head
 from attnviz.core.reasons import Reason
 from attnviz.drawing.forms import printed
-from attnviz.drawing.frames import frame
+from attnviz.drawing.tables import frame
 from attnviz.errors import UsageError
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from attnviz.cli import console
 from attnviz.cli.output import Output, SortOptions
 from attnviz.core.scores import HeadScores
-from attnviz.drawing.folded import rows_shown
+from attnviz.drawing.renderable import rows_shown
 from attnviz.scoring.arrange import arrange, leading
 from attnviz.scoring.scores import SCORES
 

@@ -12,17 +12,103 @@ from threading import Lock
 from typing import Any, Concatenate, ParamSpec
 
 import matplotlib as mpl
+import numpy as np
+from fontTools import subset
+from matplotlib.axis import Axis, Tick
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import Collection, PathCollection
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import FancyArrowPatch, Patch
+from matplotlib.text import Annotation, Text
 
 from attnviz.core.made import current, day
 from attnviz.drawing import paper
-from attnviz.drawing.embedding import drawn_tables_only
 from attnviz.drawing.families import BASE_FAMILY
 from attnviz.drawing.png import said
-from attnviz.drawing.scaling import scale
 from attnviz.drawing.shades import check_pixels
 from attnviz.errors import AttnvizWarning, UsageError
+
+UNUSED = ("BASE", "GDEF", "GPOS", "GSUB", "JSTF", "MATH", "kern", "cmap", "post", "name", "OS/2")
+"""Tables by which a program sets text or finds glyphs by character, by name or as a family.
+
+In a PDF every glyph has its number and its place already, see ISO 32000-1, 9.9.
+"""
+
+
+@contextmanager
+def drawn_tables_only() -> Iterator[None]:
+    """In the ``with`` block, fonts are embedded without :data:`UNUSED` and names of glyphs.
+
+    matplotlib has no setting for this, so that the reader of fonts it calls is replaced meanwhile.
+    """
+    whole = subset.load_font
+
+    def load(file: Any, options: Any, **more: Any) -> Any:
+        options.glyph_names = False
+        font = whole(file, options, **more)
+        for table in UNUSED:
+            if table in font:
+                del font[table]
+        return font
+
+    subset.load_font = load
+    try:
+        yield
+    finally:
+        subset.load_font = whole
+
+
+def scale(figure: Figure, factor: float) -> None:
+    """Multiply every length of a figure by a factor, in place."""
+    figure.set_size_inches(*(factor * figure.get_size_inches()))
+    every: list[Any] = figure.get_axes()
+    for axes in every:
+        pad = axes.titleOffsetTrans.get_matrix()[1, 2] * 72 / figure.dpi
+        axes._set_title_offset_trans(factor * pad)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.labelpad *= factor
+            kinds = (("major", axis.get_major_ticks()), ("minor", axis.get_minor_ticks()))
+            for which, ticks in kinds:
+                if ticks:
+                    _ticks(axis, which, ticks[0], factor)
+    artists = figure.findobj()
+    parts = {id(part) for tick in artists if isinstance(tick, Tick) for part in tick.findobj()}
+    for artist in artists:
+        if id(artist) not in parts:
+            _artist(artist, factor)
+
+
+def _ticks(axis: Axis, which: Any, tick: Any, factor: float) -> None:
+    """The marks and labels of an axis, all as its first."""
+    axis.set_tick_params(
+        which=which,
+        length=factor * tick._size,
+        width=factor * tick._width,
+        pad=factor * tick._base_pad,
+        labelsize=factor * tick.label1.get_size(),
+    )
+
+
+def _artist(artist: Any, factor: float) -> None:
+    """Text, lines and marks, whose sizes are in points."""
+    if isinstance(artist, Text):
+        artist.set_fontsize(factor * float(artist.get_fontsize()))
+    if isinstance(artist, Annotation) and artist.anncoords == "offset points":
+        across, up = artist.xyann
+        artist.xyann = (factor * across, factor * up)
+    elif isinstance(artist, Line2D):
+        artist.set_linewidth(factor * artist.get_linewidth())
+        artist.set_markersize(factor * artist.get_markersize())
+    elif isinstance(artist, Patch):
+        artist.set_linewidth(factor * artist.get_linewidth())
+        if isinstance(artist, FancyArrowPatch):
+            artist.set_mutation_scale(factor * artist.get_mutation_scale())
+    elif isinstance(artist, Collection):
+        artist.set_linewidth((factor * np.asarray(artist.get_linewidth())).tolist())
+        if isinstance(artist, PathCollection):
+            artist.set_sizes(factor**2 * np.asarray(artist.get_sizes()))
+
 
 Options = ParamSpec("Options")
 

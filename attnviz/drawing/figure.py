@@ -148,10 +148,7 @@ def mosaic_figure(
 ) -> Any:
     """:func:`attnviz.drawing.mosaic.mosaic_png` through matplotlib, in one of :data:`FORMATS`."""
     check_drawn(format)
-    from attnviz.drawing import canvas
-    from attnviz.drawing import mosaic_figure as figure_mosaic
+    from attnviz.drawing import canvas, mosaic
 
     style = style or Style()
-    return canvas.rendered(
-        lambda: figure_mosaic.build(maps, title, caption, style), format, style.dpi
-    )
+    return canvas.rendered(lambda: mosaic.build(maps, title, caption, style), format, style.dpi)

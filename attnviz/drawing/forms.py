@@ -3,14 +3,15 @@
 The forms of a result are the modules beside its own, each with one function: ``terminal.parts``,
 ``tables.rows``, ``figure.draw``, ``page.page``, ``graph.dot``, ``markdown.markdown``,
 ``finding.finding`` for what it says of every head, and ``finding.figures`` for what two runs are
-compared by. A form that a feature's folder does not have is one that its result does not
-have; nothing else lists them.
+compared by. Where one ``description.py`` says it all, it has these functions of the terminal and of
+findings, and ``listing`` in place of rows (:mod:`attnviz.drawing.description`). A form that a
+feature's folder does not have is one that its result does not have; nothing else lists them.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import signature
@@ -23,7 +24,7 @@ from attnviz.core.findings import Finding
 from attnviz.core.made import Made, called_by, saying
 from attnviz.core.record import Record
 from attnviz.drawing import paper
-from attnviz.drawing.frames import dataset, frame, parquet, polars_frame
+from attnviz.drawing.tables import dataset, frame, parquet, polars_frame
 from attnviz.errors import UsageError, require
 
 if TYPE_CHECKING:
@@ -47,6 +48,9 @@ FORMS = {
     ".md": "markdown",
 }
 """The module that writes each kind of file; JSON is every record's own."""
+
+DESCRIBED = {"terminal": "parts", "tables": "listing", "finding": "finding"}
+"""The forms that one ``description.py`` may have in their place, by its functions."""
 
 
 class Renderable(Record):
@@ -73,8 +77,7 @@ class Renderable(Record):
 
     def to_records(self) -> list[dict[str, Any]]:
         """The figures as a list of rows, None for what is not known; the columns are CSV's."""
-        rows: list[dict[str, Any]] = self._needed("tables", "rows").rows(self)
-        return rows
+        return self._listed()[0]
 
     def to_pandas(self) -> Any:
         """The same as a ``pandas.DataFrame``; UsageError where pandas is not installed."""
@@ -100,8 +103,7 @@ class Renderable(Record):
         """
         from attnviz.drawing.tables import as_csv
 
-        tables = self._needed("tables", "rows")
-        return as_csv(tables.rows(self), getattr(tables, "COLUMNS", ()), made)
+        return as_csv(*self._listed(), made)
 
     def to_markdown(self, **options: Any) -> str:
         """As Markdown, for a comment on a pull request; UsageError where it has none.
@@ -159,8 +161,7 @@ class Renderable(Record):
         if not form:
             return self.to_json(self.made).encode()
         if suffix == ".parquet":
-            tables = self._needed("tables", "rows")
-            return parquet(tables.rows(self), getattr(tables, "COLUMNS", ()), self.made)
+            return parquet(*self._listed(), self.made)
         if form == "tables":
             return self.to_csv(self.made).encode()
         if form == "page":
@@ -214,6 +215,14 @@ class Renderable(Record):
 
         png = self._repr_png_()
         return None if png is None else html.picture(png, self.described())
+
+    def _listed(self) -> tuple[list[dict[str, Any]], Sequence[str]]:
+        """Write its rows and name their columns; UsageError where it has none."""
+        tables = self._needed("tables", "rows")
+        if hasattr(tables, "listing"):
+            listing = tables.listing(self)
+            return listing.rows(), listing.names()
+        return tables.rows(self), getattr(tables, "COLUMNS", ())
 
     def _form(self, name: str) -> ModuleType | None:
         return import_module(_beside(type(self), name)) if _beside(type(self), name) else None
@@ -301,9 +310,14 @@ def picture_format(path: Path) -> str:
 
 
 def _beside(cls: type, name: str) -> str:
-    """The name of a module beside a class's own; empty where there is none."""
-    full = f"{cls.__module__.rpartition('.')[0]}.{name}"
-    return full if find_spec(full) is not None else ""
+    """Name the module of a form beside a class's own, or its description; empty for neither."""
+    package = cls.__module__.rpartition(".")[0]
+    if find_spec(f"{package}.{name}") is not None:
+        return f"{package}.{name}"
+    full = f"{package}.description"
+    if name not in DESCRIBED or find_spec(full) is None:
+        return ""
+    return full if hasattr(import_module(full), DESCRIBED[name]) else ""
 
 
 def printed(*parts: Any) -> str:

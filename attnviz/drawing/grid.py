@@ -1,13 +1,19 @@
-"""The layer × head grid of a report as plain data: the terminal and the figures draw the same."""
+"""The layer × head grid of a report: as plain data, and in the terminal a coloured tile a head."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.style import Style
+from rich.text import Text
 
 from attnviz.core.heads import SiteKind
 from attnviz.core.scores import ScoredHeads
-from attnviz.drawing.palette import FEW
+from attnviz.drawing.labels import ranges, signs, tick_step
+from attnviz.drawing.palette import FEW, NO_ROLE, ink, mix
+from attnviz.drawing.renderable import Strong, coloured, folded, is_long, renderable
 from attnviz.scoring.roles import FEW_ROWS, drawn, in_order
 
 KIND_TITLES: Mapping[SiteKind, str] = {
@@ -123,3 +129,177 @@ def by_mixer(mixers: Sequence[str]) -> list[tuple[str, list[int]]]:
     for layer, name in enumerate(mixers):
         layers.setdefault(name, []).append(layer)
     return list(layers.items())
+
+
+_GROUND = "#808080"
+"""Weak heads fade towards mid grey, which reads on light and on dark terminals."""
+_FADE = 0.7
+_LETTERS = {6: 5, 4: 4, 2: 2}
+"""Of a code in a tile so wide."""
+_LIST = 6
+"""The width of a tile in a folded grid."""
+_STRONG = 0.75
+"""From this score on a code is written in capitals, so that strength shows without colour."""
+
+
+def tile_style(color: str, strength: float, colors: bool) -> Style:
+    """The style of a tile: the role's colour, faded by what the strength lacks to 1."""
+    if not colors:
+        return Style()
+    faded = mix(color, _GROUND, _FADE * (1.0 - strength))
+    return Style(color=ink(faded), bgcolor=faded)
+
+
+@renderable
+def heads_grid(console: Console, options: ConsoleOptions, report: ScoredHeads) -> RenderResult:
+    """One grid for each kind of site, with axis labels and a legend."""
+    colors = coloured(console)
+    drawn = grids(report)
+    heads = max((grid.heads for grid in drawn), default=1)
+    gutter = max((len(str(grid.layers - 1)) for grid in drawn), default=1) + 1
+    few = few_note(drawn)
+    layout = _fold(heads, max(options.max_width - gutter - bool(few), 2), colors)
+    if not layout[1]:
+        few = few_note(drawn, "underlined")
+    for grid in drawn:
+        if grid.title:
+            yield Text(grid.title, style="bold")
+        if is_long(grid.layers, grid.heads, layout[2]):
+            layout = _LIST, 1, layout[2]
+            yield from folded(_strong(grid, options, colors), options, "a role")
+            yield from _kinds(grid, options)
+        else:
+            yield from _lines(grid, gutter, layout, options, colors)
+        yield Text("")
+    yield from _legend(report, layout[0], few, options, colors)
+
+
+def _strong(grid: Grid, options: ConsoleOptions, colors: bool) -> dict[int, dict[int, Strong]]:
+    """The heads of every layer that have a role, first those that do something."""
+    return {
+        layer: {
+            index: Strong(
+                (not drawn(cell.role).rests, cell.strength), _tile(cell, _LIST, 0, options, colors)
+            )
+            for index, cell in enumerate(row)
+            if cell is not None and cell.role is not None
+        }
+        for layer, row in enumerate(grid.cells)
+    }
+
+
+def _lines(
+    grid: Grid, gutter: int, layout: tuple[int, int, int], options: ConsoleOptions, colors: bool
+) -> Iterator[Text]:
+    tile, gap, chunk = layout
+    room = options.max_width - gutter - min(chunk, grid.heads) * (tile + gap)
+    named = bool(grid.mixers) and max(map(len, grid.mixers)) + 1 <= room
+    step = tick_step(-(-(len(str(grid.heads - 1)) + 1) // (tile + gap)))
+    yield Text(signs("layer ↓  head →", options.ascii_only), "dim")
+    for first in range(0, grid.heads, chunk):
+        columns = range(first, min(first + chunk, grid.heads))
+        header = Text(" " * gutter, style="dim", no_wrap=True)
+        for index in columns:
+            label = str(index) if (index - first) % step == 0 else ""
+            header.append(label.center(tile) if len(label) <= tile else label)
+            header.append(" " * (tile + gap - max(tile, len(label))))
+        if first:
+            yield Text("")
+        header.rstrip()
+        yield header
+        for layer, row in enumerate(grid.cells):
+            line = Text(no_wrap=True)
+            line.append(f"{layer:>{gutter - 1}} ", "dim")
+            for index in columns:
+                line.append_text(_tile(row[index], tile, gap, options, colors))
+            if named and not first:
+                line.append(f" {grid.mixers[layer]}", "dim")
+            elif colors and gap and line.plain.endswith(" "):
+                line.right_crop(gap)
+            elif not colors:
+                line.rstrip()
+            yield line
+
+    if not named:
+        yield from _kinds(grid, options)
+
+
+def _kinds(grid: Grid, options: ConsoleOptions) -> Iterator[Text]:
+    """What the layers of a hybrid are, in a line, where it does not stand beside each."""
+    if grid.mixers:
+        said = "; ".join(
+            f"{name}: layer{'s' * (len(layers) > 1)} {ranges(layers)}"
+            for name, layers in by_mixer(grid.mixers)
+        )
+        yield Text(signs(said, options.ascii_only), "dim")
+
+
+def _tile(cell: Cell | None, tile: int, gap: int, options: ConsoleOptions, colors: bool) -> Text:
+    """One tile and the gap behind it, which takes the mark of few rows where a tile has no room."""
+    if cell is None:
+        return Text(" " * (tile + gap))
+    if cell.role is None:
+        return Text.assemble((signs(NO_ROLE, options.ascii_only).center(tile), "dim"), " " * gap)
+    style = tile_style(drawn(cell.role).color, cell.strength, colors)
+    code = cell.code(_LETTERS[tile])
+    code = code.upper() if cell.strength >= _STRONG else code
+    inside = cell.few and len(code) < tile
+    beside = (FEW if cell.few and not inside else " ") * gap
+    if cell.few and not inside and not gap:
+        style += Style(underline=True)
+    return Text.assemble(((code + FEW * inside).center(tile), style), beside)
+
+
+def _fold(heads: int, room: int, colors: bool) -> tuple[int, int, int]:
+    """Tile width, gap and heads a line: the widest tiles that need no fold, else small ones."""
+    for tile, gap in ((6, 1), (4, 1), (2, 1), (2, 0)):
+        if (gap or colors) and heads * (tile + gap) - gap <= room:
+            return tile, gap, heads
+    fitting = max((room + 1) // 3, 1)
+    folds = -(-heads // fitting)
+    even = -(-heads // folds)
+    for multiple in (16, 8, 4):
+        rounded = -(-even // multiple) * multiple
+        if rounded <= fitting:
+            return 2, 1, rounded
+    return 2, 1, even
+
+
+def _legend(
+    report: ScoredHeads, tile: int, few: str, options: ConsoleOptions, colors: bool
+) -> Iterator[Text]:
+    badge = min(tile, 4) + 2
+    entries = []
+    for name, count in tally(report):
+        entry = Text(no_wrap=True)
+        if name is None:
+            entry.append(signs(NO_ROLE, options.ascii_only).center(badge), "dim")
+            entry.append(f" no role {count}")
+        else:
+            style = drawn(name)
+            code = Cell(name).code(_LETTERS[tile]).center(badge)
+            entry.append(code, tile_style(style.color, 1.0, colors))
+            entry.append(f" {name} {count}")
+        entries.append(entry)
+    width = max((entry.cell_len for entry in entries), default=0) + 2
+    columns = max(options.max_width // width, 1)
+    for first in range(0, len(entries), columns):
+        line = Text(no_wrap=True)
+        for entry in entries[first : first + columns]:
+            line.append_text(entry)
+            line.append(" " * (width - entry.cell_len))
+        line.rstrip()
+        yield line
+    yield _strength(colors, few)
+    yield Text("")
+
+
+def _strength(colors: bool, few: str) -> Text:
+    line = Text(style="dim")
+    line.append("what the head does, else its attention sink; ")
+    line.append(f"CAPITALS: score of {_STRONG} or more")
+    if colors:
+        line.append(", full colour at 1")
+    if few:
+        line.append(f"; {few}")
+    return line

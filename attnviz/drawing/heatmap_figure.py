@@ -8,12 +8,15 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from attnviz.core.media import Sound
 from attnviz.core.tokens import Sides
 from attnviz.drawing import brackets, canvas, paper
+from attnviz.drawing.canvas import scale
 from attnviz.drawing.fonts import Ruler, choose, spelled
 from attnviz.drawing.heatmap_page import MARGIN, HeatmapPage, beside
 from attnviz.drawing.labels import (
@@ -24,7 +27,7 @@ from attnviz.drawing.labels import (
     token_labels,
     visible,
 )
-from attnviz.drawing.palette import masked_note
+from attnviz.drawing.palette import UNSELECTED, anchors, masked_color, masked_note
 from attnviz.drawing.panels import (
     LONGEST_LABEL,
     Axis,
@@ -35,7 +38,6 @@ from attnviz.drawing.panels import (
     sentence_breaks,
     time_axis,
 )
-from attnviz.drawing.scaling import scale
 from attnviz.drawing.shades import checked, hidden, largest, shades, unselected
 from attnviz.drawing.style import Style
 from attnviz.errors import UsageError
@@ -198,3 +200,37 @@ def _titles(own: list[str]) -> list[str]:
     if asked:
         raise UsageError("{title} is for a picture of one map, not of {}", len(own), title=...)
     return [title.partition(":")[0] for title in own]
+
+
+def draw(axes: Axes, weights: NDArray[np.floating[Any]], sides: Sides, style: Style) -> None:
+    """Draw a map with queries downwards and keys across, its tokens on the axes.
+
+    Fonts and lines are those of the axes: nothing is shortened, turned or left out to fit.
+
+    Args:
+        axes: empty ones.
+        weights: [T, S]; masked cells are keys that the query may not attend to, with NaN those that
+            an indexer did not select.
+        sides: the tokens on the axes.
+        style: palette, scale, and whether there are labels.
+    """
+    array, masked, few = checked(weights, sides), hidden(weights), unselected(weights)
+    shown = np.ma.array(
+        shades(array, style, largest([array])), mask=False if masked is None else masked
+    )
+    if few is not None:  # beyond the scale, where nothing else is
+        shown[few] = 2.0
+    colors = LinearSegmentedColormap.from_list(style.palette, anchors(style.palette))
+    axes.imshow(
+        shown,
+        cmap=colors.with_extremes(bad=masked_color(style.palette), over=UNSELECTED),
+        vmin=0,
+        vmax=1,
+        interpolation="nearest",
+    )
+    if not style.labels:
+        axes.set_xticks([])
+        axes.set_yticks([])
+        return
+    axes.set_xticks(range(len(sides.keys)), token_labels(sides.keys), rotation=90)
+    axes.set_yticks(range(len(sides.queries)), row_labels(sides.queries))

@@ -1,16 +1,19 @@
-"""What adapts itself to the console that prints it, from a function that draws it."""
+"""What adapts itself to the console: drawn by functions, tiles of heads, what is folded."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import Concatenate, ParamSpec
+from typing import Concatenate, ParamSpec, TypeVar
 
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
+
+from attnviz.core.heads import Head, Layout, Site, SiteKind
+from attnviz.drawing.labels import signs
 
 Values = ParamSpec("Values")
 
@@ -61,3 +64,138 @@ def table_of(*columns: str, fold: bool = True, no_wrap: bool = False, gap: int =
             overflow="fold" if fold and not no_wrap else "ellipsis",
         )  # fmt: skip
     return drawn
+
+
+MOST_LINES = 72
+"""A grid that takes more lines is folded."""
+_LINES = 32
+"""Of a folded grid, at most."""
+_WHOLE = 50
+"""Layers that a table has one by one, without heads."""
+MOST_ROWS, FIRST_ROWS = 150, 40
+"""A table of heads that has more rows shows the first of them alone."""
+_REST = 7
+"""Cells for how many more there are."""
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Strong:
+    """What a head shows in a folded grid.
+
+    Attributes:
+        order: heads with a larger one come first.
+        tile: as the whole grid would draw it.
+    """
+
+    order: float | tuple[float, ...]
+    tile: Text
+
+
+Row = Mapping[int, Strong]
+"""The heads of a layer that have something to show, by their number."""
+
+
+def rows_shown(rows: int, top: int | None = None) -> int:
+    """How many rows of a table are shown: those that are wanted, else all that can be read."""
+    return min(rows, top or (rows if rows <= MOST_ROWS else FIRST_ROWS))
+
+
+def every_few(layers: Sequence[T]) -> Sequence[T]:
+    """Of very many layers every few of them, with the last; all where these can be read."""
+    step = -(-len(layers) // _LINES) if len(layers) > _WHOLE else 1
+    return layers[(len(layers) - 1) % step :: step]
+
+
+def layers_a_line(layers: int) -> int:
+    """How many layers stand together on a line, so that there are few lines."""
+    return -(-layers // _LINES)
+
+
+def is_long(layers: int, heads: int, across: int) -> bool:
+    """Whether a grid takes more lines than anyone reads, with so many heads across."""
+    return -(-heads // max(across, 1)) * (layers + 1) > MOST_LINES
+
+
+def folded(rows: Mapping[int, Row], options: ConsoleOptions, what: str) -> Iterator[Text]:
+    """The strongest heads of every few layers, and how many more have something to show.
+
+    Layers without any are left out.
+
+    Args:
+        rows: layer by layer, the heads that have something to show.
+        options: of the console.
+        what: what the heads that are counted have, such as ``a role``.
+    """
+    plain, layers = options.ascii_only, list(rows)
+    each = layers_a_line(len(layers))
+    lines = [layers[first : first + each] for first in range(0, len(layers), each)]
+    lines = [some for some in lines if any(rows[layer] for layer in some)]
+    dash = "-" if plain else "–"
+    labels = [str(some[0]) + (f"{dash}{some[-1]}" if len(some) > 1 else "") for some in lines]
+    gutter = max(map(len, labels), default=0)
+    lines_shown = [[(f"{n}.{i}", s) for n in some for i, s in rows[n].items()] for some in lines]
+    name = max((len(name) for line in lines_shown for name, _ in line), default=0)
+    tile = max((s.tile.cell_len for line in lines_shown for _, s in line), default=0)
+    room = max((options.max_width - gutter - _REST) // (name + tile + 3), 1)
+    titled = "layers" if each > 1 else "layer"
+    yield Text(signs(f"{titled} ↓  the strongest heads first →", plain), "dim")
+    for label, line in zip(labels, lines_shown, strict=True):
+        text = Text(f"{label:>{gutter}}", "dim", no_wrap=True)
+        for head, strong in sorted(line, key=lambda entry: entry[1].order, reverse=True)[:room]:
+            text.append(f"  {head:>{name}} ", "")
+            text.append_text(strong.tile)
+        if len(line) > room:
+            text.append(f"  +{len(line) - room}", "dim")
+        text.rstrip()
+        yield text
+    shown = sum(min(len(line), room) for line in lines_shown)
+    every = sum(map(len, lines_shown))
+    if shown < every:
+        said = f"{shown:,} of the {every:,} heads with {what}; a picture or a table has all of them"
+        yield Text(said, "dim")
+
+
+TILE = 6
+"""Columns of the console that a head has."""
+
+
+def head_tiles(
+    options: ConsoleOptions,
+    layout: Layout,
+    kind: SiteKind,
+    tile: Callable[[Head], Text],
+    strengths: Mapping[Head, float],
+    what: str,
+) -> Iterator[Text]:
+    """Layers downwards, heads across.
+
+    Args:
+        options: of the console.
+        layout: which heads there are.
+        kind: of the layers that are drawn.
+        tile: draws a head, :data:`TILE` columns wide.
+        strengths: of the heads that have something to show; the strongest stay in a folded grid.
+        what: such heads have, such as ``a value``.
+    """
+    counts = layout.heads[kind]
+    fitting = max((options.max_width - 3) // (TILE + 1), 1)
+    if is_long(len(counts), max(counts), fitting):
+        rows: dict[int, dict[int, Strong]] = {layer: {} for layer in range(len(counts))}
+        for head, strength in strengths.items():
+            rows[head.layer][head.index] = Strong(strength, tile(head))
+        yield from folded(rows, options, what)
+        return
+    yield Text(signs("layer ↓  head →", options.ascii_only), "dim")
+    for first in range(0, max(counts), fitting):
+        columns = range(first, min(first + fitting, max(counts)))
+        yield Text("   " + " ".join(f"{n:^{TILE}}" for n in columns).rstrip(), "dim")
+        for layer, count in enumerate(counts):
+            line = Text(f"{layer:>2} ", "dim", no_wrap=True)
+            for index in (n for n in columns if n < count):
+                line.append_text(tile(Head(Site(kind, layer), index)))
+                line.append(" ")
+            line.rstrip()
+            yield line

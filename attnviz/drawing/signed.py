@@ -13,9 +13,8 @@ from rich.style import Style
 from rich.text import Text
 
 from attnviz.core.heads import Head, Layout
-from attnviz.drawing.head_tiles import TILE, head_tiles
 from attnviz.drawing.palette import ink, mix
-from attnviz.drawing.renderable import coloured
+from attnviz.drawing.renderable import TILE, coloured, head_tiles
 
 ORANGE, BLUE, NONE = "#b35806", "#2166ac", "#f7f7f7"
 """Ends and middle of the colours of everything with a sign, and of nothing else.

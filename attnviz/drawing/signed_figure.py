@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 
 from attnviz.core.heads import Head, Layout, Site
 from attnviz.drawing import charts
-from attnviz.drawing.cells import Cell, cell_of, is_small, numbered
 from attnviz.drawing.signed import color, signed
+from attnviz.drawing.tiles_figure import Cell, cell_of, is_small, numbered
 
 _CELL = (0.46, 0.27)
 

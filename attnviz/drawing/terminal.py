@@ -8,7 +8,7 @@ markup.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -19,12 +19,15 @@ from rich.table import Table
 from rich.text import Text
 
 from attnviz.core.capture import Capture
-from attnviz.core.heads import SITE_PREFIX
+from attnviz.core.findings import Finding
+from attnviz.core.heads import SITE_PREFIX, Head, Layout
+from attnviz.core.measures import PrefixMatching, SinkRate
 from attnviz.core.quantities import QUANTITIES
 from attnviz.core.scores import SINK, SINK_SHARE, HeadScores, Score, ScoredHeads, UserDefined
 from attnviz.core.tokens import Sides
-from attnviz.drawing.grid_terminal import tile_style
+from attnviz.drawing.grid import tile_style
 from attnviz.drawing.labels import (
+    counted,
     number,
     origin,
     percent,
@@ -120,8 +123,7 @@ def overlay(
         query: from where is looked, in words.
     """
     from attnviz.core.media import patch_name
-    from attnviz.drawing.overlay import scaled
-    from attnviz.drawing.overlay_terminal import TerminalOverlay
+    from attnviz.drawing.overlay import TerminalOverlay, scaled
 
     shown = scaled([grid for _, grid in maps], style)
     for (title, grid), shades in zip(maps, shown, strict=True):
@@ -349,3 +351,48 @@ def _numbers(evidence: Score, *, diffuse: bool) -> list[Text]:
 
 def _signed(cell: Text, ascii_only: bool) -> Text:
     return Text(signs(cell.plain, True), style=cell.style) if ascii_only else cell
+
+
+def finding_lines(findings: Sequence[Finding], names: Collection[str]) -> Iterator[Line | Text]:
+    """Each result, what it says first of the heads named, and how it knows."""
+    for finding in findings:
+        listed = [name for name in names if name in finding.said]
+        yield Line(f"{finding.title} ({finding.name})", "bold")
+        wide = max(map(len, listed), default=0)
+        for name in listed:
+            yield Line(f"{name:<{wide}}  {finding.said[name][0]}")
+        if not listed:
+            yield Line("nothing on the heads above")
+        yield Line(finding.how, "dim")
+        yield Text()
+
+
+SINKS, MATCHING = "Sink rate (Gu et al. 2024)", "Prefix matching (Olsson et al. 2022)"
+_BEST = 5
+"""Heads that a line names."""
+
+
+def matching_line(matching: PrefixMatching, layout: Layout, among: Collection[Head]) -> str:
+    """The heads that match prefixes best, of some."""
+    rows = zip(layout, matching.means, matching.halves, strict=True)
+    ranked = sorted((-mean, half, head) for head, mean, half in rows if head in among)
+    best = [f"{layout.name(head)} {-mean:.2f} ± {half:.2f}" for mean, half, head in ranked[:_BEST]]
+    return (
+        f"{MATCHING}, best: {', '.join(best)}; a perfect head has 0.5, "
+        f"uniform attention {number(matching.chance)}; {matching.probes} probes of "
+        f"{matching.copies}×{matching.length} random tokens, 95 % intervals"
+    )
+
+
+def sink_line(sinks: SinkRate) -> str:
+    """The share of heads that are attention sinks."""
+    texts = counted(sinks.texts, "text")
+    over = "no interval from a single text"
+    if sinks.half is not None:
+        low, high = max(sinks.rate - sinks.half, 0.0), min(sinks.rate + sinks.half, 1.0)
+        over = f"95 % {percent(low)} to {percent(high)}"
+    return (
+        f"{SINKS}: {percent(sinks.rate)} of the heads, {over}; mean weight on "
+        f"the first token above {sinks.threshold:g} over the first {sinks.length} rows, {texts} "
+        "long enough"
+    )

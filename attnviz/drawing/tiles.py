@@ -10,10 +10,9 @@ from rich.style import Style
 from rich.text import Text
 
 from attnviz.core.heads import Head, Layout
-from attnviz.drawing.head_tiles import TILE, head_tiles
 from attnviz.drawing.labels import shorten, signs
 from attnviz.drawing.palette import NO_ROLE, ink, mix
-from attnviz.drawing.renderable import coloured
+from attnviz.drawing.renderable import TILE, coloured, head_tiles
 
 COLOR = "#2a9d5c"
 FULL = 0.4

@@ -30,7 +30,7 @@ from attnviz.features.coref.entities import documents
 from attnviz.features.evidence import read_evidence
 from attnviz.features.profile import saved
 from attnviz.features.profile.summary import summarize
-from attnviz.features.shapes.worked.tiny_json import read_json
+from attnviz.features.shapes.tiny import read_json
 from attnviz.models import recorded
 from tests import ROOT
 

@@ -7,7 +7,7 @@ import pytest
 from attnviz.cli.listing import listed
 from attnviz.core.heads import Head, Site
 from attnviz.core.scores import HeadScores, Role, Score
-from attnviz.drawing.folded import FIRST_ROWS, MOST_ROWS
+from attnviz.drawing.renderable import FIRST_ROWS, MOST_ROWS
 
 
 def scored(count: int) -> list[HeadScores]:

@@ -174,7 +174,7 @@ def test_help_speaks_of_other_settings_as_its_reader_does() -> None:
 def test_a_record_that_fills_in_is_whole_when_it_is_made() -> None:
     """``RunSizes`` names its dtype in full, and what a walk of shapes takes is checked there."""
     from attnviz.attention.spec import RunSizes
-    from attnviz.features.shapes.answers.subject import Layer
+    from attnviz.features.shapes.settings import Layer
 
     assert RunSizes(dtype="bf16").dtype == "bfloat16"
     with pytest.raises(UsageError, match="unknown dtype 'int7'"):

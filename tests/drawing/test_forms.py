@@ -122,8 +122,8 @@ def test_a_page_beside_a_result_is_found(tmp_path: Path, monkeypatch: pytest.Mon
 def test_the_forms_of_every_result_have_their_function(name: str) -> None:
     found: Any = result_class(name)
     assert issubclass(found, Renderable)
-    functions = {"terminal": ["parts"], "tables": ["rows"], "figure": ["draw"], "page": ["page"],
-                 "finding": ["finding", "figures"]}  # fmt: skip
+    functions = {"terminal": ["parts"], "tables": ["rows", "listing"], "figure": ["draw"],
+                 "page": ["page"], "finding": ["finding", "figures"]}  # fmt: skip
     shown = replace_nothing(found)
     for form, names in functions.items():
         module: ModuleType | None = shown._form(form)

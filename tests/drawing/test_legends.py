@@ -11,8 +11,7 @@ from rich.console import Console
 
 import attnviz as av
 from attnviz.drawing import grid_figure as figure_heads
-from attnviz.drawing import grid_terminal
-from attnviz.drawing.grid import grids, tally
+from attnviz.drawing.grid import grids, heads_grid, tally
 from attnviz.drawing.palette import FEW
 from attnviz.scoring.roles import FEW_ROWS, ROLES
 from tests.drawing.test_terminal import lines, shown
@@ -48,12 +47,12 @@ def test_names_order_counts_and_colours_agree(report: av.Heads) -> None:
     found = legend_of(report)
     assert [(name, count) for name, count, _ in found] == want
     assert all(color == ROLES[name].color for name, _, color in found if name in ROLES)
-    text = "\n".join(lines(grid_terminal.heads_grid(report), 100))
+    text = "\n".join(lines(heads_grid(report), 100))
     names = "|".join([*ROLES, "no role"])
     assert [(n, int(c)) for n, c in re.findall(rf"({names}) (\d+)", text)] == want
     tiles = [cell.role for grid in grids(report) for row in grid.cells for cell in row if cell]
     assert [(n or "no role", tiles.count(n)) for n, _ in tally(report)] == want
-    for line in shown(grid_terminal.heads_grid(report), 100):
+    for line in shown(heads_grid(report), 100):
         legend = "".join(cell.char for cell in line)
         for entry in re.finditer(rf" ({'|'.join(ROLES)}) \d+", legend):
             assert line[entry.start() - 1].back == ROLES[entry[1]].color
@@ -63,7 +62,7 @@ def test_names_order_counts_and_colours_agree(report: av.Heads) -> None:
 def test_few_rows_are_marked_everywhere(report: av.Heads, width: int) -> None:
     few = sum(bool(head.roles) and head.roles[0].few_rows for head in report.heads)
     note = f"{FEW}: fewer than {FEW_ROWS} rows"
-    text = lines(grid_terminal.heads_grid(report), width, color_system=None)
+    text = lines(heads_grid(report), width, color_system=None)
     tiles = [line for line in text if re.match(r"\d+ ", line)]
     assert sum(line.count(FEW) for line in tiles) == few
     assert (note in " ".join(text)) == bool(few)
@@ -81,7 +80,7 @@ def test_a_dense_grid_underlines_what_rests_on_few_rows() -> None:
     rows = {("decoder", 0, i): [("previous", Score(0.9, 0.1, 9.0, 4))] for i in range(30)}
     report = test_terminal.report({"decoder": (30,)}, rows)
     console = Console(width=66, force_terminal=True, color_system="truecolor")
-    drawn = console.render_lines(grid_terminal.heads_grid(report), pad=False)
+    drawn = console.render_lines(heads_grid(report), pad=False)
     tiles = [part for part in drawn[2] if part.text == "PR"]
     assert len(tiles) == 30
     assert all(part.style is not None and part.style.underline for part in tiles)

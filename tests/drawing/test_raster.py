@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from attnviz.core.tokens import Sides, Tokens
-from attnviz.drawing import glyphs, mosaic, paint, png
+from attnviz.drawing import glyphs, mosaic, png
 from attnviz.drawing.palette import PALETTES, ramp, rgb
 from attnviz.drawing.raster import Raster, raster_png
 from attnviz.drawing.style import Style
@@ -65,12 +65,14 @@ def test_indices_are_the_weights_and_colours_the_palette(
     pixels, table = decoded(raster.png([("head 1.2", weights)]))
     index = cells_of(raster, pixels, 0, 1)
     top = weights.max(1, keepdims=True) if normalize == "row" else weights.max()
-    assert abs(index / (paint.LEVELS - 1) * top - weights).max() <= (top / 255).max()
-    assert index.max() == paint.LEVELS - 1
-    colours = [rgb(c) for c in ramp(palette, paint.LEVELS)]
+    assert abs(index / (glyphs.LEVELS - 1) * top - weights).max() <= (top / 255).max()
+    assert index.max() == glyphs.LEVELS - 1
+    colours = [rgb(c) for c in ramp(palette, glyphs.LEVELS)]
     shares = weights / top
     for i, j in np.ndindex(*weights.shape):
-        assert tuple(table[index[i, j]]) == colours[round(float(shares[i, j]) * (paint.LEVELS - 1))]
+        assert (
+            tuple(table[index[i, j]]) == colours[round(float(shares[i, j]) * (glyphs.LEVELS - 1))]
+        )
 
 
 def test_a_grid_shares_its_scale_and_its_labels() -> None:
@@ -80,7 +82,7 @@ def test_a_grid_shares_its_scale_and_its_labels() -> None:
     top = max(array.max() for _, array in maps)
     for place, (_, array) in enumerate(maps):
         index = cells_of(raster, pixels, place, 1)
-        assert abs(index / (paint.LEVELS - 1) * top - array).max() <= top / 255
+        assert abs(index / (glyphs.LEVELS - 1) * top - array).max() <= top / 255
 
 
 def test_zero_rows_and_zero_maps() -> None:
@@ -102,8 +104,8 @@ def test_more_tokens_than_pixels_show_the_largest() -> None:
     rows = raster.sheet.rows
     assert rows.pool == 2
     index = cells_of(raster, raster.pixels([("x", weights)]), 0, 1)
-    assert index[3 // 2, 600 // 2] == paint.LEVELS - 1
-    assert (np.diag(index) == paint.LEVELS - 1).all()
+    assert index[3 // 2, 600 // 2] == glyphs.LEVELS - 1
+    assert (np.diag(index) == glyphs.LEVELS - 1).all()
     assert any("share a pixel" in note for note in raster.sheet.notes)
 
 
@@ -112,7 +114,7 @@ def test_more_tokens_than_pixels_show_the_largest() -> None:
 )  # fmt: skip
 def test_png_gives_back_every_pixel(height: int, width: int, seed: int) -> None:
     pixels = np.random.default_rng(seed).integers(0, 256, (height, width), np.uint8)
-    table = paint.colors("viridis")
+    table = glyphs.colors("viridis")
     found, palette = decoded(png.encode(pixels, table, 120))
     assert (found == pixels).all()
     assert (palette == table).all()
@@ -140,7 +142,7 @@ def test_deflate_is_zlib_where_isal_is_missing() -> None:
 def test_bytes_depend_on_the_pixels_alone() -> None:
     """Not on where they lie or on what was in that memory: exports are compared byte by byte."""
     random = np.random.default_rng(0)
-    table = paint.colors("viridis")
+    table = glyphs.colors("viridis")
     for seed in range(20):
         count = int(random.integers(2, 60))
         raster = Raster(sides_of(count))
@@ -156,7 +158,7 @@ def test_bytes_depend_on_the_pixels_alone() -> None:
 
 
 def test_png_chunks_have_right_checksums() -> None:
-    data = png.encode(np.zeros((3, 5), np.uint8), paint.colors("greys"), 100)
+    data = png.encode(np.zeros((3, 5), np.uint8), glyphs.colors("greys"), 100)
     place, names = 8, []
     while place < len(data):
         size = int.from_bytes(data[place : place + 4], "big")
@@ -209,8 +211,8 @@ def test_titles_wrap_and_never_leave_the_picture() -> None:
     short = raster.pixels([("x", weights_of(4, 4))])
     assert wide.shape[0] == short.shape[0] + raster.sheet.title_line
     assert wide.shape[1] == short.shape[1]
-    assert (wide[:, -1] == paint.WHITE).all()
-    assert (wide[0] == paint.WHITE).all()
+    assert (wide[:, -1] == glyphs.WHITE).all()
+    assert (wide[0] == glyphs.WHITE).all()
 
 
 def test_the_next_picture_does_not_change_the_last() -> None:
@@ -263,9 +265,9 @@ def test_mosaic_puts_each_head_in_its_place() -> None:
             y, x = line * found.step[0], head * found.step[1]
             tile = found.levels[y : y + found.tile[0], x : x + found.tile[1]][::cell, ::cell]
             if (layer, head) == (2, 3):
-                assert (tile == paint.WHITE).all()
+                assert (tile == glyphs.WHITE).all()
             else:
-                assert np.argwhere(tile == paint.LEVELS - 1).tolist() == [[layer, head]]
+                assert np.argwhere(tile == glyphs.LEVELS - 1).tolist() == [[layer, head]]
     pixels, _ = decoded(mosaic.mosaic_png(heads, Style(normalize="row", dpi=100), title="all"))
     assert pixels.shape[0] > found.levels.shape[0]
     rows, columns = found.levels.shape
@@ -281,7 +283,7 @@ def test_mosaic_of_many_tokens_shows_the_largest() -> None:
     weights[17, 250] = 1.0
     found = mosaic.assemble({(0, 0): weights}, Style(dpi=100, size=0.7))
     assert found.pool == 5
-    assert np.argwhere(found.levels == paint.LEVELS - 1).tolist() == [[3, 50]]
+    assert np.argwhere(found.levels == glyphs.LEVELS - 1).tolist() == [[3, 50]]
 
 
 def test_what_cannot_be_drawn() -> None:

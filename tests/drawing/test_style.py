@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from attnviz.core.tokens import Sides, Tokens
-from attnviz.drawing import paint, terminal
+from attnviz.drawing import glyphs, terminal
 from attnviz.drawing.mosaic import mosaic_png
 from attnviz.drawing.palette import PALETTES, masked_color, ramp, rgb
 from attnviz.drawing.raster import Raster, raster_png
@@ -97,7 +97,7 @@ def test_masked_cells_of_fast_pictures(count: int) -> None:
     middle = cells[rows.cell // 2 :: rows.cell, columns.cell // 2 :: columns.cell]
     assert middle.shape == (rows.count, columns.count)
     expected = np.triu(np.ones(middle.shape, bool), 1)
-    assert ((middle == paint.MASKED) == expected).all()
+    assert ((middle == glyphs.MASKED) == expected).all()
     assert any("may not attend" in note for note in sheet.notes)
 
 
@@ -106,9 +106,9 @@ def test_files_show_masked_cells_and_say_so() -> None:
     item = ("x", masked_causal(3), Sides(tokens, tokens))
     for data in (raster_png([item]), mosaic_png({(0, 0): item[1]})):
         image = Image.open(io.BytesIO(data))
-        assert (np.asarray(image) == paint.MASKED).sum() > 100
+        assert (np.asarray(image) == glyphs.MASKED).sum() > 100
     whole = raster_png([("x", np.full((3, 3), 1 / 3), item[2])])
-    assert (np.asarray(Image.open(io.BytesIO(whole))) == paint.MASKED).sum() == 0
+    assert (np.asarray(Image.open(io.BytesIO(whole))) == glyphs.MASKED).sum() == 0
 
 
 @pytest.mark.parametrize("scale", ["linear", "sqrt", "log"])
@@ -162,7 +162,7 @@ def test_defaults_are_read_without_numpy() -> None:
     assert DECADES == 4
 
 
-@pytest.mark.parametrize(("palette", "color"), [("magma", paint.WHITE), ("greys", paint.BLACK)])
+@pytest.mark.parametrize(("palette", "color"), [("magma", glyphs.WHITE), ("greys", glyphs.BLACK)])
 def test_a_line_stands_between_the_sentences_of_a_pair(palette: str, color: int) -> None:
     count = 60  # without hairlines
     tokens = Tokens(tuple(f"w{n}" for n in range(count)), segments=(0,) * 25 + (1,) * 35)

@@ -20,7 +20,7 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.scores import HeadScores, HeadsOf, Role, Score
 from attnviz.core.tokens import Sides, Tokens
-from attnviz.drawing import grid_terminal, terminal
+from attnviz.drawing import grid, terminal
 from attnviz.drawing.heatmap_terminal import ASCII_RAMP
 from attnviz.drawing.palette import ramp
 from attnviz.drawing.style import SINK_NOTE, Style
@@ -133,7 +133,7 @@ def test_every_head_stands_at_its_place(
         for head in range(heads)
         if (layer + head) % 3
     }
-    item = grid_terminal.heads_grid(report({"decoder": (heads,) * layers}, roles))
+    item = grid.heads_grid(report({"decoder": (heads,) * layers}, roles))
     text = lines(item, width, color_system=color, force_terminal=color is not None)
     assert max(map(len, text)) <= width
     dense = (heads, width) == (32, 80)  # two letters a tile without a gap, only where coloured
@@ -166,7 +166,7 @@ def test_tiles_carry_colour_strength_and_capitals() -> None:
         ("encoder", 0, 1): [("previous", score(0.4))],
         ("encoder", 0, 2): [("induction", score(0.8)), ("duplicate", score(0.5))],
     }
-    screen = shown(grid_terminal.heads_grid(report({"encoder": (4,)}, roles)))
+    screen = shown(grid.heads_grid(report({"encoder": (4,)}, roles)))
     row = screen[2]
     text = "".join(cell.char for cell in row)
     strong, weak, other = text.index("PREV"), text.index("prev"), text.index("IND")
@@ -184,16 +184,16 @@ def test_tiles_carry_colour_strength_and_capitals() -> None:
 def test_encoder_decoder_and_ragged_layers_and_selections() -> None:
     kinds: dict[SiteKind, tuple[int, ...]] = {"encoder": (2, 2), "decoder": (2,), "cross": (3,)}
     roles = {("cross", 0, 2): [("self", score(0.6))]}
-    text = lines(grid_terminal.heads_grid(report(kinds, roles)))
+    text = lines(grid.heads_grid(report(kinds, roles)))
     assert [line for line in text if line.endswith("attention")] == [
         "encoder self-attention",
         "decoder self-attention",
         "cross-attention",
     ]
-    ragged = lines(grid_terminal.heads_grid(report({"encoder": (1, 3)}, {})))
+    ragged = lines(grid.heads_grid(report({"encoder": (1, 3)}, {})))
     assert [line.count("·") for line in ragged[2:4]] == [1, 3]
     chosen = report({"encoder": (3, 3)}, {}, only={(1, 1)})
-    assert [line.count("·") for line in lines(grid_terminal.heads_grid(chosen))[2:4]] == [0, 1]
+    assert [line.count("·") for line in lines(grid.heads_grid(chosen))[2:4]] == [0, 1]
 
 
 # --- the table and the closing line
@@ -386,7 +386,7 @@ def test_no_color_means_no_colour(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     full = report({"encoder": (4,)}, {("encoder", 0, 0): [("self", score(0.9))]})
     item = terminal.heatmap(causal(30, 30), Sides(tokens(30), tokens(30)))
-    for thing in (grid_terminal.heads_grid(full), terminal.heads_table(full), item):
+    for thing in (grid.heads_grid(full), terminal.heads_table(full), item):
         text = printed(thing, force_terminal=True, color_system="truecolor")
         assert not re.search(r"\x1b\[[0-9;]*(3|4)8;", text)
         assert "▀" not in text
@@ -396,7 +396,7 @@ def test_ascii_terminals_get_ascii() -> None:
     odd = Tokens(("日本", "\x1b[2J", " é", "\u202eabc"))
     full = report({"encoder": (4,)}, {("encoder", 0, 0): [("self", score(0.9, rows=3))]})
     things = [
-        grid_terminal.heads_grid(full),
+        grid.heads_grid(full),
         terminal.heads_table(full, full.heads),
         terminal.closing_line(full),
         terminal.heatmap(causal(4, 4), Sides(odd, odd), title="head é"),

@@ -21,15 +21,15 @@ from attnviz.drawing.labels import percent
 from attnviz.features.ablation import words as of_ablation
 from attnviz.features.diff import words as of_diff
 from attnviz.features.explain import words as of_explain
-from attnviz.features.film import words as of_film
+from attnviz.features.film import description as of_film
 from attnviz.features.flow import words as of_flow
 from attnviz.features.knockout import notes as of_cuts
 from attnviz.features.knockout import words as of_knockout
 from attnviz.features.knockout.result import CutChange
 from attnviz.features.lens import words as of_lens
 from attnviz.features.profile import words as of_profile
-from attnviz.features.sinks import words as of_sinks
-from attnviz.features.spans import words as of_spans
+from attnviz.features.sinks import description as of_sinks
+from attnviz.features.spans import description as of_spans
 from attnviz.features.thoughts import words as of_thoughts
 from attnviz.models.demo import DEMOS
 from tests import ROOT

@@ -11,9 +11,8 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from attnviz.drawing.folded import rows_shown
 from attnviz.drawing.labels import percent, signs, visible
-from attnviz.drawing.renderable import coloured, renderable, table_of
+from attnviz.drawing.renderable import coloured, renderable, rows_shown, table_of
 from attnviz.drawing.signed import SignedGrid, on_terminal, signed
 from attnviz.drawing.terminal import Line, user_defined_line
 from attnviz.features.ablation.result import Ablation, Effect, affordable_share

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from attnviz.core.findings import COPYING, WITHOUT_IT, Figures, Finding, Measure, bare, known
-from attnviz.drawing.shares import estimate, plain_share
+from attnviz.drawing.description import estimate, plain_share
 from attnviz.features.atlas import words
 from attnviz.features.atlas.result import Atlas, AtlasHead
 

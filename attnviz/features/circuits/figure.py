@@ -10,14 +10,13 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch
 
 from attnviz.core.heads import Head
-from attnviz.drawing.bends import clear_bend
 from attnviz.drawing.canvas import rendered
-from attnviz.drawing.charts import GREY
+from attnviz.drawing.charts import GREY, clear_bend
 from attnviz.drawing.headed import HeadedFigure
 from attnviz.drawing.palette import ink
 from attnviz.drawing.signed import NONE, color
 from attnviz.errors import UsageError
-from attnviz.features.circuits import words
+from attnviz.features.circuits import description as words
 from attnviz.features.circuits.result import SIDES, Circuits, Edge, Side
 
 COLORS: Mapping[Side, str] = {"Q": "#762a83", "K": "#404040", "V": "#01665e"}

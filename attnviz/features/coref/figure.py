@@ -15,9 +15,8 @@ from attnviz.drawing.headed import MARGIN, HeadedFigure
 from attnviz.drawing.labels import model_name
 from attnviz.drawing.tiles import COLOR, FULL
 from attnviz.drawing.tiles_figure import cell, draw_grid
+from attnviz.features.coref.description import MARK, SHORT, baseline_name, coref_tiles, measured
 from attnviz.features.coref.result import Coref
-from attnviz.features.coref.terminal import coref_tiles
-from attnviz.features.coref.words import MARK, SHORT, baseline_name, measured
 
 _BASELINE = "#b0b0b0"
 _LISTED = 8

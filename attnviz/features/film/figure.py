@@ -16,9 +16,9 @@ from attnviz.drawing.fonts import choose, spelled
 from attnviz.drawing.labels import counted
 from attnviz.drawing.palette import mix
 from attnviz.drawing.style import Style
+from attnviz.features.film.description import heading, known_by
+from attnviz.features.film.description import title as heads_title
 from attnviz.features.film.result import IN_CONTEXT, Film, HeadFilm, StepCurve
-from attnviz.features.film.words import heading, known_by
-from attnviz.features.film.words import title as heads_title
 from attnviz.scoring.roles import SHOWN, drawn
 
 _GREY, _PALE, _INK = "#555555", "#b8bcc2", "#222222"

@@ -9,8 +9,8 @@ from attnviz.drawing.labels import counted, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors, ink
 from attnviz.drawing.signed import minus
 from attnviz.drawing.still import still
-from attnviz.features.film import words
-from attnviz.features.film.finding import life
+from attnviz.features.film import description as words
+from attnviz.features.film.description import life
 from attnviz.features.film.result import Film, HeadFilm, StepCurve
 from attnviz.scoring.roles import SHOWN
 from attnviz.web.page import DRAWN, result_page

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 
 from attnviz.core.scores import HeadScores
-from attnviz.drawing.findings import finding_lines
-from attnviz.drawing.grid_terminal import heads_grid
-from attnviz.drawing.published import matching_line
+from attnviz.drawing.grid import heads_grid
 from attnviz.drawing.terminal import (
     Line,
     closing_line,
+    finding_lines,
     heads_table,
+    matching_line,
     mixing_table,
     resting_line,
     user_defined_line,

@@ -54,8 +54,8 @@ def heatmap(
     """
     from attnviz.captures.notes import notes
     from attnviz.drawing import terminal
-    from attnviz.drawing.folded import rows_shown
     from attnviz.drawing.map_files import SUFFIXES
+    from attnviz.drawing.renderable import rows_shown
     from attnviz.features.heatmap import function
     from attnviz.features.heatmap.long import ACROSS, LINES
 

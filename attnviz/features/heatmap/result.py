@@ -159,7 +159,7 @@ class Heatmap(Figured):
         Raises:
             SelectionError: a head that was not selected.
         """
-        from attnviz.drawing.axes import draw
+        from attnviz.drawing.heatmap_figure import draw
 
         names = [self.capture.layout.name(shown) for shown, _, _ in self.maps]
         if head is not None and head not in names:

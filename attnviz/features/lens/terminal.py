@@ -9,10 +9,9 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.style import Style
 from rich.text import Text
 
-from attnviz.drawing.folded import every_few, rows_shown
 from attnviz.drawing.labels import closing, fit, percent, shorten, signs, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, ink, ramp
-from attnviz.drawing.renderable import coloured, renderable, table_of
+from attnviz.drawing.renderable import coloured, every_few, renderable, rows_shown, table_of
 from attnviz.drawing.signed import SignedGrid, signed
 from attnviz.drawing.terminal import Line
 from attnviz.features.lens import words

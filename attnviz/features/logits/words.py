@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from attnviz.core.heads import Head
-from attnviz.drawing.folded import layers_a_line
 from attnviz.drawing.labels import visible
+from attnviz.drawing.renderable import layers_a_line
 from attnviz.features.logits.result import LogitPart, Logits
 
 UP = -1

@@ -194,8 +194,7 @@ def _shown(result: Any) -> str:
     """A result as a terminal shows it."""
     if isinstance(result, Renderable):
         return str(result)
-    from attnviz.features.shapes.forms import as_text
-    from attnviz.features.shapes.table import Paint
+    from attnviz.features.shapes.table import Paint, as_text
 
     return as_text(result, 200, Paint(colour=False)) if result.tables else result.title
 

@@ -28,8 +28,7 @@ from attnviz.features.mcp.results import KeptResults
 from attnviz.features.mcp.settings import ToolSettings
 from attnviz.features.patch.settings import PatchSettings
 from attnviz.features.profile.settings import ProfileOptions
-from attnviz.features.shapes.answers.subject import Layer, Model
-from attnviz.features.shapes.settings import ViewSettings
+from attnviz.features.shapes.settings import Layer, Model, ViewSettings
 from attnviz.features.spans.settings import SpansSettings
 
 RUN = ToolSettings, "model picture"

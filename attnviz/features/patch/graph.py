@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from attnviz.core.heads import Head, Layout
-from attnviz.drawing.bends import clear_bend
+from attnviz.drawing.charts import clear_bend
 from attnviz.features.patch import words
 from attnviz.features.patch.result import Link, Member, Patch, PathEffect
 
@@ -55,7 +55,7 @@ class Arrow:
         share: restored, or removed where that alone is known.
         edge: all that is known of it.
         often: share of the resamples; None without a circuit.
-        bend: how it goes round other nodes, see :func:`attnviz.drawing.bends.clear_bend`.
+        bend: how it goes round other nodes, see :func:`attnviz.drawing.charts.clear_bend`.
     """
 
     start: str

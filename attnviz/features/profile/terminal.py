@@ -10,8 +10,7 @@ from rich.text import Text
 
 from attnviz.core.prompt import Inputs
 from attnviz.core.scores import SINK, Estimate, HeadScores, HeadsOf, Role, ScoredHeads
-from attnviz.drawing.findings import finding_lines
-from attnviz.drawing.grid_terminal import heads_grid
+from attnviz.drawing.grid import heads_grid
 from attnviz.drawing.labels import (
     backend,
     counted,
@@ -28,9 +27,15 @@ from attnviz.drawing.labels import (
     times,
     visible,
 )
-from attnviz.drawing.published import SINKS, matching_line, sink_line
 from attnviz.drawing.renderable import table_of
-from attnviz.drawing.terminal import Line, user_defined_line
+from attnviz.drawing.terminal import (
+    SINKS,
+    Line,
+    finding_lines,
+    matching_line,
+    sink_line,
+    user_defined_line,
+)
 from attnviz.features.profile.result import HeadProfile, Profile
 from attnviz.features.profile.rows_terminal import row_parts
 from attnviz.scoring.published import SINK_LENGTH

@@ -7,12 +7,11 @@ from matplotlib.figure import Figure
 
 from attnviz.drawing.canvas import picture
 from attnviz.drawing.charts import cell, interval, name_bars, name_cells, open_sides
+from attnviz.drawing.description import plain_percent
 from attnviz.drawing.headed import MARGIN, HeadedFigure
 from attnviz.drawing.palette import mix
-from attnviz.drawing.shares import plain_percent
 from attnviz.drawing.tiles import COLOR
-from attnviz.features.retrieval.result import LEAST_COPIED, Retrieval
-from attnviz.features.retrieval.words import (
+from attnviz.features.retrieval.description import (
     BY,
     control_line,
     depth_label,
@@ -20,6 +19,7 @@ from attnviz.features.retrieval.words import (
     measured,
     title,
 )
+from attnviz.features.retrieval.result import LEAST_COPIED, Retrieval
 
 _LISTED = 12
 _CELL = (0.5, 0.3)

@@ -18,9 +18,16 @@ from attnviz.cli.declared import command
 from attnviz.cli.exits import DIFFERS
 from attnviz.core.settings import Settings, declarations
 from attnviz.errors import Message, Setting, UsageError
-from attnviz.features.shapes.answers.subject import Layer, Model, Subject
-from attnviz.features.shapes.answers.worked import Example
-from attnviz.features.shapes.settings import ShapesOutput, ViewSettings
+from attnviz.features.shapes import function as answers
+from attnviz.features.shapes.settings import (
+    Example,
+    Layer,
+    Model,
+    ShapesOutput,
+    Subject,
+    ViewSettings,
+)
+from attnviz.features.shapes.table import Paint, as_csv, as_markdown, as_text
 
 if TYPE_CHECKING:
     from attnviz.features.shapes.result import Answer
@@ -67,61 +74,10 @@ class View(NamedTuple):
     has_csv: bool = True
 
 
-def _walk(asked: Asked) -> Answer:
-    from attnviz.features.shapes.answers.walks import walk
-
-    return walk(asked.subject, asked.run, explain=asked.view.explain)
-
-
-def _diagram(asked: Asked) -> Answer:
-    from attnviz.features.shapes.answers.walks import diagram
-
-    return diagram(asked.subject, asked.run, explain=asked.view.explain, out=asked.output.out)
-
-
-def _verify(asked: Asked) -> Answer:
-    from attnviz.features.shapes.answers.walks import verify
-
-    return verify(asked.subject, asked.run)
-
-
-def _compare(asked: Asked) -> Answer:
-    from attnviz.features.shapes.answers.costs import compare
-
-    return compare(asked.subject, asked.run, memory=asked.view.detail)
-
-
-def _sweep(asked: Asked) -> Answer:
-    from attnviz.features.shapes.answers.costs import sweep
-
-    along = str(asked.view.detail)
-    return sweep(asked.subject, along, asked.run, out=asked.output.out)
-
-
-def _scaling(asked: Asked) -> Answer:
-    from attnviz.features.shapes.answers.worked import scaling
-
-    return scaling(asked.example.seed, out=asked.output.out)
-
-
-def _numbers(asked: Asked) -> Answer:
-    from attnviz.features.shapes.answers.worked import numbers
-
-    return numbers(asked.tiny, precision=asked.view.precision)
-
-
 def _animate(asked: Asked) -> Answer:
-    from attnviz.features.shapes.answers.worked import animate
-
     if asked.output.out is None:
         raise UsageError("{show} makes a file; add {out}", show="animation", out="animation.html")
-    return animate(asked.tiny, asked.output.out)
-
-
-def _presets(asked: Asked) -> Answer:
-    from attnviz.features.shapes.answers.costs import presets
-
-    return presets()
+    return answers.animate(asked.tiny, asked.output.out)
 
 
 def _names(record: type[Settings]) -> frozenset[str]:
@@ -134,15 +90,30 @@ _TINY |= {"causal", "sliding_window"}
 _ONE = _SIZES - {"layers"}
 
 VIEWS: Mapping[str, View] = {
-    "walk": View(_walk, _SIZES | _RUN | _MODEL | {"explain"}, frozenset({"layers"})),
-    "diagram": View(_diagram, _SIZES | _RUN | _MODEL | {"explain", "out"}, has_csv=False),
-    "verify": View(_verify, _ONE | _RUN | _MODEL),
-    "compare": View(_compare, _SIZES | _RUN | _MODEL),
-    "sweep": View(_sweep, _ONE | _RUN | _MODEL | {"out"}),
-    "scaling": View(_scaling, frozenset({"seed", "out"})),
-    "numbers": View(_numbers, _TINY),
+    "walk": View(
+        lambda a: answers.walk(a.subject, a.run, explain=a.view.explain),
+        _SIZES | _RUN | _MODEL | {"explain"},
+        frozenset({"layers"}),
+    ),
+    "diagram": View(
+        lambda a: answers.diagram(a.subject, a.run, explain=a.view.explain, out=a.output.out),
+        _SIZES | _RUN | _MODEL | {"explain", "out"},
+        has_csv=False,
+    ),
+    "verify": View(lambda a: answers.verify(a.subject, a.run), _ONE | _RUN | _MODEL),
+    "compare": View(
+        lambda a: answers.compare(a.subject, a.run, memory=a.view.detail), _SIZES | _RUN | _MODEL
+    ),
+    "sweep": View(
+        lambda a: answers.sweep(a.subject, str(a.view.detail), a.run, out=a.output.out),
+        _ONE | _RUN | _MODEL | {"out"},
+    ),
+    "scaling": View(
+        lambda a: answers.scaling(a.example.seed, out=a.output.out), frozenset({"seed", "out"})
+    ),
+    "numbers": View(lambda a: answers.numbers(a.tiny, precision=a.view.precision), _TINY),
     "animation": View(_animate, _TINY | {"out"}, has_csv=False),
-    "presets": View(_presets),
+    "presets": View(lambda _: answers.presets()),
 }
 """Every view by its name; the walk is what nobody has to ask for."""
 
@@ -236,9 +207,6 @@ def _unheeded(name: str, asked: Asked, view: str) -> UsageError:
 
 
 def _print(answer: Answer, output: ShapesOutput) -> None:
-    from attnviz.features.shapes.forms import as_csv, as_markdown, as_text
-    from attnviz.features.shapes.table import Paint
-
     if output.json:
         console.put(answer.to_json())
     elif output.csv:

@@ -1,86 +1,80 @@
-"""From what was computed to what is written: answers with typed parts."""
+"""From what was computed to what is written: records take what they describe by its names."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from attnviz.attention.costs import cache_elements, crossing, weights_elements
+from attnviz.attention.costs import cache_elements, crossing, parameters, weights_elements
 from attnviz.attention.spec import AttentionSpec, LayerAxes, RunSizes
 from attnviz.attention.symbolic import Amount
-from attnviz.features.shapes import parts
-from attnviz.features.shapes.result import WalkAnswer
+from attnviz.features.shapes.result import (
+    FlopCosts,
+    Formula,
+    LayerCosts,
+    LayerRun,
+    LayerSizes,
+    LikeLayers,
+    ModelLayers,
+    ParameterCosts,
+    StateLayers,
+    StepCosts,
+)
 
 if TYPE_CHECKING:
-    from attnviz.features.shapes.table import Printed
-    from attnviz.features.shapes.walk.steps import Step, Walk
+    from attnviz.features.shapes.steps import Step, Walk
+    from attnviz.models.configs.families import LayerGroup
+    from attnviz.models.configs.model import ModelSpec
+
+R = TypeVar("R")
 
 
-def walk_answer(walk: Walk, printed: Printed, *, explain: bool, layers: int) -> WalkAnswer:
-    """A fresh layer, step by step."""
-    return WalkAnswer(**printed._asdict(), **of_layer(walk, explain=explain, layers=layers))
+def record_of(cls: type[R], source: Any, /, **others: Any) -> R:
+    """Take the fields of a record from what it describes, by their names, but for some."""
+    named = [f.name for f in fields(cast(Any, cls)) if hasattr(source, f.name)]
+    return cls(**{name: getattr(source, name) for name in named if name not in others}, **others)
 
 
-def layer_sizes(spec: AttentionSpec) -> parts.LayerSizes:
-    """A layer; None for what its kind has not."""
-    return parts.LayerSizes(
-        kind=spec.kind,
-        d_model=spec.d_model,
-        heads=spec.heads,
-        kv_heads=spec.kv_heads,
-        head_dim=spec.head_dim,
-        value_dim=spec.value_dim,
+def formula(value: Amount) -> Formula:
+    """Write an amount, and how it comes about."""
+    return Formula(value.value, value.written("d"))
+
+
+def layer_sizes(spec: AttentionSpec) -> LayerSizes:
+    """Write a layer; None for what its kind has not."""
+    return record_of(
+        LayerSizes,
+        spec,
         latent=spec.latent or None,
         rope_dim=spec.rope_dim if spec.kind == "mla" else None,
         query_latent=spec.query_latent or None,
         biases=tuple(sorted(spec.biases)),
-        causal=spec.causal,
         sliding_window=spec.window,
-        chunked=spec.chunked,
-        sink=spec.sink,
-        gated=spec.gated,
         rotary_dim=spec.rotary.width if spec.rotary else None,
         qk_norm=spec.qk_norm.kind if spec.qk_norm else None,
         position_buckets=spec.buckets.count if spec.buckets else None,
         selected_keys=spec.indexer.keep if spec.indexer else None,
         index_heads=spec.indexer.heads if spec.indexer else None,
         index_dim=spec.indexer.width if spec.indexer else None,
-        borrowed=spec.borrowed,
     )
 
 
-def layer_run(run: RunSizes) -> parts.LayerRun:
-    """A run, with the dtypes that it is in."""
-    return parts.LayerRun(
-        batch=run.batch,
-        seq=run.seq,
-        context_length=run.context_length,
-        cache=run.cache,
-        dtype=cast(parts.Number, run.number),
-        cache_dtype=cast(parts.CachedNumber, run.cached),
-    )
-
-
-def formula(value: Amount) -> parts.Formula:
-    """An amount, and how it comes about."""
-    return parts.Formula(value.value, value.written("d"))
+def layer_run(run: RunSizes) -> LayerRun:
+    """Write a run, with the dtypes that it is in."""
+    return record_of(LayerRun, run, dtype=run.number, cache_dtype=run.cached)
 
 
 def of_layer(walk: Walk, *, explain: bool, layers: int) -> dict[str, Any]:
-    """The fields of every answer that walks through one layer."""
-    spec, run, learned, flops = walk.spec, walk.run, walk.parameters, walk.flops
+    """Make the fields of every answer that walks through one layer."""
+    spec, run, flops = walk.spec, walk.run, walk.flops
     return {
         "layer": layer_sizes(spec),
         "run": layer_run(run),
         "layers": layers,
         "steps": tuple(_step(step, explain=explain) for step in walk.steps),
-        "costs": parts.LayerCosts(
-            parameters=parts.ParameterCosts(
-                weights=learned.weights,
-                biases=learned.biases,
-                extras=learned.extras,
-                total=learned.total,
-            ),
-            flops=parts.FlopCosts(
+        "costs": LayerCosts(
+            parameters=record_of(ParameterCosts, walk.parameters),
+            flops=FlopCosts(
                 projections=formula(flops.projections),
                 attention=formula(flops.attention),
                 total=formula(flops.total),
@@ -93,15 +87,53 @@ def of_layer(walk: Walk, *, explain: bool, layers: int) -> dict[str, Any]:
     }
 
 
-def _step(step: Step, *, explain: bool) -> parts.StepCosts:
-    return parts.StepCosts(
-        key=step.key,
-        name=step.name,
+def _step(step: Step, *, explain: bool) -> StepCosts:
+    return record_of(
+        StepCosts,
+        step,
         symbols=tuple(dim.symbol for dim in step.shape),
         shape=step.sizes,
-        operation=step.operation,
-        parameters=step.parameters,
         flops=formula(step.flops),
         bytes=None if step.bytes is None else formula(step.bytes),
         why=step.why if explain else None,
+    )
+
+
+def model_layers(model: ModelSpec) -> ModelLayers:
+    """Write a model's layers, like ones together."""
+    return record_of(
+        ModelLayers,
+        model,
+        partial=model.partial or None,
+        source=model.source or None,
+        whole_parameters=model.whole,
+        idle_layers=model.idle,
+        groups=tuple(map(_group, model.groups)),
+        states=tuple(
+            record_of(
+                StateLayers,
+                group.state,
+                label=group.state.rule,
+                layers=group.layers,
+                state_elements=group.state.elements,
+                convolution_elements=group.state.inputs,
+            )
+            for group in model.states
+        ),
+    )
+
+
+def _group(group: LayerGroup) -> LikeLayers:
+    from attnviz.models.configs.model import group_parameters
+
+    spec = group.spec
+    kept = spec.causal or spec.kind == "cross"
+    return record_of(
+        LikeLayers,
+        group,
+        layers=tuple(group.layers),
+        layer=layer_sizes(spec),
+        parameters_per_layer=parameters(spec).total,
+        parameters=group_parameters(group),
+        cache_elements_per_token=cache_elements(spec) if kept else None,
     )

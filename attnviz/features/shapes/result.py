@@ -6,17 +6,168 @@ Tables and drawings for people are laid beside what was found and stay out of fi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, cast
 
+from attnviz.attention.sizes import Kind
 from attnviz.core.record import SCHEMAS, Record, check_schema
 from attnviz.errors import InputError
-from attnviz.features.shapes.parts import LayerCosts, LayerRun, LayerSizes, StepCosts
 from attnviz.features.shapes.table import Draw, Table
 
+if TYPE_CHECKING:
+    pass
+
+R = TypeVar("R")
+Number = Literal["float64", "float32", "bfloat16", "float16"]
+CachedNumber = Literal["float64", "float32", "bfloat16", "float16", "float8", "int8"]
+Rows = tuple[tuple[float, ...], ...]
+MaskedRows = tuple[tuple[float | None, ...], ...]
+"""Rows of a matrix where None is a blocked score, minus infinity."""
+
 VIEWS: dict[str, type[Answer]] = {}
-"""The type of every view that is imported, by the name that its JSON holds; all of them once
-:mod:`attnviz.features.shapes.function` is, and the walk alone before, which must appear at once."""
+"""The type of every view, by the name that its JSON holds."""
+
+
+@dataclass(frozen=True)
+class Formula:
+    """An amount.
+
+    Attributes:
+        value: None while a size is unset.
+        formula: a sum of products of letters and numbers.
+    """
+
+    value: int | None
+    formula: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerSizes:
+    """The sizes and options of one attention layer.
+
+    Attributes:
+        kind: the kind of attention.
+        d_model: D. heads: H. kv_heads: G. head_dim: d. value_dim: width of a head's value.
+        latent: r of MLA. rope_dim: d_r of MLA. query_latent: width of MLA's compressed queries.
+        biases: which projections have one, by their names.
+        causal: whether a query sees only keys up to its own position.
+        sliding_window: how many positions a query sees, its own included; None for all.
+        chunked: whether these are those of its own chunk.
+        sink: whether softmax may put weight on a learned sink.
+        gated: whether the heads' outputs pass a learned gate before W_O.
+        rotary_dim: how many of a head's numbers are rotated by position, without a latent.
+        qk_norm: what normalizes queries and keys before they are compared.
+        position_buckets: rows of T5's table of position biases.
+        selected_keys: how many keys an indexer leaves to each query. index_heads: its heads.
+        index_dim: their width, and that of its key, which is cached.
+        borrowed: whether keys and values are those of an earlier layer.
+    """
+
+    kind: Kind
+    d_model: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    value_dim: int
+    latent: int | None
+    rope_dim: int | None
+    query_latent: int | None
+    biases: tuple[str, ...]
+    causal: bool
+    sliding_window: int | None
+    chunked: bool
+    sink: bool
+    gated: bool
+    rotary_dim: int | None = None
+    qk_norm: Literal["RMSNorm", "LayerNorm"] | None = None
+    position_buckets: int | None = None
+    selected_keys: int | None = None
+    index_heads: int | None = None
+    index_dim: int | None = None
+    borrowed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerRun:
+    """What goes through the layer; a size of None stays a letter.
+
+    Attributes:
+        batch: B. seq: T. context_length: S of cross-attention.
+        cache: keys already kept when one token is decoded.
+        dtype: of activations and weights. cache_dtype: of cached keys and values.
+    """
+
+    batch: int | None
+    seq: int | None
+    context_length: int | None
+    cache: int | None
+    dtype: Number
+    cache_dtype: CachedNumber
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepCosts:
+    """One step of the walk.
+
+    Attributes:
+        key: what the step is, for programs. name: what its result is called.
+        symbols: its shape in letters. shape: in numbers, None where a size is unset.
+        operation: how it came about.
+        parameters: learned numbers used in it.
+        flops: 2 per multiply-add of its matrix product.
+        bytes: of the new tensor; None for a view, which takes no memory.
+        why: its reason, where that was asked for.
+    """
+
+    key: str
+    name: str
+    symbols: tuple[str, ...]
+    shape: tuple[int | None, ...]
+    operation: str
+    parameters: int
+    flops: Formula
+    bytes: Formula | None
+    why: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParameterCosts:
+    """Learned numbers of a layer: matrices, biases, whatever else lives in it, and all."""
+
+    weights: int
+    biases: int
+    extras: int
+    total: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlopCosts:
+    """FLOPs of a layer: the projections, attention itself, and both."""
+
+    projections: Formula
+    attention: Formula
+    total: Formula
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerCosts:
+    """What one layer costs.
+
+    Attributes:
+        parameters: learned numbers. flops: of the run.
+        weights_bytes: of all attention weights, B·H·T·S of them.
+        cache_elements_per_token: numbers kept per token. cache_bytes_per_token: their memory.
+        crossing_length: T at which attention costs what the projections do; None where a window
+            keeps it the cheaper part.
+    """
+
+    parameters: ParameterCosts
+    flops: FlopCosts
+    weights_bytes: Formula
+    cache_elements_per_token: int
+    cache_bytes_per_token: int
+    crossing_length: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,3 +264,355 @@ class WalkAnswer(LayerAnswer):
     """A fresh layer, step by step."""
 
     view: Literal["walk"] = "walk"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LikeLayers:
+    """Layers of a model that are alike.
+
+    Attributes:
+        label: what they are. layers: their numbers.
+        shared: whether they share one set of weights.
+        layer: one of them.
+        parameters_per_layer: of one. parameters: of all, shared ones counted once.
+        cache_elements_per_token: numbers kept per token and layer; None in an encoder.
+    """
+
+    label: str
+    layers: tuple[int, ...]
+    shared: bool
+    layer: LayerSizes
+    parameters_per_layer: int
+    parameters: int
+    cache_elements_per_token: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateLayers:
+    """Linear layers of a model that are alike: each keeps as much at any length.
+
+    Attributes:
+        label: how the state is updated. layers: their numbers.
+        heads: states a layer. key_dim, value_dim: the sides of each.
+        state_elements: numbers of all heads' states, which transformers keeps in float32.
+        convolution_elements: numbers of the short convolution's last inputs.
+    """
+
+    label: str
+    layers: tuple[int, ...]
+    heads: int
+    key_dim: int
+    value_dim: int
+    state_elements: int
+    convolution_elements: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelLayers:
+    """The attention of a whole model.
+
+    Attributes:
+        name: what the user called it. family: the ``model_type`` of its config.
+        partial: what is not known; None for a complete answer.
+        source: where its sizes were published.
+        attention_parameters: of all attention layers. whole_parameters: of the model, where known.
+        share: the one of the other.
+        dtype: of its weights, where its config says.
+        idle_layers: layers without attention.
+        groups: its layers, like ones together.
+        states: its linear layers whose state is known, like ones together.
+    """
+
+    name: str
+    family: str
+    partial: str | None
+    source: str | None
+    attention_parameters: int
+    whole_parameters: int | None
+    share: float | None
+    dtype: str | None
+    idle_layers: int
+    groups: tuple[LikeLayers, ...]
+    states: tuple[StateLayers, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelAnswer(LayerAnswer):
+    """A model's layers, and the walk through its main kind of layer."""
+
+    view: Literal["model"] = "model"
+    model: ModelLayers
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiagramAnswer(LayerAnswer):
+    """A layer that is drawn, perhaps a model's, perhaps into files."""
+
+    view: Literal["diagram"] = "diagram"
+    model: ModelLayers | None = None
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class VariantCosts:
+    """One kind of attention at the sizes in question.
+
+    Attributes:
+        name: ``GQA, G = 8``. layer: one layer of it.
+        parameters: of one layer. flops: of one layer, for the run; MLA's keys and values rebuilt.
+        cache_elements_per_token: numbers per token and layer.
+        cache_bytes_per_token: of all layers; also per sequence, and per batch.
+        cache_bytes_per_sequence: see there.
+        cache_bytes_per_batch: see there.
+        ratio_to_mha: its cache against MHA's with the same heads.
+        read_bytes_per_decoded_token: its own cache, and a share of these layers' weights.
+        flops_per_byte: that decoding computes with what it reads, of ``decoding_flops``.
+        decoding_flops: to decode one token of a sequence in these layers; MLA with W_K and W_V
+            absorbed. decoding_flops_rebuilt: where MLA makes keys and values of all latents anew.
+        weights_bytes: all weights that are known.
+        fits_tokens: the longest sequence that fits; -1 where any does, None where nobody asked.
+        fits_sequences: how many sequences fit.
+        used_by: published models with as many key heads.
+        own: whether it is the one asked about.
+    """
+
+    name: str
+    layer: LayerSizes
+    parameters: int
+    flops: Formula
+    cache_elements_per_token: int
+    cache_bytes_per_token: int
+    cache_bytes_per_sequence: int
+    cache_bytes_per_batch: int
+    ratio_to_mha: float
+    read_bytes_per_decoded_token: float
+    flops_per_byte: float
+    decoding_flops: int
+    decoding_flops_rebuilt: int
+    weights_bytes: int
+    fits_tokens: int | None
+    fits_sequences: int | None
+    used_by: tuple[str, ...]
+    own: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepCosts:
+    """Costs at one size: of a run, or of decoding where key heads are swept; the others are None.
+
+    Attributes:
+        value: the size. parameters: of the layer.
+        weights_bytes: of all attention weights of the run; of the layer's parameters in decoding.
+        projection_flops: O(T·D²). attention_flops: O(T·S·D). attention_share: of the two.
+        streamed_bytes: of attention weights held at once when they are handed out in blocks.
+        cache_bytes_per_token: kept. cache_bytes: of the batch.
+        read_bytes_per_decoded_token: a share of the weights, and a sequence's own cache.
+        decoding_flops: of the step. flops_per_byte: that it reads.
+    """
+
+    value: int
+    parameters: int
+    weights_bytes: int
+    projection_flops: int | None = None
+    attention_flops: int | None = None
+    attention_share: float | None = None
+    streamed_bytes: int | None = None
+    cache_bytes_per_token: int | None = None
+    cache_bytes: int | None = None
+    read_bytes_per_decoded_token: float | None = None
+    decoding_flops: int | None = None
+    flops_per_byte: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PresetSizes:
+    """A published model: its main layer, how many attend, and its parameters."""
+
+    name: str
+    title: str
+    year: int
+    source: str
+    layer: LayerSizes
+    layers: int
+    attention_parameters: int
+    whole_parameters: int
+    share: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareAnswer(Answer):
+    """Kinds of attention at the same D, H and d.
+
+    Attributes:
+        layer: the one in question. run: what goes through it. layers: how many there are.
+        tokens: of a sequence in the cache. memory_bytes: what weights and cache may take.
+        variants: every kind.
+    """
+
+    view: Literal["compare"] = "compare"
+    layer: LayerSizes
+    run: LayerRun
+    layers: int
+    tokens: int
+    memory_bytes: int | None
+    variants: tuple[VariantCosts, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepAnswer(Answer):
+    """Costs along one size.
+
+    Attributes:
+        model: whose layer it is; None for a fresh one.
+        layer: the first. run: the first.
+        variable: the size.
+        crossing_length: T at which attention costs what the projections cost; None when another
+            size is swept, or where a window keeps attention the cheaper part.
+        points: one a size.
+    """
+
+    view: Literal["sweep"] = "sweep"
+    model: str | None = None
+    layer: LayerSizes
+    run: LayerRun
+    variable: Literal["seq", "d-model", "heads", "kv-heads", "context-length"]
+    crossing_length: float | None
+    points: tuple[SweepCosts, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PresetsAnswer(Answer):
+    """Published models."""
+
+    view: Literal["presets"] = "presets"
+    presets: tuple[PresetSizes, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadMatrices:
+    """One head, matrix by matrix.
+
+    Attributes:
+        q: [T, d]. k: [S, d]. v: [S, d_v].
+        scores: Q Kᵀ [T, S]. scaled: times the scale. masked: None where blocked.
+        weights: their softmax. weights_unscaled: that of the scores without the scale.
+        output: weights times V, [T, d_v].
+        entropy_bits: of each row of weights. entropy_bits_unscaled: without the scale.
+    """
+
+    q: Rows
+    k: Rows
+    v: Rows
+    scores: Rows
+    scaled: Rows
+    masked: MaskedRows
+    weights: Rows
+    weights_unscaled: Rows
+    output: Rows
+    entropy_bits: tuple[float, ...]
+    entropy_bits_unscaled: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumbersAnswer(Answer):
+    """A tiny layer in numbers.
+
+    Attributes:
+        tokens: names of the T queries. key_tokens: of the S keys.
+        scale: of scores. causal: whether a query sees only keys up to its own position.
+        blocked_rows: queries that may attend to no key.
+        x: [T, D], where heads are projected from it. matrices: ``w_q``, ``w_k``, ``w_v``, ``w_o``.
+        heads: every head. concat: [T, H·d_v]. output: [T, D].
+    """
+
+    draws_first: ClassVar[bool] = True
+
+    view: Literal["numbers"] = "numbers"
+    tokens: tuple[str, ...]
+    key_tokens: tuple[str, ...]
+    scale: float
+    causal: bool
+    blocked_rows: int
+    x: Rows | None
+    matrices: Mapping[str, Rows]
+    heads: tuple[HeadMatrices, ...]
+    concat: Rows
+    output: Rows
+
+
+@dataclass(frozen=True)
+class Softened:
+    """Means over many rows of softmax weights.
+
+    Attributes:
+        entropy_bits: ``log2(keys)`` for uniform weights, 0 for a single one.
+        top_weight: the largest weight of a row.
+        gradient_norm: Frobenius norm of the Jacobian of the weights by the scores that enter
+            softmax, ``diag(a) - a aᵀ``; 0 where softmax is saturated and nothing can be learned.
+    """
+
+    entropy_bits: float
+    top_weight: float
+    gradient_norm: float
+
+
+@dataclass(frozen=True)
+class ScalingRow:
+    """One head width d: softmax of the raw scores, and of the scores times 1/√d."""
+
+    d: int
+    raw: Softened
+    scaled: Softened
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScalingAnswer(Answer):
+    """Softmax with and without 1/√d over ``keys`` keys, means over ``samples`` rows."""
+
+    view: Literal["scaling"] = "scaling"
+    keys: int
+    samples: int
+    seed: int
+    rows: tuple[ScalingRow, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnimateAnswer(Answer):
+    """The files that hold the animation."""
+
+    view: Literal["animation"] = "animation"
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """One comparison: what the closed forms said, and what the real layer or model has."""
+
+    step: str
+    what: str
+    said: str
+    found: str
+    equal: bool
+
+    @classmethod
+    def of(cls, step: str, what: str, said: str, found: str) -> Compared:
+        """The comparison of two texts."""
+        return cls(step=step, what=what, said=said, found=found, equal=said == found)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyAnswer(Answer):
+    """The closed forms beside a real layer, or beside a model's parameters.
+
+    Attributes:
+        subject: what was run or counted. equal: whether every comparison is.
+        checks: the comparisons.
+        attention_parameters: counted in a model. whole_parameters: all of its; None for a layer.
+    """
+
+    view: Literal["verify"] = "verify"
+    subject: str
+    equal: bool
+    checks: tuple[Compared, ...]
+    attention_parameters: int | None = None
+    whole_parameters: int | None = None

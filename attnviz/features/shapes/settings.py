@@ -1,18 +1,27 @@
-"""What ``attnviz shapes`` shows of a layer or a model, and where that goes.
+"""What ``attnviz shapes`` is about, what it shows of it, and where that goes.
 
-What a view is about is declared where its functions take it: a layer and a model in
-:mod:`attnviz.features.shapes.answers.subject`, what runs through them in
-:mod:`attnviz.attention.spec`, numbers in :mod:`attnviz.features.shapes.answers.worked`.
+A layer or a model, numbers to walk through, the view and the output; what runs through a layer is
+declared in :mod:`attnviz.attention.spec`.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from attnviz.core.settings import Settings, setting
-from attnviz.errors import UsageError
+from attnviz.attention.sizes import MAX_LAYERS, Kind, check_sizes
+from attnviz.attention.spec import AttentionSpec, RunSizes, spec_of
+from attnviz.core.execution import Seeded
+from attnviz.core.settings import Settings, like, setting
+from attnviz.errors import InputError, ModelError, Setting, UsageError, system_errors
+from attnviz.files import open_regular
+
+if TYPE_CHECKING:
+    from attnviz.features.shapes.tiny import TinyInput
+    from attnviz.models.configs.model import ModelSpec
+    from attnviz.models.configs.presets import Preset
 
 VIEWS = ("diagram", "numbers", "animation", "scaling", "compare", "verify", "presets")
 DIGITS = 3
@@ -85,3 +94,266 @@ class ShapesOutput(Settings, panel=OUTPUT):
     json: bool = setting(False, "Print JSON.", common=True)
     csv: bool = setting(False, "Print CSV.", common=True)
     markdown: bool = setting(False, "Print Markdown.")
+
+
+DEFAULT_D_MODEL, DEFAULT_HEADS = 512, 8
+
+_LATENT = re.compile(r"-?\d{1,12}|\d{0,12}\+\d{1,12}")
+LAYER, MODEL, NUMBERS = "The layer", "A published or local model", "Layers in numbers"
+EXAMPLES = ("words", "causal")
+_OF_TINY = ("d_model", "heads", "kv_heads", "kind", "causal", "sliding_window")
+
+
+@dataclass(frozen=True)
+class Layer(Settings, panel=LAYER):
+    """A fresh layer; a size of None takes its usual value."""
+
+    d_model: int | None = setting(
+        None, "D, the model width.", metavar="D", shown="512", common=True
+    )
+    heads: int | None = setting(None, "H query heads.", metavar="H", shown="8", common=True)
+    kv_heads: int | None = setting(None, "G key/value heads.", metavar="G", shown="H", common=True)
+    head_dim: int | None = setting(None, "d of one head.", metavar="d", shown="D / H")
+    kind: Kind | None = setting(
+        None, "mha, gqa, mqa, mla or cross.", metavar="KIND", shown="by H and G", common=True
+    )
+    latent: int | str | None = setting(
+        None,
+        "r of MLA, or with its rotary width: 512+64.",
+        metavar="R[+N]",
+        typed=str,
+        shown="4·d+d/2",
+    )
+    bias: bool | None = setting(None, "Biases in the projections.", shown="bias")
+    causal: bool | None = setting(None, "Causal mask: no key after the query.", shown="no-causal")
+    sliding_window: int | None = setting(
+        None, "Positions that a query sees, its own included.", shown="all"
+    )
+    layers: int | None = setting(None, "How many such layers.", shown="1")
+
+    def spec(self) -> AttentionSpec:
+        """The layer, every size filled in.
+
+        Raises:
+            SizeError: sizes that do not fit together. UsageError: an unknown kind.
+        """
+        sizes = check_sizes(
+            DEFAULT_D_MODEL if self.d_model is None else self.d_model,
+            DEFAULT_HEADS if self.heads is None else self.heads,
+            kind=self._kind(),
+            kv_heads=self.kv_heads,
+            head_dim=self.head_dim,
+            latent=self._latent[0],
+            rope_dim=self._latent[1],
+        )
+        bias, causal = self.bias is not False, bool(self.causal)
+        return spec_of(sizes, bias=bias, causal=causal, window=self.sliding_window)
+
+    def check(self) -> None:
+        """Raise UsageError for a latent that is no number or two."""
+        if self.latent is not None and _LATENT.fullmatch(str(self.latent)) is None:
+            raise UsageError(
+                "{latent} takes a number, or two such as 512+64, not {!r}",
+                str(self.latent)[:40],
+                latent=...,
+            )
+
+    @property
+    def _latent(self) -> tuple[int | None, int | None]:
+        """The width of MLA's latent, and of its rotary keys."""
+        written = "" if self.latent is None else str(self.latent)
+        width, _, rotary = written.partition("+")
+        return int(width) if width else None, int(rotary) if rotary else None
+
+    def _kind(self) -> Kind:
+        if self.kind is not None:
+            return self.kind
+        heads = DEFAULT_HEADS if self.heads is None else self.heads
+        if self.kv_heads in (None, heads):
+            return "mha"
+        return "mqa" if self.kv_heads == 1 else "gqa"
+
+    def count(self) -> int:
+        """How many such layers; UsageError where that is no number of layers."""
+        layers = 1 if self.layers is None else self.layers
+        if not 1 <= layers <= MAX_LAYERS:
+            raise UsageError("{layers} must be 1 to {:,}, got {:,}", MAX_LAYERS, layers, layers=...)
+        return layers
+
+
+@dataclass(frozen=True)
+class Model(Settings):
+    """A model: a published one by name, or any by its configuration."""
+
+    model: str | None = setting(
+        None,
+        "A published model such as llama3-70b, a folder, config.json or hub id. Its configuration "
+        "alone is read; {show} presets lists the published ones.",
+        short="m",
+        panel=MODEL,
+        metavar="MODEL",
+        common=True,
+    )
+
+    @property
+    def name(self) -> str:
+        """What the user called it."""
+        return str(self.model)
+
+    @property
+    def published(self) -> Preset | None:
+        """The published model of that name; a folder of the same name comes first."""
+        from attnviz.models.configs.presets import presets
+
+        there = Path(self.name).expanduser().exists()
+        return None if there else presets().get(self.name.strip().lower())
+
+    def read(self) -> ModelSpec:
+        """Its attention, layer by layer; no weights are read.
+
+        Raises:
+            UsageError: no name.
+            ModelError: a configuration that is not there or cannot be read.
+        """
+        if self.model is None:
+            raise UsageError("no model named; give {model}", model=...)
+        if self.published is not None:
+            return self.published.model
+        from difflib import get_close_matches
+
+        from attnviz.models.configs.model import read_config
+        from attnviz.models.configs.presets import presets
+        from attnviz.models.folder import locate_config
+
+        there = Path(self.name).expanduser().exists()
+        try:
+            config, folder = locate_config(self.name)
+        except ModelError as error:
+            near = () if there else get_close_matches(self.name.lower(), presets(), 3, 0.4)
+            if not near:
+                raise
+            raise ModelError("{}; did you mean {}?", error.message, " or ".join(near)) from None
+        return read_config(config, folder.resolve().name if there else self.name)
+
+    def towers(self) -> dict[str, ModelSpec]:
+        """The attention of each of its towers, by what it reads; empty where it has one.
+
+        Raises:
+            ModelError: as for :meth:`read`.
+        """
+        if self.model is None or self.published is not None:
+            return {}
+        from attnviz.models.configs.model import read_towers
+        from attnviz.models.folder import locate_config
+
+        return read_towers(locate_config(self.name)[0], self.name)
+
+
+Subject = Layer | Model
+
+
+def spec_of_subject(subject: Subject) -> tuple[AttentionSpec, ModelSpec | None]:
+    """The layer in question: a model's main one where there is a model, which comes with it."""
+    if isinstance(subject, Layer):
+        return subject.spec(), None
+    model = subject.read()
+    return model.main.spec, model
+
+
+def in_dtype(run: RunSizes, model: ModelSpec | None) -> RunSizes:
+    """The run in the dtype that the model's config names, where nobody chose one."""
+    if model is None or model.dtype is None or run.chosen is not None:
+        return run
+    return replace(run, dtype=f"{model.dtype}{run.dtype or ''}")
+
+
+@dataclass(frozen=True)
+class Example(Settings):
+    """Numbers to walk through: a text, a file, or a bundled example (``cat sat on mat``).
+
+    Attributes:
+        layer: sizes of the tiny layer.
+    """
+
+    text: str | None = setting(
+        None,
+        "Up to 32 words for {show} numbers and {show} animation: 'cat sat on mat'.",
+        argument=True,
+    )
+    layer: Layer = Layer()
+    input: str | Path | None = setting(
+        None,
+        "An example that comes with attnviz, words or causal; or a JSON file with x or q, k, v "
+        "(docs/shapes.md).",
+        panel=NUMBERS,
+        metavar="words|causal|FILE",
+        typed=str,
+    )
+    seed: int = like(Seeded, "seed", panel=NUMBERS)
+
+    def check(self) -> None:
+        """Raise UsageError for two inputs."""
+        if self.text is not None and self.input is not None:
+            raise UsageError("a text and {input} are two inputs; give one", input=...)
+
+    def read(self) -> TinyInput:
+        """The tiny input.
+
+        Raises:
+            UsageError: options that a file or an example fixes.
+            InputError: a file that cannot be read, or too many words. SizeError: sizes.
+        """
+        from attnviz.features.shapes import tiny
+
+        given = [name for name in _OF_TINY if getattr(self.layer, name) is not None]
+        given += ["seed"] if self.seed else []
+        if self.input not in (None, *EXAMPLES):
+            if given:
+                raise UsageError(
+                    "{} belongs in the file {}; leave it out here", Setting(given[0]), self.input
+                )
+            data = _read(Path(str(self.input)), tiny.MAX_BYTES)
+            return tiny.read_json(data, str(self.input))
+        if self.input == "causal":
+            if given:
+                raise UsageError(
+                    "{} is fixed by the example 'causal'; leave it out", Setting(given[0])
+                )
+            return tiny.causal_example()
+        layer = self.layer
+        if layer.sliding_window is not None and layer.sliding_window < 1:
+            raise UsageError(
+                "{sliding_window} must be at least 1 position, got {}",
+                layer.sliding_window,
+                sliding_window=...,
+            )
+        heads = 2 if layer.heads is None else layer.heads
+        kv_heads = layer.kv_heads
+        if layer.kind is not None:
+            if layer.kind not in ("mha", "gqa", "mqa"):
+                raise UsageError(
+                    "{kind} has no numeric walk; it shows mha, gqa and mqa (and cross-attention "
+                    "from an {input} file with a context)",
+                    kind=layer.kind,
+                    input=...,
+                )
+            width = 4 if layer.d_model is None else layer.d_model
+            kv_heads = check_sizes(width, heads, kind=layer.kind, kv_heads=kv_heads).kv_heads
+        return tiny.from_text(
+            " ".join(tiny.EMBEDDINGS) if self.text is None else self.text,
+            d_model=layer.d_model,
+            heads=heads,
+            kv_heads=kv_heads,
+            causal=bool(layer.causal),
+            window=layer.sliding_window,
+            seed=self.seed,
+        )
+
+
+def _read(path: Path, most: int) -> bytes:
+    """A file, or as much of it as shows that it is too large."""
+    with system_errors(InputError, f"cannot read {path}"):
+        if path.is_dir():
+            raise InputError("{} is a folder; {input} takes a JSON file", path, input=...)
+        with open_regular(path) as file:
+            return file.read(most + 1)

@@ -1,4 +1,4 @@
-"""Tables as plain text with ANSI colours, Markdown or CSV.
+"""Answers as text with ANSI colours, Markdown and CSV: their tables, numbers and colours.
 
 The walk must appear at once, and rich's console and tables take longer to import than the rest of
 the walk together; so this small writer stands in for them.
@@ -8,8 +8,82 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 from unicodedata import combining, east_asian_width
+
+from attnviz.attention.symbolic import Amount
+from attnviz.errors import UsageError
+
+_SI = ("", " k", " M", " G", " T", " P", " E")
+_IEC = (" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB")
+
+
+def _scaled(value: float, base: int, suffixes: tuple[str, ...], exact: int) -> str:
+    if value < exact:
+        return f"{value:,.0f}{suffixes[0]}"
+    power = 0
+    while value >= base and power < len(suffixes) - 1:
+        value /= base
+        power += 1
+    if value >= 1000:
+        return f"{value:,.0f}{suffixes[power]}"
+    digits = 2 if value < 10 else 1 if value < 100 else 0
+    return f"{value:.{digits}f}{suffixes[power]}"
+
+
+def count(value: float) -> str:
+    """``1,234``, ``12.3 k``, ``1.07 G``: exact below 10,000, then three digits."""
+    return _scaled(value, 1000, _SI, 10_000)
+
+
+def size(value: float) -> str:
+    """Bytes: ``512 B``, ``16.0 KiB``, ``1.25 GiB``."""
+    return _scaled(value, 1024, _IEC, 1024)
+
+
+def amount(value: Amount, unit: str = "") -> str:
+    """An amount for a narrow column: short where it is a number, else its formula."""
+    if value.value is not None:
+        return size(value.value) if unit == "B" else count(value.value)
+    parts = []
+    for key, coefficient in sorted(value.terms.items(), key=lambda item: (len(item[0]), item[0])):
+        letters = Amount({key: 1}).written()
+        parts.append(f"{count(coefficient)}·{letters}" if key else count(coefficient))
+    return " + ".join(parts) + (f" {unit}" if unit else "")
+
+
+def percent(share: float) -> str:
+    """``12.5 %``, with two digits where it is small."""
+    value = 100 * share
+    return f"{value:.1f} %" if value >= 10 else f"{value:.2f} %"
+
+
+def plural(number: int, noun: str) -> str:
+    """``1 layer``, ``2 layers``."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+HEADS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7f6fd1", "#a0a02c")
+"""Eight colours that stay apart for colour-blind readers (after Okabe & Ito 2008); they repeat."""
+
+NEUTRAL = "#8a8f98"
+"""X, C and everything before heads exist."""
+
+MIXED = "#3b4252"
+"""Y and W_O: all heads at once."""
+
+
+def head_colour(head: int) -> str:
+    """The colour of a head, as hex."""
+    return HEADS[head % len(HEADS)]
+
+
+def ansi(colour: str, *, background: bool = False) -> str:
+    """A hex colour as an ANSI truecolor code."""
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return f"{48 if background else 38};2;{red};{green};{blue}"
+
 
 TONES: Mapping[str, str] = {
     "title": "1",
@@ -100,15 +174,16 @@ Shown = tuple[Column, Callable[[Any], TableCell]]
 def numbers(
     key: str,
     title: str,
-    value: Callable[[Any], Any],
+    value: str,
     shown: Callable[[Any], object] = "{:,}".format,
     tone: Tone = "",
     optional: int = 0,
 ) -> Shown:
-    """A column of numbers: ``value`` of an item, as ``shown`` writes it."""
+    """A column of numbers: an item's attribute of that name, as ``shown`` writes it."""
+    number_of = attrgetter(value)
 
     def of(item: Any) -> TableCell:
-        number = value(item)
+        number = number_of(item)
         return cell(shown(number), tone, number)
 
     return Column(key, title, "right", optional=optional), of
@@ -340,3 +415,39 @@ def table_csv(table: Table) -> str:
         values = ["" if cell.raw is None else cell.raw for cell in row.cells]
         writer.writerow([*values, row.under] if explained else values)
     return out.getvalue()
+
+
+MARKDOWN_WIDTH = 100
+
+
+def as_text(answer: Any, width: int, paint: Paint) -> str:
+    """Write an answer for a terminal of ``width`` columns."""
+    lines = [paint(line, "title") for line in wrapped(answer.title, width)]
+    blocks = [table_text(table, width, paint) for table in answer.tables]
+    if answer.draw is not None:
+        blocks.insert(0 if answer.draws_first else len(blocks), answer.draw(width, paint))
+    for block in blocks:
+        lines += ["", *block]
+    if answer.notes:
+        lines.append("")
+    for note in answer.notes:
+        first, *rest = wrapped(note, width - 2)
+        lines += [paint("• " + first, "dim"), *(paint("  " + line, "dim") for line in rest)]
+    return "\n".join(lines) + "\n"
+
+
+def as_markdown(answer: Any) -> str:
+    """For papers and READMEs; what is only drawn is drawn as text."""
+    parts = [f"### {answer.title}\n", *(table_markdown(table) for table in answer.tables)]
+    if answer.draw is not None and not answer.tables:
+        lines = answer.draw(MARKDOWN_WIDTH, Paint(colour=False))
+        parts.append("\n".join(["```text", *lines, "```\n"]))
+    parts += ["\n".join(f"- {note}" for note in answer.notes) + "\n"] if answer.notes else []
+    return "\n".join(parts)
+
+
+def as_csv(answer: Any) -> str:
+    """Write the first table in bare values; UsageError for an answer without one."""
+    if not answer.tables:
+        raise UsageError(f"this answer, a {answer.view}, has no table; take its JSON")
+    return table_csv(answer.tables[0])

@@ -12,8 +12,8 @@ from attnviz.drawing.headed import MARGIN, HeadedFigure
 from attnviz.drawing.labels import model_name, tick_step
 from attnviz.drawing.tiles import COLOR, Tile
 from attnviz.drawing.tiles_figure import draw_grid, size
+from attnviz.features.sinks.description import activation_line, measured, norms, summary, tile_text
 from attnviz.features.sinks.result import MASSIVE, Sinks
-from attnviz.features.sinks.words import activation_line, measured, norms, summary, tile_text
 
 _GAP, _PANEL, _LEAST, _TALL = 0.75, 2.4, 2.2, 6.0
 _NUMBERED = 13

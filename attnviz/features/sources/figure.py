@@ -12,7 +12,7 @@ from attnviz.drawing.charts import GREY, cell, interval, name_cells, open_sides
 from attnviz.drawing.headed import MARGIN, HeadedFigure
 from attnviz.drawing.labels import model_name
 from attnviz.drawing.signed import BLUE, ORANGE, color, signed
-from attnviz.features.sources import words
+from attnviz.features.sources import description as words
 from attnviz.features.sources.result import ScoreSide, Sources, SourceShares
 
 _CELL = (0.5, 0.27)

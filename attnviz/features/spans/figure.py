@@ -13,8 +13,8 @@ from attnviz.drawing.headed import MARGIN, HeadedFigure
 from attnviz.drawing.labels import model_name, shorten, visible
 from attnviz.drawing.palette import mix
 from attnviz.drawing.tiles import COLOR
+from attnviz.features.spans.description import MARK, RULE_NAMES, lift, measured, whose
 from attnviz.features.spans.result import Spans, SpanWeights
-from attnviz.features.spans.words import MARK, RULE_NAMES, lift, measured, whose
 
 _LISTED = 12
 """Heads, those with the largest lifts."""

@@ -6,15 +6,16 @@ and arrives at the middle of the dependent. Lengths are cells or inches.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from attnviz.drawing.description import interval, percent
 from attnviz.drawing.labels import signs, visible
-from attnviz.drawing.shares import interval, percent
 from attnviz.features.syntax.parses import Parse
-from attnviz.features.syntax.result import Syntax
-from attnviz.features.syntax.words import SHORT
+from attnviz.features.syntax.result import Direction, Syntax
 
+SHORT: Mapping[Direction, str] = {"to_head": "row", "from_head": "column"}
+"""Directions in a cell of a table."""
 RIGHT, WRONG = "✓", "✗"
 
 

@@ -11,9 +11,9 @@ from attnviz.drawing.headed import MARGIN, HeadedFigure
 from attnviz.drawing.labels import model_name, shorten, visible
 from attnviz.drawing.tiles import COLOR, FULL, Tile
 from attnviz.drawing.tiles_figure import draw_grid, size
+from attnviz.features.syntax.arcs import SHORT
+from attnviz.features.syntax.description import measured, strongest
 from attnviz.features.syntax.result import Relation, Syntax
-from attnviz.features.syntax.terminal import strongest
-from attnviz.features.syntax.words import SHORT, measured
 
 _OFFSET = "#b0b0b0"
 _LISTED = 20

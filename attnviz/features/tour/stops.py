@@ -11,7 +11,7 @@ from rich.console import RenderableType
 from attnviz.captures.inputs import capture
 from attnviz.core.capture import Capture
 from attnviz.drawing import terminal
-from attnviz.drawing.grid_terminal import heads_grid
+from attnviz.drawing.grid import heads_grid
 from attnviz.drawing.signed import SignedGrid
 from attnviz.drawing.terminal import Line
 from attnviz.features.explain import words

@@ -13,7 +13,7 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.tokens import Tokens
 from attnviz.drawing.labels import visible
 from attnviz.drawing.overlay import shrunk
-from attnviz.drawing.timeline import Timeline, timeline
+from attnviz.drawing.panels import Timeline, timeline
 
 LONGEST = 512
 """Pixels that a picture has in a page at most, each way."""

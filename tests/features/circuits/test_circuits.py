@@ -21,7 +21,7 @@ from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest, Source, Start
 from attnviz.errors import InputError, ModelError, SelectionError, UsageError
 from attnviz.features import registry
-from attnviz.features.circuits import compose, copying, figure, words
+from attnviz.features.circuits import compose, copying, description, figure
 from attnviz.features.circuits.result import SIDES, Circuits
 from attnviz.features.circuits.run import CircuitsSettings, run
 from attnviz.models import pretrained
@@ -163,7 +163,7 @@ def test_random_matrices_meet_as_theory_says(report: Circuits) -> None:
         assert chance.mean == pytest.approx(191**-0.5, abs=4 * chance.sd / 10)
     assert not report.copies()[Head(Site("decoder", 3), 4)]
     fresh = av.circuits(model=FreshConfig(d_model=64, heads=4, layers=3, causal=True))
-    assert not any(words.shown(fresh, side, 10) for side in SIDES)
+    assert not any(description.shown(fresh, side, 10) for side in SIDES)
     assert fresh.reasons.keys() == {"copying", "positions"}
 
 
@@ -250,7 +250,7 @@ def test_the_induction_circuit_of_demo_gpt2(report: Circuits) -> None:
     assert all(later[name] > 0.9 for name in INDUCTION)
     assert not report.copies()[Head(Site("decoder", 2), 3)]  # 0.33
     assert sum(report.plain[head].score < 0 for head in report.first) == len(report.first) - 1
-    sent = {head.name: (place, weight) for head, place, weight, _ in words.sent(report)}
+    sent = {head.name: (place, weight) for head, place, weight, _ in description.sent(report)}
     assert sent["0.5"][0] == "previous"
     assert sent["0.5"][1] > 0.9
 

@@ -25,7 +25,7 @@ from attnviz.core.heads import Layout
 from attnviz.core.made import Made
 from attnviz.corpus import batches
 from attnviz.corpus import texts as corpus
-from attnviz.drawing.paint import LEVELS
+from attnviz.drawing.glyphs import LEVELS
 from attnviz.errors import InputError, OutputError, UsageError
 from attnviz.features.export import names, scored
 from attnviz.features.export.gallery import page

@@ -19,9 +19,9 @@ from attnviz.features.film.changes import (
     weights,
     when,
 )
+from attnviz.features.film.description import headline, title
 from attnviz.features.film.measure import in_context
 from attnviz.features.film.series import series
-from attnviz.features.film.words import headline, title
 
 
 class TestPassed:

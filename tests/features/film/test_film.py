@@ -20,12 +20,12 @@ import attnviz as av
 from attnviz.cli import app, main
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError
-from attnviz.features.film import steps, terminal
+from attnviz.features.film import description, steps
+from attnviz.features.film.description import clearest, spans
 from attnviz.features.film.function import read_film
 from attnviz.features.film.measure import in_context
 from attnviz.features.film.result import Film
 from attnviz.features.film.summary import unpacked
-from attnviz.features.film.words import clearest, spans
 from tests import ROOT
 from tests.features.view.test_view_page import axe
 from tests.reference_scores import score as reference
@@ -234,7 +234,7 @@ class TestForms:
         assert "While 1.0 forms (induction): loss -" in text
         assert "unigram 1." in " ".join(text.split())
         out = io.StringIO()
-        for part in terminal.parts(two):
+        for part in description.parts(two):
             Console(file=out, width=60, color_system=None).print(part)
         assert max(map(len, out.getvalue().splitlines())) <= 60
 

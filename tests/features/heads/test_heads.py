@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 import attnviz as av
-from attnviz.drawing.grid_terminal import heads_grid
+from attnviz.drawing.grid import heads_grid
 from attnviz.models.configs.linear import mixers
 from tests.cli.calling import SENTENCE
 

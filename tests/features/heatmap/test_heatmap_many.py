@@ -10,8 +10,8 @@ import attnviz as av
 from attnviz.cli import main
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Layout, Site
-from attnviz.drawing.folded import FIRST_ROWS
 from attnviz.drawing.mosaic import assemble
+from attnviz.drawing.renderable import FIRST_ROWS
 from attnviz.drawing.style import Style
 from attnviz.errors import UsageError
 from benchmarks.many import capture

@@ -22,11 +22,10 @@ from attnviz.cli import main
 from attnviz.cli.exits import DIFFERS
 from attnviz.errors import UsageError
 from attnviz.features.shapes import function as answers
+from attnviz.features.shapes import worked as softmax_scale
 from attnviz.features.shapes.command import shapes as command
-from attnviz.features.shapes.forms import as_text
 from attnviz.features.shapes.result import Answer
-from attnviz.features.shapes.table import Paint, cells_wide, wrapped
-from attnviz.features.shapes.worked import softmax_scale
+from attnviz.features.shapes.table import Paint, as_text, cells_wide, wrapped
 
 SCHEMA = Answer.json_schema()
 APP = typer.Typer()
@@ -104,7 +103,7 @@ def test_a_diagram_names_an_option_that_draws_it(tmp_path: Path) -> None:
 def test_torch_is_not_imported_and_neither_is_rich() -> None:
     script = (
         "import sys\nfrom attnviz.features.shapes import function as answers\n"
-        "from attnviz.features.shapes.forms import as_text\n"
+        "from attnviz.features.shapes.table import as_text\n"
         "from attnviz.features.shapes.table import Paint\n"
         "import attnviz.features.shapes.command\n"
         "print(len(as_text(answers.walk(answers.Layer(512, 8)), 100, Paint(colour=False))))\n"

@@ -11,7 +11,7 @@ import pytest
 
 from attnviz.attention import costs
 from attnviz.errors import ModelError
-from attnviz.features.shapes.walk.verify import verify_model
+from attnviz.features.shapes.verify import verify_model
 from attnviz.models.configs.families import FAMILIES
 from attnviz.models.configs.keys import FAMILY_KEYS
 from attnviz.models.configs.model import read_config

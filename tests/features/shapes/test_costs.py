@@ -16,10 +16,17 @@ from attnviz.attention.symbolic import Amount, Dim
 from attnviz.core.key_mask import KeyMask
 from attnviz.errors import SizeError, UsageError
 from attnviz.features.shapes import function as answers
-from attnviz.features.shapes.costs.compare import compare, longest, parse_memory, stack_of
-from attnviz.features.shapes.costs.decode import cache_bytes, decoding, step_flops
-from attnviz.features.shapes.costs.sweep import parse_sweep, sweep
-from attnviz.features.shapes.walk.steps import walk
+from attnviz.features.shapes.costs import (
+    cache_bytes,
+    compare,
+    decoding,
+    longest,
+    parse_memory,
+    stack_of,
+    step_flops,
+)
+from attnviz.features.shapes.steps import walk
+from attnviz.features.shapes.sweep import parse_sweep, sweep
 from attnviz.models.configs.presets import presets
 
 
@@ -133,18 +140,18 @@ def test_llama_3_70b_keeps_an_eighth_of_what_mha_keeps() -> None:
     found = compare(model.main.spec, RunSizes(2, 8192, dtype="bfloat16"), model=model)
     mha, own = found.variants[0], next(v for v in found.variants if v.own)
     assert own.name == "GQA, G = 8"
-    assert mha.token_bytes == 8 * own.token_bytes
-    assert own.token_bytes == 80 * 2 * 8 * 128 * 2  # layers · (K, V) · G · d · bytes
-    assert own.sequence_bytes == 8192 * own.token_bytes
-    assert own.batch_bytes == 2 * own.sequence_bytes
+    assert mha.cache_bytes_per_token == 8 * own.cache_bytes_per_token
+    assert own.cache_bytes_per_token == 80 * 2 * 8 * 128 * 2  # layers · (K, V) · G · d · bytes
+    assert own.cache_bytes_per_sequence == 8192 * own.cache_bytes_per_token
+    assert own.cache_bytes_per_batch == 2 * own.cache_bytes_per_sequence
 
 
 def test_deepseek_v2_keeps_576_where_mha_keeps_32768() -> None:
     model = presets()["deepseek-v2"].model
     found = compare(model.main.spec, RunSizes(), model=model)
     mha, own = found.variants[0], next(v for v in found.variants if v.own)
-    assert (own.elements, mha.elements) == (576, 32_768)
-    assert round(100 * own.ratio, 2) == 1.76
+    assert (own.cache_elements_per_token, mha.cache_elements_per_token) == (576, 32_768)
+    assert round(100 * own.ratio_to_mha, 2) == 1.76
     assert "DeepSeek-V2 (128)" in own.used_by
 
 
@@ -205,7 +212,7 @@ def test_llama_3_8b_keeps_128_kib_a_token_and_half_of_it_in_fp8() -> None:
     for kept, size in ((None, 128 << 10), ("fp8", 64 << 10), ("int8", 64 << 10)):
         run = RunSizes(dtype=f"{model.dtype}+{kept}" if kept else model.dtype)
         found = compare(model.main.spec, run, model=model)
-        assert next(v for v in found.variants if v.own).token_bytes == size
+        assert next(v for v in found.variants if v.own).cache_bytes_per_token == size
     with pytest.raises(UsageError, match=r"unknown dtype .int4.; known: float64, .*, int8"):
         RunSizes(dtype="+int4")
     with pytest.raises(UsageError, match="unknown dtype 'fp8'"):
@@ -259,11 +266,15 @@ def test_decoding_computes_what_the_walk_computes() -> None:
 def test_both_ways_of_decoding_latents_are_given() -> None:
     model = presets()["deepseek-v3"].model
     found = compare(model.main.spec, RunSizes(cache=4096), model=model)
-    latent = next(one for one in found.variants if one.spec.kind == "mla")
-    assert latent.rebuilt_flops > 20 * latent.step_flops
-    assert latent.intensity == pytest.approx(latent.step_flops / latent.read_bytes)
+    latent = next(one for one in found.variants if one.layer.kind == "mla")
+    assert latent.decoding_flops_rebuilt > 20 * latent.decoding_flops
+    assert latent.flops_per_byte == pytest.approx(
+        latent.decoding_flops / latent.read_bytes_per_decoded_token
+    )
     assert all(
-        one.step_flops == one.rebuilt_flops for one in found.variants if one.spec.kind != "mla"
+        one.decoding_flops == one.decoding_flops_rebuilt
+        for one in found.variants
+        if one.layer.kind != "mla"
     )
 
 
@@ -416,7 +427,7 @@ def test_sweep_agrees_with_the_walk_at_every_size() -> None:
         assert point.attention_flops == walked.flops.attention.value
         softmax = walked.step("softmax").bytes
         assert softmax is not None
-        assert point.materialized == softmax.value
+        assert point.weights_bytes == softmax.value
 
 
 def test_sizes_that_make_no_sense() -> None:

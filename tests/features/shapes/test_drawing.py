@@ -14,17 +14,19 @@ from attnviz.attention.sizes import check_sizes
 from attnviz.attention.spec import RunSizes, spec_of
 from attnviz.errors import UsageError
 from attnviz.features.shapes import function as answers
-from attnviz.features.shapes.animation.page import animation_json, animation_page
-from attnviz.features.shapes.animation.stage import CAPTION_TOP, WIDTH, Frame
-from attnviz.features.shapes.animation.storyboard import storyboard
-from attnviz.features.shapes.drawing.colours import head_colour
-from attnviz.features.shapes.drawing.diagram import ROPE, _Drawing, diagram_figure
-from attnviz.features.shapes.forms import as_text
-from attnviz.features.shapes.table import Paint
-from attnviz.features.shapes.walk.steps import walk
-from attnviz.features.shapes.worked.by_hand import NumericWalk, compute
-from attnviz.features.shapes.worked.tiny import from_text
-from attnviz.features.shapes.worked.tiny_json import from_json
+from attnviz.features.shapes.animation.page import (
+    CAPTION_TOP,
+    WIDTH,
+    Frame,
+    animation_json,
+    animation_page,
+    storyboard,
+)
+from attnviz.features.shapes.drawing.diagram_figure import ROPE, _Drawing, diagram_figure
+from attnviz.features.shapes.steps import walk
+from attnviz.features.shapes.table import Paint, as_text, head_colour
+from attnviz.features.shapes.tiny import from_json, from_text
+from attnviz.features.shapes.worked import NumericWalk, compute
 
 MAGIC = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}
 
@@ -141,8 +143,8 @@ def test_figures_are_written(tmp_path: Path) -> None:
 
 
 def test_the_crossing_is_marked_where_the_curves_meet() -> None:
-    from attnviz.features.shapes.costs.sweep import sweep
     from attnviz.features.shapes.drawing.costs import crossing_mark
+    from attnviz.features.shapes.sweep import sweep
 
     spec = spec_of(check_sizes(512, 8), bias=True)
     mark = crossing_mark(sweep("seq=128..8192", RunSizes(), lambda *_: spec))

@@ -18,9 +18,8 @@ from attnviz.attention.costs import (
 )
 from attnviz.attention.spec import AttentionSpec, LayerAxes, RunSizes
 from attnviz.errors import ModelError
-from attnviz.features.shapes.costs.compare import stack_of
-from attnviz.features.shapes.costs.decode import cache_bytes
-from attnviz.features.shapes.walk.verify import verify_model
+from attnviz.features.shapes.costs import cache_bytes, stack_of
+from attnviz.features.shapes.verify import verify_model
 from attnviz.models.configs.families import FAMILIES, STATE_SPACE
 from attnviz.models.configs.keys import DEFAULTS
 from attnviz.models.configs.model import ModelSpec, read_config

@@ -11,8 +11,8 @@ import transformers
 
 from attnviz.errors import ModelError, UsageError
 from attnviz.features.shapes import function as answers
-from attnviz.features.shapes import verified
-from attnviz.features.shapes.walk import real
+from attnviz.features.shapes import real
+from attnviz.features.shapes import result as verified
 from attnviz.models.configs.model import read_config
 from attnviz.models.configs.presets import presets
 

@@ -15,11 +15,8 @@ import attnviz as av
 from attnviz.attention.spec import RunSizes
 from attnviz.errors import InputError, UsageError
 from attnviz.features.shapes import function as answers
-from attnviz.features.shapes.costs.result import CompareAnswer
-from attnviz.features.shapes.forms import as_csv, as_text
-from attnviz.features.shapes.models import ModelAnswer
-from attnviz.features.shapes.result import VIEWS, Answer, WalkAnswer
-from attnviz.features.shapes.table import Paint
+from attnviz.features.shapes.result import VIEWS, Answer, CompareAnswer, ModelAnswer, WalkAnswer
+from attnviz.features.shapes.table import Paint, as_csv, as_text
 
 SCHEMA = Answer.json_schema()
 

@@ -8,8 +8,8 @@ import pytest
 
 from attnviz.attention.sizes import KINDS, check_sizes
 from attnviz.attention.spec import AttentionSpec, RunSizes, spec_of
-from attnviz.features.shapes.walk.steps import walk
-from attnviz.features.shapes.walk.verify import verify
+from attnviz.features.shapes.steps import walk
+from attnviz.features.shapes.verify import verify
 
 
 def spec(

@@ -11,10 +11,8 @@ import numpy as np
 import pytest
 
 from attnviz.errors import InputError, SizeError
-from attnviz.features.shapes.worked.by_hand import compute
-from attnviz.features.shapes.worked.softmax_scale import scaling
-from attnviz.features.shapes.worked.tiny import EMBEDDINGS, from_text
-from attnviz.features.shapes.worked.tiny_json import causal_example, from_json, read_json
+from attnviz.features.shapes.tiny import EMBEDDINGS, causal_example, from_json, from_text, read_json
+from attnviz.features.shapes.worked import compute, scaling
 
 
 def reference(q: Any, k: Any, v: Any, *, causal: bool) -> tuple[Any, Any]:
@@ -57,12 +55,12 @@ def test_every_number_of_a_sentence(kv_heads: int, causal: bool) -> None:
         q, k = given.x @ given.w_q[:, 2 * h : 2 * h + 2], given.x @ given.w_k[:, 2 * g : 2 * g + 2]
         v = given.x @ given.w_v[:, 2 * g : 2 * g + 2]
         weights, output = reference(q, k, v, causal=causal)
-        np.testing.assert_allclose(head.raw, q @ k.T, atol=1e-13)
+        np.testing.assert_allclose(head.scores, q @ k.T, atol=1e-13)
         np.testing.assert_allclose(head.scaled, q @ k.T / math.sqrt(2), atol=1e-13)
         np.testing.assert_allclose(head.weights, weights, atol=1e-13)
         np.testing.assert_allclose(head.output, output, atol=1e-13)
         bits = [-sum(w * math.log2(w) for w in row if w) for row in weights]
-        np.testing.assert_allclose(head.entropy, bits, atol=1e-13)
+        np.testing.assert_allclose(head.entropy_bits, bits, atol=1e-13)
         np.testing.assert_allclose(head.top, weights.max(1), atol=1e-13)
         outputs.append(output)
     np.testing.assert_allclose(walked.concat, np.hstack(outputs), atol=1e-13)
@@ -117,20 +115,20 @@ def test_json_input_with_everything() -> None:
         ({}, "needs x"),
         ({"x": [[1, 2]], "zork": 1}, "unknown field 'zork'"),
         ({"x": [[1, 2], [3]]}, "all of one length"),
-        ({"x": [[1, "a"]]}, "not a number"),
+        ({"x": [[1, "a"]]}, "Expected `float`, got `str`"),
         ({"x": []}, "rows of numbers"),
         ({"x": [[1, 2]] * 40}, "at most 32"),
         ({"x": [[1.0] * 100]}, "at most"),
         ({"x": [[1, 2]], "tokens": ["a", "b"]}, "2 tokens for 1 rows"),
-        ({"x": [[1, 2]], "tokens": "ab"}, "list of words"),
+        ({"x": [[1, 2]], "tokens": "ab"}, "Expected `array | null`, got `str`"),
         ({"x": [[1, 2]], "w_q": [[1]]}, "need \\(2, 2\\)"),
         ({"x": [[1, 2]], "w_z": [[1]]}, "unknown field"),
-        ({"x": [[1, 2]], "heads": "two"}, "whole number"),
-        ({"x": [[1, 2]], "causal": "yes"}, "true or false"),
+        ({"x": [[1, 2]], "heads": "two"}, r"Expected `int | null`, got `str` - at `\$.heads`"),
+        ({"x": [[1, 2]], "causal": "yes"}, "Expected `bool | null`, got `str`"),
         ({"x": [[1, 2]], "mask": [[1, 1]]}, "scores are"),
         ({"x": [[1, 2]], "context": [[1, 2, 3]]}, "must agree"),
         ({"x": [[1, float("nan")]]}, "NaN"),
-        ({"x": [[10**400, 1]]}, "too large"),
+        ({"x": [[10**400, 1]]}, "out of range"),
         ({"q": [[1, 2]], "k": [[1]], "v": [[1]]}, "do not fit"),
     ],
 )

@@ -15,7 +15,7 @@ import attnviz as av
 from attnviz.cli import main
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest
-from attnviz.features.spans.finding import finding
+from attnviz.features.spans.description import finding
 from attnviz.features.spans.result import WORDS, Spans
 from tests.models.tiny_pictures import build
 from tests.models.tiny_senses import build_llava, transformers

@@ -1,23 +1,463 @@
-"""The animation as one HTML file that loads nothing from anywhere."""
+"""Multi-head attention as an animation in one HTML file that loads nothing, from real numbers.
+
+A :class:`Frame` places boxes by name; a box that is in two frames moves from one place to the
+other. The stage says where every matrix stands, and the page plays the frames.
+"""
 
 from __future__ import annotations
 
 import html
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from attnviz.core.made import Made
-from attnviz.features.shapes.animation.stage import CAPTION_TOP, WIDTH, Frame
-from attnviz.features.shapes.animation.storyboard import storyboard
-from attnviz.features.shapes.drawing.units import plural
-from attnviz.features.shapes.worked.by_hand import NumericWalk
+from attnviz.drawing.labels import visible
+from attnviz.drawing.palette import ink, mix
+from attnviz.errors import UsageError
+from attnviz.features.shapes.table import MIXED, NEUTRAL, head_colour, plural
+from attnviz.features.shapes.worked import HeadNumbers, NumericWalk
 from attnviz.web.page import html_page, parts, safe_json
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Matrix = NDArray[np.float64]
+
+WIDTH = 960
+TOP, LEFT = 24.0, 64.0
+STAGE = 486.0
+CAPTION_TOP = 490
+"""Where pictures end and captions begin."""
+LETTER = 7.4
+"""About the width of a letter of a name."""
+HOLD = 2.2
+
+
+class StageBox(NamedTuple):
+    """A filled box with text; or text alone, where ``fill`` is empty."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    fill: str
+    text: str
+    colour: str
+    bold: bool = False
+    ring: bool = False
+    align: str = "middle"
+
+
+class Frame(NamedTuple):
+    """A picture: its boxes by name, what it shows, the shapes in it, and how long it stays."""
+
+    boxes: dict[str, StageBox]
+    caption: str
+    shapes: str
+    seconds: float
+
+
+class Stage:
+    """Sizes of everything, and the pieces that pictures are made of."""
+
+    def __init__(self, walked: NumericWalk) -> None:
+        self.walked, self.given = walked, walked.given
+        given = walked.given
+        self.queries = [_short(token) for token in given.tokens]
+        self.keys = [_short(token) for token in given.key_tokens]
+        self.t, self.s, self.h = len(self.queries), len(self.keys), given.heads
+        self.d = walked.heads[0].q.shape[1]
+        self.inner = self.h * self.d
+        self.made: list[Frame] = []
+        x = given.x
+        self.width = x.shape[1] if x is not None else 0
+        self.cross = given.context is not None
+        self.lane = (STAGE - TOP) / self.h
+        cells = 3 * self.d + self.s + self.d
+        self.gap = 58.0
+        self.cw = min(58.0, (WIDTH - LEFT - 24 - 4 * self.gap) / cells)
+        self.ch = min(36.0, (self.lane - 62) / max(self.t, self.s))
+
+    def show(
+        self, boxes: dict[str, StageBox], caption: str, shapes: str, seconds: float = HOLD
+    ) -> None:
+        """Add a frame to the animation."""
+        self.made.append(Frame(dict(boxes), caption, shapes, seconds))
+
+    def matrix(
+        self,
+        name: str,
+        matrix: Matrix,
+        x: float,
+        y: float,
+        fills: Sequence[Sequence[str]],
+        size: tuple[float, float],
+        *,
+        ring: Sequence[int] = (),
+    ) -> dict[str, StageBox]:
+        """One box a number, named ``name.row.column``."""
+        wide, high = size
+        boxes = {}
+        for i, row in enumerate(matrix.tolist()):
+            for j, value in enumerate(row):
+                fill = fills[i][j]
+                text = "-∞" if value == float("-inf") else f"{round(value, 2) + 0.0:.2f}"
+                boxes[f"{name}.{i}.{j}"] = StageBox(
+                    x + j * wide,
+                    y + i * high,
+                    wide - 1.5,
+                    high - 1.5,
+                    fill,
+                    text,
+                    ink(fill),
+                    ring=i in ring,
+                )
+        return boxes
+
+    def label(
+        self, name: str, x: float, y: float, text: str, colour: str = MIXED, align: str = "middle"
+    ) -> dict[str, StageBox]:
+        """A line of bold text, named."""
+        return {name: StageBox(x, y, 0, 14, "", text, colour, bold=True, align=align)}
+
+    def names(
+        self, name: str, tokens: Sequence[str], x: float, y: float, high: float
+    ) -> dict[str, StageBox]:
+        """Token names beside a matrix, one a row."""
+        return {
+            f"{name}.{i}": StageBox(x, y + i * high, 0, high - 1.5, "", token, NEUTRAL, align="end")
+            for i, token in enumerate(tokens)
+        }
+
+    def by_head(self, rows: int, heads: int, wide: int, strength: float = 0.35) -> list[list[str]]:
+        """Fills of a matrix whose columns belong to heads."""
+        tones = [self.tone(h, heads) for h in range(heads)]
+        return [
+            [mix(tones[j // wide], "#ffffff", 1 - strength) for j in range(heads * wide)]
+        ] * rows
+
+    def tone(self, h: int, heads: int) -> str:
+        """A head's colour; a shared key head has that of the first query head that reads it."""
+        return head_colour(h * (self.h // heads))
+
+    def plain(self, rows: int, columns: int, colour: str = NEUTRAL) -> list[list[str]]:
+        """Fills of a matrix that belongs to no head."""
+        return [[mix(colour, "#ffffff", 0.75)] * columns] * rows
+
+    def lanes(self, *, row: int | None = None, values: bool = False) -> dict[str, StageBox]:
+        """Every head in a lane of its own: Q, K and V; ``row`` rings a query."""
+        boxes = {}
+        for h, head in enumerate(self.walked.heads):
+            y = self.top(h)
+            tone = head_colour(h)
+            boxes[f"lane{h}"] = StageBox(
+                LEFT - 46, y - 38, 0, 14, "", f"head {h}", tone, bold=True, align="start"
+            )
+            shared = h // (self.h // self.given.kv_heads)
+            for place, (letter, matrix) in enumerate((("Q", head.q), ("K", head.k), ("V", head.v))):
+                x = self.at(place)
+                ring: Sequence[int] = ()
+                if row is not None and letter == "Q":
+                    ring = (row,)
+                if row is not None and (letter == "V" if values else letter == "K"):
+                    ring = range(len(matrix))
+                owner = h if letter == "Q" else shared
+                first = letter == "Q" or h % (self.h // self.given.kv_heads) == 0
+                name = f"{letter}{owner}" if first else f"{letter}{owner}copy{h}"
+                boxes |= self.label(f"{letter}l{h}", x, y - 18, letter, tone, "start")
+                colour = tone if letter == "Q" else self.tone(shared, self.given.kv_heads)
+                fills = [[mix(colour, "#ffffff", 0.5)] * self.d] * len(matrix)
+                boxes |= self.matrix(name, matrix, x, y, fills, (self.cw, self.ch), ring=ring)
+            boxes |= self.names(f"q{h}n", self.queries, self.at(0) - 6, y, self.ch)
+            boxes |= self.names(f"k{h}n", self.keys, self.at(1) - 6, y, self.ch)
+        return boxes
+
+    def top(self, h: int) -> float:
+        """Where a head's lane starts."""
+        return TOP + h * self.lane + 46
+
+    def at(self, place: int) -> float:
+        """Where Q, K, V, A and Z of a lane start."""
+        widths = [self.d, self.d, self.d, self.s, self.d]
+        return LEFT + sum((w * self.cw + self.gap for w in widths[:place]), 0.0)
+
+    def map_of(self, h: int, head: HeadNumbers, done: int, stage: str) -> dict[str, StageBox]:
+        """A head's map so far: ``done`` rows of weights, and one row of scores if that is shown."""
+        tone, y, x = head_colour(h), self.top(h), self.at(3)
+        boxes = self.label(f"Al{h}", x, y - 38, "A", tone, "start")
+        for j, key in enumerate(self.keys):
+            boxes[f"A{h}k.{j}"] = StageBox(
+                x + (j + 0.5) * self.cw,
+                y - 17,
+                0,
+                14,
+                "",
+                _short(key, max(1, int((self.cw - 4) / LETTER))),
+                NEUTRAL,
+            )
+        for i in range(self.t):
+            if i > done or (i == done and stage == "none"):
+                continue
+            for j in range(self.s):
+                weight = float(head.weights[i, j])
+                if i < done or stage == "weights":
+                    fill, text = mix("#ffffff", tone, 0.08 + 0.92 * weight), f"{weight:.2f}"
+                else:
+                    score = float(head.masked[i, j])
+                    fill = "#eceef1"
+                    text = "-∞" if score == float("-inf") else f"{round(score, 2) + 0.0:.2f}"
+                boxes[f"A{h}.{i}.{j}"] = StageBox(
+                    x + j * self.cw,
+                    y + i * self.ch,
+                    self.cw - 1.5,
+                    self.ch - 1.5,
+                    fill,
+                    text,
+                    ink(fill),
+                    ring=i == done,
+                )
+        return boxes
+
+    def maps(self, done: int, stage: str) -> dict[str, StageBox]:
+        """Every head's map; see :meth:`map_of`."""
+        boxes: dict[str, StageBox] = {}
+        for h, head in enumerate(self.walked.heads):
+            boxes |= self.map_of(h, head, done, stage)
+        return boxes
+
+    def outputs(self, done: int) -> dict[str, StageBox]:
+        """Every head's output, as far as its first ``done`` rows."""
+        boxes: dict[str, StageBox] = {}
+        for h, head in enumerate(self.walked.heads):
+            x, y, tone = self.at(4), self.top(h), head_colour(h)
+            boxes |= self.label(f"Zl{h}", x, y - 18, "Z = A V", tone, "start")
+            fills = [[tone] * head.output.shape[1]] * done
+            boxes |= self.matrix(
+                f"Z{h}", head.output[:done], x, y, fills, (self.cw, self.ch), ring=(done - 1,)
+            )
+        return boxes
+
+
+def some(matrix: Matrix | None) -> Matrix:
+    """The matrix, which must be there."""
+    if matrix is None:
+        raise ValueError("a matrix of the walk is missing")
+    return matrix
+
+
+def _short(token: str, most: int = 6) -> str:
+    shown = visible(token)
+    return shown if len(shown) <= most else shown[: most - 1] + "…"
+
+
+MAX_TOKENS, MAX_HEADS, MAX_WIDTH = 8, 4, 12
+ROW_HOLD, LONG_HOLD = 1.1, 3.2
+
+
+def storyboard(walked: NumericWalk) -> tuple[Frame, ...]:
+    """Animate a numeric walk; UsageError without X and W_O, or for one too large to be seen."""
+    given = walked.given
+    if given.x is None or given.w_o is None:
+        raise UsageError(
+            "an animation needs token vectors X and all matrices, not Q, K and V alone"
+        )
+    queries, keys = len(given.tokens), len(given.key_tokens)
+    tall = given.heads * max(queries, keys)
+    if (
+        max(queries, keys) > MAX_TOKENS
+        or given.heads > MAX_HEADS
+        or tall > 2 * MAX_TOKENS
+        or given.x.shape[1] > MAX_WIDTH
+    ):
+        raise UsageError(
+            "an animation shows at most {} tokens (4 with more than 2 heads), {} heads and a "
+            "d-model of {}; this is {} tokens, {} heads, d-model {}",
+            MAX_TOKENS,
+            MAX_HEADS,
+            MAX_WIDTH,
+            max(queries, keys),
+            given.heads,
+            given.x.shape[1],
+        )
+    return _Animation(walked).frames()
+
+
+class _Animation(Stage):
+    """Plays the steps, one after the other."""
+
+    def frames(self) -> tuple[Frame, ...]:
+        self.start()
+        self.projections()
+        self.split()
+        self.rows()
+        self.values()
+        self.mix()
+        return tuple(self.made)
+
+    def start(self) -> None:
+        given = self.given
+        size = (min(72.0, (WIDTH - 340) / self.width / (1 + self.cross)), 44.0)
+        x, y = 120.0, 80.0
+        boxes = self.label("X", x, y - 26, "X", align="start")
+        boxes |= self.matrix("X", some(given.x), x, y, self.plain(self.t, self.width), size)
+        boxes |= self.names("Xn", self.queries, x - 8, y, size[1])
+        shapes = f"X [T, D] = [{self.t}, {self.width}]"
+        caption = f"Every token is a row of D = {self.width} numbers."
+        if given.context is not None:
+            left = x + self.width * size[0] + 120
+            boxes |= self.label("C", left, y - 26, "C, the other sequence", align="start")
+            fills = self.plain(self.s, self.width, "#8a6d3b")
+            boxes |= self.matrix("C", given.context, left, y, fills, size)
+            boxes |= self.names("Cn", self.keys, left - 8, y, size[1])
+            shapes += f"   C [S, D] = [{self.s}, {self.width}]"
+        self.show(boxes, caption, shapes)
+
+    def projections(self) -> None:
+        """W_Q, W_K, W_V beside X, then Q, K, V below them."""
+        given = self.given
+        columns = self.inner + 2 * given.kv_heads * self.d
+        wide = min(52.0, (WIDTH - LEFT - 130) / (columns + self.width))
+        high = min(34.0, (STAGE - TOP - 90) / (self.width + max(self.t, self.s) + 1))
+        x0, y0 = LEFT + 10, TOP + 28
+        below = y0 + self.width * high + 58
+        boxes = self.label("X", x0, below - 24, "X", align="start")
+        size = (wide, high)
+        boxes |= self.matrix("X", some(given.x), x0, below, self.plain(self.t, self.width), size)
+        boxes |= self.names("Xn", self.queries, x0 - 6, below, high)
+        gap = (WIDTH - x0 - 20 - wide * (self.width + columns)) / 3
+        left = x0 + self.width * wide + gap
+        learned = dict(boxes)
+        results: dict[str, StageBox] = {}
+        if given.context is not None:
+            learned |= self.label("C", x0, y0 - 24, "C", align="start")
+            fills = self.plain(self.s, self.width, "#8a6d3b")
+            learned |= self.matrix("C", given.context, x0, y0, fills, size)
+            learned |= self.names("Cn", self.keys, x0 - 6, y0, high)
+        for letter, part in (("Q", given.w_q), ("K", given.w_k), ("V", given.w_v)):
+            heads = self.h if letter == "Q" else given.kv_heads
+            learned |= self.label(f"W{letter}", left, y0 - 24, f"W_{letter}", align="start")
+            fills = self.by_head(self.width, heads, self.d, 0.28)
+            learned |= self.matrix(f"W{letter}", some(part), left, y0, fills, size)
+            source = "C" if self.cross and letter != "Q" else "X"
+            text = f"{letter} = {source} W_{letter}"
+            results |= self.label(f"{letter}l", left, below - 24, text, align="start")
+            for h in range(heads):
+                head = self.walked.heads[h * (self.h // heads)]
+                matrix = {"Q": head.q, "K": head.k, "V": head.v}[letter]
+                fills = [[mix(self.tone(h, heads), "#ffffff", 0.5)] * self.d] * len(matrix)
+                results |= self.matrix(
+                    f"{letter}{h}", matrix, left + h * self.d * wide, below, fills, size
+                )
+            left += heads * self.d * wide + gap
+        each = f"[{self.width}, {self.inner}]"
+        self.show(
+            learned,
+            "Each head has projections of its own: its columns of W_Q, W_K and W_V.",
+            f"W_Q [D, H·d] = {each}   H = {self.h}   d = {self.d}",
+        )
+        self.show(
+            learned | results,
+            "One product makes the queries of all heads at once; keys and values likewise.",
+            f"Q, K, V [T, H·d] = [{self.t}, {self.inner}]",
+            LONG_HOLD,
+        )
+
+    def split(self) -> None:
+        text = "Cut into heads: .view and .transpose move no number, only how they are counted."
+        if self.given.kv_heads < self.h:
+            text += " Heads of one group read the same keys and values."
+        shapes = f"[T, H·d] → [T, H, d] → [H, T, d] = [{self.h}, {self.t}, {self.d}]"
+        self.show(self.lanes(), text, shapes, LONG_HOLD)
+
+    def rows(self) -> None:
+        """The weights, row by row: scores, then softmax."""
+        masked = " -∞ hides what comes later." if self.given.causal else ""
+        shapes = f"A [H, T, S] = [{self.h}, {self.t}, {self.s}]"
+        for i, token in enumerate(self.queries):
+            boxes = self.lanes(row=i)
+            scores = f"Scores of “{token}”: its query against every key, times 1/√{self.d}.{masked}"
+            weights = f"Softmax makes weights of them: the row of “{token}” sums to 1."
+            hold = HOLD if i == 0 else ROW_HOLD
+            self.show(
+                boxes | self.maps(i, "scores"), scores, f"scores = Q Kᵀ / √d   {shapes}", hold
+            )
+            self.show(boxes | self.maps(i, "weights"), weights, f"A = softmax   {shapes}", hold)
+
+    def values(self) -> None:
+        """The weighted values, row by row."""
+        shapes = f"Z [H, T, d] = [{self.h}, {self.t}, {self.d}]"
+        for i, token in enumerate(self.queries):
+            boxes = self.lanes(row=i, values=True) | self.maps(i, "weights")
+            boxes |= {k: v for k, v in self.maps(self.t, "none").items() if k not in boxes}
+            text = f"The output of “{token}” is the average of V's rows, by its weights."
+            self.show(boxes | self.outputs(i + 1), text, shapes, HOLD if i == 0 else ROW_HOLD)
+
+    def mix(self) -> None:
+        """Concatenation, W_O, each head's contribution, and their sum."""
+        given, walked = self.given, self.walked
+        w_o = some(given.w_o)
+        d_v = walked.heads[0].output.shape[1]
+        wide = min(54.0, (WIDTH - LEFT - 200) / (self.inner + 2 * self.width))
+        high = min(34.0, (STAGE - TOP - 130) / (max(self.t, self.inner) + self.t))
+        size, y = (wide, high), TOP + 40
+        x = LEFT + 10
+        boxes = self.label("concat", x, y - 24, "Z = concat of the heads", align="start")
+        boxes |= self.names("zn", self.queries, x - 6, y, high)
+        for h, head in enumerate(walked.heads):
+            fills = [[head_colour(h)] * d_v] * self.t
+            boxes |= self.matrix(f"Z{h}", head.output, x + h * d_v * wide, y, fills, size)
+        shapes = f"[H, T, d] → [T, H·d] = [{self.t}, {self.inner}]"
+        text = "Side by side again: .transpose, .contiguous, .view. The heads have not met yet."
+        self.show(boxes, text, shapes, LONG_HOLD)
+        right = x + self.inner * wide + 56
+        boxes |= self.label("WO", right, y - 24, "W_O", align="start")
+        fills = [
+            [mix(head_colour(i // d_v), "#ffffff", 0.65)] * self.width for i in range(self.inner)
+        ]
+        boxes |= self.matrix("WO", w_o, right, y, fills, size)
+        text = "W_O mixes them: its rows belong to heads."
+        self.show(boxes, text, f"W_O [H·d, D] = [{self.inner}, {self.width}]")
+        lower = y + max(self.t, self.inner) * high + 56
+        lower_high = min(high, (STAGE - lower) / self.t)
+        columns = self.h + 1
+        narrow = min(wide, (WIDTH - LEFT - 36 * columns) / (columns * self.width))
+        step = self.width * narrow + 36
+        parts, moved = dict(boxes), dict[str, StageBox]()
+        goal = x + self.h * step
+        for h, part in enumerate(walked.contributions):
+            fills = [[mix(head_colour(h), "#ffffff", 0.35)] * self.width] * self.t
+            here = (narrow, lower_high)
+            parts |= self.label(
+                f"c{h}l",
+                x + h * step,
+                lower - 22,
+                f"Z_{h} W_O[{h * d_v}:{(h + 1) * d_v}]",
+                head_colour(h),
+                "start",
+            )
+            parts |= self.matrix(f"m{h}", part, x + h * step, lower, fills, here)
+            parts |= self.matrix(f"c{h}", part, x + h * step, lower, fills, here)
+            moved |= self.matrix(f"m{h}", part, goal, lower, fills, here)
+        text = "Each head's part of the output: its Z times its own rows of W_O."
+        self.show(
+            parts, text, f"{self.h} × [T, D] = {self.h} × [{self.t}, {self.width}]", LONG_HOLD
+        )
+        final = self.matrix(
+            "Y", walked.output, goal, lower, [[MIXED] * self.width] * self.t, (narrow, lower_high)
+        )
+        plus = " + b_O" if "b_o" in given.biases else ""
+        final |= self.label("Yl", goal, lower - 22, f"Y = their sum{plus}", align="start")
+        self.show(
+            {name: box for name, box in parts.items() if name not in moved} | moved | final,
+            "Added up they are Y. Forget W_O, and every head writes into its own columns only.",
+            f"Y [T, D] = [{self.t}, {self.width}]",
+            LONG_HOLD + 1,
+        )
 
 
 def animation_page(walked: NumericWalk) -> bytes:
-    """Play a numeric walk, with pause, steps and speed; keyboard and reduced motion are heeded.
-
-    Raises:
-        UsageError: an input that cannot be shown; see :func:`storyboard`.
-    """
+    """Play a numeric walk, with pause, steps and speed; keyboard and reduced motion are heeded."""
     template, style, script = parts(__package__, "main")
     given = walked.given
     words = " ".join(given.tokens)

@@ -7,10 +7,20 @@ from typing import TYPE_CHECKING
 
 from attnviz.drawing.labels import visible
 from attnviz.drawing.palette import ink, mix
-from attnviz.features.shapes.drawing.colours import ansi, head_colour
-from attnviz.features.shapes.drawing.units import plural
-from attnviz.features.shapes.table import Column, Paint, Printed, Row, Table, cell, cells_wide
-from attnviz.features.shapes.worked.by_hand import HeadNumbers, NumericWalk
+from attnviz.features.shapes.table import (
+    Column,
+    Paint,
+    Printed,
+    Shown,
+    Table,
+    ansi,
+    cell,
+    cells_wide,
+    head_colour,
+    plural,
+    table_of,
+)
+from attnviz.features.shapes.worked import HeadNumbers, NumericWalk
 
 if TYPE_CHECKING:
     import numpy as np
@@ -81,28 +91,19 @@ def beside(
         name_width = max(cells_wide(name) for name in panel.rows)
         blocks.append(panel.lines(precision, paint, name_width))
     out: list[str] = []
-    group: list[list[str]] = []
+    group: list[tuple[list[str], int]] = []
     taken = 0
     for lines, wide in [*blocks, ([], width + 1)]:
         if group and taken + 3 + wide > width:
-            height = max(len(block) for block in group)
-            sizes = [wide_of(block, blocks) for block in group]
+            height = max(len(block) for block, _ in group)
             for i in range(height):
-                pieces = [
-                    block[i] if i < len(block) else " " * size
-                    for block, size in zip(group, sizes, strict=True)
-                ]
+                pieces = [block[i] if i < len(block) else " " * size for block, size in group]
                 out.append("   ".join(pieces).rstrip())
             out.append("")
             group, taken = [], 0
-        group.append(lines)
+        group.append((lines, wide))
         taken += wide + (3 if len(group) > 1 else 0)
     return out
-
-
-def wide_of(block: list[str], blocks: Sequence[tuple[list[str], int]]) -> int:
-    """The width of a block among those made."""
-    return next(wide for lines, wide in blocks if lines is block)
 
 
 def _names(tokens: Sequence[str], paint: Paint) -> list[str]:
@@ -146,22 +147,34 @@ def numbers_printed(walked: NumericWalk, precision: int) -> Printed:
 
 
 def _saturation(walked: NumericWalk, precision: int) -> Table:
-    """How peaked each softmax is, without and with the scale."""
-    columns = (
-        Column("head", "head", "right"),
-        Column("query", "query"),
-        Column("raw_entropy", "entropy, raw", "right"),
-        Column("entropy", "scaled", "right"),
-        Column("raw_top", "top weight, raw", "right"),
-        Column("top", "scaled", "right"),
+    """Say how peaked each softmax is, without and with the scale."""
+    rows = [
+        (
+            h,
+            token,
+            head.entropy_bits_unscaled[i],
+            head.entropy_bits[i],
+            head.raw_top[i],
+            head.top[i],
+        )
+        for h, head in enumerate(walked.heads)
+        for i, token in enumerate(walked.given.tokens)
+    ]
+
+    def share(place: int, key: str, title: str) -> Shown:
+        column = Column(key, title, "right")
+        return column, lambda row: cell(f"{row[place]:.{precision}f}", "", float(row[place]))
+
+    table = table_of(
+        rows,
+        (Column("head", "head", "right"), lambda row: cell(row[0], "H", row[0])),
+        (Column("query", "query"), lambda row: cell(visible(row[1]), "", row[1])),
+        share(2, "raw_entropy", "entropy, raw"),
+        share(3, "entropy", "scaled"),
+        share(4, "raw_top", "top weight, raw"),
+        share(5, "top", "scaled"),
     )
-    rows = []
-    for h, head in enumerate(walked.heads):
-        for i, token in enumerate(walked.given.tokens):
-            values = (head.raw_entropy[i], head.entropy[i], head.raw_top[i], head.top[i])
-            cells = [cell(f"{value:.{precision}f}", "", float(value)) for value in values]
-            rows.append(Row((cell(h, "H", h), cell(visible(token), "", token), *cells)))
-    return Table("How saturated each softmax is", columns, tuple(rows))
+    return table._replace(title="How saturated each softmax is")
 
 
 def _drawn(walked: NumericWalk, width: int, precision: int, paint: Paint) -> list[str]:
@@ -201,13 +214,13 @@ def _head_panels(
         PrintedMatrix(f"V {_shape(head.v)}", head.v, keys),
     ]
     scores = [
-        PrintedMatrix(f"scores Q Kᵀ {_shape(head.raw)}", head.raw, queries, keys),
+        PrintedMatrix(f"scores Q Kᵀ {_shape(head.scores)}", head.scores, queries, keys),
         PrintedMatrix("scaled by 1/√d", head.scaled, queries, keys),
         PrintedMatrix("masked", head.masked, queries, keys),
     ]
     weights = [
         PrintedMatrix("weights A = softmax", head.weights, queries, keys, shade=colour),
-        PrintedMatrix("(softmax unscaled)", head.raw_weights, queries, keys, shade=colour),
+        PrintedMatrix("(softmax unscaled)", head.weights_unscaled, queries, keys, shade=colour),
         PrintedMatrix(f"A V {_shape(head.output)}", head.output, queries),
     ]
     return [inputs, scores, weights]

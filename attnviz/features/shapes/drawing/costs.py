@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from attnviz.errors import Message
-from attnviz.features.shapes.costs.compare import Comparison, Variant
-from attnviz.features.shapes.costs.sweep import Sweep
-from attnviz.features.shapes.drawing.key_heads import key_heads_printed
+from attnviz.features.shapes.costs import Comparison
 from attnviz.features.shapes.drawing.plot import Curve, Mark, plot
-from attnviz.features.shapes.drawing.units import amount, count, percent, plural, size
 from attnviz.features.shapes.drawing.walk import COUNTING, unset_dtype
+from attnviz.features.shapes.result import VariantCosts
+from attnviz.features.shapes.sweep import Sweep
 from attnviz.features.shapes.table import (
     Column,
     Paint,
     Printed,
-    Row,
     Shown,
-    Table,
     TableCell,
+    amount,
     cell,
+    count,
     numbers,
+    percent,
+    plural,
+    size,
     table_of,
 )
-from attnviz.features.shapes.worked.softmax_scale import Scaling
+from attnviz.features.shapes.worked import Scaling
 
 PROJECTIONS, ATTENTION = "projections, O(T·D²)", "attention, O(T²·D)"
 
@@ -29,30 +31,38 @@ PROJECTIONS, ATTENTION = "projections, O(T·D²)", "attention, O(T²·D)"
 def compare_printed(comparison: Comparison) -> Printed:
     """One row a kind of attention."""
     run, batch = comparison.run, comparison.run.batch or 1
+    names = [variant.name for variant in comparison.variants]
+    totals = dict(zip(names, comparison.flops, strict=True))
     columns: list[Shown] = [
         (Column("kind", "kind", wrap=14), _kind),
-        numbers("parameters", "params/layer", lambda v: v.parameters, optional=3),
+        numbers("parameters", "params/layer", "parameters", optional=3),
         (
             Column("flops", "FLOPs/layer", "right", optional=4),
-            lambda variant: cell(amount(variant.flops), "", variant.flops.written("d")),
+            lambda variant: cell(amount(totals[variant.name]), "", variant.flops.formula),
         ),
-        numbers("cache_elements", "numbers", lambda v: v.elements),
-        numbers("cache_bytes_token", "per token", lambda v: v.token_bytes, size),
-        numbers("cache_bytes_sequence", "sequence", lambda v: v.sequence_bytes, size),
+        numbers("cache_elements", "numbers", "cache_elements_per_token"),
+        numbers("cache_bytes_token", "per token", "cache_bytes_per_token", size),
+        numbers("cache_bytes_sequence", "sequence", "cache_bytes_per_sequence", size),
     ]
     if batch > 1:
         title = f"batch {batch:,}"
-        columns.append(numbers("cache_bytes_batch", title, lambda v: v.batch_bytes, size, "", 1))
+        columns.append(numbers("cache_bytes_batch", title, "cache_bytes_per_batch", size, "", 1))
     columns += [
-        numbers("ratio", "of MHA", lambda v: v.ratio, _ratio),
-        numbers("read_bytes_token", "read/token", lambda v: v.read_bytes, size, optional=1),
-        numbers("step_flops", "FLOPs/token", lambda v: v.step_flops, count, optional=3),
-        numbers("intensity", "FLOP/byte", lambda v: v.intensity, "{:.3g}".format, optional=1),
+        numbers("ratio", "of MHA", "ratio_to_mha", _ratio),
+        numbers(
+            "read_bytes_token",
+            "read/token",
+            "read_bytes_per_decoded_token",
+            size,
+            optional=1,
+        ),
+        numbers("step_flops", "FLOPs/token", "decoding_flops", count, optional=3),
+        numbers("intensity", "FLOP/byte", "flops_per_byte", "{:.3g}".format, optional=1),
     ]
     if comparison.memory is not None:
         columns += [
-            numbers("fits_tokens", "tokens fit", lambda v: v.fits_tokens, _fits),
-            numbers("fits_sequences", "seqs fit", lambda v: v.fits_sequences),
+            numbers("fits_tokens", "tokens fit", "fits_tokens", _fits),
+            numbers("fits_sequences", "seqs fit", "fits_sequences"),
         ]
     used_by = Column("used_by", "used by", wrap=17, optional=2)
     columns.append((used_by, lambda variant: cell(", ".join(variant.used_by), "dim")))
@@ -68,7 +78,7 @@ def compare_printed(comparison: Comparison) -> Printed:
     return Printed(title, notes, (table_of(comparison.variants, *columns),))
 
 
-def _kind(variant: Variant) -> TableCell:
+def _kind(variant: VariantCosts) -> TableCell:
     tone = "strong" if variant.own else ""
     return cell(("▶ " if variant.own else "  ") + variant.name, tone, variant.name)
 
@@ -100,27 +110,28 @@ def _compare_notes(comparison: Comparison) -> list[str]:
         "waits.",
         COUNTING,
     ]
-    latent = next((variant for variant in comparison.variants if variant.spec.kind == "mla"), None)
+    latent = next((variant for variant in comparison.variants if variant.layer.kind == "mla"), None)
     if latent is not None:
         notes.append(
-            f"MLA decodes a token in {count(latent.step_flops)} FLOPs with W_K and W_V absorbed "
-            "into queries and outputs, as it is served (arXiv:2405.04434, section 2.1.2), which "
-            "its FLOP/byte is of, and in "
-            f"{count(latent.rebuilt_flops)} where the keys and values of all tokens are made of "
-            "their latents at every step, as the walk and FLOPs/layer have it."
+            f"MLA decodes a token in {count(latent.decoding_flops)} FLOPs with W_K and W_V "
+            "absorbed into queries and outputs, as it is served (arXiv:2405.04434, section 2.1.2), "
+            "which its FLOP/byte is of, and in "
+            f"{count(latent.decoding_flops_rebuilt)} where the keys and values of all tokens "
+            "are made of their latents at every step, as the walk and FLOPs/layer have it."
         )
     if comparison.spec.window is not None or any(
-        variant.spec.window for variant in comparison.variants
+        variant.layer.sliding_window for variant in comparison.variants
     ):
         notes.append("A window keeps, reads and scores no more keys than it is long.")
     own = next((variant for variant in comparison.variants if variant.own), None)
-    if own is not None and own.ratio < 1:
+    if own is not None and own.ratio_to_mha < 1:
         mha = comparison.variants[0]
         notes.insert(
             0,
-            f"{own.name} keeps {own.elements:,} numbers per token and layer where MHA with the "
-            f"same {comparison.spec.heads} heads of {comparison.spec.head_dim} keeps "
-            f"{mha.elements:,}: {1 / own.ratio:,.4g} times less ({percent(own.ratio)}).",
+            f"{own.name} keeps {own.cache_elements_per_token:,} numbers per token and layer where "
+            f"MHA with the same {comparison.spec.heads} heads of {comparison.spec.head_dim} keeps "
+            f"{mha.cache_elements_per_token:,}: {1 / own.ratio_to_mha:,.4g} times less "
+            f"({percent(own.ratio_to_mha)}).",
         )
     if comparison.spec.kind == "mla":
         notes.insert(
@@ -157,33 +168,40 @@ def _memory_note(comparison: Comparison, tokens: str) -> str:
 
 def sweep_printed(sweep: Sweep) -> Printed:
     """One row a size, and the two costs as curves."""
-    first = sweep.points[0]
-    if first.decoding is not None:
+    if sweep.variable == "kv-heads":
         return key_heads_printed(sweep)
     table = table_of(
         sweep.points,
-        numbers("value", sweep.variable, lambda p: p.value, tone="strong"),
-        numbers("parameters", "params", lambda p: p.parameters, optional=1),
-        numbers("projection_flops", "projections", lambda p: p.projection_flops, count),
-        numbers("attention_flops", "attention", lambda p: p.attention_flops, count),
-        numbers("attention_share", "share", lambda p: p.attention_share, percent),
-        numbers("weights_bytes", "weights, kept", lambda p: p.materialized, size),
-        numbers("streamed_bytes", "in blocks", lambda p: p.streamed, size),
+        numbers("value", sweep.variable, "value", tone="strong"),
+        numbers("parameters", "params", "parameters", optional=1),
+        numbers("projection_flops", "projections", "projection_flops", count),
+        numbers("attention_flops", "attention", "attention_flops", count),
+        numbers("attention_share", "share", "attention_share", percent),
+        numbers("weights_bytes", "weights, kept", "weights_bytes", size),
+        numbers("streamed_bytes", "in blocks", "streamed_bytes", size),
     )
     notes = [
         COUNTING,
         "Weights kept: all B·H·T·S of them at the run's dtype. In blocks: what attnviz holds at "
         "once when it hands them out in blocks of rows (float32), linear in S.",
     ]
-    notes += [unset_dtype()] if first.run.chosen is None else []
+    notes += [unset_dtype()] if sweep.run.chosen is None else []
     crossed = crossing_mark(sweep)
 
     def draw(width: int, paint: Paint) -> list[str]:
         if len(sweep.points) < 2:
             return []
         curves = [
-            Curve(PROJECTIONS, "T", [(p.value, p.projection_flops) for p in sweep.points]),
-            Curve(ATTENTION, "H", [(p.value, p.attention_flops) for p in sweep.points]),
+            Curve(
+                PROJECTIONS,
+                "T",
+                [(p.value, p.projection_flops or 0) for p in sweep.points],
+            ),
+            Curve(
+                ATTENTION,
+                "H",
+                [(p.value, p.attention_flops or 0) for p in sweep.points],
+            ),
         ]
         return plot(curves, width, paint, x_name=sweep.variable, y_name="FLOPs", mark=crossed)
 
@@ -198,7 +216,7 @@ def crossing_mark(sweep: Sweep) -> Mark | None:
     if sweep.crossing is None:
         return None
     first = sweep.points[0]
-    per_token = first.projection_flops / first.value
+    per_token = (first.projection_flops or 0) / first.value
     inside = sweep.points[0].value <= sweep.crossing <= sweep.points[-1].value
     text = f"equal at T = {sweep.crossing:,.0f}: beyond it attention dominates, O(T²·D)"
     if not inside:
@@ -206,28 +224,20 @@ def crossing_mark(sweep: Sweep) -> Mark | None:
     return Mark(sweep.crossing, per_token * sweep.crossing, text)
 
 
+_SOFTENED = {"entropy": "entropy_bits", "top": "top_weight", "gradient": "gradient_norm"}
+
+
 def scaling_printed(result: Scaling) -> Printed:
     """Softmax with and without 1/√d, one row a width."""
-    columns = (
-        Column("d", "d", "right"),
-        Column("raw_entropy", "entropy, raw", "right"),
-        Column("scaled_entropy", "scaled", "right"),
-        Column("raw_top", "top, raw", "right"),
-        Column("scaled_top", "scaled", "right"),
-        Column("raw_gradient", "gradient, raw", "right"),
-        Column("scaled_gradient", "scaled", "right"),
+    table = table_of(
+        result.rows,
+        numbers("d", "d", "d", str, "strong"),
+        *(
+            numbers(f"{which}_{name}", title, f"{which}.{field}", "{:.3f}".format, tone)
+            for name, field in _SOFTENED.items()
+            for which, title, tone in (("raw", f"{name}, raw", "bad"), ("scaled", "scaled", "good"))
+        ),
     )
-    rows = []
-    for row in result.rows:
-        pairs = (
-            (row.raw.entropy_bits, row.scaled.entropy_bits),
-            (row.raw.top_weight, row.scaled.top_weight),
-            (row.raw.gradient_norm, row.scaled.gradient_norm),
-        )
-        cells = [cell(row.d, "strong", row.d)]
-        for raw, scaled in pairs:
-            cells += [cell(f"{raw:.3f}", "bad", raw), cell(f"{scaled:.3f}", "good", scaled)]
-        rows.append(Row(tuple(cells)))
 
     def draw(width: int, paint: Paint) -> list[str]:
         curves = [
@@ -244,6 +254,58 @@ def scaling_printed(result: Scaling) -> Printed:
             "Gradient: Frobenius norm of diag(a) - a aᵀ, the Jacobian of the weights by the scores "
             "that enter softmax. Without the scale it dies as d grows, and learning with it.",
         ),
-        (Table("", columns, tuple(rows)),),
+        (table,),
         draw,
     )
+
+
+WEIGHTS, CACHE = "weights", "keys and values"
+
+
+def key_heads_printed(sweep: Sweep) -> Printed:
+    """One row a number of key heads: what decoding a token reads, and the FLOPs a byte."""
+    run = sweep.run
+    kinds = {point.value: spec.kind for point, spec in zip(sweep.points, sweep.specs, strict=True)}
+    kind = Column("kind", "kind")
+    table = table_of(
+        sweep.points,
+        numbers("value", "G", "value", str, "strong"),
+        (kind, lambda point: cell(kinds[point.value].upper(), "", kinds[point.value])),
+        numbers("parameters", "params", "parameters"),
+        numbers("cache_bytes_token", "cache/token", "cache_bytes_per_token", size),
+        numbers("weights_bytes", "read: weights", "weights_bytes", size, optional=1),
+        numbers("cache_bytes", "read: cache", "cache_bytes", size, optional=1),
+        numbers("read_bytes_token", "read/token", "read_bytes_per_decoded_token", size),
+        numbers("step_flops", "FLOPs", "decoding_flops", count, optional=1),
+        numbers("intensity", "FLOP/byte", "flops_per_byte", "{:.3g}".format),
+    )
+
+    def draw(width: int, paint: Paint) -> list[str]:
+        if len(sweep.points) < 2:
+            return []
+        curves = [
+            Curve(WEIGHTS, "T", [(p.value, p.weights_bytes) for p in sweep.points]),
+            Curve(CACHE, "H", [(p.value, p.cache_bytes or 0) for p in sweep.points]),
+        ]
+        return plot(curves, width, paint, x_name="key heads G", y_name="bytes read")
+
+    tokens, batch = plural(run.seq or 0, "token"), plural(run.batch or 1, "sequence")
+    cached = f" (cache in {run.cached})" if run.cache_dtype else ""
+    notes = [
+        Message(
+            "One layer decodes a token of {} on a cache of {}, in {}{}; {seq}, {batch} and "
+            "{dtype} set them.",
+            batch,
+            tokens,
+            run.number,
+            cached,
+            seq=...,
+            batch=...,
+            dtype=...,
+        ),
+        "Read per token: the weights, shared by the batch, and the sequence's own keys and values. "
+        "A machine that computes more FLOPs in the time it reads a byte waits for memory.",
+    ]
+    notes += [unset_dtype()] if run.chosen is None else []
+    title = f"{sweep.subject}: costs along kv-heads"
+    return Printed(title, tuple(notes), (table,), draw)

@@ -1,360 +1,190 @@
-"""The whole layer as one drawing: widths proportional, heads coloured, from X down to Y.
-
-Everything as wide as D in the model is as wide as D in the picture; a head's queries, keys,
-weights, outputs and its rows of W_O share one colour. Heights mean nothing.
-"""
+"""The layer as boxes and arrows in the terminal, one box a head, coloured by head."""
 
 from __future__ import annotations
 
-from matplotlib.figure import Figure
+from collections.abc import Sequence
 
-from attnviz.drawing.canvas import rendered
-from attnviz.drawing.palette import ink, mix
-from attnviz.features.shapes.drawing.colours import MIXED, NEUTRAL, head_colour
-from attnviz.features.shapes.drawing.scene import SOFT, Box, Scene
-from attnviz.features.shapes.walk.steps import Walk
+from attnviz.attention.spec import AttentionSpec
+from attnviz.errors import Message
+from attnviz.features.shapes.steps import Walk
+from attnviz.features.shapes.table import Paint, Printed, Span, ansi, cells_wide, head_colour
 
-COLUMN, GAP = 100.0, 18.0
-FULL = 3 * COLUMN + 2 * GAP
-MARGIN = 12.0
-SHAPES = FULL + 16
-DPI = 160
-MAX_HEADS = 12
-LABELLED = 16
-ROPE = "#d98880"
+MAX_WIDTH = 110
 
 
-def diagram_figure(walk: Walk, format: str) -> bytes:
-    """Draw a layer.
+def diagram_printed(walk: Walk) -> Printed:
+    """The drawing, for a terminal of any width."""
 
-    Args:
-        walk: sizes may be unset; they stay letters.
-        format: ``svg``, ``png`` or ``pdf``.
-    """
+    def draw(width: int, paint: Paint) -> list[str]:
+        return _Drawing(walk, min(width, MAX_WIDTH), paint).lines()
 
-    def build() -> Figure:
-        drawing = _Drawing(walk)
-        drawing.draw()
-        return drawing.scene.figure
-
-    return bytes(rendered(build, format, DPI))
+    notes: list[str] = [
+        Message("{out}, .png or .pdf draws it with widths in proportion.", out="F.svg")
+    ]
+    if walk.spec.group > 1:
+        notes.insert(0, "Query heads under one key head share its colour.")
+    return Printed(walk.spec.title, tuple(notes), draw=draw)
 
 
 class _Drawing:
-    """Rows of boxes from top to bottom; ``y`` is where the next row starts."""
+    """Lines from top to bottom, all centred on the same middle."""
 
-    def __init__(self, walk: Walk) -> None:
-        self.walk, self.spec = walk, walk.spec
-        spec = walk.spec
-        widest = max(spec.d_model, spec.heads * max(spec.score_dim, spec.value_dim), spec.latent)
-        self.unit = COLUMN / widest
-        self.deep = 34.0 if spec.kind == "mla" else 0.0
-        self.shown = self._shown_heads()
-        self.scene = Scene(-MARGIN, SHAPES + 122, -26.0, 300.0 + self.deep)
+    def __init__(self, walk: Walk, width: int, paint: Paint) -> None:
+        self.walk, self.spec, self.width, self.paint = walk, walk.spec, width, paint
+        self.out: list[str] = []
 
-    def _shown_heads(self) -> list[int]:
-        heads = self.spec.heads
-        if heads <= MAX_HEADS:
-            return list(range(heads))
-        group = min(self.spec.group, MAX_HEADS - 3)
-        first = max(group, MAX_HEADS - 2 - (MAX_HEADS - 2) % group) if group > 1 else MAX_HEADS - 2
-        return [*range(first), heads - 1]
+    def tone(self, head: int) -> str:
+        """The colour of a head; of its shared key head in GQA."""
+        spec = self.spec
+        return ansi(head_colour(head // spec.group if spec.group > 1 else head))
 
-    def width(self, size: int) -> float:
-        return size * self.unit
-
-    def draw(self) -> None:
-        self.scene.title(self.walk.spec.title, -16.0)
-        y = self.inputs(0.0)
-        q, k, v, y = self.projections(y)
-        y = self.heads(q, k, v, y)
-        self.output(y)
-        self.legend()
-
-    def shape(self, key: str, y: float) -> None:
-        """The step's name and shapes at the right of its row."""
-        step = self.walk.step(key)
-        self.scene.text(SHAPES, y, step.name, size=8.5, bold=True, align="left")
-        self.scene.text(SHAPES + 36, y, step.symbols, size=8, align="left")
-        self.scene.text(SHAPES + 76, y, step.concrete, size=8, align="left", colour=SOFT)
-
-    def inputs(self, y: float) -> float:
-        """X across the top; with cross-attention X over Q and C over K and V."""
-        width = self.width(self.spec.d_model)
-        if self.spec.kind == "cross":
-            self.x = self.scene.bar(self._middle(0, width), y, width, 9, NEUTRAL, "X, queries")
-            middle = COLUMN + GAP + (2 * COLUMN + GAP - width) / 2
-            self.c = self.scene.bar(
-                middle, y, width, 9, mix(NEUTRAL, "#5a4632", 0.55), "C, the other sequence"
-            )
-            self.shape("x", y + 1)
-            self.shape("context", y + 8)
+    def lines(self) -> list[str]:
+        walk, spec = self.walk, self.spec
+        cross = spec.kind == "cross"
+        tops = [f"X {walk.step('x').concrete}"]
+        if cross:
+            tops.append(f"C {walk.step('context').concrete}")
+        if cross:
+            self.beside([[(t, "strong")] for t in tops], ["queries", "keys and values"])
         else:
-            self.x = self.c = self.scene.bar(
-                (FULL - width) / 2, y, width, 9, NEUTRAL, "X, one row a token"
-            )
-            self.shape("x", y + 4.5)
-        return y + 24
-
-    def _middle(self, column: int, width: float) -> float:
-        return column * (COLUMN + GAP) + (COLUMN - width) / 2
-
-    def projections(self, y: float) -> tuple[list[Box], list[Box], list[Box], float]:
-        """The learned matrices, and Q, K and V cut into heads."""
-        spec, scene = self.spec, self.scene
-        low = y + self.deep
-        source, asking, above = self.c, self.x, y
-        rope = None
+            self.box([[(tops[0], "strong")]])
+        self.arrow()
         if spec.kind == "mla":
-            source, rope = self.latent(y)
-        if spec.query_latent:
-            asking, above = self.query_latent(y), low
-        groups = spec.kv_heads
-        columns = (
-            ("w_q", "W_Q", spec.heads, spec.score_dim, asking, above),
-            ("w_k", "W_K", groups, spec.score_dim, source, low),
-            ("w_v", "W_V", groups, spec.value_dim, source, low),
-        )
-        cut = []
-        for number, (_, name, heads, dim, origin, top) in enumerate(columns):
-            width = self.width(heads * dim)
-            left = self._middle(number, width)
-            own = self.width(heads * spec.head_dim) if name == "W_K" else width
-            block = self.stripes(self._middle(number, own), top, own, low + 24 - top, heads, name)
-            scene.arrow(origin.pull(block.centre), origin.bottom, block.centre, top)
-            segments = self.segments(left, low + 36, heads, dim, "QKV"[number])
-            scene.arrow(block.centre, block.bottom, block.centre, low + 36)
-            cut.append(segments)
-        if rope is not None:
-            self.join(rope, cut[1][-1])
-        first = {step.key for step in self.walk.steps}
-        for place, key in enumerate(("w_q", "w_k", "w_v")):
-            self.shape(key, low + 4 + 7 * place)
-        rows = ("view", "view_kv", "transpose", "transpose_kv", "cache", "rope_k")
-        for place, key in enumerate(key for key in rows if key in first):
-            self.shape(key, low + 35 + 7 * place)
-        return cut[0], cut[1], cut[2], low + 46
+            self.latents()
+            self.arrow()
+        lines = []
+        for letter, key in (("Q", "w_q"), ("K", "w_k"), ("V", "w_v")):
+            step = walk.step(key)
+            lines.append([(f"{letter} ", "strong"), (f"= {step.operation}  {step.concrete}", "")])
+            if letter == "K" and spec.rope_dim:
+                turned = ", rotated" if spec.turned else ""
+                lines[-1].append((f", then k_rope{turned}, in every head", "dim"))
+        self.box(lines)
+        text = f".view, .transpose(1, 2): Q {walk.step('transpose').concrete}"
+        if any(step.key == "transpose_kv" for step in walk.steps):
+            keys = "rope_k" if spec.kind == "mla" else "transpose_kv"
+            text += f", K {walk.step(keys).concrete}"
+        self.arrow(text)
+        self.heads()
+        self.arrow(f".transpose(1, 2).contiguous().view: {walk.step('concat').concrete}")
+        self.concat()
+        self.arrow("Z · sigmoid(G), G = X W_G" if self.spec.gated else "")
+        step = walk.step("w_o")
+        mixed = [("Y ", "strong"), (f"= {step.operation}  {step.concrete}", "")]
+        self.box([mixed, [("W_O mixes the heads", "dim")]])
+        return self.out
 
-    def query_latent(self, y: float) -> Box:
-        """MLA's latent of the queries, as wide as it is, above W_Q."""
-        width = max(self.width(self.spec.query_latent), 3.0)
-        box = self.scene.bar(self._middle(0, width), y + 2, width, 9, "#3d6f9c", "")
-        label = f"c_Q, latent {self.spec.query_latent:,}"
-        self.scene.text(box.x - 3, y + 6.5, label, size=8, align="right")
-        self.scene.arrow(self.x.pull(box.centre), self.x.bottom, box.centre, y + 2)
-        return box
+    def latents(self) -> None:
+        """What MLA makes first: the queries' latent, the keys' and values', the rotary key."""
+        steps = {step.key: step for step in self.walk.steps}
+        lines = []
+        for key, name, note in (
+            ("w_q_latent", "c_Q", "queries are made from it"),
+            ("w_latent", "c", "cached; K and V are rebuilt from it"),
+            ("w_k_rope", "k_rope", "cached; one for all heads"),
+            ("w_index_k", "k_I", "cached; the indexer's key"),
+            ("select", "selected", "by the index, for all heads"),
+        ):
+            if key in steps:
+                step = steps[key]
+                made = f"= {step.operation}  {step.concrete}"
+                lines.append([(f"{name} ", "strong"), (made, ""), ("  " + note, "dim")])
+        self.box(lines)
 
-    def join(self, rope: Box, last: Box) -> None:
-        """The rotary key, rotated, at the end of every head's key: the pale parts of K."""
-        part = last.width * self.spec.rope_dim / self.spec.score_dim
-        self.scene.curve(rope.centre, rope.bottom, last.x + last.width - part / 2, last.y, ROPE)
-        right = last.x + last.width + 3
-        self.scene.text(right, last.y - 4.2, "the same k_rope", size=7, align="left", colour=SOFT)
+    def centred(self, spans: Sequence[Span]) -> None:
+        wide = sum(cells_wide(self.plain(text)) for text, _ in spans)
+        left = " " * max(0, (self.width - wide) // 2)
+        self.out.append(left + self.paint.line(spans))
 
-    def latent(self, y: float) -> tuple[Box, Box | None]:
-        """MLA's latent c, from which K and V are rebuilt, and the rotary key beside it."""
-        spec = self.spec
-        width, rope = max(self.width(spec.latent), 3.0), max(self.width(spec.rope_dim), 1.5)
-        left = 2 * COLUMN + 1.5 * GAP - (width + rope) / 2
-        box = self.scene.bar(left, y + 2, width, 9, "#9c3d3d", "")
-        self.scene.text(left - 3, y + 6.5, f"c, latent {spec.latent}", size=8, align="right")
-        caption, rotary = "this is what a cache keeps", None
-        if spec.rope_dim:
-            rotary = self.scene.bar(left + width + 1, y + 2, rope, 9, ROPE, "")
-            self.scene.arrow(self.x.pull(rotary.centre), self.x.bottom, rotary.centre, y + 2)
-            caption = f"k_rope {spec.rope_dim}; a cache keeps these two"
-        self.scene.text(left + width + rope + 4, y + 6.5, caption, size=8, align="left")
-        self.scene.arrow(self.x.pull(box.centre), self.x.bottom, box.centre, y + 2)
-        rows = ("w_q_latent", "w_latent", "w_k_rope")
-        first = {step.key for step in self.walk.steps}
-        for place, key in enumerate(key for key in rows if key in first):
-            self.shape(key, y + 7 * place)
-        return Box(left, y + 2, width, 9), rotary
+    def plain(self, text: str) -> str:
+        """The text as it will be written, to measure it."""
+        return Paint(colour=False, ascii_only=self.paint.ascii_only)(text)
 
-    def stripes(
-        self, x: float, y: float, width: float, height: float, heads: int, name: str
-    ) -> Box:
-        """A learned matrix whose columns belong to heads."""
-        for h in range(heads):
-            shade = mix(self.tone(h, heads), "#ffffff", 0.55)
-            self.scene.rect(x + h * width / heads, y, width / heads, height, shade)
-        self.scene.frame(x, y, width, height)
-        if width > 14:
-            self.scene.text(x + width / 2, y + height / 2, name, size=10, bold=True)
-        else:
-            self.scene.text(x - 3, y + height / 2, name, size=10, bold=True, align="right")
-        return Box(x, y, width, height)
+    def arrow(self, text: str = "") -> None:
+        self.centred([("│", "dim")])
+        if text:
+            self.centred([(text, "dim")])
+        self.centred([("▼", "dim")])
 
-    def tone(self, index: int, heads: int) -> str:
-        """Query heads that share a key are shades of the shared key's colour."""
-        spec = self.spec
-        if spec.group == 1:
-            return head_colour(index)
-        if heads == spec.kv_heads and heads != spec.heads:
-            return head_colour(index)
-        group, place = divmod(index, spec.group)
-        return mix(head_colour(group), "#ffffff", 0.5 * place / max(1, spec.group - 1))
+    def box(self, lines: Sequence[Sequence[Span]]) -> None:
+        inner = max(sum(cells_wide(self.plain(t)) for t, _ in line) for line in lines)
+        self.centred([("┌" + "─" * (inner + 2) + "┐", "dim")])
+        for line in lines:
+            gap = inner - sum(cells_wide(self.plain(t)) for t, _ in line)
+            self.centred([("│ ", "dim"), *line, (" " * gap, ""), (" │", "dim")])
+        self.centred([("└" + "─" * (inner + 2) + "┘", "dim")])
 
-    def segments(self, x: float, y: float, heads: int, dim: int, name: str) -> list[Box]:
-        """One bar cut into heads."""
-        each = self.width(dim)
-        gap = min(1.0, each * 0.12)
-        boxes = []
-        for h in range(heads):
-            tone = self.tone(h, heads)
-            box = Box(x + h * each + gap / 2, y, each - gap, 10)
-            self.scene.rect(box.x, y, box.width, 10, tone)
-            rope = self.spec.rope_dim if name in "QK" else 0
-            if rope:
-                part = box.width * rope / dim
-                self.scene.rect(box.x + box.width - part, y, part, 10, mix(tone, "#ffffff", 0.5))
-            if heads <= LABELLED and box.width > 4.5:
-                self.scene.text(box.centre, y + 5, str(h), size=7, colour=ink(tone))
-            boxes.append(box)
-        label = f"{name}: {heads} head{'s' * (heads > 1)} of {dim}"
-        beside = x + heads * each / 2 - 3
-        self.scene.text(beside, y - 4.2, label, size=7, colour=SOFT, align="right")
-        return boxes
+    def beside(self, boxes: Sequence[Sequence[Span]], captions: Sequence[str]) -> None:
+        """Two boxes next to each other: the two sequences of cross-attention."""
+        sizes = [
+            max(sum(cells_wide(t) for t, _ in line), cells_wide(caption))
+            for line, caption in zip(boxes, captions, strict=True)
+        ]
+        gap = ("     ", "")
+        edge: list[Span] = []
+        for size in sizes:
+            edge += [gap, ("┌" + "─" * (size + 2) + "┐", "dim")]
+        self.centred(edge[1:])
+        for rows in (boxes, [[(caption, "dim")] for caption in captions]):
+            line: list[Span] = []
+            for spans, size in zip(rows, sizes, strict=True):
+                space = size - sum(cells_wide(t) for t, _ in spans)
+                line += [gap, ("│ ", "dim"), *spans, (" " * space, ""), (" │", "dim")]
+            self.centred(line[1:])
+        edge = []
+        for size in sizes:
+            edge += [gap, ("└" + "─" * (size + 2) + "┘", "dim")]
+        self.centred(edge[1:])
 
-    def heads(self, q: list[Box], k: list[Box], v: list[Box], y: float) -> float:
-        """One map a head, fed by its queries and the keys it reads; below it what it hands on."""
-        spec, scene = self.spec, self.scene
-        slots = len(self.shown) + (len(self.shown) < spec.heads)
-        slot = FULL / slots
-        side = min(30.0, slot * 0.72)
-        wide, high = self._map_size(side)
-        top = y + 38
-        place = {}
-        for number, head in enumerate(self.shown):
-            skip = len(self.shown) < spec.heads and head == spec.heads - 1
-            place[head] = (number + skip + 0.5) * slot
-        if len(self.shown) < spec.heads:
-            scene.text((slots - 1.5) * slot, top + high / 2, "…", size=16, colour=SOFT)
-        groups: dict[int, list[int]] = {}
-        for head in self.shown:
-            groups.setdefault(head // spec.group, []).append(head)
+    def heads(self) -> None:
+        """A row of boxes, one a head, with the shape of its map and of its output."""
+        spec, walk = self.spec, self.walk
+        map_shape = "×".join(map(str, walk.step("scores").shape[2:]))
+        out_shape = "×".join(map(str, walk.step("heads").shape[2:]))
+        texts = [["head {h}"], [f"A {map_shape}"], [f"Z {out_shape}"]]
         if spec.group > 1:
-            self._group_boxes(groups, place, wide, top, high)
-        for head in self.shown:
-            centre, group = place[head], head // spec.group
-            tone = self.tone(head, spec.heads)
-            scene.curve(q[head].centre, y, centre - wide * 0.28, top, tone)
-            scene.curve(k[group].centre, y, centre, top, self.tone(group, len(k)), dashed=True)
-            scene.curve(
-                v[group].centre, y, centre + wide * 0.28, top, self.tone(group, len(v)), faint=True
-            )
-            self._map(centre - wide / 2, top, wide, high, tone)
-            if slot > 14:
-                scene.text(centre, top - 3, f"head {head}", size=7, halo=True)
-        bottom = top + high
-        each = max(self.width(spec.value_dim), 0.6)
-        self.outputs = {}
-        for head in self.shown:
-            tone = self.tone(head, spec.heads)
-            box = Box(place[head] - each / 2, bottom + 13, each, 9)
-            scene.arrow(place[head], bottom, place[head], bottom + 13, tone)
-            scene.rect(box.x, box.y, each, 9, tone)
-            self.outputs[head] = box
-        self.shape("scores", top + high / 2 - 4)
-        self.shape("softmax", top + high / 2 + 4)
-        self.shape("heads", bottom + 17.5)
-        note = "softmax(Q Kᵀ"
-        note += f" · {spec.scale_text}" if spec.scaled else ""
-        note += " + M) V" if spec.causal or spec.window else ") V"
-        self.scene.text(SHAPES, top + high / 2 - 13, note, size=8, align="left", colour=SOFT)
-        return bottom + 22
-
-    def _map_size(self, side: float) -> tuple[float, float]:
-        """S wide and T high, not too far from square."""
-        t, s = self.walk.step("scores").sizes[2:]
-        if t is None or s is None:
-            return (side, side) if self.spec.kind != "cross" else (side, side * 0.7)
-        ratio = min(max(t / s, 0.25), 1.6)
-        return (side, side * ratio) if ratio <= 1 else (side / ratio, side)
-
-    def _map(self, x: float, y: float, wide: float, high: float, tone: str) -> None:
-        """A map [T, S]; what the mask blocks is left white."""
-        spec = self.spec
-        one_row = self.walk.run.cache is not None
-        light = mix(tone, "#ffffff", 0.35)
-        if one_row or not (spec.causal or spec.window):
-            self.scene.rect(x, y, wide, high, light)
-        else:
-            band = 1.0
-            if spec.window is not None:
-                t = self.walk.run.seq
-                band = min(1.0, spec.window / t) if t else 0.35
-            self.scene.band(x, y, wide, high, light, band, causal=spec.causal)
-        self.scene.frame(x, y, wide, high)
-
-    def _group_boxes(
-        self,
-        groups: dict[int, list[int]],
-        place: dict[int, float],
-        wide: float,
-        top: float,
-        high: float,
-    ) -> None:
-        """A tinted field behind the query heads that read the same keys and values."""
-        for group, heads in groups.items():
-            left = min(place[h] for h in heads) - wide * 0.62
-            right = max(place[h] for h in heads) + wide * 0.62
-            self.scene.rect(
-                left, top - 8, right - left, high + 18, mix(head_colour(group), "#ffffff", 0.86)
-            )
-            self.scene.text(
-                (left + right) / 2,
-                top + high + 5.5,
-                f"read K, V {group}",
-                size=6.5,
-                colour=SOFT,
-                halo=False,
-            )
-
-    def output(self, y: float) -> None:
-        """The concat, W_O whose rows belong to heads, and Y."""
-        spec, scene = self.spec, self.scene
-        each = self.width(spec.value_dim)
-        total = each * spec.heads
-        left, top = (FULL - total) / 2, y + 20
-        for h in range(spec.heads):
-            tone = self.tone(h, spec.heads)
-            scene.rect(left + h * each, top, each, 9, tone)
-            if h in self.outputs:
-                box = self.outputs[h]
-                scene.curve(box.centre, box.bottom, left + (h + 0.5) * each, top, tone)
-        scene.frame(left, top, total, 9)
-        scene.text(left - 3, top + 4.5, "concat", size=8, align="right")
-        width, block = self.width(spec.d_model), top + 21
-        x = (FULL - width) / 2
-        height = 26.0
-        for h in range(spec.heads):
-            shade = mix(self.tone(h, spec.heads), "#ffffff", 0.55)
-            scene.rect(x, block + h * height / spec.heads, width, height / spec.heads, shade)
-        scene.frame(x, block, width, height)
-        scene.text(FULL / 2, block + height / 2, "W_O", size=10, bold=True, halo=True)
-        scene.text(
-            x - 3,
-            block + height / 2,
-            "its rows belong to heads:\nhere they are mixed",
-            size=7,
-            align="right",
-            colour=SOFT,
+            texts.insert(1, ["K,V {g}"])
+        rows: list[list[Span]] = [[] for _ in range(len(texts) + 2)]
+        inner = max(
+            cells_wide(self.plain(text[0].format(h=spec.heads - 1, g=spec.kv_heads - 1)))
+            for text in texts
         )
-        scene.arrow(FULL / 2, top + 9, FULL / 2, block)
-        scene.bar(x, block + height + 12, width, 9, MIXED, "Y, all heads mixed")
-        scene.arrow(FULL / 2, block + height, FULL / 2, block + height + 12)
-        self.shape("untranspose", top - 6)
-        self.shape("concat", top + 5)
-        self.shape("w_o", block + height + 16)
-        self.bottom = block + height + 24
+        for place, head in enumerate(_shown(spec, (self.width + 1) // (inner + 3))):
+            if head is None:
+                for row in rows:
+                    row.append((" … " if row is rows[2] else "   ", "dim"))
+                continue
+            tone = self.tone(head)
+            gap: Span = (" " if place else "", "")
+            rows[0] += [gap, ("┌" + "─" * inner + "┐", tone)]
+            for row, (text,) in zip(rows[1:-1], texts, strict=True):
+                shown = text.format(h=head, g=head // spec.group)
+                shown += " " * (inner - cells_wide(self.plain(shown)))
+                row += [gap, ("│", tone), (shown, tone), ("│", tone)]
+            rows[-1] += [gap, ("└" + "─" * inner + "┘", tone)]
+        for row in rows:
+            self.centred(row)
+        scale = f" · {spec.scale_text}" if spec.scaled else ""
+        mask = " + mask" if spec.causal or spec.window else ""
+        self.centred([(f"A = softmax(Q Kᵀ{scale}{mask}), Z = A V, in every head", "dim")])
 
-    def legend(self) -> None:
-        """The scale, and what the lines are."""
-        self.scene.crop(self.bottom + 12)
-        text = "widths in proportion; line styles: solid Q, dashed K, faint V"
-        if self.spec.group > 1:
-            text += "; heads of one hue share a key head"
-        if self.spec.causal or self.spec.window:
-            text += "; white in a map: masked"
-        self.scene.text(-MARGIN + 4, self.bottom + 5, text, size=7, align="left", colour=SOFT)
+    def concat(self) -> None:
+        """The heads side by side in one bar."""
+        spec = self.spec
+        each = max(1, min(8, (self.width - 6) // spec.heads))
+        count = min(spec.heads, (self.width - 6) // each)
+        spans: list[Span] = [("│", "dim")]
+        for head in range(count):
+            block = "█" * (each - 1) + ("▓" if each > 1 else "█")
+            spans.append((block, self.tone(head)))
+        if count < spec.heads:
+            spans.append(("…", "dim"))
+        self.centred([*spans, ("│", "dim")])
+
+
+def _shown(spec: AttentionSpec, room: int) -> list[int | None]:
+    """The heads that get a box, at most ``room``; None stands for those left out."""
+    room = max(3, room)
+    if spec.heads <= room:
+        return list(range(spec.heads))
+    return [*range(room - 2), None, spec.heads - 1]

@@ -9,10 +9,10 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from attnviz.drawing.canvas import rendered
-from attnviz.features.shapes.costs.sweep import Sweep
-from attnviz.features.shapes.drawing.colours import HEADS, MIXED, NEUTRAL
-from attnviz.features.shapes.drawing.units import count, plural, size
-from attnviz.features.shapes.worked.softmax_scale import Scaling
+from attnviz.drawing.charts import open_sides
+from attnviz.features.shapes.sweep import Sweep
+from attnviz.features.shapes.table import HEADS, MIXED, NEUTRAL, count, plural, size
+from attnviz.features.shapes.worked import Scaling
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,21 +22,32 @@ BLUE, ORANGE, GREEN = HEADS[0], HEADS[5], HEADS[2]
 _NAMES = {"seq": "sequence length T", "d-model": "model width D", "heads": "heads H"}
 
 
-def _axes(figure: Figure, place: Any, x: str, y: str) -> Axes:
-    axes = figure.add_subplot(place)
-    axes.set_xlabel(x, color=MIXED, fontsize=9)
-    axes.set_ylabel(y, color=MIXED, fontsize=9)
-    axes.tick_params(labelsize=8, colors=MIXED, which="both", length=2.5)
-    axes.grid(True, which="major", color="#e4e6ea", linewidth=0.6)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color(NEUTRAL)
-    return axes
+def _panels(title: str, *labels: tuple[str, str], high: float = 4.4) -> tuple[Figure, list[Axes]]:
+    """Lay out axes side by side under a title, by the names of their two axes."""
+    figure = Figure(figsize=(9.6, high), layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1))
+    figure.suptitle(title, fontsize=11, color=MIXED)
+    grid, panels = figure.add_gridspec(1, 2, wspace=0.06), []
+    for column, (x, y) in enumerate(labels):
+        axes = figure.add_subplot(grid[0, column])
+        axes.set_xlabel(x, color=MIXED, fontsize=9)
+        axes.set_ylabel(y, color=MIXED, fontsize=9)
+        axes.tick_params(labelsize=8, colors=MIXED, which="both", length=2.5)
+        axes.grid(True, which="major", color="#e4e6ea", linewidth=0.6)
+        open_sides(axes, "top", "right")
+        for side in ("left", "bottom"):
+            axes.spines[side].set_color(NEUTRAL)
+        panels.append(axes)
+    return figure, panels
 
 
-def _curve(axes: Axes, xs: Sequence[int], ys: Sequence[float], colour: str, label: str) -> None:
-    axes.plot(xs, ys, color=colour, marker="o", markersize=3.5, linewidth=1.8, label=label)
+def _curves(
+    axes: Axes, xs: Sequence[int], *curves: tuple[str, str, Sequence[float]], place: str = "best"
+) -> None:
+    """Draw curves by colour and label, with their legend."""
+    for colour, label, ys in curves:
+        axes.plot(xs, ys, color=colour, marker="o", markersize=3.5, linewidth=1.8, label=label)
+    frame: Any = {"facecolor": "white", "edgecolor": "none", "framealpha": 0.9, "loc": place}
+    axes.legend(fontsize=8.5, **frame)
 
 
 def sweep_figure(sweep: Sweep, format: str) -> bytes:
@@ -44,36 +55,28 @@ def sweep_figure(sweep: Sweep, format: str) -> bytes:
 
     Where key heads are swept: what decoding a token reads, and the FLOPs a byte.
     """
-    if sweep.points[0].decoding is not None:
+    if sweep.variable == "kv-heads":
         return _key_heads_figure(sweep, format)
 
     def build() -> Figure:
-        figure = Figure(figsize=(9.6, 4.4), layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1))
-        figure.suptitle(sweep.subject, fontsize=11, color=MIXED)
-        grid = figure.add_gridspec(1, 2, wspace=0.06)
-        x_name = _NAMES.get(sweep.variable, "context length S")
-        xs = [point.value for point in sweep.points]
-        costs = _axes(figure, grid[0, 0], x_name, "FLOPs of one layer")
-        _curve(costs, xs, [p.projection_flops for p in sweep.points], BLUE, "projections, O(T·D²)")
-        _curve(
+        x = _NAMES.get(sweep.variable, "context length S")
+        labels = (x, "FLOPs of one layer"), (x, "memory of the attention weights")
+        figure, (costs, memory) = _panels(sweep.subject, *labels)
+        points, xs = sweep.points, [p.value for p in sweep.points]
+        _curves(
             costs,
             xs,
-            [p.attention_flops for p in sweep.points],
-            ORANGE,
-            "attention itself, O(T²·D)",
+            (BLUE, "projections, O(T·D²)", [p.projection_flops or 0 for p in points]),
+            (ORANGE, "attention itself, O(T²·D)", [p.attention_flops or 0 for p in points]),
+            place="upper left",
         )
         _mark_crossing(costs, sweep)
-        costs.legend(
-            facecolor="white", edgecolor="none", framealpha=0.9, fontsize=8.5, loc="upper left"
-        )
-        memory = _axes(figure, grid[0, 1], x_name, "memory of the attention weights")
-        label = f"all of them kept, {sweep.points[0].run.number}"
-        _curve(memory, xs, [p.materialized for p in sweep.points], ORANGE, label)
-        _curve(
-            memory, xs, [p.streamed for p in sweep.points], GREEN, "handed out in blocks, float32"
-        )
-        memory.legend(
-            facecolor="white", edgecolor="none", framealpha=0.9, fontsize=8.5, loc="upper left"
+        _curves(
+            memory,
+            xs,
+            (ORANGE, f"all of them kept, {sweep.run.number}", [p.weights_bytes for p in points]),
+            (GREEN, "handed out in blocks, float32", [p.streamed_bytes or 0 for p in points]),
+            place="upper left",
         )
         for axes in (costs, memory):
             axes.set_xscale("log")
@@ -89,35 +92,33 @@ def sweep_figure(sweep: Sweep, format: str) -> bytes:
 
 
 def _key_heads_figure(sweep: Sweep, format: str) -> bytes:
-    steps = [(point.value, point.decoding) for point in sweep.points if point.decoding is not None]
-    groups, run = [value for value, _ in steps], sweep.points[0].run
+    steps, run = sweep.points, sweep.run
+    groups = [step.value for step in steps]
 
     def build() -> Figure:
-        figure = Figure(figsize=(9.6, 4.4), layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1))
-        figure.suptitle(
+        title = (
             f"{sweep.subject}: one layer decodes a "
-            f"token of {plural(run.batch or 1, 'sequence')} on {plural(run.seq or 0, 'token')}",
-            fontsize=11,
-            color=MIXED,
+            f"token of {plural(run.batch or 1, 'sequence')} on {plural(run.seq or 0, 'token')}"
         )
-        grid = figure.add_gridspec(1, 2, wspace=0.06)
-        read = _axes(figure, grid[0, 0], "key heads G", "bytes read")
-        label = f"keys and values, {run.cached}"
-        _curve(read, groups, [step.cache for _, step in steps], ORANGE, label)
-        _curve(read, groups, [step.weights for _, step in steps], BLUE, f"weights, {run.number}")
+        labels = ("key heads G", "bytes read"), ("key heads G", "FLOPs per byte read")
+        figure, (read, pace) = _panels(title, *labels)
+        read.margins(y=0.18)
+        caches, weights = [s.cache_bytes or 0 for s in steps], [s.weights_bytes for s in steps]
+        _curves(
+            read,
+            groups,
+            (ORANGE, f"keys and values, {run.cached}", caches),
+            (BLUE, f"weights, {run.number}", weights),
+        )
         read.set_yscale("log", base=2)
         read.yaxis.set_major_formatter(lambda value, _: size(value))
-        pace = _axes(figure, grid[0, 1], "key heads G", "FLOPs per byte read")
-        _curve(pace, groups, [step.intensity for _, step in steps], GREEN, "arithmetic intensity")
+        intensity = [step.flops_per_byte or 0 for step in steps]
+        _curves(pace, groups, (GREEN, "arithmetic intensity", intensity))
         pace.set_ylim(bottom=0)
         for axes in (read, pace):
             axes.set_xscale("log", base=2)
             axes.set_xticks(groups, [str(group) for group in groups])
             axes.minorticks_off()
-            axes.margins(y=0.18)
-            axes.legend(
-                facecolor="white", edgecolor="none", framealpha=0.9, fontsize=8.5, loc="best"
-            )
         return figure
 
     return bytes(rendered(build, format, DPI))
@@ -130,7 +131,7 @@ def _mark_crossing(axes: Axes, sweep: Sweep) -> None:
     first, last = sweep.points[0], sweep.points[-1]
     if not first.value <= equal <= last.value:
         return
-    height = first.projection_flops / first.value * equal
+    height = (first.projection_flops or 0) / first.value * equal
     axes.plot([equal], [height], marker="D", markersize=8, color=MIXED, zorder=5, linestyle="none")
     axes.axvline(equal, color=NEUTRAL, linewidth=0.8, linestyle=(0, (3, 3)), zorder=0)
     axes.annotate(
@@ -147,28 +148,22 @@ def scaling_figure(result: Scaling, format: str) -> bytes:
     """Entropy and gradient of softmax by head width, with and without 1/√d."""
 
     def build() -> Figure:
-        figure = Figure(figsize=(9.6, 4.2), layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1))
         title = f"softmax over {result.keys} keys, standard normal queries and keys"
-        figure.suptitle(title, fontsize=11, color=MIXED)
-        grid = figure.add_gridspec(1, 2, wspace=0.06)
+        labels = (
+            ("head width d", "entropy of a row, bits"),
+            ("head width d", "size of the softmax gradient"),
+        )
+        figure, panels = _panels(title, *labels, high=4.2)
         widths = [row.d for row in result.rows]
-        for column, (name, label) in enumerate(
-            (
-                ("entropy_bits", "entropy of a row, bits"),
-                ("gradient_norm", "size of the softmax gradient"),
+        for axes, name in zip(panels, ("entropy_bits", "gradient_norm"), strict=True):
+            scaled, raw = (
+                [getattr(getattr(row, which), name) for row in result.rows]
+                for which in ("scaled", "raw")
             )
-        ):
-            axes = _axes(figure, grid[0, column], "head width d", label)
-            for which, colour, text in (
-                ("scaled", GREEN, "scores · 1/√d"),
-                ("raw", ORANGE, "raw scores"),
-            ):
-                values = [getattr(getattr(row, which), name) for row in result.rows]
-                _curve(axes, widths, values, colour, text)
+            _curves(axes, widths, (GREEN, "scores · 1/√d", scaled), (ORANGE, "raw scores", raw))
             axes.set_xscale("log", base=2)
             axes.set_xticks(widths, [str(width) for width in widths])
             axes.set_ylim(bottom=0)
-            axes.legend(facecolor="white", edgecolor="none", framealpha=0.9, fontsize=8.5)
         return figure
 
     return bytes(rendered(build, format, DPI))

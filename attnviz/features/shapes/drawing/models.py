@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from attnviz.attention.costs import cache_elements, parameters
 from attnviz.attention.spec import AttentionSpec, RunSizes
 from attnviz.drawing.labels import ranges
 from attnviz.errors import Message
-from attnviz.features.shapes.costs.compare import DEFAULT_TOKENS, stack_of
-from attnviz.features.shapes.costs.decode import cache_bytes
-from attnviz.features.shapes.drawing.units import percent, plural, size
+from attnviz.features.shapes.costs import DEFAULT_TOKENS, cache_bytes, stack_of
+from attnviz.features.shapes.result import Compared, PresetSizes
 from attnviz.features.shapes.table import (
     Column,
     Printed,
@@ -20,13 +19,14 @@ from attnviz.features.shapes.table import (
     TableCell,
     cell,
     numbers,
+    percent,
+    plural,
+    size,
     table_of,
 )
-from attnviz.features.shapes.verified import Compared
-from attnviz.features.shapes.walk.verify import Verification
+from attnviz.features.shapes.verify import Verification
 from attnviz.models.configs.linear import StateGroup
 from attnviz.models.configs.model import ModelSpec, group_parameters
-from attnviz.models.configs.presets import Preset
 
 
 def model_table(model: ModelSpec) -> Table:
@@ -40,6 +40,14 @@ def model_table(model: ModelSpec) -> Table:
         Column("parameters", "params", "right"),
         Column("cache_elements", "cache/token", "right", optional=1),
     )
+    blank = cell("", "", "")
+
+    def row(layers: tuple[int, ...], *cells: TableCell) -> Row:
+        return Row((cell(_counted(layers), "strong", ranges(layers)), *cells))
+
+    def number(value: int, tone: str = "") -> TableCell:
+        return cell(f"{value:,}", tone, value)
+
     rows = []
     for group in model.groups:
         spec = group.spec
@@ -48,50 +56,20 @@ def model_table(model: ModelSpec) -> Table:
             heads += f" on {spec.kv_heads}"
         kind = "" if spec.kind == "cross" else f"{spec.kind.upper()}, "
         extras = "".join(f", with {name}" for name, _ in spec.extras)
-        rows.append(
-            Row(
-                (
-                    cell(_counted(group.layers), "strong", ranges(group.layers)),
-                    cell(f"{kind}{group.label}{extras}"),
-                    cell(heads, "H"),
-                    cell(spec.head_dim, "d", spec.head_dim),
-                    cell(f"{parameters(spec).total:,}", "", parameters(spec).total),
-                    cell(f"{group_parameters(group):,}", "", group_parameters(group)),
-                    cell(*_cache(spec)),
-                )
-            )
-        )
-    blank = cell("", "", "")
-    rows += [
-        Row(
-            (
-                cell(_counted(group.layers), "strong", ranges(group.layers)),
-                cell(f"linear, {group.state.rule}"),
-                cell(str(group.state.heads), "H"),
-                cell(group.state.value_dim, "d", group.state.value_dim),
-                blank,
-                blank,
-                cell("0", "", 0),
-            )
-        )
-        for group in model.states
-    ]
-    total = model.attention_parameters
-    rows.append(
-        Row(
-            (
-                cell("all", "strong"),
-                cell("attention", "strong"),
-                *(blank,) * 3,
-                cell(f"{total:,}", "strong", total),
-                blank,
-            )
-        )
-    )
+        counts = number(parameters(spec).total), number(group_parameters(group))
+        what, dim = cell(f"{kind}{group.label}{extras}"), cell(spec.head_dim, "d", spec.head_dim)
+        rows.append(row(group.layers, what, cell(heads, "H"), dim, *counts, cell(*_cache(spec))))
+    for stack in model.states:
+        state, what = stack.state, cell(f"linear, {stack.state.rule}")
+        dim = cell(state.value_dim, "d", state.value_dim)
+        states = cell(str(state.heads), "H")
+        rows.append(row(stack.layers, what, states, dim, blank, blank, cell("0", "", 0)))
+    total = number(model.attention_parameters, "strong")
+    attention = cell("all", "strong"), cell("attention", "strong")
+    rows.append(Row((*attention, *(blank,) * 3, total, blank)))
     if model.whole and model.share is not None:
         share = cell(f"the whole model; attention is {percent(model.share)} of it")
-        whole = cell(f"{model.whole:,}", "", model.whole)
-        rows.append(Row((blank, share, *(blank,) * 3, whole, blank)))
+        rows.append(Row((blank, share, *(blank,) * 3, number(model.whole), blank)))
     return Table("", columns, tuple(rows))
 
 
@@ -208,24 +186,22 @@ def _counted(numbers: tuple[int, ...]) -> str:
     return shown if shown.count(",") < 2 else plural(len(numbers), "layer")
 
 
-def presets_printed(known: Mapping[str, Preset]) -> Printed:
+def presets_printed(known: Sequence[PresetSizes]) -> Printed:
     """Typical sizes, one row a model."""
-    spec = {name: preset.model.main.spec for name, preset in known.items()}
-    model = {name: preset.model for name, preset in known.items()}
     kind, source = Column("kind", "kind", optional=1), Column("source", "source", "left", 16, 1)
     table = table_of(
         known,
-        (Column("preset", "preset"), lambda name: cell(name, "strong")),
-        numbers("year", "year", lambda name: known[name].year, str, "dim", 1),
-        (kind, lambda name: cell(spec[name].kind.upper(), "", spec[name].kind)),
-        numbers("layers", "layers", lambda n: sum(len(g.layers) for g in model[n].groups), str),
-        numbers("d_model", "D", lambda name: spec[name].d_model, tone="D"),
-        numbers("heads", "H", lambda name: spec[name].heads, str, "H"),
-        numbers("kv_heads", "G", lambda name: spec[name].kv_heads, str, "G"),
-        numbers("head_dim", "d", lambda name: spec[name].head_dim, str, "d"),
-        numbers("attention_parameters", "attention", lambda n: model[n].attention_parameters),
-        numbers("share", "of model", lambda n: model[n].share, lambda share: percent(share or 0)),
-        (source, lambda n: cell(_shown_source(known[n].source), "dim", known[n].source)),
+        (Column("preset", "preset"), lambda one: cell(one.name, "strong")),
+        numbers("year", "year", "year", str, "dim", 1),
+        (kind, lambda one: cell(one.layer.kind.upper(), "", one.layer.kind)),
+        numbers("layers", "layers", "layers", str),
+        numbers("d_model", "D", "layer.d_model", tone="D"),
+        numbers("heads", "H", "layer.heads", str, "H"),
+        numbers("kv_heads", "G", "layer.kv_heads", str, "G"),
+        numbers("head_dim", "d", "layer.head_dim", str, "d"),
+        numbers("attention_parameters", "attention", "attention_parameters"),
+        numbers("share", "of model", "share", lambda share: percent(share or 0)),
+        (source, lambda one: cell(_shown_source(one.source), "dim", one.source)),
     )
     return Printed(
         f"{len(known)} published models: typical sizes of attention",

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from attnviz.drawing import braille
-from attnviz.features.shapes.drawing.units import count
-from attnviz.features.shapes.table import Paint, cells_wide
+from attnviz.features.shapes.table import Paint, cells_wide, count
 
 _ASCII_MARKS = "*o+x"
 HEIGHT = 16
@@ -44,16 +43,9 @@ def plot(
     mark: Mark | None = None,
     y_log: bool = True,
 ) -> list[str]:
-    """Lines of text: a legend, the curves with their axes, and the mark's sentence.
+    """Plot curves in ``width`` columns: a legend, their axes, and the mark's sentence.
 
-    Args:
-        curves: at least one point in all.
-        width: columns to use.
-        paint: colours, or ASCII.
-        x_name: what the horizontal axis holds (logarithmic).
-        y_name: what the vertical axis holds.
-        mark: a point to mark.
-        y_log: whether the vertical axis is logarithmic too.
+    The horizontal axis is logarithmic, the vertical one where ``y_log``.
     """
     points = [p for curve in curves for p in curve.points if p[0] > 0 and (p[1] > 0 or not y_log)]
     if not points:

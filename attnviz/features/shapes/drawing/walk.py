@@ -12,18 +12,20 @@ from attnviz.attention.costs import (
 from attnviz.attention.spec import AttentionSpec, LayerAxes, RunSizes
 from attnviz.attention.symbolic import Amount
 from attnviz.errors import Message
-from attnviz.features.shapes.drawing.units import amount, percent, size
+from attnviz.features.shapes.steps import Step, Walk
 from attnviz.features.shapes.table import (
     Column,
     Printed,
     Row,
     Table,
     TableCell,
+    amount,
     cell,
+    percent,
     shape_cell,
+    size,
     stacked,
 )
-from attnviz.features.shapes.walk.steps import Step, Walk
 
 WIDE = 108
 COUNTING = (

@@ -1,0 +1,451 @@
+"""A film described: what it says in words and spans, its lines of bars, its rows, findings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+
+from rich import box
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from attnviz.core.findings import Figures, Finding, Measure
+from attnviz.drawing import paper
+from attnviz.drawing.description import Column, Listing
+from attnviz.drawing.labels import counted, model_name, percent, signs, visible
+from attnviz.drawing.palette import mix
+from attnviz.drawing.tables import Row, which_head
+from attnviz.drawing.terminal import Line
+from attnviz.features.film.result import (
+    IN_CONTEXT,
+    Event,
+    Film,
+    Formation,
+    HeadFilm,
+    Order,
+    StepCurve,
+)
+from attnviz.scoring.roles import ROLES, SHOWN
+
+METHOD = (
+    "A head formed at the first checkpoint of its last rise past the middle between the highest "
+    "value of its role's score and the lowest before that. Intervals of steps are 95 % of a "
+    "bootstrap over texts and over what neighbouring checkpoints do, and begin at the checkpoint "
+    "before, since nothing is known of what is between two. In-context score: loss late in a text "
+    "minus loss early in it (Olsson et al. 2022)."
+)
+
+
+def _targets() -> set[str]:
+    """Scores of the weight on what a role looks at."""
+    return {bound.score for role in ROLES.values() for bound in role.evidence} - {"entropy_share"}
+
+
+_KINDS = {
+    "previous": "previous-token", "next": "next-token", "duplicate": "duplicate-token",
+    "first": "attention-sink",
+}  # fmt: skip
+"""What heads of a role are called, where that is not the role's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Steps at which a head has a role.
+
+    Attributes:
+        role: its title.
+        start: the first step; ``end`` the last one.
+        end: see ``start``.
+        vanished: the step at which the role is gone; None where the film ends with it.
+    """
+
+    role: str
+    start: int
+    end: int
+    vanished: int | None
+
+    @property
+    def steps(self) -> str:
+        """The steps in words, such as ``60–240`` or ``from 720``."""
+        if self.vanished is None:
+            return f"from {self.start:,}"
+        return f"{self.start:,}" if self.start == self.end else f"{self.start:,}–{self.end:,}"
+
+
+def spans(film: Film, head: HeadFilm) -> tuple[Stretch, ...]:
+    """When its roles appear and vanish, in the order of their appearance."""
+    stretches: list[Stretch] = []
+    for title in dict.fromkeys(title for roles in head.roles for title in roles):
+        start: int | None = None
+        for place, step in enumerate(film.steps):
+            if title in head.roles[place]:
+                start = step if start is None else start
+            elif start is not None:
+                stretches.append(Stretch(title, start, film.steps[place - 1], step))
+                start = None
+        if start is not None:
+            stretches.append(Stretch(title, start, film.steps[-1], None))
+    return tuple(sorted(stretches, key=lambda span: (span.start, span.role)))
+
+
+def known_by(head: HeadFilm) -> tuple[str | None, str]:
+    """What a head is drawn by: its last role that a score stands for, and that score.
+
+    A head without one is drawn by the share of weight that is highest at any step.
+    """
+    for roles in reversed(head.roles):
+        for title in roles:
+            if title in ROLES:
+                scores = [evidence.score for evidence in ROLES[title].evidence]
+                return title, next((s for s in scores if s in head.scores), scores[0])
+    targets = _targets()
+    shares = [name for name in head.scores if name in targets] or list(head.scores)
+    return None, max(shares, key=lambda name: _most(head.scores[name]))
+
+
+def _most(curve: StepCurve) -> float:
+    return max((value for value in curve.mean if value is not None), default=0.0)
+
+
+def score_title(name: str) -> str:
+    """A score as it is called in pictures."""
+    return name.replace("_", " ")
+
+
+def run_name(film: Film) -> str:
+    """The model, by the folder of the run where checkpoints lie in one; empty for none."""
+    if paper.current().name:
+        return str(paper.current().name)
+    run, _, last = film.source.model.rpartition("/")
+    numbered = re.search(r"(\d+)$", last)
+    if "@" in last or not numbered or int(numbered[1]) != film.steps[-1]:
+        return model_name(film.source)
+    return visible(run.rpartition("/")[2]) if run else ""
+
+
+def title(film: Film) -> str:
+    """What is shown."""
+    name = run_name(film)
+    return f"Heads during training: {name}" if name else f"Heads during training, {_steps(film)}"
+
+
+def clearest(film: Film) -> Formation:
+    """The formation with the largest rise, of a film with any."""
+    return max(film.formations, key=lambda formation: formation.most - formation.least)
+
+
+def headline(film: Film) -> str:
+    """The clearest thing that happened, in a sentence about heads."""
+    name = run_name(film)
+    of = f" of {name}" if name else ""
+    if not film.formations:
+        return f"No head{of} takes on a role, {_steps(film)}"
+    first = clearest(film)
+    kind = _KINDS.get(first.role, first.role)
+    article = "an" if kind[0] in "aeiou" else "a"
+    return (
+        f"Head {film.layout.name(first.head)}{of} becomes {article} {kind} head at step "
+        f"{first.step:,}{between(first.low, first.high)}"
+    )
+
+
+def _steps(film: Film) -> str:
+    first, last = film.steps[0], film.steps[-1]
+    return f"step {first:,}" if first == last else f"step {first:,} to {last:,}"
+
+
+def heading(film: Film) -> str:
+    """What the film is of."""
+    return f"{counted(len(film.steps), 'checkpoint')}, {_steps(film)}"
+
+
+def between(low: int | None, high: int | None) -> str:
+    """An interval of steps, as words behind a step; empty for none."""
+    return "" if low is None or high is None else f" ({low:,}–{high:,})"
+
+
+def happens(name: str) -> str:
+    """An event as a clause: ``the first induction head forms``."""
+    if name == IN_CONTEXT:
+        return f"the {name} falls"
+    return f"the first {_KINDS.get(name, name)} head forms"
+
+
+def event(happened: Event) -> str:
+    """An event as a sentence."""
+    said = (
+        f"{happens(happened.name)} at step {happened.step:,}{between(happened.low, happened.high)}."
+    )
+    return f"{said[0].upper()}{said[1:]}"
+
+
+def ordered(order: Order) -> str:
+    """Which of two events came first, as a sentence; no order where the interval holds 0."""
+    first, then = happens(order.first), happens(order.then)
+    if not order.sure:
+        ends = "" if order.low is None else f" ({order.low:,} to {order.high:,} steps between)"
+        return f"Which comes first, {first} or {then}, cannot be told{ends}."
+    return (
+        f"{first[0].upper()}{first[1:]} {order.steps:,} steps before {_once(first, then)} "
+        f"[{order.low:,}, {order.high:,}]."
+    )
+
+
+def _once(first: str, then: str) -> str:
+    """The second of two clauses without its verb, where that is the verb of the first."""
+    verb = first.rpartition(" ")[2]
+    return then.removesuffix(f" {verb}")
+
+
+def meanwhile(formation: Formation) -> str:
+    """What the loss did while a head formed; empty where that is not known."""
+    parts = []
+    for name, shift in (("loss", formation.loss), (IN_CONTEXT, formation.in_context)):
+        if shift is None:
+            continue
+        change = shift.after - shift.before
+        ends = "" if shift.low is None else f" [{shift.low:+.2f}, {shift.high:+.2f}]"
+        part = shift.share is not None and 0 <= shift.share <= 1
+        share = f", {percent(shift.share or 0.0)} of its whole change" if part else ""
+        parts.append(f"{name} {change:+.2f} nats{ends}{share}")
+    return "; ".join(parts)
+
+
+def told(film: Film) -> Iterator[str]:
+    """The events, their order, and what the loss did, line by line."""
+    for happened in film.events:
+        yield event(happened)
+    for order in film.order:
+        yield ordered(order)
+    first: dict[str, Formation] = {}
+    for formation in film.formations:
+        first.setdefault(formation.role, formation)
+    for role, formation in first.items():
+        if said := meanwhile(formation):
+            name = film.layout.name(formation.head)
+            yield f"While {name} forms ({role}): {said}."
+
+
+def closing(film: Film) -> str:
+    """How it was measured, on a line."""
+    parts = [
+        film.source.model,
+        heading(film),
+        f"{counted(film.texts, 'text')} ({counted(film.tokens, 'token')})",
+        "95 % intervals over texts",
+        f"roles corrected for {counted(film.questions, 'question')}",
+    ]
+    if film.probed:
+        parts.append(f"repetition on {film.probed:,} sequences of random tokens")
+    return " · ".join(parts)
+
+
+_BARS, _PLAIN_BARS = "▁▂▃▄▅▆▇█", ".:-=+*%#"
+_LEAST, _MOST = 8, 60
+"""Columns of a line of bars."""
+_GROUND = "#a0a0a0"
+"""Colours of roles are mixed with this, to be seen on dark and on light terminals."""
+_BESIDE = 66
+"""Columns of all that stands beside it."""
+
+
+def parts(
+    film: Film, heads: Sequence[HeadFilm] | None = None, *, everything: bool = False
+) -> Iterator[RenderableType]:
+    """Loss and in-context score, a line a head, events, one line of origin.
+
+    Args:
+        film: the film.
+        heads: those to list; by default those with a role at any step, or all where none has one.
+        everything: list all heads.
+    """
+    if heads is None:
+        some = [head for head in film.heads if any(head.roles)]
+        heads = film.heads if everything or not some else some
+    yield Timelines(film, tuple(heads))
+    if rest := len(film.heads) - len(heads):
+        yield Line(f"{counted(rest, 'other head')} without a role at any step", "dim")
+    yield ""
+    for line in told(film):
+        yield Line(line)
+    yield Line(closing(film), "dim")
+
+
+def bars(
+    values: Sequence[float | None], low: float, high: float, width: int, *, plain: bool
+) -> str:
+    """A line of bars, one a step; the mean of those that share a column where there are more."""
+    shapes = _PLAIN_BARS if plain else _BARS
+    count = min(width, len(values))
+    line = []
+    for column in range(count):
+        start, end = column * len(values) // count, (column + 1) * len(values) // count
+        known = [value for value in values[start:end] if value is not None]
+        if not known:
+            line.append(" ")
+            continue
+        share = (sum(known) / len(known) - low) / ((high - low) or 1.0)
+        line.append(shapes[max(0, min(int(share * len(shapes)), len(shapes) - 1))])
+    return "".join(line)
+
+
+@dataclass(frozen=True)
+class Timelines:
+    """A renderable: the table of curves, as wide as the console lets it be."""
+
+    film: Film
+    heads: tuple[HeadFilm, ...]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw for this console."""
+        film, plain = self.film, options.ascii_only
+        width = max(_LEAST, min(_MOST, options.max_width - _BESIDE))
+        table = Table(box=None if plain else box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        table.add_column("head", no_wrap=True)
+        steps = f"step {film.steps[0]:,}" + signs(" → ", plain) + f"{film.steps[-1]:,}"
+        table.add_column(steps, no_wrap=True, min_width=min(width, len(film.steps)))
+        table.add_column(signs("first → last", plain), no_wrap=True, justify="right")
+        table.add_column("score", no_wrap=True)
+        table.add_column("roles, with the steps at which they are sure")
+        for name, curve in (("loss", film.loss), ("in-context score", film.in_context)):
+            if curve is not None:
+                table.add_row(*self._loss(name, curve, width, plain=plain))
+        for head in self.heads:
+            table.add_row(*self._head(head, width, console, plain=plain))
+        yield table
+
+    def _loss(self, name: str, curve: StepCurve, width: int, *, plain: bool) -> tuple[str, ...]:
+        known = [value for value in curve.mean if value is not None]
+        line = bars(curve.mean, min(known), max(known), width, plain=plain)
+        beside = ""
+        if name == "loss" and self.film.baselines:
+            beside = ", ".join(f"{k} {v:.2f}" for k, v in self.film.baselines.items())
+        return "", line, _ends(curve, plain), f"{name} (nats)", beside
+
+    def _head(
+        self, head: HeadFilm, width: int, console: Console, *, plain: bool
+    ) -> tuple[str | Text, ...]:
+        film = self.film
+        title, score = known_by(head)
+        if score not in head.scores:
+            return film.layout.name(head.head), "", "", "", self._spans(head, plain=plain)
+        curve = head.scores[score]
+        high = (
+            1.0 if film.units.get(score) == "share" else max(filter(None, curve.mean), default=1.0)
+        )
+        line = Text(bars(curve.mean, 0.0, high, width, plain=plain))
+        role = SHOWN.get(title or "")
+        if role is not None and console.color_system is not None:
+            line.stylize(mix(role.color, _GROUND, 0.35))
+        return (
+            film.layout.name(head.head), line, _ends(curve, plain), score_title(score),
+            self._spans(head, plain=plain),
+        )  # fmt: skip
+
+    def _spans(self, head: HeadFilm, *, plain: bool) -> str:
+        when: dict[str, list[str]] = {}
+        for span in spans(self.film, head):
+            when.setdefault(span.role, []).append(span.steps)
+        for formation in self.film.formations:
+            if formation.head == head.head and formation.role in when:
+                when[formation.role].append(
+                    f"formed {formation.step:,}{between(formation.low, formation.high)}"
+                )
+        said = "; ".join(f"{role} {', '.join(steps)}" for role, steps in when.items())
+        return said.replace("–", "-" if plain else "–")
+
+
+def _ends(curve: StepCurve, plain: bool) -> str:
+    first, last = (
+        "" if value is None else f"{value:.2f}" for value in (curve.mean[0], curve.mean[-1])
+    )
+    return f"{first} {signs('→', plain)} {last}"
+
+
+_NUMBERS = ("quantity", "mean", "low", "high", "chance", "roles")
+
+
+def listing(film: Film) -> Listing:
+    """List loss and in-context score, then every score and effect of every head, step by step."""
+    names = ("step", "checkpoint", *which_head(film.layout), *_NUMBERS)
+    return Listing([Column(name, itemgetter(name)) for name in names], list(_rows(film)))
+
+
+def _rows(film: Film) -> Iterator[Row]:
+    for place, (step, name) in enumerate(zip(film.steps, film.names, strict=True)):
+        begins: Row = {"step": step, "checkpoint": name} | which_head(film.layout)
+        begins |= dict.fromkeys(_NUMBERS)
+        for quantity, curve in (("loss", film.loss), ("in_context", film.in_context)):
+            if curve is not None:
+                yield begins | {"quantity": quantity} | _numbers(curve, place)
+        for head in film.heads:
+            which = {
+                **which_head(film.layout, head.head),
+                "roles": " ".join(title.replace(" ", "") for title in head.roles[place]),
+            }
+            for score, curve in head.scores.items():
+                yield begins | which | {"quantity": score} | _numbers(curve, place)
+            if head.effect is not None:
+                yield begins | which | {"quantity": "effect"} | _numbers(head.effect, place)
+
+
+def _numbers(curve: StepCurve, place: int) -> Row:
+    mean, half = curve.mean[place], curve.half[place]
+    known = mean is not None and half is not None
+    return {
+        "mean": mean,
+        "low": round(mean - half, 4) if known else None,  # type: ignore[operator]
+        "high": round(mean + half, 4) if known else None,  # type: ignore[operator]
+        "chance": curve.chance,
+    }
+
+
+def finding(film: Film, name: str) -> Finding:
+    """When every head formed."""
+    formed = {
+        film.layout.name(f.head): (float(f.step), _float(f.low), _float(f.high))
+        for f in reversed(film.formations)
+    }
+    how = (
+        f"{heading(film)}, on {counted(film.texts, 'text')}; a head formed at the first "
+        "checkpoint at which its score is past the middle of its rise."
+    )
+    said = {film.layout.name(head.head): life(film, head) for head in film.heads}
+    measure = Measure("formed", "step at which it formed", "steps", 0, formed)
+    return Finding.of("film", name, "While it was trained", how, said, [measure])
+
+
+def life(film: Film, head: HeadFilm) -> Iterator[str]:
+    """When it had which role, and when it formed, line by line."""
+    for span in spans(film, head):
+        yield f"{span.role}, steps {span.steps}"
+    for formation in film.formations:
+        if formation.head == head.head:
+            said = meanwhile(formation)
+            yield (
+                f"formed for {formation.role} at step {formation.step:,}"
+                f"{between(formation.low, formation.high)}"
+                f"{'; ' if said else ''}{said}"
+            )
+    if not any(head.roles):
+        yield "no role at any step"
+
+
+def _float(value: int | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def figures(film: Film) -> Figures:
+    """The mean of every score at the last step, and the roles there."""
+    heads = {film.layout.name(head.head): head for head in film.heads}
+    return Figures(
+        {
+            name: {key: curve.mean[-1] for key, curve in head.scores.items()}
+            for name, head in heads.items()
+        },
+        {name: frozenset(head.roles[-1]) for name, head in heads.items()},
+        {"steps": f"{film.steps[0]} to {film.steps[-1]}"},
+    )

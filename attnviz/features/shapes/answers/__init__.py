@@ -1,1 +1,0 @@
-"""The views of shapes and costs: each a function with one answer."""

@@ -1,0 +1,331 @@
+"""MHA, GQA, MQA and MLA side by side: parameters, FLOPs, KV cache, decoding, and what fits.
+
+A decoding step reads every weight once for all sequences of the batch, and of each sequence the
+whole cache. Few FLOPs a byte (its arithmetic intensity) mean that memory, not arithmetic, sets its
+pace: a roofline argument, Williams et al. 2009 (doi:10.1145/1498765.1498785), for decoding Shazeer
+2019 (arXiv:1911.02150). Where an indexer selects keys, its own keys are read whole and the cache of
+those selected. Attention alone: what else a model holds is read besides.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from attnviz.attention.costs import (
+    cache_elements,
+    cached_tokens,
+    flops,
+    parameters,
+    projections,
+    read_elements,
+)
+from attnviz.attention.sizes import Kind, check_sizes, divisors
+from attnviz.attention.spec import PROJECTIONS, AttentionSpec, LayerAxes, RunSizes
+from attnviz.attention.symbolic import Amount
+from attnviz.errors import UsageError, cut
+from attnviz.features.shapes.records import formula, layer_sizes
+from attnviz.features.shapes.result import VariantCosts
+from attnviz.models.configs.model import ModelSpec
+from attnviz.models.configs.presets import presets
+
+DEFAULT_TOKENS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Every kind at the same D, H and d; the cache at ``tokens`` tokens in ``layers`` layers.
+
+    ``flops`` are those of a layer of each kind; ``whole`` says whether the weights are those of a
+    whole model, or of attention alone.
+    """
+
+    spec: AttentionSpec
+    run: RunSizes
+    tokens: int
+    layers: int
+    memory: int | None
+    variants: tuple[VariantCosts, ...]
+    flops: tuple[Amount, ...]
+    subject: str
+    whole: bool = False
+
+
+def stack_of(model: ModelSpec) -> Stack:
+    """The layers of a model that keep keys and values of decoded tokens."""
+    return [(group.spec, len(group.layers)) for group in model.cached_groups]
+
+
+def longest(stack: Stack, width: int, memory: int) -> int:
+    """The most tokens of one sequence whose cache fits; -1 when any number does."""
+    if all(spec.window is not None for spec, _ in stack):
+        most = max(spec.window or 0 for spec, _ in stack)
+        if cache_bytes(stack, most, width) <= memory:
+            return -1
+    low, high = 0, memory + 1  # a token takes at least a byte
+    while high - low > 1:
+        middle = (low + high) // 2
+        if cache_bytes(stack, middle, width) <= memory:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def compare(
+    spec: AttentionSpec,
+    run: RunSizes,
+    *,
+    layers: int = 1,
+    model: ModelSpec | None = None,
+    memory: int | None = None,
+) -> Comparison:
+    """Compare the kinds at the sizes of ``spec``, a model's main layer where there is one.
+
+    The cache is reported at the cache, context or seq length of the run, or at 4,096 tokens.
+    UsageError for cross-attention or an encoder, which decode nothing.
+    """
+    if spec.kind == "cross":
+        raise UsageError(
+            "{compare} is about caches of decoded tokens; cross-attention has none", compare=...
+        )
+    stack: Stack = stack_of(model) if model else [(spec, layers)]
+    if not stack:
+        raise UsageError(
+            "{compare} is about caches of decoded tokens; {} is an encoder and keeps none",
+            model.name if model else "",
+            compare=...,
+        )
+    tokens = run.cache or run.seq or DEFAULT_TOKENS
+    axes = LayerAxes(spec, run)
+    own = _weights(stack)
+    rest = (model.whole - own) if model and model.whole else 0
+    if model and not model.whole:
+        rest = model.attention_parameters - own
+    many = sum(count for layer, count in stack if not layer.borrowed)
+    full = many * cache_elements(_as(spec, "mha", spec.heads)) * run.cache_width
+    rows, totals = [], []
+    for name, variant in _variants(spec):
+        same = _same(variant, spec)
+        swapped = stack if same else [(_keep_reach(variant, layer), n) for layer, n in stack]
+        sequence = cache_bytes(swapped, tokens, run.cache_width)
+        token = many * cache_elements(variant) * run.cache_width
+        weights = (rest + _weights(swapped)) * run.width
+        room = None if memory is None else max(0, memory - weights)
+        step = decoding(swapped, tokens, run)
+        total = flops(variant, axes).total
+        costs = VariantCosts(
+            name=name,
+            layer=layer_sizes(variant),
+            parameters=parameters(variant).total,
+            flops=formula(total),
+            cache_elements_per_token=cache_elements(variant),
+            cache_bytes_per_token=token,
+            cache_bytes_per_sequence=sequence,
+            cache_bytes_per_batch=(run.batch or 1) * sequence,
+            ratio_to_mha=token / full,
+            read_bytes_per_decoded_token=step.bytes_per_token,
+            flops_per_byte=step.intensity,
+            decoding_flops=step.flops // step.batch,
+            decoding_flops_rebuilt=sum(
+                count * step_flops(layer, tokens, absorbed=False) for layer, count in swapped
+            ),
+            weights_bytes=weights,
+            fits_tokens=None if room is None else longest(swapped, run.cache_width, room),
+            fits_sequences=None if room is None else room // sequence,
+            used_by=_used_by(variant),
+            own=same,
+        )
+        rows.append(costs)
+        totals.append(total)
+    title = model.name if model else spec.title
+    whole = bool(model and model.whole)
+    parts = spec, run, tokens, many, memory, tuple(rows), tuple(totals), title, whole
+    return Comparison(*parts)
+
+
+def _weights(stack: Stack) -> int:
+    return sum(layers * parameters(spec).total for spec, layers in stack)
+
+
+def _variants(spec: AttentionSpec) -> list[tuple[str, AttentionSpec]]:
+    """MHA; GQA with 2, 4, 8 heads to a key head where that divides, and as asked; MQA; MLA."""
+    heads = spec.heads
+    groups = {heads // g for g in (2, 4, 8) if heads % g == 0 and heads // g > 1}
+    if spec.kind != "mla":
+        groups.add(spec.kv_heads)
+    rows = [("MHA", _as(spec, "mha", heads))]
+    rows += [
+        (f"GQA, G = {g}", _as(spec, "gqa", g))
+        for g in sorted(groups, reverse=True)
+        if g in divisors(heads) and 1 < g < heads
+    ]
+    if heads > 1:
+        rows.append(("MQA", _as(spec, "mqa", 1)))
+    mla = spec if spec.kind == "mla" else _as(spec, "mla", heads)
+    rows.append((f"MLA, r = {mla.latent}, dᵣ = {mla.rope_dim}", mla))
+    return rows
+
+
+def _as(spec: AttentionSpec, kind: Kind, kv_heads: int) -> AttentionSpec:
+    """The same widths as another kind; MLA in DeepSeek-V2's proportions, r = 4·d, d_r = d/2."""
+    latent = kind == "mla"
+    names = PROJECTIONS["mla" if latent else "other"]
+    return replace(
+        spec,
+        kind=kind,
+        kv_heads=kv_heads,
+        latent=4 * spec.head_dim if latent else 0,
+        rope_dim=spec.head_dim // 4 * 2 if latent else 0,
+        query_latent=0,
+        value_dim=spec.head_dim,
+        biases=frozenset(names) if spec.biases else frozenset(),
+        extras=(),
+        scaled=True,
+        scale_dim=0,
+        multiplier=None,
+        indexer=None,
+        turned=True,
+    )
+
+
+def with_kv_heads(spec: AttentionSpec, kv_heads: int) -> AttentionSpec:
+    """Give a layer another number of key heads; SizeError where that does not divide its heads."""
+    sizes = check_sizes(spec.d_model, spec.heads, kv_heads=kv_heads, head_dim=spec.head_dim)
+    kind: Kind = "mha" if sizes.kv_heads == spec.heads else "mqa" if sizes.kv_heads == 1 else "gqa"
+    return replace(spec, kind=kind, kv_heads=sizes.kv_heads)
+
+
+def _keep_reach(variant: AttentionSpec, layer: AttentionSpec) -> AttentionSpec:
+    return replace(variant, window=layer.window, chunked=layer.chunked, borrowed=layer.borrowed)
+
+
+def _same(variant: AttentionSpec, spec: AttentionSpec) -> bool:
+    kinds = (variant.kind == "mla") == (spec.kind == "mla")
+    return kinds and variant.kv_heads == spec.kv_heads
+
+
+def _used_by(spec: AttentionSpec, most: int = 3) -> tuple[str, ...]:
+    """Presets whose main layer has as many key heads, those with as many query heads first.
+
+    Each is named with its own H (and G, where it is another): ``Llama 3 70B (64/8)``. The latent
+    of MLA stands for all heads, so there the kind decides.
+    """
+    titles = []
+    for preset in presets().values():
+        other = preset.model.main.spec
+        if other.kind == spec.kind and (spec.kind != "gqa" or other.kv_heads == spec.kv_heads):
+            shared = "" if other.kv_heads == other.heads else f"/{other.kv_heads}"
+            titles.append((other.heads != spec.heads, f"{preset.title} ({other.heads}{shared})"))
+    if spec.kind == "mha":  # G is H here: another H would be another G
+        titles = [preset for preset in titles if not preset[0]]
+    same = [title for apart, title in titles if not apart]
+    near = [title for apart, title in titles if apart]
+    return (*_spread(same, most), *_spread(near, most - min(most, len(same))))
+
+
+def _spread(titles: list[str], most: int) -> list[str]:
+    """At most so many of some titles, early and late ones."""
+    if len(titles) <= most:
+        return titles
+    if most < 2:
+        return titles[len(titles) - most :]
+    return [titles[i * (len(titles) - 1) // (most - 1)] for i in range(most)]
+
+
+_MEMORY = re.compile(r"(?i)^\s*([0-9]{1,20}(?:\.[0-9]{1,20})?)\s*(([kmgtp]?)(i?)b?)\s*$")
+_POWERS = " kmgtp"
+
+
+def parse_memory(text: str) -> int:
+    """Read ``80GB`` (10⁹), ``80GiB`` (2³⁰), ``512M``, ``900B``; UsageError for ``1e9`` or 0."""
+    matched = _MEMORY.match(text)
+    number, unit, letter, binary = matched.groups() if matched else ("", "i", "", "i")
+    if binary and not letter:
+        raise UsageError("{memory} is not a size; write 80GB, 80GiB or 512MB", memory=cut(text))
+    power = _POWERS.index(letter.lower() or " ")
+    if not unit:
+        raise UsageError(
+            "{memory} has no unit; write {}GB (10⁹ bytes) or {}GiB (2³⁰)",
+            number,
+            number,
+            memory=cut(text),
+        )
+    size = int(float(number) * (1024 if binary else 1000) ** power)
+    if size < 1 or size > 1 << 60:
+        raise UsageError(
+            "{memory} must be at least one byte and below one exbibyte", memory=cut(text)
+        )
+    return size
+
+
+Stack = Sequence[tuple[AttentionSpec, int]]
+"""The layers that keep a cache: each kind of layer, and how many there are of it."""
+
+
+class Decoding(NamedTuple):
+    """One step that decodes a token of every sequence.
+
+    Attributes:
+        weights: bytes of the layers' weights. cache: bytes read of all sequences' keys and values.
+        flops: 2 per multiply-add. batch: how many sequences.
+    """
+
+    weights: int
+    cache: int
+    flops: int
+    batch: int
+
+    @property
+    def bytes_per_token(self) -> float:
+        """Bytes read for one decoded token: a share of the weights, and its own cache."""
+        return (self.weights + self.cache) / self.batch
+
+    @property
+    def intensity(self) -> float:
+        """FLOPs per byte that is read."""
+        return self.flops / (self.weights + self.cache)
+
+
+def cache_bytes(stack: Stack, tokens: int, width: int) -> int:
+    """The KV cache of one sequence: every layer's tokens (a window's at most) times its numbers."""
+    return sum(
+        layers * cached_tokens(spec, tokens) * cache_elements(spec) * width
+        for spec, layers in stack
+    )
+
+
+def decoding(stack: Stack, tokens: int, run: RunSizes) -> Decoding:
+    """Cost a step on a cache of ``tokens`` tokens of every sequence, the new one among them."""
+    batch = run.batch or 1
+    return Decoding(
+        weights=sum(layers * parameters(spec).total for spec, layers in stack) * run.width,
+        cache=batch
+        * sum(layers * read_elements(spec, tokens) for spec, layers in stack)
+        * run.cache_width,
+        flops=batch * sum(layers * step_flops(spec, tokens) for spec, layers in stack),
+        batch=batch,
+    )
+
+
+def step_flops(spec: AttentionSpec, tokens: int, *, absorbed: bool = True) -> int:
+    """Count the FLOPs of one token in one layer: projections, scores and mixing of ``tokens`` keys.
+
+    ``absorbed`` is for MLA: W_K and W_V are absorbed, as it is served (DeepSeek-V2, section 2.1.2),
+    so that queries meet the latents themselves, and only the mixed latent is turned into values.
+    Else keys and values of all tokens are made of their latents at every step.
+    """
+    keys, index = cached_tokens(spec, tokens), 0
+    if spec.indexer is not None:
+        keys, index = min(tokens, spec.indexer.keep), spec.indexer.heads * (spec.indexer.width + 1)
+    matrices = projections(spec)
+    if spec.kind == "mla" and not absorbed:
+        learned = sum(p.weights * (keys if p.over == "all keys" else 1) for p in matrices)
+    else:
+        learned = sum(p.weights for p in matrices)
+    learned += index * tokens
+    if spec.kind == "mla" and absorbed:
+        return 2 * (learned + spec.heads * keys * (2 * spec.latent + spec.rope_dim))
+    return 2 * (learned + spec.heads * keys * (spec.score_dim + spec.value_dim))

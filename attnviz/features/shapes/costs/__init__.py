@@ -1,1 +1,0 @@
-"""What attention costs: closed forms, kinds side by side, growth along one size."""

@@ -1,0 +1,521 @@
+"""The whole layer as one drawing: widths proportional, heads coloured, from X down to Y.
+
+Everything as wide as D in the model is as wide as D in the picture; a head's queries, keys,
+weights, outputs and its rows of W_O share one colour. Heights mean nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from matplotlib import patheffects
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch, PathPatch, Polygon, Rectangle
+from matplotlib.path import Path
+
+from attnviz.drawing.canvas import rendered
+from attnviz.drawing.palette import ink, mix
+from attnviz.features.shapes.steps import Walk
+from attnviz.features.shapes.table import MIXED, NEUTRAL, head_colour
+
+INK, SOFT = MIXED, "#6b7280"
+SCALE = 0.034
+"""Inches a unit."""
+
+
+class Box(NamedTuple):
+    """A rectangle; y grows downwards."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+    @property
+    def centre(self) -> float:
+        """The middle, across."""
+        return self.x + self.width / 2
+
+    @property
+    def bottom(self) -> float:
+        """The lower edge."""
+        return self.y + self.height
+
+    def pull(self, x: float) -> float:
+        """The point of the lower edge that is nearest to ``x``."""
+        inset = min(4.0, self.width / 2)
+        return min(max(x, self.x + inset), self.x + self.width - inset)
+
+
+class Scene:
+    """A figure without axes, in units of which y grows downwards."""
+
+    def __init__(self, left: float, right: float, top: float, bottom: float) -> None:
+        self.left, self.right, self.top = left, right, top
+        self.figure = Figure(figsize=((right - left) * SCALE, (bottom - top) * SCALE))
+        self.axes = self.figure.add_axes((0.0, 0.0, 1.0, 1.0))
+        self.axes.set_axis_off()
+        self.axes.set_xlim(left, right)
+        self.axes.set_ylim(bottom, top)
+
+    def crop(self, bottom: float) -> None:
+        """End the page here."""
+        self.figure.set_size_inches((self.right - self.left) * SCALE, (bottom - self.top) * SCALE)
+        self.axes.set_ylim(bottom, self.top)
+
+    def title(self, text: str, y: float) -> None:
+        """The heading, at the left."""
+        self.text(self.left + 4, y, text, size=12, bold=True, align="left")
+
+    def rect(self, x: float, y: float, width: float, height: float, colour: str) -> None:
+        """A filled rectangle."""
+        self.axes.add_patch(Rectangle((x, y), width, height, facecolor=colour, linewidth=0))
+
+    def frame(self, x: float, y: float, width: float, height: float) -> None:
+        """An outline."""
+        self.axes.add_patch(
+            Rectangle((x, y), width, height, fill=False, edgecolor=INK, linewidth=0.7)
+        )
+
+    def bar(self, x: float, y: float, width: float, height: float, colour: str, text: str) -> Box:
+        """A filled rectangle with text in it, or beside it where it is too narrow."""
+        self.rect(x, y, width, height, colour)
+        if text and width > 2.3 * len(text):
+            self.text(x + width / 2, y + height / 2, text, size=8, colour=ink(colour))
+        elif text:
+            self.text(x + width + 3, y + height / 2, text, size=8, align="left")
+        return Box(x, y, width, height)
+
+    def band(
+        self,
+        x: float,
+        y: float,
+        width: float,
+        height: float,
+        colour: str,
+        share: float,
+        *,
+        causal: bool,
+    ) -> None:
+        """The allowed part of a map: a triangle (causal), cut to a band by a window."""
+        self.axes.add_patch(Rectangle((x, y), width, height, facecolor="white", linewidth=0))
+        low = [(x, y), (x + width, y + height)]
+        if share >= 1:
+            points = [*low, (x, y + height)]
+        else:
+            points = [*low, (x + width * (1 - share), y + height), (x, y + height * share)]
+        self.axes.add_patch(Polygon(points, closed=True, facecolor=colour, linewidth=0))
+        if not causal:
+            mirrored = [*low, (x + width, y + height * (1 - share)), (x + width * share, y)]
+            self.axes.add_patch(Polygon(mirrored, closed=True, facecolor=colour, linewidth=0))
+
+    def arrow(self, x0: float, y0: float, x1: float, y1: float, colour: str = NEUTRAL) -> None:
+        """A straight arrow."""
+        self.axes.add_patch(
+            FancyArrowPatch(
+                (x0, y0),
+                (x1, y1),
+                arrowstyle="-|>",
+                mutation_scale=7,
+                color=colour,
+                linewidth=1.0,
+                shrinkA=1,
+                shrinkB=1,
+            )
+        )
+
+    def curve(
+        self,
+        x0: float,
+        y0: float,
+        x1: float,
+        y1: float,
+        colour: str,
+        *,
+        dashed: bool = False,
+        faint: bool = False,
+    ) -> None:
+        """A soft line that leaves and arrives upright."""
+        middle = (y0 + y1) / 2
+        path = Path(
+            [(x0, y0), (x0, middle), (x1, middle), (x1, y1)],
+            [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4],
+        )
+        style: Any = (0, (3, 2)) if dashed else "solid"
+        self.axes.add_patch(
+            PathPatch(
+                path,
+                fill=False,
+                edgecolor=colour,
+                linewidth=1.0,
+                linestyle=style,
+                alpha=0.4 if faint else 0.85,
+            )
+        )
+
+    def text(
+        self,
+        x: float,
+        y: float,
+        text: str,
+        *,
+        size: float,
+        bold: bool = False,
+        align: str = "center",
+        colour: str = INK,
+        halo: bool = False,
+    ) -> None:
+        """Text centred on ``y``."""
+        effects = [patheffects.withStroke(linewidth=2.2, foreground="white")] if halo else None
+        self.axes.text(
+            x,
+            y,
+            text,
+            fontsize=size,
+            fontweight="bold" if bold else "normal",
+            horizontalalignment=align,
+            verticalalignment="center",
+            color=colour,
+            path_effects=effects,
+        )
+
+
+COLUMN, GAP = 100.0, 18.0
+FULL = 3 * COLUMN + 2 * GAP
+MARGIN = 12.0
+SHAPES = FULL + 16
+DPI = 160
+MAX_HEADS = 12
+LABELLED = 16
+ROPE = "#d98880"
+
+
+def diagram_figure(walk: Walk, format: str) -> bytes:
+    """Draw a layer as ``svg``, ``png`` or ``pdf``; sizes that are unset stay letters."""
+
+    def build() -> Figure:
+        drawing = _Drawing(walk)
+        drawing.draw()
+        return drawing.scene.figure
+
+    return bytes(rendered(build, format, DPI))
+
+
+class _Drawing:
+    """Rows of boxes from top to bottom; ``y`` is where the next row starts."""
+
+    def __init__(self, walk: Walk) -> None:
+        self.walk, self.spec = walk, walk.spec
+        spec = walk.spec
+        widest = max(spec.d_model, spec.heads * max(spec.score_dim, spec.value_dim), spec.latent)
+        self.unit = COLUMN / widest
+        self.deep = 34.0 if spec.kind == "mla" else 0.0
+        self.shown = self._shown_heads()
+        self.scene = Scene(-MARGIN, SHAPES + 122, -26.0, 300.0 + self.deep)
+
+    def _shown_heads(self) -> list[int]:
+        heads = self.spec.heads
+        if heads <= MAX_HEADS:
+            return list(range(heads))
+        group = min(self.spec.group, MAX_HEADS - 3)
+        first = max(group, MAX_HEADS - 2 - (MAX_HEADS - 2) % group) if group > 1 else MAX_HEADS - 2
+        return [*range(first), heads - 1]
+
+    def width(self, size: int) -> float:
+        return size * self.unit
+
+    def draw(self) -> None:
+        self.scene.title(self.walk.spec.title, -16.0)
+        y = self.inputs(0.0)
+        q, k, v, y = self.projections(y)
+        y = self.heads(q, k, v, y)
+        self.output(y)
+        self.legend()
+
+    def shape(self, key: str, y: float) -> None:
+        """The step's name and shapes at the right of its row."""
+        step = self.walk.step(key)
+        self.scene.text(SHAPES, y, step.name, size=8.5, bold=True, align="left")
+        self.scene.text(SHAPES + 36, y, step.symbols, size=8, align="left")
+        self.scene.text(SHAPES + 76, y, step.concrete, size=8, align="left", colour=SOFT)
+
+    def inputs(self, y: float) -> float:
+        """X across the top; with cross-attention X over Q and C over K and V."""
+        width = self.width(self.spec.d_model)
+        if self.spec.kind == "cross":
+            self.x = self.scene.bar(self._middle(0, width), y, width, 9, NEUTRAL, "X, queries")
+            middle = COLUMN + GAP + (2 * COLUMN + GAP - width) / 2
+            self.c = self.scene.bar(
+                middle, y, width, 9, mix(NEUTRAL, "#5a4632", 0.55), "C, the other sequence"
+            )
+            self.shape("x", y + 1)
+            self.shape("context", y + 8)
+        else:
+            self.x = self.c = self.scene.bar(
+                (FULL - width) / 2, y, width, 9, NEUTRAL, "X, one row a token"
+            )
+            self.shape("x", y + 4.5)
+        return y + 24
+
+    def _middle(self, column: int, width: float) -> float:
+        return column * (COLUMN + GAP) + (COLUMN - width) / 2
+
+    def projections(self, y: float) -> tuple[list[Box], list[Box], list[Box], float]:
+        """The learned matrices, and Q, K and V cut into heads."""
+        spec, scene = self.spec, self.scene
+        low = y + self.deep
+        source, asking, above = self.c, self.x, y
+        rope = None
+        if spec.kind == "mla":
+            source, rope = self.latent(y)
+        if spec.query_latent:
+            asking, above = self.query_latent(y), low
+        groups = spec.kv_heads
+        columns = (
+            ("w_q", "W_Q", spec.heads, spec.score_dim, asking, above),
+            ("w_k", "W_K", groups, spec.score_dim, source, low),
+            ("w_v", "W_V", groups, spec.value_dim, source, low),
+        )
+        cut = []
+        for number, (_, name, heads, dim, origin, top) in enumerate(columns):
+            width = self.width(heads * dim)
+            left = self._middle(number, width)
+            own = self.width(heads * spec.head_dim) if name == "W_K" else width
+            block = self.stripes(self._middle(number, own), top, own, low + 24 - top, heads, name)
+            scene.arrow(origin.pull(block.centre), origin.bottom, block.centre, top)
+            segments = self.segments(left, low + 36, heads, dim, "QKV"[number])
+            scene.arrow(block.centre, block.bottom, block.centre, low + 36)
+            cut.append(segments)
+        if rope is not None:
+            self.join(rope, cut[1][-1])
+        first = {step.key for step in self.walk.steps}
+        for place, key in enumerate(("w_q", "w_k", "w_v")):
+            self.shape(key, low + 4 + 7 * place)
+        rows = ("view", "view_kv", "transpose", "transpose_kv", "cache", "rope_k")
+        for place, key in enumerate(key for key in rows if key in first):
+            self.shape(key, low + 35 + 7 * place)
+        return cut[0], cut[1], cut[2], low + 46
+
+    def query_latent(self, y: float) -> Box:
+        """MLA's latent of the queries, as wide as it is, above W_Q."""
+        width = max(self.width(self.spec.query_latent), 3.0)
+        box = self.scene.bar(self._middle(0, width), y + 2, width, 9, "#3d6f9c", "")
+        label = f"c_Q, latent {self.spec.query_latent:,}"
+        self.scene.text(box.x - 3, y + 6.5, label, size=8, align="right")
+        self.scene.arrow(self.x.pull(box.centre), self.x.bottom, box.centre, y + 2)
+        return box
+
+    def join(self, rope: Box, last: Box) -> None:
+        """The rotary key, rotated, at the end of every head's key: the pale parts of K."""
+        part = last.width * self.spec.rope_dim / self.spec.score_dim
+        self.scene.curve(rope.centre, rope.bottom, last.x + last.width - part / 2, last.y, ROPE)
+        right = last.x + last.width + 3
+        self.scene.text(right, last.y - 4.2, "the same k_rope", size=7, align="left", colour=SOFT)
+
+    def latent(self, y: float) -> tuple[Box, Box | None]:
+        """MLA's latent c, from which K and V are rebuilt, and the rotary key beside it."""
+        spec = self.spec
+        width, rope = max(self.width(spec.latent), 3.0), max(self.width(spec.rope_dim), 1.5)
+        left = 2 * COLUMN + 1.5 * GAP - (width + rope) / 2
+        box = self.scene.bar(left, y + 2, width, 9, "#9c3d3d", "")
+        self.scene.text(left - 3, y + 6.5, f"c, latent {spec.latent}", size=8, align="right")
+        caption, rotary = "this is what a cache keeps", None
+        if spec.rope_dim:
+            rotary = self.scene.bar(left + width + 1, y + 2, rope, 9, ROPE, "")
+            self.scene.arrow(self.x.pull(rotary.centre), self.x.bottom, rotary.centre, y + 2)
+            caption = f"k_rope {spec.rope_dim}; a cache keeps these two"
+        self.scene.text(left + width + rope + 4, y + 6.5, caption, size=8, align="left")
+        self.scene.arrow(self.x.pull(box.centre), self.x.bottom, box.centre, y + 2)
+        rows = ("w_q_latent", "w_latent", "w_k_rope")
+        first = {step.key for step in self.walk.steps}
+        for place, key in enumerate(key for key in rows if key in first):
+            self.shape(key, y + 7 * place)
+        return Box(left, y + 2, width, 9), rotary
+
+    def stripes(
+        self, x: float, y: float, width: float, height: float, heads: int, name: str
+    ) -> Box:
+        """A learned matrix whose columns belong to heads."""
+        for h in range(heads):
+            shade = mix(self.tone(h, heads), "#ffffff", 0.55)
+            self.scene.rect(x + h * width / heads, y, width / heads, height, shade)
+        self.scene.frame(x, y, width, height)
+        if width > 14:
+            self.scene.text(x + width / 2, y + height / 2, name, size=10, bold=True)
+        else:
+            self.scene.text(x - 3, y + height / 2, name, size=10, bold=True, align="right")
+        return Box(x, y, width, height)
+
+    def tone(self, index: int, heads: int) -> str:
+        """Query heads that share a key are shades of the shared key's colour."""
+        spec = self.spec
+        if spec.group == 1:
+            return head_colour(index)
+        if heads == spec.kv_heads and heads != spec.heads:
+            return head_colour(index)
+        group, place = divmod(index, spec.group)
+        return mix(head_colour(group), "#ffffff", 0.5 * place / max(1, spec.group - 1))
+
+    def segments(self, x: float, y: float, heads: int, dim: int, name: str) -> list[Box]:
+        """One bar cut into heads."""
+        each = self.width(dim)
+        gap = min(1.0, each * 0.12)
+        boxes = []
+        for h in range(heads):
+            tone = self.tone(h, heads)
+            box = Box(x + h * each + gap / 2, y, each - gap, 10)
+            self.scene.rect(box.x, y, box.width, 10, tone)
+            rope = self.spec.rope_dim if name in "QK" else 0
+            if rope:
+                part = box.width * rope / dim
+                self.scene.rect(box.x + box.width - part, y, part, 10, mix(tone, "#ffffff", 0.5))
+            if heads <= LABELLED and box.width > 4.5:
+                self.scene.text(box.centre, y + 5, str(h), size=7, colour=ink(tone))
+            boxes.append(box)
+        label = f"{name}: {heads} head{'s' * (heads > 1)} of {dim}"
+        beside = x + heads * each / 2 - 3
+        self.scene.text(beside, y - 4.2, label, size=7, colour=SOFT, align="right")
+        return boxes
+
+    def heads(self, q: list[Box], k: list[Box], v: list[Box], y: float) -> float:
+        """One map a head, fed by its queries and the keys it reads; below it what it hands on."""
+        spec, scene = self.spec, self.scene
+        slots = len(self.shown) + (len(self.shown) < spec.heads)
+        slot = FULL / slots
+        side = min(30.0, slot * 0.72)
+        wide, high = self._map_size(side)
+        top = y + 38
+        place = {}
+        for number, head in enumerate(self.shown):
+            skip = len(self.shown) < spec.heads and head == spec.heads - 1
+            place[head] = (number + skip + 0.5) * slot
+        if len(self.shown) < spec.heads:
+            scene.text((slots - 1.5) * slot, top + high / 2, "…", size=16, colour=SOFT)
+        groups: dict[int, list[int]] = {}
+        for head in self.shown:
+            groups.setdefault(head // spec.group, []).append(head)
+        if spec.group > 1:
+            self._group_boxes(groups, place, wide, top, high)
+        for head in self.shown:
+            centre, group = place[head], head // spec.group
+            tone = self.tone(head, spec.heads)
+            scene.curve(q[head].centre, y, centre - wide * 0.28, top, tone)
+            scene.curve(k[group].centre, y, centre, top, self.tone(group, len(k)), dashed=True)
+            scene.curve(
+                v[group].centre, y, centre + wide * 0.28, top, self.tone(group, len(v)), faint=True
+            )
+            self._map(centre - wide / 2, top, wide, high, tone)
+            if slot > 14:
+                scene.text(centre, top - 3, f"head {head}", size=7, halo=True)
+        bottom = top + high
+        each = max(self.width(spec.value_dim), 0.6)
+        self.outputs = {}
+        for head in self.shown:
+            tone = self.tone(head, spec.heads)
+            box = Box(place[head] - each / 2, bottom + 13, each, 9)
+            scene.arrow(place[head], bottom, place[head], bottom + 13, tone)
+            scene.rect(box.x, box.y, each, 9, tone)
+            self.outputs[head] = box
+        self.shape("scores", top + high / 2 - 4)
+        self.shape("softmax", top + high / 2 + 4)
+        self.shape("heads", bottom + 17.5)
+        note = "softmax(Q Kᵀ"
+        note += f" · {spec.scale_text}" if spec.scaled else ""
+        note += " + M) V" if spec.causal or spec.window else ") V"
+        self.scene.text(SHAPES, top + high / 2 - 13, note, size=8, align="left", colour=SOFT)
+        return bottom + 22
+
+    def _map_size(self, side: float) -> tuple[float, float]:
+        """S wide and T high, not too far from square."""
+        t, s = self.walk.step("scores").sizes[2:]
+        if t is None or s is None:
+            return (side, side) if self.spec.kind != "cross" else (side, side * 0.7)
+        ratio = min(max(t / s, 0.25), 1.6)
+        return (side, side * ratio) if ratio <= 1 else (side / ratio, side)
+
+    def _map(self, x: float, y: float, wide: float, high: float, tone: str) -> None:
+        """A map [T, S]; what the mask blocks is left white."""
+        spec = self.spec
+        one_row = self.walk.run.cache is not None
+        light = mix(tone, "#ffffff", 0.35)
+        if one_row or not (spec.causal or spec.window):
+            self.scene.rect(x, y, wide, high, light)
+        else:
+            band = 1.0
+            if spec.window is not None:
+                t = self.walk.run.seq
+                band = min(1.0, spec.window / t) if t else 0.35
+            self.scene.band(x, y, wide, high, light, band, causal=spec.causal)
+        self.scene.frame(x, y, wide, high)
+
+    def _group_boxes(
+        self,
+        groups: dict[int, list[int]],
+        place: dict[int, float],
+        wide: float,
+        top: float,
+        high: float,
+    ) -> None:
+        """A tinted field behind the query heads that read the same keys and values."""
+        for group, heads in groups.items():
+            left = min(place[h] for h in heads) - wide * 0.62
+            right = max(place[h] for h in heads) + wide * 0.62
+            self.scene.rect(
+                left, top - 8, right - left, high + 18, mix(head_colour(group), "#ffffff", 0.86)
+            )
+            self.scene.text(
+                (left + right) / 2,
+                top + high + 5.5,
+                f"read K, V {group}",
+                size=6.5,
+                colour=SOFT,
+                halo=False,
+            )
+
+    def output(self, y: float) -> None:
+        """The concat, W_O whose rows belong to heads, and Y."""
+        spec, scene = self.spec, self.scene
+        each = self.width(spec.value_dim)
+        total = each * spec.heads
+        left, top = (FULL - total) / 2, y + 20
+        for h in range(spec.heads):
+            tone = self.tone(h, spec.heads)
+            scene.rect(left + h * each, top, each, 9, tone)
+            if h in self.outputs:
+                box = self.outputs[h]
+                scene.curve(box.centre, box.bottom, left + (h + 0.5) * each, top, tone)
+        scene.frame(left, top, total, 9)
+        scene.text(left - 3, top + 4.5, "concat", size=8, align="right")
+        width, block = self.width(spec.d_model), top + 21
+        x = (FULL - width) / 2
+        height = 26.0
+        for h in range(spec.heads):
+            shade = mix(self.tone(h, spec.heads), "#ffffff", 0.55)
+            scene.rect(x, block + h * height / spec.heads, width, height / spec.heads, shade)
+        scene.frame(x, block, width, height)
+        scene.text(FULL / 2, block + height / 2, "W_O", size=10, bold=True, halo=True)
+        scene.text(
+            x - 3,
+            block + height / 2,
+            "its rows belong to heads:\nhere they are mixed",
+            size=7,
+            align="right",
+            colour=SOFT,
+        )
+        scene.arrow(FULL / 2, top + 9, FULL / 2, block)
+        scene.bar(x, block + height + 12, width, 9, MIXED, "Y, all heads mixed")
+        scene.arrow(FULL / 2, block + height, FULL / 2, block + height + 12)
+        self.shape("untranspose", top - 6)
+        self.shape("concat", top + 5)
+        self.shape("w_o", block + height + 16)
+        self.bottom = block + height + 24
+
+    def legend(self) -> None:
+        """The scale, and what the lines are."""
+        self.scene.crop(self.bottom + 12)
+        text = "widths in proportion; line styles: solid Q, dashed K, faint V"
+        if self.spec.group > 1:
+            text += "; heads of one hue share a key head"
+        if self.spec.causal or self.spec.window:
+            text += "; white in a map: masked"
+        self.scene.text(-MARGIN + 4, self.bottom + 5, text, size=7, align="left", colour=SOFT)

@@ -1,1 +1,0 @@
-"""Every step from X to Y, why it is there, and the real layer beside it."""

@@ -1,0 +1,229 @@
+"""Attention with real numbers: a tiny layer in float64, matrix by matrix; and what 1/√d is for.
+
+The formula is Vaswani et al. 2017 (arXiv:1706.03762), section 3.2. Nothing here touches torch, so
+the numbers are a second opinion on ``attnviz.attention.attend``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from attnviz.features.shapes.result import HeadMatrices, ScalingRow, Softened
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from attnviz.features.shapes.tiny import TinyInput
+
+    Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class HeadNumbers:
+    """One head, matrix by matrix.
+
+    Attributes:
+        q: [T, d]. k: [S, d]. v: [S, d_v].
+        scores: Q Kᵀ [T, S]. scaled: times the scale. masked: -inf where blocked.
+        weights: softmax of ``masked``; a row without any allowed key is zero.
+        weights_unscaled: softmax of the masked scores without the scale, for comparison.
+        output: weights times V, [T, d_v].
+    """
+
+    q: Matrix
+    k: Matrix
+    v: Matrix
+    scores: Matrix
+    scaled: Matrix
+    masked: Matrix
+    weights: Matrix
+    weights_unscaled: Matrix
+    output: Matrix
+
+    @property
+    def entropy_bits(self) -> Matrix:
+        """Entropy of each row of weights, in bits."""
+        return entropy(self.weights)
+
+    @property
+    def top(self) -> Matrix:
+        """Largest weight of each row."""
+        return self.weights.max(axis=1)  # type: ignore[no-any-return]
+
+    @property
+    def entropy_bits_unscaled(self) -> Matrix:
+        """Entropy of each row without the scale, in bits."""
+        return entropy(self.weights_unscaled)
+
+    @property
+    def raw_top(self) -> Matrix:
+        """Largest weight of each row without the scale."""
+        return self.weights_unscaled.max(axis=1)  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class NumericWalk:
+    """A whole layer in numbers.
+
+    Attributes:
+        given: the input and the weight matrices.
+        scale: 1/√d, or what the input says.
+        heads: every head. concat: [T, H·d_v]. output: Y [T, D], or ``concat`` without a W_O.
+        blocked: rows without any allowed key.
+    """
+
+    given: TinyInput
+    scale: float
+    heads: tuple[HeadNumbers, ...]
+    concat: Matrix
+    output: Matrix
+    contributions: tuple[Matrix, ...] = field(default=())
+    blocked: int = 0
+
+
+def entropy(weights: Matrix) -> Matrix:
+    """Entropy of each row in bits; 0 for a row of zeros."""
+    import numpy as np
+
+    safe = np.where(weights > 0, weights, 1.0)
+    return -(weights * np.log2(safe)).sum(axis=1) + 0.0  # type: ignore[no-any-return]
+
+
+def softmax(scores: Matrix) -> Matrix:
+    """Softmax over the last axis; a row of -inf becomes zeros."""
+    import numpy as np
+
+    highest = scores.max(axis=-1, keepdims=True)
+    exponentials = np.exp(scores - np.where(np.isfinite(highest), highest, 0.0))
+    total = exponentials.sum(axis=-1, keepdims=True)
+    result: Matrix = exponentials / np.where(total > 0, total, 1.0)
+    return result
+
+
+def compute(given: TinyInput) -> NumericWalk:
+    """Walk a small input through its layer."""
+    import numpy as np
+
+    q, k, v = _heads_of(given)
+    allowed = allowed_keys(given, q.shape[1], k.shape[1])
+    scale = given.scale if given.scale is not None else 1 / math.sqrt(q.shape[-1])
+    group = len(q) // len(k)
+    heads = []
+    for h, query in enumerate(q):
+        key, value = k[h // group], v[h // group]
+        raw = query @ key.T
+        scaled = raw * scale
+        masked = np.where(allowed, scaled, -np.inf)
+        weights = softmax(masked)
+        unscaled = softmax(np.where(allowed, raw, -np.inf))
+        heads.append(
+            HeadNumbers(query, key, value, raw, scaled, masked, weights, unscaled, weights @ value)
+        )
+    concat = np.concatenate([head.output for head in heads], axis=1)
+    output = concat
+    contributions: tuple[Matrix, ...] = ()
+    if given.w_o is not None:
+        width = heads[0].output.shape[1]
+        contributions = tuple(
+            head.output @ given.w_o[h * width : (h + 1) * width] for h, head in enumerate(heads)
+        )
+        output = concat @ given.w_o + given.bias("b_o")
+    return NumericWalk(
+        given, scale, tuple(heads), concat, output, contributions, int((~allowed.any(1)).sum())
+    )
+
+
+def _heads_of(given: TinyInput) -> tuple[Matrix, Matrix, Matrix]:
+    """Q [H, T, d], K [G, S, d] and V [G, S, d_v]."""
+    if given.direct is not None:
+        return given.direct
+    if given.x is None or given.w_q is None or given.w_k is None or given.w_v is None:
+        raise ValueError("a tiny input needs either q, k, v or x and its matrices")
+    source = given.x if given.context is None else given.context
+    return (
+        _split(given.x @ given.w_q + given.bias("b_q"), given.heads),
+        _split(source @ given.w_k + given.bias("b_k"), given.kv_heads),
+        _split(source @ given.w_v + given.bias("b_v"), given.kv_heads),
+    )
+
+
+def _split(x: Matrix, heads: int) -> Matrix:
+    """[T, H·d] -> [H, T, d]."""
+    return x.reshape(x.shape[0], heads, -1).transpose(1, 0, 2)
+
+
+def allowed_keys(given: TinyInput, queries: int, keys: int) -> NDArray[np.bool_]:
+    """Bool [T, S]: which keys each query may attend to."""
+    import numpy as np
+
+    i = np.arange(queries)[:, None] + keys - queries
+    j = np.arange(keys)[None]
+    allowed: Any = np.ones((queries, keys), dtype=bool)
+    if given.causal:
+        allowed &= j <= i
+    if given.window is not None:
+        allowed &= np.abs(i - j) < given.window
+    if given.mask is not None:
+        allowed &= given.mask
+    return allowed  # type: ignore[no-any-return]
+
+
+WIDTHS = tuple(2**i for i in range(2, 11))
+KEYS = 64
+ROWS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """The whole experiment, and how it was drawn."""
+
+    rows: tuple[ScalingRow, ...]
+    keys: int
+    samples: int
+    seed: int
+
+
+def scaling(seed: int = 0, *, keys: int = KEYS, samples: int = ROWS) -> Scaling:
+    """Run the experiment for d = 4 ... 1024 in float64."""
+    import numpy as np
+
+    rows = []
+    for width in WIDTHS:
+        draw = np.random.default_rng([seed, width])
+        queries = draw.standard_normal((samples, width))
+        keyed = draw.standard_normal((samples, keys, width))
+        scores = np.einsum("nd,nkd->nk", queries, keyed)
+        pair = []
+        for factor in (1.0, 1 / math.sqrt(width)):
+            shifted = scores * factor
+            exponentials = np.exp(shifted - shifted.max(axis=1, keepdims=True))
+            weights = exponentials / exponentials.sum(axis=1, keepdims=True)
+            safe = np.where(weights > 0, weights, 1.0)
+            squares = (weights**2).sum(axis=1)
+            jacobian = squares - 2 * (weights**3).sum(axis=1) + squares**2
+            pair.append(
+                Softened(
+                    entropy_bits=float(-(weights * np.log2(safe)).sum(axis=1).mean()),
+                    top_weight=float(weights.max(axis=1).mean()),
+                    gradient_norm=float(np.sqrt(np.maximum(jacobian, 0)).mean()),
+                )
+            )
+        rows.append(ScalingRow(width, pair[0], pair[1]))
+    return Scaling(tuple(rows), keys, samples, seed)
+
+
+def head_matrices(head: Any) -> HeadMatrices:
+    """Write one head of a numeric walk, its arrays as rows."""
+    return HeadMatrices(**{f.name: rows_of(getattr(head, f.name)) for f in fields(HeadMatrices)})
+
+
+def rows_of(array: Any) -> Any:
+    """Make tuples of an array; None for minus infinity, which JSON has not."""
+    if not isinstance(array, list):
+        array = array.tolist()
+    if array and isinstance(array[0], list):
+        return tuple(map(rows_of, array))
+    return tuple(None if value == float("-inf") else value for value in array)

@@ -1,1 +1,0 @@
-"""Attention in numbers that one can follow by hand."""

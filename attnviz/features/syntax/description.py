@@ -1,0 +1,376 @@
+"""Relations of a treebank described: the grid, their table, whole sentences, controls, findings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.text import Text
+
+from attnviz.core.findings import Figures, Finding, Measure, Value
+from attnviz.core.heads import Head
+from attnviz.core.interval import Interval
+from attnviz.corpus.gold.tally import ALL
+from attnviz.drawing.description import (
+    Column,
+    Listing,
+    estimate,
+    estimate_column,
+    head_column,
+    interval,
+    percent,
+    plain_percent,
+    plain_share,
+    points,
+)
+from attnviz.drawing.labels import counted, model_name, ran_on, visible
+from attnviz.drawing.renderable import coloured, renderable, table_of
+from attnviz.drawing.terminal import Line
+from attnviz.drawing.tiles import FULL, Tile, TileGrid
+from attnviz.features.syntax import arcs
+from attnviz.features.syntax.arcs import SHORT
+from attnviz.features.syntax.arcs_terminal import arc_sentence
+from attnviz.features.syntax.parses import Combined, CombinedControl, TreeChoice, Trees
+from attnviz.features.syntax.result import DIRECTIONS, Relation, RelationHead, Syntax
+from attnviz.models.controls import Scale
+
+WITHOUT: Mapping[Scale, str] = {"default": "untrained", "trained": "shuffled"}
+"""Weights with nothing learned in them, as columns and lines call them."""
+
+
+def scales(result: Syntax) -> tuple[Scale, ...]:
+    """The kinds of weights without training that there are."""
+    return tuple(dict.fromkeys(control.scale for control in result.untrained))
+
+
+def measured(result: Syntax) -> str:
+    """What was measured on what, in one line."""
+    if result.chosen_on == result.measured_on:
+        chosen = f"head and offset chosen and measured on {result.measured_on}"
+    else:
+        chosen = f"head and offset chosen on {result.chosen_on}, measured on {result.measured_on}"
+    parts = [
+        f"{result.sentences:,} sentences, {result.words:,} words",
+        f"{result.texts:,} {result.unit} as clusters",
+        chosen,
+        "95 % intervals",
+        ran_on(result.source),
+    ]
+    return " · ".join(parts)
+
+
+def parts(result: Syntax, *, relation: str | None = None) -> Iterator[RenderableType]:
+    """The grid, the table, sentences with arcs, what is found in whole ones, and the legends.
+
+    Args:
+        result: the result.
+        relation: only these, by name with commas between them; then there is no grid.
+    """
+    if relation is None:
+        yield syntax_grid(result)
+    yield syntax_table(result, result.named(relation))
+    yield ""
+    for parse in result.shown:
+        yield arc_sentence(parse)
+    for line in arcs.lines(result):
+        yield Line(line, "dim")
+    if result.shown:
+        yield ""
+    if result.trees or result.rooted or result.combined:
+        yield whole_table(result)
+        yield ""
+    yield Line(legend(result), "dim")
+    for line in control_lines(result):
+        yield Line(line, "dim")
+    for line in whole_lines(result):
+        yield Line(line, "dim")
+    yield Line(measured(result), "dim")
+
+
+def strongest(report: Syntax) -> dict[Head, RelationHead]:
+    """Of each head with syntactic roles the one with the largest margin."""
+    best: dict[Head, RelationHead] = {}
+    for role in report.roles:
+        margin = role.margin.value or 0.0
+        if role.head not in best or margin > (best[role.head].margin.value or 0.0):
+            best[role.head] = role
+    return best
+
+
+@renderable
+def syntax_grid(console: Console, options: ConsoleOptions, report: Syntax) -> RenderResult:
+    """Layers downwards, heads across, each with the relation that it finds."""
+    tiles = {
+        head: Tile(visible(role.relation), (role.margin.value or 0.0) / FULL)
+        for head, role in strongest(report).items()
+    }
+    yield TileGrid(report.layout, tiles)
+    end = f"; full colour at {100 * FULL:.0f} points" if coloured(console) else ""
+    tested = (
+        f"Holm over {counted(report.asked, 'question')}"
+        if report.asked
+        else "nothing to test: no head came that far, or there are too few documents"
+    )
+    yield Text(
+        "the relation that a head finds in a quarter of the cases or more, ten points or more "
+        f"above the best fixed offset, and significantly above it ({tested}){end}",
+        "dim",
+    )
+    yield Text("")
+
+
+def syntax_table(report: Syntax, relations: Sequence[Relation]) -> RenderableType:
+    """Show a line for each relation: the chosen head, its accuracy, and the best offset's."""
+    sure = {(role.head, role.relation) for role in report.roles}
+
+    def without(scale: Scale) -> Column:
+        return Column("", lambda relation: highest(report, scale, relation.name), WITHOUT[scale])
+
+    def is_dim(relation: Relation) -> bool:
+        named = relation.best and (relation.best.head, relation.name) in sure
+        return not named and relation.name != "all"
+
+    shown = [*columns(report), *map(without, scales(report))]
+    return Listing(shown, relations, is_unknown, dim=is_dim).table(no_wrap=True)
+
+
+def is_unknown(relation: Relation) -> bool:
+    """Whether no case is left to measure a relation on."""
+    return relation.best is None or relation.best.accuracy.value is None
+
+
+def highest(report: Syntax, scale: Scale, name: str) -> str:
+    """The accuracy of the best head without training, in %, the highest of all seeds."""
+    accuracies = [
+        relation.best.accuracy
+        for control in report.untrained
+        if control.scale == scale
+        for relation in control.relations
+        if relation.name == name and relation.best and relation.best.accuracy.value is not None
+    ]
+    return percent(max(accuracies, key=lambda share: share.value or 0.0)) if accuracies else "–"
+
+
+def legend(report: Syntax) -> str:
+    """What the columns mean, in one line."""
+    meaning = (
+        f"cases: in {report.measured_on}; by row: where the dependent looks; by column: who looks "
+        "most at it; offset: the best fixed distance to the head; points: accuracy above it"
+    )
+    kinds = scales(report)
+    if not kinds:
+        return meaning
+    seeds = sum(control.scale == kinds[0] for control in report.untrained)
+    return (
+        f"{meaning}; {', '.join(WITHOUT[scale] for scale in kinds)}: % of the best head of weights "
+        "as drawn before training, and of the trained ones in random order, chosen and measured "
+        f"likewise, the highest of {seeds} seed{'s' * (seeds > 1)}"
+    )
+
+
+def control_lines(report: Syntax) -> Iterator[str]:
+    """How many heads get a role without training, a line for each kind of weights."""
+    for scale in scales(report):
+        runs = [control for control in report.untrained if control.scale == scale]
+        heads = [len({role.head for role in run.roles}) for run in runs]
+        line = (
+            f"{model_name(report.source)}, {WITHOUT[scale]} (seed"
+            f"{'s' * (len(runs) > 1)} {', '.join(str(run.seed) for run in runs)}): "
+            f"{', '.join(str(count) for count in heads)} of {len(report.layout)} heads syntactic"
+        )
+        relations = dict.fromkeys(visible(role.relation) for run in runs for role in run.roles)
+        yield f"{line} ({', '.join(relations)}), which needs no training" if relations else line
+
+
+_count = "{:,}".format
+
+
+def listing(result: Syntax) -> Listing:
+    """List each relation: ``count`` cases in all, ``held_out`` those that are measured on."""
+    return Listing(columns(result), result.relations)
+
+
+def columns(report: Syntax) -> list[Column]:
+    """Describe a relation: its best head, its accuracy, and the best fixed offset's."""
+    sure = {(role.head, role.relation) for role in report.roles}
+
+    def best(name: str) -> Callable[[Relation], Any]:
+        return lambda relation: relation.best and getattr(relation.best, name)
+
+    def is_role(relation: Relation) -> bool | None:
+        return None if (best := relation.best) is None else (best.head, relation.name) in sure
+
+    return [
+        Column("relation", "name", "relation", visible, left=True),
+        Column("count", "count"),
+        Column("", lambda relation: relation.best.count if relation.best else 0, "cases", _count),
+        replace(head_column(report.layout, best("head")), left=False),
+        Column("direction", best("direction"), "by", SHORT.__getitem__, left=True),
+        estimate_column("accuracy", best("accuracy"), "%", percent, interval),
+        Column("held_out", best("count")),
+        Column("offset", best("offset"), "offset", "{:+d}".format),
+        Column("offset_accuracy", best("offset_accuracy"), "baseline %", plain_percent),
+        estimate_column("margin", best("margin"), "points", points, interval),
+        Column("role", is_role),
+    ]
+
+
+_RELATIONS = 3
+"""How many a head is told to find."""
+
+
+def finding(result: Syntax, name: str) -> Finding:
+    """The relations that no other head finds as well."""
+    roles = {(role.head, role.relation) for role in result.roles}
+    best = [
+        relation.best
+        for relation in result.relations
+        if relation.name != ALL and relation.best and relation.best.margin.value is not None
+    ]
+    best.sort(
+        key=lambda leader: (
+            (leader.head, leader.relation) not in roles,
+            -(leader.margin.value or 0.0),
+        )
+    )
+    said: dict[str, list[str]] = {}
+    margins: dict[str, Value] = {}
+    for leader in best:
+        head = result.layout.name(leader.head)
+        lines = said.setdefault(head, [])
+        if len(lines) < _RELATIONS:
+            lines.append(
+                f"{leader.relation} {estimate(leader.accuracy)} of {leader.count:,}, best offset "
+                f"{plain_share(leader.offset_accuracy)}"
+                + ("" if (leader.head, leader.relation) in roles else " (no role)")
+            )
+        margin = leader.margin.value or 0.0
+        if head not in margins or margin > margins[head][0]:
+            margins[head] = (margin, leader.margin.low, leader.margin.high)
+    title = "largest lead over the best offset, of the relations it finds best"
+    how = (
+        f"How often it points at the gold head or dependent, in {result.measured_on} that no "
+        "head was chosen on; the best fixed offset beside it; 95 % intervals."
+    )
+    measure = Measure("lead", title, "", -1, margins, ("behind the offset", "ahead of it"))
+    return Finding.of("syntax", name, "Relations it finds best of all heads", how, said, [measure])
+
+
+def figures(result: Syntax) -> Figures:
+    """Accuracies on all data, by relation and direction, and the relations that are roles."""
+    name = result.layout.name
+    values: dict[str, dict[str, float | None]] = {name(head): {} for head in result.layout}
+    for relation in result.relations:
+        for score in relation.heads:
+            for direction in DIRECTIONS:
+                values[name(score.head)][f"{relation.name} {direction}"] = getattr(score, direction)
+    roles = {
+        name(head): frozenset(role.title for role, _ in some)
+        for head, some in result.annotated_roles().items()
+    }
+    settings = {"subtypes": str(result.subtypes), "punct": str(result.punct)}
+    return Figures(values, roles, settings)
+
+
+Row = tuple[str, Interval, Interval | None]
+"""What was measured, its share, and by how much it is above what its column says."""
+
+
+def whole_table(report: Syntax) -> RenderableType:
+    """One line for each way to a whole tree, baselines first."""
+    first = "dependencies in whole sentences"
+    table = table_of(first, ">%", ">95 %", ">points", ">95 %", no_wrap=True)
+    for title, rows in _blocks(report):
+        table.add_row(Text(title, "dim"))
+        for name, share, margin in rows:
+            more = ("", "") if margin is None else (points(margin), interval(margin))
+            known = "" if share.low is None else interval(share)
+            table.add_row(Text(f"  {name}"), percent(share), known, *more)
+    return table
+
+
+def whole_lines(report: Syntax) -> Iterator[str]:
+    """How the lines of the table were made."""
+    if report.trees is not None:
+        yield ("undirected trees: the maximum spanning tree over a head's weights, both ways added")
+    if report.rooted is not None:
+        yield (
+            "trees from the root: the maximum arborescence from the gold root, from the word that "
+            "looks to the one that is looked at (Htut et al. 2019)"
+        )
+    if report.trees is not None or report.rooted is not None:
+        yield (
+            f"points above the chain; heads chosen on {report.chosen_on}, measured on "
+            f"{report.measured_on}"
+        )
+    combined = report.combined
+    if combined is not None:
+        unit = report.unit
+        line = (
+            f"all heads: a softmax of weighted sums of attention, {2 * len(report.layout)} "
+            f"weights trained on {combined.trained:,} dependencies of even {unit}, measured on "
+            f"{combined.count:,} of odd ones; of weights without training the seed with the "
+            "highest figure stands there"
+        )
+        if combined.left_out:
+            line += (
+                f"; {combined.left_out:,} of {combined.sentences + combined.left_out:,} sentences "
+                "were not trained on, since their features take too much memory"
+            )
+        yield line
+
+
+def _blocks(report: Syntax) -> Iterator[tuple[str, list[Row]]]:
+    """Titles and rows, each block against what its title says."""
+    for title, trees, drawn in (
+        ("undirected trees (UUAS), points above the chain", report.trees,
+         [(control.scale, control.trees) for control in report.untrained]),
+        ("trees from the root (UUAS), points above the chain", report.rooted,
+         [(control.scale, control.rooted) for control in report.untrained]),
+    ):  # fmt: skip
+        if trees is not None and trees.best is not None:
+            yield title, list(_trees(report, trees.best, drawn))
+    combined = report.combined
+    if combined is not None:
+        yield (
+            "directed (UAS), points above the best offset",
+            [
+                (f"best offset, {combined.offset:+d}", Interval(combined.offset_accuracy), None),
+                ("all heads", combined.uas, combined.margin),
+            ],
+        )
+        yield (
+            "directed (UAS), points of all heads above these",
+            [
+                (f"all heads, {WITHOUT[control.scale]}", control.uas, control.margin)
+                for control in strongest_controls(combined)
+            ],
+        )
+
+
+def strongest_controls(combined: Combined) -> list[CombinedControl]:
+    """Of each kind of weights without training the seed with the highest figure."""
+    highest: dict[str, CombinedControl] = {}
+    for control in combined.controls:
+        before = highest.get(control.scale)
+        if before is None or (control.uas.value or 0.0) > (before.uas.value or 0.0):
+            highest[control.scale] = control
+    return list(highest.values())
+
+
+def _trees(
+    report: Syntax, best: TreeChoice, drawn: list[tuple[Scale, Trees | None]]
+) -> Iterator[Row]:
+    yield "chain of neighbours", Interval(best.chain), None
+    for scale in scales(report):
+        choices = [trees.best for kind, trees in drawn if kind == scale and trees and trees.best]
+        if choices:
+            strongest = max(choices, key=lambda choice: choice.uuas.value or 0.0)
+            yield (
+                f"{WITHOUT[scale]}, head {report.layout.name(strongest.head)}",
+                strongest.uuas,
+                strongest.margin,
+            )
+    yield f"head {report.layout.name(best.head)}", best.uuas, best.margin
