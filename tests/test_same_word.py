@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from attnviz.statistics.ranks import spearman
+from attnviz.statistics.order import spearman
 
 import attnviz as av
 from attnviz.models.demo import DEMOS
